@@ -1,0 +1,126 @@
+"""The command line: `ingeborg serve | sub | pub | status`.
+
+Owns: the options' spelling and help. Must never: do what they say (``serve``, ``supervisor`` and ``commands`` do).
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from . import commands, config, serve, supervisor
+
+DEFAULT_URL = "ws://127.0.0.1:9000"
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line's grammar."""
+    root = argparse.ArgumentParser(
+        prog="ingeborg", description="A publish/subscribe broker for millions of topics, over WebSocket and JSON."
+    )
+    subcommands = root.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    text = "run an endpoint, or several"
+    options = subcommands.add_parser(
+        "serve",
+        help=text,
+        description=f"{text.capitalize()}. Every option can also be given as an INGEBORG_… variable (INGEBORG_PORT, "
+        "INGEBORG_DEDUP_TTL) or in a TOML file (port, dedup-ttl); the command line wins, then variables, then the "
+        "file.",
+        argument_default=argparse.SUPPRESS,
+    )
+    options.add_argument("--host", metavar="ADDRESS", help="address to listen on (127.0.0.1)")
+    options.add_argument("--port", metavar="PORT", help="port to listen on, the first of several; 0: any free (9000)")
+    options.add_argument(
+        "--store",
+        metavar="lmdb:DIR|riak:HOST:PORT[,HOST:PORT…]",
+        help=f"where subscriptions live (lmdb:{config.data_folder() / 'store'})",
+    )
+    options.add_argument("--endpoints", metavar="N", help="processes to run, on consecutive ports (1)")
+    options.add_argument("--name", metavar="NAME", help="of the endpoint, stable; NAME-1 … NAME-N for several")
+    options.add_argument("--advertise", metavar="URL", help="where the other endpoints reach this one (ws://HOST:PORT)")
+    options.add_argument("--routing", metavar="home|lookup", help="home, or the thesis's lookup per message (home)")
+    options.add_argument(
+        "--dedup-ttl", metavar="SECONDS", help="a payload repeated within it is dropped; 0: none is (60)"
+    )
+    options.add_argument(
+        "--peer-secret-file", metavar="FILE", help="the endpoints' shared secret (generated in the data directory)"
+    )
+    options.add_argument("--config", metavar="FILE.toml", help="a file with these options")
+
+    text = "subscribe a client and print its notifications, one JSON object a line"
+    options = subcommands.add_parser("sub", help=text, description=text.capitalize() + ".")
+    _client(options)
+    options.add_argument("topics", metavar="TOPIC", nargs="*")
+    options.add_argument("--topics-file", metavar="FILE", help="more topics, one a line")
+    options.add_argument("--count", metavar="N", type=_positive, help="end after so many notifications")
+
+    text = "publish a payload to a topic"
+    options = subcommands.add_parser("pub", help=text, description=text.capitalize() + ".")
+    _client(options)
+    options.add_argument("topic", metavar="TOPIC")
+    options.add_argument("payload", metavar="PAYLOAD", help="JSON if it parses, else a string; -: lines of the input")
+    options.add_argument("--ack", action="store_true", help="wait until it has been handed over, and say so")
+
+    text = "show the endpoints, their clients and rates"
+    options = subcommands.add_parser("status", help=text, description=text.capitalize() + ".")
+    options.add_argument("--url", default=DEFAULT_URL, metavar="URL", help=f"of any endpoint ({DEFAULT_URL})")
+    return root
+
+
+def _client(options: argparse.ArgumentParser) -> None:
+    options.add_argument("--url", default=DEFAULT_URL, metavar="URL", help=f"of an endpoint ({DEFAULT_URL})")
+    options.add_argument("--client-id", required=True, metavar="ID", help="who this client is")
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("has to be at least 1")
+    return number
+
+
+def _serve(arguments: dict[str, str]) -> int:
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    environment = dict(os.environ)
+    supervisor_fd = environment.pop(supervisor.SUPERVISOR_FD, None)
+    file = arguments.pop("config", environment.get(config.ENVIRONMENT_PREFIX + "CONFIG"))
+    try:
+        options = config.load(arguments, environment, Path(file) if file else None)
+    except config.ConfigError as error:
+        print(f"ingeborg serve: {error}", file=sys.stderr)
+        return 2
+    if options.endpoints > 1:
+        return supervisor.run(options)
+    return serve.run(options, int(supervisor_fd) if supervisor_fd else None)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command. Returns the exit code: 0 done, 1 failed, 2 wrong usage."""
+    parsed = vars(parser().parse_args(arguments))
+    command = parsed.pop("command")
+    try:
+        if command == "serve":
+            return _serve(parsed)
+        if command == "sub":
+            return asyncio.run(
+                commands.sub(
+                    parsed["url"], parsed["client_id"], parsed["topics"], parsed["topics_file"], parsed["count"]
+                )
+            )
+        if command == "pub":
+            return asyncio.run(
+                commands.pub(parsed["url"], parsed["client_id"], parsed["topic"], parsed["payload"], parsed["ack"])
+            )
+        return asyncio.run(commands.status(parsed["url"]))
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,164 @@
+"""Options of `ingeborg serve`: from the command line, else ``INGEBORG_…`` variables, else a TOML file, else defaults.
+
+Owns: the options' names, types, checks and precedence. Must never: open anything but the configuration file.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+ENVIRONMENT_PREFIX = "INGEBORG_"
+
+#: Where the name stands in a URL, a metric and a log line.
+_NAME = re.compile(r"[A-Za-z0-9._:-]{1,64}")
+
+#: Endpoint processes one supervisor looks after: beyond the cores of a large machine there is nothing to win.
+ENDPOINTS_MAX = 256
+
+
+class ConfigError(Exception):
+    """An option is wrong; the text names it, where it came from, and what it should be."""
+
+
+def data_folder() -> Path:
+    """The user's folder for data (XDG base directories)."""
+    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "ingeborg"
+
+
+@dataclass(frozen=True)
+class ServeOptions:
+    """Everything `serve` can be told. The comments are the help texts' source of truth for units."""
+
+    host: str = "127.0.0.1"
+    port: int = 9000  # 0: any free one
+    store: str = ""  # lmdb:DIR or riak:HOST:PORT[,HOST:PORT…]; empty: lmdb under the user's data folder
+    endpoints: int = 1  # processes, on consecutive ports
+    name: str = ""  # empty: host name and port
+    advertise: str = ""  # ws:// URL under which peers reach this endpoint; empty: from host and port
+    routing: str = "home"
+    dedup_ttl: float = 60.0  # seconds; 0: off
+    peer_secret_file: str = ""  # empty: generated in the data directory
+    # Only by file or environment: nobody types these.
+    compression: bool = False  # permessage-deflate
+    ping_interval: float = 25.0  # seconds
+    max_frame_bytes: int = 16 << 20
+    max_payload_bytes: int = 1 << 20
+    max_outbox_bytes: int = 16 << 20
+    max_routes: int = 200_000  # topics in the routing cache
+    max_route_ids: int = 2_000_000  # subscriber ids in it
+    max_locations: int = 500_000  # clients in the location cache
+    max_duplicate_keys: int = 1_000_000  # payload hashes
+    max_inflight: int = 20_000  # publishes under way
+    max_inflight_bytes: int = 64 << 20
+
+    @property
+    def store_url(self) -> str:
+        """The store, defaults filled in."""
+        return self.store or f"lmdb:{data_folder() / 'store'}"
+
+
+def _convert(name: str, kind: str, value: Any, source: str) -> Any:
+    """The option's value in its type. Text is what variables and the command line give; TOML has types of its own."""
+    try:
+        if kind == "bool":
+            if isinstance(value, bool):
+                return value
+            return {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}[str(value).lower()]
+        if kind == "int":
+            if isinstance(value, (bool, float)):
+                raise ValueError
+            return int(value)
+        if kind == "float":
+            if isinstance(value, bool):
+                raise ValueError
+            return float(value)
+        if not isinstance(value, str):
+            raise ValueError
+    except (ValueError, KeyError):
+        wanted = {"bool": "true or false", "int": "a whole number", "float": "a number", "str": "text"}[kind]
+        raise ConfigError(f"{source}: {name} has to be {wanted}, not {value!r}") from None
+    return value
+
+
+def load(command_line: Mapping[str, Any], environment: Mapping[str, str], file: Path | None) -> ServeOptions:
+    """Put the sources together. ``command_line`` holds the options that were given. Raises ``ConfigError``."""
+    kinds = {field.name: str(field.type) for field in fields(ServeOptions)}
+    values: dict[str, Any] = {}
+    if file is not None:
+        try:
+            with file.open("rb") as opened:
+                table = tomllib.load(opened)
+        except (OSError, tomllib.TOMLDecodeError) as error:
+            raise ConfigError(f"--config {file}: {error}") from None
+        for key, value in table.items():
+            name = key.replace("-", "_")
+            if name not in kinds:
+                raise ConfigError(f"--config {file}: no option {key!r}; there are {', '.join(kinds)}")
+            values[name] = _convert(key, kinds[name], value, str(file))
+    for name, kind in kinds.items():
+        variable = ENVIRONMENT_PREFIX + name.upper()
+        if variable in environment:
+            values[name] = _convert(variable, kind, environment[variable], "environment")
+    for name, value in command_line.items():
+        values[name] = _convert("--" + name.replace("_", "-"), kinds[name], value, "command line")
+    options = ServeOptions(**values)
+    _check(options)
+    return options
+
+
+def _check(options: ServeOptions) -> None:
+    def wrong(name: str, should: str) -> ConfigError:
+        return ConfigError(f"{name.replace('_', '-')} {getattr(options, name)!r}: {should}")
+
+    if not 0 <= options.port <= 65535:
+        raise wrong("port", "has to be from 0 to 65535")
+    if not 1 <= options.endpoints <= ENDPOINTS_MAX:
+        raise wrong("endpoints", f"has to be from 1 to {ENDPOINTS_MAX}")
+    if options.endpoints > 1 and options.port == 0:
+        raise wrong("port", "several endpoints need a first port; the others get the ones after it")
+    if options.port + options.endpoints - 1 > 65535:
+        raise wrong("port", f"there are no {options.endpoints} ports from it on")
+    if options.endpoints > 1 and options.advertise:
+        raise wrong("advertise", "is one endpoint's; with several endpoints each advertises its own host and port")
+    if options.name and not _NAME.fullmatch(options.name):
+        raise wrong("name", "has to be 1 to 64 letters, digits, dots, colons, hyphens or underscores")
+    if options.advertise and not re.fullmatch(r"ws://[^/\s]+/?", options.advertise):
+        raise wrong("advertise", "has to be a URL such as ws://host:9000")
+    if options.routing not in ("home", "lookup"):
+        raise wrong("routing", "has to be home or lookup")
+    if not 0 <= options.dedup_ttl <= 86_400:
+        raise wrong("dedup_ttl", "has to be from 0 (off) to 86400 seconds")
+    if not 1 <= options.ping_interval <= 3600:
+        raise wrong("ping_interval", "has to be from 1 to 3600 seconds")
+    for name in [field.name for field in fields(options) if field.name.startswith("max_")]:
+        if getattr(options, name) < 1:
+            raise wrong(name, "has to be at least 1")
+    parse_store(options.store_url)
+
+
+def parse_store(url: str) -> tuple[str, Any]:
+    """``("lmdb", Path)`` or ``("riak", [(host, port), …])``. Raises ``ConfigError``."""
+    kind, _, rest = url.partition(":")
+    if kind == "lmdb" and rest:
+        return "lmdb", Path(rest).expanduser()
+    if kind == "riak" and rest:
+        nodes = []
+        for node in rest.split(","):
+            host, colon, port = node.rpartition(":")
+            if not colon or not host or not port.isascii() or not port.isdigit() or not 1 <= int(port) <= 65535:
+                raise ConfigError(f"store {url!r}: {node!r} has to be HOST:PORT")
+            nodes.append((host.strip("[]"), int(port)))
+        return "riak", nodes
+    raise ConfigError(f"store {url!r}: has to be lmdb:DIR or riak:HOST:PORT[,HOST:PORT…]")
+
+
+def default_name(port: int) -> str:
+    """Stable over restarts, and different for every endpoint of a network that has sensible host names."""
+    return re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname())[:50] + f"-{port}"

@@ -1,0 +1,156 @@
+"""Requests to other endpoints: sent over the link, answered, refused, made again, or given up.
+
+Owns: the requests under way, their time-outs, and the numbers that tell them apart. Must never: know what is asked.
+
+A request has a number that stays its own when it is made again to another endpoint (a publish is known by it). What is
+to become of an answer is up to the part that asked (``Asker``).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from enum import IntEnum
+from typing import Any, Protocol
+
+from .links import Item, Link
+
+#: How long an answer may take, in seconds. Longer than a store's own time-out, so that its reason gets through.
+TIMEOUT_S = 5.0
+
+#: How long to wait before a request that its receiver was not home for is made again, in seconds.
+RETRY_S = 0.05
+
+
+class Kind(IntEnum):
+    """What a request asks. An item is ``[number, kind, *arguments]``, its answer ``[-number, code, value]``."""
+
+    PUBLISH = 1  # origin -> home: topic ("": a broadcast), payload, dedup
+    CHANGE = 2  # -> home: client, topics, added
+    DELIVER = 3  # home -> endpoint: origin's incarnation and number, topic, payload, clients
+    BROADCAST = 4  # home -> every endpoint: origin's incarnation and number, payload
+    LISTEN = 5  # -> every peer: [[client, number, incarnation, online], ...]
+    JOIN = 6  # -> every peer: round
+    LEAVE = 7  # -> every peer
+    SEEN = 8  # -> the next home: [[key, seconds left], ...]
+
+
+#: The answer of an endpoint that is not home of the topic: ask again, the views will agree.
+NOT_HOME = "not_home"
+
+
+class Call:
+    """One request under way."""
+
+    __slots__ = ("arguments", "asker", "context", "deadline", "kind", "number", "target")
+
+    def __init__(
+        self, number: int, kind: Kind, target: str, arguments: Item, asker: Asker, context: Any, deadline: float
+    ) -> None:
+        self.number = number
+        self.kind = kind
+        self.target = target  # incarnation
+        self.arguments = arguments
+        self.asker = asker
+        self.context = context
+        self.deadline = deadline
+
+
+class Asker(Protocol):
+    """A part that makes requests."""
+
+    def answered(self, call: Call, value: Any) -> None:
+        """It was done."""
+
+    def failed(self, call: Call, code: str, info: Any) -> None:
+        """It was refused, or not answered in time. ``info`` is a text, or what the refusing part gave."""
+
+    def lost(self, call: Call) -> None:
+        """Its receiver is gone, or not the home any more: ask another, or do without."""
+
+
+class Calls:
+    """All requests of this endpoint that are under way."""
+
+    def __init__(self) -> None:
+        self.links: dict[str, Link] = {}  # by the peer's incarnation
+        self._number = 0
+        self._calls: dict[int, Call] = {}
+        # Every call has the same time-out from its start, so the order of starting is that of the deadlines. A call
+        # made again keeps its deadline, and with it its place.
+        self._by_deadline: deque[Call] = deque()
+        self._again: deque[tuple[float, Call]] = deque()
+
+    def __len__(self) -> int:
+        return len(self._calls)
+
+    def number(self) -> int:
+        """A number never used before by this incarnation."""
+        self._number += 1
+        return self._number
+
+    def make(self, kind: Kind, target: str, arguments: Item, asker: Asker, context: Any, now: float) -> None:
+        """Ask the peer. Where there is no link to it yet, the request waits for one."""
+        self.make_numbered(self.number(), kind, target, arguments, asker, context, now)
+
+    def make_numbered(
+        self, number: int, kind: Kind, target: str, arguments: Item, asker: Asker, context: Any, now: float
+    ) -> None:
+        """``make``, with a number that was drawn before."""
+        call = Call(number, kind, target, arguments, asker, context, now + TIMEOUT_S)
+        self._calls[number] = call
+        self._by_deadline.append(call)
+        self.send(call, target)
+
+    def send(self, call: Call, target: str) -> None:
+        """Send a request, or send it anew."""
+        call.target = target
+        link = self.links.get(target)
+        if link is not None:
+            link.send((call.number, call.kind, *call.arguments))
+
+    def linked(self, peer: str, link: Link) -> None:
+        """The peer has a link now, or a fresh one: what it is being asked goes over it from the start."""
+        self.links[peer] = link
+        for call in self._calls.values():
+            if call.target == peer:
+                link.send((call.number, call.kind, *call.arguments))
+
+    def answer(self, peer: str, number: int, code: str, value: Any, now: float) -> None:
+        """An answer came. One to a request that was made again elsewhere, or was given up, means nothing now."""
+        call = self._calls.get(number)
+        if call is None or call.target != peer:
+            return
+        if code == NOT_HOME:
+            call.target = ""
+            self._again.append((now + RETRY_S, call))
+            return
+        del self._calls[number]
+        if code:
+            call.asker.failed(call, code, value)
+        else:
+            call.asker.answered(call, value)
+
+    def settle(self, call: Call) -> None:
+        """The part that asked does without an answer from here on."""
+        self._calls.pop(call.number, None)
+
+    def gone(self, peer: str) -> None:
+        """The peer is dead or has left: whoever asked it has to ask another."""
+        self.links.pop(peer, None)
+        for call in [call for call in self._calls.values() if call.target == peer]:
+            call.target = ""
+            call.asker.lost(call)
+
+    def tick(self, now: float) -> None:
+        """Make again what is due, give up what is overdue."""
+        while self._again and self._again[0][0] <= now:
+            _, call = self._again.popleft()
+            if self._calls.get(call.number) is call and not call.target:
+                call.asker.lost(call)
+        while self._by_deadline and self._by_deadline[0].deadline <= now:
+            call = self._by_deadline.popleft()
+            if self._calls.pop(call.number, None) is call:
+                call.asker.failed(call, "peer_unavailable", "Another endpoint did not answer in time")
+        # Answered calls leave the deque only when their deadline comes: skip those in front early to free them.
+        while self._by_deadline and self._by_deadline[0].number not in self._calls:
+            self._by_deadline.popleft()

@@ -1,0 +1,75 @@
+"""Which client listens on which connection of this endpoint.
+
+Owns: the connections' state between two commands, and client -> connection. Must never: know other endpoints.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from .model import Location
+from .outbox import Outbox
+
+
+class Reply:
+    """A place in a connection's row of replies: replies leave in the order of their commands (SPEC section 1)."""
+
+    __slots__ = ("data", "done")
+
+    def __init__(self) -> None:
+        self.done = False
+        self.data: bytes | None = None  # None: this command gets no reply
+
+
+class Connection:
+    """A client's connection, as the core sees it. Compared by identity."""
+
+    __slots__ = ("backlog", "clients", "closed", "dirty", "held", "kind", "number", "outbox", "replies")
+
+    def __init__(self, number: int, outbox_bytes_max: int) -> None:
+        self.number = number
+        self.outbox = Outbox(outbox_bytes_max)
+        self.clients: set[str] = set()  # that listen here
+        self.replies: deque[Reply] = deque()  # of commands under way
+        self.kind = ""  # what kind of commands is under way, where there are replies to come
+        self.backlog: deque[bytes] = deque()  # frames that wait for commands of another kind to end
+        self.dirty = False  # already on the list of connections to flush
+        self.held = False  # not being read: the router asked the shell to stop
+        self.closed = False
+
+
+class Binding:
+    """A client's place at this endpoint."""
+
+    __slots__ = ("connection", "location")
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.location: Location | None = None  # None: its `listen` is still being written
+
+
+class Hub:
+    """client -> binding. At most one connection per client: the newest `listen` wins."""
+
+    def __init__(self) -> None:
+        self.bindings: dict[str, Binding] = {}
+
+    def bind(self, client: str, connection: Connection) -> Binding | None:
+        """The client's messages go to this connection from now on. Returns its former binding, if to another one."""
+        former = self.bindings.get(client)
+        if former is not None and former.connection is connection:
+            return None
+        if former is not None:
+            former.connection.clients.discard(client)
+        self.bindings[client] = Binding(connection)
+        connection.clients.add(client)
+        return former
+
+    def unbind(self, client: str, connection: Connection) -> Binding | None:
+        """No longer, if they still went there; returns the binding if so."""
+        binding = self.bindings.get(client)
+        if binding is None or binding.connection is not connection:
+            return None
+        del self.bindings[client]
+        connection.clients.discard(client)
+        return binding

@@ -1,0 +1,207 @@
+"""Joining, staying and leaving: the signs of life an endpoint gives, and what changes when the cluster does.
+
+Owns: the rhythm of heartbeats, registry reads and pings, and the handshakes of ``membership``. Must never: decide who
+is alive (``membership`` does).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .calls import Call, Kind
+from .model import Endpoint, Superseded
+
+if TYPE_CHECKING:
+    from .router import Router
+    from .subscribing import Write
+
+#: Heartbeat, registry read and ping come this often, in seconds: five signs of life in a lease.
+PERIOD_S = 0.5
+
+
+class Joining:
+    """One endpoint's part in the cluster."""
+
+    def __init__(self, router: Router) -> None:
+        self._router = router
+        self._me = router.me
+        self._beat = 0
+        self._due = router.now
+        self._registered = False
+        self._writing = False
+        self._reading = False
+        self._asked: dict[str, int] = {}  # peer -> the round it was asked to welcome
+        # Requests to answer (peer, number), each once these writes have ended.
+        self._welcomes: list[tuple[str, int, set[Write]]] = []
+        self._pings: list[str] = []
+        self._joined = False
+        self._left = False
+        self._deregistered = False
+        self.cleaned: set[str] = set()
+
+    @property
+    def left(self) -> bool:
+        """Everybody has been told, and nothing is under way any more: the process may end."""
+        return self._left and self._deregistered and not len(self._router.calls)
+
+    def tick(self) -> None:
+        """Signs of life when they are due."""
+        router = self._router
+        if router.now >= self._due:
+            self._due = router.now + PERIOD_S
+            self._heartbeat()
+            self._pings = list(router.calls.links)
+        if router.members.leaving:
+            self._leave()
+        self._join()
+
+    def lapsed(self) -> None:
+        """The lease has lapsed: act for nobody until everybody has welcomed us again."""
+        self._router.counts["leases_lapsed"] += 1
+        self._router.publishing.lapsed()
+        self._router.subscribing.lapsed()
+
+    def pings(self) -> list[str]:
+        """The peers a ping is due to."""
+        pings, self._pings = self._pings, []
+        return pings
+
+    def _heartbeat(self) -> None:
+        router = self._router
+        if router.members.leaving:
+            return
+        if not self._writing:
+            self._writing = True
+            self._beat += 1
+            me = self._me._replace(heartbeat=self._beat)
+            operation = "heartbeat" if self._registered else "register"
+            router.store(operation, (me,), self._written, router.now)
+        if self._registered and not self._reading:
+            self._reading = True
+            router.store("endpoints", (), self._read, router.now)
+
+    def _written(self, begun_at: float, result: Any, error: Exception | None) -> None:
+        router = self._router
+        self._writing = False
+        if error is None:
+            router.members.heartbeat_written(begun_at)
+            if not self._registered:
+                # Whoever registered before us is in what we read from now on, and reads us from now on.
+                self._registered = True
+                self._due = router.now
+        elif isinstance(error, Superseded):
+            router.stopping = (
+                f"another endpoint has taken the name {self._me.name!r}; give each endpoint a --name of its own"
+            )
+
+    def _read(self, begun_at: float, result: Any, error: Exception | None) -> None:
+        router = self._router
+        self._reading = False
+        if error is not None:
+            return
+        self._gone(router.members.registry(result, begun_at, router.now))
+        for endpoint in router.members.forgotten(router.now):
+            if endpoint.incarnation not in self.cleaned:
+                self.cleaned.add(endpoint.incarnation)
+                router.store("deregister", (endpoint,), self._cleaned, endpoint.incarnation)
+        self._join()
+
+    def _cleaned(self, incarnation: str, result: Any, error: Exception | None) -> None:
+        self.cleaned.discard(incarnation)
+
+    def discovered(self) -> list[Endpoint]:
+        """The peers there should be a link to."""
+        return [peer.endpoint for peer in self._router.members.peers.values() if peer.dead_since is None]
+
+    def link_up(self, endpoint: Endpoint) -> None:
+        """An authenticated link to the peer."""
+        self._gone(self._router.members.connected(endpoint, self._router.now))
+        self._join()
+
+    def _gone(self, endpoints: list[Endpoint]) -> None:
+        """These are dead: whatever they were asked is asked elsewhere, in the view without them."""
+        for endpoint in endpoints:
+            self._router.counts["endpoints_gone"] += 1
+            self._asked.pop(endpoint.incarnation, None)
+            self._router.link_gone(endpoint.incarnation)
+        if endpoints:
+            self._router.publishing.view_changed()
+
+    def _join(self) -> None:
+        """Ask whoever has not welcomed us in this round."""
+        router = self._router
+        members = router.members
+        if members.joined != self._joined:
+            self._joined = members.joined
+            if members.joined:
+                router.counts["joins"] += 1
+                router.publishing.joined()
+            router.publishing.view_changed()
+        for peer in members.unwelcomed():
+            if self._asked.get(peer) != members.round and members.peers[peer].connected:
+                self._asked[peer] = members.round
+                router.ask(Kind.JOIN, peer, (members.round,), self, members.round)
+
+    def join_requested(self, peer: str, number: int, arguments: list[Any]) -> None:
+        """The peer joins. Its slots are its own from here on; it is welcome once no write for them is under way."""
+        router = self._router
+        if peer not in router.members.peers:
+            router.decline(peer, number, "peer_unavailable", "This endpoint does not know yours yet")
+            return
+        router.members.joined_by(peer)
+        router.publishing.view_changed()
+        if self._router.subscribing.under_way:
+            self._welcomes.append((peer, number, set(self._router.subscribing.under_way)))
+        else:
+            router.answer(peer, number)
+
+    def write_ended(self, write: Write) -> None:
+        """A write to the store has ended; it may have been the last that a welcome waited for."""
+        if not self._welcomes:
+            return
+        for _, _, writes in self._welcomes:
+            writes.discard(write)
+        for peer, number, _ in [welcome for welcome in self._welcomes if not welcome[2]]:
+            self._router.answer(peer, number)
+        self._welcomes = [welcome for welcome in self._welcomes if welcome[2]]
+
+    def answered(self, call: Call, value: Any) -> None:
+        """The peer welcomes us, or has taken note that we leave."""
+        if call.kind == Kind.JOIN:
+            self._router.members.welcomed_by(call.target, call.context)
+            self._join()
+
+    def failed(self, call: Call, code: str, info: Any) -> None:
+        """It did not answer; ask again while it is alive."""
+        self._asked.pop(call.target, None)
+
+    def lost(self, call: Call) -> None:
+        """It is gone; nothing is wanted of it any more."""
+        self._router.calls.settle(call)
+
+    # Leaving
+
+    def leave(self) -> None:
+        """Orderly: finish what is under way, hand on what is known, tell everybody, and be gone."""
+        self._router.members.leave()
+        self._router.publishing.view_changed()
+
+    def _leave(self) -> None:
+        router = self._router
+        busy = router.subscribing.under_way or router.jobs or len(router.calls)
+        if not self._left and not busy:
+            self._left = True
+            for peer in router.members.view():
+                router.ask(Kind.LEAVE, peer, (), self, None)
+            router.store("deregister", (self._me,), self._out, None)
+
+    def _out(self, context: Any, result: Any, error: Exception | None) -> None:
+        # Where it failed the entry stays, and the others find it dead.
+        self._deregistered = True
+
+    def leave_announced(self, peer: str, number: int, arguments: list[Any]) -> None:
+        """The peer leaves."""
+        self._router.answer(peer, number)
+        endpoint = self._router.members.left(peer)
+        if endpoint is not None:
+            self._gone([endpoint])

@@ -1,0 +1,153 @@
+"""A link to one peer: numbered batches, confirmed once processed, kept until then. Design section 3.
+
+Owns: what is on its way to one incarnation of one peer, over as many connections as it takes. Must never: open or read
+a connection, or know what an item means.
+
+Frames (MessagePack arrays), after the connection has been authenticated:
+
+* ``["open", mine, yours, last]`` first on every connection: the sender's session, the session it knows the receiver
+  by (or nil), the number of the last batch it has processed. Sessions that do not fit mean that one side has given the
+  other up since: both start afresh, and the calls (calls.py) that were under way are made again.
+* ``["batch", number, last, items]``
+* ``["done", last]``: a confirmation with nothing to send along.
+* ``["ping", sent, echo, last]``: the sender's clock, and the latest ``sent`` it has had from the receiver.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+import ormsgpack
+
+Item = list[Any] | tuple[Any, ...]
+
+#: Items in one frame: a frame is built and taken apart in one turn of the loop, which should stay below some 10 ms.
+BATCH_ITEMS_MAX = 1_000
+
+
+class LinkError(Exception):
+    """The peer's frame is not this protocol's; the connection has to be closed."""
+
+
+class SessionMismatch(LinkError):
+    """One side has started afresh; the other has to do the same, after it has taken back what was unconfirmed."""
+
+
+class Link:
+    """One peer's link. ``session`` tells this life of the link from any other (made by the caller, unique)."""
+
+    __slots__ = (
+        "_confirm",
+        "_echo",
+        "_number",
+        "_open",
+        "_out",
+        "_peer_session",
+        "_processed",
+        "_unconfirmed",
+        "confirmed_sent_at",
+        "session",
+        "unconfirmed_bytes",
+    )
+
+    def __init__(self, session: str) -> None:
+        self.session = session
+        self._peer_session: str | None = None
+        self._out: list[Item] = []
+        self._number = 0  # of the last batch sent
+        self._processed = 0  # number of the last batch of the peer's that was processed
+        self._confirm = False  # something was processed that the peer has not been told of
+        self._unconfirmed: deque[tuple[int, bytes]] = deque()
+        self.unconfirmed_bytes = 0
+        self._open = False
+        self._echo: float | None = None
+        self.confirmed_sent_at: float | None = None  # our clock, from the latest ping the peer echoed
+
+    @property
+    def is_open(self) -> bool:
+        """Both sides have exchanged their ``open`` on the present connection."""
+        return self._open
+
+    def send(self, item: Item) -> None:
+        """Put the item behind what is waiting. It reaches the peer once, in order, if both stay alive."""
+        self._out.append(item)
+
+    def connected(self) -> bytes:
+        """A connection is up; the frame to send first on it."""
+        self._open = False
+        return ormsgpack.packb(["open", self.session, self._peer_session, self._processed])
+
+    def disconnected(self) -> None:
+        """The connection is gone; everything unconfirmed stays."""
+        self._open = False
+
+    def receive(self, frame: bytes) -> tuple[list[Item], list[bytes]]:
+        """A frame came. Returns the items to process now and the frames to send again.
+
+        Raises ``LinkError``: close the connection. After a ``SessionMismatch`` a new link has to take this one's place.
+        """
+        try:
+            kind, *fields = ormsgpack.unpackb(frame)
+            if kind == "batch" and self._open:
+                number, last, items = fields
+                self._settle(last)
+                if number <= self._processed:
+                    self._confirm = True
+                    return [], []
+                if number != self._processed + 1:
+                    raise LinkError(f"batch {number} came after batch {self._processed}")
+                self._processed = number
+                self._confirm = True
+                return items, []
+            if kind == "done" and self._open:
+                (last,) = fields
+                self._settle(last)
+                return [], []
+            if kind == "ping" and self._open:
+                sent, echo, last = fields
+                self._settle(last)
+                self._echo = sent
+                if echo is not None and (self.confirmed_sent_at is None or echo > self.confirmed_sent_at):
+                    self.confirmed_sent_at = echo
+                return [], []
+            if kind == "open":
+                theirs, mine, last = fields
+                if self._peer_session not in (None, theirs) or mine not in (None, self.session):
+                    raise SessionMismatch("one side of the link has started afresh")
+                self._peer_session = theirs
+                self._open = True
+                self._settle(last)
+                return [], [data for _, data in self._unconfirmed]
+        except (ormsgpack.MsgpackDecodeError, TypeError, ValueError) as error:
+            raise LinkError(f"not a frame of this protocol: {error}") from None
+        raise LinkError(f"unexpected frame {kind!r}")
+
+    def flush(self) -> Iterator[bytes]:
+        """What is due on the open connection: batches, or the bare confirmation of what was processed."""
+        if not self._open:
+            return
+        while self._out:
+            items, self._out = self._out[:BATCH_ITEMS_MAX], self._out[BATCH_ITEMS_MAX:]
+            self._number += 1
+            data = ormsgpack.packb(["batch", self._number, self._processed, items])
+            self._unconfirmed.append((self._number, data))
+            self.unconfirmed_bytes += len(data)
+            self._confirm = False
+            yield data
+        if self._confirm:
+            self._confirm = False
+            yield ormsgpack.packb(["done", self._processed])
+
+    def ping(self, now: float) -> Iterator[bytes]:
+        """The sign of life to send at ``now``; none while the connection is not open."""
+        if self._open:
+            self._confirm = False
+            yield ormsgpack.packb(["ping", now, self._echo, self._processed])
+
+    def _settle(self, last: int) -> None:
+        if last > self._number:
+            raise LinkError(f"batch {last} is confirmed and was never sent")
+        while self._unconfirmed and self._unconfirmed[0][0] <= last:
+            self.unconfirmed_bytes -= len(self._unconfirmed.popleft()[1])

@@ -1,0 +1,203 @@
+"""Where clients listen: ``listen`` and ``unlisten``, their announcement to the peers, and what the peers announce.
+
+Owns: the listens under way. Must never: say success to a ``listen`` before the mapping is stored and every peer has
+corrected its cache; from then on every publish handled anywhere finds the client here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from protocol.errors import ProtocolError
+from protocol.messages import Command, success
+
+from .calls import Call, Kind
+from .hub import Binding, Connection, Reply
+from .model import Location
+
+if TYPE_CHECKING:
+    from .router import Router
+
+#: Listens in one store call and one announcement: a reconnect storm comes in slices that a peer takes in some ms.
+LISTENS_PER_BATCH = 2_000
+
+
+class Listen:
+    """A ``listen`` under way."""
+
+    __slots__ = ("client", "connection", "former", "id", "reply")
+
+    def __init__(self, client: str, connection: Connection, reply: Reply, number: Any, former: Binding | None) -> None:
+        self.client = client
+        self.connection = connection
+        self.reply = reply
+        self.id = number
+        self.former = former  # the client's binding to another connection of this endpoint, until now
+
+
+class Announcement:
+    """A batch of listens that the peers are being told of."""
+
+    __slots__ = ("error", "listens", "open")
+
+    def __init__(self, listens: list[Listen]) -> None:
+        self.listens = listens
+        self.open = 1
+        self.error: ProtocolError | None = None
+
+
+class Listening:
+    """One endpoint's clients and the word about them."""
+
+    def __init__(self, router: Router) -> None:
+        self._router = router
+        self._me = router.me.incarnation
+        self._listens: list[Listen] = []  # of this turn
+        self._clears: list[tuple[str, Location]] = []  # mappings that ended in this turn
+        self._rivals: dict[str, Location] = {}  # announced by a peer while a `listen` of the same client is written
+
+    def listen(self, connection: Connection, command: Command) -> None:
+        """A client's ``listen``: bound at once (messages may come before the reply), stored and announced in batch."""
+        former = self._router.hub.bind(command.client, connection)
+        reply = self._router.expect(connection)
+        self._listens.append(Listen(command.client, connection, reply, command.id, former))
+
+    def unlisten(self, connection: Connection, command: Command) -> None:
+        """A client's ``unlisten``: nothing to do where it listens elsewhere by now."""
+        router = self._router
+        binding = router.hub.unbind(command.client, connection)
+        reply = router.expect(connection)
+        if binding is None or binding.location is None:
+            router.reply(connection, reply, success(command.id))
+            return
+        self._learn_offline(command.client, binding.location)
+        context = (connection, reply, command)
+        router.store("unlisten", ([(command.client, binding.location)],), self._unlistened, context)
+
+    def _unlistened(self, context: Any, result: Any, error: Exception | None) -> None:
+        connection, reply, command = context
+        if error is not None:
+            info = str(error) or repr(error)
+            self._router.refuse(connection, reply, command.id, ProtocolError("store_unavailable", info))
+        else:
+            self._router.reply(connection, reply, success(command.id))
+
+    def connection_closed(self, connection: Connection) -> None:
+        """Its clients listen here no longer."""
+        for client in list(connection.clients):
+            binding = self._router.hub.unbind(client, connection)
+            if binding is not None and binding.location is not None:
+                self._learn_offline(client, binding.location)
+                self._clears.append((client, binding.location))
+
+    def _learn_offline(self, client: str, location: Location) -> None:
+        if not self._router.lookup:
+            self._router.publishing.locations.learn(client, location._replace(online=False))
+
+    def flush(self) -> None:
+        """Write this turn's listens, and clear what ended."""
+        router = self._router
+        listens, self._listens = self._listens, []
+        for start in range(0, len(listens), LISTENS_PER_BATCH):
+            batch = listens[start : start + LISTENS_PER_BATCH]
+            router.store("listen", ([listen.client for listen in batch], self._me), self._listened, batch)
+        if self._clears:
+            router.store("unlisten", (self._clears,), self._cleared, len(self._clears))
+            self._clears = []
+
+    def _cleared(self, count: int, result: Any, error: Exception | None) -> None:
+        if error is not None:
+            # The mapping stays, and is found out at the next message for the client.
+            self._router.counts["stale_mappings_left"] += count
+
+    def _listened(self, listens: list[Listen], result: Any, error: Exception | None) -> None:
+        router = self._router
+        if error is not None:
+            failure = ProtocolError("store_unavailable", str(error) or repr(error))
+            for listen in listens:
+                self._undo(listen)
+                router.refuse(listen.connection, listen.reply, listen.id, failure)
+            return
+        announcement = Announcement(listens)
+        news: list[tuple[str, int, str, bool]] = []
+        for listen, location in zip(listens, result, strict=True):
+            if not router.lookup:
+                router.publishing.locations.learn(listen.client, location)
+            binding = router.hub.bindings.get(listen.client)
+            if binding is None:
+                # Gone while it was being written: nobody holds the client now.
+                self._learn_offline(listen.client, location)
+                self._clears.append((listen.client, location))
+            elif binding.location is None or binding.location.rank < location.rank:
+                binding.location = location
+            if listen.former is not None:
+                router.replaced(listen.former.connection)
+            news.append((listen.client, location.number, location.incarnation, binding is not None))
+            rival = self._rivals.pop(listen.client, None)
+            if rival is not None:
+                self._superseded(listen.client, rival)
+        for peer in router.members.view():
+            announcement.open += 1
+            router.ask(Kind.LISTEN, peer, (news,), self, announcement)
+        self._close(announcement)
+
+    def _undo(self, listen: Listen) -> None:
+        """It could not be stored: as it was before, if that is still there."""
+        hub = self._router.hub
+        self._rivals.pop(listen.client, None)
+        if hub.unbind(listen.client, listen.connection) is None:
+            return
+        former = listen.former
+        if former is not None and not former.connection.closed:
+            hub.bind(listen.client, former.connection)
+            hub.bindings[listen.client].location = former.location
+
+    def _close(self, announcement: Announcement) -> None:
+        announcement.open -= 1
+        if announcement.open:
+            return
+        router = self._router
+        for listen in announcement.listens:
+            if announcement.error is not None:
+                router.refuse(listen.connection, listen.reply, listen.id, announcement.error)
+            else:
+                router.reply(listen.connection, listen.reply, success(listen.id))
+
+    def answered(self, call: Call, value: Any) -> None:
+        """A peer has corrected its cache."""
+        self._close(call.context)
+
+    def failed(self, call: Call, code: str, info: Any) -> None:
+        """A peer that is alive did not: its cache may be wrong, so the listen has not succeeded."""
+        call.context.error = ProtocolError(code, info)
+        self._close(call.context)
+
+    def lost(self, call: Call) -> None:
+        """A peer that is dead has no cache."""
+        self._router.calls.settle(call)
+        self._close(call.context)
+
+    def listen_announced(self, peer: str, number: int, arguments: list[Any]) -> None:
+        """Clients listen at the peer now."""
+        router = self._router
+        for client, listen_number, incarnation, online in arguments[0]:
+            location = Location(listen_number, incarnation, online)
+            if not router.lookup:
+                router.publishing.locations.learn(client, location)
+            self._superseded(client, location)
+        router.answer(peer, number)
+
+    def _superseded(self, client: str, location: Location) -> None:
+        """The client listens elsewhere. Later than here? A ``listen`` that has no number yet will be told by its own."""
+        router = self._router
+        binding = router.hub.bindings.get(client)
+        if binding is None:
+            return
+        if binding.location is None:
+            rival = self._rivals.get(client)
+            if rival is None or rival.rank < location.rank:
+                self._rivals[client] = location
+        elif binding.location.rank < location.rank:
+            router.hub.unbind(client, binding.connection)
+            router.counts["clients_replaced"] += 1
+            router.replaced(binding.connection)

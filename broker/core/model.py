@@ -1,0 +1,50 @@
+"""What the core and the stores both speak of: two records, and the errors.
+
+Owns: their fields, and which of two locations is true. Must never: grow behaviour.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Location(NamedTuple):
+    """Where a client listens: thesis section 5.1, the client-to-endpoint mapping.
+
+    Locations of one client are totally ordered, and the greatest one is true: by ``number`` (one more at every
+    ``listen``), then by ``incarnation`` (two endpoints that drew the same number at once), then offline over online.
+    """
+
+    number: int  # the listen number: 1 at the client's first listen
+    incarnation: str  # of the endpoint that held the connection
+    online: bool  # False: the client unlistened, or its connection closed
+
+    @property
+    def rank(self) -> tuple[int, str, bool]:
+        """What locations of one client are compared by; the greatest is true."""
+        return (self.number, self.incarnation, not self.online)
+
+
+class Endpoint(NamedTuple):
+    """An endpoint as the registry lists it; for discovery only."""
+
+    name: str  # stable over restarts; decides which slots it is home of
+    incarnation: str  # random, new at every start
+    url: str  # ws://host:port, where its peers reach it
+    heartbeat: int  # counts up; that it moves is what shows life, its value means nothing
+
+
+class StoreError(Exception):
+    """The store could not do it. ``str(error)`` is for people: what failed, and what they can do."""
+
+
+class StoreUnavailable(StoreError):
+    """The store did not answer in time, or refused; trying again later may work."""
+
+
+class StoreMisconfigured(StoreError):
+    """The store cannot be used as it is set up (a missing bucket type, a foreign layout). Says what to do."""
+
+
+class Superseded(StoreError):
+    """Another process has registered under this endpoint's name since; this one must stop."""

@@ -1,0 +1,727 @@
+"""The way of a message: from its publisher's endpoint to its topic's home, from there to every subscriber's endpoint.
+
+Owns: the messages under way, the routing cache, the table of duplicates, and what was delivered here lately. Must
+never: write a subscription, or hold a message for longer than the time-outs of what it waits for.
+
+At the origin a publish is one ``Publish`` until its outcome is known: sent to the home, and to the next home if that
+one dies. At the home the same class goes through its topic's queue: duplicate? subscribers? where are they? handed
+over to each endpoint; done when all have confirmed. In ``lookup`` routing (thesis listing 5.1) every endpoint is home
+of everything and asks the store each of these questions for each message.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from protocol.errors import ProtocolError
+from protocol.messages import Command, failure, notification, success
+
+from .calls import TIMEOUT_S, Call, Kind
+from .dedup import WAITERS_MAX, Dedup, identity
+from .hub import Connection, Reply
+from .membership import slot_of
+from .model import Location
+from .routes import Locations, Route, Routes
+
+if TYPE_CHECKING:
+    from .router import Router
+
+#: How long a delivered message's id is remembered: longer than any origin goes on resending (``TIMEOUT_S``).
+RECENT_S = 30.0
+
+#: And how many; at 20,000 messages/s from other endpoints that is 10 s, twice what an origin goes on resending.
+RECENT_MAX = 200_000
+
+#: Connections a broadcast goes to in one slice: about 5 ms of writing.
+BROADCAST_SLICE = 500
+
+#: A message's recipients are remembered one by one up to this many; of more, that the message was here.
+RECENT_CLIENTS_MAX = 64
+
+#: Duplicate-table keys expired, or handed to the next home, in one go: about 2 ms.
+KEYS_PER_SLICE = 2_000
+
+_NEVER_LISTENED = Location(0, "", False)
+
+
+class Publish:
+    """A message under way. The topic ``""`` makes it a broadcast."""
+
+    __slots__ = (
+        "ack",
+        "confirmed",
+        "connection",
+        "dedup",
+        "failed",
+        "frame",
+        "id",
+        "key",
+        "number",
+        "open",
+        "origin",
+        "outcome",
+        "payload",
+        "peer",
+        "reply",
+        "seen",
+        "slot",
+        "topic",
+        "travelled",
+        "waits",
+    )
+
+    def __init__(self, topic: str, payload: bytes, dedup: bool) -> None:
+        self.topic = topic
+        self.payload = payload
+        self.dedup = dedup
+        self.slot = slot_of(topic)
+        # Who is told: a client here, or the peer that it came from.
+        self.connection: Connection | None = None
+        self.reply: Reply | None = None
+        self.id: Any = None
+        self.ack = False
+        self.peer: str | None = None
+        # What it is known by in the cluster: the origin's incarnation and number.
+        self.origin = ""
+        self.number = 0
+        self.travelled = False  # another endpoint has had a hand in it, and may have delivered it
+        # At the home.
+        self.key: bytes | None = None  # in the table of duplicates, while it is pending there
+        self.seen: bool | None = None  # lookup routing: the store's word on it, once it is known
+        self.frame: bytes | None = None  # encoded once, for all
+        self.open = 0  # endpoints that have not confirmed yet
+        self.confirmed: list[str] = []
+        self.failed: list[str] = []
+        self.outcome: bool | ProtocolError | None = None  # was it a duplicate, or why did it fail
+        self.waits = False  # it counts as in flight
+
+
+class Had(NamedTuple):
+    """That a message was delivered here: by which home, in which of its calls, and to whom (None: to many)."""
+
+    expiry: float
+    home: str
+    calls: tuple[int, ...]
+    clients: frozenset[str] | None
+
+
+class Publishing:
+    """One endpoint's part in the way of messages, as origin, home and destination."""
+
+    def __init__(self, router: Router, dedup_ttl_s: float) -> None:
+        limits = router.limits
+        self._router = router
+        self._me = router.me.incarnation
+        self.dedup: Dedup[Publish] = Dedup(dedup_ttl_s, limits.dedup_keys)
+        self.routes = Routes(limits.routes_topics, limits.routes_ids)
+        self.locations = Locations(limits.locations_clients)
+        self.inflight = 0
+        self.inflight_bytes = 0
+        self._recent: OrderedDict[tuple[str, int], Had] = OrderedDict()
+        self._parked: list[tuple[float, Publish]] = []
+        self._version = 0  # of the table that the routes are of
+        self._read: list[tuple[str, Route]] = []  # sets to read at the end of the turn
+        self._find: list[str] = []  # clients to find
+        self._wanted: dict[str, list[str]] = {}  # client -> topics whose head waits for its location
+        self._see: list[tuple[bytes, Publish]] = []  # hashes to look up (lookup routing)
+
+    # Origin
+
+    def publish(self, connection: Connection, command: Command) -> None:
+        """A client's ``publish``, or ``broadcast``."""
+        router = self._router
+        router.counts["publishes_received"] += 1
+        message = Publish(command.topics[0] if command.topics else "", command.payload, command.dedup)
+        message.connection = connection
+        message.id = command.id
+        message.ack = command.ack
+        message.origin = self._me
+        message.number = router.calls.number()
+        self._dispatch(message)
+        if message.outcome is not None:
+            self._tell(message)
+            return
+        message.reply = router.expect(connection)
+        if self.congested:
+            router.slow_down(connection)
+
+    @property
+    def congested(self) -> bool:
+        """Too much is under way to take more in."""
+        limits = self._router.limits
+        return self.inflight >= limits.inflight_messages or self.inflight_bytes >= limits.inflight_bytes
+
+    def _dispatch(self, message: Publish) -> None:
+        router = self._router
+        home = self._me if router.lookup else router.members.table[message.slot]
+        if home == self._me:
+            self._at_home(message)
+            return
+        self._wait(message)
+        message.travelled = True
+        arguments = (message.topic, message.payload, message.dedup)
+        router.calls.make_numbered(message.number, Kind.PUBLISH, home, arguments, self, message, router.now)
+
+    def _wait(self, message: Publish) -> None:
+        if not message.waits:
+            message.waits = True
+            self.inflight += 1
+            self.inflight_bytes += len(message.payload)
+
+    def _settle(self, message: Publish, outcome: bool | ProtocolError) -> None:
+        """The message's way ends here; tell whoever waits for it, if that is not the caller."""
+        message.outcome = outcome
+        if message.waits:
+            message.waits = False
+            self.inflight -= 1
+            self.inflight_bytes -= len(message.payload)
+            limits = self._router.limits
+            if self.inflight * 2 < limits.inflight_messages and self.inflight_bytes * 2 < limits.inflight_bytes:
+                self._router.speed_up()
+        if message.peer is not None:
+            if isinstance(outcome, ProtocolError):
+                info = [outcome.info, outcome.extra] if outcome.extra else outcome.info
+                self._router.decline(message.peer, message.number, outcome.code, info)
+            else:
+                self._router.answer(message.peer, message.number, outcome)
+        elif message.reply is not None:
+            self._tell(message)
+
+    def _tell(self, message: Publish) -> None:
+        """Give the publisher its reply: none, where it succeeded and no ``ack`` was asked for (SPEC section 2)."""
+        assert message.connection is not None
+        outcome = message.outcome
+        data = None
+        if isinstance(outcome, ProtocolError):
+            self._router.errors[outcome.code] += 1
+            data = failure(message.id, outcome, "publish" if message.topic else "broadcast")
+        elif message.ack:
+            data = success(message.id, duplicate=outcome)
+        self._router.reply(message.connection, message.reply, data)
+
+    # The home
+
+    def publish_requested(self, peer: str, number: int, arguments: list[Any]) -> None:
+        """A peer takes us for the home of the message's topic."""
+        topic, payload, dedup = arguments
+        message = Publish(topic, payload, dedup)
+        if self._router.lookup or self._router.members.table[message.slot] != self._me:
+            self._router.not_home(peer, number)
+            return
+        message.peer = message.origin = peer
+        message.number = number
+        message.travelled = True
+        self._at_home(message)
+
+    def _at_home(self, message: Publish) -> None:
+        router = self._router
+        if not router.lookup:
+            if not router.members.joined:
+                self._wait(message)
+                self._parked.append((router.now + TIMEOUT_S, message))
+                return
+            if message.dedup and self.dedup.ttl_s > 0:
+                key = identity(message.slot, message.topic, message.payload)
+                if self.dedup.duplicate(key, router.now):
+                    router.counts["duplicates_dropped"] += 1
+                    self._settle(message, True)
+                    return
+                waiters = self.dedup.pending(key)
+                if waiters is not None:
+                    self._share(message, waiters)
+                    return
+                message.key = key
+                self.dedup.begin(key)
+        route = self.routes.use(message.topic)
+        if route is None:
+            route = self.routes.add(message.topic)
+        route.queue.append(message)
+        if len(route.queue) == 1:
+            self._advance(message.topic, route)
+        if message.outcome is None:
+            self._wait(message)
+
+    def _share(self, message: Publish, waiters: list[Publish]) -> None:
+        """A duplicate of a message that is still being handed over shares its outcome."""
+        if len(waiters) >= WAITERS_MAX:
+            self._router.drops["duplicate_waiters_full"] += 1
+            self._settle(message, ProtocolError("peer_unavailable", "Too many duplicates wait for one message"))
+            return
+        self._wait(message)
+        waiters.append(message)
+
+    def _advance(self, topic: str, route: Route) -> None:
+        """Take the topic's messages, in their order, as far as they get without the store."""
+        router = self._router
+        while route.queue:
+            message = route.queue[0]
+            if router.lookup and message.dedup and self.dedup.ttl_s > 0:
+                if message.seen is None:
+                    self._see.append((identity(message.slot, topic, message.payload)[2:], message))
+                    return
+                if message.seen:
+                    router.counts["duplicates_dropped"] += 1
+                    route.queue.popleft()
+                    self._settle(message, True)
+                    continue
+            if not topic:
+                route.queue.popleft()
+                self._broadcast(message)
+                continue
+            if route.subscribers is None:
+                if not route.reading:
+                    route.reading = True
+                    self._read.append((topic, route))
+                return
+            local, remote, missing = self._places(route.subscribers, route.found)
+            if missing:
+                for client in missing:
+                    wanted = self._wanted.get(client)
+                    if wanted is None:
+                        self._wanted[client] = [topic]
+                        self._find.append(client)
+                    elif topic not in wanted:
+                        wanted.append(topic)
+                return
+            route.queue.popleft()
+            self._hand_over(message, local, remote, 1)
+            route.found = {}
+            if router.lookup:
+                route.subscribers = None
+        if router.lookup or not topic:
+            self.routes.drop(topic)
+
+    def _places(
+        self, clients: Iterable[str], found: dict[str, Location | None]
+    ) -> tuple[list[str], dict[str, list[str]], list[str]]:
+        """Which of the clients are here, which at which peer, and of which it is not known."""
+        known = self.locations.get
+        in_view = self._router.members.in_view
+        bindings = self._router.hub.bindings
+        lookup = self._router.lookup
+        local: list[str] = []
+        remote: dict[str, list[str]] = {}
+        missing: list[str] = []
+        for client in clients:
+            # Who is here is known best here, cache or not.
+            if client in bindings:
+                local.append(client)
+                continue
+            location = None if lookup else known(client)
+            if location is None:
+                location = found.get(client, _NEVER_LISTENED) if client in found else None
+                if location is None:
+                    if client not in found:
+                        missing.append(client)
+                    continue
+            if location.online and location.incarnation != self._me:
+                incarnation = location.incarnation
+                if incarnation in remote:
+                    remote[incarnation].append(client)
+                elif in_view(incarnation):
+                    remote[incarnation] = [client]
+                else:
+                    self._router.drops["endpoint_gone"] += 1
+        return local, remote, missing
+
+    def _hand_over(self, message: Publish, local: list[str], remote: dict[str, list[str]], attempt: int) -> None:
+        if local:
+            self._deliver(message, local, self._me, -attempt)
+            message.confirmed.append(self._router.me.name)
+        for endpoint, clients in remote.items():
+            message.open += 1
+            arguments = (message.origin, message.number, message.topic, message.payload, clients)
+            self._router.ask(Kind.DELIVER, endpoint, arguments, self, (message, clients, attempt))
+            self._router.counts["messages_forwarded"] += 1
+        if not message.open:
+            self._handed_over(message)
+
+    def _handed_over(self, message: Publish) -> None:
+        """Every endpoint has confirmed, or failed to."""
+        if not message.failed:
+            self._end(message, None)
+        elif message.confirmed:
+            extra = {"delivered": sorted(set(message.confirmed)), "failed": sorted(set(message.failed))}
+            self._end(message, ProtocolError("partial", "Do not retry: it would be a duplicate", **extra))
+        else:
+            self._end(message, ProtocolError("peer_unavailable", "An endpoint with subscribers did not answer"))
+
+    def _end(self, message: Publish, error: ProtocolError | None) -> None:
+        """The home is done with the message; its duplicates share the outcome."""
+        router = self._router
+        if error is not None:
+            router.drops[f"publish_{error.code}"] += 1
+        if message.key is not None:
+            key, message.key = message.key, None
+            handed_over = error is None or error.code == "partial"
+            for waiter in self.dedup.settle(key, handed_over, router.now):
+                if error is None:
+                    router.counts["duplicates_dropped"] += 1
+                self._settle(waiter, True if error is None else error)
+            home = router.members.table[message.slot]
+            if handed_over and home != self._me and not router.lookup:
+                self._hand_on([(key, self.dedup.ttl_s)], home)
+        self._settle(message, False if error is None else error)
+
+    def answered(self, call: Call, value: Any) -> None:
+        """A peer has done what it was asked."""
+        if call.kind == Kind.PUBLISH:
+            self._settle(call.context, bool(value))
+        elif call.kind == Kind.DELIVER:
+            message, _, attempt = call.context
+            message.confirmed.append(self._name(call.target))
+            self._confirmed(message, call.target, value or [], attempt)
+        elif call.kind == Kind.BROADCAST:
+            message = call.context
+            message.confirmed.append(self._name(call.target))
+            self._closed(message)
+
+    def failed(self, call: Call, code: str, info: Any) -> None:
+        """It could not, or did not in time."""
+        if call.kind == Kind.PUBLISH:
+            text, extra = info if isinstance(info, list) else (info, {})
+            self._settle(call.context, ProtocolError(code, text, **extra))
+        elif call.kind in (Kind.DELIVER, Kind.BROADCAST):
+            message = call.context[0] if call.kind == Kind.DELIVER else call.context
+            message.failed.append(self._name(call.target))
+            self._closed(message)
+        else:  # SEEN: the next home will not know these payloads
+            self._router.drops["dedup_not_handed_on"] += len(call.arguments[0])
+
+    def lost(self, call: Call) -> None:
+        """The peer is gone."""
+        calls = self._router.calls
+        if call.kind == Kind.PUBLISH:
+            message: Publish = call.context
+            home = self._router.members.table[message.slot]
+            if home != self._me:
+                calls.send(call, home)
+            else:
+                calls.settle(call)
+                self._at_home(message)
+            return
+        calls.settle(call)
+        if call.kind == Kind.DELIVER:
+            message, clients, attempt = call.context
+            self._confirmed(message, None, clients, attempt)
+        elif call.kind == Kind.BROADCAST:
+            self._closed(call.context)  # whoever was there is connected nowhere now
+        else:
+            self._router.drops["dedup_not_handed_on"] += len(call.arguments[0])
+
+    def _closed(self, message: Publish) -> None:
+        message.open -= 1
+        if not message.open:
+            self._handed_over(message)
+
+    def _name(self, incarnation: str) -> str:
+        peer = self._router.members.peers.get(incarnation)
+        return peer.endpoint.name if peer is not None else incarnation
+
+    def _confirmed(self, message: Publish, target: str | None, absent: list[str], attempt: int) -> None:
+        """An endpoint has what it was sent. ``absent``: the clients it does not hold, ``target`` None: it is dead."""
+        if target is not None:
+            for client in absent:
+                known = self.locations.get(client)
+                if known is not None and known.incarnation == target and known.online:
+                    self.locations.learn(client, known._replace(online=False))
+        if absent and attempt == 1:
+            # Moved meanwhile? Read once where to, and resend or forget.
+            self._router.counts["relocations"] += 1
+            self._router.store("locations", (absent,), self._relocated, (message, absent))
+            return
+        if absent:
+            self._router.drops["not_listening"] += len(absent)
+        self._closed(message)
+
+    def _relocated(self, context: Any, result: Any, error: Exception | None) -> None:
+        message, clients = context
+        if error is not None:
+            self._router.drops["relocation_failed"] += len(clients)
+            message.failed.append("store")
+            self._closed(message)
+            return
+        found = dict(zip(clients, result, strict=True))
+        for client, location in found.items():
+            if location is not None:
+                self.locations.learn(client, location)
+        local, remote, _ = self._places(clients, found)
+        # The place it kept open stays so until all of the second attempt is on its way.
+        self._hand_over(message, local, remote, 2)
+        self._closed(message)
+
+    # The destination
+
+    def deliver_requested(self, peer: str, number: int, arguments: list[Any]) -> None:
+        """A home has a message for clients of ours."""
+        origin, origin_number, topic, payload, clients = arguments
+        message = Publish(topic, payload, False)
+        message.origin, message.number, message.travelled = origin, origin_number, True
+        self._router.answer(peer, number, self._deliver(message, clients, peer, number))
+
+    def _deliver(self, message: Publish, clients: list[str], home: str, call: int) -> list[str]:
+        """Put the message into its clients' outboxes, but for those that have had it. Returns the absent ones.
+
+        ``home`` and ``call`` tell a home's second call (for clients that have moved here) from a first one that came
+        again, and from another home's that took over.
+        """
+        router = self._router
+        if message.travelled:
+            clients = self._fresh(message, clients, home, call)
+        frame = message.frame
+        if frame is None:
+            frame = message.frame = router.wrap(notification(message.topic, message.payload))
+        bindings = router.hub.bindings
+        absent = []
+        for client in clients:
+            binding = bindings.get(client)
+            if binding is None:
+                absent.append(client)
+            else:
+                router.push(binding.connection, frame)
+        router.counts["messages_delivered"] += len(clients) - len(absent)
+        if message.travelled:
+            delivered = [client for client in clients if client not in absent] if absent else clients
+            self._remember(message, delivered, home, call)
+        return absent
+
+    def _fresh(self, message: Publish, clients: list[str], home: str, call: int) -> list[str]:
+        """The clients that have not had the message."""
+        had = self._recent.get((message.origin, message.number))
+        if had is None or (had.home == home and call not in had.calls):
+            return clients
+        if had.clients is None or had.home == home:
+            return []
+        clients_had = had.clients
+        return [client for client in clients if client not in clients_had]
+
+    def _remember(self, message: Publish, clients: list[str], home: str, call: int) -> None:
+        key = (message.origin, message.number)
+        had = self._recent.get(key)
+        calls: tuple[int, ...] = (call,)
+        recipients: frozenset[str] | None = frozenset(clients) if len(clients) <= RECENT_CLIENTS_MAX else None
+        if had is not None:
+            calls = (*had.calls, call) if had.home == home else calls
+            if recipients is not None:
+                recipients = had.clients | recipients if had.clients is not None else None
+        self._recent[key] = Had(self._router.now + RECENT_S, home, calls, recipients)
+        self._recent.move_to_end(key)
+        if len(self._recent) > RECENT_MAX:
+            self._recent.popitem(last=False)
+            self._router.counts["recent_evicted"] += 1
+
+    # Broadcast
+
+    def _broadcast(self, message: Publish) -> None:
+        """Once to every endpoint, this one included."""
+        message.open = 1
+        self._router.jobs.append(self._broadcast_here(message.origin, message.number, message.payload, message))
+        for endpoint in self._router.members.view():
+            message.open += 1
+            arguments = (message.origin, message.number, message.payload)
+            self._router.ask(Kind.BROADCAST, endpoint, arguments, self, message)
+
+    def broadcast_requested(self, peer: str, number: int, arguments: list[Any]) -> None:
+        """The broadcasts' home has one for all clients of ours."""
+        origin, origin_number, payload = arguments
+        self._router.jobs.append(self._broadcast_here(origin, origin_number, payload, (peer, number)))
+
+    def _broadcast_here(
+        self, origin: str, number: int, payload: bytes, then: Publish | tuple[str, int]
+    ) -> Iterator[None]:
+        router = self._router
+        frame = router.wrap(notification("", payload))
+        again = (origin, number) in self._recent
+        self._recent[origin, number] = Had(router.now + RECENT_S, "", (), None)
+        clients = [] if again else list(router.hub.bindings)
+        for start in range(0, len(clients), BROADCAST_SLICE):
+            for client in clients[start : start + BROADCAST_SLICE]:
+                binding = router.hub.bindings.get(client)
+                if binding is not None:
+                    router.push(binding.connection, frame)
+                    router.counts["messages_delivered"] += 1
+            yield
+        if isinstance(then, Publish):
+            then.confirmed.append(router.me.name)
+            self._closed(then)
+        else:
+            router.answer(*then)
+
+    # Store
+
+    def flush(self) -> None:
+        """Ask the store, in one call each, for what this turn's messages need to know."""
+        if self._read:
+            topics = [topic for topic, _ in self._read]
+            self._router.store("subscribers", (topics,), self._subscribers, self._read)
+            self._read = []
+        if self._find:
+            self._router.store("locations", (self._find,), self._found, self._find)
+            self._find = []
+        if self._see:
+            hashes = [key for key, _ in self._see]
+            self._router.store("seen", (hashes, self.dedup.ttl_s), self._seen, [message for _, message in self._see])
+            self._see = []
+
+    def _subscribers(self, read: list[tuple[str, Route]], result: Any, error: Exception | None) -> None:
+        for index, (topic, route) in enumerate(read):
+            if self.routes.get(topic) is not route:
+                continue  # dropped meanwhile, with what waited in it
+            if error is not None:
+                self._give_up(topic, error)
+                continue
+            self.routes.filled(topic, route, result[index])
+            self._advance(topic, route)
+
+    def _found(self, clients: list[str], result: Any, error: Exception | None) -> None:
+        topics: dict[str, None] = {}
+        for index, client in enumerate(clients):
+            location = None if error is not None else result[index]
+            if error is None and not self._router.lookup:
+                self.locations.learn(client, location or _NEVER_LISTENED)
+            for topic in self._wanted.pop(client, ()):
+                topics[topic] = None
+                route = self.routes.get(topic)
+                if route is not None and error is None:
+                    route.found[client] = location
+        for topic in topics:
+            route = self.routes.get(topic)
+            if route is None:
+                continue
+            if error is not None:
+                self._give_up(topic, error)
+            else:
+                self._advance(topic, route)
+
+    def _seen(self, messages: list[Publish], result: Any, error: Exception | None) -> None:
+        for index, message in enumerate(messages):
+            route = self.routes.get(message.topic)
+            if route is None or not route.queue or route.queue[0] is not message:
+                continue
+            if error is not None:
+                self._give_up(message.topic, error)
+            else:
+                message.seen = result[index]
+                self._advance(message.topic, route)
+
+    def _give_up(self, topic: str, error: Exception) -> None:
+        """The store could not say what the topic's messages need to know; none of them was handed to anybody."""
+        route = self.routes.drop(topic)
+        if route is not None:
+            for message in route.queue:
+                self._end(message, ProtocolError("store_unavailable", str(error) or repr(error)))
+
+    # Changes of subscriptions and of the cluster
+
+    def changed(self, client: str, topics: Iterable[str], added: bool) -> None:
+        """A subscription of ours as home was written: it holds from here on, in the cache and in reads under way."""
+        for topic in topics:
+            route = self.routes.get(topic)
+            if route is not None:
+                route.change(client, added)
+
+    def doubtful(self, topics: Iterable[str]) -> None:
+        """A write failed that may yet take effect: read these again before they are used again."""
+        for topic in topics:
+            route = self.routes.get(topic)
+            if route is not None and not route.queue and not route.reading:
+                self.routes.drop(topic)
+
+    def view_changed(self) -> None:
+        """Slots have new homes: let go of those that went, and hand on what is known of their payloads."""
+        members = self._router.members
+        if members.version == self._version:
+            return
+        self._version = members.version
+        table = members.table
+        me = self._me
+        for topic in self.routes.topics():
+            if topic and table[slot_of(topic)] != me:
+                self._release(topic)
+        if not self._router.lookup:
+            self._router.jobs.append(self._hand_all_on())
+
+    def lapsed(self) -> None:
+        """Others may act for us: nothing cached is to be trusted."""
+        for topic in self.routes.topics():
+            self._release(topic)
+        self.locations.clear()
+
+    def joined(self) -> None:
+        """From here on the peers tell us who listens where; what was learnt before may be old."""
+        self.locations.clear()
+
+    def _release(self, topic: str) -> None:
+        """Forget the topic; the messages that wait in it are its new home's."""
+        route = self.routes.get(topic)
+        if route is None or self._router.lookup:
+            return
+        self.routes.drop(topic)
+        for message in route.queue:
+            waiters: list[Publish] = []
+            if message.key is not None:
+                waiters = self.dedup.settle(message.key, False, self._router.now)
+                message.key = None
+            for moved in (message, *waiters):
+                if moved.peer is not None:
+                    self._forget(moved)
+                    self._router.not_home(moved.peer, moved.number)
+                else:
+                    self._dispatch(moved)
+
+    def _forget(self, message: Publish) -> None:
+        if message.waits:
+            message.waits = False
+            self.inflight -= 1
+            self.inflight_bytes -= len(message.payload)
+
+    def _hand_all_on(self) -> Iterator[None]:
+        table = self._router.members.table
+        batches: dict[str, list[tuple[bytes, float]]] = {}
+        for key, left in self.dedup.take(lambda slot: table[slot] != self._me, self._router.now):
+            home = table[int.from_bytes(key[:2], "big")]
+            batch = batches.setdefault(home, [])
+            batch.append((key, left))
+            if len(batch) >= KEYS_PER_SLICE:
+                self._hand_on(batches.pop(home), home)
+                yield
+        for home, batch in batches.items():
+            self._hand_on(batch, home)
+
+    def _hand_on(self, keys: list[tuple[bytes, float]], home: str) -> None:
+        self._router.ask(Kind.SEEN, home, (keys,), self, None)
+
+    def seen_handed_over(self, peer: str, number: int, arguments: list[Any]) -> None:
+        """The former home of slots that are ours now tells which payloads it has seen lately."""
+        for key, left in arguments[0]:
+            self.dedup.add(key, self._router.now, left)
+        self._router.answer(peer, number)
+
+    # Time
+
+    def tick(self) -> None:
+        """Retry what is parked, expire what is old."""
+        router = self._router
+        now = router.now
+        parked, self._parked = self._parked, []
+        for deadline, message in parked:
+            if message.topic and router.members.table[message.slot] != self._me:
+                if message.peer is not None:
+                    self._forget(message)
+                    router.not_home(message.peer, message.number)
+                else:
+                    self._dispatch(message)
+            elif router.members.joined:
+                self._at_home(message)
+            elif deadline <= now:
+                self._end(message, ProtocolError("peer_unavailable", "This endpoint has not joined the others yet"))
+            else:
+                self._parked.append((deadline, message))
+        self.dedup.expire(now, KEYS_PER_SLICE)
+        while self._recent:
+            key, had = next(iter(self._recent.items()))
+            if had.expiry > now:
+                break
+            del self._recent[key]

@@ -1,0 +1,459 @@
+"""Event in, effects out: one endpoint's decisions, whole, without a socket, a clock, a store or randomness in it.
+
+Owns: the order of things. Events come in as method calls with the time; what is to be done comes out of ``flush()``,
+once per turn of the loop, so that everything of one turn leaves in one batch. Must never: import asyncio, wait, or ask
+what time it is. The shell (``broker.endpoint``) and the simulator (``tests.simulator``) run the same code.
+
+The parts, each with its own state: ``publishing`` (the way of a message), ``subscribing``, ``listening``, ``joining``
+(membership). The router gives them what they share: connections and replies, calls to peers, calls to the store.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from protocol.errors import REPLACED, SLOW_CONSUMER, CloseCode, ProtocolError
+from protocol.messages import Command, check, failure, reply_fields, success
+from protocol.wire import decode
+
+from .calls import NOT_HOME, Calls, Kind
+from .hub import Connection, Hub, Reply
+from .joining import Joining
+from .links import Item, Link, LinkError, SessionMismatch
+from .listening import Listening
+from .membership import Membership
+from .model import Endpoint
+from .publishing import Publish, Publishing
+from .subscribing import Subscribing
+
+#: A store call that has not come back after this long is treated as failed; longer than the stores' own time-outs.
+STORE_TIMEOUT_S = 5.5
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What an endpoint may hold. Every one is a bound on memory; docs/limits.md has the reasons and the bytes."""
+
+    payload_bytes: int = 1 << 20
+    outbox_bytes: int = 16 << 20
+    routes_topics: int = 200_000
+    routes_ids: int = 2_000_000
+    locations_clients: int = 500_000
+    dedup_keys: int = 1_000_000
+    inflight_messages: int = 20_000
+    inflight_bytes: int = 64 << 20
+
+
+class StoreCall(NamedTuple):
+    """Effect: call ``store.<operation>(*arguments)`` and tell the router what came of it."""
+
+    number: int
+    operation: str
+    arguments: tuple[Any, ...]
+
+
+class Effects(NamedTuple):
+    """What one turn has decided. The order within each list is the order to do it in."""
+
+    flush: list[Connection]  # whose outbox has frames, or overflowed
+    store: list[StoreCall]
+    links: list[tuple[str, list[bytes]]]  # frames for each peer's link
+    close: list[tuple[Connection, CloseCode]]  # after its outbox has been flushed
+    hold: list[Connection]  # stop or go on reading, as its ``held`` now says
+    drop_links: list[str]  # close the connection to the peer; the link starts afresh
+    more: bool  # there is work left for the next turn: call ``work``
+
+
+StoreDone = Callable[[Any, Any, Exception | None], None]
+"""What a part gives with a store call: told (context, result, error)."""
+
+
+class Router:
+    """One endpoint. ``now`` is always monotonic seconds; ``wrap`` makes a transport frame of a message's bytes."""
+
+    def __init__(
+        self,
+        me: Endpoint,
+        now: float,
+        *,
+        routing: str = "home",
+        dedup_ttl_s: float = 60.0,
+        limits: Limits | None = None,
+        wrap: Callable[[bytes], bytes] = bytes,
+    ) -> None:
+        self.me = me
+        self.now = now
+        self.lookup = routing == "lookup"
+        self.limits = limits or Limits()
+        self.wrap = wrap
+        self.hub = Hub()
+        self.calls = Calls()
+        self.members = Membership(me, now)
+        #: Counted since the start; ``web`` shows them as ``ingeborg_<name>_total``.
+        self.counts: Counter[str] = Counter()
+        self.drops: Counter[str] = Counter()  # by reason
+        self.errors: Counter[str] = Counter()  # by code
+        self.jobs: deque[Iterator[None]] = deque()
+        self.connections: dict[int, Connection] = {}
+        self.stopping: str | None = None  # why the shell has to end this process
+
+        self.publishing = Publishing(self, dedup_ttl_s)
+        self.subscribing = Subscribing(self)
+        self.listening = Listening(self)
+        self.joining = Joining(self)
+        self._requests = {
+            Kind.PUBLISH: self.publishing.publish_requested,
+            Kind.DELIVER: self.publishing.deliver_requested,
+            Kind.BROADCAST: self.publishing.broadcast_requested,
+            Kind.SEEN: self.publishing.seen_handed_over,
+            Kind.CHANGE: self.subscribing.change_requested,
+            Kind.LISTEN: self.listening.listen_announced,
+            Kind.JOIN: self.joining.join_requested,
+            Kind.LEAVE: self.joining.leave_announced,
+        }
+        self._commands: dict[str, Callable[[Connection, Command], None]] = {
+            "publish": self.publishing.publish,
+            "broadcast": self.publishing.publish,
+            "subscribe": self.subscribing.change,
+            "unsubscribe": self.subscribing.change,
+            "listen": self.listening.listen,
+            "unlisten": self.listening.unlisten,
+            "subscriptions": self._subscriptions,
+        }
+        self._ready: deque[Connection] = deque()  # whose backlog may go on
+        self._sessions = 0
+        self._store_number = 0
+        self._store_calls: dict[int, tuple[float, StoreDone, Any]] = {}
+        self._flush: list[Connection] = []
+        self._store: list[StoreCall] = []
+        self._close: list[tuple[Connection, CloseCode]] = []
+        self._hold: list[Connection] = []
+        self._holding: set[Connection] = set()
+        self._drop_links: list[str] = []
+        self._link_frames: dict[str, list[bytes]] = {}
+
+    def _at(self, now: float) -> None:
+        """It is ``now``. Comes before everything else: a home whose lease has lapsed is none any more."""
+        self.now = now
+        if self.members.lapsed(now):
+            self.joining.lapsed()
+
+    # Clients
+
+    def connected(self, number: int) -> Connection:
+        """A client has connected; ``number`` is the shell's, unique."""
+        connection = Connection(number, self.limits.outbox_bytes)
+        self.connections[number] = connection
+        return connection
+
+    def disconnected(self, connection: Connection, now: float) -> None:
+        """Its connection is gone. What it published is still handed over; what waits behind a reply is not begun."""
+        self._at(now)
+        if connection.closed:
+            return
+        connection.closed = True
+        del self.connections[connection.number]
+        dropped = len(connection.outbox.take())
+        if dropped:
+            self.drops["connection_closed"] += dropped
+        if connection.backlog:
+            self.drops["command_of_closed_connection"] += len(connection.backlog)
+            connection.backlog.clear()
+        self._holding.discard(connection)
+        self.listening.connection_closed(connection)
+
+    def frame(self, connection: Connection, data: bytes, now: float) -> None:
+        """A whole message came from a client."""
+        self._at(now)
+        if connection.backlog:
+            connection.backlog.append(data)
+        elif not self._command(connection, data):
+            connection.backlog.append(data)
+            self._held(connection)
+
+    def _command(self, connection: Connection, data: bytes) -> bool:
+        """Begin the command in the frame. False: it has to wait for the commands before it."""
+        try:
+            value = decode(data)
+        except ProtocolError as error:
+            return self._refuse(connection, None, error, None)
+        try:
+            command = check(value, self.limits.payload_bytes)
+        except ProtocolError as error:
+            number, name = reply_fields(value)
+            return self._refuse(connection, number, error, name)
+        # Commands of one connection take effect in order (SPEC section 1). Those of one kind commute or keep their
+        # order on the way, so they overlap; one of another kind waits until everything before it is done.
+        kind = command.name
+        if connection.replies and kind != connection.kind:
+            return False
+        connection.kind = kind
+        self._commands[kind](connection, command)
+        return True
+
+    def _refuse(self, connection: Connection, number: Any, error: ProtocolError, name: str | None) -> bool:
+        self.reply(connection, None, failure(number, error, name))
+        self.errors[error.code] += 1
+        return True
+
+    def _subscriptions(self, connection: Connection, command: Command) -> None:
+        context = (connection, self.expect(connection), command)
+        self.store("topics", (command.client, command.cursor, command.limit), self._page, context)
+
+    def _page(self, context: Any, result: Any, error: Exception | None) -> None:
+        connection, reply, command = context
+        if isinstance(error, ValueError):
+            self.refuse(connection, reply, command.id, ProtocolError("bad_state", f"Key 'cursor': {error}"))
+        elif error is not None:
+            self.refuse(connection, reply, command.id, ProtocolError("store_unavailable", str(error) or repr(error)))
+        else:
+            topics, cursor = result
+            self.reply(connection, reply, success(command.id, topic=topics, cursor=cursor))
+
+    # Replies
+
+    def expect(self, connection: Connection) -> Reply:
+        """Keep a place in the connection's row of replies."""
+        reply = Reply()
+        connection.replies.append(reply)
+        return reply
+
+    def reply(self, connection: Connection, reply: Reply | None, data: bytes | None) -> None:
+        """Give a command its reply, ``None``: none. ``reply``: its place; without one it takes the next now."""
+        if reply is None:
+            if not connection.replies:
+                if data is not None:
+                    self.push(connection, self.wrap(data))
+                return
+            reply = self.expect(connection)
+        reply.done = True
+        reply.data = data
+        replies = connection.replies
+        while replies and replies[0].done:
+            first = replies.popleft()
+            if first.data is not None:
+                self.push(connection, self.wrap(first.data))
+        if not replies and connection.backlog:
+            self._ready.append(connection)
+
+    def refuse(
+        self, connection: Connection, reply: Reply | None, number: Any, error: ProtocolError, name: str | None = None
+    ) -> None:
+        """Give a command an error reply."""
+        self.errors[error.code] += 1
+        self.reply(connection, reply, failure(number, error, name))
+
+    def push(self, connection: Connection, frame: bytes) -> None:
+        """Put a transport frame into the connection's outbox."""
+        if connection.closed:
+            self.drops["connection_closed"] += 1
+            return
+        outbox = connection.outbox
+        overflowed = outbox.overflowed
+        dropped = outbox.push(frame)
+        if dropped:
+            self.drops["slow_consumer"] += dropped
+            if not overflowed:
+                self.close(connection, SLOW_CONSUMER)
+        if not connection.dirty:
+            connection.dirty = True
+            self._flush.append(connection)
+
+    def close(self, connection: Connection, code: CloseCode) -> None:
+        """Close the connection, after what is in its outbox."""
+        self._close.append((connection, code))
+
+    def replaced(self, connection: Connection) -> None:
+        """A client of this connection listens elsewhere now; its last one takes the connection with it."""
+        if not connection.clients and not connection.closed:
+            self.close(connection, REPLACED)
+
+    def _run_backlogs(self) -> None:
+        while self._ready:
+            connection = self._ready.popleft()
+            backlog = connection.backlog
+            while backlog and self._command(connection, backlog[0]):
+                backlog.popleft()
+            if not backlog and connection.held and not self.publishing.congested:
+                self._release(connection)
+
+    # Backpressure
+
+    def _held(self, connection: Connection) -> None:
+        if not connection.held and not connection.closed:
+            connection.held = True
+            self._hold.append(connection)
+
+    def _release(self, connection: Connection) -> None:
+        connection.held = False
+        self._hold.append(connection)
+
+    def slow_down(self, connection: Connection) -> None:
+        """Too much is under way: read no more from this publisher until it is less."""
+        self._held(connection)
+        self._holding.add(connection)
+
+    def speed_up(self) -> None:
+        """It is less."""
+        for connection in self._holding:
+            if connection.held and not connection.backlog:
+                self._release(connection)
+        self._holding.clear()
+
+    # Peers
+
+    def link_up(self, endpoint: Endpoint, now: float) -> bytes:
+        """An authenticated connection to the peer is up; the frame to send first."""
+        self._at(now)
+        link = self.calls.links.get(endpoint.incarnation)
+        if link is None:
+            link = self._new_link(endpoint.incarnation)
+        first = link.connected()
+        self.joining.link_up(endpoint)
+        return first
+
+    def link_down(self, incarnation: str, now: float) -> None:
+        """The connection is gone."""
+        self._at(now)
+        link = self.calls.links.get(incarnation)
+        if link is not None:
+            link.disconnected()
+        self.members.disconnected(incarnation)
+
+    def link_frame(self, incarnation: str, data: bytes, now: float) -> None:
+        """A frame came over the peer's link."""
+        self._at(now)
+        link = self.calls.links.get(incarnation)
+        if link is None:
+            self._drop_links.append(incarnation)
+            return
+        try:
+            items, again = link.receive(data)
+        except SessionMismatch:
+            self._drop_links.append(incarnation)
+            self._new_link(incarnation)
+            self.counts["links_restarted"] += 1
+            return
+        except LinkError:
+            self._drop_links.append(incarnation)
+            self.errors["link"] += 1
+            return
+        self.members.heard(incarnation, now)
+        if link.confirmed_sent_at is not None:
+            self.members.confirmed(incarnation, link.confirmed_sent_at)
+        if again:
+            self._link_frames.setdefault(incarnation, []).extend(again)
+        for number, kind, *arguments in items:
+            if number < 0:
+                self.calls.answer(incarnation, -number, kind, arguments[0], now)
+            elif kind in self._requests:
+                self._requests[kind](incarnation, number, arguments)
+            else:
+                self.errors["link"] += 1
+                self.decline(incarnation, number, "internal", f"no request of kind {kind}")
+
+    def _new_link(self, incarnation: str) -> Link:
+        self._sessions += 1
+        link = Link(f"{self.me.incarnation}.{self._sessions}")
+        self.calls.linked(incarnation, link)
+        return link
+
+    def link_gone(self, incarnation: str) -> None:
+        """The peer is dead or has left."""
+        self.calls.gone(incarnation)
+        self._drop_links.append(incarnation)
+
+    def ask(self, kind: Kind, target: str, arguments: Item, asker: Any, context: Any) -> None:
+        """Make a request to a peer."""
+        self.calls.make(kind, target, arguments, asker, context, self.now)
+
+    def answer(self, peer: str, number: int, value: Any = None) -> None:
+        """Answer a peer's request. A peer that is gone has asked another by now."""
+        link = self.calls.links.get(peer)
+        if link is not None:
+            link.send((-number, "", value))
+
+    def decline(self, peer: str, number: int, code: str, info: Any = "") -> None:
+        """Refuse a peer's request with an error code, or ``NOT_HOME``."""
+        link = self.calls.links.get(peer)
+        if link is not None:
+            link.send((-number, code, info))
+
+    def not_home(self, peer: str, number: int) -> None:
+        """Refuse a request for a slot that is another's, as far as is known here."""
+        self.counts["not_home"] += 1
+        self.decline(peer, number, NOT_HOME)
+
+    # Store
+
+    def store(self, operation: str, arguments: tuple[Any, ...], done: StoreDone, context: Any = None) -> None:
+        """Call the store; ``done`` is told."""
+        self._store_number += 1
+        self._store_calls[self._store_number] = (self.now + STORE_TIMEOUT_S, done, context)
+        self._store.append(StoreCall(self._store_number, operation, arguments))
+        self.counts["store_calls"] += 1
+
+    def stored(self, number: int, result: Any, error: Exception | None, now: float) -> None:
+        """What came of a store call. Later than its time-out it is not listened to."""
+        self._at(now)
+        call = self._store_calls.pop(number, None)
+        if call is not None:
+            if error is not None:
+                self.counts["store_errors"] += 1
+            call[1](call[2], result, error)
+
+    # Time
+
+    def tick(self, now: float) -> None:
+        """Call every 100 ms or so: time-outs, signs of life, expiry."""
+        self._at(now)
+        self.members.tick(now)
+        self.joining.tick()
+        self.calls.tick(now)
+        while self._store_calls:
+            number, (deadline, _, _) = next(iter(self._store_calls.items()))
+            if deadline > now:
+                break
+            self.stored(number, None, TimeoutError("the store did not answer in time"), now)
+        self.publishing.tick()
+        self.subscribing.tick()
+
+    def work(self, now: float) -> None:
+        """One slice, of a few milliseconds at most, of what is too long for one turn."""
+        self._at(now)
+        if self.jobs:
+            job = self.jobs.popleft()
+            try:
+                next(job)
+            except StopIteration:
+                return
+            self.jobs.append(job)
+
+    def flush(self) -> Effects:
+        """End the turn: everything decided since the last call, to be done now."""
+        self._run_backlogs()
+        self.publishing.flush()
+        self.listening.flush()
+        links = []
+        frames, self._link_frames = self._link_frames, {}
+        pings = self.joining.pings()
+        for incarnation, link in self.calls.links.items():
+            due = frames.get(incarnation, [])
+            due.extend(link.flush())
+            if incarnation in pings:
+                due.extend(link.ping(self.now))
+            if due:
+                links.append((incarnation, due))
+        effects = Effects(
+            self._flush, self._store, links, self._close, self._hold, self._drop_links, bool(self.jobs or self._ready)
+        )
+        self._flush, self._store, self._close, self._hold, self._drop_links = [], [], [], [], []
+        for connection in effects.flush:
+            connection.dirty = False
+        return effects
+
+
+__all__ = ["Effects", "Limits", "Publish", "Router", "StoreCall"]

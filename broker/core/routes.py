@@ -1,0 +1,142 @@
+"""The routing cache: subscriber sets of topics this endpoint is home of, and where clients listen.
+
+Owns: two bounded caches, and the publishes that wait for one of them to be filled. Must never: read a store, or decide
+who is told what.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from typing import Any
+
+from .model import Location
+
+
+class Route:
+    """A topic's entry. While the set is being read (``subscribers`` is None), changes and publishes wait in it."""
+
+    __slots__ = ("changes", "found", "queue", "reading", "subscribers")
+
+    def __init__(self) -> None:
+        self.subscribers: set[str] | None = None
+        self.reading = False  # the store has been asked for the set
+        self.changes: list[tuple[str, bool]] = []  # (client, added?) confirmed while the set was being read
+        # Publishes of this topic in their order; the head waits for the store, the others wait for the head.
+        self.queue: deque[Any] = deque()
+        self.found: dict[str, Location | None] = {}  # locations read for the head
+
+    def filled(self, subscribers: set[str]) -> None:
+        """The read returned. What was confirmed meanwhile may or may not be in it, so it is applied again."""
+        for client, added in self.changes:
+            if added:
+                subscribers.add(client)
+            else:
+                subscribers.discard(client)
+        self.changes.clear()
+        self.reading = False
+        self.subscribers = subscribers
+
+    def change(self, client: str, added: bool) -> None:
+        """A subscription was confirmed, or taken back."""
+        if self.subscribers is None:
+            self.changes.append((client, added))
+        elif added:
+            self.subscribers.add(client)
+        else:
+            self.subscribers.discard(client)
+
+
+class Routes:
+    """Topic -> route, the least recently used go first; at most ``topics_max`` topics and about ``ids_max`` ids.
+
+    A route that something waits in does not go. An entry costs about 600 bytes, a subscriber's id in it about 80.
+    """
+
+    def __init__(self, topics_max: int, ids_max: int) -> None:
+        self.topics_max = topics_max
+        self.ids_max = ids_max
+        self.ids = 0  # in the sets when they were filled; sets change a little afterwards
+        self.evicted = 0
+        self._routes: OrderedDict[str, Route] = OrderedDict()
+        self._sizes: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._routes)
+
+    def use(self, topic: str) -> Route | None:
+        """The topic's route, marked as just used."""
+        route = self._routes.get(topic)
+        if route is not None:
+            self._routes.move_to_end(topic)
+        return route
+
+    def get(self, topic: str) -> Route | None:
+        """The topic's route, for a look."""
+        return self._routes.get(topic)
+
+    def add(self, topic: str) -> Route:
+        """A new, empty route."""
+        route = self._routes[topic] = Route()
+        self._evict()
+        return route
+
+    def filled(self, topic: str, route: Route, subscribers: set[str]) -> None:
+        """The topic's set was read."""
+        route.filled(subscribers)
+        self.ids += len(subscribers) - self._sizes.get(topic, 0)
+        self._sizes[topic] = len(subscribers)
+        self._evict()
+
+    def drop(self, topic: str) -> Route | None:
+        """Forget the topic; returns its route, in whose queue publishes may wait."""
+        self.ids -= self._sizes.pop(topic, 0)
+        return self._routes.pop(topic, None)
+
+    def topics(self) -> list[str]:
+        """All topics in the cache."""
+        return list(self._routes)
+
+    def _evict(self) -> None:
+        # Busy routes stay; they are bounded by the limit on messages in flight, and looking for an idle one is by this.
+        for _ in range(8):
+            if len(self._routes) <= self.topics_max and self.ids <= self.ids_max:
+                return
+            topic, route = next(iter(self._routes.items()))
+            if route.queue or route.reading or len(self._routes) == 1:
+                self._routes.move_to_end(topic)
+            else:
+                self.drop(topic)
+                self.evicted += 1
+
+
+class Locations:
+    """Client -> location, ``clients_max`` at most (about 300 bytes each), the longest unchanged go first.
+
+    Only ever replaced by a greater one (``Location.rank``), so that a late read cannot bring an old one back.
+    """
+
+    def __init__(self, clients_max: int) -> None:
+        self.clients_max = clients_max
+        self.evicted = 0
+        self._known: OrderedDict[str, Location] = OrderedDict()
+        self.get = self._known.get  # the hot path's: no frame for it
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def learn(self, client: str, location: Location) -> bool:
+        """Take it if it is news; returns whether it was."""
+        known = self._known.get(client)
+        if known is not None:
+            if known.rank >= location.rank:
+                return False
+            self._known.move_to_end(client)
+        self._known[client] = location
+        if len(self._known) > self.clients_max:
+            self._known.popitem(last=False)
+            self.evicted += 1
+        return True
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._known.clear()

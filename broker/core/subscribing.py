@@ -1,0 +1,257 @@
+"""Subscriptions: from the client's command to the homes of its topics, from there into the store.
+
+Owns: the commands and the writes under way. Must never: say success before every home has, or a home before the store
+has; that is what "a publish handled afterwards reaches the subscriber" rests on.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from protocol.errors import ProtocolError
+from protocol.messages import Command, success
+
+from .calls import TIMEOUT_S, Call, Kind
+from .hub import Connection, Reply
+from .membership import slot_of
+
+if TYPE_CHECKING:
+    from .router import Router
+
+#: Topics of one command taken in one go, and in one request to a home: about 2 ms of work on either side.
+TOPICS_PER_SLICE = 2_000
+
+#: Requests and writes of one command under way at once; the rest of a large command waits.
+SLICES_UNDER_WAY = 16
+
+#: Changes that may wait for another of the same client to be written; more are refused.
+WRITES_WAITING_MAX = 1_000
+
+
+class Change:
+    """A client's command: done when every slice of it is."""
+
+    __slots__ = ("added", "client", "connection", "error", "id", "open", "reply")
+
+    def __init__(self, client: str, added: bool, connection: Connection, reply: Reply, number: Any) -> None:
+        self.client = client
+        self.added = added
+        self.connection = connection
+        self.reply = reply
+        self.id = number
+        self.open = 1  # slices under way, and one for the cutting itself
+        self.error: ProtocolError | None = None
+
+
+class Write:
+    """A home's part of a change: from a command here, or for a peer."""
+
+    __slots__ = ("added", "change", "client", "deadline", "number", "peer", "round", "topics")
+
+    def __init__(self, client: str, topics: list[str], added: bool, deadline: float) -> None:
+        self.client = client
+        self.topics = topics
+        self.added = added
+        self.deadline = deadline
+        self.change: Change | None = None
+        self.peer = ""
+        self.number = 0
+        self.round = 0  # of membership, when the store was called
+
+
+class Writes:
+    """One client's writes at this home. Those of one kind overlap, the others wait: the store keeps no order."""
+
+    __slots__ = ("added", "under_way", "waiting")
+
+    def __init__(self) -> None:
+        self.added = True
+        self.under_way = 0
+        self.waiting: deque[Write] = deque()
+
+
+class Subscribing:
+    """One endpoint's part in changing subscriptions, as the client's endpoint and as home."""
+
+    def __init__(self, router: Router) -> None:
+        self._router = router
+        self._me = router.me.incarnation
+        self._clients: dict[str, Writes] = {}
+        self._parked: list[Write] = []
+        self.under_way: set[Write] = set()  # given to the store
+
+    # The client's endpoint
+
+    def change(self, connection: Connection, command: Command) -> None:
+        """A client's ``subscribe`` or ``unsubscribe``."""
+        router = self._router
+        added = command.name == "subscribe"
+        change = Change(command.client, added, connection, router.expect(connection), command.id)
+        topics = command.topics
+        if len(topics) <= TOPICS_PER_SLICE:
+            for part in self._by_home(topics):
+                self._dispatch(change, *part)
+            self._done(change, None)
+        else:
+            router.jobs.append(self._cut(change, topics))
+
+    def _cut(self, change: Change, topics: Any) -> Iterator[None]:
+        """A large command, slice by slice, so that it keeps nobody else waiting."""
+        for start in range(0, len(topics), TOPICS_PER_SLICE):
+            while change.open > SLICES_UNDER_WAY and change.error is None:
+                yield
+            if change.error is not None:
+                break
+            for part in self._by_home(topics[start : start + TOPICS_PER_SLICE]):
+                self._dispatch(change, *part)
+            yield
+        self._done(change, None)
+
+    def _by_home(self, topics: Any) -> list[tuple[str, list[str]]]:
+        if self._router.lookup:
+            return [(self._me, list(topics))]
+        table = self._router.members.table
+        homes: dict[str, list[str]] = {}
+        for topic in topics:
+            homes.setdefault(table[slot_of(topic)], []).append(topic)
+        return list(homes.items())
+
+    def _dispatch(self, change: Change, home: str, topics: list[str]) -> None:
+        change.open += 1
+        if home == self._me:
+            write = Write(change.client, topics, change.added, self._router.now + TIMEOUT_S)
+            write.change = change
+            self._at_home(write)
+        else:
+            self._router.ask(Kind.CHANGE, home, (change.client, topics, change.added), self, change)
+
+    def _done(self, change: Change, error: ProtocolError | None) -> None:
+        change.open -= 1
+        if error is not None and change.error is None:
+            change.error = error
+        if change.open:
+            return
+        router = self._router
+        if change.error is not None:
+            router.refuse(change.connection, change.reply, change.id, change.error)
+        else:
+            router.reply(change.connection, change.reply, success(change.id))
+
+    def answered(self, call: Call, value: Any) -> None:
+        """The home has written its topics."""
+        self._done(call.context, None)
+
+    def failed(self, call: Call, code: str, info: Any) -> None:
+        """It could not, or did not answer in time."""
+        self._done(call.context, ProtocolError(code, info))
+
+    def lost(self, call: Call) -> None:
+        """The home is gone: its topics have new ones. Adding and removing again is harmless."""
+        self._router.calls.settle(call)
+        change: Change = call.context
+        for home, topics in self._by_home(call.arguments[1]):
+            self._dispatch(change, home, topics)
+        self._done(change, None)
+
+    # The home
+
+    def change_requested(self, peer: str, number: int, arguments: list[Any]) -> None:
+        """A peer takes us for the home of these topics."""
+        client, topics, added = arguments
+        write = Write(client, topics, added, self._router.now + TIMEOUT_S)
+        write.peer = peer
+        write.number = number
+        self._at_home(write)
+
+    def _at_home(self, write: Write) -> None:
+        router = self._router
+        if not router.lookup:
+            table = router.members.table
+            if any(table[slot_of(topic)] != self._me for topic in write.topics):
+                self._again(write)
+                return
+            if not router.members.joined:
+                self._parked.append(write)
+                return
+        writes = self._clients.get(write.client)
+        if writes is None:
+            writes = self._clients[write.client] = Writes()
+        if (writes.under_way and writes.added != write.added) or writes.waiting:
+            if len(writes.waiting) >= WRITES_WAITING_MAX:
+                self._finish(write, ProtocolError("store_unavailable", "Too many changes of this client are waiting"))
+            else:
+                writes.waiting.append(write)
+            return
+        self._begin(writes, write)
+
+    def _again(self, write: Write) -> None:
+        """We are not the home, or not any more: begin anew, at whichever is. Doing it twice is harmless."""
+        if write.change is not None:
+            change = write.change
+            for home, topics in self._by_home(write.topics):
+                self._dispatch(change, home, topics)
+            self._done(change, None)
+        else:
+            self._router.not_home(write.peer, write.number)
+
+    def _begin(self, writes: Writes, write: Write) -> None:
+        writes.added = write.added
+        writes.under_way += 1
+        write.round = self._router.members.round
+        self.under_way.add(write)
+        operation = "subscribe" if write.added else "unsubscribe"
+        self._router.store(operation, ([(write.client, write.topics)],), self._written, (writes, write))
+
+    def _written(self, context: Any, result: Any, error: Exception | None) -> None:
+        writes, write = context
+        writes.under_way -= 1
+        self.under_way.discard(write)
+        members = self._router.members
+        publishing = self._router.publishing
+        if error is None and write.round != members.round and not self._router.lookup:
+            # Meanwhile another may have acted as home, with a set read before this write.
+            publishing.doubtful(write.topics)
+            self._again(write)
+        elif error is None:
+            publishing.changed(write.client, write.topics, write.added)
+            self._router.counts["subscriptions_changed"] += len(write.topics)
+            self._finish(write, None)
+        else:
+            publishing.doubtful(write.topics)
+            self._finish(write, ProtocolError("store_unavailable", str(error) or repr(error)))
+        while writes.waiting and (not writes.under_way or writes.added == writes.waiting[0].added):
+            # Its slots may have moved while it waited.
+            following = writes.waiting.popleft()
+            if self._router.lookup or all(members.table[slot_of(topic)] == self._me for topic in following.topics):
+                self._begin(writes, following)
+            else:
+                self._again(following)
+        if not writes.under_way and not writes.waiting:
+            self._clients.pop(write.client, None)
+        self._router.joining.write_ended(write)
+
+    def _finish(self, write: Write, error: ProtocolError | None) -> None:
+        if write.change is not None:
+            self._done(write.change, error)
+        elif error is not None:
+            self._router.decline(write.peer, write.number, error.code, error.info)
+        else:
+            self._router.answer(write.peer, write.number)
+
+    def lapsed(self) -> None:
+        """Others may act for us: what has not begun is not ours to begin."""
+        for writes in self._clients.values():
+            self._parked.extend(writes.waiting)
+            writes.waiting.clear()
+
+    def tick(self) -> None:
+        """Retry what is parked."""
+        router = self._router
+        parked, self._parked = self._parked, []
+        for write in parked:
+            if write.deadline <= router.now:
+                self._finish(write, ProtocolError("peer_unavailable", "This endpoint has not joined the others yet"))
+            else:
+                self._at_home(write)

@@ -1,0 +1,378 @@
+"""The endpoint: the shell around ``core.router`` that reads sockets, keeps time, calls the store and does as told.
+
+Owns: the listening socket, the clients' connections, the turns of the loop. Must never: decide anything that the core
+could decide.
+
+A *turn* ends all events that one pass of the loop brought: ``turn()`` is asked for by every event and runs once, so
+that what they led to leaves in one write per connection, one frame per link, one call per kind of question to the
+store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import socket
+import time
+from collections.abc import Callable
+from typing import Any
+
+from websockets.extensions.permessage_deflate import ServerPerMessageDeflateFactory
+from websockets.http11 import Request, Response
+from websockets.protocol import OPEN
+from websockets.server import ServerProtocol
+
+from protocol.errors import GOING_AWAY, PING_TIMEOUT
+
+from . import web
+from .core.hub import Connection
+from .core.model import Endpoint, StoreError
+from .core.router import Limits, Router, StoreCall
+from .peers import FRAME_BYTES_MAX, PEER_PATH, Peers, PeerSocket
+from .sockets import Socket, text_frame
+from .store.base import Store
+
+log = logging.getLogger("ingeborg.endpoint")
+_quiet = logging.getLogger("ingeborg.websockets")
+_quiet.setLevel(logging.WARNING)
+
+#: Between two ticks of the core, in seconds: what time-outs are exact to.
+TICK_S = 0.1
+
+#: A ready endpoint's last sign of life in the store is no older than this, in seconds.
+STORE_FRESH_S = 3.0
+
+#: How long an orderly end may take, in seconds: as long as the slowest request, then the connections' closing.
+LEAVE_S = 8.0
+
+#: How long the clients may take to answer the closing handshake then, in seconds.
+CLOSE_S = 2.0
+
+#: Connections waiting to be accepted: a reconnect storm's worth.
+BACKLOG = 4096
+
+
+class ClientSocket(Socket):
+    """A client's connection. Until its request has come it may turn out to be HTTP, or a peer."""
+
+    def __init__(self, server: EndpointServer) -> None:
+        extensions = [ServerPerMessageDeflateFactory()] if server.compression else None
+        self.ws: ServerProtocol = ServerProtocol(max_size=server.frame_bytes_max, extensions=extensions, logger=_quiet)
+        super().__init__(self.ws)
+        self.server = server
+        self.connection: Connection | None = None
+
+    def handshake(self, event: Request | Response) -> None:
+        """A WebSocket client, a GET of a reserved path, or a peer."""
+        assert isinstance(event, Request)
+        server = self.server
+        response = web.answer(server, event.path)
+        if response is None and event.path == PEER_PATH and "Upgrade" in event.headers:
+            self._become_peer(event)
+            return
+        if response is None:
+            response = self.ws.accept(event)
+        if response.status_code == 101 and server.leaving:
+            response = self.ws.reject(503, "This endpoint is shutting down\n")
+        self.ws.send_response(response)
+        if self.ws.state is OPEN:
+            self.settled()
+            self.connection = server.client_connected(self)
+
+    def _become_peer(self, request: Request) -> None:
+        self.ws.send_response(self.ws.accept(request))
+        self.send_protocol()
+        if self.ws.state is OPEN:
+            self.settled()
+            # The request has been read; from here on it is frames, with a limit of their own.
+            ws = ServerProtocol(state=OPEN, max_size=FRAME_BYTES_MAX, logger=_quiet)
+            PeerSocket(self.server, ws, None).adopt(self.transport)
+
+    def message(self, data: bytes) -> None:
+        """A command."""
+        if self.connection is not None:
+            self.server.client_frame(self.connection, data)
+
+    def chunk_ends(self) -> None:
+        """End the turn."""
+        self.server.turn()
+
+    def closed(self) -> None:
+        """The connection is gone."""
+        if self.connection is not None:
+            self.server.client_disconnected(self)
+
+    def writable(self) -> None:
+        """What has waited in the outbox goes on."""
+        self.flush()
+
+    def flush(self) -> None:
+        """Hand the outbox to the transport, in one write, unless it has enough as it is."""
+        connection = self.connection
+        if connection is None or not self.is_writable or not len(connection.outbox):
+            return
+        frames = connection.outbox.take()
+        if self.ws.state is not OPEN:
+            self.server.router.drops["connection_closed"] += len(frames)
+        elif self.server.compression:
+            for frame in frames:
+                self.ws.send_text(frame)
+            self.send_protocol()
+        else:
+            self.transport.write(frames[0] if len(frames) == 1 else b"".join(frames))
+
+
+class EndpointServer:
+    """One endpoint process. ``secret`` is what the peers share; ``on_fatal`` is told why the process has to end."""
+
+    def __init__(
+        self,
+        me: Endpoint,
+        store: Store,
+        *,
+        secret: bytes,
+        store_name: str,
+        routing: str = "home",
+        dedup_ttl_s: float = 60.0,
+        limits: Limits | None = None,
+        frame_bytes_max: int = 16 << 20,
+        ping_s: float = 25.0,
+        compression: bool = False,
+        on_fatal: Callable[[str], None] | None = None,
+    ) -> None:
+        wrap = bytes if compression else text_frame
+        now = time.monotonic()
+        self.router = Router(me, now, routing=routing, dedup_ttl_s=dedup_ttl_s, limits=limits, wrap=wrap)
+        self.store = store
+        self.store_name = store_name
+        self.secret = secret
+        self.frame_bytes_max = frame_bytes_max
+        self.compression = compression
+        self.leaving = False
+        self.started_unix_s = time.time()
+        self.ready = asyncio.Event()
+        self.peers = Peers(self)
+        self._on_fatal = on_fatal
+        self._sockets: dict[Connection, ClientSocket] = {}
+        self._numbers = itertools.count(1)
+        # Connections by the tick of the ping period at which they are pinged: staggered, and no scan of all.
+        self._ping_slots: list[set[ClientSocket]] = [set() for _ in range(max(1, round(ping_s / TICK_S)))]
+        self._ticks = 0
+        self._turn_due = False
+        self._tick_handle: asyncio.TimerHandle | None = None
+        self._store_tasks: set[asyncio.Task[None]] = set()
+        self._server: asyncio.Server | None = None
+        self._loop = asyncio.get_running_loop()
+        self._left = asyncio.Event()
+        self._all_closed = asyncio.Event()
+
+    # Start and end
+
+    async def start(self, sock: socket.socket) -> None:
+        """Open the store and accept on the listening socket; ``ready`` is set once the others have let this one in.
+
+        Raises ``StoreError`` where the store cannot be used; what was opened is closed again.
+        """
+        await self.store.open()
+        self._server = await self._loop.create_server(lambda: ClientSocket(self), sock=sock, backlog=BACKLOG)
+        self._tick()
+
+    async def stop(self) -> None:
+        """Leave in order: take no more in, finish what is under way, hand on, say goodbye, close."""
+        if self._server is not None:
+            self._server.close()
+        self.leaving = True
+        for client in self._sockets.values():
+            client.transport.pause_reading()
+        self.router.joining.leave()
+        self.turn()
+        try:
+            async with asyncio.timeout(LEAVE_S):
+                await self._left.wait()
+        except TimeoutError:
+            log.warning("could not finish everything within %.0f s of the stop", LEAVE_S)
+        sockets = list(self._sockets.values())
+        for client in sockets:
+            if not client.transport.is_closing():
+                client.transport.resume_reading()
+            client.close(GOING_AWAY)
+        if not sockets:
+            self._all_closed.set()
+        await self.peers.close()
+        try:
+            async with asyncio.timeout(CLOSE_S):
+                await self._all_closed.wait()
+        except TimeoutError:
+            log.warning("%d clients did not answer the close", len(self._sockets))
+        if self._tick_handle is not None:
+            self._tick_handle.cancel()
+        for client in list(self._sockets.values()):
+            client.transport.abort()
+        if self._store_tasks:
+            await asyncio.wait(self._store_tasks, timeout=1.0)
+        await self.store.close()
+
+    def not_ready(self) -> list[str]:
+        """Why this endpoint should not be given new clients; nothing: it should."""
+        reasons = []
+        now = time.monotonic()
+        if self.leaving:
+            reasons.append("shutting down")
+        elif not self.router.members.joined:
+            reasons.append("not all other endpoints have let this one in yet")
+        if not self.router.members.store_fresh(now, STORE_FRESH_S):
+            reasons.append("the store does not answer")
+        return reasons
+
+    # Clients
+
+    def client_connected(self, client: ClientSocket) -> Connection:
+        """A client's handshake is done."""
+        number = next(self._numbers)
+        connection = self.router.connected(number)
+        self.router.counts["connections_accepted"] += 1
+        self._sockets[connection] = client
+        self._ping_slots[number % len(self._ping_slots)].add(client)
+        return connection
+
+    def client_frame(self, connection: Connection, data: bytes) -> None:
+        """A client's message."""
+        try:
+            self.router.frame(connection, data, time.monotonic())
+        except Exception:
+            self._failed("a client's frame")
+
+    def client_disconnected(self, client: ClientSocket) -> None:
+        """A client's connection is gone."""
+        connection = client.connection
+        assert connection is not None
+        self._sockets.pop(connection, None)
+        self._ping_slots[connection.number % len(self._ping_slots)].discard(client)
+        self.router.disconnected(connection, time.monotonic())
+        if self.leaving and not self._sockets:
+            self._all_closed.set()
+        self.turn()
+
+    # Peers
+
+    def link_up(self, peer: PeerSocket) -> None:
+        """A peer's connection is authenticated."""
+        assert peer.endpoint is not None
+        self.peers.up(peer)
+        peer.send([self.router.link_up(peer.endpoint, time.monotonic())])
+        self.turn()
+
+    def link_frame(self, peer: PeerSocket, data: bytes) -> None:
+        """A frame of a peer's link."""
+        assert peer.endpoint is not None
+        if self.peers.sockets.get(peer.endpoint.incarnation) is not peer:
+            return
+        try:
+            self.router.link_frame(peer.endpoint.incarnation, data, time.monotonic())
+        except Exception:
+            self._failed("a peer's frame")
+            self.peers.drop(peer.endpoint.incarnation)
+
+    def link_down(self, peer: PeerSocket) -> None:
+        """A peer's connection is gone."""
+        assert peer.endpoint is not None
+        if self.peers.down(peer):
+            self.router.link_down(peer.endpoint.incarnation, time.monotonic())
+            self.turn()
+
+    # The loop
+
+    def turn(self) -> None:
+        """Something happened: end the turn when this pass of the loop is over."""
+        if not self._turn_due:
+            self._turn_due = True
+            self._loop.call_soon(self._end_turn)
+
+    def _end_turn(self) -> None:
+        self._turn_due = False
+        try:
+            effects = self.router.flush()
+        except Exception:
+            self._failed("the end of a turn")
+            return
+        for call in effects.store:
+            task = self._loop.create_task(self._call_store(call))
+            self._store_tasks.add(task)
+            task.add_done_callback(self._store_tasks.discard)
+        for incarnation, frames in effects.links:
+            self.peers.send(incarnation, frames)
+        sockets = self._sockets
+        for connection in effects.flush:
+            client = sockets.get(connection)
+            if client is not None:
+                client.flush()
+        for connection, code in effects.close:
+            client = sockets.get(connection)
+            if client is not None:
+                client.close(code)
+        for connection in effects.hold:
+            client = sockets.get(connection)
+            if client is not None and not self.leaving:
+                if connection.held:
+                    client.transport.pause_reading()
+                else:
+                    client.transport.resume_reading()
+        for incarnation in effects.drop_links:
+            self.peers.drop(incarnation)
+        if effects.more:
+            self._loop.call_soon(self._work)
+
+    def _work(self) -> None:
+        try:
+            self.router.work(time.monotonic())
+        except Exception:
+            self._failed("a slice of work")
+        self.turn()
+
+    async def _call_store(self, call: StoreCall) -> None:
+        result: Any = None
+        failure: Exception | None = None
+        try:
+            result = await getattr(self.store, call.operation)(*call.arguments)
+        except (StoreError, ValueError) as error:
+            failure = error
+        except Exception as error:
+            log.exception("the store failed in %s", call.operation)
+            failure = error
+        try:
+            self.router.stored(call.number, result, failure, time.monotonic())
+        except Exception:
+            self._failed(f"the answer to {call.operation}")
+        self.turn()
+
+    def _tick(self) -> None:
+        self._tick_handle = self._loop.call_later(TICK_S, self._tick)
+        now = time.monotonic()
+        router = self.router
+        try:
+            router.tick(now)
+        except Exception:
+            self._failed("a tick")
+        self._ticks += 1
+        for client in list(self._ping_slots[self._ticks % len(self._ping_slots)]):
+            if client.unanswered_pings >= 2:
+                router.counts["pings_unanswered"] += 1
+                client.close(PING_TIMEOUT)
+            else:
+                client.ping()
+        if not self.leaving:
+            self.peers.dial(router.joining.discovered(), now)
+            if router.members.joined:
+                self.ready.set()
+            if router.stopping is not None and self._on_fatal is not None:
+                self._on_fatal(router.stopping)
+                self._on_fatal = None
+        elif router.joining.left:
+            self._left.set()
+        self.turn()
+
+    def _failed(self, where: str) -> None:
+        """A fault of ours. The event is lost, said and counted; the endpoint goes on."""
+        self.router.counts["turns_failed"] += 1
+        log.exception("the handling of %s failed", where)

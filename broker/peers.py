@@ -1,0 +1,251 @@
+"""Connections between endpoints: who dials, how both prove that they know the shared secret, what carries the link.
+
+Owns: the sockets of the links. Must never: look into a frame after the handshake (``core.links`` does).
+
+A link's connection is a WebSocket at the reserved path ``/_peer`` of the port that clients use. Of two endpoints the
+one with the smaller incarnation dials. Then, in MessagePack:
+
+1. acceptor: ``["challenge", VERSION, nonce]``
+2. dialer: ``["hello", VERSION, nonce, name, incarnation, url, proof]``
+3. acceptor: ``["welcome", name, incarnation, url, proof]``
+
+A proof is HMAC-SHA256 under the shared secret of the role, both nonces and the prover's own three fields, so that
+neither side can be played back at the other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import logging
+import secrets
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import ormsgpack
+from websockets.client import ClientProtocol
+from websockets.http11 import Request, Response
+from websockets.protocol import OPEN
+from websockets.server import ServerProtocol
+from websockets.uri import parse_uri
+
+from protocol.errors import GOING_AWAY, POLICY, PROTOCOL_VIOLATION
+
+from .core.model import Endpoint
+from .sockets import Socket
+
+if TYPE_CHECKING:
+    from .endpoint import EndpointServer
+
+log = logging.getLogger("ingeborg.peers")
+
+#: The version of the handshake, the links and the requests; endpoints of different versions do not talk.
+VERSION = 1
+
+#: The path clients may not use.
+PEER_PATH = "/_peer"
+
+#: A link's frame is at most a batch of items; an item is at most a payload, or a slice of a command.
+FRAME_BYTES_MAX = 256 << 20
+
+#: Redialling a peer: from the first to the longest wait, in seconds.
+REDIAL_FIRST_S = 0.1
+REDIAL_MAX_S = 1.0
+
+#: How long a TCP connection to a peer may take, in seconds.
+DIAL_TIMEOUT_S = 2.0
+
+
+def proof(secret: bytes, role: bytes, nonces: tuple[bytes, bytes], endpoint: Endpoint) -> bytes:
+    """What shows that its sender knows the secret and is this endpoint, in this role and this handshake."""
+    fields = ormsgpack.packb([role, *nonces, endpoint.name, endpoint.incarnation, endpoint.url])
+    return hmac.new(secret, fields, hashlib.sha256).digest()
+
+
+class PeerSocket(Socket):
+    """One connection of a link, of either side."""
+
+    def __init__(self, server: EndpointServer, ws: ClientProtocol | ServerProtocol, dialled: Endpoint | None) -> None:
+        super().__init__(ws)
+        self._server = server
+        self._dialled = dialled  # whom we meant to reach; None: we were dialled
+        self._nonce = secrets.token_bytes(16)
+        self.endpoint: Endpoint | None = None  # the peer, once it has proved itself
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Dialled: ask for the upgrade."""
+        super().connection_made(transport)
+        assert isinstance(self.ws, ClientProtocol)
+        self.ws.send_request(self.ws.connect())
+        self.send_protocol()
+
+    def adopt(self, transport: asyncio.Transport) -> None:
+        """Being dialled: take over the transport of a connection that was upgraded at the reserved path."""
+        super().connection_made(transport)
+        transport.set_protocol(self)
+        self._say(["challenge", VERSION, self._nonce])
+
+    def handshake(self, event: Request | Response) -> None:
+        """The acceptor's answer to our request is checked by the protocol."""
+        if self.ws.state is not OPEN:
+            self.transport.close()
+
+    def message(self, data: bytes) -> None:
+        """A frame of the link, or of the handshake before it."""
+        if self.endpoint is not None:
+            self._server.link_frame(self, data)
+            return
+        try:
+            self._introduce(*ormsgpack.unpackb(data))
+        except (ormsgpack.MsgpackDecodeError, TypeError, ValueError):
+            self._refuse("a handshake that is not of this protocol")
+
+    def _introduce(self, kind: str, *fields: Any) -> None:
+        secret = self._server.secret
+        me = self._server.router.me
+        if kind == "challenge" and self._dialled is not None:
+            version, theirs = fields
+            if version != VERSION:
+                self._refuse(f"it speaks version {version} of the peer protocol, not {VERSION}")
+                return
+            self._nonces = (theirs, self._nonce)
+            mine = proof(secret, b"dialler", self._nonces, me)
+            self._say(["hello", VERSION, self._nonce, me.name, me.incarnation, me.url, mine])
+        elif kind == "hello" and self._dialled is None:
+            version, theirs, name, incarnation, url, given = fields
+            endpoint = Endpoint(name, incarnation, url, 0)
+            self._nonces = (self._nonce, theirs)
+            if not hmac.compare_digest(given, proof(secret, b"dialler", self._nonces, endpoint)):
+                self._refuse("it does not know the shared secret: give all endpoints the same --peer-secret-file")
+                return
+            mine = proof(secret, b"acceptor", self._nonces, me)
+            self._say(["welcome", me.name, me.incarnation, me.url, mine])
+            self._proved(endpoint)
+        elif kind == "welcome" and self._dialled is not None:
+            name, incarnation, url, given = fields
+            endpoint = Endpoint(name, incarnation, url, 0)
+            if not hmac.compare_digest(given, proof(secret, b"acceptor", self._nonces, endpoint)):
+                self._refuse("it does not know the shared secret: give all endpoints the same --peer-secret-file")
+            elif incarnation != self._dialled.incarnation:
+                self._refuse("another endpoint answers at this address by now")
+            else:
+                self._proved(endpoint)
+        else:
+            self._refuse("a handshake out of order")
+
+    def _proved(self, endpoint: Endpoint) -> None:
+        self.endpoint = endpoint
+        self.settled()
+        self._server.link_up(self)
+
+    def _refuse(self, why: str) -> None:
+        whom = self._dialled.url if self._dialled is not None else self.transport.get_extra_info("peername")
+        log.warning("no link with %s: %s", whom, why)
+        self._server.router.errors["peer_handshake"] += 1
+        self.close(POLICY)
+
+    def _say(self, fields: list[Any]) -> None:
+        self.send([ormsgpack.packb(fields)])
+
+    def send(self, frames: list[bytes]) -> None:
+        """Write frames of the link. What they hold is bounded by the link, which keeps them until confirmed."""
+        if self.ws.state is not OPEN:
+            return
+        for frame in frames:
+            self.ws.send_binary(frame)  # type: ignore[attr-defined, unused-ignore]
+        self.send_protocol()
+
+    def _whole(self, data: bytes) -> None:
+        if self._text:
+            self.fail(PROTOCOL_VIOLATION)
+        elif self.ws.state is OPEN:
+            self.message(data)
+
+    def chunk_ends(self) -> None:
+        """End the turn."""
+        self._server.turn()
+
+    def closed(self) -> None:
+        """The connection is gone; the link may go on over another."""
+        if self.endpoint is not None:
+            self._server.link_down(self)
+
+
+class Peers:
+    """The connections that carry this endpoint's links, by the peer's incarnation."""
+
+    def __init__(self, server: EndpointServer) -> None:
+        self._server = server
+        self.sockets: dict[str, PeerSocket] = {}
+        self._dialling: dict[str, asyncio.Task[None]] = {}
+        self._waits: dict[str, tuple[float, float]] = {}  # incarnation -> (not before, next wait)
+
+    def dial(self, wanted: list[Endpoint], now: float) -> None:
+        """Dial the peers that it is ours to dial and that there is no connection to."""
+        me = self._server.router.me.incarnation
+        for endpoint in wanted:
+            incarnation = endpoint.incarnation
+            if incarnation < me or incarnation in self.sockets or incarnation in self._dialling:
+                continue
+            not_before, wait = self._waits.get(incarnation, (0.0, REDIAL_FIRST_S))
+            if now < not_before:
+                continue
+            self._waits[incarnation] = (now + wait, min(2 * wait, REDIAL_MAX_S))
+            task = asyncio.get_running_loop().create_task(self._dial(endpoint))
+            self._dialling[incarnation] = task
+            task.add_done_callback(partial(self._dialled, incarnation))
+        for incarnation in self._waits.keys() - {endpoint.incarnation for endpoint in wanted}:
+            del self._waits[incarnation]
+
+    def _dialled(self, incarnation: str, _: asyncio.Task[None]) -> None:
+        del self._dialling[incarnation]
+
+    async def _dial(self, endpoint: Endpoint) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            uri = parse_uri(endpoint.url.rstrip("/") + PEER_PATH)
+            ws = ClientProtocol(uri, max_size=FRAME_BYTES_MAX, logger=log)
+            async with asyncio.timeout(DIAL_TIMEOUT_S):
+                await loop.create_connection(lambda: PeerSocket(self._server, ws, endpoint), uri.host, uri.port)
+        except (OSError, TimeoutError, ValueError) as error:
+            # Refused while a peer starts or ends: membership is what decides whether it is dead.
+            self._server.router.counts["dials_failed"] += 1
+            log.debug("cannot reach %s at %s: %s", endpoint.name, endpoint.url, error)
+
+    def up(self, socket: PeerSocket) -> None:
+        """The connection is authenticated; a former one of the same peer is of no use any more."""
+        assert socket.endpoint is not None
+        former = self.sockets.get(socket.endpoint.incarnation)
+        self.sockets[socket.endpoint.incarnation] = socket
+        self._waits.pop(socket.endpoint.incarnation, None)
+        if former is not None:
+            former.transport.abort()
+
+    def down(self, socket: PeerSocket) -> bool:
+        """The connection is gone. Was it the one in use?"""
+        assert socket.endpoint is not None
+        if self.sockets.get(socket.endpoint.incarnation) is not socket:
+            return False
+        del self.sockets[socket.endpoint.incarnation]
+        return True
+
+    def send(self, incarnation: str, frames: list[bytes]) -> None:
+        """Write frames to the peer. Without a connection they are sent again when there is one."""
+        socket = self.sockets.get(incarnation)
+        if socket is not None:
+            socket.send(frames)
+
+    def drop(self, incarnation: str) -> None:
+        """Close the connection to the peer; a new one starts afresh."""
+        socket = self.sockets.get(incarnation)
+        if socket is not None:
+            socket.transport.abort()
+
+    async def close(self) -> None:
+        """Close all connections."""
+        for task in list(self._dialling.values()):
+            task.cancel()
+        await asyncio.gather(*self._dialling.values(), return_exceptions=True)
+        for socket in list(self.sockets.values()):
+            socket.close(GOING_AWAY)

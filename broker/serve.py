@@ -1,0 +1,192 @@
+"""`ingeborg serve` of one endpoint: from options to a running endpoint, to its orderly end.
+
+Owns: the process of one endpoint: its store, its secret, its signals. Must never: look after other processes
+(``supervisor`` does).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import secrets
+import signal
+import socket
+import sys
+from pathlib import Path
+
+import uvloop
+
+from .config import ConfigError, ServeOptions, data_folder, default_name, parse_store
+from .core.model import Endpoint, StoreError
+from .core.router import Limits
+from .endpoint import BACKLOG, EndpointServer
+from .store.base import Store
+from .store.embedded import EmbeddedStore
+from .store.riak import RiakStore
+
+log = logging.getLogger("ingeborg")
+
+#: A shared secret shorter than this is guessable.
+SECRET_BYTES_MIN = 16
+
+
+def read_secret(options: ServeOptions) -> bytes:
+    """The shared secret of the endpoints. Generated where none is given: all processes that share a store directory
+    (embedded) or a user (Riak) find the same. Raises ``ConfigError``.
+    """
+    if options.peer_secret_file:
+        path = Path(options.peer_secret_file).expanduser()
+    else:
+        kind, where = parse_store(options.store_url)
+        folder = where if kind == "lmdb" else data_folder()
+        path = folder / "peer-secret"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            if not path.exists():
+                # Written aside and linked into place: whoever is first wins, and nobody reads half of it.
+                draft = folder / f".peer-secret-{os.getpid()}-{secrets.token_hex(4)}"
+                with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+                    file.write(secrets.token_hex(32) + "\n")
+                try:
+                    os.link(draft, path)
+                except FileExistsError:
+                    pass  # another process was first
+                finally:
+                    draft.unlink()
+        except OSError as error:
+            raise ConfigError(f"cannot keep the endpoints' secret in {folder}: {error}") from None
+    try:
+        secret = path.read_bytes().strip()
+    except OSError as error:
+        raise ConfigError(f"peer-secret-file {path}: {error}") from None
+    if len(secret) < SECRET_BYTES_MIN:
+        raise ConfigError(f"peer-secret-file {path}: has to hold at least {SECRET_BYTES_MIN} bytes")
+    return secret
+
+
+def make_store(options: ServeOptions) -> Store:
+    """The store the options name, not opened yet."""
+    kind, where = parse_store(options.store_url)
+    return EmbeddedStore(where) if kind == "lmdb" else RiakStore(where)
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """The listening socket. Raises ``ConfigError``."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        sock = socket.socket(family, kind, protocol)
+    except OSError as error:
+        raise ConfigError(f"host {host!r}: {error}") from None
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind(address)
+        sock.listen(BACKLOG)
+        sock.setblocking(False)
+    except OSError as error:
+        sock.close()
+        raise ConfigError(f"cannot listen on {host}:{port}: {error.strerror}") from None
+    return sock
+
+
+def advertised(options: ServeOptions, port: int) -> str:
+    """The URL peers and people are told."""
+    if options.advertise:
+        return options.advertise.rstrip("/")
+    host = socket.gethostname() if options.host in ("", "0.0.0.0", "::") else options.host
+    return f"ws://[{host}]:{port}" if ":" in host else f"ws://{host}:{port}"
+
+
+async def _serve(options: ServeOptions) -> int:
+    loop = asyncio.get_running_loop()
+    end: asyncio.Future[str | None] = loop.create_future()
+
+    def finish(why: str | None) -> None:
+        if not end.done():
+            end.set_result(why)
+        elif why is None:
+            log.warning("told to end twice: ending at once")
+            os._exit(1)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, finish, None)
+    secret = read_secret(options)
+    sock = listen(options.host, options.port)
+    port = sock.getsockname()[1]
+    url = advertised(options, port)
+    me = Endpoint(options.name or default_name(port), secrets.token_hex(8), url, 0)
+    server = EndpointServer(
+        me,
+        make_store(options),
+        secret=secret,
+        store_name=options.store_url.partition(":")[0],
+        routing=options.routing,
+        dedup_ttl_s=options.dedup_ttl,
+        limits=Limits(
+            payload_bytes=options.max_payload_bytes,
+            outbox_bytes=options.max_outbox_bytes,
+            routes_topics=options.max_routes,
+            routes_ids=options.max_route_ids,
+            locations_clients=options.max_locations,
+            dedup_keys=options.max_duplicate_keys,
+            inflight_messages=options.max_inflight,
+            inflight_bytes=options.max_inflight_bytes,
+        ),
+        frame_bytes_max=options.max_frame_bytes,
+        ping_s=options.ping_interval,
+        compression=options.compression,
+        on_fatal=finish,
+    )
+    try:
+        await server.start(sock)
+    except StoreError as error:
+        log.error("cannot use the store %s: %s", options.store_url, error)
+        return 1
+
+    async def announce() -> None:
+        await server.ready.wait()
+        print(f"ingeborg: endpoint {me.name} ready at {url}/", flush=True)
+
+    announcement = loop.create_task(announce())
+    why = await end
+    announcement.cancel()
+    if why is not None:
+        log.error("ending: %s", why)
+    await server.stop()
+    return 0 if why is None else 1
+
+
+def _watch_supervisor(fd: int) -> None:
+    """End when the supervisor's end of the pipe closes: even ``kill -9`` of it leaves nobody behind."""
+
+    async def watch() -> None:
+        loop = asyncio.get_running_loop()
+        closed = loop.create_future()
+        loop.add_reader(fd, closed.set_result, None)
+        await closed
+        loop.remove_reader(fd)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    task = asyncio.get_running_loop().create_task(watch())
+    _watchers.add(task)
+
+
+_watchers: set[asyncio.Task[None]] = set()
+
+
+def run(options: ServeOptions, supervisor_fd: int | None = None) -> int:
+    """Serve until told to end. Returns the exit code. ``supervisor_fd``: a pipe whose closing tells, too."""
+
+    async def main() -> int:
+        if supervisor_fd is not None:
+            _watch_supervisor(supervisor_fd)
+        return await _serve(options)
+
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(main())
+    except ConfigError as error:
+        print(f"ingeborg serve: {error}", file=sys.stderr)
+        return 2

@@ -1,0 +1,173 @@
+"""A WebSocket over an asyncio transport: ``websockets``' Sans-I/O protocol with as little as possible around it.
+
+Owns: the bytes of one connection, from ``data_received`` to ``write``. Must never: know a command or a peer.
+
+Why not the library's own asyncio server: it puts a queue and several awaits between the socket and the reader of every
+message. Here a chunk of the socket becomes a row of messages in one call, and what a turn of the loop has to send
+leaves in one write. The protocol (handshake, frames, masking, fragments, close) is the library's all the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import cast
+
+from websockets.frames import Frame, Opcode
+from websockets.http11 import Request, Response
+from websockets.protocol import OPEN, Protocol
+
+from protocol.errors import NOT_UTF8, CloseCode
+
+log = logging.getLogger("ingeborg.socket")
+
+#: How long a connection may take to finish its handshake, or to answer a close, in seconds.
+PATIENCE_S = 5.0
+
+
+def text_frame(data: bytes) -> bytes:
+    """An unmasked, unfragmented text frame (RFC 6455 section 5.2): header and payload."""
+    length = len(data)
+    if length < 126:
+        return b"\x81%c%b" % (length, data)
+    if length < 65536:
+        return b"\x81\x7e%b%b" % (length.to_bytes(2, "big"), data)
+    return b"\x81\x7f%b%b" % (length.to_bytes(8, "big"), data)
+
+
+class Socket(asyncio.Protocol):
+    """One connection. Subclasses get ``handshake``, ``message``, ``closed`` and ``writable``."""
+
+    ws: Protocol
+    transport: asyncio.Transport
+
+    def __init__(self, ws: Protocol) -> None:
+        self.ws = ws
+        self.is_writable = True
+        self.unanswered_pings = 0
+        self._parts: list[bytes] = []  # of a fragmented message; bounded by the protocol's limit on messages
+        self._text = False
+        self._abort: asyncio.TimerHandle | None = None
+
+    # What a subclass says to
+
+    def handshake(self, event: Request | Response) -> None:
+        """The peer's HTTP request or response came."""
+        raise NotImplementedError
+
+    def message(self, data: bytes) -> None:
+        """A whole message came."""
+        raise NotImplementedError
+
+    def chunk_ends(self) -> None:
+        """All messages of a chunk have come."""
+
+    def closed(self) -> None:
+        """The connection is gone."""
+
+    def writable(self) -> None:
+        """The transport takes data again."""
+
+    # asyncio
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The TCP connection is up; the handshake has ``PATIENCE_S``."""
+        self.transport = cast(asyncio.Transport, transport)  # uvloop's is none by class
+        self._abort = asyncio.get_running_loop().call_later(PATIENCE_S, self.transport.abort)
+
+    def data_received(self, data: bytes) -> None:
+        """A chunk came: perhaps many frames, perhaps a piece of one."""
+        ws = self.ws
+        ws.receive_data(data)
+        for event in ws.events_received():
+            if isinstance(event, Frame):
+                self._frame(event)
+            elif isinstance(event, (Request, Response)):
+                self.handshake(event)
+        self.send_protocol()
+        self.chunk_ends()
+
+    def _frame(self, frame: Frame) -> None:
+        opcode = frame.opcode
+        if opcode is Opcode.TEXT or opcode is Opcode.BINARY:
+            self._text = opcode is Opcode.TEXT
+            if frame.fin:
+                self._whole(bytes(frame.data))
+            else:
+                self._parts.append(bytes(frame.data))
+        elif opcode is Opcode.CONT:
+            self._parts.append(bytes(frame.data))
+            if frame.fin:
+                data, self._parts = b"".join(self._parts), []
+                self._whole(data)
+        elif opcode is Opcode.PONG:
+            self.unanswered_pings = 0
+
+    def _whole(self, data: bytes) -> None:
+        if self._text and not data.isascii():
+            try:
+                data.decode()
+            except UnicodeDecodeError:
+                self.fail(NOT_UTF8)
+                return
+        if self.ws.state is OPEN:
+            self.message(data)
+
+    def eof_received(self) -> None:
+        """The peer has half-closed: with WebSocket there is nothing more to be said."""
+        self.ws.receive_eof()
+        self.send_protocol()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The TCP connection is gone."""
+        self.settled()
+        self.closed()
+
+    def pause_writing(self) -> None:
+        """The transport's buffer is full: what follows waits in the outbox."""
+        self.is_writable = False
+
+    def resume_writing(self) -> None:
+        """It has room again."""
+        self.is_writable = True
+        self.writable()
+
+    def settled(self) -> None:
+        """The handshake is over, in whichever way: patience is not needed any more."""
+        if self._abort is not None:
+            self._abort.cancel()
+            self._abort = None
+
+    # Sending
+
+    def send_protocol(self) -> None:
+        """Write what the protocol wants written: handshakes, pongs, closes."""
+        for data in self.ws.data_to_send():
+            if data:
+                self.transport.write(data)
+            else:  # the end of the stream
+                self.transport.close()
+
+    def ping(self) -> None:
+        """Ask the peer for a sign of life."""
+        if self.ws.state is OPEN:
+            self.unanswered_pings += 1
+            self.ws.send_ping(b"")  # type: ignore[attr-defined, unused-ignore]
+            self.send_protocol()
+
+    def close(self, code: CloseCode) -> None:
+        """Begin the closing handshake; it has ``PATIENCE_S``, then the connection is cut."""
+        if self.ws.state is OPEN:
+            self.ws.send_close(code.code, code.reason)
+            self.send_protocol()
+        self._cut_later()
+
+    def fail(self, code: CloseCode) -> None:
+        """The peer broke the protocol: say so and close."""
+        self.ws.fail(code.code, code.reason)
+        self.send_protocol()
+        self._cut_later()
+
+    def _cut_later(self) -> None:
+        if self._abort is None and not self.transport.is_closing():
+            self._abort = asyncio.get_running_loop().call_later(PATIENCE_S, self.transport.abort)

@@ -1,0 +1,97 @@
+"""The store contract: what an endpoint asks of the place where subscriptions live.
+
+Owns: the operations, their order, durability and conflict rules, and the errors. Every implementation passes the one
+contract suite in ``tests/contract``. Must never: know an implementation, or anything of the endpoint.
+
+Every operation is batched: a caller hands over all it has in this turn of the loop. An implementation splits a batch
+into pieces its storage likes (chunks, partitions, concurrent requests), so a large batch is *not* atomic: after an
+error some of it may be stored. Every operation is idempotent, so that repeating the whole batch is safe.
+
+Operations called one after the other (each awaited before the next is called) take effect in that order. Operations
+under way at the same time may take effect in any order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from broker.core.model import (
+    Endpoint,
+    Location,
+    StoreError,
+    StoreMisconfigured,
+    StoreUnavailable,
+    Superseded,
+)
+
+__all__ = [
+    "Endpoint",
+    "Location",
+    "Store",
+    "StoreError",
+    "StoreMisconfigured",
+    "StoreUnavailable",
+    "Superseded",
+]
+
+
+class Store(Protocol):
+    """See the module's text for what holds for all operations. Client ids and topics are valid ``str`` already."""
+
+    async def open(self) -> None:
+        """Connect, check the layout, get ready. ``StoreMisconfigured`` says exactly what to do about it."""
+
+    async def close(self) -> None:
+        """Give everything back. Operations still under way end with ``StoreUnavailable``."""
+
+    async def subscribe(self, batch: Sequence[tuple[str, Sequence[str]]]) -> None:
+        """Add each ``(client, topics)`` of the batch: the client to the subscriber set of each of its topics.
+
+        When it returns, the additions are durable: they survive ``kill -9`` of every process (embedded), or the loss
+        of a minority of the nodes (Riak). Concurrent writers of one topic: the union.
+        """
+
+    async def unsubscribe(self, batch: Sequence[tuple[str, Sequence[str]]]) -> None:
+        """Take them out, as durably. Against a concurrent ``subscribe`` the subscription may win, never the reverse."""
+
+    async def subscribers(self, topics: Sequence[str]) -> list[set[str]]:
+        """The subscriber set of each topic, in the order asked; a topic nobody ever had: the empty set.
+
+        The sets are new objects, the caller's to keep and change. Sees every ``subscribe`` that has returned, at
+        whichever process.
+        """
+
+    async def topics(self, client: str, cursor: str | None, limit: int) -> tuple[list[str], str | None]:
+        """One page of at most ``limit`` (1 or more) of the client's topics, and the cursor of the next or ``None``.
+
+        Order is the implementation's (by hash), stable; a topic that stays subscribed through the paging comes
+        exactly once. ``ValueError`` for a cursor that is none of this store's.
+        """
+
+    async def listen(self, clients: Sequence[str], incarnation: str) -> list[Location]:
+        """Map each client to this endpoint with a listen number above any that has returned; the new locations."""
+
+    async def unlisten(self, batch: Sequence[tuple[str, Location]]) -> None:
+        """Mark each client offline, where the mapping is still the given one; a newer one stays as it is."""
+
+    async def locations(self, clients: Sequence[str]) -> list[Location | None]:
+        """The greatest location of each client, in the order asked; ``None``: it never listened."""
+
+    async def seen(self, hashes: Sequence[bytes], ttl_s: float) -> list[bool]:
+        """For each 16-byte hash: was it here within ``ttl_s`` seconds? Either way it is now, for ``ttl_s`` more.
+
+        Only for ``lookup`` routing; best effort: two endpoints that ask at the same time can both be told ``False``.
+        """
+
+    async def register(self, endpoint: Endpoint) -> None:
+        """Write this endpoint's registry entry, at its start; a former holder of the name is replaced."""
+
+    async def heartbeat(self, endpoint: Endpoint) -> None:
+        """Write the entry with its new heartbeat count. ``Superseded`` if the name is another incarnation's by now."""
+
+    async def deregister(self, endpoint: Endpoint) -> None:
+        """Take the entry out if it is still of this incarnation; nothing otherwise."""
+
+    async def endpoints(self) -> list[Endpoint]:
+        """All registry entries, one per name, those of crashed endpoints included."""

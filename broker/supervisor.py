@@ -1,0 +1,124 @@
+"""`ingeborg serve --endpoints N`: N endpoint processes on consecutive ports, kept running, ended together.
+
+Owns: the processes. Must never: handle a message; each process is an endpoint like any other and finds the others
+through the store.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import fields, replace
+
+from .config import ENVIRONMENT_PREFIX, ServeOptions, default_name
+
+log = logging.getLogger("ingeborg.supervisor")
+
+#: A process that died is started again after this long, doubled every time it dies within ``STABLE_S``, in seconds.
+RESTART_FIRST_S = 0.2
+RESTART_MAX_S = 10.0
+STABLE_S = 30.0
+
+#: How long the processes may take to end in order, before they are killed, in seconds.
+END_S = 15.0
+
+#: Tells a child the descriptor that closes when the supervisor is gone.
+SUPERVISOR_FD = "INGEBORG_SUPERVISOR_FD"
+
+
+class Child:
+    """One endpoint process, over all its lives."""
+
+    def __init__(self, options: ServeOptions, pipe_read: int) -> None:
+        self.options = options
+        self.process: subprocess.Popen[bytes] | None = None
+        self.start_at = 0.0
+        self._pipe_read = pipe_read
+        self._wait_s = RESTART_FIRST_S
+        self._started_at = 0.0
+
+    def start(self) -> None:
+        """Start it, with its options in the environment: nothing to quote, nothing to parse twice."""
+        environment = {key: value for key, value in os.environ.items() if not key.startswith(ENVIRONMENT_PREFIX)}
+        for field in fields(self.options):
+            environment[ENVIRONMENT_PREFIX + field.name.upper()] = str(getattr(self.options, field.name))
+        environment[SUPERVISOR_FD] = str(self._pipe_read)
+        self._started_at = time.monotonic()
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "broker.cli", "serve"],
+            env=environment,
+            pass_fds=[self._pipe_read],
+            stdin=subprocess.DEVNULL,
+            # Signals of the terminal come to the supervisor alone, which passes them on once.
+            start_new_session=True,
+        )
+
+    def died(self, code: int) -> None:
+        """Set when to start it again."""
+        now = time.monotonic()
+        if now - self._started_at >= STABLE_S:
+            self._wait_s = RESTART_FIRST_S
+        self.process = None
+        self.start_at = now + self._wait_s
+        log.warning("endpoint %s ended with %d; starting it again in %.1f s", self.options.name, code, self._wait_s)
+        self._wait_s = min(2 * self._wait_s, RESTART_MAX_S)
+
+
+def run(options: ServeOptions) -> int:
+    """Run the endpoints until told to end. Returns the exit code: 2 if one says that its options are wrong."""
+    base = options.name or default_name(options.port)
+    pipe_read, pipe_write = os.pipe()
+    children = [
+        Child(replace(options, endpoints=1, port=options.port + index, name=f"{base}-{index + 1}"), pipe_read)
+        for index in range(options.endpoints)
+    ]
+    asked: list[int] = []
+
+    def ask(number: int, _frame: object) -> None:
+        asked.append(number)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, ask)
+    exit_code = 0
+    try:
+        while not asked:
+            now = time.monotonic()
+            for child in children:
+                if child.process is None and child.start_at <= now:
+                    child.start()
+            for child in children:
+                code = child.process.poll() if child.process is not None else None
+                if code is None:
+                    continue
+                if code == 2:
+                    exit_code = 2
+                    asked.append(signal.SIGTERM)
+                    break
+                child.died(code)
+            if not asked:
+                time.sleep(0.1)  # how long a death or a signal may go unnoticed
+    finally:
+        _end(children)
+        os.close(pipe_write)
+        os.close(pipe_read)
+    return exit_code
+
+
+def _end(children: list[Child]) -> None:
+    running = [child for child in children if child.process is not None]
+    for child in running:
+        assert child.process is not None
+        child.process.send_signal(signal.SIGTERM)
+    deadline = time.monotonic() + END_S
+    for child in running:
+        assert child.process is not None
+        try:
+            child.process.wait(max(0.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            log.error("endpoint %s did not end within %.0f s and is killed", child.options.name, END_S)
+            child.process.kill()
+            child.process.wait()

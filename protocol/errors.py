@@ -1,0 +1,93 @@
+"""Every way the broker says no: error codes of replies, and close codes of connections. SPEC sections 5 and 6.
+
+Owns: the two tables, and the exception that carries a code. Must never: format for a transport, or know who raises.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import NamedTuple
+
+
+class Next(Enum):
+    """What a client may do after an error."""
+
+    RETRY = "retry the command later, with backoff"
+    FIX = "fix the command; sending it again unchanged fails again"
+    GIVE_UP = "do not retry"
+
+
+class ErrorCode(NamedTuple):
+    """A row of the table: ``message`` is for people and goes into the reply."""
+
+    code: str
+    message: str
+    next: Next
+
+
+_ROWS = (
+    ErrorCode("bad_json", "The frame is not one JSON object", Next.FIX),
+    ErrorCode("bad_command", "Unknown command", Next.FIX),
+    # Listing 4.6 of the thesis: existing clients compare this message literally.
+    ErrorCode("bad_state", "Error", Next.FIX),
+    ErrorCode("bad_topic", "The topic is not valid", Next.FIX),
+    ErrorCode("too_large", "The payload is too large", Next.FIX),
+    ErrorCode("store_unavailable", "The store does not answer", Next.RETRY),
+    ErrorCode("peer_unavailable", "Another endpoint does not answer", Next.RETRY),
+    ErrorCode("partial", "Some endpoints got the message, some did not", Next.GIVE_UP),
+    ErrorCode("internal", "The endpoint failed; the fault is ours", Next.GIVE_UP),
+)
+
+ERRORS: dict[str, ErrorCode] = {row.code: row for row in _ROWS}
+
+
+class ProtocolError(Exception):
+    """A command that gets an error reply and changes nothing. ``info`` names the field and says why.
+
+    ``client_fault`` codes come from decoding and checking, the others from the broker; the table says what next.
+    """
+
+    def __init__(self, code: str, info: str, **extra: object) -> None:
+        super().__init__(f"{code}: {info}")
+        self.code = code
+        self.info = info
+        self.extra = extra  # further fields of the reply (`partial`: delivered, failed)
+
+    @property
+    def next(self) -> Next:
+        """What the client may do about it."""
+        return ERRORS[self.code].next
+
+
+class CloseCode(NamedTuple):
+    """A row of the close table. ``reconnect``: may the client connect again, and is it sensible to?"""
+
+    code: int
+    reason: str
+    reconnect: bool
+
+
+GOING_AWAY = CloseCode(1001, "the endpoint is shutting down; connect to another", True)
+PROTOCOL_VIOLATION = CloseCode(1002, "WebSocket protocol violation", True)
+NOT_UTF8 = CloseCode(1007, "a text frame that is not UTF-8", True)
+POLICY = CloseCode(1008, "policy violation", False)
+FRAME_TOO_LARGE = CloseCode(1009, "the frame is over the endpoint's limit", True)
+INTERNAL = CloseCode(1011, "the endpoint failed; the fault is ours", True)
+REPLACED = CloseCode(4001, "replaced by a newer listen of this client", False)
+SLOW_CONSUMER = CloseCode(4002, "slow consumer: its outbox is full", True)
+PING_TIMEOUT = CloseCode(4003, "two pings went unanswered", True)
+
+CLOSES: dict[int, CloseCode] = {
+    row.code: row
+    for row in (
+        GOING_AWAY,
+        PROTOCOL_VIOLATION,
+        NOT_UTF8,
+        POLICY,
+        FRAME_TOO_LARGE,
+        INTERNAL,
+        REPLACED,
+        SLOW_CONSUMER,
+        PING_TIMEOUT,
+    )
+}

@@ -1,0 +1,174 @@
+"""The commands a client may send and the messages an endpoint sends. SPEC sections 2, 3 and 5.
+
+Owns: which fields each has, how they are checked, and the bytes of every reply. Must never: decide what a command does.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from .errors import ERRORS, ProtocolError
+from .topics import check_topic
+from .wire import canonical, encode
+
+CLIENT_ID_BYTES_MAX = 128
+
+#: Topics in one page of `subscriptions`: what is asked for without `limit`, and the most that is given.
+PAGE_LIMIT_DEFAULT = 1_000
+PAGE_LIMIT_MAX = 10_000
+
+Id = str | int | None
+
+
+class Command(NamedTuple):
+    """A checked command. Fields a command does not have keep their defaults."""
+
+    name: str
+    client: str
+    id: Id = None
+    topics: tuple[str, ...] | list[str] = ()
+    payload: bytes = b""  # canonical JSON
+    ack: bool = False
+    dedup: bool = True
+    cursor: str | None = None
+    limit: int = PAGE_LIMIT_DEFAULT
+
+
+def check(value: dict[str, Any], payload_bytes_max: int) -> Command:
+    """The command in a decoded frame. Raises ``ProtocolError``; ``reply_fields`` then says what its reply echoes."""
+    name = value.get("command")
+    if type(name) is not str:
+        if "command" not in value:
+            raise ProtocolError("bad_state", "Key 'command' not specified")
+        raise ProtocolError("bad_state", "Key 'command' has to be a string")
+    checker = _COMMANDS.get(name)
+    if checker is None:
+        raise ProtocolError("bad_command", f"No command {name[:64]!r}; there are {', '.join(_COMMANDS)}")
+    client = value.get("client_id")
+    if type(client) is int:
+        client = str(client)
+    elif type(client) is not str:
+        if "client_id" not in value:
+            raise ProtocolError("bad_state", "Key 'client_id' not specified")
+        raise ProtocolError("bad_state", "Key 'client_id' has to be a string or an integer")
+    elif not client or (len(client) * 4 > CLIENT_ID_BYTES_MAX and len(client.encode()) > CLIENT_ID_BYTES_MAX):
+        raise ProtocolError("bad_state", f"Key 'client_id' has to have 1 to {CLIENT_ID_BYTES_MAX} bytes of UTF-8")
+    number = value.get("id")
+    if number is not None and type(number) is not str and type(number) is not int:
+        raise ProtocolError("bad_state", "Key 'id' has to be a string or an integer")
+    return checker(name, client, number, value, payload_bytes_max)
+
+
+def reply_fields(value: dict[str, Any]) -> tuple[Id, str | None]:
+    """Of a command that may be bad: the id its reply echoes, and its name if its reply has to carry that (SPEC 5)."""
+    number = value.get("id")
+    if type(number) is not str and type(number) is not int:
+        number = None
+    name = value.get("command")
+    return number, (name if name in ("publish", "broadcast") else None)
+
+
+def _flag(value: dict[str, Any], key: str, default: bool) -> bool:
+    flag = value.get(key, default)
+    if type(flag) is not bool:
+        raise ProtocolError("bad_state", f"Key '{key}' has to be true or false")
+    return flag
+
+
+def _payload(value: dict[str, Any], bytes_max: int) -> bytes:
+    if "payload" not in value:
+        raise ProtocolError("bad_state", "Key 'payload' not specified")
+    payload = canonical(value["payload"])
+    if len(payload) > bytes_max:
+        raise ProtocolError("too_large", f"The payload has {len(payload)} bytes; the limit is {bytes_max}")
+    return payload
+
+
+def _plain(name: str, client: str, number: Id, value: dict[str, Any], payload_bytes_max: int) -> Command:
+    return Command(name, client, number)
+
+
+def _with_topics(name: str, client: str, number: Id, value: dict[str, Any], payload_bytes_max: int) -> Command:
+    topic = value.get("topic")
+    if type(topic) is list:
+        for item in topic:
+            check_topic(item)
+        return Command(name, client, number, topic)
+    if "topic" not in value:
+        raise ProtocolError("bad_state", "Key 'topic' not specified")
+    return Command(name, client, number, (check_topic(topic),))
+
+
+def _publish(name: str, client: str, number: Id, value: dict[str, Any], payload_bytes_max: int) -> Command:
+    topic = value.get("topic")
+    if type(topic) is not str:
+        if "topic" not in value:
+            raise ProtocolError("bad_state", "Key 'topic' not specified")
+        raise ProtocolError("bad_state", "Key 'topic' has to be a string")
+    check_topic(topic)
+    timestamp = value.get("timestamp", 0)
+    if type(timestamp) is not int and type(timestamp) is not float:
+        raise ProtocolError("bad_state", "Key 'timestamp' has to be a number (milliseconds since the epoch)")
+    return Command(
+        name,
+        client,
+        number,
+        (topic,),
+        _payload(value, payload_bytes_max),
+        _flag(value, "ack", False),
+        _flag(value, "dedup", True),
+    )
+
+
+def _broadcast(name: str, client: str, number: Id, value: dict[str, Any], payload_bytes_max: int) -> Command:
+    payload = _payload(value, payload_bytes_max)
+    return Command(name, client, number, (), payload, _flag(value, "ack", False), _flag(value, "dedup", True))
+
+
+def _subscriptions(name: str, client: str, number: Id, value: dict[str, Any], payload_bytes_max: int) -> Command:
+    cursor = value.get("cursor")
+    if cursor is not None and type(cursor) is not str:
+        raise ProtocolError("bad_state", "Key 'cursor' has to be a string, as an earlier reply gave it")
+    limit = value.get("limit", PAGE_LIMIT_DEFAULT)
+    if type(limit) is not int or not 1 <= limit <= PAGE_LIMIT_MAX:
+        raise ProtocolError("bad_state", f"Key 'limit' has to be an integer from 1 to {PAGE_LIMIT_MAX}")
+    return Command(name, client, number, cursor=cursor, limit=limit)
+
+
+_COMMANDS = {
+    "listen": _plain,
+    "unlisten": _plain,
+    "subscribe": _with_topics,
+    "unsubscribe": _with_topics,
+    "publish": _publish,
+    "broadcast": _broadcast,
+    "subscriptions": _subscriptions,
+}
+
+_SUCCESS = encode({"result": "success"})
+
+
+def success(number: Id, **fields: Any) -> bytes:
+    """Listing 4.5, with the command's id where it had one, and the fields some commands add."""
+    if number is None and not fields:
+        return _SUCCESS
+    reply = {"result": "success", **fields}
+    if number is not None:
+        reply["id"] = number
+    return encode(reply)
+
+
+def failure(number: Id, error: ProtocolError, command: str | None = None) -> bytes:
+    """Listing 4.6. ``command``: set for a failed publish or broadcast, whose reply nobody waits for."""
+    reply: dict[str, Any] = {"error": error.code, "message": ERRORS[error.code].message, "info": error.info}
+    reply.update(error.extra)
+    if command is not None:
+        reply["command"] = command
+    if number is not None:
+        reply["id"] = number
+    return encode(reply)
+
+
+def notification(topic: str, payload: bytes) -> bytes:
+    """Listing 4.7; no topic: a broadcast, whose key is null. ``payload`` is canonical JSON, taken as it is."""
+    return b'{"key":%b,"broadcast":%b}' % (encode(topic or None), payload)

@@ -1,0 +1,33 @@
+"""What a topic may be. SPEC section 4.
+
+Owns: the check. Must never: know what topics are used for.
+"""
+
+from __future__ import annotations
+
+from .errors import ProtocolError
+
+TOPIC_BYTES_MAX = 1024
+
+# Unicode category Cc is exactly these 65 code points, and that set is closed for good (Unicode stability policy).
+_CONTROL = frozenset(map(chr, (*range(0x20), *range(0x7F, 0xA0))))
+
+
+def check_topic(topic: object, where: str = "topic") -> str:
+    """The topic itself, if it is a string of 1 to 1,024 UTF-8 bytes without control characters.
+
+    Raises ``bad_state`` when it is not a string and ``bad_topic`` when it is a bad one; ``where`` names the field.
+    """
+    if type(topic) is not str:
+        raise ProtocolError("bad_state", f"Key '{where}' has to be a string, or a list of strings")
+    # isprintable() is false for every control character and rarely for others: one C call settles the usual topic.
+    if not topic.isprintable():
+        for character in topic:
+            if character in _CONTROL:
+                raise ProtocolError("bad_topic", f"Key '{where}' has the control character U+{ord(character):04X}")
+    if not topic:
+        raise ProtocolError("bad_topic", f"Key '{where}' is empty")
+    # A character is at most four bytes of UTF-8, so only long topics need counting.
+    if len(topic) * 4 > TOPIC_BYTES_MAX and len(topic.encode()) > TOPIC_BYTES_MAX:
+        raise ProtocolError("bad_topic", f"Key '{where}' is longer than {TOPIC_BYTES_MAX} bytes of UTF-8")
+    return topic

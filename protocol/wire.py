@@ -1,0 +1,84 @@
+"""Bytes to JSON values and back. SPEC sections 1 and 2.1.
+
+Owns: which bytes are an acceptable JSON object, and the canonical form of a value. Must never: know a command.
+
+``orjson`` does the work. What it lets pass and this protocol does not (duplicate keys, integers beyond 64 bits, values
+nested deeper than it can write again) is found by cheap tests that nearly every frame passes; only a frame that looks
+suspicious is read again by the standard library's slower, more talkative parser.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import orjson
+
+from .errors import ProtocolError
+
+# The deepest nesting ``orjson`` writes again is about 254 levels.
+_TOO_DEEP = "Nested too deeply: 250 levels are the most"
+
+# Any integer beyond 64 bits shows at least this many digits in a row.
+_MANY_DIGITS = b"0" * 19
+_DIGITS_TO_ZERO = bytes(ord("0") if chr(byte).isdigit() and byte < 128 else ord(" ") for byte in range(256))
+_INTEGER_MIN = -(2**63)
+_INTEGER_MAX = 2**64 - 1
+
+
+def decode(frame: bytes) -> dict[str, Any]:
+    """The JSON object in a frame. Raises ``bad_json`` with the reason."""
+    try:
+        value = orjson.loads(frame)
+    except orjson.JSONDecodeError as error:
+        raise ProtocolError("bad_json", f"Not valid JSON: {error}") from None
+    if type(value) is not dict:
+        raise ProtocolError("bad_json", "The frame has to be one JSON object")
+    # A key given twice shows as a colon that is not there any more when the value is written again. The usual flat
+    # command needs no writing: one colon per key and no other.
+    colons = frame.count(b":")
+    suspicious = colons != len(value) and colons != _colons(value)
+    if suspicious or _MANY_DIGITS in frame.translate(_DIGITS_TO_ZERO):
+        _read_again(frame)
+    return value
+
+
+def canonical(value: Any) -> bytes:
+    """The value's canonical JSON: keys sorted, no spaces, UTF-8. What is hashed, forwarded and delivered."""
+    try:
+        return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+    except TypeError:  # orjson: the recursion limit
+        raise ProtocolError("bad_json", _TOO_DEEP) from None
+
+
+encode = orjson.dumps
+
+
+def _colons(value: dict[str, Any]) -> int:
+    try:
+        return encode(value).count(b":")
+    except TypeError:  # orjson: the recursion limit
+        raise ProtocolError("bad_json", _TOO_DEEP) from None
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(pairs)
+    if len(result) != len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise ProtocolError("bad_json", f"The key {json.dumps(twice[:64])} is given twice in one object")
+    return result
+
+
+def _integer(text: str) -> int:
+    # Longer than any 64-bit integer: not converted at all, since that takes time quadratic in the length.
+    if len(text) > 20 or not _INTEGER_MIN <= int(text) <= _INTEGER_MAX:
+        raise ProtocolError("bad_json", "An integer is beyond 64 bits")
+    return int(text)
+
+
+def _read_again(frame: bytes) -> None:
+    try:
+        json.loads(frame, object_pairs_hook=_object, parse_int=_integer)
+    except RecursionError:
+        raise ProtocolError("bad_json", _TOO_DEEP) from None
