@@ -149,8 +149,10 @@ class Calls:
                 call.asker.lost(call)
         while self._by_deadline and self._by_deadline[0].deadline <= now:
             call = self._by_deadline.popleft()
-            if self._calls.pop(call.number, None) is call:
+            # The number alone would not do: what was settled may have been asked again under it.
+            if self._calls.get(call.number) is call:
+                del self._calls[call.number]
                 call.asker.failed(call, "peer_unavailable", "Another endpoint did not answer in time")
         # Answered calls leave the deque only when their deadline comes: skip those in front early to free them.
-        while self._by_deadline and self._by_deadline[0].number not in self._calls:
+        while self._by_deadline and self._calls.get(self._by_deadline[0].number) is not self._by_deadline[0]:
             self._by_deadline.popleft()

@@ -136,10 +136,12 @@ class Joining:
             if members.joined:
                 router.counts["joins"] += 1
                 router.publishing.joined()
+                router.listening.joined()
             router.publishing.view_changed()
         for peer in members.unwelcomed():
             if self._asked.get(peer) != members.round and members.peers[peer].connected:
                 self._asked[peer] = members.round
+                members.peers[peer].asked_at = router.now
                 router.ask(Kind.JOIN, peer, (members.round,), self, members.round)
 
     def join_requested(self, peer: str, number: int, arguments: list[Any]) -> None:

@@ -6,12 +6,13 @@ corrected its cache; from then on every publish handled anywhere finds the clien
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from protocol.errors import ProtocolError
 from protocol.messages import Command, success
 
-from .calls import Call, Kind
+from .calls import TIMEOUT_S, Call, Kind
 from .hub import Binding, Connection, Reply
 from .model import Location
 
@@ -38,10 +39,12 @@ class Listen:
 class Announcement:
     """A batch of listens that the peers are being told of."""
 
-    __slots__ = ("error", "listens", "open")
+    __slots__ = ("deadline", "error", "listens", "news", "open")
 
-    def __init__(self, listens: list[Listen]) -> None:
+    def __init__(self, listens: list[Listen], deadline: float) -> None:
         self.listens = listens
+        self.deadline = deadline
+        self.news: list[tuple[str, int, str, bool]] = []  # (client, *location)
         self.open = 1
         self.error: ProtocolError | None = None
 
@@ -54,6 +57,7 @@ class Listening:
         self._me = router.me.incarnation
         self._listens: list[Listen] = []  # of this turn
         self._clears: list[tuple[str, Location]] = []  # mappings that ended in this turn
+        self._parked: deque[Announcement] = deque()  # until we have joined
         self._rivals: dict[str, Location] = {}  # announced by a peer while a `listen` of the same client is written
 
     def listen(self, connection: Connection, command: Command) -> None:
@@ -118,7 +122,7 @@ class Listening:
                 self._undo(listen)
                 router.refuse(listen.connection, listen.reply, listen.id, failure)
             return
-        announcement = Announcement(listens)
+        announcement = Announcement(listens, router.now + TIMEOUT_S)
         news: list[tuple[str, int, str, bool]] = []
         for listen, location in zip(listens, result, strict=True):
             if not router.lookup:
@@ -136,10 +140,25 @@ class Listening:
             rival = self._rivals.pop(listen.client, None)
             if rival is not None:
                 self._superseded(listen.client, rival)
-        for peer in router.members.view():
+        announcement.news = news
+        if router.members.joined or router.lookup:
+            self._announce(announcement)
+        else:
+            # Who has to be told is known once we have joined: nobody acts then who has not let us in.
+            self._parked.append(announcement)
+
+    def _announce(self, announcement: Announcement) -> None:
+        for peer in self._router.members.view():
             announcement.open += 1
-            router.ask(Kind.LISTEN, peer, (news,), self, announcement)
+            self._router.ask(Kind.LISTEN, peer, (announcement.news,), self, announcement)
         self._close(announcement)
+
+    def tick(self) -> None:
+        """Give up what has been parked for too long."""
+        while self._parked and self._parked[0].deadline <= self._router.now:
+            announcement = self._parked.popleft()
+            announcement.error = ProtocolError("peer_unavailable", "This endpoint has not joined the others yet")
+            self._close(announcement)
 
     def _undo(self, listen: Listen) -> None:
         """It could not be stored: as it was before, if that is still there."""
@@ -177,6 +196,26 @@ class Listening:
         self._router.calls.settle(call)
         self._close(call.context)
 
+    def joined(self) -> None:
+        """Tell what could not be told yet. And: the others may have taken us for dead, and not told us where our
+        clients went meanwhile.
+        """
+        while self._parked:
+            self._announce(self._parked.popleft())
+        clients = list(self._router.hub.bindings)
+        for start in range(0, len(clients), LISTENS_PER_BATCH):
+            part = clients[start : start + LISTENS_PER_BATCH]
+            self._router.store("locations", (part,), self._revised, part)
+
+    def _revised(self, clients: list[str], result: Any, error: Exception | None) -> None:
+        if error is not None:
+            # They are found out when their messages go elsewhere; only the old connections stay open.
+            self._router.counts["stale_mappings_left"] += len(clients)
+            return
+        for client, location in zip(clients, result, strict=True):
+            if location is not None:
+                self._superseded(client, location)
+
     def listen_announced(self, peer: str, number: int, arguments: list[Any]) -> None:
         """Clients listen at the peer now."""
         router = self._router
@@ -188,7 +227,7 @@ class Listening:
         router.answer(peer, number)
 
     def _superseded(self, client: str, location: Location) -> None:
-        """The client listens elsewhere. Later than here? A ``listen`` that has no number yet will be told by its own."""
+        """The client listens elsewhere. Later than here? A ``listen`` without a number yet will see by its own."""
         router = self._router
         binding = router.hub.bindings.get(client)
         if binding is None:

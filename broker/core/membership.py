@@ -21,6 +21,7 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Iterable
+from functools import lru_cache
 from hashlib import shake_128
 
 from .model import Endpoint
@@ -52,24 +53,28 @@ def slot_weights(name: str) -> tuple[int, ...]:
     return struct.unpack(f">{SLOTS}Q", shake_128(name.encode()).digest(8 * SLOTS))
 
 
+@lru_cache(maxsize=16)
+def _winners(names: tuple[str, ...]) -> tuple[int, ...]:
+    return tuple(weights.index(max(weights)) for weights in zip(*map(slot_weights, names), strict=True))
+
+
 def home_table(endpoints: Iterable[tuple[str, str]]) -> list[str]:
     """Slot -> incarnation of its home, of ``(name, incarnation)`` pairs: the name with the greatest weight wins.
 
     Rendezvous (highest random weight) hashing: when an endpoint goes, only its own slots get new homes.
     """
     candidates = sorted(endpoints)
-    weights = [slot_weights(name) for name, _ in candidates]
     homes = [incarnation for _, incarnation in candidates]
     if len(homes) == 1:
         return homes * SLOTS
-    indexes = range(len(homes))
-    return [homes[max(indexes, key=[w[slot] for w in weights].__getitem__)] for slot in range(SLOTS)]
+    return [homes[index] for index in _winners(tuple(name for name, _ in candidates))]
 
 
 class Peer:
     """What is known of another endpoint. Times are the observer's monotonic seconds."""
 
     __slots__ = (
+        "asked_at",
         "confirmed_at",
         "connected",
         "dead_since",
@@ -90,6 +95,7 @@ class Peer:
         self.moved_at = now  # when its heartbeat was last seen to have moved, or it was first seen
         self.confirmed_at = float("-inf")  # when we sent what it last confirmed having heard
         self.welcomed = 0  # the latest of our join rounds it has welcomed
+        self.asked_at = float("-inf")  # when it was asked to
         self.dead_since: float | None = None
 
     def judge(self, begun_at: float, now: float) -> None:
@@ -226,8 +232,14 @@ class Membership:
         self._ticked_at = now
 
     def lapsed(self, now: float) -> bool:
-        """Has the lease just lapsed? Asked before anything else is done at ``now``; if so a new round begins."""
-        if not self.joined or self._lease(now):
+        """Has the lease just lapsed? Asked before anything else is done at ``now``; if so a new round begins.
+
+        While joining, each welcome is a lease of its own: its giver may have taken us for dead since.
+        """
+        if self.joined:
+            if self._lease(now):
+                return False
+        elif all(peer.welcomed < self.round or self._welcome_holds(peer, now) for peer in self.peers.values()):
             return False
         self.joined = False
         self.round += 1
@@ -279,6 +291,10 @@ class Membership:
         self._written_off[incarnation] = None
         if len(self._written_off) > WRITTEN_OFF_MAX:
             del self._written_off[next(iter(self._written_off))]
+
+    def _welcome_holds(self, peer: Peer, now: float) -> bool:
+        sign_of_life = max(peer.asked_at, peer.confirmed_at, self._written_at)
+        return now - sign_of_life < LEASE_S and now - self._ticked_at <= LEASE_S
 
     def _lease(self, now: float) -> bool:
         if now - self._ticked_at > LEASE_S:  # this process was stalled: whatever it believes is old

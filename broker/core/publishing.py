@@ -305,10 +305,6 @@ class Publishing:
         remote: dict[str, list[str]] = {}
         missing: list[str] = []
         for client in clients:
-            # Who is here is known best here, cache or not.
-            if client in bindings:
-                local.append(client)
-                continue
             location = None if lookup else known(client)
             if location is None:
                 location = found.get(client, _NEVER_LISTENED) if client in found else None
@@ -316,8 +312,13 @@ class Publishing:
                     if client not in found:
                         missing.append(client)
                     continue
-            if location.online and location.incarnation != self._me:
-                incarnation = location.incarnation
+            if not location.online:
+                continue
+            incarnation = location.incarnation
+            if incarnation == self._me:
+                if client in bindings:
+                    local.append(client)
+            else:
                 if incarnation in remote:
                     remote[incarnation].append(client)
                 elif in_view(incarnation):

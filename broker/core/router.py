@@ -420,6 +420,7 @@ class Router:
             self.stored(number, None, TimeoutError("the store did not answer in time"), now)
         self.publishing.tick()
         self.subscribing.tick()
+        self.listening.tick()
 
     def work(self, now: float) -> None:
         """One slice, of a few milliseconds at most, of what is too long for one turn."""

@@ -70,7 +70,12 @@ class Store(Protocol):
         """
 
     async def listen(self, clients: Sequence[str], incarnation: str) -> list[Location]:
-        """Map each client to this endpoint with a listen number above any that has returned; the new locations."""
+        """Map each client to this endpoint; the new locations, one per client (each client stands there once).
+
+        A listen number is drawn when the call begins: above that of the location the store has then, and no less than
+        the Unix time in milliseconds. It is written if it is greater than what is there by then. So a write that is
+        late (its caller has long been told that it failed) cannot displace a ``listen`` that began after it.
+        """
 
     async def unlisten(self, batch: Sequence[tuple[str, Location]]) -> None:
         """Mark each client offline, where the mapping is still the given one; a newer one stays as it is."""

@@ -1,0 +1,1 @@
+"""The core, run whole in virtual time: simulated clocks, store, links and clients around real routers."""

@@ -1,0 +1,399 @@
+"""A cluster in virtual time: real routers, simulated clock, store, links, clients and faults, all from one seed.
+
+Owns: what may happen to messages and processes, and when. Must never: know what is right (``history`` checks that).
+
+* A store call takes effect at one instant between its begin and its end (so the store is linearizable), or fails: the
+  store does not answer an endpoint, or anyone; a failed write may have taken effect all the same.
+* A link's frames arrive in order after seeded delays. A cut holds them back in one direction or both; when it heals the
+  connection breaks, as TCP's do, and is made again.
+* A process may crash (its frames on the way may still arrive or not), stall (everything waits for it), or restart.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import json
+import random
+from collections.abc import Callable
+from typing import Any
+
+from broker.core.hub import Connection
+from broker.core.model import Endpoint, Location, StoreUnavailable, Superseded
+from broker.core.router import Limits, Router, StoreCall
+
+TICK_S = 0.1
+
+
+class Store:
+    """The truth. ``down``: nobody is answered; ``cut``: these endpoints are not; ``readonly``: these cannot write."""
+
+    WRITES = frozenset({"subscribe", "unsubscribe", "listen", "unlisten", "register", "heartbeat", "deregister"})
+
+    def __init__(self) -> None:
+        self.subscribers_of: dict[str, set[str]] = {}
+        self.location_of: dict[str, Location] = {}
+        self.registry: dict[str, Endpoint] = {}
+        self.seen_until: dict[bytes, float] = {}
+        self.down = False
+        self.cut: set[str] = set()
+        self.readonly: set[str] = set()
+        self.now = 0.0
+
+    def answers(self, incarnation: str, operation: str) -> bool:
+        """Does this call get through?"""
+        if self.down or incarnation in self.cut:
+            return False
+        return not (operation in self.WRITES and incarnation in self.readonly)
+
+    def subscribe(self, batch: list[tuple[str, list[str]]]) -> None:
+        for client, topics in batch:
+            for topic in topics:
+                self.subscribers_of.setdefault(topic, set()).add(client)
+
+    def unsubscribe(self, batch: list[tuple[str, list[str]]]) -> None:
+        for client, topics in batch:
+            for topic in topics:
+                self.subscribers_of.get(topic, set()).discard(client)
+
+    def subscribers(self, topics: list[str]) -> list[set[str]]:
+        return [set(self.subscribers_of.get(topic, ())) for topic in topics]
+
+    def topics(self, client: str, cursor: str | None, limit: int) -> tuple[list[str], str | None]:
+        mine = sorted(topic for topic, clients in self.subscribers_of.items() if client in clients)
+        rest = [topic for topic in mine if cursor is None or topic > cursor]
+        return rest[:limit], rest[limit - 1] if len(rest) > limit else None
+
+    def draw(self, clients: list[str], incarnation: str) -> list[tuple[str, Location]]:
+        """The locations that a ``listen`` beginning now will write."""
+        known = {client: self.location_of.get(client) for client in clients}
+        number = int(self.now * 1000)
+        return [
+            (client, Location(max(location.number + 1 if location else 1, number), incarnation, True))
+            for client, location in known.items()
+        ]
+
+    def listen(self, drawn: list[tuple[str, Location]], incarnation: str) -> list[Location]:
+        for client, location in drawn:
+            known = self.location_of.get(client)
+            if known is None or known.rank < location.rank:
+                self.location_of[client] = location
+        return [location for _, location in drawn]
+
+    def unlisten(self, batch: list[tuple[str, Location]]) -> None:
+        for client, location in batch:
+            if self.location_of.get(client) == location:
+                self.location_of[client] = location._replace(online=False)
+
+    def locations(self, clients: list[str]) -> list[Location | None]:
+        return [self.location_of.get(client) for client in clients]
+
+    def seen(self, hashes: list[bytes], ttl_s: float) -> list[bool]:
+        result = [self.seen_until.get(key, -1.0) > self.now for key in hashes]
+        self.seen_until.update(dict.fromkeys(hashes, self.now + ttl_s))
+        return result
+
+    def register(self, endpoint: Endpoint) -> None:
+        self.registry[endpoint.name] = endpoint
+
+    def heartbeat(self, endpoint: Endpoint) -> None:
+        known = self.registry.get(endpoint.name)
+        if known is not None and known.incarnation != endpoint.incarnation:
+            raise Superseded(endpoint.name)
+        self.registry[endpoint.name] = endpoint
+
+    def deregister(self, endpoint: Endpoint) -> None:
+        known = self.registry.get(endpoint.name)
+        if known is not None and known.incarnation == endpoint.incarnation:
+            del self.registry[endpoint.name]
+
+    def endpoints(self) -> list[Endpoint]:
+        return list(self.registry.values())
+
+
+class Client:
+    """One client's connection: what it sent, what it got. A reconnect is a new object."""
+
+    def __init__(self, world: World, name: str, node: Node) -> None:
+        self.world = world
+        self.name = name
+        self.node = node
+        self.begun_at = world.now
+        self.closed_at: float | None = None
+        self.close_code = 0
+        self.replies: list[tuple[float, dict[str, Any]]] = []
+        self.notes: list[tuple[float, Any, Any]] = []  # (time, key, payload)
+        self.on_reply: Callable[[dict[str, Any]], None] = lambda _: None
+        self.core: Connection | None = node.router.connected(next(world.numbers))
+        node.clients[self.core] = self
+
+    def send(self, **fields: Any) -> None:
+        """Send a command; it arrives after a delay, in order."""
+        data = json.dumps({"client_id": self.name, **fields}).encode()
+        self.world.deliver(("client", id(self), "up"), self.world.delay(), self._arrive, data)
+
+    def _arrive(self, data: bytes) -> None:
+        if self.core is not None and self.node.alive:
+            core = self.core
+            self.node.event(lambda now: self.node.router.frame(core, data, now))
+
+    def close(self) -> None:
+        """The client goes away."""
+        self.closed(0)
+
+    def closed(self, code: int) -> None:
+        """The connection ends, from whichever side."""
+        if self.core is None:
+            return
+        core, self.core = self.core, None
+        self.closed_at = self.world.now
+        self.close_code = code
+        self.node.clients.pop(core, None)
+        if self.node.alive:
+            self.node.event(lambda now: self.node.router.disconnected(core, now))
+
+    def get(self, data: bytes) -> None:
+        """A message from the endpoint."""
+        if self.closed_at is not None:
+            return
+        message = json.loads(data)
+        if "key" in message:
+            self.notes.append((self.world.now, message["key"], message["broadcast"]))
+        else:
+            self.replies.append((self.world.now, message))
+            self.on_reply(message)
+
+
+class Node:
+    """An endpoint process in one of its lives."""
+
+    def __init__(self, world: World, name: str, **options: Any) -> None:
+        self.world = world
+        incarnation = f"{world.random.getrandbits(64):016x}"
+        self.me = Endpoint(name, incarnation, f"ws://{name}", 0)
+        self.router = Router(self.me, world.now, wrap=bytes, **options)
+        self.alive = True
+        self.stalled_until = 0.0
+        self.clients: dict[Connection, Client] = {}
+        self._turn_due = False
+        world.at(world.random.random() * TICK_S, self._tick)
+
+    def event(self, do: Callable[[float], object]) -> None:
+        """Something happens to the process: now, or when it runs again."""
+        world = self.world
+        if not self.alive:
+            return
+        if world.now < self.stalled_until:
+            world.at(self.stalled_until - world.now, self.event, do)
+            return
+        do(world.now)
+        if not self._turn_due:
+            self._turn_due = True
+            world.at(0.0, self._turn)
+
+    def _turn(self) -> None:
+        if not self.alive:
+            return
+        if self.world.now < self.stalled_until:
+            self.world.at(self.stalled_until - self.world.now, self._turn)
+            return
+        self._turn_due = False
+        world = self.world
+        effects = self.router.flush()
+        for call in effects.store:
+            world.call_store(self, call)
+        for incarnation, frames in effects.links:
+            for frame in frames:
+                world.send_link(self.me.incarnation, incarnation, frame)
+        for connection in effects.flush:
+            client = self.clients.get(connection)
+            for frame in connection.outbox.take():
+                if client is not None:
+                    world.deliver(("client", id(client), "down"), world.delay(), client.get, frame)
+        for connection, code in effects.close:
+            client = self.clients.get(connection)
+            if client is not None:
+                world.deliver(("client", id(client), "down"), world.delay(), client.closed, code.code)
+        for incarnation in effects.drop_links:
+            world.break_link(self.me.incarnation, incarnation)
+        if effects.more:
+            world.at(0.0005, self.event, self.router.work)
+
+    def _tick(self) -> None:
+        if not self.alive:
+            return
+        self.event(self.router.tick)
+        if self.world.now >= self.stalled_until:
+            for peer in self.router.joining.discovered():
+                if self.me.incarnation < peer.incarnation:
+                    self.world.dial(self.me.incarnation, peer.incarnation)
+        self.world.at(TICK_S, self._tick)
+
+
+class World:
+    """The clock, the network, the store, the processes."""
+
+    def __init__(self, seed: int, **options: Any) -> None:
+        self.random = random.Random(seed)
+        self.now = 1000.0
+        self.store = Store()
+        self.nodes: dict[str, Node] = {}  # by incarnation; dead ones too
+        self.numbers = itertools.count(1)
+        self.options = {"limits": Limits(), **options}
+        self.cuts: set[tuple[str, str]] = set()  # (from, to) by endpoint name: nothing gets through
+        self._events: list[tuple[float, int, Callable[..., object], tuple[Any, ...]]] = []
+        self._sequence = itertools.count()
+        self._last: dict[Any, float] = {}  # channel -> when its last message arrives
+        self._connected: dict[frozenset[str], int] = {}  # pair of incarnations -> generation of their connection
+        self._generation = itertools.count(1)
+        self._dialling: set[frozenset[str]] = set()
+        self._held: dict[tuple[str, str], list[bytes]] = {}
+
+    # Time
+
+    def at(self, delay: float, do: Callable[..., object], *arguments: Any) -> None:
+        """Do it later."""
+        heapq.heappush(self._events, (self.now + delay, next(self._sequence), do, arguments))
+
+    def run(self, seconds: float) -> None:
+        """Let so much time pass."""
+        end = self.now + seconds
+        while self._events and self._events[0][0] <= end:
+            self.now, _, do, arguments = heapq.heappop(self._events)
+            self.store.now = self.now
+            do(*arguments)
+        self.now = end
+
+    def delay(self) -> float:
+        """A message's time on the way: mostly below a millisecond, sometimes a hundred."""
+        return self.random.uniform(0.0001, 0.001) if self.random.random() < 0.95 else self.random.uniform(0.001, 0.1)
+
+    def deliver(self, channel: Any, delay: float, do: Callable[..., object], *arguments: Any) -> None:
+        """Do it after the delay, and after everything sent on the channel before."""
+        when = max(self.now + delay, self._last.get(channel, 0.0))
+        self._last[channel] = when
+        self.at(when - self.now, do, *arguments)
+
+    # Processes
+
+    def start(self, name: str) -> Node:
+        """Start an endpoint process."""
+        node = Node(self, name, **self.options)
+        self.nodes[node.me.incarnation] = node
+        return node
+
+    def live(self) -> list[Node]:
+        """The processes that run."""
+        return [node for node in self.nodes.values() if node.alive]
+
+    def crash(self, node: Node) -> None:
+        """``kill -9``."""
+        node.alive = False
+        for client in list(node.clients.values()):
+            self.at(self.delay(), client.closed, 1006)
+        for other in self.nodes.values():
+            self.break_link(node.me.incarnation, other.me.incarnation)
+
+    # Store
+
+    def call_store(self, node: Node, call: StoreCall) -> None:
+        """One call: an instant at which it takes effect, and one at which its answer arrives."""
+        if call.operation == "listen":
+            call = call._replace(arguments=(self.store.draw(*call.arguments), call.arguments[1]))
+        self.at(self.delay(), self._apply, node, call)
+
+    def _apply(self, node: Node, call: StoreCall) -> None:
+        result: Any = None
+        error: Exception | None = None
+        delay = self.delay()
+        if self.store.answers(node.me.incarnation, call.operation):
+            try:
+                result = getattr(self.store, call.operation)(*call.arguments)
+            except Superseded as superseded:
+                error = superseded
+        else:
+            error = StoreUnavailable("the store does not answer")
+            delay = self.random.uniform(0.5, 4.0)
+            late = call.operation in ("subscribe", "unsubscribe", "listen", "heartbeat") and self.random.random() < 0.3
+            if late:  # it took effect, and only its answer was lost
+                self.at(self.random.uniform(0, delay), self._apply_late, call)
+        self.at(delay, node.event, lambda now: node.router.stored(call.number, result, error, now))
+
+    def _apply_late(self, call: StoreCall) -> None:
+        try:
+            getattr(self.store, call.operation)(*call.arguments)
+        except Superseded:
+            pass
+
+    # Links
+
+    def dial(self, dialler: str, target: str) -> None:
+        """Connect the two, if the network lets them."""
+        pair = frozenset((dialler, target))
+        if pair in self._connected or pair in self._dialling:
+            return
+        self._dialling.add(pair)
+        self.at(2 * self.delay(), self._connect, dialler, target)
+
+    def _connect(self, dialler: str, target: str) -> None:
+        pair = frozenset((dialler, target))
+        self._dialling.discard(pair)
+        ends = [self.nodes.get(dialler), self.nodes.get(target)]
+        if any(end is None or not end.alive or end.stalled_until > self.now for end in ends):
+            return
+        names = [end.me.name for end in ends if end is not None]
+        if (names[0], names[1]) in self.cuts or (names[1], names[0]) in self.cuts:
+            return
+        self._connected[pair] = next(self._generation)
+        for node, peer in ((ends[0], ends[1]), (ends[1], ends[0])):
+            assert node is not None
+            assert peer is not None
+            node.event(lambda now, node=node, peer=peer: self._up(node, peer, now))
+
+    def _up(self, node: Node, peer: Node, now: float) -> None:
+        if frozenset((node.me.incarnation, peer.me.incarnation)) in self._connected:
+            self.send_link(node.me.incarnation, peer.me.incarnation, node.router.link_up(peer.me, now))
+
+    def send_link(self, sender: str, receiver: str, frame: bytes) -> None:
+        """A frame sets out, if there is a connection."""
+        generation = self._connected.get(frozenset((sender, receiver)))
+        if generation is not None:
+            channel = (sender, receiver, generation)
+            self.deliver(channel, self.delay(), self._link_frame, sender, receiver, generation, frame)
+
+    def _link_frame(self, sender: str, receiver: str, generation: int, frame: bytes) -> None:
+        pair = frozenset((sender, receiver))
+        names = (self.nodes[sender].me.name, self.nodes[receiver].me.name)
+        if self._connected.get(pair) != generation:
+            return
+        if names in self.cuts:
+            return  # lost with the connection, which breaks when the cut heals
+        node = self.nodes[receiver]
+        node.event(lambda now: self._receive(node, sender, generation, frame, now))
+
+    def _receive(self, node: Node, sender: str, generation: int, frame: bytes, now: float) -> None:
+        if self._connected.get(frozenset((sender, node.me.incarnation))) == generation:
+            node.router.link_frame(sender, frame, now)
+
+    def break_link(self, one: str, other: str) -> None:
+        """The connection between the two breaks; each notices in its own time, the sooner the usual."""
+        if self._connected.pop(frozenset((one, other)), None) is None:
+            return
+        for node, peer in ((self.nodes[one], other), (self.nodes[other], one)):
+            self.at(self.delay(), node.event, lambda now, node=node, peer=peer: self._down(node, peer, now))
+
+    def _down(self, node: Node, peer: str, now: float) -> None:
+        if frozenset((node.me.incarnation, peer)) not in self._connected:
+            node.router.link_down(peer, now)
+
+    def cut(self, sender: str, receiver: str, seconds: float) -> None:
+        """Nothing gets through from one to the other, for so long; then their connections break."""
+        self.cuts.add((sender, receiver))
+        self.at(seconds, self._heal, sender, receiver)
+
+    def _heal(self, sender: str, receiver: str) -> None:
+        self.cuts.discard((sender, receiver))
+        for pair in list(self._connected):
+            one, other = sorted(pair)
+            if {self.nodes[one].me.name, self.nodes[other].me.name} == {sender, receiver}:
+                self.break_link(one, other)
