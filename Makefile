@@ -1,0 +1,70 @@
+# One entry for everything. `make` alone lists the targets; each sets up what it needs by itself.
+
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+
+VENV := .venv
+BIN := $(VENV)/bin
+# Holds no data: its time says when the environment last matched the two files it is made from.
+READY := $(VENV)/.ready
+# Made from the pins without an index of their own; never asks the network for its own version.
+PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
+
+DURATION ?= 20
+REPLAY ?=
+ARGS ?=
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: setup
+setup: $(READY) ## prepare .venv with the pinned packages (nothing to do: nothing done)
+
+# The build tools come first, for one package of the pins (pyspark) is published as source only and is built with
+# them, without build isolation: an isolated build would fetch tools that no hash vouches for.
+$(READY): constraints.txt pyproject.toml
+	@python=$$(bash .ci/python.sh) && echo "environment: $(VENV), by $$("$$python" --version)" \
+		&& { [ -x $(BIN)/python ] && $(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+			|| "$$python" -m venv --clear $(VENV); }
+	@awk '/^(pip|setuptools)==/ { take = 1 } take; !/\\$$/ { take = 0 }' constraints.txt > $(VENV)/tools.txt
+	@$(PIP) install --quiet --require-hashes -r $(VENV)/tools.txt
+	@echo "packages: installing the pins of constraints.txt (the first time some 450 MB, a minute or two)"
+	@$(PIP) install --quiet --progress-bar off --require-hashes --no-build-isolation -r constraints.txt
+	@$(PIP) install -qq --no-deps --no-build-isolation --editable .
+	@touch $@
+
+.PHONY: java
+java: ## find Java 17 or newer, or install it with apt where that is possible; prints its home
+	@bash bench/java.sh
+
+.PHONY: demo
+demo: $(READY) ## two endpoints, 20 s of radio, digest and report (REPLAY=file.csv.gz, DURATION=seconds)
+	@JAVA_HOME=$$(bash bench/java.sh) && export JAVA_HOME \
+		&& DURATION='$(DURATION)' REPLAY='$(REPLAY)' bash bench/demo.sh
+
+.PHONY: test
+test: $(READY) ## run all tests (ARGS="-k name" is passed to pytest)
+	@JAVA_HOME=$$(bash bench/java.sh) && export JAVA_HOME && $(BIN)/python -m pytest $(ARGS)
+
+.PHONY: lint
+lint: $(READY) ## style, format and types
+	@status=0; \
+	$(BIN)/ruff check . || status=1; \
+	$(BIN)/ruff format --check . || status=1; \
+	$(BIN)/mypy --strict -p protocol -p broker || status=1; \
+	exit $$status
+
+.PHONY: constraints
+constraints: $(READY) ## pin anew, hashes included: constraints.txt (everything), deploy/constraints.txt (what an endpoint runs on)
+	@for target in 'constraints.txt --extra bench --extra dev' 'deploy/constraints.txt --build-deps-for wheel -c constraints.txt'; do \
+		env -u PIP_FIND_LINKS -u PIP_INDEX_URL -u PIP_EXTRA_INDEX_URL CUSTOM_COMPILE_COMMAND='make constraints' \
+			$(BIN)/pip-compile --quiet --upgrade --generate-hashes --allow-unsafe --strip-extras --no-emit-index-url \
+			--no-emit-trusted-host --no-emit-find-links --no-emit-options --output-file $$target pyproject.toml; \
+	done
+
+.PHONY: clean
+clean: ## remove the environment, caches and builds (runs/ stays: it holds measurements)
+	@rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis spark-warehouse metastore_db derby.log
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

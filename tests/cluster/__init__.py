@@ -1,0 +1,1 @@
+"""Tests on real processes: endpoints as a user starts them, and clients that are not ours."""

@@ -1,0 +1,172 @@
+"""Which module may know which: the rules of ARCHITECTURE.md, and the reader of imports that finds who breaks them.
+
+Owns: the table of layers. Must never: import what it checks; it reads sources, so that a module that cannot even be
+imported is checked as well, and one that is only imported inside a function too.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+OURS = frozenset({"protocol", "broker", "loadgen", "bench"})
+
+OUTSIDE_WORLD = frozenset(
+    (
+        *("asyncio", "concurrent", "multiprocessing", "queue", "sched", "signal", "subprocess", "threading"),
+        *("datetime", "random", "secrets", "time", "uuid"),
+        *("ctypes", "http", "mmap", "select", "selectors", "socket", "socketserver", "ssl", "urllib.request"),
+        *("fcntl", "fileinput", "glob", "logging", "os", "pathlib", "platform", "shutil", "sqlite3", "tempfile"),
+        *("importlib", "lmdb", "psutil", "pyspark", "uvloop", "websockets"),
+    )
+)
+"""What reads a clock, draws a number, or touches a file, a socket, a thread or a process: a pure module gets the result
+as an argument."""
+
+WORLDLY_BUILTINS = frozenset({"open", "print", "input", "breakpoint", "__import__"})
+
+
+KNOW_NOTHING = frozenset({"broker", "loadgen", "bench"})
+"""Packages whose ``__init__`` runs before any module inside: what it imported, all of them would know."""
+
+
+class Layer(NamedTuple):
+    """What the modules at or below ``prefix`` may import of ours (these prefixes), and whether they are pure."""
+
+    prefix: str
+    may_know: tuple[str, ...]
+    pure: bool = False
+    known_to_none: bool = False
+
+
+LAYERS = (
+    Layer("protocol", ("protocol",), pure=True),
+    Layer("protocol.client", ("protocol",)),
+    Layer("protocol.pages", ("protocol",)),
+    Layer("broker.core", ("protocol", "broker.core"), pure=True),
+    Layer("broker.store", ("protocol", "broker.store", "broker.core")),
+    Layer("broker.store.base", ("protocol", "broker.core")),
+    Layer("broker", ("protocol", "broker")),
+    Layer("broker.cli", ("protocol", "broker"), known_to_none=True),
+    Layer("loadgen", ("protocol", "loadgen")),
+    Layer("loadgen.cli", ("protocol", "loadgen"), known_to_none=True),
+    Layer("bench", ("protocol", "bench")),
+    Layer("bench.cli", ("protocol", "bench"), known_to_none=True),
+)
+
+NOT_EACH_OTHER = (("broker.store.riak", "broker.store.embedded"), ("broker.core", "protocol.client"))
+"""Pairs that the layers would allow: two implementations of one contract; the pure core and the client with its I/O."""
+
+
+def below(module: str, prefix: str) -> bool:
+    """Is the module the prefix itself, or inside it?"""
+    return module == prefix or module.startswith(prefix + ".")
+
+
+def layer_of(module: str) -> Layer:
+    """The innermost layer a module of ours is in."""
+    return max((layer for layer in LAYERS if below(module, layer.prefix)), key=lambda layer: len(layer.prefix))
+
+
+class Import(NamedTuple):
+    """One import statement's one target: a module, or a name in it (which may be a module too)."""
+
+    line: int
+    module: str
+    name: str | None
+
+
+def imports(source: str, module: str, is_package: bool) -> Iterator[Import]:
+    """Every import of a source, wherever it stands, relative ones resolved. ``module``: the source's dotted name."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield Import(node.lineno, alias.name, None)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                package = module.split(".") if is_package else module.split(".")[:-1]
+                package = package[: len(package) - node.level + 1]
+                base = ".".join([*package, base] if base else package)
+            for alias in node.names:
+                yield Import(node.lineno, base, alias.name)
+
+
+def worldly_calls(source: str) -> Iterator[tuple[int, str]]:
+    """Calls of builtins that touch the outside world: line and name."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in WORLDLY_BUILTINS:
+            yield node.lineno, node.func.id
+
+
+def reached(found: Import, modules: Mapping[str, str]) -> str:
+    """The module an import really reaches: ``from broker import cli`` reaches ``broker.cli``."""
+    inner = f"{found.module}.{found.name}"
+    return inner if inner in modules else found.module
+
+
+def broken_arrows(modules: Mapping[str, str], packages: frozenset[str]) -> list[str]:
+    """One line for each import that turns an arrow back, sorted.
+
+    ``modules``: source by dotted name; ``packages``: which of them are an ``__init__``.
+    """
+    broken = []
+    for module, source in modules.items():
+        layer = layer_of(module)
+
+        def report(line: int, what: str, module: str = module) -> None:
+            broken.append(f"{module}:{line}: {what}")
+
+        for found in imports(source, module, module in packages):
+            target = reached(found, modules)
+            root = target.partition(".")[0]
+            if root not in OURS:
+                if layer.pure and any(below(target, worldly) for worldly in OUTSIDE_WORLD):
+                    report(found.line, f"is pure and imports {target}")
+                continue
+            if module in KNOW_NOTHING:
+                report(found.line, f"is imported with every part of it, so it must not import {target}")
+            elif target in KNOW_NOTHING and below(module, target):
+                continue  # Python has imported it already, and it leads nowhere
+            elif not any(below(target, prefix) for prefix in layer.may_know):
+                report(found.line, f"must not know {target}")
+            if layer_of(target).known_to_none and not below(module, target) and not module.endswith(".__main__"):
+                report(found.line, f"imports {target}, which nothing may import")
+            for pair in NOT_EACH_OTHER:
+                for one, other in (pair, pair[::-1]):
+                    if below(module, one) and below(target, other):
+                        report(found.line, f"must not know {target}")
+        if layer.pure:
+            for line, name in worldly_calls(source):
+                report(line, f"is pure and calls {name}()")
+    return sorted(set(broken))
+
+
+def third_party(modules: Mapping[str, str], packages: frozenset[str]) -> dict[str, set[str]]:
+    """Names of top-level packages that are neither ours nor Python's, and the modules that import them."""
+    known = OURS | sys.stdlib_module_names
+    users: dict[str, set[str]] = {}
+    for module, source in modules.items():
+        for found in imports(source, module, module in packages):
+            root = found.module.partition(".")[0]
+            if root not in known:
+                users.setdefault(root, set()).add(module)
+    return users
+
+
+def read_modules(root: Path) -> tuple[dict[str, str], frozenset[str]]:
+    """All modules of ours below the repository's root, as ``broken_arrows`` takes them."""
+    modules, packages = {}, set()
+    for top in sorted(OURS):
+        for path in sorted((root / top).rglob("*.py")):
+            if path.name.endswith("_pb2.py"):  # generated: knows google.protobuf and nothing else
+                continue
+            parts = path.relative_to(root).with_suffix("").parts
+            name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+            modules[name] = path.read_text(encoding="utf-8")
+            if parts[-1] == "__init__":
+                packages.add(name)
+    return modules, frozenset(packages)

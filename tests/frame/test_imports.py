@@ -1,0 +1,105 @@
+"""The arrows of imports point one way. First the reader itself, on made-up sources; then the project, read by it."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.frame.arrows import broken_arrows, read_modules, third_party
+
+ROOT = Path(__file__).resolve().parents[2]
+
+SOUND = {
+    "protocol": "",
+    "protocol.wire": "import orjson\nfrom .errors import BadJson",
+    "protocol.errors": "import enum",
+    "protocol.client": "import asyncio\nimport websockets\nfrom protocol.wire import decode",
+    "broker": "",
+    "broker.core": "",
+    "broker.core.router": "import heapq\nfrom protocol import wire\nfrom . import hub",
+    "broker.core.hub": "from collections import deque\nfrom urllib.parse import urlsplit",
+    "broker.store": "",
+    "broker.store.base": "from typing import Protocol",
+    "broker.store.riak": "",
+    "broker.store.riak.pool": "import asyncio\nimport broker\nfrom ..base import Store\nfrom broker.core import hub",
+    "broker.store.embedded": "import lmdb\nfrom broker.store.base import Location",
+    "broker.endpoint": "import time\nfrom broker.core.router import Router\nfrom broker.store import base",
+    "broker.cli": "from broker import endpoint",
+    "broker.__main__": "from broker.cli import main",
+    "loadgen": "",
+    "loadgen.cli": "from protocol.client import Client",
+    "bench": "",
+    "bench.report": "import pathlib\nfrom protocol import wire",
+}
+PACKAGES = frozenset({"protocol", "broker", "broker.core", "broker.store", "broker.store.riak", "loadgen", "bench"})
+
+
+def test_sources_that_keep_to_the_layers_pass() -> None:
+    assert broken_arrows(SOUND, PACKAGES) == []
+
+
+@pytest.mark.parametrize(
+    ("module", "source", "complaint"),
+    [
+        ("protocol.wire", "from broker.core import router", "protocol.wire:1: must not know broker.core.router"),
+        ("protocol.wire", "import time", "protocol.wire:1: is pure and imports time"),
+        ("protocol", "from asyncio import Queue", "protocol:1: is pure and imports asyncio"),
+        ("protocol.client", "import loadgen", "protocol.client:1: must not know loadgen"),
+        ("broker.core.hub", "from broker import endpoint", "broker.core.hub:1: must not know broker.endpoint"),
+        ("broker.core.hub", "from ..store.base import Store", "broker.core.hub:1: must not know broker.store.base"),
+        ("broker.core.hub", "from .. import endpoint", "broker.core.hub:1: must not know broker.endpoint"),
+        ("broker.core", "from ..store import base", "broker.core:1: must not know broker.store.base"),
+        ("broker.core.hub", "x = 1\ndef f():\n    import random", "broker.core.hub:3: is pure and imports random"),
+        ("broker.core.hub", "import os.path", "broker.core.hub:1: is pure and imports os.path"),
+        ("broker.core.hub", "import lmdb", "broker.core.hub:1: is pure and imports lmdb"),
+        ("broker.core.hub", "open('x')", "broker.core.hub:1: is pure and calls open()"),
+        ("broker.core.hub", "from protocol.client import Client", "broker.core.hub:1: must not know protocol.client"),
+        ("broker.store.base", "from . import embedded", "broker.store.base:1: must not know broker.store.embedded"),
+        ("broker.store.riak.pool", "import broker.endpoint", "broker.store.riak.pool:1: must not know broker.endpoint"),
+        (
+            "broker.store.riak.pool",
+            "from broker.store import embedded",
+            "broker.store.riak.pool:1: must not know broker.store.embedded",
+        ),
+        ("broker.endpoint", "from . import cli", "broker.endpoint:1: imports broker.cli, which nothing may import"),
+        ("broker.endpoint", "import bench.report", "broker.endpoint:1: must not know bench.report"),
+        (
+            "broker",
+            "from .endpoint import Endpoint",
+            "broker:1: is imported with every part of it, so it must not import broker.endpoint",
+        ),
+        ("loadgen.cli", "from broker.core import hub", "loadgen.cli:1: must not know broker.core.hub"),
+        ("bench.report", "import loadgen", "bench.report:1: must not know loadgen"),
+    ],
+)
+def test_an_arrow_that_turns_back_is_reported_with_its_line(module: str, source: str, complaint: str) -> None:
+    assert broken_arrows({**SOUND, module: source}, PACKAGES) == [complaint]
+
+
+def test_no_arrow_of_this_project_turns_back() -> None:
+    modules, packages = read_modules(ROOT)
+    assert {"protocol.wire", "broker.store.base"} <= modules.keys()
+    assert broken_arrows(modules, packages) == []
+
+
+def test_every_package_that_is_imported_is_declared() -> None:
+    """The runtime must do with ``dependencies``; loadgen and bench may also use the extra ``bench``."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+    def names(requirements: list[str]) -> set[str]:
+        return {re.split(r"[<>=!~;\[ ]", requirement)[0].lower() for requirement in requirements}
+
+    runtime = names(project["dependencies"])
+    measuring = runtime | names(project["optional-dependencies"]["bench"])
+    modules, packages = read_modules(ROOT)
+    undeclared = {
+        (package, module)
+        for package, users in third_party(modules, packages).items()
+        for module in users
+        if {"google": "protobuf", "py4j": "pyspark"}.get(package, package).lower()
+        not in (measuring if module.partition(".")[0] in {"loadgen", "bench"} else runtime)
+    }
+    assert undeclared == set()
