@@ -103,8 +103,8 @@ class Peer:
 
         That the heartbeat has not moved is known up to when the read began; that it moved, from when it returned.
         """
-        linked = self.connected and now - self.heard_at < DEAD_AFTER_S
-        if linked or begun_at - self.moved_at < DEAD_AFTER_S:
+        # A link that broke just now is no silence yet: the peer's lease may rest on what we confirmed over it.
+        if now - self.heard_at < DEAD_AFTER_S or begun_at - self.moved_at < DEAD_AFTER_S:
             self.dead_since = None
         elif self.dead_since is None:
             self.dead_since = now

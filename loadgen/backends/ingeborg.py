@@ -1,0 +1,111 @@
+"""This broker as a system under load, over its own client library.
+
+Owns: the mapping of a run's clients to client ids and endpoints. Must never: know the broker beyond its protocol.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from protocol.client import Client, ClientError, CommandTimeout, ConnectFailed, ConnectionLost
+from protocol.errors import ProtocolError
+from protocol.pages import PageError, fetch, samples
+
+from .base import BackendError, Connection, Counters, OnError, OnMessage
+
+#: A large wish list over a slow store may take this long; a run that waits longer has failed.
+_SUBSCRIBE_TIMEOUT_S = 120.0
+#: Counters are read once a second; an endpoint too busy to answer leaves a gap, not a stall.
+_SCRAPE_TIMEOUT_S = 2.0
+
+
+class Ingeborg:
+    """``run``: makes the client ids of this run its own. Clients are spread over ``urls`` round-robin."""
+
+    name = "ingeborg"
+
+    def __init__(self, urls: Sequence[str], run: str) -> None:
+        self._urls = list(urls)
+        self._run = run
+
+    async def connect(self, number: int, on_message: OnMessage, on_error: OnError) -> Connection:
+        """See ``Backend``. The client has listened, and would go on at the next endpoint if its own went away."""
+        first = number % len(self._urls)
+
+        def on_notification(key: str | None, payload: Any) -> None:
+            on_message(key or "", payload)
+
+        try:
+            client = Client(
+                self._urls[first:] + self._urls[:first],
+                f"{self._run}-{number}",
+                listen=True,
+                on_notification=on_notification,
+                on_error=lambda error: on_error(error.code),
+                on_lost=lambda _: on_error("connection_lost"),
+            )
+            await client.connect()
+        except ValueError as error:
+            raise BackendError("connect", str(error)) from None
+        except (ClientError, ProtocolError) as error:
+            raise _failed(error) from error
+        return _Connection(client)
+
+    async def counters(self) -> list[Counters]:
+        """See ``Backend``."""
+        scraped = await asyncio.gather(*map(self._scrape, self._urls))
+        return [counters for counters in scraped if counters is not None]
+
+    async def _scrape(self, url: str) -> Counters | None:
+        try:
+            page = await fetch(url, "/metrics", timeout_s=_SCRAPE_TIMEOUT_S)
+            at_ns = time.monotonic_ns()
+            if page.status != 200:
+                return None
+            found = list(samples(page.text))
+        except (PageError, ValueError):
+            return None  # the gap shows in machine.csv; what the outage does to messages shows in the events
+        source = next((sample.labels.get("name", url) for sample in found if sample.name == "ingeborg_info"), url)
+        values = {sample.series: sample.value for sample in found if sample.name != "ingeborg_info"}
+        rss = values.get("process_resident_memory_bytes")
+        return Counters(
+            at_ns, source, values, values.get("process_cpu_seconds_total"), None if rss is None else int(rss)
+        )
+
+
+class _Connection:
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def subscribe(self, topics: Sequence[str]) -> None:
+        try:
+            await self._client.subscribe(topics, timeout_s=_SUBSCRIBE_TIMEOUT_S)
+        except (ClientError, ProtocolError) as error:
+            raise _failed(error) from error
+
+    async def unsubscribe(self, topics: Sequence[str]) -> None:
+        try:
+            await self._client.unsubscribe(topics, timeout_s=_SUBSCRIBE_TIMEOUT_S)
+        except (ClientError, ProtocolError) as error:
+            raise _failed(error) from error
+
+    async def publish(self, topic: str, payload: Any) -> None:
+        try:
+            await self._client.publish(topic, payload)
+        except (ClientError, ProtocolError) as error:
+            raise _failed(error) from error
+
+    async def close(self) -> None:
+        await self._client.close()
+
+
+def _failed(error: ClientError | ProtocolError) -> BackendError:
+    if isinstance(error, ProtocolError):
+        return BackendError(error.code, str(error))
+    for kind, code in ((CommandTimeout, "timeout"), (ConnectionLost, "connection_lost"), (ConnectFailed, "connect")):
+        if isinstance(error, kind):
+            return BackendError(code, str(error))
+    return BackendError("closed", str(error))

@@ -1,0 +1,52 @@
+"""The events of a run as lines of its log: bench/SCHEMA.md, `events`.
+
+Owns: the columns and their text. Must never: touch a file or a clock, or leave an event out.
+
+An event costs one formatted string in a list; ``take`` joins them. Lines end in ``\\n`` and no field needs quotes but
+``detail``, so a part that is torn off costs its last line only.
+"""
+
+from __future__ import annotations
+
+HEADER = "kind,phase,connection,topic,seq,intended_ns,at_ns,value,detail\n"
+
+
+def quoted(text: str) -> str:
+    """A CSV field (RFC 4180), quoted where it has to be; line breaks become spaces, since a line is an event."""
+    text = " ".join(text.splitlines()) if "\n" in text or "\r" in text else text
+    return '"' + text.replace('"', '""') + '"' if "," in text or '"' in text else text
+
+
+class Recorder:
+    """Collects lines until they are taken. All times in ns of one monotonic clock; connection and topic by number."""
+
+    def __init__(self) -> None:
+        self._lines: list[str] = []
+        self._append = self._lines.append
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+    def news(self, phase: str, topic: int, seq: int, intended_ns: int, expected: int) -> None:
+        """It happened: ``expected`` distinct connections must get it."""
+        self._append(f"news,{phase},,{topic},{seq},{intended_ns},{intended_ns},{expected},\n")
+
+    def sent(
+        self, phase: str, connection: int, topic: int, seq: int, intended_ns: int, at_ns: int, first: bool
+    ) -> None:
+        """A connection's write of it returned."""
+        self._append(f"sent,{phase},{connection},{topic},{seq},{intended_ns},{at_ns},{int(first)},\n")
+
+    def received(self, phase: str, connection: int, topic: int, seq: int, intended_ns: int, at_ns: int) -> None:
+        """A connection got it; ``phase`` is the news' own, so that what comes late still counts where it belongs."""
+        self._append(f"received,{phase},{connection},{topic},{seq},{intended_ns},{at_ns},{at_ns - intended_ns},\n")
+
+    def error(self, phase: str, connection: int, at_ns: int, code: str) -> None:
+        """Something failed on that connection; ``code`` as the system gave it."""
+        self._append(f"error,{phase},{connection},,,,{at_ns},0,{quoted(code)}\n")
+
+    def take(self) -> str:
+        """All lines since the last call, as one text."""
+        text = "".join(self._lines)
+        self._lines.clear()
+        return text

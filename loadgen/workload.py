@@ -1,0 +1,178 @@
+"""The radio world: stations, songs, listeners and wish lists, drawn from a seed. Thesis 1.3.2.
+
+Owns: who listens where, what is played, who wishes for what. The same seed gives the same world, and each draw has a
+random stream of its own, so that changing one option does not shuffle the rest. Must never: know a clock or a broker.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import overload
+
+from .schedule import Change, Schedule, schedule
+
+#: Wish lists follow Zipf with this exponent over the songs, from the most played down: popular, yet with a long tail.
+WISH_EXPONENT = 0.8
+#: A song lasts ``song_s`` within this share, so that stations do not change in step.
+_SONG_SPREAD = 0.2
+#: Draws of a wish that are given up on because the song is taken; only tiny catalogues come near.
+_DRAWS_MAX = 4
+
+
+class WorkloadError(ValueError):
+    """The options do not make a world; the text says which, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Crowd:
+    """The listeners. ``wishes``: on how many wish lists a played song is, on average; ``idle_wishes``: how many songs
+    that nobody plays in this run each wish list has besides (subscriptions that cost, and never fire)."""
+
+    clients: int
+    listens: int  # stations that each client listens to
+    wishes: float
+    idle_wishes: int
+    spread_s: float  # reports of a change come within so many seconds of it
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """A run before it starts. ``wishes``: each client's topic numbers; ``idle``: its other topics, by name."""
+
+    schedule: Schedule
+    wishes: list[list[int]]
+    idle: list[list[str]]
+    subscribers: list[int]  # of each topic number: on how many wish lists it is
+
+    @property
+    def expected(self) -> int:
+        """Deliveries that the whole schedule must cause."""
+        return sum(self.subscribers[news.topic] for news in self.schedule.news)
+
+
+class Catalogue(Sequence[str]):
+    """All songs there are, named by their number and never stored: a million of them cost nothing."""
+
+    def __init__(self, songs: int) -> None:
+        self._songs = songs
+
+    def __len__(self) -> int:
+        return self._songs
+
+    @overload
+    def __getitem__(self, number: int) -> str: ...
+    @overload
+    def __getitem__(self, number: slice) -> list[str]: ...
+    def __getitem__(self, number: int | slice) -> str | list[str]:
+        if isinstance(number, slice):
+            return [self[each] for each in range(*number.indices(self._songs))]
+        if not 0 <= number < self._songs:
+            raise IndexError(number)
+        return f"Artist {number // 10:05d} - Track {number:07d}"
+
+
+def radio(crowd: Crowd, *, stations: int, songs: int, song_s: float, duration_s: float) -> World:
+    """Made-up radio. A song's chance to be played falls with the root of its rank: rank ≤ r with probability √(r/N)."""
+    for value, name, least in (
+        (stations, "stations", 1),
+        (songs, "songs", 1),
+        (song_s, "song-s", 0.1),
+        (duration_s, "duration", 1),
+    ):
+        if not value >= least:
+            raise WorkloadError(f"--{name} has to be at least {least:g}")
+    catalogue = Catalogue(songs)
+    names = [f"station {number:05d}" for number in range(stations)]
+    changes = list(_programme(names, catalogue, song_s, horizon_s(crowd, duration_s), Random(f"songs {crowd.seed}")))
+    return world(changes, names, catalogue, crowd)
+
+
+def horizon_s(crowd: Crowd, duration_s: float) -> float:
+    """Up to when songs change, so that the last reports still fall into the run."""
+    if crowd.spread_s >= duration_s:
+        raise WorkloadError("--spread-ms has to be less than --duration")
+    return duration_s - crowd.spread_s
+
+
+def _programme(
+    names: Sequence[str], catalogue: Catalogue, song_s: float, horizon_s: float, random: Random
+) -> Iterator[Change]:
+    for station in names:
+        at_s = random.uniform(0, song_s)
+        while at_s < horizon_s:
+            song = int(len(catalogue) * random.random() ** 2)
+            yield Change(at_s, station, catalogue[song], int(at_s * 1000))
+            at_s += song_s * random.uniform(1 - _SONG_SPREAD, 1 + _SONG_SPREAD)
+
+
+def world(changes: Sequence[Change], stations: Sequence[str], catalogue: Sequence[str], crowd: Crowd) -> World:
+    """Listeners and wish lists for given changes. ``catalogue``: songs to wish for beside those that are played."""
+    if crowd.clients < 1:
+        raise WorkloadError("--clients has to be at least 1")
+    if not 0 <= crowd.wishes <= crowd.clients:
+        raise WorkloadError(f"--wishes is per song, one per client at most: 0 to {crowd.clients} here")
+    if not 1 <= crowd.listens <= len(stations):
+        raise WorkloadError(f"--listens has to be from 1 to the number of stations, {len(stations)}")
+    if crowd.idle_wishes < 0 or crowd.spread_s < 0:
+        raise WorkloadError("--idle-wishes and --spread-ms cannot be negative")
+
+    random = Random(f"listeners {crowd.seed}")
+    listeners: dict[str, list[int]] = {station: [] for station in stations}
+    for client in range(crowd.clients):
+        for station in random.sample(stations, crowd.listens):
+            listeners[station].append(client)
+    plan = schedule(changes, listeners, crowd.clients, crowd.spread_s, Random(f"reports {crowd.seed}"))
+
+    random = Random(f"wishes {crowd.seed}")
+    plays = Counter(news.topic for news in plan.news)
+    counts = wish_counts(len(plan.topics), crowd.wishes, crowd.clients)
+    subscribers = [0] * len(plan.topics)
+    wishes: list[list[int]] = [[] for _ in range(crowd.clients)]
+    for (topic, _), count in zip(plays.most_common(), counts, strict=True):
+        subscribers[topic] = count
+        for client in random.sample(range(crowd.clients), count):
+            wishes[client].append(topic)
+    idle = _idle_wishes(catalogue, frozenset(plan.topics), crowd, Random(f"idle {crowd.seed}"))
+    return World(plan, wishes, idle, subscribers)
+
+
+def _idle_wishes(catalogue: Sequence[str], played: frozenset[str], crowd: Crowd, random: Random) -> list[list[str]]:
+    result = []
+    for _ in range(crowd.clients):
+        mine: dict[str, None] = {}
+        for _ in range(crowd.idle_wishes * _DRAWS_MAX):
+            if len(mine) == crowd.idle_wishes:
+                break
+            topic = catalogue[random.randrange(len(catalogue))]
+            if topic not in played:
+                mine[topic] = None
+        result.append(list(mine))
+    return result
+
+
+def wish_counts(songs: int, mean: float, most: int) -> list[int]:
+    """On how many wish lists each song is, from the most popular down: Zipf, cut off at ``most``.
+
+    They add up to ``songs * mean`` but for the last one's rounding; ``mean`` is at most ``most``.
+    """
+    if songs == 0:
+        return []
+    weights = [(rank + 1) ** -WISH_EXPONENT for rank in range(songs)]
+    low, high = 0.0, most / weights[-1]
+    for _ in range(60):  # halves the interval each time: beyond a double's precision
+        scale = (low + high) / 2
+        if sum(min(most, scale * weight) for weight in weights) < mean * songs:
+            low = scale
+        else:
+            high = scale
+    counts = []
+    total, given = 0.0, 0
+    for weight in weights:  # rounded in running totals, so that the sum is kept
+        total += min(most, high * weight)
+        counts.append(round(total) - given)
+        given = round(total)
+    return counts

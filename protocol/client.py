@@ -1,0 +1,534 @@
+"""The asyncio client library: one client on one connection to whichever endpoint of a list is alive.
+
+Owns: the connection and its renewal, the matching of replies to commands, the queue of notifications, and which
+command is repeated by itself. Must never: know what an endpoint does inside, drop a notification it has read, or repeat
+a command whose repetition could do harm.
+
+A reader task moves frames from the socket; commands of any number of tasks are pipelined and matched by ``id``. There
+is no task per message. Replies and notifications share the connection: while the queue of notifications is full nothing
+is read, so whoever listens has to consume, or commands run into their time-out too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random as random_module
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from types import MappingProxyType, TracebackType
+from typing import Any, NamedTuple, Self
+
+import orjson
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, InvalidURI, WebSocketException
+from websockets.uri import parse_uri
+
+from .errors import CLOSES, ProtocolError
+from .requests import body, check_client_id, error_of, may_retry, topic_bodies
+from .topics import check_topic
+
+FRAME_BYTES_MAX = 16 * 1024 * 1024  # the endpoints' default, SPEC section 1
+#: Commands that wait for their replies; more would only grow the time-outs, since an endpoint answers in order.
+IN_FLIGHT_MAX = 1024
+#: Errors of unacknowledged publishes that are kept to be looked at; all are counted.
+ERRORS_KEPT_MAX = 1000
+#: Frames read from the socket ahead of the queue. Small frames come by the hundred in one read.
+_AHEAD_MAX = 1024
+#: A number may grow when it is written again (``1e15`` becomes ``1000000000000000.0``), nearly fourfold at worst, so a
+#: notification may be longer than the publish it comes from.
+_GROWTH_MAX = 4
+# Keepalive: a dead link is noticed within interval + time-out. A program that does not consume for that long (its queue
+# full, nothing read, so no pong either) is disconnected too, as the endpoint's own pings would do soon after.
+_PING_INTERVAL_S = 20.0
+_PING_TIMEOUT_S = 20.0
+_CLOSE_TIMEOUT_S = 2.0
+
+
+class ClientError(Exception):
+    """What goes wrong here and not in an error reply (that is ``ProtocolError``)."""
+
+
+class ConnectFailed(ClientError):
+    """No endpoint of the list could be connected to; the text has each one's reason."""
+
+
+class ConnectionLost(ClientError):
+    """The connection broke before the reply came: whether the command took effect is unknown."""
+
+
+class CommandTimeout(ClientError, TimeoutError):
+    """No reply in time, or no connection to send on: whether the command took effect is unknown."""
+
+
+class ClosedForGood(ClientError):
+    """The endpoint closed with a code that forbids to reconnect (SPEC section 6), or ``close`` was called (1000)."""
+
+    def __init__(self, code: int, reason: str) -> None:
+        super().__init__(f"connection closed, code {code}: {reason}")
+        self.code = code
+        self.reason = reason
+
+
+class Notification(NamedTuple):
+    """Listing 4.7. ``key`` is the topic; ``None``: from the ``broadcast`` command."""
+
+    key: str | None
+    broadcast: Any
+
+
+class Client:
+    """One client; use as ``async with Client(urls, client_id) as client``.
+
+    ``urls``: one WebSocket URL or several, tried in order and round again; ``client_id``: string of 1 to 128 bytes, or
+    an integer. ``listen=True`` listens as part of connecting. ``timeout_s`` bounds every command, the wait for a
+    connection included. ``queue_max`` notifications wait for the iterator; then reading stops, and TCP slows the
+    endpoint down.
+
+    A lost connection is renewed after ``random() * min(backoff_max_s, backoff_base_s * 2**failures)`` seconds (full
+    jitter), at the next URL, for as long as it takes, and listens again by itself; subscriptions are the broker's to
+    keep. Notifications sent in between are missed. A client that listened elsewhere since (code 4001) ends instead.
+
+    ``on_notification(key, payload)`` takes the place of the iterator: called in the reader, it has to be quick, and its
+    exception ends the client (``close`` raises it). ``on_error(error)`` is told of publishes that failed without
+    ``ack``, ``on_lost(error)`` of each lost connection.
+    """
+
+    def __init__(
+        self,
+        urls: str | Sequence[str],
+        client_id: str | int,
+        *,
+        listen: bool = False,
+        timeout_s: float = 10.0,
+        queue_max: int = 10_000,
+        backoff_base_s: float = 0.1,
+        backoff_max_s: float = 10.0,
+        max_frame_bytes: int = FRAME_BYTES_MAX,
+        random: random_module.Random | None = None,
+        on_notification: Callable[[str | None, Any], None] | None = None,
+        on_error: Callable[[ProtocolError], None] | None = None,
+        on_lost: Callable[[ConnectionLost], None] | None = None,
+    ) -> None:
+        self._urls = [urls] if isinstance(urls, str) else list(urls)
+        if not self._urls:
+            raise ValueError("at least one URL is needed")
+        for url in self._urls:
+            try:
+                parse_uri(url)
+            except InvalidURI as error:
+                raise ValueError(str(error)) from None
+        self.client_id = check_client_id(client_id)
+        self._listening = listen
+        self._timeout_s = timeout_s
+        self._queue_max = queue_max
+        self._backoff_base_s = backoff_base_s
+        self._backoff_max_s = backoff_max_s
+        self._frame_max = max_frame_bytes
+        self._random = random or random_module.Random()
+        self._on_notification = on_notification
+        self._on_error = on_error
+        self._on_lost = on_lost
+
+        self.url: str | None = None  # where it is connected; None: nowhere
+        self.reconnects = 0
+        self.errors: deque[ProtocolError] = deque(maxlen=ERRORS_KEPT_MAX)  # the latest, of unacknowledged publishes
+        self.error_counts: Counter[str] = Counter()  # all of them, by code
+        self.late_replies = 0  # to commands that had timed out
+
+        self._next_url = 0
+        self._failures = 0  # connections in a row that brought nothing; what the backoff grows with
+        self._socket: ClientConnection | None = None
+        self._changed = asyncio.Event()  # set: there is a socket, or the client has ended
+        self._ended: Exception | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._id = 0
+        self._pending: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self._slots = asyncio.Semaphore(IN_FLIGHT_MAX)
+        self._queue: deque[Notification] = deque()
+        self._reader_waiter: asyncio.Future[None] | None = None
+        self._consumer_waiter: asyncio.Future[None] | None = None
+
+    # -- life
+
+    async def __aenter__(self) -> Self:
+        await self.connect()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def connect(self) -> None:
+        """Try each URL once. ``ConnectFailed``: none works; ``ProtocolError``: listening is refused for good."""
+        if self._task is not None:
+            raise RuntimeError("a client connects once")
+        reasons = []
+        for _ in self._urls:
+            url = self._urls[self._next_url]
+            try:
+                socket = await self._open()
+                break
+            except _Unreachable as error:
+                reasons.append(f"{url}: {error}")
+        else:
+            raise ConnectFailed("; ".join(reasons))
+        self._task = asyncio.create_task(self._run(socket), name=f"client {self.client_id}")
+
+    async def close(self) -> None:
+        """Close the connection and end the iteration. Commands under way raise ``ClosedForGood``. Idempotent."""
+        self._end(ClosedForGood(1000, "closed by this program"))
+        socket = self._socket
+        if socket is not None:
+            await socket.close()
+        if self._task is not None:
+            self._task.cancel()
+            try:
+                await self._task
+            except asyncio.CancelledError:
+                # Ours to swallow only if it is the task that was cancelled, and not whoever waits here for it.
+                if not self._task.cancelled():
+                    raise
+
+    # -- commands
+
+    async def listen(self) -> None:
+        """Receive this client's messages here, after reconnecting too. SPEC section 2."""
+        await self._request(self._body("listen"), retry=True)
+        self._listening = True
+
+    async def unlisten(self) -> None:
+        """Receive no more of them."""
+        self._listening = False
+        await self._request(self._body("unlisten"), retry=True)
+
+    async def subscribe(self, topics: str | Sequence[str], *, timeout_s: float | None = None) -> None:
+        """Subscribe to one topic or to any number of them.
+
+        More than fit one frame are sent as several commands one after the other, each with ``timeout_s``. After an
+        error some topics may be subscribed to; repeating is safe. ``bad_topic``: checked before anything is sent.
+        """
+        await self._with_topics("subscribe", topics, timeout_s)
+
+    async def unsubscribe(self, topics: str | Sequence[str], *, timeout_s: float | None = None) -> None:
+        """Undo ``subscribe``, in the same way."""
+        await self._with_topics("unsubscribe", topics, timeout_s)
+
+    async def publish(
+        self, topic: str, payload: Any, *, ack: bool = False, dedup: bool = True, timestamp: int | None = None
+    ) -> bool | None:
+        """Publish a JSON value. ``timestamp``: ms since the epoch.
+
+        With ``ack``: returns whether it was a duplicate, once it is in the outboxes of all subscribers' endpoints.
+        Without: returns ``None`` once written, and a failure is told to ``on_error`` and kept in ``errors``.
+        With ``dedup`` it is repeated by itself after a lost connection or a passing error, since the repetition is a
+        duplicate at worst (so ``True`` may then mean this publish's own first try); without ``dedup`` never.
+        NaN and infinities, which JSON does not have, are sent as ``null``.
+        """
+        fields = {"topic": check_topic(topic), "payload": payload}
+        if not dedup:
+            fields["dedup"] = False
+        if timestamp is not None:
+            fields["timestamp"] = timestamp
+        return await self._publish("publish", fields, ack, dedup)
+
+    async def broadcast(self, payload: Any, *, ack: bool = False) -> bool | None:
+        """Publish to every listening client there is. Otherwise as ``publish``."""
+        return await self._publish("broadcast", {"payload": payload}, ack, True)
+
+    async def subscriptions(self, limit: int = 1000) -> AsyncIterator[str]:
+        """This client's topics, read in pages of at most ``limit``."""
+        cursor: object = None
+        while True:
+            fields = {"limit": limit} if cursor is None else {"limit": limit, "cursor": cursor}
+            page = await self._request(self._body("subscriptions", fields), retry=True)
+            for topic in page["topic"]:
+                yield topic
+            cursor = page.get("cursor")
+            if cursor is None:
+                return
+
+    # -- notifications
+
+    def __aiter__(self) -> AsyncIterator[Notification]:
+        if self._on_notification is not None:
+            raise RuntimeError("on_notification takes the place of the iterator")
+        return self
+
+    async def __anext__(self) -> Notification:
+        """The next notification, however long it takes; what was read before the end comes before it.
+
+        Ends after ``close``; raises ``ClosedForGood`` or ``ProtocolError`` when the endpoint ended it.
+        """
+        while not self._queue:
+            if self._ended is not None:
+                if isinstance(self._ended, ClosedForGood) and self._ended.code == 1000:
+                    raise StopAsyncIteration
+                raise self._ended
+            if self._consumer_waiter is not None:
+                raise RuntimeError("one iteration at a time")
+            self._consumer_waiter = asyncio.get_running_loop().create_future()
+            try:
+                await self._consumer_waiter
+            finally:
+                self._consumer_waiter = None
+        notification = self._queue.popleft()
+        # Half empty before reading goes on, so that the two do not take turns for every message.
+        if self._reader_waiter is not None and len(self._queue) <= self._queue_max // 2:
+            _wake(self._reader_waiter)
+        return notification
+
+    # -- from here on: inside
+
+    async def _run(self, socket: ClientConnection) -> None:
+        try:
+            while True:
+                self._socket = socket
+                self._changed.set()
+                code, why = await self._read(socket)
+                self._socket = self.url = None
+                if self._ended is not None:
+                    return
+                self._changed.clear()
+                lost = ConnectionLost(why)
+                self._fail_pending(lost)
+                if self._on_lost is not None:
+                    self._on_lost(lost)
+                row = CLOSES.get(code) if code is not None else None
+                if row is not None and not row.reconnect:
+                    self._end(ClosedForGood(row.code, row.reason))
+                    return
+                socket = await self._reconnect()
+                self.reconnects += 1
+        except ProtocolError as error:
+            self._end(error)  # listening again was refused for good
+        except Exception as error:  # a callback's; `close` raises it again out of this task
+            self._end(error)
+            if self._socket is not None:
+                self._socket.transport.abort()
+            raise
+
+    async def _reconnect(self) -> ClientConnection:
+        while True:
+            delay_s = self._delay_s(self._failures)
+            self._failures += 1
+            await asyncio.sleep(delay_s)
+            try:
+                return await self._open()
+            except _Unreachable:
+                continue  # told by the commands that time out; the next URL is tried
+
+    async def _open(self) -> ClientConnection:
+        """Connect to the next URL of the list, and listen there before anybody else's command, if it is listening."""
+        url = self._urls[self._next_url]
+        self._next_url = (self._next_url + 1) % len(self._urls)
+        socket: ClientConnection | None = None
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                socket = await connect(
+                    url,
+                    compression=None,
+                    proxy=None,
+                    open_timeout=None,
+                    ping_interval=_PING_INTERVAL_S,
+                    ping_timeout=_PING_TIMEOUT_S,
+                    close_timeout=_CLOSE_TIMEOUT_S,
+                    max_size=_GROWTH_MAX * self._frame_max,
+                    max_queue=_AHEAD_MAX,
+                )
+                if self._listening:
+                    await self._listen_first(socket)
+        except BaseException as error:
+            if socket is not None:
+                socket.transport.abort()
+            if isinstance(error, TimeoutError):
+                raise _Unreachable(f"no answer within {self._timeout_s:g} s") from None
+            if isinstance(error, OSError | WebSocketException | _Garbage):
+                raise _Unreachable(str(error) or type(error).__name__) from error
+            if isinstance(error, ProtocolError) and may_retry(error):
+                raise _Unreachable(str(error)) from error
+            raise
+        self.url = url
+        return socket
+
+    async def _listen_first(self, socket: ClientConnection) -> None:
+        number, future = self._expect()
+        try:
+            await socket.send(b'%b,"id":%d}' % (self._body("listen"), number), text=True)
+            while not future.done():
+                self._dispatch(await socket.recv(decode=False))
+            future.result()
+        finally:
+            self._forget(number)
+
+    async def _read(self, socket: ClientConnection) -> tuple[int | None, str]:
+        """Dispatch frames until the connection is over; the code the endpoint closed it with, and the reason."""
+        recv, dispatch, queue = socket.recv, self._dispatch, self._queue
+        try:
+            while True:
+                dispatch(await recv(decode=False))
+                if len(queue) >= self._queue_max:
+                    await self._room()
+        except ConnectionClosed as closed:
+            return (closed.rcvd.code if closed.rcvd else None), f"{self.url}: {closed}"
+        except _Garbage as error:
+            await socket.close(1002, "not a frame of this protocol")
+            return None, f"{self.url}: {error}"
+
+    async def _room(self) -> None:
+        self._reader_waiter = asyncio.get_running_loop().create_future()
+        try:
+            await self._reader_waiter
+        finally:
+            self._reader_waiter = None
+
+    def _dispatch(self, frame: bytes) -> None:
+        try:
+            message = orjson.loads(frame)
+        except orjson.JSONDecodeError as error:
+            raise _Garbage(f"the endpoint sent what is not JSON: {error}") from None
+        if type(message) is not dict:
+            raise _Garbage("the endpoint sent what is not a JSON object")
+        self._failures = 0
+        if "broadcast" not in message:
+            self._settle(message)
+        elif self._on_notification is not None:
+            self._on_notification(message.get("key"), message["broadcast"])
+        else:
+            self._queue.append(Notification(message.get("key"), message["broadcast"]))
+            if self._consumer_waiter is not None:
+                _wake(self._consumer_waiter)
+
+    def _settle(self, reply: dict[str, Any]) -> None:
+        number = reply.get("id")
+        error = error_of(reply) if "error" in reply else None
+        if type(number) is int:
+            future = self._pending.get(number)
+            if future is None or future.done():
+                self.late_replies += 1
+            elif error is not None:
+                future.set_exception(error)
+            else:
+                future.set_result(reply)
+        elif error is not None:
+            self.errors.append(error)
+            self.error_counts[error.code] += 1
+            if self._on_error is not None:
+                self._on_error(error)
+        else:
+            raise _Garbage("the endpoint sent a success that belongs to no command")
+
+    async def _with_topics(self, command: str, topics: str | Sequence[str], timeout_s: float | None) -> None:
+        chosen = [topics] if isinstance(topics, str) else topics
+        for command_body in topic_bodies(command, self.client_id, chosen, self._frame_max):
+            await self._request(command_body, retry=True, timeout_s=timeout_s)
+
+    async def _publish(self, command: str, fields: dict[str, Any], ack: bool, retry: bool) -> bool | None:
+        if ack:
+            fields["ack"] = True
+            return bool((await self._request(self._body(command, fields), retry=retry)).get("duplicate", False))
+        frame = self._body(command, fields) + b"}"
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                while True:
+                    socket = self._socket or await self._connected()
+                    try:
+                        await socket.send(frame, text=True)
+                        return None
+                    except ConnectionClosed as closed:
+                        if not retry:
+                            raise ConnectionLost(str(closed)) from None
+                        # The reader notices too and looks for the next socket; until then this must not spin.
+                        await asyncio.sleep(self._backoff_base_s)
+        except TimeoutError:
+            raise CommandTimeout(f"not written within {self._timeout_s:g} s") from None
+
+    async def _request(self, command_body: bytes, *, retry: bool, timeout_s: float | None = None) -> dict[str, Any]:
+        """Send and await the reply; with ``retry`` again and again while that may help and time is left."""
+        seconds = self._timeout_s if timeout_s is None else timeout_s
+        last: ProtocolError | None = None
+        attempt = 0
+        try:
+            async with asyncio.timeout(seconds), self._slots:
+                while True:
+                    try:
+                        return await self._exchange(command_body)
+                    except ConnectionLost:
+                        if not retry:
+                            raise
+                    except ProtocolError as error:
+                        if not retry or not may_retry(error):
+                            raise
+                        last = error
+                    await asyncio.sleep(self._delay_s(attempt))
+                    attempt += 1
+        except TimeoutError:
+            if last is not None:
+                raise last from None
+            raise CommandTimeout(f"no answer within {seconds:g} s") from None
+
+    async def _exchange(self, command_body: bytes) -> dict[str, Any]:
+        socket = self._socket or await self._connected()
+        number, future = self._expect()
+        try:
+            await socket.send(b'%b,"id":%d}' % (command_body, number), text=True)
+            return await future
+        except ConnectionClosed as closed:
+            if self._ended is not None:
+                raise self._ended from None
+            raise ConnectionLost(str(closed)) from None
+        finally:
+            self._forget(number)
+
+    async def _connected(self) -> ClientConnection:
+        if self._task is None:
+            raise RuntimeError("not connected: use `async with`, or `connect` first")
+        while True:
+            if self._ended is not None:
+                raise self._ended
+            if self._socket is not None:
+                return self._socket
+            await self._changed.wait()
+
+    def _expect(self) -> tuple[int, asyncio.Future[dict[str, Any]]]:
+        self._id += 1
+        future = self._pending[self._id] = asyncio.get_running_loop().create_future()
+        return self._id, future
+
+    def _forget(self, number: int) -> None:
+        future = self._pending.pop(number, None)
+        if future is not None and not future.cancel() and not future.cancelled():
+            future.exception()  # seen: it may have been set while the send itself raised
+
+    def _fail_pending(self, error: Exception) -> None:
+        for future in self._pending.values():
+            if not future.done():
+                future.set_exception(error)
+
+    def _end(self, why: Exception) -> None:
+        if self._ended is None:
+            self._ended = why
+        self._changed.set()
+        self._fail_pending(self._ended)
+        if self._consumer_waiter is not None:
+            _wake(self._consumer_waiter)
+
+    def _delay_s(self, attempt: int) -> float:
+        # Full jitter (Brooker, "Exponential Backoff And Jitter", 2015). 2**32 is beyond any sensible maximum.
+        return self._random.random() * min(self._backoff_max_s, self._backoff_base_s * 2.0 ** min(attempt, 32))
+
+    def _body(self, command: str, fields: Mapping[str, Any] = MappingProxyType({})) -> bytes:
+        return body(command, self.client_id, fields, self._frame_max)
+
+
+class _Unreachable(Exception):
+    """This endpoint, this time; the next may work."""
+
+
+class _Garbage(Exception):
+    """The endpoint sent a frame that is not of this protocol."""
+
+
+def _wake(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)

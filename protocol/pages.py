@@ -1,0 +1,115 @@
+"""The plain HTTP pages an endpoint serves beside its WebSocket: fetching one, and reading ``/metrics``. SPEC section 1.
+
+Owns: one bounded GET, and the sample lines of Prometheus's text format. Must never: know what a metric means.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+#: A page of metrics is a few kilobytes; more than this is not one of ours.
+PAGE_BYTES_MAX = 4 * 1024 * 1024
+_HEAD_BYTES_MAX = 64 * 1024
+
+# Prometheus text format 0.0.4: name{label="value",…} value [timestamp]
+_SAMPLE = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})?[ \t]+(\S+)(?:[ \t]+-?[0-9]+)?[ \t]*")
+_LABEL = re.compile(r'\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*=\s*"((?:[^"\\]|\\.)*)"\s*(?:,|$)')
+_ESCAPE = re.compile(r"\\(.)")
+
+
+class PageError(Exception):
+    """The page could not be had; the text says why."""
+
+
+class Page(NamedTuple):
+    """``status``: of HTTP; 503 is an answer too."""
+
+    status: int
+    text: str
+
+
+class Sample(NamedTuple):
+    """One line of a metrics page. ``series``: name and labels exactly as they stand there."""
+
+    name: str
+    labels: dict[str, str]
+    value: float
+    series: str
+
+
+async def fetch(url: str, path: str, *, timeout_s: float = 5.0) -> Page:
+    """GET ``path`` of the endpoint whose WebSocket URL (or http URL) is ``url``. Raises ``PageError``."""
+    parts = urlsplit(url)
+    secure = parts.scheme in ("wss", "https")
+    try:
+        host, port = parts.hostname, parts.port or (443 if secure else 80)
+    except ValueError as error:
+        raise PageError(f"{url}: {error}") from None
+    if parts.scheme not in ("ws", "wss", "http", "https") or not host:
+        raise PageError(f"{url}: not a ws:// or http:// URL")
+    try:
+        async with asyncio.timeout(timeout_s):
+            reader, writer = await asyncio.open_connection(host, port, ssl=secure or None, limit=_HEAD_BYTES_MAX)
+            try:
+                # HTTP/1.1, since the `websockets` server accepts nothing older.
+                writer.write(f"GET {path} HTTP/1.1\r\nHost: {parts.netloc}\r\nConnection: close\r\n\r\n".encode())
+                head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+                length = _content_length(head)
+                if length is None:
+                    body = await reader.read(PAGE_BYTES_MAX)
+                    while len(body) < PAGE_BYTES_MAX and (more := await reader.read(PAGE_BYTES_MAX)):
+                        body += more
+                else:
+                    body = await reader.readexactly(length)
+            finally:
+                writer.close()
+        return Page(int(head[0].split(" ", 2)[1]), body.decode())
+    except TimeoutError:
+        raise PageError(f"{url}{path}: no answer within {timeout_s:g} s") from None
+    except OSError as error:
+        raise PageError(f"{url}: {error.strerror or error}") from None
+    except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError, IndexError) as error:
+        raise PageError(f"{url}{path}: not an HTTP answer: {error}") from None
+
+
+def _content_length(head: list[str]) -> int | None:
+    length = None
+    for line in head[1:]:
+        name, _, value = line.partition(":")
+        if name.lower() == "content-length":
+            length = int(value)
+            if not 0 <= length <= PAGE_BYTES_MAX:
+                raise ValueError(f"a page of {length} bytes")
+        elif name.lower() == "transfer-encoding":
+            raise ValueError(f"transfer encoding {value.strip()} is not understood")
+    return length
+
+
+def samples(text: str) -> Iterator[Sample]:
+    """The samples of a page in Prometheus's text format, comments left out. ``ValueError`` names a bad line."""
+    for line in text.splitlines():
+        line = line.strip()
+        if not line or line.startswith("#"):
+            continue
+        match = _SAMPLE.fullmatch(line)
+        if match is None:
+            raise ValueError(f"not a sample: {line[:120]!r}")
+        name, label_text, value = match.groups()
+        series = name if label_text is None else f"{name}{{{label_text}}}"
+        yield Sample(name, _labels(label_text or ""), float(value), series)
+
+
+def _labels(text: str) -> dict[str, str]:
+    labels = {}
+    position = 0
+    while position < len(text):
+        match = _LABEL.match(text, position)
+        if match is None:
+            raise ValueError(f"not labels: {text[:120]!r}")
+        labels[match[1]] = _ESCAPE.sub(lambda escape: "\n" if escape[1] == "n" else escape[1], match[2])
+        position = match.end()
+    return labels

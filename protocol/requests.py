@@ -1,0 +1,75 @@
+"""The client's side of the wire: the bytes of commands, and what a reply means. SPEC sections 2 and 5.
+
+Owns: how commands are written, batches cut to the frame limit, and error replies understood. Must never: do I/O.
+
+A command is written up to where its ``id`` and the closing brace go (its *body*), so that sending it again under
+another id costs no second encoding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from .errors import ERRORS, Next, ProtocolError
+from .messages import CLIENT_ID_BYTES_MAX
+from .topics import check_topic
+
+#: What the id and the braces may take beside a body, and the other fields of a command beside a batch of topics.
+_ENVELOPE_BYTES = 1024
+
+
+def check_client_id(client_id: str | int) -> str | int:
+    """The id itself, if it is an integer or a string of 1 to 128 bytes; else ``ValueError``."""
+    if type(client_id) is int:
+        return client_id
+    if type(client_id) is not str or not 1 <= len(client_id.encode(errors="replace")) <= CLIENT_ID_BYTES_MAX:
+        raise ValueError(f"client_id has to be an integer or a string of 1 to {CLIENT_ID_BYTES_MAX} bytes")
+    return client_id
+
+
+def body(command: str, client_id: str | int, fields: Mapping[str, Any], frame_bytes_max: int) -> bytes:
+    """One command. ``bad_json`` for what JSON cannot say, ``too_large`` for what an endpoint would close upon."""
+    try:
+        frame = orjson.dumps({"command": command, "client_id": client_id, **fields})[:-1]
+    except (orjson.JSONEncodeError, RecursionError) as error:
+        raise ProtocolError("bad_json", f"Cannot be written as JSON: {error}") from None
+    if len(frame) + _ENVELOPE_BYTES > frame_bytes_max:
+        raise ProtocolError("too_large", f"The frame would have {len(frame)} bytes; the limit is {frame_bytes_max}")
+    return frame
+
+
+def topic_bodies(command: str, client_id: str | int, topics: Sequence[str], frame_bytes_max: int) -> Iterator[bytes]:
+    """As many commands as the frame limit asks for. All topics are checked (``bad_topic``) before the first comes."""
+    encoded = []
+    for topic in topics:
+        try:
+            encoded.append(orjson.dumps(check_topic(topic)))
+        except orjson.JSONEncodeError:
+            raise ProtocolError("bad_topic", "Key 'topic' is not valid Unicode: it has a lone surrogate") from None
+    head = body(command, client_id, {}, frame_bytes_max) + b',"topic":['
+    room = frame_bytes_max - _ENVELOPE_BYTES
+    batch: list[bytes] = []
+    size = 0
+    for item in encoded:
+        size += len(item) + 1
+        if batch and size > room:
+            yield head + b",".join(batch) + b"]"
+            batch, size = [], len(item) + 1
+        batch.append(item)
+    if batch:
+        yield head + b",".join(batch) + b"]"
+
+
+def error_of(reply: Mapping[str, Any]) -> ProtocolError:
+    """The exception for an error reply, with the fields beyond the usual ones in ``extra``."""
+    extra = {key: value for key, value in reply.items() if key not in ("error", "message", "info", "id")}
+    return ProtocolError(str(reply["error"]), str(reply.get("info") or reply.get("message") or ""), **extra)
+
+
+def may_retry(error: ProtocolError) -> bool:
+    """Whether repeating may help. Not with the codes of a newer endpoint: with those only giving up is safe."""
+    row = ERRORS.get(error.code)
+    return row is not None and row.next is Next.RETRY

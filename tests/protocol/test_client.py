@@ -1,0 +1,472 @@
+"""The client library against scripted endpoints on real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import pytest
+
+from protocol.client import (
+    Client,
+    ClosedForGood,
+    CommandTimeout,
+    ConnectFailed,
+    ConnectionLost,
+    Notification,
+)
+from protocol.errors import REPLACED, SLOW_CONSUMER, ProtocolError
+
+from .scripted import ScriptedEndpoint, free_url, succeed
+
+
+def client_of(*endpoints: ScriptedEndpoint | str, **options) -> Client:
+    urls = [endpoint if isinstance(endpoint, str) else endpoint.url for endpoint in endpoints]
+    return Client(urls, options.pop("client_id", "c1"), **{"timeout_s": 5.0, "backoff_base_s": 0.001, **options})
+
+
+@pytest.fixture
+async def endpoint():
+    async with ScriptedEndpoint() as endpoint:
+        yield endpoint
+
+
+# -- commands and replies
+
+
+async def test_writes_the_frames_of_the_specification(endpoint):
+    async with client_of(endpoint, client_id=7) as client:
+        await client.listen()
+        await client.subscribe("a topic")
+        await client.unsubscribe(["a", "b"])
+        await client.publish("t", {"k": [1, None]}, timestamp=12)
+        await client.publish("t", "x", ack=True, dedup=False)
+        await client.broadcast("all")
+        await client.unlisten()
+    frames = [endpoint.frames.get_nowait() for _ in range(7)]
+    assert all(frame.pop("client_id") == 7 for frame in frames)
+    ids = [frame.pop("id", None) for frame in frames]
+    assert frames == [
+        {"command": "listen"},
+        {"command": "subscribe", "topic": ["a topic"]},
+        {"command": "unsubscribe", "topic": ["a", "b"]},
+        {"command": "publish", "topic": "t", "payload": {"k": [1, None]}, "timestamp": 12},
+        {"command": "publish", "topic": "t", "payload": "x", "ack": True, "dedup": False},
+        {"command": "broadcast", "payload": "all"},
+        {"command": "unlisten"},
+    ]
+    assert [number is None for number in ids] == [False, False, False, True, False, True, False]
+    assert len({number for number in ids if number is not None}) == 5
+
+
+async def test_pipelined_commands_are_matched_by_id_whatever_the_order_of_replies(endpoint):
+    held = []
+
+    async def backwards(endpoint, connection, command):
+        held.append(command)
+        if len(held) == 10:
+            for earlier in reversed(held):
+                await endpoint.reply(connection, earlier, result="success", duplicate=earlier["payload"] % 2 == 0)
+
+    endpoint.script = backwards
+    async with client_of(endpoint) as client:
+        answers = await asyncio.gather(*(client.publish("t", number, ack=True) for number in range(10)))
+    assert answers == [number % 2 == 0 for number in range(10)]
+
+
+async def test_an_error_reply_is_raised_with_its_fields_and_only_by_its_own_command(endpoint):
+    async def partly(endpoint, connection, command):
+        if command["payload"] == "bad":
+            await endpoint.reply(connection, command, error="partial", message="m", info="i", delivered=2, failed=1)
+        else:
+            await succeed(endpoint, connection, command)
+
+    endpoint.script = partly
+    async with client_of(endpoint) as client:
+        bad, good = await asyncio.gather(
+            client.publish("t", "bad", ack=True), client.publish("t", "good", ack=True), return_exceptions=True
+        )
+    assert good is False
+    assert isinstance(bad, ProtocolError)
+    assert (bad.code, bad.info, bad.extra) == ("partial", "i", {"delivered": 2, "failed": 1})
+
+
+async def test_an_unknown_error_code_of_a_newer_endpoint_is_not_retried(endpoint):
+    async def refuse(endpoint, connection, command):
+        await endpoint.reply(connection, command, error="forbidden", message="not yours")
+
+    endpoint.script = refuse
+    async with client_of(endpoint) as client:
+        with pytest.raises(ProtocolError, match="forbidden: not yours"):
+            await client.subscribe("t")
+    assert endpoint.frames.qsize() == 1
+
+
+async def test_failed_unacknowledged_publishes_are_counted_kept_and_told(endpoint):
+    told = asyncio.Queue()
+
+    async def fail(endpoint, connection, command):
+        await endpoint.send(connection, {"error": "store_unavailable", "info": "down", "command": command["command"]})
+
+    endpoint.script = fail
+    async with client_of(endpoint, on_error=told.put_nowait) as client:
+        assert await client.publish("t", 1) is None
+        assert await client.broadcast(2) is None
+        assert [(await told.get()).extra["command"] for _ in range(2)] == ["publish", "broadcast"]
+        assert client.error_counts == {"store_unavailable": 2}
+        assert [error.info for error in client.errors] == ["down", "down"]
+
+
+async def test_subscriptions_are_paged_with_the_cursor(endpoint):
+    pages = {None: (["a", "b"], "p2"), "p2": (["c"], "p3"), "p3": ([], None)}
+
+    async def page(endpoint, connection, command):
+        topics, cursor = pages[command.get("cursor")]
+        assert command["limit"] == 2
+        await endpoint.reply(connection, command, result="success", topic=topics, cursor=cursor)
+
+    endpoint.script = page
+    async with client_of(endpoint) as client:
+        assert [topic async for topic in client.subscriptions(limit=2)] == ["a", "b", "c"]
+
+
+async def test_a_batch_over_the_frame_limit_is_split_and_complete(endpoint):
+    topics = [f"topic {number} {'é' * (number % 40)}" for number in range(500)]
+    limit = 4096
+    async with client_of(endpoint, max_frame_bytes=limit) as client:
+        await client.subscribe(topics)
+    frames = [endpoint.frames.get_nowait() for _ in range(endpoint.frames.qsize())]
+    assert len(frames) > 1
+    assert [topic for frame in frames for topic in frame["topic"]] == topics
+
+
+@pytest.mark.parametrize(
+    ("topic", "code"), [("", "bad_topic"), ("a\nb", "bad_topic"), ("é" * 513, "bad_topic"), ("\ud800", "bad_topic")]
+)
+async def test_bad_topics_are_refused_before_anything_is_sent(endpoint, topic, code):
+    async with client_of(endpoint) as client:
+        with pytest.raises(ProtocolError) as caught:
+            await client.subscribe(["fine", topic])
+        assert caught.value.code == code
+    assert endpoint.frames.empty()
+
+
+async def test_what_json_cannot_say_and_what_no_frame_can_hold_is_refused(endpoint):
+    async with client_of(endpoint, max_frame_bytes=5000) as client:
+        with pytest.raises(ProtocolError, match="bad_json"):
+            await client.publish("t", 2**64)
+        with pytest.raises(ProtocolError, match="too_large"):
+            await client.publish("t", "x" * 5000)
+    assert endpoint.frames.empty()
+
+
+@pytest.mark.parametrize("client_id", ["", "x" * 129, 1.5, True, None])
+def test_bad_client_ids_are_refused(client_id):
+    with pytest.raises(ValueError, match="client_id"):
+        Client("ws://127.0.0.1:9", client_id)
+
+
+def test_bad_urls_are_refused():
+    with pytest.raises(ValueError, match="isn't a valid URI"):
+        Client("http://127.0.0.1", "c")
+
+
+# -- time-outs
+
+
+async def test_a_command_without_an_answer_times_out_and_its_late_reply_is_counted(endpoint):
+    held = asyncio.Queue()
+
+    async def hold(endpoint, connection, command):
+        await held.put((connection, command))
+
+    endpoint.script = hold
+    async with client_of(endpoint, timeout_s=0.05) as client:
+        with pytest.raises(CommandTimeout):
+            await client.subscribe("t")
+        connection, command = await held.get()
+        await endpoint.reply(connection, command, result="success")
+        endpoint.script = succeed
+        await client.subscribe("u", timeout_s=5)
+        assert client.late_replies == 1
+
+
+async def test_connecting_to_an_endpoint_that_never_answers_times_out():
+    async with await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        with pytest.raises(ConnectFailed, match=r"no answer within 0\.05 s"):
+            await client_of(f"ws://127.0.0.1:{port}", timeout_s=0.05).connect()
+
+
+async def test_a_command_waits_for_the_connection_no_longer_than_its_time_out(endpoint):
+    async with client_of(endpoint, timeout_s=0.2, backoff_base_s=60, backoff_max_s=60) as client:
+        endpoint.cut()
+        await endpoint.connections[0].wait_closed()
+        for attempt in (client.subscribe("t"), client.publish("t", 1), client.publish("t", 1, ack=True)):
+            with pytest.raises(CommandTimeout):
+                await attempt
+
+
+# -- connecting and reconnecting
+
+
+async def test_connects_to_the_first_of_the_list_that_works(endpoint):
+    async with client_of(free_url(), endpoint) as client:
+        assert client.url == endpoint.url
+
+
+async def test_says_of_every_endpoint_why_when_none_works():
+    with pytest.raises(ConnectFailed, match=r"ws://127\.0\.0\.1:9/: .*Errno.*; ws://127\.0\.0\.1:9/b: .*Errno"):
+        await client_of(free_url(), free_url() + "b").connect()
+
+
+async def test_reconnects_to_the_next_endpoint_listens_again_and_goes_on_receiving(endpoint):
+    lost = []
+    async with ScriptedEndpoint() as second, client_of(endpoint, second, listen=True, on_lost=lost.append) as client:
+        await endpoint.next("listen")
+        await endpoint.notify("t", 1)
+        assert await anext(client) == Notification("t", 1)
+        endpoint.cut()
+        await second.next("listen")
+        await second.notify("t", 2)
+        assert await anext(client) == Notification("t", 2)
+        assert (client.url, client.reconnects, len(lost)) == (second.url, 1, 1)
+
+
+async def test_listening_stops_being_renewed_after_unlisten(endpoint):
+    async with client_of(endpoint, listen=True) as client:
+        await client.unlisten()
+        endpoint.cut()
+        await client.subscribe("t")
+    assert [endpoint.frames.get_nowait()["command"] for _ in range(3)] == ["listen", "unlisten", "subscribe"]
+
+
+async def test_an_endpoint_that_cannot_listen_now_is_passed_over_for_the_next(endpoint):
+    async def not_now(endpoint, connection, command):
+        await endpoint.reply(connection, command, error="store_unavailable", info="down")
+
+    endpoint.script = not_now
+    async with ScriptedEndpoint() as second, client_of(endpoint, second, listen=True) as client:
+        assert client.url == second.url
+
+
+async def test_listening_refused_for_good_ends_the_client(endpoint):
+    async def refuse(endpoint, connection, command):
+        await endpoint.reply(connection, command, error="bad_state", info="no")
+
+    endpoint.script = refuse
+    with pytest.raises(ProtocolError, match="bad_state"):
+        await client_of(endpoint, listen=True).connect()
+
+    endpoint.script = succeed
+    async with client_of(endpoint, listen=True) as client:
+        endpoint.script = refuse
+        endpoint.cut()
+        with pytest.raises(ProtocolError, match="bad_state"):
+            await anext(client)
+
+
+async def test_a_broken_connection_is_retried_for_what_is_safe_to_repeat(endpoint):
+    async def cut_first(endpoint, connection, command):
+        if len(endpoint.connections) == 1:
+            endpoint.cut()
+        else:
+            await endpoint.reply(connection, command, result="success", duplicate=True)
+
+    for command, repeated in [
+        (lambda client: client.subscribe("t"), True),
+        (lambda client: client.listen(), True),
+        (lambda client: client.publish("t", 1, ack=True), True),
+        (lambda client: client.publish("t", 1, ack=True, dedup=False), False),
+    ]:
+        endpoint.connections.clear()
+        endpoint.script = cut_first
+        async with client_of(endpoint) as client:
+            if repeated:
+                await command(client)
+            else:
+                with pytest.raises(ConnectionLost):
+                    await command(client)
+
+
+async def test_a_passing_error_is_retried_until_it_passes_or_the_time_is_up(endpoint):
+    async def third_time(endpoint, connection, command):
+        tries.append(command)
+        if len(tries) < 3:
+            await endpoint.reply(connection, command, error="peer_unavailable", info="try again")
+        else:
+            await endpoint.reply(connection, command, result="success")
+
+    async def never(endpoint, connection, command):
+        await endpoint.reply(connection, command, error="store_unavailable", info="down")
+
+    endpoint.script, tries = third_time, []
+    async with client_of(endpoint, timeout_s=0.5) as client:
+        await client.subscribe("t")
+        tries.clear()
+        assert await client.publish("t", 1, ack=True) is False
+        tries.clear()
+        with pytest.raises(ProtocolError, match="peer_unavailable"):
+            await client.publish("t", 1, ack=True, dedup=False)
+        assert len(tries) == 1
+        endpoint.script = never
+        with pytest.raises(ProtocolError, match="store_unavailable: down"):
+            await client.subscribe("t", timeout_s=0.05)
+
+
+async def test_the_backoff_has_full_jitter_and_grows_to_its_maximum(monkeypatch):
+    class Dice(random.Random):
+        def random(self) -> float:
+            return draws.pop(0)
+
+    draws = [1.0, 0.0, 0.5, 1.0, 0.25, 1.0]
+    slept = []
+    real_sleep = asyncio.sleep
+    done = asyncio.Event()
+
+    async def no_sleep(delay_s: float) -> None:
+        if asyncio.current_task() is not client._task:
+            await real_sleep(delay_s)
+            return
+        slept.append(delay_s)
+        if not draws:
+            done.set()
+            await real_sleep(3600)
+
+    async with ScriptedEndpoint() as endpoint:
+        client = client_of(endpoint, free_url(), backoff_base_s=0.1, backoff_max_s=1.0, random=Dice())
+        async with client:
+            monkeypatch.setattr("protocol.client.asyncio.sleep", no_sleep)
+            client._urls = [free_url()]  # from now on nobody is there
+            client._next_url = 0
+            endpoint.cut()
+            async with asyncio.timeout(5):
+                await done.wait()
+    # draw × min(1.0, 0.1 × 2^n), n = 0 …
+    assert slept == pytest.approx([0.1, 0.0, 0.2, 0.8, 0.25, 1.0])
+
+
+async def test_the_backoff_starts_again_after_a_connection_that_was_of_use(endpoint):
+    class Dice(random.Random):
+        def random(self) -> float:
+            return 1.0
+
+    # Were it to grow, the tenth wait would be 0.01 × 2^9 > 5 s.
+    async with client_of(endpoint, listen=True, backoff_base_s=0.01, random=Dice()) as client:
+        for number in range(10):
+            await endpoint.next("listen")
+            await endpoint.notify("t", number)
+            await anext(client)
+            endpoint.cut()
+        await endpoint.next("listen")
+
+
+@pytest.mark.parametrize("code", [REPLACED, SLOW_CONSUMER])
+async def test_close_codes_decide_whether_to_reconnect(endpoint, code):
+    async with client_of(endpoint, listen=True) as client:
+        await endpoint.next("listen")
+        await endpoint.notify("t", "before")
+        await endpoint.connections[0].close(code.code, code.reason)
+        assert await anext(client) == Notification("t", "before")
+        if code.reconnect:
+            await endpoint.next("listen")
+        else:
+            with pytest.raises(ClosedForGood) as caught:
+                await asyncio.wait_for(anext(client), 5)
+            assert caught.value.code == 4001
+            with pytest.raises(ClosedForGood):
+                await client.subscribe("t")
+            assert len(endpoint.connections) == 1
+
+
+async def test_garbage_from_an_endpoint_costs_it_the_connection(endpoint):
+    async with ScriptedEndpoint() as second, client_of(endpoint, second, listen=True) as client:
+        await endpoint.connections[0].send("{not json")
+        await second.next("listen")
+        await client.subscribe("t")
+        assert endpoint.connections[0].close_code == 1002
+        assert client.url == second.url
+
+
+# -- notifications
+
+
+async def test_what_was_read_before_the_end_is_delivered_and_then_the_iteration_ends(endpoint):
+    client = client_of(endpoint, listen=True)
+    async with client:
+        for number in range(3):
+            await endpoint.notify("t" if number else None, number)
+        await client.subscribe("after them")  # its reply comes behind the notifications
+    assert [notification async for notification in client] == [(None, 0), ("t", 1), ("t", 2)]
+
+
+async def test_a_full_queue_stops_the_reading_and_loses_nothing(endpoint):
+    count = 20_000
+    payload = "x" * 1000  # far more in all than the socket buffers hold
+
+    async def flood():
+        for number in range(count):
+            await endpoint.notify("t", [number, payload])
+
+    async with client_of(endpoint, listen=True, queue_max=100) as client:
+        flooding = asyncio.create_task(flood())
+        stalled = await _settled(lambda: endpoint.connections[0].transport.get_write_buffer_size() > 0)
+        assert stalled, "the endpoint was never slowed down"
+        assert not await _settled(lambda: len(client._queue) > 100 or flooding.done(), turns=2000)
+        seen = []
+        async for notification in client:
+            seen.append(notification.broadcast[0])
+            if len(seen) == count:
+                break
+        await flooding
+    assert seen == list(range(count))
+
+
+async def _settled(condition, turns: int = 100_000) -> bool:
+    """Turns of the loop until the condition holds; bounded by their number, not by a clock."""
+    for _ in range(turns):
+        if condition():
+            return True
+        await asyncio.sleep(0)
+    return False
+
+
+async def test_the_callback_takes_the_place_of_the_iterator_and_its_exception_is_not_swallowed(endpoint):
+    got = asyncio.Queue()
+
+    def callback(key, payload):
+        if payload == "bad":
+            raise LookupError("the program's own")
+        got.put_nowait((key, payload))
+
+    client = client_of(endpoint, listen=True, on_notification=callback)
+    await client.connect()
+    with pytest.raises(RuntimeError):
+        aiter(client)
+    await endpoint.notify("t", 1)
+    assert await got.get() == ("t", 1)
+    await endpoint.notify("t", "bad")
+    await endpoint.connections[0].wait_closed()
+    with pytest.raises(LookupError):
+        await client.subscribe("t")
+    with pytest.raises(LookupError):
+        await client.close()
+
+
+async def test_close_fails_the_commands_under_way_and_is_idempotent(endpoint):
+    async def silent(endpoint, connection, command):
+        return
+
+    endpoint.script = silent
+    client = client_of(endpoint)
+    await client.connect()
+    under_way = asyncio.create_task(client.subscribe("t"))
+    await endpoint.next("subscribe")
+    await client.close()
+    await client.close()
+    with pytest.raises(ClosedForGood):
+        await under_way
+    with pytest.raises(ClosedForGood):
+        await client.publish("t", 1)
+    with pytest.raises(StopAsyncIteration):
+        await anext(client)

@@ -1,0 +1,46 @@
+"""The client's side of the wire, checked against the endpoint's side of it."""
+
+from __future__ import annotations
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocol.errors import ProtocolError
+from protocol.messages import check, failure
+from protocol.requests import body, error_of, may_retry, topic_bodies
+from protocol.wire import decode
+
+topics = st.text(st.characters(exclude_categories=["Cc", "Cs"]), min_size=1, max_size=40)
+
+
+@given(st.lists(topics, max_size=60), st.integers(1300, 3000))
+def test_batches_fit_the_frame_and_lose_no_topic(wanted, limit):
+    seen = []
+    for command_body in topic_bodies("subscribe", "c", wanted, limit):
+        frame = command_body + b',"id":%d}' % 2**63
+        assert len(frame) <= limit
+        command = check(decode(frame), payload_bytes_max=limit)
+        assert (command.name, command.client, command.id) == ("subscribe", "c", 2**63)
+        seen += command.topics
+    assert seen == wanted
+
+
+def test_what_an_endpoint_writes_as_an_error_is_read_as_the_same_error():
+    written = ProtocolError("partial", "2 of 3", delivered=2, failed=1)
+    read = error_of(orjson.loads(failure(5, written)))
+    assert (read.code, read.info, read.extra) == (written.code, written.info, written.extra)
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [("store_unavailable", True), ("peer_unavailable", True), ("partial", False), ("bad_topic", False), ("new", False)],
+)
+def test_only_passing_errors_may_be_retried(code, expected):
+    assert may_retry(ProtocolError(code, "")) is expected
+
+
+def test_a_command_over_the_frame_limit_is_refused():
+    with pytest.raises(ProtocolError, match="too_large"):
+        body("publish", "c", {"payload": "x" * 3000}, 3000)
