@@ -46,6 +46,7 @@ class ServeOptions:
     dedup_ttl: float = 60.0  # seconds; 0: off
     peer_secret_file: str = ""  # empty: generated in the data directory
     # Only by file or environment: nobody types these.
+    map_size_bytes: int = 64 << 30  # most an LMDB environment may grow to: address space, not disk
     compression: bool = False  # permessage-deflate
     ping_interval: float = 25.0  # seconds
     max_frame_bytes: int = 16 << 20
@@ -137,6 +138,8 @@ def _check(options: ServeOptions) -> None:
         raise wrong("dedup_ttl", "has to be from 0 (off) to 86400 seconds")
     if not 1 <= options.ping_interval <= 3600:
         raise wrong("ping_interval", "has to be from 1 to 3600 seconds")
+    if options.map_size_bytes < 1 << 20:
+        raise wrong("map_size_bytes", "has to be at least a MiB")
     for name in [field.name for field in fields(options) if field.name.startswith("max_")]:
         if getattr(options, name) < 1:
             raise wrong(name, "has to be at least 1")

@@ -68,7 +68,7 @@ def read_secret(options: ServeOptions) -> bytes:
 def make_store(options: ServeOptions) -> Store:
     """The store the options name, not opened yet."""
     kind, where = parse_store(options.store_url)
-    return EmbeddedStore(where) if kind == "lmdb" else RiakStore(where)
+    return EmbeddedStore(where, map_size_bytes=options.map_size_bytes) if kind == "lmdb" else RiakStore(where)
 
 
 def listen(host: str, port: int) -> socket.socket:

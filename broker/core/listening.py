@@ -28,10 +28,12 @@ class Listen:
 
     __slots__ = ("client", "connection", "former", "id", "reply")
 
-    def __init__(self, client: str, connection: Connection, reply: Reply, number: Any, former: Binding | None) -> None:
+    def __init__(
+        self, client: str, connection: Connection, reply: Reply | None, number: Any, former: Binding | None
+    ) -> None:
         self.client = client
         self.connection = connection
-        self.reply = reply
+        self.reply = reply  # None: nobody asked, the endpoint repeats what it was told
         self.id = number
         self.former = former  # the client's binding to another connection of this endpoint, until now
 
@@ -119,8 +121,11 @@ class Listening:
         if error is not None:
             failure = ProtocolError("store_unavailable", str(error) or repr(error))
             for listen in listens:
-                self._undo(listen)
-                router.refuse(listen.connection, listen.reply, listen.id, failure)
+                if listen.reply is not None:
+                    self._undo(listen)
+                    router.refuse(listen.connection, listen.reply, listen.id, failure)
+                else:
+                    router.counts["stale_mappings_left"] += 1
             return
         announcement = Announcement(listens, router.now + TIMEOUT_S)
         news: list[tuple[str, int, str, bool]] = []
@@ -177,6 +182,8 @@ class Listening:
             return
         router = self._router
         for listen in announcement.listens:
+            if listen.reply is None:
+                continue
             if announcement.error is not None:
                 router.refuse(listen.connection, listen.reply, listen.id, announcement.error)
             else:
@@ -223,7 +230,12 @@ class Listening:
             location = Location(listen_number, incarnation, online)
             if not router.lookup:
                 router.publishing.locations.learn(client, location)
-            self._superseded(client, location)
+            binding = router.hub.bindings.get(client)
+            if online or binding is None or binding.location is None:
+                self._superseded(client, location)
+            elif binding.location.rank < location.rank:
+                # A `listen` whose connection was gone when it came into effect, late: the client is here, alive.
+                self._listens.append(Listen(client, binding.connection, None, None, None))
         router.answer(peer, number)
 
     def _superseded(self, client: str, location: Location) -> None:

@@ -131,7 +131,7 @@ class Router:
         self._store: list[StoreCall] = []
         self._close: list[tuple[Connection, CloseCode]] = []
         self._hold: list[Connection] = []
-        self._holding: set[Connection] = set()
+        self._holding: dict[Connection, None] = {}
         self._drop_links: list[str] = []
         self._link_frames: dict[str, list[bytes]] = {}
 
@@ -162,7 +162,7 @@ class Router:
         if connection.backlog:
             self.drops["command_of_closed_connection"] += len(connection.backlog)
             connection.backlog.clear()
-        self._holding.discard(connection)
+        self._holding.pop(connection, None)
         self.listening.connection_closed(connection)
 
     def frame(self, connection: Connection, data: bytes, now: float) -> None:
@@ -294,7 +294,7 @@ class Router:
     def slow_down(self, connection: Connection) -> None:
         """Too much is under way: read no more from this publisher until it is less."""
         self._held(connection)
-        self._holding.add(connection)
+        self._holding[connection] = None
 
     def speed_up(self) -> None:
         """It is less."""

@@ -28,6 +28,7 @@ class Publication:
         self.payload = payload
         self.at = at
         self.sends = 0
+        self.publisher = ""  # who sent it first
         self.outcomes: list[dict[str, Any]] = []
 
 
@@ -61,7 +62,7 @@ class Subscriber:
         removals = [(begun, done) for begun, added, done in changes if not added]
         for begun, added, done in changes:
             if added and done is not None and done < at:
-                over = [end is not None and end < begun or start + SETTLE_S < begun for start, end in removals]
+                over = [(end is not None and end < begun) or start + SETTLE_S < begun for start, end in removals]
                 if all(over):
                     return True
         return False
@@ -85,6 +86,7 @@ class History:
         self.false_deaths: list[tuple[float, str]] = []  # (when, incarnation) of live endpoints taken for dead
         self.disturbed = False
         self.homes_checked = 0
+        self.steady_deliveries = 0  # that had to be, and were looked for
 
     # What happens
 
@@ -109,6 +111,8 @@ class History:
         self.check_deliveries()
         self.check_subscriptions()
         self.check_replies()
+        if not self.disturbed:
+            self.check_order()
         return self.violations
 
     def say(self, text: str) -> None:
@@ -186,6 +190,7 @@ class History:
         if client is None:
             return
         publication.sends += 1
+        publication.publisher = publication.publisher or client.name
         self.say(f"{client.name} publishes {publication.payload} to {publication.topic}")
 
         def then(reply: dict[str, Any]) -> None:
@@ -241,7 +246,7 @@ class History:
             world.at(seconds, self.start, node.me.name)
         elif draw < 0.45:
             self.say(f"{node.me.name} stalls for {seconds:.1f} s")
-            node.stalled_until = world.now + seconds
+            node.stalled_until = max(node.stalled_until, world.now + seconds)
         elif draw < 0.75:
             other = self.random.choice(live)
             if other is not node:
@@ -323,11 +328,31 @@ class History:
                         )
                 if not good or partial:
                     continue
-                client_or_none = self.steady(subscriber, publication, until)
-                if client_or_none is not None and not any(
-                    note == publication.payload for _, _, note in client_or_none.notes
-                ):
+                steady = self.steady(subscriber, publication, until)
+                if steady is None:
+                    continue
+                self.steady_deliveries += 1
+                if not any(note == publication.payload for _, _, note in steady.notes):
                     self.violations.append(f"{subscriber.name} never got {publication.payload}, acknowledged {good}")
+
+    def check_order(self) -> None:
+        """One publisher's messages on one topic arrive in its order, where nothing was disturbed.
+
+        Not looked at: subscribers that moved, and messages that another publisher repeated (his may come first).
+        """
+        numbers = {publication.payload: index for index, publication in enumerate(self.publications)}
+        publisher_of = {publication.payload: publication.publisher for publication in self.publications}
+        once = {publication.payload for publication in self.publications if publication.sends == 1}
+        for subscriber in self.subscribers:
+            for client in subscriber.connections if len(subscriber.connections) == 1 else ():
+                last: dict[tuple[str, Any], int] = {}
+                for _, topic, payload in client.notes:
+                    if payload not in once:
+                        continue
+                    key = (publisher_of[payload], topic)
+                    if numbers[payload] < last.get(key, -1):
+                        self.violations.append(f"{subscriber.name} got {payload} out of order")
+                    last[key] = max(last.get(key, -1), numbers[payload])
 
     def check_subscriptions(self) -> None:
         """What was acknowledged last is in the store."""

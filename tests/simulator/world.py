@@ -15,7 +15,7 @@ import heapq
 import itertools
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from broker.core.hub import Connection
@@ -23,6 +23,13 @@ from broker.core.model import Endpoint, Location, StoreUnavailable, Superseded
 from broker.core.router import Limits, Router, StoreCall
 
 TICK_S = 0.1
+
+
+class SortedSet(set[str]):
+    """A set that is gone through in order, so that a seed is the same history whatever ``PYTHONHASHSEED`` is."""
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted(super().__iter__()))
 
 
 class Store:
@@ -56,8 +63,8 @@ class Store:
             for topic in topics:
                 self.subscribers_of.get(topic, set()).discard(client)
 
-    def subscribers(self, topics: list[str]) -> list[set[str]]:
-        return [set(self.subscribers_of.get(topic, ())) for topic in topics]
+    def subscribers(self, topics: list[str]) -> list[SortedSet]:
+        return [SortedSet(self.subscribers_of.get(topic, ())) for topic in topics]
 
     def topics(self, client: str, cursor: str | None, limit: int) -> tuple[list[str], str | None]:
         mine = sorted(topic for topic, clients in self.subscribers_of.items() if client in clients)

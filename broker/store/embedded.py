@@ -1,0 +1,292 @@
+"""The embedded store: one LMDB directory, shared by every endpoint process of the machine.
+
+Owns: the store contract on LMDB. Reads are memory reads on the event loop (microseconds; no thread in between), in
+slices; writes go to two writer processes (``writer_link.py``, ``writer.py``), one for what must survive a power cut
+and one for what must survive only ``kill -9``. Must never: take LMDB's write lock, hold a read transaction across an
+``await`` (it would keep freed pages from being used again), or be open in a process that forks without exec.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Any, cast
+
+import lmdb
+import ormsgpack
+
+from broker.store.base import Endpoint, Location, StoreError, StoreMisconfigured, StoreUnavailable
+from broker.store.layout import (
+    DEFAULT_MAP_SIZE_BYTES,
+    FRAME_ITEMS,
+    HASH_BYTES,
+    Environment,
+    Lane,
+    digest,
+    open_for_reading,
+)
+from broker.store.writer_link import WriterProcess
+
+SLICE_S = 0.002
+"""How long a read keeps the event loop; 2 ms are about 500 small subscriber sets."""
+
+MEMBERS_PER_LOOK = 512
+"""Entries of one subscriber set read between two looks at the clock: 0.1 ms."""
+
+
+class EmbeddedStore:
+    """``Store`` in a directory of a local disk. Sibling endpoints open the same directory, each its own store."""
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        map_size_bytes: int = DEFAULT_MAP_SIZE_BYTES,
+        timeout_s: float = 4.0,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        """``map_size_bytes``: most that either environment can grow to; address space, not disk. ``timeout_s``: how
+        long the writer may acknowledge nothing before operations fail; a large batch that gets on takes its time.
+        """
+        self._directory, self._map_size_bytes = directory.absolute(), map_size_bytes
+        self._wall_clock = wall_clock
+        self._writers = {
+            lane: WriterProcess(self._directory, lane, map_size_bytes=map_size_bytes, timeout_s=timeout_s)
+            for lane in Lane
+        }
+        self._durable_writer, self._soft_writer = self._writers[Lane.DURABLE], self._writers[Lane.SOFT]
+        self._environments: dict[Lane, Environment] = {}  # empty: not open
+
+    @property
+    def writer_restarts(self) -> int:
+        """How many times a writer process has been replaced, both lanes together; for the metrics."""
+        return sum(writer.restarts for writer in self._writers.values())
+
+    @property
+    def writer_pids(self) -> dict[Lane, int | None]:
+        """The process id of each lane's writer, ``None`` while it is being replaced; for people and tests."""
+        return {lane: writer.pid for lane, writer in self._writers.items()}
+
+    async def open(self) -> None:
+        try:
+            outcomes = await asyncio.gather(
+                *(writer.open() for writer in self._writers.values()), return_exceptions=True
+            )
+            for outcome in outcomes:
+                if isinstance(outcome, BaseException):
+                    raise outcome
+            for lane in Lane:
+                self._environments[lane] = _share(self._directory, lane, self._map_size_bytes)
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        lanes, self._environments = self._environments, {}
+        for environment in lanes.values():
+            _give_back(environment)
+        await asyncio.gather(*(writer.close() for writer in self._writers.values()))
+
+    # --- subscriptions
+
+    async def subscribe(self, batch: Sequence[tuple[str, Sequence[str]]]) -> None:
+        await self._durable_writer.call("subscribe", _subscription_frames(batch))
+
+    async def unsubscribe(self, batch: Sequence[tuple[str, Sequence[str]]]) -> None:
+        await self._durable_writer.call("unsubscribe", _subscription_frames(batch))
+
+    async def subscribers(self, topics: Sequence[str]) -> list[set[str]]:
+        sets: list[set[str]] = []
+        members: set[str] = set()
+        after: bytes | None = None  # the last member read, where a slice ended within a set
+        while len(sets) < len(topics):
+            with self._reading(Lane.DURABLE, "subscribers") as (_, cursor):
+                until = time.perf_counter() + SLICE_S
+                while True:
+                    after = _read_members(cursor, digest(topics[len(sets)].encode()), after, members, until)
+                    if after is None:
+                        sets.append(members)
+                        members = set()
+                    if len(sets) == len(topics) or time.perf_counter() >= until:
+                        break
+            if len(sets) < len(topics):
+                await asyncio.sleep(0)
+        return sets
+
+    async def topics(self, client: str, cursor: str | None, limit: int) -> tuple[list[str], str | None]:
+        if limit < 1:
+            raise ValueError(f"limit {limit} is not positive")
+        after = None if cursor is None else _hash_of_cursor(cursor)
+        key = digest(client.encode())
+        page: list[str] = []
+        while True:
+            with self._reading(Lane.DURABLE, "topics_of") as (txn, entries):
+                texts = self._environments[Lane.DURABLE].db["texts"]
+                until = time.perf_counter() + SLICE_S
+                for topic_hash in _entries_after(entries, key, after):
+                    if len(page) == limit:
+                        assert after is not None
+                        return page, after.hex()
+                    page.append(str(cast(bytes, txn.get(topic_hash, db=texts)), "utf-8"))
+                    after = topic_hash
+                    if time.perf_counter() >= until:
+                        break
+                else:
+                    return page, None
+            await asyncio.sleep(0)
+
+    # --- locations
+
+    async def listen(self, clients: Sequence[str], incarnation: str) -> list[Location]:
+        least = int(self._wall_clock() * 1000)
+        drawn = [
+            Location(max(held.number + 1, least) if held else least, incarnation, True)
+            for held in await self.locations(clients)
+        ]
+        batch = list(zip(clients, drawn, strict=True))
+        frames = ([(client, new.number, incarnation) for client, new in part] for part in _parts(batch))
+        await self._soft_writer.call("listen", frames)
+        return drawn
+
+    async def unlisten(self, batch: Sequence[tuple[str, Location]]) -> None:
+        frames = ([(client, held.number, held.incarnation) for client, held in part] for part in _parts(batch))
+        await self._soft_writer.call("unlisten", frames)
+
+    async def locations(self, clients: Sequence[str]) -> list[Location | None]:
+        found: list[Location | None] = []
+        while len(found) < len(clients):
+            with self._reading(Lane.SOFT, "locations") as (txn, _):
+                until = time.perf_counter() + SLICE_S
+                while True:
+                    value = txn.get(clients[len(found)].encode())
+                    found.append(None if value is None else Location(*ormsgpack.unpackb(value)))
+                    if len(found) == len(clients) or time.perf_counter() >= until:
+                        break
+            if len(found) < len(clients):
+                await asyncio.sleep(0)
+        return found
+
+    async def seen(self, hashes: Sequence[bytes], ttl_s: float) -> list[bool]:
+        return await self._soft_writer.call("seen", ((ttl_s, part) for part in _parts(hashes)))
+
+    # --- registry
+
+    async def register(self, endpoint: Endpoint) -> None:
+        await self._soft_writer.call("register", [tuple(endpoint)])
+
+    async def heartbeat(self, endpoint: Endpoint) -> None:
+        await self._soft_writer.call("heartbeat", [tuple(endpoint)])
+
+    async def deregister(self, endpoint: Endpoint) -> None:
+        await self._soft_writer.call("deregister", [tuple(endpoint)])
+
+    async def endpoints(self) -> list[Endpoint]:
+        with self._reading(Lane.SOFT, "registry") as (_, cursor):
+            # As many as there are endpoint names on one machine: no need for slices.
+            return [Endpoint(*ormsgpack.unpackb(value)) for value in cursor.iternext(keys=False, values=True)]
+
+    @contextmanager
+    def _reading(self, lane: Lane, database: str) -> Iterator[tuple[lmdb.Transaction, lmdb.Cursor]]:
+        """A read transaction and a cursor on one database, not to be held across an ``await``."""
+        environment = self._environments.get(lane)
+        if environment is None:
+            raise StoreUnavailable("the embedded store is not open")
+        try:
+            with environment.begin(environment.db[database]) as txn, txn.cursor() as cursor:
+                yield txn, cursor
+        except lmdb.Error as error:
+            raise StoreError(f"the embedded store cannot read {self._directory / lane}: {error}") from error
+
+
+def _parts(items: Sequence[Any]) -> Iterator[list[Any]]:
+    """Frames' worth of the items."""
+    for start in range(0, len(items), FRAME_ITEMS):
+        yield list(items[start : start + FRAME_ITEMS])
+
+
+def _subscription_frames(batch: Iterable[tuple[str, Sequence[str]]]) -> Iterator[list[tuple[str, list[str]]]]:
+    """The batch cut into frames of ``FRAME_ITEMS`` subscriptions, a client's topics over several if many."""
+    frame: list[tuple[str, list[str]]] = []
+    room = FRAME_ITEMS
+    for client, topics in batch:
+        start = 0
+        while start < len(topics):
+            part = list(topics[start : start + room])
+            frame.append((client, part))
+            start += len(part)
+            room -= len(part)
+            if not room:
+                yield frame
+                frame, room = [], FRAME_ITEMS
+    if frame:
+        yield frame
+
+
+def _read_members(
+    cursor: lmdb.Cursor, key: bytes, after: bytes | None, members: set[str], until: float
+) -> bytes | None:
+    """Add the set's members from ``after`` on; the last one read if the time was up first, ``None`` at the end."""
+    if not (cursor.set_key(key) if after is None else cursor.set_range_dup(key, after)):
+        return None
+    values = cast(Iterator[bytes], cursor.iternext_dup())
+    while True:
+        part = list(islice(values, MEMBERS_PER_LOOK))
+        members.update(map(bytes.decode, part))
+        if len(part) < MEMBERS_PER_LOOK:
+            return None
+        if time.perf_counter() >= until:
+            return part[-1]
+
+
+def _entries_after(cursor: lmdb.Cursor, key: bytes, after: bytes | None) -> Iterator[bytes]:
+    """The key's values in order, those up to ``after`` left out."""
+    if cursor.set_key(key) if after is None else cursor.set_range_dup(key, after):
+        for value in cast(Iterator[bytes], cursor.iternext_dup()):
+            if value != after:
+                yield value
+
+
+def _hash_of_cursor(cursor: str) -> bytes:
+    try:
+        found = bytes.fromhex(cursor)
+    except ValueError:
+        found = b""
+    if len(found) != HASH_BYTES or found.hex() != cursor:
+        raise ValueError(f"{cursor[:64]!r} is no cursor of this store")
+    return found
+
+
+# LMDB must not open one file twice in a process (closing either would drop the locks of both), so stores of one process
+# share the open environment. By the file and not its name, which may lead to another file by now.
+_shared: dict[tuple[int, int], tuple[Environment, int]] = {}
+
+
+def _share(directory: Path, lane: Lane, map_size_bytes: int) -> Environment:
+    try:
+        environment, users = _shared.get(_file_of(directory / lane)) or (
+            open_for_reading(directory, lane, map_size_bytes),
+            0,
+        )
+    except (OSError, lmdb.Error) as error:
+        raise StoreMisconfigured(f"the embedded store cannot read the directory {directory}: {error}") from error
+    _shared[_file_of(directory / lane)] = environment, users + 1
+    return environment
+
+
+def _give_back(environment: Environment) -> None:
+    key = next(key for key, (shared, _) in _shared.items() if shared is environment)
+    users = _shared[key][1] - 1
+    if users:
+        _shared[key] = environment, users
+    else:
+        del _shared[key]
+        environment.env.close()
+
+
+def _file_of(path: Path) -> tuple[int, int]:
+    found = (path / "data.mdb").stat()
+    return found.st_dev, found.st_ino

@@ -1,0 +1,271 @@
+"""The embedded store on disk, and the frames between an endpoint and its writer processes.
+
+Owns: the directory's files, the databases and their keys and values, the layout's number, and the framing: what the
+reading side (``embedded.py``) and the writing side (``writer.py``) must agree on. Must never: begin a transaction of
+its own after ``prepare`` has returned, or import asyncio (a writer starts in a twentieth of a second without it).
+
+::
+
+    DIR/durable/   data.mdb, lock.mdb    synced at every commit: survives a power cut
+        subscribers  hash of topic  -> client ids            (sorted duplicates)
+        topics_of    hash of client -> hashes of topics      (sorted duplicates of fixed size)
+        texts        hash of topic  -> topic                 (while it has a subscriber)
+    DIR/soft/      data.mdb, lock.mdb    never synced: survives kill -9, means nothing after a reboot
+        locations    client id      -> [number, incarnation, online]
+        registry     hash of name   -> [name, incarnation, url, heartbeat]
+        seen         payload hash   -> when it expires, in seconds of the machine's monotonic clock
+        boot_id      (a file) the boot the environment belongs to; under another one it is emptied
+    either one also holds the file `gate`: the queue for its write lock, and the process that had it last
+
+Hashes are 128-bit BLAKE2b. LMDB keys hold 511 bytes and topics 1,024, hence hashes; at 10^9 topics the chance that any
+two share one is 10^-21. Each unnamed database has the entry ``layout``.
+"""
+
+from __future__ import annotations
+
+import enum
+import fcntl
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import lmdb
+import ormsgpack
+
+from broker.store.base import StoreError, StoreMisconfigured, StoreUnavailable, Superseded
+
+LAYOUT_NAME = b"ingeborg embedded store"
+LAYOUT_NUMBER = 1
+
+DEFAULT_MAP_SIZE_BYTES = 64 << 30
+"""Address space, not memory or disk (the file grows as it is written): a billion subscriptions need about as much."""
+
+MAX_READERS = 1024
+"""Reader slots per environment, 64 bytes each. A process takes one, so this is the number of processes that can share
+the directory; LMDB's own 126 would end at 42 endpoints with two writers each."""
+
+HASH_BYTES = 16
+
+FRAME_ITEMS = 1024
+"""Subscriptions, clients or hashes per frame: 1-4 ms of writing, the unit in which callers take turns."""
+
+FRAME_BYTES_MAX = 4 << 20
+"""A frame of ``FRAME_ITEMS`` topics of 1,024 bytes, each for a client of 128, is 1.2 MB; more is a bug."""
+
+
+class Lane(enum.StrEnum):
+    """One LMDB environment and the writer process that writes it."""
+
+    DURABLE = "durable"
+    SOFT = "soft"
+
+
+DATABASES: dict[Lane, dict[str, dict[str, bool]]] = {
+    Lane.DURABLE: {"subscribers": {"dupsort": True}, "topics_of": {"dupsort": True, "dupfixed": True}, "texts": {}},
+    Lane.SOFT: {"locations": {}, "registry": {}, "seen": {}},
+}
+
+
+def digest(text: bytes) -> bytes:
+    """The 16-byte key of a topic, a client id or an endpoint's name."""
+    return blake2b(text, digest_size=HASH_BYTES).digest()
+
+
+# --- environments ------------------------------------------------------------------------------------------------
+
+
+class Environment:
+    """An open LMDB environment and its databases by name."""
+
+    def __init__(self, env: lmdb.Environment, lane: Lane) -> None:
+        """Open the databases, which ``prepare`` has made; waits for the write lock if ``env`` can write."""
+        self.env = env
+        self.db = {
+            name: env.open_db(name.encode(), None, create=False, **flags) for name, flags in DATABASES[lane].items()
+        }
+
+    def begin(self, db: Any = None, *, write: bool = False) -> lmdb.Transaction:
+        """A transaction, also after another process has been started with a larger map."""
+        try:
+            return self.env.begin(db, write=write)
+        except lmdb.MapResizedError:
+            self.env.set_mapsize(0)  # adopt the size the file has by now
+            return self.env.begin(db, write=write)
+
+
+def open_for_reading(directory: Path, lane: Lane, map_size_bytes: int) -> Environment:
+    """Open what a writer has prepared. Such an environment cannot take the write lock, so it cannot wait for it."""
+    env = lmdb.open(
+        str(directory / lane),
+        readonly=True,
+        create=False,
+        map_size=map_size_bytes,
+        max_dbs=len(DATABASES[lane]),
+        max_readers=MAX_READERS,
+    )
+    return Environment(env, lane)
+
+
+class Gate:
+    """The queue for an environment's write lock, shared by all processes: a file that is locked while waiting.
+
+    LMDB's lock is not fair: of two processes that write all the time, a third one was measured to wait 1.8 s; with
+    the gate 12 ms (docs/adr/0002). The gate is taken before the lock, always, and given back once the lock is had.
+    """
+
+    def __init__(self, directory: Path, lane: Lane) -> None:
+        self._fd = os.open(directory / lane / "gate", os.O_RDWR | os.O_CREAT, 0o666)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Wait in the queue; the kernel frees the place of a process that dies in it."""
+        fcntl.flock(self._fd, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            fcntl.flock(self._fd, fcntl.LOCK_UN)
+
+    def sign(self) -> None:
+        """Note that this process has the write lock, for ``last_lock_holder``."""
+        # On a full disk a message to people will lack this name; that is no reason to fail what may still succeed.
+        with suppress(OSError):
+            os.pwrite(self._fd, b"%20d" % os.getpid(), 0)
+
+
+def last_lock_holder(directory: Path, lane: Lane) -> int | None:
+    """The process that had the write lock last, and may have it still; for messages to people only."""
+    try:
+        return int((directory / lane / "gate").read_bytes())
+    except (OSError, ValueError):
+        return None
+
+
+def boot_id() -> str:
+    """What tells this boot of the machine from any other; ``StoreMisconfigured`` on a system that does not say."""
+    try:
+        if sys.platform == "darwin":
+            asked = subprocess.run(["/usr/sbin/sysctl", "-n", "kern.bootsessionuuid"], capture_output=True, timeout=5)
+            found = asked.stdout.decode().strip()
+        else:
+            found = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except (OSError, subprocess.SubprocessError) as error:
+        raise StoreMisconfigured(f"the embedded store cannot read the machine's boot id: {error}") from error
+    if not found:
+        raise StoreMisconfigured("the embedded store needs the machine's boot id, and this system has none")
+    return found
+
+
+def prepare(directory: Path, lane: Lane, map_size_bytes: int) -> tuple[Environment, Gate]:
+    """Make or check one environment and open it for writing; ``StoreMisconfigured`` says what is wrong with it.
+
+    Runs in a writer process, because it takes the gate and the write lock.
+    """
+    try:
+        (directory / lane).mkdir(parents=True, exist_ok=True)
+        gate = Gate(directory, lane)
+        with gate.held():
+            if lane is Lane.SOFT:
+                _empty_after_reboot(directory / lane)
+            env = lmdb.open(
+                str(directory / lane),
+                map_size=map_size_bytes,
+                max_dbs=len(DATABASES[lane]),
+                max_readers=MAX_READERS,
+                sync=lane is Lane.DURABLE,
+            )
+            env.reader_check()  # frees the slots of processes that were killed
+            _check_layout(env, lane, directory)
+            return Environment(env, lane), gate
+    except lmdb.MemoryError as error:
+        raise StoreMisconfigured(
+            f"the embedded store cannot map {map_size_bytes:,} bytes of address space ({error}): "
+            "give a smaller map size, or raise the limit on address space (ulimit -v)"
+        ) from error
+    except (OSError, lmdb.Error) as error:
+        raise StoreMisconfigured(
+            f"the embedded store cannot use the directory {directory}: {error}. Give a directory on a local disk that "
+            "this user may write, and that is empty or was made by this program"
+        ) from error
+
+
+def _empty_after_reboot(soft: Path) -> None:
+    """Remove a soft environment of an earlier boot, before it is opened: unsynced pages may have been half written."""
+    mark, current = soft / "boot_id", boot_id()
+    if mark.exists() and mark.read_text() == current:
+        return
+    for name in ("data.mdb", "lock.mdb"):
+        (soft / name).unlink(missing_ok=True)
+    mark.write_text(current)
+
+
+def _check_layout(env: lmdb.Environment, lane: Lane, directory: Path) -> None:
+    with env.begin() as txn:
+        found, is_new = txn.get(b"layout"), txn.stat()["entries"] == 0
+    if is_new:
+        with env.begin(write=True) as txn:
+            txn.put(b"layout", b"%s %d" % (LAYOUT_NAME, LAYOUT_NUMBER))
+            for name, flags in DATABASES[lane].items():
+                env.open_db(name.encode(), txn=txn, **flags)
+        return
+    program, _, number = bytes(found or b"").rpartition(b" ")
+    if program != LAYOUT_NAME or not number.isdigit():
+        raise StoreMisconfigured(
+            f"{directory / lane} holds an LMDB environment of another program; give a directory of its own"
+        )
+    if int(number) != LAYOUT_NUMBER:
+        raise StoreMisconfigured(
+            f"{directory / lane} has layout {int(number)}, this version knows layout {LAYOUT_NUMBER}; "
+            "run the version that wrote it, or give another directory"
+        )
+
+
+# --- frames ------------------------------------------------------------------------------------------------------
+#
+# To the writer: [number, operation, argument]. From it, in any order, [number, outcome, results] for each: the outcome
+# is "" or the name of an error, with its message in place of the results.
+
+GREETING = -1
+"""The number of the writer's first frame: ready, or why not."""
+
+PROGRESS = -2
+"""The number of frames that say: something has been committed, though nothing is complete."""
+
+ERRORS: dict[str, type[StoreError]] = {
+    error.__name__: error for error in (StoreError, StoreUnavailable, StoreMisconfigured, Superseded)
+}
+
+_LENGTH_BYTES = 4
+
+
+def pack(body: Any) -> bytes:
+    """One frame: its length in 4 bytes, then the body in MessagePack."""
+    packed = ormsgpack.packb(body)
+    assert len(packed) <= FRAME_BYTES_MAX, f"frame of {len(packed)} bytes"
+    return len(packed).to_bytes(_LENGTH_BYTES, "big") + packed
+
+
+class Unpacker:
+    """Puts frames together again from what a socket gives; holds at most one incomplete frame between calls."""
+
+    def __init__(self) -> None:
+        self._rest = bytearray()
+
+    def feed(self, data: bytes) -> list[Any]:
+        """The bodies that are complete now."""
+        self._rest += data
+        bodies, start = [], 0
+        while len(self._rest) - start >= _LENGTH_BYTES:
+            body_start = start + _LENGTH_BYTES
+            end = body_start + int.from_bytes(self._rest[start:body_start], "big")
+            assert end - body_start <= FRAME_BYTES_MAX, f"frame of {end - body_start} bytes"
+            if len(self._rest) < end:
+                break
+            bodies.append(ormsgpack.unpackb(bytes(self._rest[body_start:end])))
+            start = end
+        del self._rest[:start]
+        return bodies

@@ -1,0 +1,201 @@
+"""What a writer process does to its environment, operation by operation.
+
+Owns: the changes each operation makes within a transaction it is given. Must never: begin or commit one, or raise a
+``StoreError`` after its first write (the other frames of the transaction stay good).
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import lmdb
+import ormsgpack
+
+from broker.store.base import Location, Superseded
+from broker.store.layout import HASH_BYTES, Environment, Lane, digest
+
+SWEEP_PER_HASH = 2
+"""Entries of ``seen`` examined for each hash asked about. The sweep runs twice as fast as the table can grow, so that
+it settles below twice the hashes that are still alive, and no single call pays for much."""
+
+STEP_ROWS = 256
+"""Rows of a run between two looks at the clock: about 1 ms."""
+
+Operation = Callable[[lmdb.Transaction, Any], list[Any]]
+"""(transaction, argument of the frame) -> the results for the frame's items."""
+
+
+def operations(environment: Environment, lane: Lane) -> dict[str, Operation]:
+    """The lane's operations by the names the frames call them."""
+    if lane is Lane.DURABLE:
+        subscriptions = Subscriptions(environment)
+        return {
+            "subscribe": lambda txn, batch: subscriptions.add(txn, rows_of(batch)),
+            "unsubscribe": lambda txn, batch: subscriptions.remove(txn, rows_of(batch)),
+        }
+    soft = _Soft(environment)
+    return {
+        "listen": soft.listen,
+        "unlisten": soft.unlisten,
+        "seen": soft.seen,
+        "register": soft.register,
+        "heartbeat": soft.heartbeat,
+        "deregister": soft.deregister,
+    }
+
+
+class Row(NamedTuple):
+    """One subscription. Rows sort by topic, as the trees do: neighbours share pages."""
+
+    topic_hash: bytes
+    client_id: bytes
+    client_hash: bytes
+    topic: bytes
+
+
+def rows_of(batch: Sequence[tuple[str, Sequence[str]]]) -> list[Row]:
+    """The rows of ``(client, topics)`` pairs, sorted."""
+    rows = []
+    for client, topics in batch:
+        client_id = client.encode()
+        client_hash = digest(client_id)
+        for text in topics:
+            topic = text.encode()
+            rows.append(Row(digest(topic), client_id, client_hash, topic))
+    rows.sort()
+    return rows
+
+
+class Subscriptions:
+    """The three databases of the durable environment; a transaction changes all of them or none."""
+
+    def __init__(self, environment: Environment) -> None:
+        self._subscribers, self._topics_of = environment.db["subscribers"], environment.db["topics_of"]
+        self._texts = environment.db["texts"]
+
+    def add(self, txn: lmdb.Transaction, rows: Sequence[Row]) -> list[Any]:
+        with txn.cursor(self._subscribers) as cursor:
+            cursor.putmulti([(row.topic_hash, row.client_id) for row in rows], dupdata=False)
+        with txn.cursor(self._texts) as cursor:
+            cursor.putmulti([(row.topic_hash, row.topic) for row in rows], overwrite=False)
+        with txn.cursor(self._topics_of) as cursor:
+            cursor.putmulti(sorted((row.client_hash, row.topic_hash) for row in rows), dupdata=False)
+        return []
+
+    def remove(self, txn: lmdb.Transaction, rows: Sequence[Row]) -> list[Any]:
+        for row in rows:
+            txn.delete(row.client_hash, row.topic_hash, db=self._topics_of)
+            if (
+                txn.delete(row.topic_hash, row.client_id, db=self._subscribers)
+                and txn.get(row.topic_hash, db=self._subscribers) is None
+            ):
+                txn.delete(row.topic_hash, db=self._texts)
+        return []
+
+
+class Run:
+    """Many large frames of one operation, written as one sorted sequence over as many transactions as it takes.
+
+    Hashes scatter a frame over the whole tree, and every page touched is copied and synced in every transaction. What
+    several frames want of one page is therefore done in one transaction (docs/adr/0002 has the figures).
+    """
+
+    def __init__(self, subscriptions: Subscriptions, operation: str, frames: Sequence[tuple[int, Any]]) -> None:
+        """``frames``: (number, argument) of each."""
+        self.numbers = [number for number, _ in frames]
+        self.position = 0  # rows written so far; set back when a transaction has failed
+        self._change = subscriptions.add if operation == "subscribe" else subscriptions.remove
+        self._rows = rows_of([pair for _, batch in frames for pair in batch])
+
+    @property
+    def done(self) -> bool:
+        return self.position >= len(self._rows)
+
+    def step(self, txn: lmdb.Transaction) -> None:
+        """The next rows."""
+        self._change(txn, self._rows[self.position : self.position + STEP_ROWS])
+        self.position += STEP_ROWS
+
+    def abandon(self) -> None:
+        """Write no more of it."""
+        self.position = len(self._rows)
+
+
+class _Soft:
+    def __init__(self, environment: Environment) -> None:
+        self._locations, self._registry = environment.db["locations"], environment.db["registry"]
+        self._seen = environment.db["seen"]
+        self._swept = os.urandom(HASH_BYTES)  # up to where `seen` has been swept; every writer starts elsewhere
+
+    def listen(self, txn: lmdb.Transaction, batch: list[tuple[str, int, str]]) -> list[Any]:
+        """Each client's new location, unless a greater one has come since its number was drawn."""
+        for client, number, incarnation in batch:
+            key = client.encode()
+            held = txn.get(key, db=self._locations)
+            if held is None or Location(*ormsgpack.unpackb(held)).rank < (number, incarnation, False):
+                txn.put(key, ormsgpack.packb([number, incarnation, True]), db=self._locations)
+        return []
+
+    def unlisten(self, txn: lmdb.Transaction, batch: list[tuple[str, int, str]]) -> list[Any]:
+        for client, number, incarnation in batch:
+            key = client.encode()
+            held = txn.get(key, db=self._locations)
+            if held is not None and ormsgpack.unpackb(held) == [number, incarnation, True]:
+                txn.put(key, ormsgpack.packb([number, incarnation, False]), db=self._locations)
+        return []
+
+    def seen(self, txn: lmdb.Transaction, argument: tuple[float, list[bytes]]) -> list[Any]:
+        """Whether each hash was there and alive. Of two equal ones in a batch the first makes the second seen."""
+        ttl_s, hashes = argument
+        # The system's monotonic clock counts from the boot and is one for all processes, and this environment never
+        # outlives the boot: no wall clock, which may be set.
+        now = time.monotonic()
+        expires = ormsgpack.packb(now + ttl_s)
+        alive = []
+        for key in hashes:
+            held = txn.get(key, db=self._seen)
+            alive.append(held is not None and ormsgpack.unpackb(held) > now)
+            txn.put(key, expires, db=self._seen)
+        self._sweep(txn, now, SWEEP_PER_HASH * len(hashes))
+        return alive
+
+    def _sweep(self, txn: lmdb.Transaction, now: float, count: int) -> None:
+        with txn.cursor(self._seen) as cursor:
+            found = cursor.set_range(self._swept)
+            for _ in range(count):
+                if not found:
+                    self._swept = bytes(HASH_BYTES)  # the end: from the start again, next time
+                    return
+                if ormsgpack.unpackb(cursor.value()) <= now:
+                    cursor.delete()  # which moves on to the next entry
+                    found = bool(cursor.key())
+                else:
+                    found = cursor.next()
+            if found:
+                self._swept = bytes(cursor.key())
+
+    def register(self, txn: lmdb.Transaction, entry: list[Any]) -> list[Any]:
+        txn.put(digest(entry[0].encode()), ormsgpack.packb(entry), db=self._registry)
+        return []
+
+    def heartbeat(self, txn: lmdb.Transaction, entry: list[Any]) -> list[Any]:
+        held = self._registered(txn, entry[0])
+        if held is not None and held[1] != entry[1]:
+            raise Superseded(
+                f"another process ({held[2]}) has registered as endpoint {entry[0]!r} since; "
+                "this one stops. Give every endpoint a name of its own"
+            )
+        return self.register(txn, entry)
+
+    def deregister(self, txn: lmdb.Transaction, entry: list[Any]) -> list[Any]:
+        held = self._registered(txn, entry[0])
+        if held is not None and held[1] == entry[1]:
+            txn.delete(digest(entry[0].encode()), db=self._registry)
+        return []
+
+    def _registered(self, txn: lmdb.Transaction, name: str) -> Any:
+        held = txn.get(digest(name.encode()), db=self._registry)
+        return None if held is None else ormsgpack.unpackb(held)

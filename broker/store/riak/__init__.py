@@ -1,0 +1,6 @@
+"""The store on a Riak cluster: ``RiakStore``. The way in is ``store.py``; the way down from it is ``objects.py``
+(siblings, quorums), ``pool.py`` (nodes, retries) and ``wire.py`` (bytes), with the layout in ``layout.py``."""
+
+from .store import RiakStore
+
+__all__ = ["RiakStore"]

@@ -1,0 +1,140 @@
+"""What ``open`` verifies before anything is stored: the nodes, the bucket types, the layout.
+
+Owns: the requirements, and the words that say how to meet them. Must never: change the set-up of a cluster; the only
+thing written is the layout object of a store that has none.
+
+``node_confirms`` cannot be read over Protocol Buffers (a type's properties come without it), so the nodes' version is
+checked instead and the driver asks for it in every write.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Final
+
+from ..base import StoreMisconfigured, StoreUnavailable
+from . import riak_pb2 as pb
+from . import wire
+from .layout import PARTITIONS_PER_SLOT_MAX, Buckets, Layout
+from .objects import WRITE_W, Objects
+from .pool import Node, Pool
+
+log = logging.getLogger(__name__)
+
+N_VAL: Final = 3
+NODE_CONFIRMS_SINCE: Final = (3, 0)
+
+
+def creation_commands(bucket_type: str, seen_type: str) -> dict[str, str]:
+    """Per bucket type the properties it is created with, as ``riak-admin`` wants them."""
+    return {
+        bucket_type: f'{{"props":{{"allow_mult":true,"n_val":{N_VAL},"node_confirms":{WRITE_W}}}}}',
+        seen_type: f'{{"props":{{"allow_mult":false,"last_write_wins":true,"dvv_enabled":false,"n_val":{N_VAL}}}}}',
+    }
+
+
+async def check_nodes(pool: Pool) -> list[tuple[int, ...]]:
+    """The versions of the nodes that answer; those that do not are set aside, to be tried again. One is enough."""
+
+    async def version(node: Node) -> tuple[int, ...] | str:
+        try:
+            info = await pool.ask(node, wire.SERVER_INFO_REQUEST, b"", wire.SERVER_INFO_ANSWER, pb.RpbGetServerInfoResp)
+        except (OSError, EOFError, wire.WireError, wire.Refusal) as error:
+            return f"{node}: {error or type(error).__name__}"
+        numbers = info.server_version.decode("ascii", "replace").split(".")
+        return tuple(int(number) for number in numbers[:3] if number.isdecimal())
+
+    answers = await asyncio.gather(*map(version, pool.nodes))
+    silent = [answer for answer in answers if isinstance(answer, str)]
+    versions = [answer for answer in answers if not isinstance(answer, str)]
+    if not versions:
+        raise StoreUnavailable(f"no Riak node answers: {'; '.join(silent)}")
+    for reason in silent:
+        log.warning("riak: set aside for now: %s", reason)
+    if min(versions) < NODE_CONFIRMS_SINCE:
+        log.warning(
+            "riak: a node runs %s: before 3.0 there is no node_confirms, so that while nodes are down a write can be "
+            "confirmed by two copies on one machine",
+            ".".join(map(str, min(versions))),
+        )
+    return versions
+
+
+async def check_types(pool: Pool, bucket_type: str, seen_type: str) -> None:
+    """Raise ``StoreMisconfigured``, with every command that is needed, unless both bucket types can be used."""
+    problems = [
+        *await _problems(pool, bucket_type, allow_mult=True),
+        *await _problems(pool, seen_type, allow_mult=False),
+    ]
+    if not problems:
+        return
+    lines = ["Riak is not set up for this broker:", *(f"  - {problem}" for problem in problems)]
+    lines.append("Run these on one node of the cluster (a type that exists already needs only 'activate' or 'update'):")
+    for name, properties in creation_commands(bucket_type, seen_type).items():
+        if any(f"'{name}'" in problem for problem in problems):
+            lines.append(f"  riak-admin bucket-type create {name} '{properties}'")
+            lines.append(f"  riak-admin bucket-type activate {name}")
+    lines.append("On Riak before 3.0 leave node_confirms out. docs/riak.md has the reasons.")
+    raise StoreMisconfigured("\n".join(lines))
+
+
+async def _problems(pool: Pool, name: str, *, allow_mult: bool) -> list[str]:
+    request = pb.RpbGetBucketTypeReq(type=name.encode()).SerializeToString()
+    refusal: wire.Refusal | None = None
+    try:
+        answer = await pool.request(wire.TYPE_PROPS_REQUEST, request, wire.BUCKET_PROPS_ANSWER, pb.RpbGetBucketResp)
+    except StoreMisconfigured as error:
+        refusal = error.__cause__ if isinstance(error.__cause__, wire.Refusal) else None
+        if refusal is None or not refusal.no_such_type:
+            raise
+        return [f"bucket type '{name}' does not exist, or is not active"]
+    props = answer.props
+    found = []
+    if props.n_val < N_VAL:
+        found.append(f"bucket type '{name}' has n_val {props.n_val}; it takes {N_VAL}, fixed at its creation")
+    if props.allow_mult != allow_mult:
+        found.append(f"bucket type '{name}' has allow_mult={_word(props.allow_mult)}")
+    if allow_mult and props.last_write_wins:
+        found.append(f"bucket type '{name}' has last_write_wins=true: concurrent subscriptions would be lost")
+    special = [kind for kind in ("datatype", "consistent", "write_once") if getattr(props, kind)]
+    found.extend(f"bucket type '{name}' has {kind} set; it takes a plain one" for kind in special)
+    return found
+
+
+def _word(value: bool) -> str:
+    return "true" if value else "false"
+
+
+async def settle_layout(objects: Objects, buckets: Buckets, wanted: int | None) -> int:
+    """The partitions per slot of this store: as it was first opened with, else ``wanted`` (or 1) from now on.
+
+    Two endpoints that disagreed would each miss the other's subscriptions. Riak has no atomic create; so whoever
+    creates it reads it once more, and of two that did so at once at least the later one sees both versions.
+    """
+    choice = wanted or 1
+    if not 1 <= choice <= PARTITIONS_PER_SLOT_MAX or choice & (choice - 1):
+        raise StoreMisconfigured(f"partitions per slot: a power of two up to {PARTITIONS_PER_SLOT_MAX}, not {choice}")
+
+    def create(layout: Layout) -> None:
+        if not layout.partitions_per_slot:
+            layout.partitions_per_slot.add(choice)
+            layout.dirty = True
+
+    layout = await objects.read_only(Layout, buckets.layout)
+    if not layout.partitions_per_slot:
+        await objects.change(Layout, buckets.layout, create)
+        layout = await objects.read_only(Layout, buckets.layout)
+    stored = layout.partitions_per_slot
+    if len(stored) != 1:
+        raise StoreMisconfigured(
+            f"the layout object {buckets.layout.key!r} in bucket {buckets.layout.bucket!r} has two versions "
+            f"(partitions per slot: {sorted(stored)}): two endpoints created the store at once with different "
+            "options. Stop all endpoints, delete that object, and start one of them first"
+        )
+    (partitions_per_slot,) = stored
+    if wanted is not None and wanted != partitions_per_slot:
+        raise StoreMisconfigured(
+            f"this store was created with {partitions_per_slot} partitions per slot, and cannot be opened with {wanted}"
+        )
+    return partitions_per_slot

@@ -1,0 +1,126 @@
+"""The registry of endpoints: one directory object of names, and one object per name.
+
+Owns: who has a name. Must never: list keys (Riak walks all objects for that), or judge who is alive.
+
+A heartbeat is one write: the causal context of the last one is kept, and the write's answer says how many versions
+there are now. More than one means that somebody else wrote, which is then read and decided by the registration number.
+Every ``FULL_EVERY`` heartbeats the entry and the directory are read all the same: in a cluster cut in two the other
+half cannot be seen from the answer, and a directory that lost the name in a merge gets it back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final, NamedTuple
+
+from ..base import Endpoint, Superseded
+from .flow import each
+from .layout import Buckets, Directory, Entry
+from .objects import Address, Objects, merged
+
+FULL_EVERY: Final = 10
+"""At two heartbeats a second, one read of the entry and one of the directory in five seconds."""
+
+NAMES_MAX: Final = 1024
+"""Endpoints read from the directory at once: tens are expected, and hundreds of names left behind are no harm."""
+
+
+class _Held(NamedTuple):
+    """What this process wrote last under a name."""
+
+    incarnation: str
+    registration: int
+    vclock: bytes
+    heartbeats: int  # since the entry was last read
+
+
+class Registry:
+    """See the operations of the same names in ``base.Store``."""
+
+    def __init__(self, objects: Objects, buckets: Buckets, *, at_once: int) -> None:
+        self._objects = objects
+        self._buckets = buckets
+        self._at_once = at_once
+        self._held: dict[str, _Held] = {}
+        self._lock = asyncio.Lock()  # an entry is written past Objects.change, so its writes are put in line here
+
+    async def register(self, endpoint: Endpoint) -> None:
+        async with self._lock:
+            address = self._buckets.endpoint(endpoint.name)
+            fetched = await self._objects.get(address)
+            entry = merged(Entry, address, fetched)
+            entry.registration += 1
+            entry.incarnation = endpoint.incarnation
+            await self._write(address, endpoint, entry, fetched.vclock)
+            await self._list(endpoint.name)
+
+    async def heartbeat(self, endpoint: Endpoint) -> None:
+        async with self._lock:
+            address = self._buckets.endpoint(endpoint.name)
+            held = self._held.pop(endpoint.name, None)  # until the write has succeeded nothing is known
+            if held is None or held.incarnation != endpoint.incarnation or held.heartbeats + 1 >= FULL_EVERY:
+                await self._reassert(address, endpoint)
+                await self._list(endpoint.name)
+                return
+            entry = Entry()
+            entry.registration, entry.incarnation = held.registration, held.incarnation
+            alone = await self._write(address, endpoint, entry, held.vclock, held.heartbeats + 1)
+            if not alone:
+                await self._reassert(address, endpoint)
+
+    async def deregister(self, endpoint: Endpoint) -> None:
+        async with self._lock:
+            self._held.pop(endpoint.name, None)
+
+            def leave(entry: Entry) -> bool:
+                if entry.incarnation != endpoint.incarnation:
+                    return False
+                entry.dirty = entry.dirty or entry.present
+                entry.present = False
+                return True
+
+            if await self._objects.change(Entry, self._buckets.endpoint(endpoint.name), leave):
+                await self._objects.change(
+                    Directory, self._buckets.directory, lambda directory: directory.discard(endpoint.name)
+                )
+
+    async def endpoints(self) -> list[Endpoint]:
+        directory = await self._objects.read(Directory, self._buckets.directory)
+        found: list[Endpoint] = []
+
+        async def read(name: str) -> None:
+            entry = await self._objects.read(Entry, self._buckets.endpoint(name))
+            if entry.present:
+                found.append(Endpoint(name, entry.incarnation, entry.url, entry.heartbeat))
+
+        await each(sorted(directory.names)[:NAMES_MAX], read, self._at_once)
+        return sorted(found)
+
+    async def _reassert(self, address: Address, endpoint: Endpoint) -> None:
+        """Read who has the name, and write the heartbeat if it is this incarnation, or nobody any more."""
+        fetched = await self._objects.get(address)
+        entry = merged(Entry, address, fetched)
+        if entry.incarnation != endpoint.incarnation:
+            if entry.present:
+                raise Superseded(
+                    f"another process has registered as endpoint {endpoint.name!r} ({entry.url}); names must differ"
+                )
+            entry.registration += 1
+            entry.incarnation = endpoint.incarnation
+        elif not entry.present:
+            entry.registration += 1
+        await self._write(address, endpoint, entry, fetched.vclock)
+
+    async def _write(
+        self, address: Address, endpoint: Endpoint, entry: Entry, vclock: bytes | None, heartbeats: int = 0
+    ) -> bool:
+        """Write the entry with this endpoint's news; whether it is the only version there is."""
+        entry.present, entry.url, entry.heartbeat = True, endpoint.url, endpoint.heartbeat
+        written = await self._objects.put(address, entry.encode(), vclock)
+        alone = written.siblings <= 1
+        if alone:  # else the context covers somebody else's version, and the next write would replace it unread
+            self._held[endpoint.name] = _Held(entry.incarnation, entry.registration, written.vclock, heartbeats)
+        return alone
+
+    async def _list(self, name: str) -> None:
+        await self._objects.change(Directory, self._buckets.directory, lambda directory: directory.add(name))

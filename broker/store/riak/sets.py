@@ -1,0 +1,150 @@
+"""Sets of strings too large for one object: a large topic's subscribers, a client's topics.
+
+Owns: how such a set spreads over objects as it grows, and how it is read back whole or in pages. Must never: move a
+member from one object to another. A set has a root object and, as it grows, levels of 16, 256 and 4,096 further ones; a
+member stays where it was put, is looked for at every level, and is put on the last one. So growing is one number in the
+root, and neither a reader nor a second writer can meet a moment at which a member is nowhere.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Final
+
+from .flow import each
+from .layout import FANOUT_BITS, LEVEL_MAX, OBJECT_BYTES_MAX, SetObject, digest, set_root, set_shard, shard_of
+from .objects import Objects
+
+PAGE_SHARDS_AHEAD: Final = 4
+"""Objects of the last level read at once while a page is filled: most pages need no more."""
+
+
+class LargeSets:
+    """The sets in one bucket."""
+
+    def __init__(self, objects: Objects, bucket: bytes, counters: dict[str, int], *, at_once: int) -> None:
+        self._objects = objects
+        self._bucket = bucket
+        self._counters = counters
+        self._at_once = at_once
+
+    async def update(self, name: str, add: Iterable[str], remove: Iterable[str]) -> None:
+        """Add and take out members. Where both name one, it is in afterwards."""
+        adding = set(add)
+        removing = set(remove) - adding
+
+        def edit_root(root: SetObject) -> tuple[int, list[str]]:
+            root.belongs_to(name)
+            for member in removing:
+                root.discard(member)
+            if root.level:
+                return root.level, [member for member in adding if member not in root.members]
+            left = [member for member in adding if not root.add(member, OBJECT_BYTES_MAX)]
+            if left:
+                # Noted before anything is written there: a writer that takes a member out must know where to look.
+                root.spread(1)
+                self._counters["sets_grown"] += 1
+            return root.level, left
+
+        level, left = await self._objects.change(SetObject, set_root(self._bucket, name), edit_root)
+        if removing and level:
+            await self._discard(name, removing, level)
+        while left:
+            left = await self._put(name, left, level)
+            if left:
+                level = await self._spread(name, level + 1)
+
+    async def members(self, name: str) -> set[str]:
+        """All of them."""
+        root = await self._objects.read(SetObject, set_root(self._bucket, name))
+        members = root.members
+        places = [(level, shard) for level in range(1, root.level + 1) for shard in range(1 << FANOUT_BITS * level)]
+
+        async def collect(place: tuple[int, int]) -> None:
+            members.update((await self._shard(name, *place)).members)
+
+        await each(places, collect, self._at_once)
+        return members
+
+    async def page(self, name: str, after: bytes, limit: int) -> list[str]:
+        """Up to ``limit`` members in the order of their hash, from the first whose hash is above ``after`` on."""
+        root = await self._objects.read(SetObject, set_root(self._bucket, name))
+        above = sorted((position, member) for member in root.members if (position := digest(member)) > after)
+        if root.level == 0:
+            return [member for _, member in above[:limit]]
+        found: dict[str, bytes] = {}
+        bits = FANOUT_BITS * root.level
+        first = int.from_bytes(after[:2], "big") >> (16 - bits) if after else 0
+        loaded: set[tuple[int, int]] = set()
+        for start in range(first, 1 << bits, PAGE_SHARDS_AHEAD):
+            end = min(start + PAGE_SHARDS_AHEAD, 1 << bits)
+            # The objects of every level that can hold a member of this stretch of hashes.
+            places = {
+                (level, segment >> (bits - FANOUT_BITS * level))
+                for level in range(1, root.level + 1)
+                for segment in range(start, end)
+            } - loaded
+            loaded |= places
+
+            async def collect(place: tuple[int, int]) -> None:
+                for member in (await self._shard(name, *place)).members:
+                    if (position := digest(member)) > after:
+                        found[member] = position
+
+            await each(sorted(places), collect, self._at_once)
+            # What lies beyond the stretch is not complete yet: objects of the last level there are still unread.
+            horizon = end << (16 - bits)
+            whole = {
+                member: position
+                for member, position in (*found.items(), *((member, position) for position, member in above))
+                if int.from_bytes(position[:2], "big") < horizon
+            }
+            if len(whole) >= limit:
+                break
+        return sorted(whole, key=lambda member: whole[member])[:limit]
+
+    async def _shard(self, name: str, level: int, shard: int) -> SetObject:
+        return await self._objects.read(SetObject, set_shard(self._bucket, name, level, shard))
+
+    async def _spread(self, name: str, level: int) -> int:
+        def edit(root: SetObject) -> int:
+            self._counters["sets_grown"] += root.level < level
+            root.spread(level)
+            return root.level
+
+        return await self._objects.change(SetObject, set_root(self._bucket, name), edit)
+
+    async def _discard(self, name: str, members: set[str], levels: int) -> None:
+        places: defaultdict[tuple[int, int], list[str]] = defaultdict(list)
+        for level in range(1, levels + 1):
+            for member in members:
+                places[level, shard_of(member, level)].append(member)
+
+        async def discard(place: tuple[int, int]) -> None:
+            def edit(shard: SetObject) -> None:
+                for member in places[place]:
+                    shard.discard(member)
+
+            await self._objects.change(SetObject, set_shard(self._bucket, name, *place), edit)
+
+        await each(list(places), discard, self._at_once)
+
+    async def _put(self, name: str, members: list[str], level: int) -> list[str]:
+        """Put them on this level; those it has no room for."""
+        limit = OBJECT_BYTES_MAX if level < LEVEL_MAX else 1 << 62  # there is no further level to go to
+        shards: defaultdict[int, list[str]] = defaultdict(list)
+        for member in members:
+            shards[shard_of(member, level)].append(member)
+        left: list[str] = []
+
+        async def put(shard: int) -> None:
+            def edit(state: SetObject) -> list[str]:
+                state.belongs_to(name)
+                return [member for member in shards[shard] if not state.add(member, limit)]
+
+            address = set_shard(self._bucket, name, level, shard)
+            left.extend(await self._objects.change(SetObject, address, edit))
+
+        await each(list(shards), put, self._at_once)
+        return left

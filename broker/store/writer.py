@@ -1,0 +1,188 @@
+"""A writer process of the embedded store: ``python -m broker.store.writer DIR durable|soft MAP_SIZE_BYTES``.
+
+Owns: every write to one LMDB environment on behalf of one endpoint process, its parent, which talks to it in frames
+(``layout.py``) over the socket that is its standard input. Group commit: what has come is written for at most
+``CHUNK_S``, committed, and only then acknowledged; between two commits the other processes' writers get the lock.
+Small frames go into the next commit, large ones into sorted runs over many commits (``operations.py``).
+It has one thread, because two that write get in each other's way over the GIL (docs/adr/0002); hence a process per
+environment. Must never: outlive its parent (it ends when the socket does), acknowledge before the commit, or apply a
+frame after its parent has died.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import time
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+import lmdb
+
+from broker.store.base import StoreError, StoreUnavailable
+from broker.store.layout import GREETING, PROGRESS, Environment, Gate, Lane, Unpacker, pack, prepare
+from broker.store.operations import Run, Subscriptions, operations
+
+CHUNK_S = 0.005
+"""How long one transaction takes in more: what another process's write may have to wait for, with the commit."""
+
+RECEIVE_BYTES = 1 << 18
+
+LARGE_ROWS = 128
+"""From how many subscriptions on a frame waits for the next run (``Run``) instead of going into the next commit."""
+
+Frame = tuple[int, str, Any]  # number, operation, argument
+Reply = tuple[int, str, Any]  # number, outcome, results
+
+
+def main(arguments: list[str]) -> int:
+    """Prepare the environment, greet the parent with the outcome, then write until it hangs up."""
+    # Ctrl-C and a service manager's SIGTERM go to every process of the service; the endpoint still has writes to do
+    # while it drains, and ends this process by hanging up.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    directory, lane, map_size_bytes = Path(arguments[0]), Lane(arguments[1]), int(arguments[2])
+    parent = os.getppid()
+    connection = socket.socket(fileno=0)
+    try:
+        environment, gate = prepare(directory, lane, map_size_bytes)
+    except StoreError as error:
+        connection.sendall(pack(_failure(GREETING, error)))
+        return 1
+    try:
+        connection.sendall(pack((GREETING, "", [])))
+        Writer(environment, lane, gate, (connection, parent)).serve()
+    except (ConnectionError, ParentGone):
+        pass  # the endpoint was killed: whoever asked is gone too
+    return 0
+
+
+class ParentGone(Exception):
+    """The endpoint died while this process waited for the write lock."""
+
+
+class Writer:
+    """Frames in, commits, replies out."""
+
+    def __init__(self, environment: Environment, lane: Lane, gate: Gate, link: tuple[socket.socket, int]) -> None:
+        """``link``: the connection to the parent, and the parent's process id."""
+        self._environment, self._gate = environment, gate
+        self._connection, self._parent = link
+        self._operations = operations(environment, lane)
+        self._subscriptions = Subscriptions(environment) if lane is Lane.DURABLE else None
+        self._unpacker = Unpacker()
+        # Frames to do, bounded by the parent, which has at most its budgets of bytes under way.
+        self._small: deque[Frame] = deque()
+        self._large: deque[Frame] = deque()
+        self._run: Run | None = None
+
+    def serve(self) -> None:
+        """Until the parent hangs up; what it has not been told about by then is dropped."""
+        while self._receive():
+            if self._run is None and self._large:
+                self._run = self._next_run(self._large)
+            replies = self._commit(self._small, self._run)
+            if self._run is not None and self._run.done:
+                self._run = None
+            self._connection.sendall(b"".join(map(pack, replies)))
+
+    def _receive(self) -> bool:
+        """Take in what has come, waiting only if there is nothing to do; ``False`` at the end."""
+        while True:
+            busy = self._small or self._large or self._run
+            try:
+                data = self._connection.recv(RECEIVE_BYTES, socket.MSG_DONTWAIT if busy else 0)
+            except BlockingIOError:
+                return True
+            if not data:
+                return False
+            for number, operation, argument in self._unpacker.feed(data):
+                is_large = self._subscriptions is not None and _count(argument) >= LARGE_ROWS
+                (self._large if is_large else self._small).append((number, operation, argument))
+
+    def _next_run(self, large: deque[Frame]) -> Run:
+        """All that wait, up to where the operation changes. Between frames under way at once there is no order."""
+        assert self._subscriptions is not None
+        operation, frames = large[0][1], []
+        while large and large[0][1] == operation:
+            number, _, argument = large.popleft()
+            frames.append((number, argument))
+        return Run(self._subscriptions, operation, frames)
+
+    def _commit(self, small: deque[Frame], run: Run | None) -> list[Reply]:
+        """One transaction, with as many small frames and as much of the run as its time allows; what to reply."""
+        taken: list[Frame] = []
+        replies: list[Reply] = []
+        position = run.position if run else 0
+        try:
+            with self._begin() as txn:
+                until = time.monotonic() + CHUNK_S
+                while small and time.monotonic() < until:
+                    taken.append(small.popleft())
+                    replies.append(self._apply(txn, taken[-1]))
+                if run:
+                    run.step(txn)  # at least one, so that small ones never keep it waiting for good
+                    while not run.done and time.monotonic() < until:
+                        run.step(txn)
+        except lmdb.PanicError:
+            raise  # the environment is of no more use to this process; the endpoint starts another one
+        except lmdb.Error as error:
+            # All of it has been rolled back. One part may be to blame (a full map), so each gets its own try.
+            if run:
+                run.position = position
+            if len(taken) + bool(run) > 1:
+                alone = [reply for frame in taken for reply in self._commit(deque([frame]), None)]
+                return alone + (self._commit(deque(), run) if run else [])
+            if run:
+                run.abandon()
+            # A transaction that did not even begin has taken nothing; it fails for the frame it was begun for.
+            numbers = run.numbers if run else [(taken or [small.popleft()])[0][0]]
+            return [_failure(number, _explained(error)) for number in numbers]
+        if run and run.done:
+            replies += [(number, "", []) for number in run.numbers]
+        elif run:
+            replies.append((PROGRESS, "", []))
+        return replies
+
+    def _begin(self) -> lmdb.Transaction:
+        with self._gate.held():
+            txn = self._environment.begin(write=True)
+        if os.getppid() != self._parent:
+            # It may have waited for long, and a new endpoint's writer may have done newer things since.
+            txn.abort()
+            raise ParentGone
+        self._gate.sign()
+        return txn
+
+    def _apply(self, txn: lmdb.Transaction, frame: Frame) -> Reply:
+        number, operation, argument = frame
+        try:
+            return number, "", self._operations[operation](txn, argument)
+        except StoreError as error:  # raised before anything is written
+            return _failure(number, error)
+
+
+def _failure(number: int, error: StoreError) -> Reply:
+    return number, type(error).__name__, str(error)
+
+
+def _explained(error: lmdb.Error) -> StoreError:
+    if isinstance(error, lmdb.MapFullError):
+        return StoreError(
+            "the embedded store is full: it has reached its map size. Restart every endpoint of this machine with a "
+            "larger one (map_size_bytes); nothing acknowledged is lost"
+        )
+    return StoreUnavailable(
+        f"the embedded store could not write (is the disk full?); nothing acknowledged is lost: {error}"
+    )
+
+
+def _count(batch: list[tuple[str, list[str]]]) -> int:
+    return sum(len(topics) for _, topics in batch)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

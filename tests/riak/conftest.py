@@ -1,0 +1,40 @@
+"""A fresh double of three nodes, and stores on it that are closed after the test."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+
+from broker.store.riak import RiakStore
+
+from .double import RiakDouble
+
+StoreOn = Callable[..., Awaitable[RiakStore]]
+
+FAST: dict[str, Any] = {"timeout_s": 0.6, "attempt_timeout_s": 0.2}
+"""Time-outs for tests in which something never answers."""
+
+
+@pytest.fixture
+async def riak() -> AsyncIterator[RiakDouble]:
+    async with RiakDouble(nodes=3) as riak:
+        riak.create_broker_types()
+        yield riak
+
+
+@pytest.fixture
+async def store_on() -> AsyncIterator[StoreOn]:
+    """``await store_on(double, **options)``: an open store; ``nodes=[0, 1]`` gives it these nodes only."""
+    async with AsyncExitStack() as handles:
+
+        async def open_store(riak: RiakDouble, *, nodes: list[int] | None = None, **options: Any) -> RiakStore:
+            addresses = riak.addresses if nodes is None else [riak.addresses[number] for number in nodes]
+            store = RiakStore(addresses, **options)
+            handles.push_async_callback(store.close)
+            await store.open()
+            return store
+
+        yield open_store

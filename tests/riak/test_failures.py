@@ -1,0 +1,347 @@
+"""What the driver makes of a cluster in trouble: nobody is lost, nothing hangs, and it goes on when the trouble ends.
+
+The cluster is the double, whose answers with nodes down are those of a real one (``test_transcripts.py``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from broker.store.base import Location, StoreUnavailable
+from broker.store.riak import RiakStore
+from broker.store.riak.layout import Buckets, partition_of
+from broker.store.riak.store import ATTEMPT_TIMEOUT_S, TIMEOUT_S
+
+from .conftest import FAST, StoreOn
+from .double import Key, RiakDouble
+
+BUCKETS = Buckets("ingeborg")
+TOPICS = [f"song {number}" for number in range(60)]
+
+
+def key_of(topic: str) -> Key:
+    return Key(b"ingeborg", *BUCKETS.partition(*partition_of(topic, 1)))
+
+
+def topic_with_primaries(riak: RiakDouble, *, on_both: tuple[set[int], set[int]]) -> str:
+    """A topic with a primary on each side of a cut."""
+    for topic in TOPICS:
+        nodes = {place.node for place in riak.memory.preference_list(0, key_of(topic))}
+        if nodes & on_both[0] and nodes & on_both[1]:
+            return topic
+    raise AssertionError("no such topic")
+
+
+async def refused(store: RiakStore) -> float:
+    """Seconds until the store says that it is unavailable."""
+    began = time.monotonic()
+    with pytest.raises(StoreUnavailable):
+        await store.subscribe([("ann", ["rock"])])
+    return time.monotonic() - began
+
+
+# --- one node --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+async def test_with_one_node_down_everything_goes_on_and_nobody_is_lost(
+    riak: RiakDouble, store_on: StoreOn, number: int
+) -> None:
+    riak.memory.faults.fallbacks_answer_first = True
+    store = await store_on(riak)
+    await store.subscribe([("ann", TOPICS)])
+    await riak.nodes[number].kill()
+    assert await store.subscribers(TOPICS) == [{"ann"}] * len(TOPICS)
+    await store.subscribe([("bob", TOPICS)])
+    assert await store.subscribers(TOPICS) == [{"ann", "bob"}] * len(TOPICS)
+    await riak.restart(number)
+    assert await store.subscribers(TOPICS) == [{"ann", "bob"}] * len(TOPICS)
+
+
+async def test_a_node_killed_in_the_middle_of_a_batch_costs_a_retry_and_nothing_else(
+    riak: RiakDouble, store_on: StoreOn
+) -> None:
+    store = await store_on(riak)
+    riak.hold(20)
+    batch = asyncio.create_task(store.subscribe([("ann", TOPICS)]))
+    await riak.busy(8)
+    await riak.nodes[1].kill()
+    riak.release()
+    await batch
+    assert await store.subscribers(TOPICS) == [{"ann"}] * len(TOPICS)
+    assert store.counters["retries"] > 0
+    assert store.counters["unavailable"] == 0
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "counter"), [("hang", "timeouts"), ("close", "connection_failures"), ("overload", "overloads")]
+)
+async def test_a_node_that_misbehaves_is_worked_around(
+    riak: RiakDouble, store_on: StoreOn, behaviour: str, counter: str
+) -> None:
+    store = await store_on(riak, **FAST)
+    riak.nodes[2].behaviour = behaviour  # type: ignore[assignment]
+    await store.subscribe([("ann", TOPICS)])
+    assert await store.subscribers(TOPICS) == [{"ann"}] * len(TOPICS)
+    assert store.counters[counter] > 0
+    assert store.counters["unavailable"] == 0
+
+
+async def test_a_silent_node_is_set_aside_and_comes_back_into_use(riak: RiakDouble, store_on: StoreOn) -> None:
+    store = await store_on(riak, **FAST)
+    riak.nodes[0].behaviour = "hang"
+    await store.subscribe([("ann", TOPICS)])
+    assert store.counters["nodes_set_aside"] >= 1
+    # One request at a time finds out whether it is back; the rest go elsewhere, without waiting for it.
+    asked = riak.nodes[0].requests
+    began = time.monotonic()
+    for topic in TOPICS:
+        await store.subscribers([topic])
+    assert riak.nodes[0].requests - asked <= 4
+    assert time.monotonic() - began < 3.0
+    riak.nodes[0].behaviour = "serve"
+    asked = riak.nodes[0].requests
+    async with asyncio.timeout(10):
+        while riak.nodes[0].requests < asked + 20:
+            await store.subscribers(TOPICS)
+
+
+# --- the whole store -------------------------------------------------------------------------------------------------
+
+
+def test_the_default_limits_leave_time_for_an_answer_within_five_seconds() -> None:
+    assert TIMEOUT_S < 5.0
+    assert ATTEMPT_TIMEOUT_S * 2 < TIMEOUT_S  # two silent nodes leave time for a third
+
+
+async def test_the_whole_store_killed_is_unavailable_in_time_and_back_without_a_restart(
+    riak: RiakDouble, store_on: StoreOn
+) -> None:
+    store = await store_on(riak, **FAST)
+    await store.subscribe([("ann", TOPICS)])
+    for node in riak.nodes:
+        await node.kill()
+    assert await refused(store) < 1.5
+    # Many at once hear of it as fast as one.
+    began = time.monotonic()
+    outcomes = await asyncio.gather(*(store.subscribers([topic]) for topic in TOPICS * 3), return_exceptions=True)
+    assert all(isinstance(outcome, StoreUnavailable) for outcome in outcomes)
+    assert time.monotonic() - began < 1.5
+    for number in range(3):
+        await riak.restart(number)
+    async with asyncio.timeout(10):
+        while True:
+            try:
+                assert await store.subscribers(TOPICS) == [{"ann"}] * len(TOPICS)
+                break
+            except StoreUnavailable:
+                pass
+    await store.subscribe([("bob", ["rock"])])
+
+
+@pytest.mark.parametrize("behaviour", ["hang", "close", "overload"])
+async def test_all_nodes_misbehaving_is_unavailable_in_time(
+    riak: RiakDouble, store_on: StoreOn, behaviour: str
+) -> None:
+    store = await store_on(riak, **FAST)
+    for node in riak.nodes:
+        node.behaviour = behaviour  # type: ignore[assignment]
+    assert await refused(store) < 1.5
+    for node in riak.nodes:
+        node.behaviour = "serve"
+    async with asyncio.timeout(10):
+        while True:
+            try:
+                await store.subscribe([("ann", ["rock"])])
+                break
+            except StoreUnavailable:
+                pass
+    assert await store.subscribers(["rock"]) == [{"ann"}]
+
+
+async def test_a_store_opens_with_some_nodes_down_and_not_with_all(riak: RiakDouble, store_on: StoreOn) -> None:
+    await riak.nodes[0].kill()
+    store = await store_on(riak, **FAST)
+    await store.subscribe([("ann", ["rock"])])
+    await riak.nodes[1].kill()
+    await riak.nodes[2].kill()
+    with pytest.raises(StoreUnavailable, match=r"no Riak node answers: 127\.0\.0\.1:\d+"):
+        await store_on(riak, **FAST)
+
+
+# --- not-founds that are none ----------------------------------------------------------------------------------------
+
+
+async def test_a_not_found_by_two_of_three_copies_is_not_believed(riak: RiakDouble, store_on: StoreOn) -> None:
+    store = await store_on(riak)
+    await store.subscribe([("ann", ["rock"])])
+    # One primary is back with an empty disk, one is down and a fallback that never saw the key stands in for it: two
+    # not-founds, one of them by a primary, outvote the only copy left. Nothing repairs it behind the reader's back.
+    first, second, third = (place.node for place in riak.memory.preference_list(0, key_of("rock")))
+    riak.memory.faults.read_repair = False
+    riak.memory.faults.fallbacks_answer_first = True
+    riak.memory.wipe(first)
+    await riak.nodes[third].kill()
+    answer = riak.memory.read(second, key_of("rock"), {"r": 2, "pr": 1, "node_confirms": 0})
+    assert not answer.siblings  # that is what the cluster says when asked once
+    assert await store.subscribers(["rock"]) == [{"ann"}]
+    assert store.counters["notfounds_false"] == 1
+    # And a writer does not start from nothing.
+    await store.subscribe([("bob", ["rock"])])
+    assert await store.subscribers(["rock"]) == [{"ann", "bob"}]
+
+
+async def test_a_not_found_is_asked_again_once_and_then_believed(riak: RiakDouble, store_on: StoreOn) -> None:
+    store = await store_on(riak)
+    before = store.counters["gets"]
+    assert await store.subscribers(["nobody"]) == [set()]
+    assert store.counters["gets"] - before == 2
+    assert store.counters["notfounds_confirmed"] >= 1
+
+
+async def test_without_a_primary_a_read_is_unavailable_instead_of_empty(store_on: StoreOn) -> None:
+    async with RiakDouble(nodes=5) as riak:
+        riak.create_broker_types()
+        store = await store_on(riak, **FAST)
+        await store.subscribe([("ann", ["rock"])])
+        primaries = [place.node for place in riak.memory.preference_list(0, key_of("rock"))]
+        for number in primaries:
+            await riak.nodes[number].kill()
+        with pytest.raises(StoreUnavailable, match="pr_val_unsatisfied"):
+            await store.subscribers(["rock"])
+
+
+# --- cuts ------------------------------------------------------------------------------------------------------------
+
+
+async def test_two_halves_add_subscribers_and_after_healing_there_is_the_union_in_one_object(
+    store_on: StoreOn,
+) -> None:
+    async with RiakDouble(nodes=5) as riak:
+        riak.create_broker_types()
+        left, right = await store_on(riak, nodes=[0, 1]), await store_on(riak, nodes=[2, 3, 4])
+        topic = topic_with_primaries(riak, on_both=({0, 1}, {2, 3, 4}))
+        await left.subscribe([("before", [topic])])
+        riak.memory.cut([0, 1], [2, 3, 4])
+        await left.subscribe([(f"left {number}", [topic]) for number in range(5)])
+        await right.subscribe([(f"right {number}", [topic]) for number in range(5)])
+        await right.unsubscribe([("before", [topic])])
+        riak.memory.heal()
+        assert len(riak.memory.object(key_of(topic)).siblings) == 2
+        everybody = {f"{side} {number}" for side in ("left", "right") for number in range(5)}
+        (found,) = await left.subscribers([topic])
+        assert everybody <= found <= everybody | {"before"}  # an unsubscription may have to be repeated
+        await left.repaired()
+        assert len(riak.memory.object(key_of(topic)).siblings) == 1
+        assert left.counters["siblings_found"] >= 1
+        assert left.counters["siblings_resolved"] == 1
+        await right.unsubscribe([("before", [topic])])
+        assert await right.subscribers([topic]) == [everybody]
+        assert right.counters["siblings_written"] == 0
+
+
+async def test_a_writer_cut_off_with_one_machine_is_told_so_and_confirms_nothing(
+    riak: RiakDouble, store_on: StoreOn
+) -> None:
+    # Without node_confirms, w=2 would be satisfied by two copies on the one machine that is left. The driver asks for
+    # it in every write, whether the type has it or not.
+    riak.memory.create_type("ingeborg")
+    lonely = await store_on(riak, nodes=[2], **FAST)
+    riak.memory.cut([0, 1], [2])
+    with pytest.raises(StoreUnavailable, match="node_confirms_val_unsatisfied,2,1"):
+        await lonely.subscribe([("ann", ["rock"])])
+    await (await store_on(riak, nodes=[0, 1])).subscribe([("bob", ["rock"])])
+    riak.memory.heal()
+    assert {"bob"} <= (await lonely.subscribers(["rock"]))[0]
+
+
+async def test_what_may_be_on_one_machine_only_is_written_again_before_it_is_confirmed(
+    riak: RiakDouble, store_on: StoreOn
+) -> None:
+    store = await store_on(riak, nodes=[0], timeout_s=0.3, attempt_timeout_s=0.3)
+    riak.memory.faults.read_repair = False
+    await riak.nodes[1].kill()
+    await riak.nodes[2].kill()
+    riak.nodes[0].behaviour = "mute"
+    assert await refused(store) < 1.5  # nothing was said, and yet it is on node 0
+    assert len(riak.memory.object(key_of("rock")).siblings) == 1
+    riak.nodes[0].behaviour = "serve"
+    await riak.nodes[1].start()
+    await riak.nodes[2].start()
+    await store.subscribe([("ann", ["rock"])])  # found there, and not safe before it is on two machines
+    riak.memory.wipe(0)
+    assert await store.subscribers(["rock"]) == [{"ann"}]
+
+
+async def test_a_late_unlisten_cannot_undo_a_newer_listen(store_on: StoreOn) -> None:
+    async with RiakDouble(nodes=5) as riak:
+        riak.create_broker_types()
+        left, right = await store_on(riak, nodes=[0, 1]), await store_on(riak, nodes=[2, 3, 4])
+        for number in range(60):
+            client = f"ann {number}"
+            key = Key(b"ingeborg", *BUCKETS.location(client))
+            nodes = {place.node for place in riak.memory.preference_list(0, key)}
+            if nodes & {0, 1} and nodes & {2, 3, 4}:
+                break
+        (old,) = await left.listen([client], "left")
+        riak.memory.cut([0, 1], [2, 3, 4])
+        (new,) = await right.listen([client], "right")
+        await left.unlisten([(client, old)])  # later by the clock, and knows nothing of the new one
+        riak.memory.heal()
+        assert new == Location(new.number, "right", True)
+        assert new.number > old.number
+        assert await left.locations([client]) == [new]
+        await left.repaired()
+        assert len(riak.memory.object(key).siblings) == 1
+        assert await right.locations([client]) == [new]
+
+
+# --- concurrency -----------------------------------------------------------------------------------------------------
+
+
+async def test_a_subscribe_of_ten_thousand_topics_keeps_the_pool_busy(riak: RiakDouble, store_on: StoreOn) -> None:
+    store = await store_on(riak, connections_per_node=8)
+    riak.hold(24)  # answers nothing before 24 requests are under way: one by one this would never end
+    await store.subscribe([("ann", [f"song {number}" for number in range(10_000)])])
+    assert riak.in_flight_max == 24
+    # 10,000 topics, 4,096 partitions: each object is written once, however many topics of the batch are in it.
+    assert store.counters["puts"] < 4096 + 50
+
+
+async def test_changes_to_one_object_share_writes_and_make_no_siblings(riak: RiakDouble, store_on: StoreOn) -> None:
+    store = await store_on(riak)
+    before = store.counters["puts"]
+    await asyncio.gather(*(store.subscribe([(f"client {number}", ["rock"])]) for number in range(200)))
+    assert store.counters["puts"] - before - 200 <= 5  # the clients' own objects are 200; the topic's take a few
+    assert store.counters["changes_grouped"] >= 195
+    assert store.counters["siblings_found"] == store.counters["siblings_written"] == 0
+    assert len((await store.subscribers(["rock"]))[0]) == 200
+
+
+# --- what others do --------------------------------------------------------------------------------------------------
+
+
+async def test_an_object_somebody_else_deleted_is_an_empty_set(riak: RiakDouble, store_on: StoreOn) -> None:
+    store = await store_on(riak)
+    await store.subscribe([("ann", ["rock"])])
+    stored = riak.memory.object(key_of("rock"))
+    tombstone = {"value": b"", "vtag": b"t" * 22, "deleted": True}
+    riak.memory.write(0, key_of("rock"), stored.vector, tombstone, {})
+    assert await store.subscribers(["rock"]) == [set()]
+    await store.subscribe([("bob", ["rock"])])
+    assert await store.subscribers(["rock"]) == [{"bob"}]
+    assert len(riak.memory.object(key_of("rock")).siblings) == 1
+
+
+async def test_a_tombstone_beside_a_set_counts_as_the_empty_set(riak: RiakDouble, store_on: StoreOn) -> None:
+    store = await store_on(riak)
+    await store.subscribe([("ann", ["rock"])])
+    riak.memory.write(0, key_of("rock"), {}, {"value": b"", "vtag": b"t" * 22, "deleted": True}, {})
+    assert len(riak.memory.object(key_of("rock")).siblings) == 2
+    assert await store.subscribers(["rock"]) == [{"ann"}]
+    await store.repaired()
+    (sibling,) = riak.memory.object(key_of("rock")).siblings
+    assert not sibling.deleted

@@ -1,0 +1,243 @@
+"""Which node gets a request, and what becomes of those that fail: on nodes that are plain sockets."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+
+import pytest
+
+from broker.store.base import StoreMisconfigured, StoreUnavailable
+from broker.store.riak import riak_pb2 as pb
+from broker.store.riak import wire
+from broker.store.riak.counters import zeroed
+from broker.store.riak.pool import BACKOFF_FIRST_S, BACKOFF_MAX_S, Node, Pool
+
+Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+PONG = wire.frame(wire.SERVER_INFO_ANSWER, pb.RpbGetServerInfoResp(node=b"n").SerializeToString())
+
+
+@pytest.fixture
+async def listen() -> AsyncIterator[Callable[[Serve], Awaitable[tuple[str, int]]]]:
+    """Start a node that does what it is given; its address."""
+    async with AsyncExitStack() as servers:
+        tasks: set[asyncio.Task[None]] = set()
+
+        async def start(serve: Serve) -> tuple[str, int]:
+            async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+                task = asyncio.current_task()
+                assert task is not None
+                tasks.add(task)
+                try:
+                    await serve(reader, writer)
+                except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
+                    pass
+                finally:
+                    writer.transport.abort()
+
+            server = await asyncio.start_server(accept, "127.0.0.1", 0)
+            servers.callback(server.close)
+            host, port = server.sockets[0].getsockname()
+            return host, port
+
+        yield start
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def one_frame(reader: asyncio.StreamReader) -> int:
+    code, length = wire.frame_length(await reader.readexactly(wire.HEADER.size))
+    await reader.readexactly(length)
+    return code
+
+
+async def pong(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while True:
+        await one_frame(reader)
+        writer.write(PONG)
+
+
+def answering(answer: bytes) -> Serve:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            await one_frame(reader)
+            writer.write(answer)
+
+    return serve
+
+
+def pool_of(*addresses: tuple[str, int], connections: int = 2, timeout_s: float = 0.5) -> tuple[Pool, dict[str, int]]:
+    counters = zeroed()
+    pool = Pool(
+        addresses, counters, timeout_s=timeout_s, attempt_timeout_s=timeout_s / 3, connections_per_node=connections
+    )
+    return pool, counters
+
+
+async def ask(pool: Pool) -> bytes:
+    answer = await pool.request(wire.SERVER_INFO_REQUEST, b"", wire.SERVER_INFO_ANSWER, pb.RpbGetServerInfoResp)
+    return answer.node
+
+
+async def test_connections_are_used_again_and_limited(listen) -> None:
+    held: list[asyncio.StreamWriter] = []
+    full = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            await one_frame(reader)
+            held.append(writer)
+            if len(held) == 3:
+                full.set()
+            await full.wait()
+            writer.write(PONG)
+
+    pool, counters = pool_of(await listen(serve), connections=3, timeout_s=5.0)
+    assert await asyncio.gather(*(ask(pool) for _ in range(30))) == [b"n"] * 30
+    assert counters["connections_opened"] == 3
+    assert len(set(held)) == 3
+    pool.close()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"",
+        b"\xff\xff\xff\xff\x08",  # a frame of 4 GB
+        b"\x00\x00\x00\x00\x08",  # a frame without a code
+        wire.frame(wire.GET_ANSWER),  # the answer to something else
+        wire.frame(wire.SERVER_INFO_ANSWER, b"\xff\xff\xff"),  # a body that is no protobuf
+        PONG[:-1],  # cut short
+    ],
+    ids=["silence", "huge", "empty", "other", "garbage", "short"],
+)
+async def test_what_is_no_answer_is_asked_of_another_node(listen, answer: bytes) -> None:
+    bad = await listen(answering(answer))
+    pool, counters = pool_of(bad, await listen(pong), timeout_s=1.0)
+    for _ in range(4):
+        assert await ask(pool) == b"n"
+    assert counters["retries"] >= 1
+    assert counters["nodes_set_aside"] >= 1
+    assert counters["unavailable"] == 0
+    pool.close()
+
+
+async def test_a_node_that_hung_up_between_requests_costs_nothing(listen) -> None:
+    hung_up = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await one_frame(reader)
+        writer.write(PONG)
+        await writer.drain()
+        writer.close()
+        await writer.wait_closed()
+        hung_up.set()
+
+    pool, counters = pool_of(await listen(serve))
+    for number in range(1, 4):
+        assert await ask(pool) == b"n"
+        await hung_up.wait()
+        hung_up.clear()
+        await asyncio.sleep(0)  # the end of the stream is in the reader's hands by the next turn of the loop
+        assert counters["connections_opened"] == number
+    assert counters["retries"] <= 1
+    pool.close()
+
+
+async def test_a_refusal_by_every_node_is_unavailable_with_its_words(listen) -> None:
+    refusing = wire.frame(wire.ERROR, pb.RpbErrorResp(errmsg=b"overload", errcode=0).SerializeToString())
+    pool, counters = pool_of(await listen(answering(refusing)), await listen(answering(refusing)), timeout_s=5.0)
+    with pytest.raises(StoreUnavailable, match="overload"):
+        await ask(pool)
+    assert counters["overloads"] == counters["refusals"] == 6  # three rounds over two nodes
+    assert counters["nodes_set_aside"] == 0  # they answer; nothing is wrong with them
+    pool.close()
+
+
+@pytest.mark.parametrize("text", ["no_type", 'Invalid bucket type: <<"x">>', "{n_val_violation,1}"])
+async def test_what_no_node_will_ever_do_is_not_tried_again(listen, text: str) -> None:
+    refusing = wire.frame(wire.ERROR, pb.RpbErrorResp(errmsg=text.encode(), errcode=0).SerializeToString())
+    pool, counters = pool_of(await listen(answering(refusing)))
+    with pytest.raises(StoreMisconfigured):
+        await ask(pool)
+    assert counters["retries"] == 0
+    pool.close()
+
+
+async def test_everybody_in_line_is_served_at_once_when_the_node_recovers(listen) -> None:
+    well, three = asyncio.Event(), asyncio.Event()
+    answered = 0
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal answered
+        while True:
+            await one_frame(reader)
+            await well.wait()
+            answered += 1
+            if answered >= 4:
+                three.set()
+            if answered > 1:  # the first one finds out that it is well; then three have to come together
+                await three.wait()
+            writer.write(PONG)
+
+    pool, counters = pool_of(await listen(serve), connections=3, timeout_s=3.0)
+    line = [asyncio.create_task(ask(pool)) for _ in range(50)]
+    await asyncio.wait(line, timeout=1.2)  # a bit more than an attempt
+    assert counters["nodes_set_aside"]
+    set_aside = counters["nodes_set_aside"]
+    well.set()
+    assert await asyncio.gather(*line) == [b"n"] * 50
+    assert counters["nodes_set_aside"] == set_aside
+    pool.close()
+
+
+async def test_closing_ends_what_is_under_way_and_what_waits(listen) -> None:
+    pool, _ = pool_of(await listen(answering(b"")), connections=1, timeout_s=30.0)
+    under_way = [asyncio.create_task(ask(pool)) for _ in range(3)]
+    await asyncio.sleep(0.05)
+    pool.close()
+    async with asyncio.timeout(1):
+        for outcome in await asyncio.gather(*under_way, return_exceptions=True):
+            assert isinstance(outcome, StoreUnavailable)
+
+
+async def test_one_who_gives_up_does_not_take_the_others_turn(listen) -> None:
+    release = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            await one_frame(reader)
+            await release.wait()
+            writer.write(PONG)
+
+    pool, _ = pool_of(await listen(serve), connections=1, timeout_s=10.0)
+    first, impatient, patient = (asyncio.create_task(ask(pool)) for _ in range(3))
+    await asyncio.sleep(0.01)
+    impatient.cancel()
+    release.set()
+    async with asyncio.timeout(2):
+        assert await first == await patient == b"n"
+    pool.close()
+
+
+def test_a_node_is_set_aside_for_longer_each_time_but_never_for_long() -> None:
+    node, now, waits = Node("h", 1), 0.0, []
+    for _ in range(12):
+        assert node.failed(now)
+        assert not node.failed(now)  # those that fail together count once
+        waits.append(node.retry_at - now)
+        assert not node.usable(now)
+        now = node.retry_at
+        assert node.usable(now)
+    assert waits[0] == pytest.approx(BACKOFF_FIRST_S)
+    assert waits == sorted(waits)
+    assert waits[-1] == pytest.approx(BACKOFF_MAX_S)
+
+
+def test_a_node_set_aside_is_tried_by_one_request_at_a_time() -> None:
+    node = Node("h", 1)
+    node.failed(0.0)
+    node.probing = True
+    assert not node.usable(100.0)

@@ -1,0 +1,124 @@
+"""Sets that spread over objects as they grow: against plain sets, with limits so small that they spread at once."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from broker.store.riak import RiakStore, layout, sets
+
+from .conftest import StoreOn
+from .double import RiakDouble
+
+
+@pytest.fixture
+def small_objects(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(layout, "OBJECT_BYTES_MAX", 120)
+    monkeypatch.setattr(sets, "OBJECT_BYTES_MAX", 120)
+    monkeypatch.setattr(layout, "TOPIC_CLIENTS_MAX", 3)
+    return
+
+
+async def pages(store: RiakStore, client: str, limit: int) -> list[str]:
+    topics: list[str] = []
+    cursor = None
+    while True:
+        page, cursor = await store.topics(client, cursor, limit)
+        assert 0 < len(page) <= limit or (not topics and cursor is None)
+        topics += page
+        if cursor is None:
+            return topics
+
+
+@pytest.mark.usefixtures("small_objects")
+async def test_a_topic_spreads_over_all_levels_and_is_read_whole(riak: RiakDouble, store_on: StoreOn) -> None:
+    store, other = await store_on(riak), await store_on(riak)
+    clients = [f"client {number}" for number in range(500)]
+    for start in range(0, len(clients), 100):
+        await store.subscribe([(client, ["hit"]) for client in clients[start : start + 100]])
+        assert await other.subscribers(["hit"]) == [set(clients[: start + 100])]
+    assert store.counters["topics_spilled"] + store.counters["partitions_filled"] == 1
+    assert store.counters["sets_grown"] >= 2
+    await other.unsubscribe([(client, ["hit"]) for client in clients[::2]])
+    assert await store.subscribers(["hit"]) == [set(clients[1::2])]
+    await store.subscribe([(client, ["hit"]) for client in clients[::2]])
+    assert await other.subscribers(["hit"]) == [set(clients)]
+
+
+@pytest.mark.usefixtures("small_objects")
+async def test_a_clients_topics_spread_and_come_in_pages(riak: RiakDouble, store_on: StoreOn) -> None:
+    store = await store_on(riak)
+    topics = [f"song {number}" for number in range(600)]
+    for start in range(0, 600, 200):
+        await store.subscribe([("ann", topics[start : start + 200])])
+    assert store.counters["sets_grown"] >= 2
+    for limit in (1, 7, 100, 599, 600, 601):
+        found = await pages(store, "ann", limit)
+        assert found == sorted(topics, key=layout.digest)
+
+
+@pytest.mark.usefixtures("small_objects")
+async def test_two_processes_that_grow_one_set_at_once_lose_nothing(riak: RiakDouble, store_on: StoreOn) -> None:
+    stores = [await store_on(riak), await store_on(riak)]
+    await asyncio.gather(
+        *(
+            store.subscribe([(f"client {number} {start + offset}", ["hit"]) for offset in range(10)])
+            for number, store in enumerate(stores)
+            for start in range(0, 100, 10)
+        )
+    )
+    everybody = {f"client {number} {index}" for number in range(2) for index in range(100)}
+    for store in stores:
+        assert await store.subscribers(["hit"]) == [everybody]
+
+
+@pytest.mark.usefixtures("small_objects")
+def test_any_growing_set_is_the_set_the_model_has() -> None:
+    names = st.integers(0, 40).map(lambda number: f"member {number}")
+    steps = st.lists(st.tuples(st.booleans(), st.integers(0, 1), st.lists(names, max_size=20)), max_size=6)
+    fresh = itertools.count()
+
+    async def check(stores: list[RiakStore], history: list[tuple[bool, int, list[str]]]) -> None:
+        topic, client = f"topic {next(fresh)}", f"client {next(fresh)}"
+        subscribers: set[str] = set()
+        topics: set[str] = set()
+        for adding, handle, members in history:
+            operation = stores[handle].subscribe if adding else stores[handle].unsubscribe
+            await operation([(member, [topic]) for member in members])
+            await operation([(client, [topic + member for member in members])])
+            (subscribers.update if adding else subscribers.difference_update)(members)
+            (topics.update if adding else topics.difference_update)(topic + member for member in members)
+        for store in stores:
+            assert await store.subscribers([topic]) == [subscribers]
+            assert await pages(store, client, 3) == sorted(topics, key=layout.digest)
+
+    async def start() -> tuple[RiakDouble, list[RiakStore]]:
+        riak = await RiakDouble(nodes=1).__aenter__()
+        riak.memory.create_type("ingeborg")
+        riak.memory.create_type("ingeborg_seen", allow_mult=False)
+        stores = [RiakStore(riak.addresses, node_confirms=1) for _ in range(2)]
+        for store in stores:
+            await store.open()
+        return riak, stores
+
+    with asyncio.Runner() as runner:
+        riak, stores = runner.run(start())
+
+        @settings(
+            max_examples=40, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck)
+        )
+        @given(steps)
+        def examples(history: list[tuple[bool, int, list[str]]]) -> None:
+            runner.run(check(stores, history))
+
+        try:
+            examples()
+        finally:
+            for store in stores:
+                runner.run(store.close())
+            runner.run(riak.__aexit__())

@@ -1,0 +1,64 @@
+"""The guarantees of SPEC section 8, in a thousand seeded histories with faults, and in undisturbed ones.
+
+A failing history prints its seed; ``python -m tests.simulator.replay SEED`` shows it event by event.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from .history import History
+
+HISTORIES = 1_000
+PER_TEST = 100
+
+
+def check(seeds: range, **options: object) -> None:
+    for seed in seeds:
+        violations = History(seed, **options).run()  # type: ignore[arg-type]
+        assert not violations, f"seed {seed} (python -m tests.simulator.replay {seed}): {violations[:5]}"
+
+
+@pytest.mark.parametrize("first", range(0, HISTORIES, PER_TEST))
+def test_guarantees_hold_through_crashes_cuts_stalls_and_store_outages(first: int) -> None:
+    check(range(first, first + PER_TEST))
+
+
+@pytest.mark.parametrize("endpoints", [1, 2, 5])
+def test_guarantees_hold_with_any_number_of_endpoints(endpoints: int) -> None:
+    check(range(10_000, 10_040), endpoints=endpoints)
+
+
+def test_an_undisturbed_cluster_delivers_exactly_once_and_in_order_ten_thousand_times() -> None:
+    deliveries = 0
+    for seed in range(20_000, 20_200):
+        history = History(seed, faults=False)
+        assert not history.run(), f"seed {seed}"
+        deliveries += history.steady_deliveries
+    assert deliveries >= 10_000
+
+
+def test_lookup_routing_delivers_in_an_undisturbed_cluster() -> None:
+    check(range(30_000, 30_030), faults=False, routing="lookup")
+
+
+def test_a_history_is_its_seed() -> None:
+    first, second = History(7), History(7)
+    first.run()
+    second.run()
+    assert first.log == second.log
+    assert first.homes_checked > 0
+
+
+def test_the_checks_see_a_lost_delivery() -> None:
+    history = History(20_000, faults=False)
+    history.run()
+    subscriber, client = next(
+        (subscriber, client)
+        for subscriber in history.subscribers
+        for client in subscriber.connections
+        if client.notes and history.violations == []
+    )
+    client.notes.clear()
+    history.check_deliveries()
+    assert any("never got" in violation for violation in history.violations), subscriber.name

@@ -1,0 +1,163 @@
+"""A writer's commits, with the parent played by the test and failures at the worst moment."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import lmdb
+import pytest
+
+from broker.store import operations
+from broker.store.layout import PROGRESS, Environment, Lane, Unpacker, pack, prepare
+from broker.store.writer import ParentGone, Writer
+
+MAP_BYTES = 64 << 20
+LARGE = [f"song {index}" for index in range(3 * operations.STEP_ROWS)]
+
+
+class Parent:
+    """Sends frames and reads replies."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection, self._unpacker = connection, Unpacker()
+        connection.settimeout(10)
+
+    def send(self, *frames: tuple[int, str, Any]) -> None:
+        """All in one piece, so that the writer has them together."""
+        self._connection.sendall(b"".join(map(pack, frames)))
+
+    def replies(self, count: int) -> dict[int, tuple[str, Any]]:
+        """So many of them by number, progress left out."""
+        found: dict[int, tuple[str, Any]] = {}
+        while len(found) < count:
+            for number, outcome, results in self._unpacker.feed(self._connection.recv(1 << 16)):
+                if number != PROGRESS:
+                    found[number] = outcome, results
+        return found
+
+
+@contextmanager
+def writing(directory: Path, lane: Lane = Lane.DURABLE) -> Iterator[tuple[Parent, Environment]]:
+    """A writer in a thread, and what it writes to."""
+    environment, gate = prepare(directory, lane, MAP_BYTES)
+    ours, theirs = socket.socketpair()
+    writer = Writer(environment, lane, gate, (theirs, os.getppid()))
+    thread = threading.Thread(target=writer.serve)
+    thread.start()
+    try:
+        with ours, theirs:
+            yield Parent(ours), environment
+            ours.shutdown(socket.SHUT_RDWR)
+            thread.join(10)
+            assert not thread.is_alive(), "the writer did not end when its parent hung up"
+    finally:
+        environment.env.close()
+
+
+def entries(environment: Environment, database: str) -> int:
+    """How many there are."""
+    with environment.begin() as txn:
+        return int(txn.stat(environment.db[database])["entries"])
+
+
+def test_what_shares_a_transaction_with_a_failure_is_done_again_in_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step, failures = operations.Run.step, iter([lmdb.MapFullError("played")])
+
+    def fails_once_after_writing(self: operations.Run, txn: lmdb.Transaction) -> None:
+        step(self, txn)
+        for failure in failures:
+            raise failure
+
+    monkeypatch.setattr(operations.Run, "step", fails_once_after_writing)
+    with writing(tmp_path) as (parent, environment):
+        parent.send((1, "subscribe", [("ann", ["rock"])]), (2, "subscribe", [("bob", LARGE)]))
+        assert parent.replies(2) == {1: ("", []), 2: ("", [])}
+        assert entries(environment, "subscribers") == entries(environment, "topics_of") == len(LARGE) + 1
+
+
+def test_a_run_that_cannot_be_written_fails_each_of_its_frames_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(self: operations.Run, txn: lmdb.Transaction) -> None:
+        raise lmdb.MapFullError("played")
+
+    with writing(tmp_path) as (parent, environment):
+        with monkeypatch.context() as patched:
+            patched.setattr(operations.Run, "step", fails)
+            parent.send(
+                (1, "subscribe", [("ann", LARGE)]),
+                (2, "subscribe", [("bob", LARGE)]),
+                (3, "subscribe", [("cid", ["rock"])]),
+            )
+            replies = parent.replies(3)
+        assert [replies[number][0] for number in (1, 2, 3)] == ["StoreError", "StoreError", ""]
+        assert entries(environment, "subscribers") == 1
+        parent.send((4, "subscribe", [("ann", LARGE)]))
+        assert parent.replies(1) == {4: ("", [])}
+
+
+def test_large_frames_of_both_operations_are_each_done(tmp_path: Path) -> None:
+    with writing(tmp_path) as (parent, environment):
+        parent.send((1, "subscribe", [("ann", LARGE), ("bob", LARGE)]))
+        assert parent.replies(1) == {1: ("", [])}
+        parent.send(
+            (2, "unsubscribe", [("ann", LARGE)]),
+            (3, "subscribe", [("cid", LARGE[:200])]),
+            (4, "unsubscribe", [("bob", LARGE)]),
+        )
+        assert parent.replies(3) == {2: ("", []), 3: ("", []), 4: ("", [])}
+        assert entries(environment, "subscribers") == entries(environment, "texts") == 200
+
+
+def test_a_refused_frame_leaves_the_others_of_its_transaction(tmp_path: Path) -> None:
+    with writing(tmp_path, Lane.SOFT) as (parent, environment):
+        parent.send(
+            (1, "register", ("e", "new", "ws://127.0.0.1:1", 0)),
+            (2, "heartbeat", ("e", "old", "ws://127.0.0.1:2", 9)),
+            (3, "listen", [("ann", 5, "i"), ("ann", 4, "i")]),
+        )
+        replies = parent.replies(3)
+        assert [replies[number][0] for number in (1, 2, 3)] == ["", "Superseded", ""]
+        assert entries(environment, "registry") == entries(environment, "locations") == 1
+
+
+def test_an_orphan_applies_nothing(tmp_path: Path) -> None:
+    environment, gate = prepare(tmp_path, Lane.DURABLE, MAP_BYTES)
+    ours, theirs = socket.socketpair()
+    with ours, theirs, environment.env:
+        writer = Writer(environment, Lane.DURABLE, gate, (theirs, os.getppid() + 1))
+        Parent(ours).send((1, "unsubscribe", [("ann", ["rock"])]))
+        with pytest.raises(ParentGone):
+            writer.serve()
+        with environment.begin(write=True):  # and it keeps no lock
+            pass
+
+
+def test_a_disk_too_full_to_note_the_lock_holder_does_not_fail_the_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with writing(tmp_path) as (parent, _):
+        monkeypatch.setattr(os, "pwrite", full)
+        parent.send((1, "subscribe", [("ann", ["rock"])]))
+        assert parent.replies(1) == {1: ("", [])}
+
+
+def test_only_the_durable_environment_is_synced_at_every_commit(tmp_path: Path) -> None:
+    synced = {}
+    for lane in Lane:
+        environment, _ = prepare(tmp_path, lane, MAP_BYTES)
+        with environment.env as env:
+            synced[lane] = (env.flags()["sync"], env.flags()["metasync"])
+    assert synced == {Lane.DURABLE: (True, True), Lane.SOFT: (False, True)}

@@ -1,0 +1,143 @@
+"""The endpoint's side of a writer process, against a writer that the test plays."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from broker.store.base import StoreError, StoreUnavailable, Superseded
+from broker.store.layout import PROGRESS, Unpacker, pack
+from broker.store.writer_link import LARGE_BUDGET_BYTES, LOOKS, _Budget, _Link
+
+
+class PlayedWriter:
+    """The other end of a link."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+        self._unpacker, self._frames = Unpacker(), list[Any]()
+
+    async def frame(self) -> Any:
+        """The next one that was sent: (number, operation, argument)."""
+        while not self._frames:
+            self._frames += self._unpacker.feed(await self._reader.read(1 << 16))
+        return self._frames.pop(0)
+
+    def reply(self, number: int, outcome: str = "", body: Any = ()) -> None:
+        """Answer a frame."""
+        self._writer.write(pack((number, outcome, body)))
+
+
+@asynccontextmanager
+async def linked(timeout_s: float = 10.0) -> AsyncIterator[tuple[_Link, PlayedWriter]]:
+    """A link and its far end."""
+    ours, theirs = socket.socketpair()
+    link = _Link(timeout_s, lambda: "the suspect", lambda: None)
+    await asyncio.get_running_loop().create_unix_connection(lambda: link, sock=ours)
+    reader, writer = await asyncio.open_unix_connection(sock=theirs)
+    try:
+        yield link, PlayedWriter(reader, writer)
+    finally:
+        writer.close()
+        link.abort()
+
+
+async def test_results_come_in_the_order_asked_whatever_the_order_of_the_replies() -> None:
+    async with linked() as (link, writer):
+        call = asyncio.create_task(link.call("listen", ["a", "b", "c"]))
+        numbers = [(await writer.frame())[0] for _ in "abc"]
+        for number, body in zip(reversed(numbers), ([5], [3, 4], [1, 2]), strict=True):
+            assert not call.done()
+            writer.reply(number, body=body)
+        assert await call == [1, 2, 3, 4, 5]
+
+
+async def test_one_failed_frame_fails_its_call_only_and_no_more_of_it_is_sent() -> None:
+    async with linked() as (link, writer):
+        endless = asyncio.create_task(link.call("subscribe", iter(lambda: "more" * 1_000, None)))
+        number, _, _ = await writer.frame()
+        good = asyncio.create_task(link.call("heartbeat", ["x"]))
+        writer.reply(number, "StoreError", "the map is full")
+        with pytest.raises(StoreError, match="the map is full"):
+            await endless
+        while (frame := await writer.frame())[1] != "heartbeat":
+            pass
+        writer.reply(frame[0], "Superseded", "by another")
+        with pytest.raises(Superseded, match="by another"):
+            await good
+
+
+async def test_progress_keeps_a_long_write_alive_and_silence_ends_it() -> None:
+    # Time is played, too: the link looks when it is told to.
+    async with linked(timeout_s=1_000) as (link, writer):
+        call = asyncio.create_task(link.call("subscribe", ["x"]))
+        number, _, _ = await writer.frame()
+        for _ in range(3):
+            for _ in range(LOOKS - 1):
+                link._look_for_progress()
+            link.data_received(pack((PROGRESS, "", [])))
+        assert not call.done()
+        writer.reply(number)
+        await call
+
+        call = asyncio.create_task(link.call("subscribe", ["x"]))
+        await writer.frame()
+        for _ in range(LOOKS):
+            assert not link.lost.done()
+            link._look_for_progress()
+        with pytest.raises(StoreUnavailable, match="confirmed nothing in 1000 s; the suspect"):
+            await call
+        with pytest.raises(StoreUnavailable):
+            await link.call("subscribe", ["x"])
+
+
+async def test_what_is_under_way_is_bounded_and_large_batches_take_turns() -> None:
+    async with linked() as (link, writer):
+        part = "x" * 100_000
+        calls = [asyncio.create_task(link.call(name, [part] * 40)) for name in ("first", "second")]
+        budget_frames = LARGE_BUDGET_BYTES // len(pack((0, "second", part)))
+        names = [(await writer.frame())[1] for _ in range(budget_frames)]
+        assert abs(names.count("first") - names.count("second")) <= 1
+        with pytest.raises(TimeoutError):  # the budget is spent: nothing more comes before a reply
+            async with asyncio.timeout(0.05):
+                await writer.frame()
+        small = asyncio.create_task(link.call("small", ["y"]))  # but for a small one, which has its own
+        number, name, _ = await writer.frame()
+        assert name == "small"
+        writer.reply(number)
+        await small
+        link.fail("enough")
+        for call in calls:
+            with pytest.raises(StoreUnavailable, match="enough"):
+                await call
+        with pytest.raises(StoreUnavailable, match="enough"):  # and does not wait for the budget of a lost link
+            await asyncio.wait_for(link.call("late", [part]), 10)
+
+
+async def test_a_budget_serves_in_order_skips_the_cancelled_and_lets_one_oversized_through() -> None:
+    budget, served = _Budget(10), []
+
+    async def take(name: str, size: int) -> None:
+        await budget.take(size)
+        served.append(name)
+
+    await take("oversized", 50)
+    waiting = {name: asyncio.create_task(take(name, size)) for name, size in [("a", 6), ("b", 6), ("c", 4), ("d", 4)]}
+    await asyncio.sleep(0)
+    assert served == ["oversized"]
+    budget.give(50)
+    waiting["a"].cancel()  # its turn has come this very moment: it goes to the next
+    await asyncio.wait(waiting.values(), return_when=asyncio.FIRST_COMPLETED)
+    await asyncio.wait({waiting["b"], waiting["c"]})
+    assert served == ["oversized", "b", "c"]
+    assert waiting["a"].cancelled()
+    budget.give(6)
+    await waiting["d"]
+    budget.give(4)
+    budget.give(4)
+    await take("all of it", 10)
