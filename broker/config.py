@@ -46,6 +46,7 @@ class ServeOptions:
     dedup_ttl: float = 60.0  # seconds; 0: off
     peer_secret_file: str = ""  # empty: generated in the data directory
     # Only by file or environment: nobody types these.
+    riak_node_confirms: int = 2  # machines that have to have a write; 1 for a cluster of one node
     map_size_bytes: int = 64 << 30  # most an LMDB environment may grow to: address space, not disk
     compression: bool = False  # permessage-deflate
     ping_interval: float = 25.0  # seconds
@@ -138,6 +139,8 @@ def _check(options: ServeOptions) -> None:
         raise wrong("dedup_ttl", "has to be from 0 (off) to 86400 seconds")
     if not 1 <= options.ping_interval <= 3600:
         raise wrong("ping_interval", "has to be from 1 to 3600 seconds")
+    if options.riak_node_confirms not in (1, 2, 3):
+        raise wrong("riak_node_confirms", "has to be 1, 2 or 3")
     if options.map_size_bytes < 1 << 20:
         raise wrong("map_size_bytes", "has to be at least a MiB")
     for name in [field.name for field in fields(options) if field.name.startswith("max_")]:

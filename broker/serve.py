@@ -68,7 +68,9 @@ def read_secret(options: ServeOptions) -> bytes:
 def make_store(options: ServeOptions) -> Store:
     """The store the options name, not opened yet."""
     kind, where = parse_store(options.store_url)
-    return EmbeddedStore(where, map_size_bytes=options.map_size_bytes) if kind == "lmdb" else RiakStore(where)
+    if kind == "lmdb":
+        return EmbeddedStore(where, map_size_bytes=options.map_size_bytes)
+    return RiakStore(where, node_confirms=options.riak_node_confirms)
 
 
 def listen(host: str, port: int) -> socket.socket:

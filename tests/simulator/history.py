@@ -86,6 +86,7 @@ class History:
         self.false_deaths: list[tuple[float, str]] = []  # (when, incarnation) of live endpoints taken for dead
         self.disturbed = False
         self.homes_checked = 0
+        self.views_checked: set[tuple[tuple[str, int], ...]] = set()  # found without a conflict
         self.steady_deliveries = 0  # that had to be, and were looked for
 
     # What happens
@@ -281,6 +282,10 @@ class History:
             if node.stalled_until <= now and node.router.members.joined and node.router.members._lease(now)
         ]
         self.homes_checked += len(acting) > 1
+        key = tuple((node.me.incarnation, node.router.members.version) for node in acting)
+        if key in self.views_checked:
+            return
+        self.views_checked.add(key)
         for index, one in enumerate(acting):
             for other in acting[index + 1 :]:
                 tables = zip(one.router.members.table[::32], other.router.members.table[::32], strict=True)
