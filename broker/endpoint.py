@@ -356,6 +356,8 @@ class EndpointServer:
             self._failed("a tick")
         self._ticks += 1
         for client in list(self._ping_slots[self._ticks % len(self._ping_slots)]):
+            if client.ws.state is not OPEN or (client.connection is not None and client.connection.held):
+                continue  # closing already; or it is us who do not read its answers
             if client.unanswered_pings >= 2:
                 router.counts["pings_unanswered"] += 1
                 client.close(PING_TIMEOUT)

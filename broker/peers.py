@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import ormsgpack
 from websockets.client import ClientProtocol
+from websockets.exceptions import InvalidURI
 from websockets.http11 import Request, Response
 from websockets.protocol import OPEN
 from websockets.server import ServerProtocol
@@ -159,8 +160,8 @@ class PeerSocket(Socket):
     def _whole(self, data: bytes) -> None:
         if self._text:
             self.fail(PROTOCOL_VIOLATION)
-        elif self.ws.state is OPEN:
-            self.message(data)
+        else:
+            super()._whole(data)
 
     def chunk_ends(self) -> None:
         """End the turn."""
@@ -208,7 +209,7 @@ class Peers:
             ws = ClientProtocol(uri, max_size=FRAME_BYTES_MAX, logger=log)
             async with asyncio.timeout(DIAL_TIMEOUT_S):
                 await loop.create_connection(lambda: PeerSocket(self._server, ws, endpoint), uri.host, uri.port)
-        except (OSError, TimeoutError, ValueError) as error:
+        except (OSError, TimeoutError, ValueError, InvalidURI) as error:
             # Refused while a peer starts or ends: membership is what decides whether it is dead.
             self._server.router.counts["dials_failed"] += 1
             log.debug("cannot reach %s at %s: %s", endpoint.name, endpoint.url, error)

@@ -17,12 +17,15 @@ from websockets.frames import Frame, Opcode
 from websockets.http11 import Request, Response
 from websockets.protocol import OPEN, Protocol
 
-from protocol.errors import NOT_UTF8, CloseCode
+from protocol.errors import NOT_UTF8, SLOW_CONSUMER, CloseCode
 
 log = logging.getLogger("ingeborg.socket")
 
 #: How long a connection may take to finish its handshake, or to answer a close, in seconds.
 PATIENCE_S = 5.0
+
+#: Pings answered to a peer that reads none of it: beyond them their pongs would fill our memory (131 bytes at most each).
+PONGS_UNREAD_MAX = 1_000
 
 
 def text_frame(data: bytes) -> bytes:
@@ -45,8 +48,13 @@ class Socket(asyncio.Protocol):
         self.ws = ws
         self.is_writable = True
         self.unanswered_pings = 0
-        self._parts: list[bytes] = []  # of a fragmented message; bounded by the protocol's limit on messages
+        # Of a fragmented message; bounded by the protocol's limit on messages. Not a list: of fragments of a byte each,
+        # or of none, it would be many times as large as what it holds.
+        self._parts = bytearray()
         self._text = False
+        self._deaf = False  # we have said goodbye: what still comes is not listened to
+        self._half_closed = False
+        self._pongs_unread = 0
         self._abort: asyncio.TimerHandle | None = None
 
     # What a subclass says to
@@ -94,14 +102,18 @@ class Socket(asyncio.Protocol):
             if frame.fin:
                 self._whole(bytes(frame.data))
             else:
-                self._parts.append(bytes(frame.data))
+                self._parts += frame.data
         elif opcode is Opcode.CONT:
-            self._parts.append(bytes(frame.data))
+            self._parts += frame.data
             if frame.fin:
-                data, self._parts = b"".join(self._parts), []
+                data, self._parts = bytes(self._parts), bytearray()
                 self._whole(data)
         elif opcode is Opcode.PONG:
             self.unanswered_pings = 0
+        elif opcode is Opcode.PING and not self.is_writable:
+            self._pongs_unread += 1
+            if self._pongs_unread > PONGS_UNREAD_MAX:
+                self.fail(SLOW_CONSUMER)
 
     def _whole(self, data: bytes) -> None:
         if self._text and not data.isascii():
@@ -110,7 +122,9 @@ class Socket(asyncio.Protocol):
             except UnicodeDecodeError:
                 self.fail(NOT_UTF8)
                 return
-        if self.ws.state is OPEN:
+        # Not asked here: whether the connection is still open. A close, or a frame that breaks the protocol, that came
+        # in the same chunk behind this message has closed it already, and the message counts all the same.
+        if not self._deaf:
             self.message(data)
 
     def eof_received(self) -> None:
@@ -130,6 +144,7 @@ class Socket(asyncio.Protocol):
     def resume_writing(self) -> None:
         """It has room again."""
         self.is_writable = True
+        self._pongs_unread = 0
         self.writable()
 
     def settled(self) -> None:
@@ -143,10 +158,17 @@ class Socket(asyncio.Protocol):
     def send_protocol(self) -> None:
         """Write what the protocol wants written: handshakes, pongs, closes."""
         for data in self.ws.data_to_send():
+            if self._half_closed:
+                break
             if data:
                 self.transport.write(data)
-            else:  # the end of the stream
-                self.transport.close()
+            else:
+                # The end of the stream; the peer ends its own. Closing with bytes of it unread would reset the
+                # connection, and the peer might never see why: the close frame, or the response.
+                self._half_closed = True
+                if not self.transport.is_closing():
+                    self.transport.write_eof()
+                self._cut_later()
 
     def ping(self) -> None:
         """Ask the peer for a sign of life."""
@@ -157,6 +179,7 @@ class Socket(asyncio.Protocol):
 
     def close(self, code: CloseCode) -> None:
         """Begin the closing handshake; it has ``PATIENCE_S``, then the connection is cut."""
+        self._deaf = True
         if self.ws.state is OPEN:
             self.ws.send_close(code.code, code.reason)
             self.send_protocol()
@@ -164,6 +187,7 @@ class Socket(asyncio.Protocol):
 
     def fail(self, code: CloseCode) -> None:
         """The peer broke the protocol: say so and close."""
+        self._deaf = True
         self.ws.fail(code.code, code.reason)
         self.send_protocol()
         self._cut_later()

@@ -106,7 +106,9 @@ class Listening:
         listens, self._listens = self._listens, []
         for start in range(0, len(listens), LISTENS_PER_BATCH):
             batch = listens[start : start + LISTENS_PER_BATCH]
-            router.store("listen", ([listen.client for listen in batch], self._me), self._listened, batch)
+            # Two listens of one client in one turn are one to the store; the hub knows which was the later.
+            clients = list(dict.fromkeys(listen.client for listen in batch))
+            router.store("listen", (clients, self._me), self._listened, (clients, batch))
         if self._clears:
             router.store("unlisten", (self._clears,), self._cleared, len(self._clears))
             self._clears = []
@@ -116,8 +118,9 @@ class Listening:
             # The mapping stays, and is found out at the next message for the client.
             self._router.counts["stale_mappings_left"] += count
 
-    def _listened(self, listens: list[Listen], result: Any, error: Exception | None) -> None:
+    def _listened(self, context: tuple[list[str], list[Listen]], result: Any, error: Exception | None) -> None:
         router = self._router
+        clients, listens = context
         if error is not None:
             failure = ProtocolError("store_unavailable", str(error) or repr(error))
             for listen in listens:
@@ -129,7 +132,9 @@ class Listening:
             return
         announcement = Announcement(listens, router.now + TIMEOUT_S)
         news: list[tuple[str, int, str, bool]] = []
-        for listen, location in zip(listens, result, strict=True):
+        locations: dict[str, Location] = dict(zip(clients, result, strict=True))
+        for listen in listens:
+            location = locations[listen.client]
             if not router.lookup:
                 router.publishing.locations.learn(listen.client, location)
             binding = router.hub.bindings.get(listen.client)
