@@ -1,0 +1,96 @@
+"""Numbers as people read them: one unit each, three digits that matter, thousands separated.
+
+Owns the text of every figure in the report and the summaries, so that one value reads the same everywhere.
+"""
+
+from __future__ import annotations
+
+import re
+
+NONE = "–"
+"""What stands where there is no figure. Never a zero."""
+
+_DURATIONS = ((1, "ns"), (1_000, "µs"), (1_000_000, "ms"), (1_000_000_000, "s"))
+_SIZES = ((1, "B"), (1_000, "kB"), (1_000_000, "MB"), (1_000_000_000, "GB"), (1_000_000_000_000, "TB"))
+
+
+def significant(value: float, digits: int = 3) -> str:
+    """Three significant digits, but never fewer than the whole number has: 1.55, 97.3, 1,534."""
+    for decimals in range(digits - 1, 0, -1):
+        if abs(round(value, decimals)) < 10 ** (digits - decimals):
+            return f"{value:.{decimals}f}"
+    return f"{value:,.0f}"
+
+
+def duration(value_ns: float | None) -> str:
+    """Nanoseconds -> `850 ns`, `1.55 ms`, `2.10 s`, `3 min 20 s`."""
+    if value_ns is None:
+        return NONE
+    if abs(value_ns) >= 120_000_000_000:
+        minutes, rest = divmod(round(value_ns / 1_000_000_000), 60)
+        return f"{minutes:,} min {rest} s"
+    return _scaled(value_ns, _DURATIONS)
+
+
+def seconds(value_s: float | None) -> str:
+    """Seconds as `duration` says them."""
+    return NONE if value_s is None else duration(value_s * 1_000_000_000) if value_s else "0 s"
+
+
+def tick(text: str) -> str:
+    """A round number's text on an axis, without the digits that say nothing: `10.0 ms` -> `10 ms`."""
+    return re.sub(r"(\.\d*?)0+(?= )", r"\1", text).replace(". ", " ")
+
+
+def size(value_bytes: float | None) -> str:
+    """Bytes -> `72.4 MB` (powers of ten)."""
+    return NONE if value_bytes is None else _scaled(value_bytes, _SIZES)
+
+
+def _scaled(value: float, units: tuple[tuple[int, str], ...]) -> str:
+    factor, unit = units[0]
+    for larger, name in units[1:]:
+        # 999.7 µs reads 1.00 ms, not 1,000 µs.
+        if abs(value) >= larger * 0.9995:
+            factor, unit = larger, name
+    number = f"{value:,.0f}" if factor == 1 else significant(value / factor)
+    return f"{number} {unit}"
+
+
+def count(value: float | None) -> str:
+    """A whole number with its thousands separated."""
+    return NONE if value is None else f"{value:,.0f}"
+
+
+def rate(value_per_s: float | None) -> str:
+    """`1,534/s`, `2.35/s`."""
+    return NONE if value_per_s is None else f"{significant(value_per_s) if value_per_s else 0}/s"
+
+
+def share(part: float | None, whole: float | None) -> str:
+    """A percentage: `96.0 %`; rounded neither up to 100 % nor down to 0 %, unless it is exactly that."""
+    if part is None or not whole:
+        return NONE
+    percent = 100 * part / whole
+    if percent not in (0, 100):
+        for text, wrong in (("> 99.9 %", "100.0"), ("< 0.1 %", "0.0")):
+            if f"{percent:.1f}" == wrong:
+                return text
+    return f"{percent:.1f} %" if percent not in (0, 100) else f"{percent:.0f} %"
+
+
+def percent_of_core(value_cores: float | None) -> str:
+    """Processor cores used -> `38 %` of one core."""
+    return NONE if value_cores is None else f"{100 * value_cores:,.0f} %"
+
+
+def goal(name: str, value: float | None) -> str:
+    """A goal's limit or measured value, in its unit."""
+    if value is None:
+        return NONE
+    return duration(value * 1_000_000) if name.endswith("_ms") else count(value)
+
+
+def goal_name(name: str) -> str:
+    """`p99_9_ms` -> `p99.9`; counts keep their word."""
+    return name.removesuffix("_ms").replace("_", ".") if name.endswith("_ms") else name

@@ -1,0 +1,1 @@
+"""The PySpark job that digests run logs: schema, reading and checking, transforms, session, job."""

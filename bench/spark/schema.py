@@ -1,0 +1,126 @@
+"""The shape of a run's log: tables, columns, types and limits, as bench/SCHEMA.md says them.
+
+Owns every name and number that the log's writer and its reader must agree on. It never touches a file or a session.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from pyspark.sql.types import DoubleType, LongType, StringType, StructField, StructType
+
+SCHEMA_VERSION = 1
+
+RUN_FILE = "run.json"
+EVENT_FILE = re.compile(r"events-(\d{3})-(\d{4,})\.csv")
+
+NS_PER_S = 1_000_000_000
+
+OFFSET_S_MAX = 7 * 24 * 3600
+"""How far a time may lie from the run's start, in seconds. No run lasts a week; without a limit one damaged number
+would ask for a table of a billion seconds."""
+
+RAW_CHARS_MAX = 80
+"""How much of a rejected line an error message quotes."""
+
+CORRUPT = "_corrupt"
+"""Column in which Spark leaves a line that does not fit the schema."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """One CSV table of the log. `glob` finds its files in a run's directory; `required`: without it there is no run."""
+
+    name: str
+    glob: str
+    columns: StructType
+    required: bool
+
+    @property
+    def header(self) -> str:
+        """The first line of each of the table's files, to the byte."""
+        return ",".join(self.columns.names)
+
+    @property
+    def parsed(self) -> StructType:
+        """The columns, and the one for lines that do not fit them."""
+        return StructType([*self.columns.fields, StructField(CORRUPT, StringType())])
+
+
+EVENTS = Table(
+    "events",
+    "events-*.csv",
+    StructType(
+        [
+            StructField("kind", StringType()),
+            StructField("phase", StringType()),
+            StructField("connection", LongType()),
+            StructField("topic", LongType()),
+            StructField("seq", LongType()),
+            StructField("intended_ns", LongType()),
+            StructField("at_ns", LongType()),
+            StructField("value", LongType()),
+            StructField("detail", StringType()),
+        ]
+    ),
+    required=True,
+)
+
+PHASES = Table(
+    "phases",
+    "phases.csv",
+    StructType(
+        [
+            StructField("phase", StringType()),
+            StructField("start_ns", LongType()),
+            StructField("end_ns", LongType()),
+            StructField("measured", LongType()),
+        ]
+    ),
+    required=True,
+)
+
+MACHINE = Table(
+    "machine",
+    "machine.csv",
+    StructType(
+        [
+            StructField("at_ns", LongType()),
+            StructField("source", StringType()),
+            StructField("cpu_s", DoubleType()),
+            StructField("rss_bytes", LongType()),
+            StructField("net_rx_bytes", LongType()),
+            StructField("net_tx_bytes", LongType()),
+            StructField("disk_read_bytes", LongType()),
+            StructField("disk_write_bytes", LongType()),
+        ]
+    ),
+    required=False,
+)
+
+COUNTERS = Table(
+    "counters",
+    "counters.csv",
+    StructType(
+        [
+            StructField("at_ns", LongType()),
+            StructField("phase", StringType()),
+            StructField("source", StringType()),
+            StructField("name", StringType()),
+            StructField("value", DoubleType()),
+        ]
+    ),
+    required=False,
+)
+
+TABLES = (EVENTS, PHASES, MACHINE, COUNTERS)
+
+RUN_COLUMNS = (StructField("run", StringType()), StructField("started_ns", LongType()))
+"""What every row knows of its run: its id, and its beginning."""
+
+CURVE_PPM = tuple(sorted({round(1_000_000 * (1 - 10 ** (-step / 10))) for step in range(51)}))
+"""The points of the percentile curve, evenly spaced in log(1 - p): ten to each further nine, up to 99.999 %."""
+
+BUCKETS_PER_DECADE = 20
+"""Resolution of the histograms: a bucket is 12 % wide, the bound of error of whatever is read from them."""

@@ -1,0 +1,124 @@
+"""The local Spark session: lean, on loopback, and quiet.
+
+Owns starting and stopping it, and the Java it needs. It leaves a session that spark-submit has configured as it is, and
+it never lets Spark write to the user's terminal: what the Java process says goes to a log file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.logger import PySparkLogger
+from pyspark.sql import SparkSession
+
+from bench.errors import BenchError
+
+JAVA_MIN = 17
+"""What Spark 4 requires."""
+
+JAVA_ANSWER_S_MAX = 30
+"""`java -version` answers in a tenth of a second; a machine that needs this long has another trouble."""
+
+SPARK_ERRORS = (PySparkException, Py4JError)
+"""What Spark raises when a job fails, or when its Java process is gone."""
+
+_INSTALL = (
+    f"Spark needs Java {JAVA_MIN} or newer. Install it (Debian, Ubuntu: apt-get install openjdk-17-jre-headless; "
+    f"Fedora: dnf install java-17-openjdk-headless; macOS: brew install openjdk@17), or set JAVA_HOME to one."
+)
+
+_LEAN = {
+    "spark.app.name": "bench digest",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    # A run of minutes has some million rows: two hundred shuffle partitions, the default, cost more than the work.
+    "spark.sql.shuffle.partitions": "4",
+    # Small stages: re-planning each costs more than it can win.
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.session.timeZone": "UTC",
+    # Or PySpark notes the Python line of every expression, and prints them with a Java stack trace on an error.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+}
+
+
+def java_version(answer: str) -> int | None:
+    """The major version in what `java -version` prints: 17 for 17.0.15, 8 for 1.8.0_402; None if it is none."""
+    match = re.search(r'version "(?:1\.)?(\d+)', answer)
+    return int(match[1]) if match else None
+
+
+def require_java(environment: dict[str, str]) -> None:
+    """Raise BenchError, saying what to install, unless the Java that Spark would start is there and new enough."""
+    home = environment.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else shutil.which("java", path=environment.get("PATH"))
+    where = f"the one of JAVA_HOME={home}" if home else "the one found on the PATH"
+    if java is None:
+        raise BenchError(f"There is no Java on this machine. {_INSTALL}")
+    try:
+        answer = subprocess.run(
+            [java, "-version"], capture_output=True, text=True, timeout=JAVA_ANSWER_S_MAX, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise BenchError(f"Java ({where}) does not start: {error}. {_INSTALL}") from error
+    version = java_version(answer.stderr + answer.stdout)
+    if version is None:
+        raise BenchError(f"Java ({where}) does not say its version. {_INSTALL}")
+    if version < JAVA_MIN:
+        raise BenchError(f"Java {version} ({where}) is too old. {_INSTALL}")
+
+
+@contextlib.contextmanager
+def local_session(master: str, driver_memory: str, log: Path) -> Iterator[SparkSession]:
+    """A session of our own on `master`. `log` gets all that Java says. Raises BenchError if it does not start."""
+    require_java(dict(os.environ))
+    builder = SparkSession.builder.master(master).config("spark.driver.memory", driver_memory)
+    for name, value in _LEAN.items():
+        builder = builder.config(name, value)
+    # For a machine whose own host name does not resolve; and so that nothing binds to an outward address.
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    try:
+        with _standard_streams_to(log):
+            session = builder.getOrCreate()
+    except (*SPARK_ERRORS, OSError, RuntimeError) as error:
+        raise BenchError(f"Spark did not start on {master}: what it said is in {log}") from error
+    session.sparkContext.setLogLevel("WARN")
+    for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
+        # These print each error of Spark's as JSON with its Java stack trace, besides raising it.
+        PySparkLogger.getLogger(name).disabled = True
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+@contextlib.contextmanager
+def _standard_streams_to(log: Path) -> Iterator[None]:
+    """Point the process's stdout and stderr (the descriptors, which a child inherits) at `log` meanwhile.
+
+    The Java process is started within, keeps what it inherited for its life, and so never writes to the terminal.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    saved = os.dup(1), os.dup(2)
+    target = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    try:
+        os.dup2(target, 1)
+        os.dup2(target, 2)
+        yield
+    finally:
+        os.dup2(saved[0], 1)
+        os.dup2(saved[1], 2)
+        for descriptor in (*saved, target):
+            os.close(descriptor)

@@ -1,0 +1,55 @@
+"""Java: found, missing, too old, broken. And the silence of Spark."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyspark", reason="PySpark is not installed")
+
+from bench.errors import BenchError
+from bench.spark.session import java_version, require_java
+
+
+@pytest.mark.parametrize(
+    ("answer", "version"),
+    [
+        ('openjdk version "17.0.15" 2025-04-15', 17),
+        ('java version "1.8.0_402"', 8),
+        ('openjdk version "21" 2023-09-19', 21),
+        ('openjdk version "25-ea" 2025-09-16', 25),
+        ("The operation couldn't be completed. Unable to locate a Java Runtime.", None),
+    ],
+)
+def test_java_version(answer, version):
+    assert java_version(answer) == version
+
+
+def fake_java(home: Path, script: str) -> dict[str, str]:
+    (home / "bin").mkdir(parents=True)
+    java = home / "bin" / "java"
+    java.write_text(f"#!/bin/sh\n{script}\n")
+    java.chmod(0o755)
+    return {"JAVA_HOME": str(home), "PATH": os.environ["PATH"]}
+
+
+def test_java_that_is_missing_old_or_broken_is_named_with_what_to_install(tmp_path):
+    cases = {
+        "There is no Java": {"PATH": str(tmp_path)},
+        "Java 11": fake_java(tmp_path / "old", "echo 'openjdk version \"11.0.2\"' >&2"),
+        "does not say its version": fake_java(tmp_path / "odd", "echo hello"),
+        "does not start": {"JAVA_HOME": str(tmp_path / "nowhere"), "PATH": os.environ["PATH"]},
+    }
+    for said, environment in cases.items():
+        with pytest.raises(BenchError) as raised:
+            require_java(environment)
+        assert said in str(raised.value)
+        assert "openjdk-17" in str(raised.value), "says what to install"
+        if home := environment.get("JAVA_HOME"):
+            assert home in str(raised.value), "says which Java was asked"
+
+
+def test_new_enough_java_is_accepted(tmp_path):
+    require_java(fake_java(tmp_path, "echo 'openjdk version \"17.0.1\"' >&2"))
