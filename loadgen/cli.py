@@ -203,6 +203,7 @@ async def _run(options: argparse.Namespace, world: World, notes: Sequence[str]) 
             "machine": machine.facts(),
             "software": machine.software(("ingeborg", "websockets", "orjson", "uvloop")),
             "goals": RADIO_GOALS,
+            "subscriptions": world.subscriptions,
         },
     )
     plan = world.schedule

@@ -135,9 +135,8 @@ class Run:
             self._announce()
             self._flush()
             self._directory.close(complete=complete)
-        subscriptions = sum(map(len, self._world.wishes)) + sum(map(len, self._world.idle))
         before, after = self._counters.get(("run", "start"), []), self._counters.get(("drain", "end"), [])
-        return Outcome(self._tally, complete, self._phases_s, subscriptions, before, after)
+        return Outcome(self._tally, complete, self._phases_s, self._world.subscriptions, before, after)
 
     # -- phases
 

@@ -53,6 +53,11 @@ class World:
         """Deliveries that the whole schedule must cause."""
         return sum(self.subscribers[news.topic] for news in self.schedule.news)
 
+    @property
+    def subscriptions(self) -> int:
+        """Subscriptions that all wish lists make."""
+        return sum(map(len, self.wishes)) + sum(map(len, self.idle))
+
 
 class Catalogue(Sequence[str]):
     """All songs there are, named by their number and never stored: a million of them cost nothing."""
