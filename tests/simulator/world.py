@@ -183,6 +183,7 @@ class Node:
         self.stalled_until = 0.0
         self.clients: dict[Connection, Client] = {}
         self._turn_due = False
+        self._deferred: list[Callable[[float], object]] = []
         world.at(world.random.random() * TICK_S, self._tick)
 
     def event(self, do: Callable[[float], object]) -> None:
@@ -190,9 +191,25 @@ class Node:
         world = self.world
         if not self.alive:
             return
-        if world.now < self.stalled_until:
-            world.at(self.stalled_until - world.now, self.event, do)
+        if world.now < self.stalled_until or self._deferred:
+            if not self._deferred:
+                world.at(self.stalled_until - world.now, self._wake)
+            self._deferred.append(do)
             return
+        self._do(do)
+
+    def _wake(self) -> None:
+        """The stall is over, unless it was prolonged: everything that came meanwhile, in its order."""
+        if self.world.now < self.stalled_until:
+            self.world.at(self.stalled_until - self.world.now, self._wake)
+            return
+        deferred, self._deferred = self._deferred, []
+        for do in deferred:
+            if self.alive:
+                self._do(do)
+
+    def _do(self, do: Callable[[float], object]) -> None:
+        world = self.world
         do(world.now)
         if not self._turn_due:
             self._turn_due = True

@@ -1,0 +1,129 @@
+"""Endpoints on Riak, whole: real sockets to the clients and between the endpoints, the double as the cluster.
+
+What is shown here is what the driver's own tests cannot: what clients get when nodes go and come.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+
+from broker.core.model import Endpoint
+from broker.endpoint import EndpointServer
+from broker.serve import listen
+from broker.store.riak import RiakStore
+from protocol.client import Client
+from protocol.errors import ProtocolError
+from protocol.pages import fetch
+
+from .double import RiakDouble
+
+SECRET = b"the secret of these tests"
+TOPICS = [f"song {number}" for number in range(40)]
+
+Start = Callable[..., Awaitable[EndpointServer]]
+
+
+@pytest.fixture
+async def start(riak: RiakDouble) -> AsyncIterator[Start]:
+    """``await start("name", nodes=[0, 1])``: a running endpoint that has joined the others."""
+    async with AsyncExitStack() as running:
+
+        async def start(name: str, nodes: list[int] | None = None, **options: Any) -> EndpointServer:
+            sock = listen("127.0.0.1", 0)
+            url = f"ws://127.0.0.1:{sock.getsockname()[1]}"
+            addresses = riak.addresses if nodes is None else [riak.addresses[number] for number in nodes]
+            server = EndpointServer(
+                Endpoint(name, secrets.token_hex(8), url, 0),
+                RiakStore(addresses),
+                secret=SECRET,
+                store_name="riak",
+                **options,
+            )
+            await server.start(sock)
+            running.push_async_callback(server.stop)
+            async with asyncio.timeout(10):
+                await server.ready.wait()
+            return server
+
+        yield start
+
+
+async def ready_within(url: str, status: int, seconds: float) -> str:
+    """The text of ``/readyz`` once it has that status."""
+    async with asyncio.timeout(seconds):
+        while True:
+            page = await fetch(url, "/readyz")
+            if page.status == status:
+                return page.text
+            await asyncio.sleep(0.05)
+
+
+async def next_note(client: Client) -> tuple[str | None, Any]:
+    async with asyncio.timeout(6):
+        note = await anext(aiter(client))
+    return note.key, note.broadcast
+
+
+async def test_two_endpoints_share_subscribers_through_riak(start: Start) -> None:
+    one, other = await start("one"), await start("other")
+    async with Client(one.router.me.url, "ann", listen=True) as ann, Client(other.router.me.url, "bob") as bob:
+        await ann.subscribe(TOPICS)
+        for topic in TOPICS:
+            assert await bob.publish(topic, topic, ack=True) is False
+        got = [await next_note(ann) for _ in TOPICS]
+        assert sorted(got) == sorted((topic, topic) for topic in TOPICS)
+
+
+async def test_with_one_node_down_subscribes_and_publishes_go_on(riak: RiakDouble, start: Start) -> None:
+    server = await start("one")
+    url = server.router.me.url
+    async with Client(url, "ann", listen=True) as ann:
+        await ann.subscribe(TOPICS[:20])
+        riak.memory.faults.fallbacks_answer_first = True  # who never saw a key says so before who has it
+        await riak.nodes[1].kill()
+        await ann.subscribe(TOPICS[20:])
+        for topic in TOPICS:
+            await ann.publish(topic, "with two nodes", ack=True)
+        got = [await next_note(ann) for _ in TOPICS]
+        assert sorted(key for key, _ in got) == sorted(TOPICS)
+        assert (await fetch(url, "/readyz")).status == 200
+
+
+async def test_the_whole_store_down_is_said_survived_and_recovered_from(riak: RiakDouble, start: Start) -> None:
+    server = await start("one")
+    url = server.router.me.url
+    async with (
+        Client(url, "ann", listen=True) as ann,
+        Client(url, "bob", timeout_s=5) as bob,
+        Client(url, "cat", timeout_s=5) as cat,
+    ):
+        await ann.subscribe(["cached", "not cached"])
+        await ann.publish("cached", "before", ack=True)
+        assert await next_note(ann) == ("cached", "before")
+
+        for node in riak.nodes:
+            await node.kill()
+        began = time.monotonic()
+        with pytest.raises(ProtocolError, match="store_unavailable"):
+            await bob.subscribe("anything")
+        # The client tries again until its own time-out; the endpoint answers each try within its five seconds.
+        assert time.monotonic() - began < 5 + 5
+        assert "the store does not answer" in await ready_within(url, 503, 5)
+        assert await ann.publish("cached", "during", ack=True) is False
+        assert await next_note(ann) == ("cached", "during")
+        with pytest.raises(ProtocolError, match="store_unavailable"):
+            await cat.publish("not cached", "during", ack=True, dedup=False)
+
+        for number in range(len(riak.nodes)):
+            await riak.restart(number)
+        await ready_within(url, 200, 10)
+        await bob.subscribe("anything")
+        assert await ann.publish("not cached", "after", ack=True) is False
+        assert await next_note(ann) == ("not cached", "after")
