@@ -29,13 +29,11 @@ from . import web
 from .core.hub import Connection
 from .core.model import Endpoint, StoreError
 from .core.router import Limits, Router, StoreCall
-from .peers import FRAME_BYTES_MAX, PEER_PATH, Peers, PeerSocket
-from .sockets import Socket, text_frame
+from .peers import HANDSHAKE_BYTES_MAX, PEER_PATH, Peers, PeerSocket
+from .sockets import Socket, library_log, text_frame
 from .store.base import Store
 
 log = logging.getLogger("ingeborg.endpoint")
-_quiet = logging.getLogger("ingeborg.websockets")
-_quiet.setLevel(logging.WARNING)
 
 #: Between two ticks of the core, in seconds: what time-outs are exact to.
 TICK_S = 0.1
@@ -58,7 +56,9 @@ class ClientSocket(Socket):
 
     def __init__(self, server: EndpointServer) -> None:
         extensions = [ServerPerMessageDeflateFactory()] if server.compression else None
-        self.ws: ServerProtocol = ServerProtocol(max_size=server.frame_bytes_max, extensions=extensions, logger=_quiet)
+        self.ws: ServerProtocol = ServerProtocol(
+            max_size=server.frame_bytes_max, extensions=extensions, logger=library_log
+        )
         super().__init__(self.ws)
         self.server = server
         self.connection: Connection | None = None
@@ -66,6 +66,9 @@ class ClientSocket(Socket):
     def handshake(self, event: Request | Response) -> None:
         """A WebSocket client, a GET of a reserved path, or a peer."""
         assert isinstance(event, Request)
+        if self.ws.eof_sent:  # what came behind the request, in the same chunk, has broken the protocol already
+            self.transport.close()
+            return
         server = self.server
         response = web.answer(server, event.path)
         if response is None and event.path == PEER_PATH and "Upgrade" in event.headers:
@@ -86,7 +89,7 @@ class ClientSocket(Socket):
         if self.ws.state is OPEN:
             self.settled()
             # The request has been read; from here on it is frames, with a limit of their own.
-            ws = ServerProtocol(state=OPEN, max_size=FRAME_BYTES_MAX, logger=_quiet)
+            ws = ServerProtocol(state=OPEN, max_size=HANDSHAKE_BYTES_MAX, logger=library_log)
             PeerSocket(self.server, ws, None).adopt(self.transport)
 
     def message(self, data: bytes) -> None:
@@ -159,6 +162,7 @@ class EndpointServer:
         # Connections by the tick of the ping period at which they are pinged: staggered, and no scan of all.
         self._ping_slots: list[set[ClientSocket]] = [set() for _ in range(max(1, round(ping_s / TICK_S)))]
         self._ticks = 0
+        self._reasons: list[str] | None = None  # what was last logged of ``not_ready``
         self._turn_due = False
         self._tick_handle: asyncio.TimerHandle | None = None
         self._store_tasks: set[asyncio.Task[None]] = set()
@@ -260,6 +264,7 @@ class EndpointServer:
         """A peer's connection is authenticated."""
         assert peer.endpoint is not None
         self.peers.up(peer)
+        log.info("%s: linked with %s at %s", self.router.me.name, peer.endpoint.name, peer.endpoint.url)
         peer.send([self.router.link_up(peer.endpoint, time.monotonic())])
         self.turn()
 
@@ -278,6 +283,7 @@ class EndpointServer:
         """A peer's connection is gone."""
         assert peer.endpoint is not None
         if self.peers.down(peer):
+            log.info("%s: the link to %s is down", self.router.me.name, peer.endpoint.name)
             self.router.link_down(peer.endpoint.incarnation, time.monotonic())
             self.turn()
 
@@ -367,12 +373,23 @@ class EndpointServer:
             self.peers.dial(router.joining.discovered(), now)
             if router.members.joined:
                 self.ready.set()
+            self._tell_readiness()
             if router.stopping is not None and self._on_fatal is not None:
                 self._on_fatal(router.stopping)
                 self._on_fatal = None
         elif router.joining.left:
             self._left.set()
         self.turn()
+
+    def _tell_readiness(self) -> None:
+        """Log what ``/readyz`` says, when it changes."""
+        reasons = self.not_ready()
+        if reasons != self._reasons and self.ready.is_set():
+            self._reasons = reasons
+            if reasons:
+                log.warning("%s: not ready: %s", self.router.me.name, "; ".join(reasons))
+            else:
+                log.info("%s: ready", self.router.me.name)
 
     def _failed(self, where: str) -> None:
         """A fault of ours. The event is lost, said and counted; the endpoint goes on."""

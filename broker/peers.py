@@ -34,7 +34,7 @@ from websockets.uri import parse_uri
 from protocol.errors import GOING_AWAY, POLICY, PROTOCOL_VIOLATION
 
 from .core.model import Endpoint
-from .sockets import Socket
+from .sockets import Socket, library_log
 
 if TYPE_CHECKING:
     from .endpoint import EndpointServer
@@ -49,6 +49,9 @@ PEER_PATH = "/_peer"
 
 #: A link's frame is at most a batch of items; an item is at most a payload, or a slice of a command.
 FRAME_BYTES_MAX = 256 << 20
+
+#: Before a peer has proved itself it is anybody: a hello is a few hundred bytes.
+HANDSHAKE_BYTES_MAX = 4096
 
 #: Redialling a peer: from the first to the longest wait, in seconds.
 REDIAL_FIRST_S = 0.1
@@ -122,6 +125,8 @@ class PeerSocket(Socket):
                 return
             mine = proof(secret, b"acceptor", self._nonces, me)
             self._say(["welcome", me.name, me.incarnation, me.url, mine])
+            # The hello was the last frame before our welcome; from here on frames are a link's.
+            self.ws = ServerProtocol(state=OPEN, max_size=FRAME_BYTES_MAX, logger=log)
             self._proved(endpoint)
         elif kind == "welcome" and self._dialled is not None:
             name, incarnation, url, given = fields
@@ -206,7 +211,7 @@ class Peers:
         loop = asyncio.get_running_loop()
         try:
             uri = parse_uri(endpoint.url.rstrip("/") + PEER_PATH)
-            ws = ClientProtocol(uri, max_size=FRAME_BYTES_MAX, logger=log)
+            ws = ClientProtocol(uri, max_size=FRAME_BYTES_MAX, logger=library_log)
             async with asyncio.timeout(DIAL_TIMEOUT_S):
                 await loop.create_connection(lambda: PeerSocket(self._server, ws, endpoint), uri.host, uri.port)
         except (OSError, TimeoutError, ValueError, InvalidURI) as error:

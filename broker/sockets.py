@@ -19,12 +19,14 @@ from websockets.protocol import OPEN, Protocol
 
 from protocol.errors import NOT_UTF8, SLOW_CONSUMER, CloseCode
 
-log = logging.getLogger("ingeborg.socket")
+#: Where ``websockets`` logs what it does; every connection's coming and going is not news.
+library_log = logging.getLogger("ingeborg.websockets")
+library_log.setLevel(logging.WARNING)
 
 #: How long a connection may take to finish its handshake, or to answer a close, in seconds.
 PATIENCE_S = 5.0
 
-#: Pings answered to a peer that reads none of it: beyond them their pongs would fill our memory (131 bytes at most each).
+#: Pings answered to a peer that reads none of it; their pongs, of 127 bytes at most, would fill our memory.
 PONGS_UNREAD_MAX = 1_000
 
 
