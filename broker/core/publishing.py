@@ -307,24 +307,22 @@ class Publishing:
         for client in clients:
             location = None if lookup else known(client)
             if location is None:
-                location = found.get(client, _NEVER_LISTENED) if client in found else None
-                if location is None:
-                    if client not in found:
-                        missing.append(client)
+                if client not in found:
+                    missing.append(client)
                     continue
-            if not location.online:
+                location = found[client]
+            if location is None or not location.online:
                 continue
             incarnation = location.incarnation
             if incarnation == self._me:
                 if client in bindings:
                     local.append(client)
+            elif incarnation in remote:
+                remote[incarnation].append(client)
+            elif in_view(incarnation):
+                remote[incarnation] = [client]
             else:
-                if incarnation in remote:
-                    remote[incarnation].append(client)
-                elif in_view(incarnation):
-                    remote[incarnation] = [client]
-                else:
-                    self._router.drops["endpoint_gone"] += 1
+                self._router.drops["endpoint_gone"] += 1
         return local, remote, missing
 
     def _hand_over(self, message: Publish, local: list[str], remote: dict[str, list[str]], attempt: int) -> None:
