@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 ENVIRONMENT_PREFIX = "INGEBORG_"
 
@@ -131,7 +132,7 @@ def _check(options: ServeOptions) -> None:
         raise wrong("advertise", "is one endpoint's; with several endpoints each advertises its own host and port")
     if options.name and not _NAME.fullmatch(options.name):
         raise wrong("name", "has to be 1 to 64 letters, digits, dots, colons, hyphens or underscores")
-    if options.advertise and not re.fullmatch(r"ws://[^/\s]+/?", options.advertise):
+    if options.advertise and not _is_endpoint_url(options.advertise):
         raise wrong("advertise", "has to be a URL such as ws://host:9000")
     if options.routing not in ("home", "lookup"):
         raise wrong("routing", "has to be home or lookup")
@@ -147,6 +148,14 @@ def _check(options: ServeOptions) -> None:
         if getattr(options, name) < 1:
             raise wrong(name, "has to be at least 1")
     parse_store(options.store_url)
+
+
+def _is_endpoint_url(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return bool(re.fullmatch(r"ws://[^/?#@\s]+/?", url)) and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is none
+        return False
 
 
 def parse_store(url: str) -> tuple[str, Any]:

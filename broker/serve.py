@@ -166,9 +166,13 @@ def _watch_supervisor(fd: int) -> None:
     async def watch() -> None:
         loop = asyncio.get_running_loop()
         closed = loop.create_future()
-        loop.add_reader(fd, closed.set_result, None)
+
+        def end_of_file() -> None:
+            loop.remove_reader(fd)  # here, since it would be called again before the task below runs
+            closed.set_result(None)
+
+        loop.add_reader(fd, end_of_file)
         await closed
-        loop.remove_reader(fd)
         os.kill(os.getpid(), signal.SIGTERM)
 
     task = asyncio.get_running_loop().create_task(watch())

@@ -102,23 +102,29 @@ def run(options: ServeOptions) -> int:
             if not asked:
                 time.sleep(0.1)  # how long a death or a signal may go unnoticed
     finally:
-        _end(children)
+        if not _end(children, asked):
+            exit_code = 1
         os.close(pipe_write)
         os.close(pipe_read)
     return exit_code
 
 
-def _end(children: list[Child]) -> None:
-    running = [child for child in children if child.process is not None]
-    for child in running:
-        assert child.process is not None
-        child.process.send_signal(signal.SIGTERM)
+def _end(children: list[Child], asked: list[int]) -> bool:
+    """End the processes, in order where they manage it in time and nobody asks again. Did they?"""
+    running = {child.options.name: child.process for child in children if child.process is not None}
+    for process in running.values():
+        process.send_signal(signal.SIGTERM)
     deadline = time.monotonic() + END_S
-    for child in running:
-        assert child.process is not None
-        try:
-            child.process.wait(max(0.0, deadline - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            log.error("endpoint %s did not end within %.0f s and is killed", child.options.name, END_S)
-            child.process.kill()
-            child.process.wait()
+    asked_before = len(asked)
+    while any(process.poll() is None for process in running.values()):
+        if time.monotonic() < deadline and len(asked) == asked_before:
+            time.sleep(0.05)
+            continue
+        why = "told to end twice" if len(asked) > asked_before else f"not ended within {END_S:.0f} s"
+        for name, process in running.items():
+            if process.poll() is None:
+                log.error("%s: endpoint %s is killed", why, name)
+                process.kill()
+                process.wait()
+        return False
+    return True

@@ -1,4 +1,4 @@
-"""The asyncio client library: one client on one connection to whichever endpoint of a list is alive.
+"""The asyncio client library: one client, connected to whichever endpoint of a list is alive. SPEC section 9.
 
 Owns: the connection and its renewal, the matching of replies to commands, the queue of notifications, and which
 command is repeated by itself. Must never: know what an endpoint does inside, drop a notification it has read, or repeat

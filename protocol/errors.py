@@ -44,7 +44,7 @@ ERRORS: dict[str, ErrorCode] = {row.code: row for row in _ROWS}
 class ProtocolError(Exception):
     """A command that gets an error reply and changes nothing. ``info`` names the field and says why.
 
-    ``client_fault`` codes come from decoding and checking, the others from the broker; the table says what next.
+    Codes to *fix* come from decoding and checking, the others from the broker.
     """
 
     def __init__(self, code: str, info: str, **extra: object) -> None:

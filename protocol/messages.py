@@ -60,7 +60,7 @@ def check(value: dict[str, Any], payload_bytes_max: int) -> Command:
 
 
 def reply_fields(value: dict[str, Any]) -> tuple[Id, str | None]:
-    """Of a command that may be bad: the id its reply echoes, and its name if its reply has to carry that (SPEC 5)."""
+    """Of a command that may be bad: the id its reply echoes, and its name where the reply has it. SPEC section 5."""
     number = value.get("id")
     if type(number) is not str and type(number) is not int:
         number = None

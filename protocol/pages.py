@@ -1,4 +1,4 @@
-"""The plain HTTP pages an endpoint serves beside its WebSocket: fetching one, and reading ``/metrics``. SPEC section 1.
+"""The plain HTTP pages an endpoint serves beside its WebSocket: fetching, and reading ``/metrics``. SPEC section 1.2.
 
 Owns: one bounded GET, and the sample lines of Prometheus's text format. Must never: know what a metric means.
 """

@@ -1,4 +1,4 @@
-"""The client's side of the wire: the bytes of commands, and what a reply means. SPEC sections 2 and 5.
+"""The client's side of the wire: the bytes of commands, and what a reply means. SPEC sections 2, 5 and 9.
 
 Owns: how commands are written, batches cut to the frame limit, and error replies understood. Must never: do I/O.
 

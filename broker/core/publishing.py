@@ -369,9 +369,10 @@ class Publishing:
         if call.kind == Kind.PUBLISH:
             self._settle(call.context, bool(value))
         elif call.kind == Kind.DELIVER:
-            message, _, attempt = call.context
-            message.confirmed.append(self._name(call.target))
-            self._confirmed(message, call.target, value or [], attempt)
+            message, clients, attempt = call.context
+            if len(value) < len(clients):
+                message.confirmed.append(self._name(call.target))
+            self._confirmed(message, call.target, value, attempt)
         elif call.kind == Kind.BROADCAST:
             message = call.context
             message.confirmed.append(self._name(call.target))
