@@ -98,7 +98,7 @@ def load(command_line: Mapping[str, Any], environment: Mapping[str, str], file: 
         try:
             with file.open("rb") as opened:
                 table = tomllib.load(opened)
-        except (OSError, tomllib.TOMLDecodeError) as error:
+        except (OSError, ValueError) as error:  # ValueError: not TOML, or not UTF-8
             raise ConfigError(f"--config {file}: {error}") from None
         for key, value in table.items():
             name = key.replace("-", "_")

@@ -176,6 +176,8 @@ class PeerSocket(Socket):
         """The connection is gone; the link may go on over another."""
         if self.endpoint is not None:
             self._server.link_down(self)
+        elif self._dialled is not None and self.ws.close_rcvd_then_sent and self.ws.close_code == POLICY.code:
+            log.warning("no link with %s: it refused ours; its log says why (another secret?)", self._dialled.url)
 
 
 class Peers:

@@ -1,0 +1,210 @@
+"""The table of duplicates against a dictionary that forgets nothing, and its bounds."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.core.dedup import Dedup, identity
+from broker.core.membership import SLOTS, slot_of
+
+TTL_S = 60.0
+ROOMY = 1_000
+
+
+def key(number: int, slot: int = 7) -> bytes:
+    return identity(slot, "t", b"%d" % number)
+
+
+# What is a duplicate
+
+
+def test_a_payload_is_a_duplicate_until_its_time_is_over() -> None:
+    table: Dedup[None] = Dedup(TTL_S, ROOMY)
+    table.add(key(1), 100.0)
+    assert not table.duplicate(key(2), 100.0)
+    assert table.duplicate(key(1), 159.9)
+
+
+def test_its_time_is_over_at_the_exact_instant() -> None:
+    table: Dedup[None] = Dedup(TTL_S, ROOMY)
+    table.add(key(1), 100.0)
+    assert not table.duplicate(key(1), 160.0)
+    assert len(table) == 0
+
+
+def test_each_drop_extends_the_time() -> None:
+    table: Dedup[None] = Dedup(TTL_S, ROOMY)
+    table.add(key(1), 0.0)
+    for now in range(50, 1_000, 50):
+        assert table.duplicate(key(1), float(now))
+    assert not table.duplicate(key(1), 950.0 + TTL_S)
+
+
+def test_a_time_to_live_of_zero_turns_it_off() -> None:
+    table: Dedup[None] = Dedup(0.0, ROOMY)
+    table.add(key(1), 0.0)
+    table.begin(key(2))
+    table.settle(key(2), True, 0.0)
+    assert not table.duplicate(key(1), 0.0)
+    assert not table.duplicate(key(2), 0.0)
+    assert len(table) == 0
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["duplicate", "publish", "expire", "handed over"]),
+            st.integers(0, 4),
+            st.sampled_from([0.0, 0.5, 1.0, 4.0, 9.5, 10.0, 11.0]),
+            st.sampled_from([0.5, 3.0, 10.0]),
+        ),
+        max_size=60,
+    )
+)
+def test_it_agrees_with_a_dictionary_of_expiries(steps: list[tuple[str, int, float, float]]) -> None:
+    table: Dedup[None] = Dedup(10.0, ROOMY)
+    expiries: dict[int, float] = {}
+    now = 0.0
+    for what, number, passed, left in steps:
+        now += passed
+        seen = expiries.get(number, -1.0) > now
+        if what == "duplicate":
+            assert table.duplicate(key(number), now) is seen
+            if seen:
+                expiries[number] = now + 10.0
+        elif what == "publish":
+            table.begin(key(number))
+            table.settle(key(number), True, now)
+            expiries[number] = now + 10.0
+        elif what == "handed over":
+            table.add(key(number), now, left)
+            expiries[number] = max(now + left, expiries.get(number, 0.0))
+        else:
+            table.expire(now, 2)
+    for number in range(5):
+        assert table.duplicate(key(number), now) is (expiries.get(number, -1.0) > now)
+
+
+# Pending
+
+
+def test_waiters_of_a_pending_message_are_told_of_its_outcome_once() -> None:
+    table: Dedup[str] = Dedup(TTL_S, ROOMY)
+    assert table.pending(key(1)) is None
+    table.begin(key(1))
+    waiters = table.pending(key(1))
+    assert waiters == []
+    waiters.extend(["first", "second"])
+    assert not table.duplicate(key(1), 0.0)
+    assert table.settle(key(1), True, 0.0) == ["first", "second"]
+    assert table.pending(key(1)) is None
+    assert table.settle(key(1), True, 0.0) == []
+
+
+def test_a_message_that_failed_is_forgotten() -> None:
+    table: Dedup[None] = Dedup(TTL_S, ROOMY)
+    table.begin(key(1))
+    table.settle(key(1), False, 0.0)
+    assert not table.duplicate(key(1), 0.0)
+    assert len(table) == 0
+
+
+def test_the_time_runs_from_the_outcome() -> None:
+    table: Dedup[None] = Dedup(TTL_S, ROOMY)
+    table.begin(key(1))
+    table.settle(key(1), True, 5.0)
+    assert table.duplicate(key(1), 64.9)
+
+
+# Bounds
+
+
+def test_a_full_table_forgets_what_was_seen_longest_ago_and_counts_it() -> None:
+    table: Dedup[None] = Dedup(TTL_S, 3)
+    for number in range(3):
+        table.add(key(number), float(number))
+    assert table.duplicate(key(0), 10.0)  # so 1 is now the nearest its expiry
+    table.add(key(3), 11.0)
+    assert (table.evicted, len(table)) == (1, 3)
+    assert not table.duplicate(key(1), 11.0)
+    assert all(table.duplicate(key(number), 11.0) for number in (0, 2, 3))
+
+
+@given(st.integers(1, 6), st.lists(st.integers(0, 20), max_size=80))
+def test_the_bound_holds_and_what_is_left_is_the_latest_seen(keys_max: int, numbers: list[int]) -> None:
+    table: Dedup[None] = Dedup(TTL_S, keys_max)
+    latest: list[int] = []
+    for now, number in enumerate(numbers):
+        assert table.duplicate(key(number), now / 1000) is (number in latest)
+        table.add(key(number), now / 1000)
+        latest = [other for other in latest if other != number][-(keys_max - 1) :] if keys_max > 1 else []
+        latest.append(number)
+        assert len(table) == len(latest) <= keys_max
+
+
+def test_expiring_takes_a_bounded_number_of_keys_at_a_time() -> None:
+    table: Dedup[None] = Dedup(TTL_S, ROOMY)
+    for number in range(10):
+        table.add(key(number), 0.0)
+    table.add(key(10), 30.0)
+    table.expire(59.9, 4)
+    assert len(table) == 11
+    table.expire(60.0, 4)
+    assert len(table) == 7
+    table.expire(60.0, 100)
+    assert len(table) == 1
+    table.expire(90.0, 100)
+    table.expire(90.0, 100)
+    assert len(table) == 0
+
+
+# From home to home
+
+
+def test_the_keys_of_moved_slots_are_handed_on_with_what_is_left_of_their_time() -> None:
+    old: Dedup[None] = Dedup(TTL_S, ROOMY)
+    old.add(key(1, slot=4095), 0.0)
+    old.add(key(2, slot=4095), 10.0)
+    old.add(key(3, slot=0), 10.0)
+    handed = dict(old.take(lambda slot: slot == 4095, 60.0))
+    assert handed == {key(2, slot=4095): 10.0}  # the time of the first was over
+    assert len(old) == 1
+    assert old.duplicate(key(3, slot=0), 60.0)
+
+    new: Dedup[None] = Dedup(TTL_S, ROOMY)
+    for moved, left in handed.items():
+        new.add(moved, 1_000.0, left)  # another clock
+    assert not new.duplicate(key(2, slot=4095), 1_010.0)
+
+
+def test_a_handed_over_key_never_lives_longer_than_the_time_to_live() -> None:
+    table: Dedup[None] = Dedup(TTL_S, ROOMY)
+    table.add(key(1), 0.0, 10_000.0)
+    assert not table.duplicate(key(1), TTL_S)
+
+
+def test_a_handed_over_key_does_not_shorten_the_time_of_one_seen_here() -> None:
+    table: Dedup[None] = Dedup(TTL_S, ROOMY)
+    table.add(key(1), 10.0)
+    table.add(key(1), 11.0, 1.0)
+    assert table.duplicate(key(1), 69.0)
+
+
+# Identity
+
+
+@given(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])), st.binary(max_size=20))
+def test_identities_begin_with_the_slot(topic: str, payload: bytes) -> None:
+    slot = slot_of(topic)
+    made = identity(slot, topic, payload)
+    assert len(made) == 18
+    assert int.from_bytes(made[:2], "big") == slot < SLOTS
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["", "a", "ab", "b"]), st.sampled_from([b"", b"1", b"b1", b'"b"'])), max_size=9)
+)
+def test_different_messages_have_different_identities(messages: list[tuple[str, bytes]]) -> None:
+    made = {message: identity(slot_of(message[0]), *message) for message in messages}
+    assert len(set(made.values())) == len(made)

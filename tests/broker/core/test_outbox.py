@@ -1,0 +1,59 @@
+"""A bounded queue of frames: nothing is lost in it, and a slow consumer loses all of it, counted."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.core.outbox import Outbox
+
+
+def test_frames_leave_once_and_in_order() -> None:
+    outbox = Outbox(100)
+    assert [outbox.push(frame) for frame in (b"a", b"bb", b"ccc")] == [0, 0, 0]
+    assert (len(outbox), outbox.size) == (3, 6)
+    assert outbox.take() == [b"a", b"bb", b"ccc"]
+    assert (len(outbox), outbox.size, outbox.take()) == (0, 0, [])
+
+
+def test_it_holds_exactly_its_bound() -> None:
+    outbox = Outbox(10)
+    assert outbox.push(b"12345") == 0
+    assert outbox.push(b"67890") == 0
+    assert not outbox.overflowed
+    assert outbox.push(b"") == 0
+    assert outbox.push(b"x") == 4
+    assert outbox.overflowed
+
+
+def test_after_an_overflow_nothing_goes_in_any_more() -> None:
+    outbox = Outbox(1)
+    assert outbox.push(b"too long") == 1
+    assert outbox.push(b"x") == 1
+    assert (len(outbox), outbox.size, outbox.take()) == (0, 0, [])
+
+
+def test_what_was_taken_frees_its_room() -> None:
+    outbox = Outbox(10)
+    for _ in range(100):
+        assert outbox.push(b"0123456789") == 0
+        assert outbox.take() == [b"0123456789"]
+
+
+@given(st.integers(0, 30), st.lists(st.binary(max_size=12) | st.none(), max_size=40))
+def test_every_frame_is_taken_or_counted_as_dropped(bytes_max: int, steps: list[bytes | None]) -> None:
+    outbox = Outbox(bytes_max)
+    pushed: list[bytes] = []
+    taken: list[bytes] = []
+    dropped = 0
+    for frame in steps:
+        if frame is None:
+            taken += outbox.take()
+        else:
+            pushed.append(frame)
+            dropped += outbox.push(frame)
+        assert outbox.size <= bytes_max
+    taken += outbox.take()
+    assert len(taken) + dropped == len(pushed)
+    assert taken == pushed[: len(taken)]
+    assert outbox.overflowed is (dropped > 0)

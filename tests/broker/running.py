@@ -1,0 +1,324 @@
+"""Running endpoints for tests: one in this process on a store of its own, or a real process of `ingeborg serve`.
+
+Owns starting them, waiting until they are ready, and ending them whatever happens. Also two ways of talking to one
+that know nothing of the project: ``Plain``, on the `websockets` package's client, and ``Raw``, on bare bytes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import secrets
+import signal
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import orjson
+from websockets.asyncio.client import ClientConnection, connect
+
+from broker.core.model import Endpoint
+from broker.endpoint import EndpointServer
+from broker.serve import listen
+from broker.store.base import Store
+from broker.store.embedded import EmbeddedStore
+from protocol.pages import fetch, samples
+
+#: Nothing a test waits for takes longer; on a busy machine it takes long enough.
+PATIENCE_S = 20.0
+
+SECRET = b"0123456789abcdef0123456789abcdef"
+
+
+class Running:
+    """An endpoint in this process, ready."""
+
+    def __init__(self, server: EndpointServer, port: int) -> None:
+        self.server = server
+        self.port = port
+        self.url = f"ws://127.0.0.1:{port}/"
+
+    async def metrics(self) -> Counter[str]:
+        """Its counters and gauges, over HTTP: by series, that is by name and labels."""
+        page = await fetch(self.url, "/metrics")
+        assert page.status == 200
+        return Counter({sample.series: sample.value for sample in samples(page.text)})
+
+    async def until(self, condition: Callable[[Counter[str]], bool]) -> Counter[str]:
+        """Wait until the metrics are so; those it was true of. A series that is not there counts as 0."""
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                metrics = await self.metrics()
+                if condition(metrics):
+                    return metrics
+                await asyncio.sleep(0.02)
+
+
+@asynccontextmanager
+async def running(directory: Path, *, store: Store | None = None, **options: Any) -> AsyncIterator[Running]:
+    """An endpoint on the store, or on an empty embedded one in the directory. ``options``: of ``EndpointServer``."""
+    sock = listen("127.0.0.1", 0)
+    port = sock.getsockname()[1]
+    me = Endpoint(f"endpoint-{port}", secrets.token_hex(8), f"ws://127.0.0.1:{port}", 0)
+    options = {"secret": SECRET, "store_name": "lmdb", **options}
+    server = EndpointServer(me, store or EmbeddedStore(directory), **options)
+    await server.start(sock)
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            await server.ready.wait()
+        yield Running(server, port)
+    finally:
+        if not server.leaving:  # else the test has ended it
+            await server.stop()
+
+
+class Gated:
+    """A store that stops answering when it is told to, as one whose process was stopped: calls wait at the gate."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._gate = asyncio.Event()
+        self._gate.set()
+        self.open, self.close = store.open, store.close
+        self.counters = getattr(store, "counters", None)
+
+    def shut(self) -> None:
+        """From now on no call gets any further."""
+        self._gate.clear()
+
+    def reopen(self) -> None:
+        """Calls go on, those that wait first."""
+        self._gate.set()
+
+    def __getattr__(self, operation: str) -> Callable[..., Awaitable[Any]]:
+        async def call(*arguments: Any) -> Any:
+            await self._gate.wait()
+            return await getattr(self._store, operation)(*arguments)
+
+        return call
+
+
+# -- A client that knows WebSocket and JSON
+
+
+class Plain:
+    """One connection. Every wait has an end."""
+
+    def __init__(self, socket: ClientConnection) -> None:
+        self.socket = socket
+
+    async def send(self, *frames: Any) -> None:
+        """Dictionaries go as JSON in text frames, text in text frames, bytes in binary ones."""
+        for frame in frames:
+            await self.socket.send(frame if isinstance(frame, str | bytes) else orjson.dumps(frame).decode())
+
+    async def hear(self) -> Any:
+        """The next message, which has to be text."""
+        async with asyncio.timeout(PATIENCE_S):
+            message = await self.socket.recv()
+        assert isinstance(message, str), "the endpoint answers in text frames (SPEC section 1)"
+        return orjson.loads(message)
+
+    async def ask(self, frame: Any) -> Any:
+        """Send, and hear the next message."""
+        await self.send(frame)
+        return await self.hear()
+
+    async def closed(self) -> tuple[int, str]:
+        """Wait until the connection is closed: with which code, and why."""
+        async with asyncio.timeout(PATIENCE_S):
+            await self.socket.wait_closed()
+        assert self.socket.close_code is not None
+        return self.socket.close_code, self.socket.close_reason or ""
+
+
+@asynccontextmanager
+async def plain(url: str, **options: Any) -> AsyncIterator[Plain]:
+    """A connected client. ``options``: of ``websockets``' ``connect``."""
+    options = {"compression": None, "max_size": None, "ping_interval": None, "close_timeout": 1, **options}
+    async with connect(url, **options) as socket:
+        yield Plain(socket)
+
+
+async def round_trip(url: str) -> None:
+    """Subscribe, listen, publish, hear: the endpoint serves."""
+    client = f"round-trip-{secrets.token_hex(8)}"
+    async with plain(url) as connection:
+        await connection.send(
+            {"command": "listen", "client_id": client},
+            {"command": "subscribe", "client_id": client, "topic": client},
+            {"command": "publish", "client_id": client, "topic": client, "payload": client},
+        )
+        assert await connection.hear() == {"result": "success"}
+        assert await connection.hear() == {"result": "success"}
+        assert await connection.hear() == {"key": client, "broadcast": client}
+
+
+# -- A client that knows nothing
+
+_KEY = "dGhlIHNhbXBsZSBub25jZQ=="  # RFC 6455 section 1.3
+
+HANDSHAKE = (
+    "GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    f"Sec-WebSocket-Key: {_KEY}\r\nSec-WebSocket-Version: 13\r\n\r\n"
+)
+
+
+def raw_frame(first: int, payload: bytes = b"", *, masked: bool = True, length: int | None = None) -> bytes:
+    """A client's frame with that first byte (RFC 6455 section 5.2). ``length``: what it says, if that is not so."""
+    size = len(payload) if length is None else length
+    mask_bit = 0x80 if masked else 0
+    if size < 126:
+        head = bytes([first, mask_bit | size])
+    elif size < 65536:
+        head = bytes([first, mask_bit | 126]) + size.to_bytes(2, "big")
+    else:
+        head = bytes([first, mask_bit | 127]) + size.to_bytes(8, "big")
+    return head + (b"\0\0\0\0" if masked else b"") + payload  # masked with zeros: unchanged
+
+
+class Raw:
+    """One TCP connection. Every wait has an end."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    async def upgrade(self, path: str = "/", behind: bytes = b"") -> bytes:
+        """The opening handshake, with bytes right behind it; returns the response's head."""
+        self.writer.write(HANDSHAKE.format(path=path).encode() + behind)
+        async with asyncio.timeout(PATIENCE_S):
+            return await self.reader.readuntil(b"\r\n\r\n")
+
+    async def frame(self) -> tuple[int, bytes]:
+        """The next frame of the endpoint: its first byte, and its payload."""
+        async with asyncio.timeout(PATIENCE_S):
+            first, length = await self.reader.readexactly(2)
+            if length > 125:
+                length = int.from_bytes(await self.reader.readexactly(2 if length == 126 else 8), "big")
+            return first, await self.reader.readexactly(length)
+
+    async def close_code(self) -> int:
+        """Pass over messages until the close frame; its code."""
+        while True:
+            first, payload = await self.frame()
+            if first == 0x88:
+                return int.from_bytes(payload[:2], "big")
+
+    async def rest(self) -> bytes:
+        """Everything until the endpoint ends the stream."""
+        async with asyncio.timeout(PATIENCE_S):
+            return await self.reader.read()
+
+
+@asynccontextmanager
+async def raw(port: int, *, limit: int = 2**16) -> AsyncIterator[Raw]:
+    """A connected client that has said nothing yet."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=limit)
+    try:
+        yield Raw(reader, writer)
+    finally:
+        writer.transport.abort()
+
+
+# -- Real processes
+
+
+class Process:
+    """A real process of `ingeborg`, its standard error kept."""
+
+    def __init__(self, process: asyncio.subprocess.Process, errors: Path) -> None:
+        self.process = process
+        self.pid = process.pid
+        self.errors = errors
+
+    async def line(self, pattern: str) -> str:
+        """The next line of standard output that matches."""
+        assert self.process.stdout is not None
+        seen = []
+        async with asyncio.timeout(PATIENCE_S):
+            while line := (await self.process.stdout.readline()).decode():
+                if re.search(pattern, line):
+                    return line.rstrip("\n")
+                seen.append(line)
+        raise AssertionError(f"no line like {pattern!r} in {seen!r}; standard error: {self.said()}")
+
+    async def ready_url(self) -> str:
+        """Wait until an endpoint says that it is ready; where it is."""
+        return re.findall(r"ws://\S+", await self.line(r" ready at ws://"))[0]
+
+    def said(self) -> str:
+        """Its standard error so far."""
+        return self.errors.read_text(encoding="utf-8")
+
+    async def ended(self) -> int:
+        """Wait for its end; the exit code."""
+        async with asyncio.timeout(PATIENCE_S):
+            return await self.process.wait()
+
+    async def end(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """Send the signal, and wait for the end."""
+        self.process.send_signal(number)
+        return await self.ended()
+
+
+def environment(variables: Mapping[str, str] | None = None) -> dict[str, str]:
+    """This process's environment without options for `ingeborg`, and with these."""
+    return {key: value for key, value in os.environ.items() if not key.startswith("INGEBORG_")} | dict(variables or {})
+
+
+@asynccontextmanager
+async def ingeborg(
+    directory: Path,
+    *arguments: str,
+    variables: Mapping[str, str] | None = None,
+    stdin: int = asyncio.subprocess.DEVNULL,
+) -> AsyncIterator[Process]:
+    """`ingeborg` with these arguments; killed at the end if it still runs. ``directory``: for its standard error."""
+    errors = directory / f"stderr-{secrets.token_hex(4)}"
+    with errors.open("wb") as file:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "broker.cli", *arguments),
+            stdin=stdin,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=file,
+            env=environment(variables),
+        )
+    try:
+        yield Process(process, errors)
+    finally:
+        if process.returncode is None:
+            process.terminate()
+            try:
+                async with asyncio.timeout(PATIENCE_S):
+                    await process.wait()
+            except TimeoutError:
+                process.kill()
+                await process.wait()
+
+
+@asynccontextmanager
+async def serving(directory: Path, *arguments: str) -> AsyncIterator[tuple[Process, str]]:
+    """`ingeborg serve` on a free port and an embedded store in the directory, ready; and its URL."""
+    store = f"lmdb:{directory / 'store'}"
+    async with ingeborg(directory, "serve", "--port", "0", "--store", store, *arguments) as process:
+        yield process, await process.ready_url()
+
+
+def alive(pid: int) -> bool:
+    """Is there a process with this id, one that has not ended and only waits to be asked how?"""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
+    except OSError:
+        return False
+    return stat.rpartition(") ")[2][0] != "Z"
+
+
+def children(pid: int) -> list[int]:
+    """The ids of the processes that this one has started and that are alive."""
+    path = Path(f"/proc/{pid}/task/{pid}/children")
+    return [int(child) for child in path.read_text(encoding="utf-8").split() if alive(int(child))]

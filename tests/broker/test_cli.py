@@ -1,0 +1,275 @@
+"""The command line, as real processes: starting, ending, refusing to start, and the clients against a real endpoint."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import signal
+import socket
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import orjson
+import pytest
+
+from broker import cli
+from broker.config import ServeOptions
+from broker.serve import SECRET_BYTES_MIN, advertised, read_secret
+from protocol.pages import fetch
+
+from .running import PATIENCE_S, alive, children, environment, ingeborg, plain, round_trip, serving
+
+pytestmark = pytest.mark.cluster
+
+
+# -- Spelling
+
+
+@pytest.mark.parametrize("command", ["serve", "sub", "pub", "status"])
+def test_help_is_there_for_every_command(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main([command, "--help"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out.startswith(f"usage: ingeborg {command} ")
+
+
+def test_help_of_serve_names_every_option_that_is_typed(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["serve", "--help"])
+    named = set(re.findall(r"^  (--[a-z-]+)", capsys.readouterr().out, re.MULTILINE))
+    assert named == {
+        *("--host", "--port", "--store", "--endpoints", "--name", "--advertise", "--routing", "--dedup-ttl"),
+        *("--peer-secret-file", "--config"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ([], "required: COMMAND"),
+        (["listen"], "invalid choice: 'listen'"),
+        (["serve", "--prot", "1"], "unrecognized arguments: --prot 1"),
+        (["sub", "topic"], "required: --client-id"),
+        (["sub", "--client-id", "c", "--count", "0", "t"], "has to be at least 1"),
+        (["sub", "--client-id", "c", "--count", "x", "t"], "invalid"),
+        (["pub", "--client-id", "c", "topic"], "required: PAYLOAD"),
+    ],
+)
+def test_wrong_usage_is_said(arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(arguments)
+    assert ended.value.code == 2
+    assert says in capsys.readouterr().err
+
+
+def test_the_url_peers_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket, "gethostname", lambda: "machine")
+    for options, url in (
+        (ServeOptions(), "ws://127.0.0.1:9000"),
+        (ServeOptions(host="0.0.0.0"), "ws://machine:9000"),
+        (ServeOptions(host="::"), "ws://machine:9000"),
+        (ServeOptions(host="::1"), "ws://[::1]:9000"),
+        (ServeOptions(host="0.0.0.0", advertise="ws://elsewhere:80/"), "ws://elsewhere:80"),
+    ):
+        assert advertised(options, 9000) == url
+
+
+def test_the_secret_is_made_once_and_is_nobody_elses(tmp_path: Path) -> None:
+    options = ServeOptions(store=f"lmdb:{tmp_path / 'new' / 'store'}")
+    secret = read_secret(options)
+    assert len(secret) >= 2 * SECRET_BYTES_MIN
+    assert read_secret(options) == secret
+    files = list((tmp_path / "new" / "store").iterdir())
+    assert [file.name for file in files] == ["peer-secret"]
+    assert stat.S_IMODE(files[0].stat().st_mode) == 0o600
+    given = tmp_path / "given"
+    given.write_text("  a secret of sixteen bytes\n", encoding="utf-8")
+    assert read_secret(ServeOptions(peer_secret_file=str(given))) == b"a secret of sixteen bytes"
+
+
+# -- Refusing to start
+
+
+def failing(*arguments: str, variables: dict[str, str] | None = None) -> tuple[int, str]:
+    """Run `ingeborg serve`, which has to end by itself: the exit code, and what it said."""
+    done = subprocess.run(
+        [sys.executable, "-m", "broker.cli", "serve", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        env=environment(variables),
+    )
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+    return done.returncode, done.stderr
+
+
+def test_bad_options_are_said_in_one_line(tmp_path: Path) -> None:
+    assert failing("--port", "x") == (2, "ingeborg serve: command line: --port has to be a whole number, not 'x'\n")
+    code, said = failing(variables={"INGEBORG_ROUTING": "maybe"})
+    assert (code, said) == (2, "ingeborg serve: routing 'maybe': has to be home or lookup\n")
+    code, said = failing("--config", str(tmp_path / "absent.toml"))
+    assert (code, said.count("\n")) == (2, 1)
+    code, said = failing(variables={"INGEBORG_CONFIG": str(tmp_path / "absent.toml")})
+    assert (code, "absent.toml" in said) == (2, True)
+
+
+def test_a_port_in_use_is_said(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        code, said = failing("--port", str(port), "--store", f"lmdb:{tmp_path}")
+    assert code == 2
+    assert said == f"ingeborg serve: cannot listen on 127.0.0.1:{port}: Address already in use\n"
+
+
+def test_a_host_that_is_not_ours_is_said(tmp_path: Path) -> None:
+    code, said = failing("--host", "192.0.2.1", "--port", "0", "--store", f"lmdb:{tmp_path}")
+    assert (code, "192.0.2.1" in said) == (2, True)
+    code, said = failing("--host", "no host", "--port", "0", "--store", f"lmdb:{tmp_path}")
+    assert (code, "host 'no host'" in said) == (2, True)
+
+
+def test_an_unusable_store_is_said(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("not a directory", encoding="utf-8")
+    code, said = failing("--port", "0", "--store", f"lmdb:{file}")
+    assert (code, str(file) in said) == (2, True)
+    garbage = tmp_path / "garbage"
+    for lane in ("durable", "soft"):
+        (garbage / lane).mkdir(parents=True)
+        (garbage / lane / "data.mdb").write_bytes(b"not LMDB" * 10_000)
+    code, said = failing("--port", "0", "--store", f"lmdb:{garbage}")
+    assert code == 1
+    assert f"cannot use the store lmdb:{garbage}: " in said
+
+
+def test_a_useless_secret_is_said(tmp_path: Path) -> None:
+    short = tmp_path / "short"
+    short.write_text("short", encoding="utf-8")
+    code, said = failing("--port", "0", "--store", f"lmdb:{tmp_path}", "--peer-secret-file", str(short))
+    assert (code, said) == (2, f"ingeborg serve: peer-secret-file {short}: has to hold at least 16 bytes\n")
+    code, said = failing("--port", "0", "--store", f"lmdb:{tmp_path}", "--peer-secret-file", str(tmp_path / "none"))
+    assert (code, "No such file" in said) == (2, True)
+
+
+# -- Starting and ending
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["sigterm", "ctrl-c"])
+async def test_it_says_where_it_is_and_ends_cleanly(tmp_path: Path, number: signal.Signals) -> None:
+    async with serving(tmp_path, "--name", "the-endpoint") as (process, url):
+        assert re.fullmatch(r"ws://127\.0\.0\.1:\d+/", url)
+        await round_trip(url)
+        processes = children(process.pid)
+        assert processes  # the store's writers
+        async with plain(url) as connection:
+            ended = asyncio.create_task(process.end(number))
+            assert (await connection.closed())[0] == 1001
+            async with asyncio.timeout(5):
+                assert await ended == 0
+        assert not [pid for pid in processes if alive(pid)]
+        assert "Traceback" not in process.said()
+
+
+async def test_options_come_from_all_sources_into_a_real_endpoint(tmp_path: Path) -> None:
+    file = tmp_path / "options.toml"
+    file.write_text('name = "from-the-file"\nrouting = "lookup"\nmax-payload-bytes = 10\n', encoding="utf-8")
+    variables = {"INGEBORG_CONFIG": str(file), "INGEBORG_STORE": f"lmdb:{tmp_path}/store", "INGEBORG_NAME": "x"}
+    async with ingeborg(tmp_path, "serve", "--port", "0", "--name", "typed", variables=variables) as process:
+        url = await process.ready_url()
+        page = await fetch(url, "/metrics")
+        assert re.search(r'^ingeborg_info{name="typed",.*routing="lookup"', page.text, re.MULTILINE)
+        async with plain(url) as connection:
+            reply = await connection.ask({"command": "publish", "client_id": 1, "topic": "t", "payload": "x" * 9})
+            assert reply["error"] == "too_large"
+
+
+async def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
+    async with serving(tmp_path) as (process, url):
+        # A client that never answers the closing handshake keeps an orderly end waiting.
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rstrip("/").rpartition(":")[2]))
+        try:
+            writer.write(
+                b"GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+                b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+            )
+            await reader.readuntil(b"\r\n\r\n")
+            process.process.send_signal(signal.SIGTERM)
+            assert (await reader.readexactly(1)) == b"\x88"  # it has begun to end
+            assert await process.end(signal.SIGTERM) == 1
+            assert "told to end twice" in process.said()
+        finally:
+            writer.close()
+
+
+async def test_subscriptions_survive_kill_9(tmp_path: Path) -> None:
+    async with serving(tmp_path) as (process, url), plain(url) as connection:
+        await connection.ask({"command": "subscribe", "client_id": "c", "topic": ["t1", "t2"]})
+        assert await process.end(signal.SIGKILL) == -9
+    async with serving(tmp_path) as (_, url), plain(url) as connection:
+        page = await connection.ask({"command": "subscriptions", "client_id": "c"})
+        assert set(page["topic"]) == {"t1", "t2"}
+
+
+# -- sub, pub and status
+
+
+async def test_sub_and_pub_against_a_real_endpoint(tmp_path: Path) -> None:
+    async with serving(tmp_path) as (_, url):
+        at = ["--url", url, "--client-id"]
+        (tmp_path / "topics").write_text("Höhe\n", encoding="utf-8")
+        topics = ["t", "--topics-file", str(tmp_path / "topics")]
+        async with ingeborg(tmp_path, "sub", *at, "s", *topics, "--count", "6") as sub:
+            async with asyncio.timeout(PATIENCE_S):
+                while "listening" not in sub.said():  # noqa: ASYNC110 - said by another process, to a file
+                    await asyncio.sleep(0.02)
+            async with ingeborg(tmp_path, "pub", *at, "p", "t", '{"a": [1, null]}') as pub:
+                assert await pub.ended() == 0
+            async with ingeborg(tmp_path, "pub", *at, "p", "Höhe", "no {JSON}", "--ack") as pub:
+                assert orjson.loads(await pub.line(".")) == {"result": "success", "duplicate": False}
+                assert await pub.ended() == 0
+            async with ingeborg(tmp_path, "pub", *at, "p", "t", "-", "--ack", stdin=asyncio.subprocess.PIPE) as pub:
+                lines, _ = await pub.process.communicate(b'7\n\n"7"\r\nseven\n7\n1.5')
+                said = [orjson.loads(line)["duplicate"] for line in lines.splitlines()]
+                assert said == [False, False, False, True, False]
+                assert pub.process.returncode == 0
+            heard = [orjson.loads(await sub.line(".")) for _ in range(6)]
+            assert [(message["key"], message["broadcast"]) for message in heard] == [
+                ("t", {"a": [1, None]}),
+                ("Höhe", "no {JSON}"),
+                ("t", 7),
+                ("t", "7"),
+                ("t", "seven"),
+                ("t", 1.5),
+            ]
+            assert await sub.ended() == 0
+
+
+async def test_status_shows_the_endpoint(tmp_path: Path) -> None:
+    async with serving(tmp_path, "--name", "the-endpoint") as (_, url), plain(url) as connection:
+        await connection.ask({"command": "listen", "client_id": "c"})
+        async with ingeborg(tmp_path, "status", "--url", url) as status:
+            assert await status.line("routing") == "routing home, store lmdb"
+            titles, row = await status.line("."), await status.line(".")
+            shown = dict(zip(re.split(r"  +", titles), re.split(r"  +", row), strict=True))
+            assert (shown["endpoint"], shown["state"], shown["clients"]) == ("the-endpoint", "ready", "1")
+            assert await status.ended() == 0
+
+
+async def test_clients_say_that_nobody_is_there(tmp_path: Path) -> None:
+    for arguments in (["status"], ["pub", "--client-id", "c", "t", "1"]):
+        async with ingeborg(tmp_path, arguments[0], "--url", "ws://127.0.0.1:9/", *arguments[1:]) as process:
+            assert await process.ended() == 1
+            assert "127.0.0.1" in process.said()
+            assert "Traceback" not in process.said()
+
+
+async def test_ctrl_c_ends_sub(tmp_path: Path) -> None:
+    async with serving(tmp_path) as (_, url), ingeborg(tmp_path, "sub", "--url", url, "--client-id", "c", "t") as sub:
+        async with asyncio.timeout(PATIENCE_S):
+            while "listening" not in sub.said():  # noqa: ASYNC110 - said by another process, to a file
+                await asyncio.sleep(0.02)
+        assert await sub.end(signal.SIGINT) == 130
+        assert "Traceback" not in sub.said()

@@ -1,0 +1,181 @@
+"""`ingeborg serve --endpoints N`, as real processes: names and ports, restarts, and that nobody is left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker import supervisor
+from broker.config import ServeOptions
+from protocol.pages import PageError, fetch
+
+from .running import PATIENCE_S, Process, alive, children, ingeborg, plain, round_trip
+
+pytestmark = pytest.mark.cluster
+
+ENDPOINTS = 3
+
+
+def free_ports(count: int) -> int:
+    """The first of so many consecutive ports that were free a moment ago."""
+    for _ in range(100):
+        with socket.create_server(("127.0.0.1", 0)) as first:
+            port = first.getsockname()[1]
+        try:
+            for sock in [socket.create_server(("127.0.0.1", port + number)) for number in range(count)]:
+                sock.close()
+        except (OSError, OverflowError):
+            continue
+        return port
+    raise AssertionError(f"no {count} free ports in a row")
+
+
+class Cluster:
+    """A supervisor whose endpoints are ready. ``urls``: by the endpoint's name."""
+
+    def __init__(self, process: Process, urls: dict[str, str], port: int) -> None:
+        self.process = process
+        self.urls = urls
+        self.port = port
+
+    def family(self) -> list[int]:
+        """The processes it has, theirs included, without itself."""
+        endpoints = children(self.process.pid)
+        return endpoints + [pid for endpoint in endpoints for pid in children(endpoint)]
+
+
+async def readiness(process: Process) -> tuple[str, str]:
+    line = await process.line(" ready at ")
+    match = re.fullmatch(r"ingeborg: endpoint (\S+) ready at (\S+)", line)
+    assert match is not None, line
+    return match[1], match[2]
+
+
+async def until(condition: Callable[[], Any]) -> Any:
+    """Wait until it is true of processes that nothing can be awaited of: they are not ours."""
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            result = condition()
+            if result:
+                return result
+            await asyncio.sleep(0.02)
+
+
+@asynccontextmanager
+async def cluster(directory: Path) -> AsyncIterator[Cluster]:
+    port = free_ports(ENDPOINTS)
+    store = f"lmdb:{directory / 'store'}"
+    options = ["--port", str(port), "--endpoints", str(ENDPOINTS), "--name", "e", "--store", store]
+    async with ingeborg(directory, "serve", *options) as process:
+        family: list[int] = []
+        try:
+            urls = dict([await readiness(process) for _ in range(ENDPOINTS)])
+            started = Cluster(process, urls, port)
+            family = started.family()
+            yield started
+        finally:
+            if process.process.returncode is not None:
+                for pid in filter(alive, family):  # what a failed test may have left
+                    os.kill(pid, signal.SIGKILL)
+
+
+async def test_endpoints_have_names_and_consecutive_ports_and_end_with_their_supervisor(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as started:
+        assert started.urls == {f"e-{n + 1}": f"ws://127.0.0.1:{started.port + n}/" for n in range(ENDPOINTS)}
+        async with plain(started.urls["e-1"]) as subscriber, plain(started.urls["e-3"]) as publisher:
+            await subscriber.ask({"command": "listen", "client_id": "c"})
+            await subscriber.ask({"command": "subscribe", "client_id": "c", "topic": [f"t{n}" for n in range(30)]})
+            for n in range(30):
+                await publisher.send({"command": "publish", "client_id": "p", "topic": f"t{n}", "payload": n})
+            assert sorted([(await subscriber.hear())["broadcast"] for _ in range(30)]) == list(range(30))
+        family = started.family()
+        assert len(family) >= ENDPOINTS
+        assert await started.process.end(signal.SIGINT) == 0
+        assert [pid for pid in family if alive(pid)] == []
+        assert "Traceback" not in started.process.said()
+
+
+async def test_one_that_is_killed_is_started_again_under_its_name_and_port(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as started:
+        async with plain(started.urls["e-2"]) as connection:
+            await connection.ask({"command": "subscribe", "client_id": "c", "topic": "kept"})
+        victim = pid_of(started, "e-2")
+        os.kill(victim, signal.SIGKILL)
+        assert await readiness(started.process) == ("e-2", started.urls["e-2"])
+        assert not alive(victim)
+        assert re.search(r"endpoint e-2 ended with -9; starting it again in 0\.2 s", started.process.said())
+        await round_trip(started.urls["e-2"])
+        async with plain(started.urls["e-2"]) as connection:
+            page = await connection.ask({"command": "subscriptions", "client_id": "c"})
+            assert page["topic"] == ["kept"]
+        # A second signal does not wait for an orderly end of the others.
+        family = started.family()
+        started.process.process.send_signal(signal.SIGTERM)
+        await until(lambda: unready(started))
+        assert await started.process.end(signal.SIGTERM) in (0, 1)  # 0: they were faster than the signal
+        await until(lambda: not [pid for pid in family if alive(pid)])
+
+
+def pid_of(started: Cluster, name: str) -> int:
+    """The process of that endpoint: the one whose environment has the name."""
+    wanted = f"INGEBORG_NAME={name}".encode()
+    for pid in children(started.process.pid):
+        if wanted in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+            return pid
+    raise AssertionError(f"no process has the name {name}")
+
+
+def unready(started: Cluster) -> bool:
+    """Has an endpoint stopped to accept?"""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", started.port)) != 0
+
+
+async def test_kill_9_of_the_supervisor_leaves_nobody_behind(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as started:
+        family = started.family()
+        assert await started.process.end(signal.SIGKILL) == -9
+        await until(lambda: not [pid for pid in family if alive(pid)])
+        assert "Traceback" not in started.process.said()
+        for url in started.urls.values():
+            with pytest.raises(PageError):
+                await fetch(url, "/healthz")
+
+
+async def test_wrong_options_of_one_end_all(tmp_path: Path) -> None:
+    port = free_ports(ENDPOINTS)
+    with socket.create_server(("127.0.0.1", port + 1)):
+        options = ["--port", str(port), "--endpoints", str(ENDPOINTS), "--store", f"lmdb:{tmp_path / 'store'}"]
+        async with ingeborg(tmp_path, "serve", *options) as process:
+            assert await process.ended() == 2
+            assert f"cannot listen on 127.0.0.1:{port + 1}: Address already in use" in process.said()
+            assert "starting it again" not in process.said()
+
+
+def test_an_endpoint_that_keeps_dying_is_started_at_growing_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1000.0
+    monkeypatch.setattr(supervisor.time, "monotonic", lambda: now)
+    started = []
+    monkeypatch.setattr(supervisor.subprocess, "Popen", lambda *args, **more: started.append(more["env"]))
+    child = supervisor.Child(ServeOptions(name="e-1", dedup_ttl=5.0), 7)
+    waits = []
+    for lived_s in (0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, supervisor.STABLE_S, 0.1):
+        child.start()
+        now += lived_s
+        child.died(-9)
+        waits.append(child.start_at - now)
+        now = child.start_at
+    assert waits == pytest.approx([0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0, 0.2, 0.4])
+    # What it was told reaches the process, and nothing of what the supervisor was told by variables.
+    assert started[0]["INGEBORG_NAME"] == "e-1"
+    assert started[0]["INGEBORG_DEDUP_TTL"] == "5.0"
+    assert started[0][supervisor.SUPERVISOR_FD] == "7"

@@ -1,0 +1,72 @@
+"""Who is let in: endpoints of one name, and endpoints that do not share the secret."""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+
+import pytest
+
+from protocol.client import Client
+from protocol.pages import fetch
+
+from .processes import cluster_of, eventually
+from .traffic import Ear
+
+pytestmark = pytest.mark.cluster
+
+
+async def test_of_two_processes_with_one_name_the_older_ends_and_says_why(tmp_path: Path) -> None:
+    async with cluster_of(["twin", "other"], tmp_path) as cluster:
+        older = cluster["twin"]
+        younger = cluster.new("twin")
+        async with Ear([older.url, younger.url], "faithful", backoff_max_s=0.2) as ear:
+            await ear.client.subscribe("twins")
+            await younger.start()
+            assert await older.ended() == 1
+            assert "another endpoint has taken the name 'twin'; give each endpoint a --name of its own" in older.said()
+            await ear.back()
+            assert ear.client.url == younger.url
+            async with Client(cluster["other"].url, "friend", timeout_s=20) as friend:
+                assert await friend.publish("twins", 1, ack=True) is False
+            await ear.hears([("twins", 1)])
+
+
+async def test_endpoints_that_do_not_share_the_secret_do_not_link(tmp_path: Path) -> None:
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    for file in (ours, theirs):
+        file.write_text(secrets.token_hex(32))
+    async with cluster_of(["a", "b"], tmp_path, "--peer-secret-file", str(ours)) as cluster:
+        stranger = cluster.new("stranger", "--peer-secret-file", str(theirs))
+        await stranger.start(ready=False)
+        await eventually(stranger.answers, "the stranger serves HTTP")
+
+        async def all_say_why() -> bool:
+            # Of two endpoints the one that is dialled finds out, and the other one is told no more than that.
+            return all("no link with" in endpoint.said() for endpoint in cluster.endpoints.values())
+
+        await eventually(all_say_why, "a word about the refused links in every log")
+        why = "it does not know the shared secret: give all endpoints the same --peer-secret-file"
+        assert any(why in endpoint.said() for endpoint in cluster.endpoints.values())
+        assert sum([(await endpoint.metrics())["errors_total"] for endpoint in cluster.endpoints.values()]) > 0
+        answer = await fetch(stranger.url, "/readyz")
+        assert (answer.status, answer.text) == (503, "not all other endpoints have let this one in yet\n")
+        assert (await stranger.metrics()).peers_up == set()
+
+        # The others go on without it.
+        await cluster.linked("a", "b")
+        assert (await fetch(cluster["a"].url, "/readyz")).status == 200
+        async with Ear(cluster["a"].url, "ear") as ear, Client(cluster["b"].url, "friend", timeout_s=20) as friend:
+            topics = [f"secret {number}" for number in range(20)]
+            await ear.client.subscribe(topics)
+            for topic in topics:
+                assert await friend.publish(topic, "x", ack=True) is False
+            await ear.all_read()
+            assert ear.heard == {(topic, "x"): 1 for topic in topics}
+
+
+async def test_endpoints_without_a_secret_file_find_the_same_one_beside_their_store(tmp_path: Path) -> None:
+    async with cluster_of(["a", "b"], tmp_path):
+        secret = tmp_path / "store" / "peer-secret"
+        assert len(secret.read_text().strip()) == 64
+        assert secret.stat().st_mode & 0o077 == 0

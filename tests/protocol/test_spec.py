@@ -1,0 +1,174 @@
+"""SPEC.md says what the code does: its tables, limits and commands, and the sections that the code cites."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import protocol.messages
+from broker import endpoint, sockets
+from broker.config import ServeOptions
+from broker.core import calls, dedup, router, subscribing
+from protocol import client, topics, wire
+from protocol.errors import CLOSES, ERRORS, Next
+from protocol.messages import check
+
+ROOT = Path(__file__).resolve().parents[2]
+SPEC = (ROOT / "protocol" / "SPEC.md").read_text(encoding="utf-8")
+
+HEADINGS = re.findall(r"^#{2,3} (\d+(?:\.\d+)?)\.? ", SPEC, re.MULTILINE)
+
+CITATION = re.compile(r"\bSPEC(?:\.md)?(?:[,']?s?)? (sections? )?(\d[\d., and]*\d|\d)")
+NEXT = {"fix": Next.FIX, "retry": Next.RETRY, "give up": Next.GIVE_UP}
+
+OPTIONS = ServeOptions()
+LIMITS = router.Limits()
+#: Row of the table in section 1.4 -> every place in the code that has the figure.
+FIGURES: dict[str, tuple[float, ...]] = {
+    "message from a client, bytes": (OPTIONS.max_frame_bytes, client.FRAME_BYTES_MAX),
+    "payload, bytes of canonical JSON": (OPTIONS.max_payload_bytes, LIMITS.payload_bytes),
+    "outbox of a connection, bytes": (OPTIONS.max_outbox_bytes, LIMITS.outbox_bytes),
+    "publishes under way at an endpoint": (OPTIONS.max_inflight, LIMITS.inflight_messages),
+    "their payloads, bytes": (OPTIONS.max_inflight_bytes, LIMITS.inflight_bytes),
+    "interval of pings, s": (OPTIONS.ping_interval,),
+    "time-to-live of a payload, s": (OPTIONS.dedup_ttl,),
+    "payloads remembered by a home": (OPTIONS.max_duplicate_keys, LIMITS.dedup_keys),
+    "topic, bytes of UTF-8": (topics.TOPIC_BYTES_MAX,),
+    "`client_id`, bytes of UTF-8": (protocol.messages.CLIENT_ID_BYTES_MAX,),
+    "topics in a page, by default": (protocol.messages.PAGE_LIMIT_DEFAULT,),
+    "topics in a page, at most": (protocol.messages.PAGE_LIMIT_MAX,),
+    "answer of another endpoint, s": (calls.TIMEOUT_S,),
+    "answer of the store, s": (router.STORE_TIMEOUT_S,),
+    "duplicates waiting for one message's outcome": (dedup.WAITERS_MAX,),
+    "changes of one client's subscriptions waiting for others of it": (subscribing.WRITES_WAITING_MAX,),
+}
+
+
+def section(number: str) -> str:
+    """The text of a section, its subsections included."""
+    found = re.search(rf"^(#+) {re.escape(number)}\.? .*?(?=^#{{2}} |\Z)", SPEC, re.MULTILINE | re.DOTALL)
+    assert found is not None, f"there is no section {number}"
+    if len(found[1]) == 3:
+        return re.split(r"^### ", found[0][4:], maxsplit=1, flags=re.MULTILINE)[0]
+    return found[0]
+
+
+def table(number: str) -> list[list[str]]:
+    """The cells of the section's table, without its head."""
+    rows = [line for line in section(number).splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows[2:]]
+
+
+def cited(text: str) -> list[str]:
+    """The sections that a text cites as "SPEC section 1", "SPEC sections 2, 3.1 and 5" and the like."""
+    return [number.strip(".") for found in CITATION.findall(text) for number in re.findall(r"\d+(?:\.\d+)?", found[1])]
+
+
+def test_the_error_codes_are_those_of_the_code() -> None:
+    written = [(code.strip("`"), message, NEXT[next_]) for code, message, next_, _ in table("5")]
+    assert written == [tuple(row) for row in ERRORS.values()]
+
+
+def test_the_close_codes_are_those_of_the_code() -> None:
+    written = [(int(code), reason, {"yes": True, "no": False}[again]) for code, reason, again, _ in table("6")]
+    assert written == [tuple(row) for row in CLOSES.values()]
+
+
+def test_the_commands_are_those_of_the_code() -> None:
+    assert [row[0].strip("`") for row in table("2.2")] == list(protocol.messages._COMMANDS)
+
+
+@pytest.mark.parametrize("row", table("2.2"), ids=lambda row: row[0].strip("`"))
+def test_a_command_with_the_fields_listed_is_accepted(row: list[str]) -> None:
+    samples = {
+        "topic": "t",
+        "payload": None,
+        "timestamp": 1,
+        "ack": True,
+        "dedup": False,
+        "cursor": "c",
+        "limit": 1,
+    }
+    named = re.findall(r"`(\w+)`", row[1])
+    name = row[0].strip("`")
+    command = check({"command": name, "client_id": 1, **{field: samples[field] for field in named}}, 100)
+    assert command.name == name
+
+
+def test_the_limits_are_those_of_the_code() -> None:
+    written = {row[0]: float(row[1]) for row in table("1.4")}
+    assert {name: {written.get(name)} for name in FIGURES} == {name: set(FIGURES[name]) for name in FIGURES}
+    assert written.keys() == FIGURES.keys()
+
+
+def test_the_options_of_the_limits_exist() -> None:
+    options = {row[2].strip("`") for row in table("1.4")} - {"–"}
+    assert options <= set(ServeOptions.__dataclass_fields__)
+
+
+def test_an_option_stands_beside_the_limit_it_sets() -> None:
+    for name, value, option, _ in table("1.4"):
+        if option != "–":
+            assert getattr(OPTIONS, option.strip("`")) == float(value), name
+
+
+def test_figures_in_the_text_are_those_of_the_code() -> None:
+    transport = section("1.1")
+    assert f"every {OPTIONS.ping_interval:g} s" in transport
+    assert f"The handshake may take {sockets.PATIENCE_S:g} s" in transport
+    assert f"{endpoint.STORE_FRESH_S:g} s" in section("1.2")
+    json = section("2.1")
+    assert str(wire._INTEGER_MIN) in json
+    assert str(wire._INTEGER_MAX) in json
+    assert f"{wire._TOO_DEEP.split()[3]} levels" in json
+
+
+def test_sections_are_numbered_without_a_gap() -> None:
+    tops = [number for number in HEADINGS if "." not in number]
+    assert tops == [str(number) for number in range(1, len(tops) + 1)]
+    assert len(set(HEADINGS)) == len(HEADINGS)
+    assert re.findall(r"^## \d+\. (.*)$", SPEC, re.MULTILINE)[:8] == [
+        "Transport",
+        "Commands",
+        "Messages",
+        "Topics",
+        "Errors",
+        "Close codes",
+        "Duplicates",
+        "Guarantees",
+    ]
+
+
+def test_a_citation_is_read_whole() -> None:
+    assert cited("SPEC section 4. More") == ["4"]
+    assert cited("SPEC sections 2, 3.1 and 5.") == ["2", "3.1", "5"]
+    assert cited("(SPEC 5)") == ["5"]
+    assert cited("SPEC.md section 2.1") == ["2.1"]
+    assert cited("no specification 5 at all") == []
+
+
+def test_every_section_that_is_cited_exists() -> None:
+    here = Path(__file__)
+    sources = [
+        path for top in ("protocol", "broker", "loadgen", "bench", "tests") for path in (ROOT / top).rglob("*.py")
+    ]
+    wrong = []
+    citations = 0
+    for path in sources:
+        if path == here:
+            continue
+        for line_number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            numbers = cited(line)
+            citations += len(numbers)
+            wrong += [f"{path.relative_to(ROOT)}:{line_number}: {n}" for n in numbers if n not in HEADINGS]
+    assert wrong == []
+    assert citations > 15  # the reader of citations reads
+
+
+def test_sections_that_the_page_itself_refers_to_exist() -> None:
+    # "RFC 6455 section 8.1" and "section 4.3 of the thesis" are other texts' sections.
+    text = re.sub(r"RFC \d+\s+section\s+[\d.]+|section 4\.3 of the thesis", "", SPEC)
+    referred = re.findall(r"[Ss]ections? (\d+(?:\.\d+)?)", text)
+    assert set(referred) <= set(HEADINGS)
