@@ -331,7 +331,7 @@ async def test_an_orderly_end_finishes_what_is_under_way_and_says_goodbye(tmp_pa
             store.shut()
             await publisher.send(publish("t", "last words", ack=True))
             await publisher.send(publish("never subscribed to", "needs the store", ack=True))
-            await endpoint.until(lambda metrics: metrics["ingeborg_publishes_in_flight"] == 1)
+            await endpoint.until(lambda metrics: metrics["ingeborg_publishes_in_flight"] == 2)
             ending = asyncio.create_task(server.stop())
             await asyncio.sleep(0)  # it has begun
             assert server.leaving

@@ -18,7 +18,7 @@ from broker import supervisor
 from broker.config import ServeOptions
 from protocol.pages import PageError, fetch
 
-from .running import PATIENCE_S, Process, alive, children, ingeborg, plain, round_trip
+from .running import PATIENCE_S, Process, alive, children, ingeborg, plain, raw, round_trip
 
 pytestmark = pytest.mark.cluster
 
@@ -117,12 +117,6 @@ async def test_one_that_is_killed_is_started_again_under_its_name_and_port(tmp_p
         async with plain(started.urls["e-2"]) as connection:
             page = await connection.ask({"command": "subscriptions", "client_id": "c"})
             assert page["topic"] == ["kept"]
-        # A second signal does not wait for an orderly end of the others.
-        family = started.family()
-        started.process.process.send_signal(signal.SIGTERM)
-        await until(lambda: unready(started))
-        assert await started.process.end(signal.SIGTERM) in (0, 1)  # 0: they were faster than the signal
-        await until(lambda: not [pid for pid in family if alive(pid)])
 
 
 def pid_of(started: Cluster, name: str) -> int:
@@ -134,10 +128,16 @@ def pid_of(started: Cluster, name: str) -> int:
     raise AssertionError(f"no process has the name {name}")
 
 
-def unready(started: Cluster) -> bool:
-    """Has an endpoint stopped to accept?"""
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", started.port)) != 0
+async def test_a_second_signal_ends_all_at_once(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as started, raw(started.port) as connection:
+        family = started.family()
+        await connection.upgrade()
+        started.process.process.send_signal(signal.SIGTERM)
+        # The endpoint says goodbye, and waits for the answer, which does not come.
+        assert await connection.close_code() == 1001
+        assert await started.process.end(signal.SIGTERM) == 1
+        assert "told to end twice: endpoint e-1 is killed" in started.process.said()
+        await until(lambda: not [pid for pid in family if alive(pid)])
 
 
 async def test_kill_9_of_the_supervisor_leaves_nobody_behind(tmp_path: Path) -> None:

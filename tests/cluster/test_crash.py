@@ -175,7 +175,7 @@ async def test_a_stopped_endpoint_is_done_without_and_comes_back(cluster: Cluste
             cluster["c"].signal(signal.SIGCONT)
         await cluster.linked("a", "b", "c", within_s=5.0)
         scrape = await cluster["c"].metrics()
-        assert scrape["joins_total"] == joins + 1
+        assert scrape["joins_total"] > joins
         assert scrape["leases_lapsed_total"] >= 1
 
         # Its clients were connected all the time: from here on they hear everything, and whom they publish to hears.
