@@ -106,8 +106,16 @@ class ClientSocket(Socket):
         if self.connection is not None:
             self.server.client_disconnected(self)
 
+    def pause_writing(self) -> None:
+        """The client does not take what it is sent as fast as it comes."""
+        super().pause_writing()
+        if self.connection is not None:
+            self.connection.outbox.flowing = False
+
     def writable(self) -> None:
         """What has waited in the outbox goes on."""
+        if self.connection is not None:
+            self.connection.outbox.flowing = True
         self.flush()
 
     def flush(self) -> None:
@@ -364,9 +372,9 @@ class EndpointServer:
         for client in list(self._ping_slots[self._ticks % len(self._ping_slots)]):
             if client.ws.state is not OPEN or (client.connection is not None and client.connection.held):
                 continue  # closing already; or it is us who do not read its answers
-            if client.unanswered_pings >= 2:
+            if client.unanswered_pings >= 2 and client.connection is not None:
                 router.counts["pings_unanswered"] += 1
-                client.close(PING_TIMEOUT)
+                router.close(client.connection, PING_TIMEOUT)
             else:
                 client.ping()
         if not self.leaving:

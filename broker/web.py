@@ -34,7 +34,6 @@ _COUNTERS = {
     "store_calls": "Calls to the store (batches)",
     "store_errors": "Calls to the store that failed",
     "stale_mappings_left": "Client mappings that could not be cleared when their connection closed",
-    "recent_evicted": "Delivered message ids forgotten before their time because the table was full",
     "connections_accepted": "Connections accepted",
     "pings_unanswered": "Connections closed because two pings went unanswered",
     "turns_failed": "Events whose handling failed; each is a fault of the endpoint and logged",

@@ -64,8 +64,8 @@ def _colons(value: dict[str, Any]) -> int:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     result = dict(pairs)
     if len(result) != len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
+        seen: set[str] = set()
+        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
         raise ProtocolError("bad_json", f"The key {json.dumps(twice[:64])} is given twice in one object")
     return result
 

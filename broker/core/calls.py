@@ -129,10 +129,18 @@ class Calls:
             call.asker.failed(call, code, value)
         else:
             call.asker.answered(call, value)
+        call.arguments = ()  # it waits for its deadline in the row below, without what it carried
+        call.context = None
 
     def settle(self, call: Call) -> None:
         """The part that asked does without an answer from here on."""
         self._calls.pop(call.number, None)
+
+    def unlink(self, peer: str) -> None:
+        """The link has been down for longer than any request on it may take: nothing on it is of use any more. The
+        requests under way go over the next one.
+        """
+        self.links.pop(peer, None)
 
     def gone(self, peer: str) -> None:
         """The peer is dead or has left: whoever asked it has to ask another."""

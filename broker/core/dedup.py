@@ -9,7 +9,6 @@ A key is the topic's slot (2 bytes) and the 16-byte hash, so that a slot's keys 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
 from hashlib import blake2b
 from typing import Generic, TypeVar
 
@@ -31,7 +30,8 @@ class Dedup(Generic[Waiter]):
         self.ttl_s = ttl_s
         self.keys_max = keys_max
         self.evicted = 0  # keys that went before their time because the table was full
-        # All keys live equally long from their last sighting, so the order of insertion is the order of expiry.
+        # All keys live equally long from their last sighting, so the order of insertion is the order of expiry; but
+        # for those that another home handed on, which have less time and go when their turn comes.
         self._seen: OrderedDict[bytes, float] = OrderedDict()
         self._pending: dict[bytes, list[Waiter]] = {}
 
@@ -86,10 +86,10 @@ class Dedup(Generic[Waiter]):
                 return
             seen.popitem(last=False)
 
-    def take(self, moved: Callable[[int], bool], now: float) -> Iterator[tuple[bytes, float]]:
-        """Take out the seen keys of the slots that ``moved``, each with what is left of its time in seconds."""
-        keys = [key for key in self._seen if moved(int.from_bytes(key[:2], "big"))]
-        for key in keys:
-            left = self._seen.pop(key) - now
-            if left > 0:
-                yield key, left
+    def snapshot(self) -> list[bytes]:
+        """All seen keys; the first two bytes are the slot."""
+        return list(self._seen)
+
+    def take(self, key: bytes, now: float) -> float:
+        """Take the key out. Returns what is left of its time, in seconds; 0 or less: nothing."""
+        return self._seen.pop(key, now) - now

@@ -31,18 +31,20 @@ class Joining:
         self._writing = False
         self._reading = False
         self._asked: dict[str, int] = {}  # peer -> the round it was asked to welcome
-        # Requests to answer (peer, number), each once these writes have ended.
+        # Requests to answer (peer, number), each once these writes have ended and nothing is being handed on.
         self._welcomes: list[tuple[str, int, set[Write]]] = []
         self._pings: list[str] = []
         self._joined = False
-        self._left = False
+        self._announced = False
         self._deregistered = False
-        self.cleaned: set[str] = set()
+        self._cleaning: set[str] = set()
 
     @property
     def left(self) -> bool:
         """Everybody has been told, and nothing is under way any more: the process may end."""
-        return self._left and self._deregistered and not len(self._router.calls)
+        router = self._router
+        busy = router.busy or router.jobs or router.subscribing.under_way or len(router.calls)
+        return self._announced and self._deregistered and not busy
 
     def tick(self) -> None:
         """Signs of life when they are due."""
@@ -101,13 +103,13 @@ class Joining:
             return
         self._gone(router.members.registry(result, begun_at, router.now))
         for endpoint in router.members.forgotten(router.now):
-            if endpoint.incarnation not in self.cleaned:
-                self.cleaned.add(endpoint.incarnation)
+            if endpoint.incarnation not in self._cleaning:
+                self._cleaning.add(endpoint.incarnation)
                 router.store("deregister", (endpoint,), self._cleaned, endpoint.incarnation)
         self._join()
 
     def _cleaned(self, incarnation: str, result: Any, error: Exception | None) -> None:
-        self.cleaned.discard(incarnation)
+        self._cleaning.discard(incarnation)
 
     def discovered(self) -> list[Endpoint]:
         """The peers there should be a link to."""
@@ -152,17 +154,20 @@ class Joining:
             return
         router.members.joined_by(peer)
         router.publishing.view_changed()
-        if self._router.subscribing.under_way:
-            self._welcomes.append((peer, number, set(self._router.subscribing.under_way)))
-        else:
-            router.answer(peer, number)
+        self._welcomes.append((peer, number, set(router.subscribing.under_way)))
+        self.welcome()
 
     def write_ended(self, write: Write) -> None:
         """A write to the store has ended; it may have been the last that a welcome waited for."""
-        if not self._welcomes:
+        if self._welcomes:
+            for _, _, writes in self._welcomes:
+                writes.discard(write)
+            self.welcome()
+
+    def welcome(self) -> None:
+        """Let those in whose slots we have let go of: no write for them under way, all that was seen handed on."""
+        if self._router.publishing.handing:
             return
-        for _, _, writes in self._welcomes:
-            writes.discard(write)
         for peer, number, _ in [welcome for welcome in self._welcomes if not welcome[2]]:
             self._router.answer(peer, number)
         self._welcomes = [welcome for welcome in self._welcomes if welcome[2]]
@@ -190,9 +195,10 @@ class Joining:
 
     def _leave(self) -> None:
         router = self._router
-        busy = router.subscribing.under_way or router.jobs or len(router.calls)
-        if not self._left and not busy:
-            self._left = True
+        # Our writes first: who is home after us must not read a set that one of them is yet to change. Then the word,
+        # before all else that is under way, since some of it is for the new homes, which know by it that they are.
+        if not self._announced and not router.subscribing.under_way:
+            self._announced = True
             for peer in router.members.view():
                 router.ask(Kind.LEAVE, peer, (), self, None)
             router.store("deregister", (self._me,), self._out, None)
@@ -202,8 +208,16 @@ class Joining:
         self._deregistered = True
 
     def leave_announced(self, peer: str, number: int, arguments: list[Any]) -> None:
-        """The peer leaves."""
+        """The peer leaves. It is home of nothing from here on; its clients and its calls are there to the end."""
+        self._router.members.leaves(peer)
+        self._router.publishing.view_changed()
         self._router.answer(peer, number)
-        endpoint = self._router.members.left(peer)
-        if endpoint is not None:
-            self._gone([endpoint])
+
+    def link_down(self, incarnation: str) -> None:
+        """The peer's connection is gone; of one that leaves, that is the end."""
+        members = self._router.members
+        members.disconnected(incarnation)
+        peer = members.peers.get(incarnation)
+        if peer is not None and peer.yields:
+            endpoint = members.left(incarnation)
+            self._gone([endpoint] if endpoint is not None else [])

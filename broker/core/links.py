@@ -26,6 +26,16 @@ Item = list[Any] | tuple[Any, ...]
 #: Items in one frame: a frame is built and taken apart in one turn of the loop, which should stay below some 10 ms.
 BATCH_ITEMS_MAX = 1_000
 
+#: And about how many bytes, but for a single item that has more. Far below what a receiver takes in one frame.
+BATCH_BYTES_MAX = 4 << 20
+
+
+def _size(item: Item) -> int:
+    """Roughly the item's bytes: of its byte strings and its lists of names, which are what can be large."""
+    return 32 + sum(
+        len(field) if isinstance(field, bytes) else 24 * len(field) if isinstance(field, list) else 0 for field in item
+    )
+
 
 class LinkError(Exception):
     """The peer's frame is not this protocol's; the connection has to be closed."""
@@ -48,6 +58,7 @@ class Link:
         "_processed",
         "_unconfirmed",
         "confirmed_sent_at",
+        "down_since",
         "session",
         "unconfirmed_bytes",
     )
@@ -62,6 +73,7 @@ class Link:
         self._unconfirmed: deque[tuple[int, bytes]] = deque()
         self.unconfirmed_bytes = 0
         self._open = False
+        self.down_since: float | None = None  # when the last connection was lost, while there is none
         self._echo: float | None = None
         self.confirmed_sent_at: float | None = None  # our clock, from the latest ping the peer echoed
 
@@ -77,11 +89,13 @@ class Link:
     def connected(self) -> bytes:
         """A connection is up; the frame to send first on it."""
         self._open = False
+        self.down_since = None
         return ormsgpack.packb(["open", self.session, self._peer_session, self._processed])
 
-    def disconnected(self) -> None:
-        """The connection is gone; everything unconfirmed stays."""
+    def disconnected(self, now: float) -> None:
+        """The connection is gone; everything unconfirmed stays, for as long as it is of use."""
         self._open = False
+        self.down_since = now
 
     def receive(self, frame: bytes) -> tuple[list[Item], list[bytes]]:
         """A frame came. Returns the items to process now and the frames to send again.
@@ -129,7 +143,13 @@ class Link:
         if not self._open:
             return
         while self._out:
-            items, self._out = self._out[:BATCH_ITEMS_MAX], self._out[BATCH_ITEMS_MAX:]
+            count = size = 0
+            for item in self._out[:BATCH_ITEMS_MAX]:
+                size += _size(item)
+                if count and size > BATCH_BYTES_MAX:
+                    break
+                count += 1
+            items, self._out = self._out[:count], self._out[count:]
             self._number += 1
             data = ormsgpack.packb(["batch", self._number, self._processed, items])
             self._unconfirmed.append((self._number, data))

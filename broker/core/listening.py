@@ -26,7 +26,7 @@ LISTENS_PER_BATCH = 2_000
 class Listen:
     """A ``listen`` under way."""
 
-    __slots__ = ("client", "connection", "former", "id", "reply")
+    __slots__ = ("again", "client", "connection", "former", "id", "reply")
 
     def __init__(
         self, client: str, connection: Connection, reply: Reply | None, number: Any, former: Binding | None
@@ -36,6 +36,7 @@ class Listen:
         self.reply = reply  # None: nobody asked, the endpoint repeats what it was told
         self.id = number
         self.former = former  # the client's binding to another connection of this endpoint, until now
+        self.again = False  # it listened on this connection already
 
 
 class Announcement:
@@ -60,13 +61,17 @@ class Listening:
         self._listens: list[Listen] = []  # of this turn
         self._clears: list[tuple[str, Location]] = []  # mappings that ended in this turn
         self._parked: deque[Announcement] = deque()  # until we have joined
+        self._doubted: set[str] = set()  # being looked up because a home looked for them here
         self._rivals: dict[str, Location] = {}  # announced by a peer while a `listen` of the same client is written
 
     def listen(self, connection: Connection, command: Command) -> None:
         """A client's ``listen``: bound at once (messages may come before the reply), stored and announced in batch."""
+        again = command.client in connection.clients
         former = self._router.hub.bind(command.client, connection)
         reply = self._router.expect(connection)
-        self._listens.append(Listen(command.client, connection, reply, command.id, former))
+        listen = Listen(command.client, connection, reply, command.id, former)
+        listen.again = again
+        self._listens.append(listen)
 
     def unlisten(self, connection: Connection, command: Command) -> None:
         """A client's ``unlisten``: nothing to do where it listens elsewhere by now."""
@@ -174,7 +179,7 @@ class Listening:
         """It could not be stored: as it was before, if that is still there."""
         hub = self._router.hub
         self._rivals.pop(listen.client, None)
-        if hub.unbind(listen.client, listen.connection) is None:
+        if listen.again or hub.unbind(listen.client, listen.connection) is None:
             return
         former = listen.former
         if former is not None and not former.connection.closed:
@@ -227,6 +232,33 @@ class Listening:
         for client, location in zip(clients, result, strict=True):
             if location is not None:
                 self._superseded(client, location)
+
+    def absent(self, clients: list[str]) -> None:
+        """A home looks for clients here that are not. Does the store say so, too? A ``listen`` that failed here may
+        have been written late, over the place where the client is.
+        """
+        unknown = [client for client in clients if client not in self._doubted]
+        if unknown:
+            self._doubted.update(unknown)
+            self._router.store("locations", (unknown,), self._checked, unknown)
+
+    def _checked(self, clients: list[str], result: Any, error: Exception | None) -> None:
+        router = self._router
+        self._doubted.difference_update(clients)
+        if error is not None:
+            return
+        news: list[tuple[str, int, str, bool]] = []
+        for client, location in zip(clients, result, strict=True):
+            here = location is not None and location.online and location.incarnation == self._me
+            if here and client not in router.hub.bindings:
+                self._learn_offline(client, location)
+                self._clears.append((client, location))
+                news.append((client, location.number, location.incarnation, False))
+        if news:
+            # Whoever holds one of them with a lower number says so anew.
+            announcement = Announcement([], router.now + TIMEOUT_S)
+            announcement.news = news
+            self._announce(announcement)
 
     def listen_announced(self, peer: str, number: int, arguments: list[Any]) -> None:
         """Clients listen at the peer now."""

@@ -37,7 +37,7 @@ DEAD_AFTER_S = 3.0
 LEASE_S = 2.5
 
 #: A dead peer's registry entry is taken out this long after its death: long after any stall it may yet wake up from.
-FORGET_AFTER_S = 60.0
+FORGET_AFTER_S = 15.0
 
 #: Incarnations remembered as gone for good: what a late registry read or a late connection may still name.
 WRITTEN_OFF_MAX = 1_000
@@ -84,6 +84,7 @@ class Peer:
         "in_view",
         "moved_at",
         "welcomed",
+        "yields",
     )
 
     def __init__(self, endpoint: Endpoint, now: float) -> None:
@@ -97,6 +98,7 @@ class Peer:
         self.welcomed = 0  # the latest of our join rounds it has welcomed
         self.asked_at = float("-inf")  # when it was asked to
         self.dead_since: float | None = None
+        self.yields = False  # it leaves: home of nothing any more, but its clients are there until its link closes
 
     def judge(self, begun_at: float, now: float) -> None:
         """Alive? Asked when a registry read that began at ``begun_at`` has returned.
@@ -212,8 +214,15 @@ class Membership:
             peer.welcomed = max(peer.welcomed, round)
             self._changed()
 
+    def leaves(self, incarnation: str) -> None:
+        """The peer says that it leaves: it has let go of its slots, and its link is still of use."""
+        peer = self.peers.get(incarnation)
+        if peer is not None:
+            peer.yields = True
+            self._changed()
+
     def left(self, incarnation: str) -> Endpoint | None:
-        """The peer said goodbye. Returns it if it was in the view."""
+        """The peer that leaves is gone. Returns it if it was in the view."""
         self._write_off(incarnation)
         peer = self.peers.pop(incarnation, None)
         if peer is None:
@@ -306,7 +315,7 @@ class Membership:
     def _changed(self) -> None:
         if not self.joined and not self.leaving and self._read and not self.unwelcomed():
             self.joined = True
-        members = [(p.endpoint.name, p.endpoint.incarnation) for p in self.peers.values() if p.in_view]
+        members = [(p.endpoint.name, p.endpoint.incarnation) for p in self.peers.values() if p.in_view and not p.yields]
         if not self.leaving or not members:
             members.append((self.me.name, self.me.incarnation))
         key = frozenset(members)

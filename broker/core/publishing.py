@@ -37,8 +37,8 @@ RECENT_MAX = 200_000
 #: Connections a broadcast goes to in one slice: about 5 ms of writing.
 BROADCAST_SLICE = 500
 
-#: A message's recipients are remembered one by one up to this many; of more, that the message was here.
-RECENT_CLIENTS_MAX = 64
+#: And how many recipients of them in all, at some 100 bytes each.
+RECENT_CLIENTS_MAX = 500_000
 
 #: Duplicate-table keys expired, or handed to the next home, in one go: about 2 ms.
 KEYS_PER_SLICE = 2_000
@@ -99,12 +99,12 @@ class Publish:
 
 
 class Had(NamedTuple):
-    """That a message was delivered here: by which home, in which of its calls, and to whom (None: to many)."""
+    """That a message was delivered here: by which home, in which of its calls, and to whom (a broadcast: nobody)."""
 
     expiry: float
     home: str
     calls: tuple[int, ...]
-    clients: frozenset[str] | None
+    clients: frozenset[str]
 
 
 class Publishing:
@@ -119,8 +119,11 @@ class Publishing:
         self.locations = Locations(limits.locations_clients)
         self.inflight = 0
         self.inflight_bytes = 0
+        self._links_full = False
         self._recent: OrderedDict[tuple[str, int], Had] = OrderedDict()
+        self._recent_clients = 0  # recipients in it
         self._parked: list[tuple[float, Publish]] = []
+        self.handing = 0  # jobs that hand keys on to new homes
         self._version = 0  # of the table that the routes are of
         self._read: list[tuple[str, Route]] = []  # sets to read at the end of the turn
         self._find: list[str] = []  # clients to find
@@ -151,7 +154,17 @@ class Publishing:
     def congested(self) -> bool:
         """Too much is under way to take more in."""
         limits = self._router.limits
-        return self.inflight >= limits.inflight_messages or self.inflight_bytes >= limits.inflight_bytes
+        return (
+            self.inflight >= limits.inflight_messages
+            or self.inflight_bytes >= limits.inflight_bytes
+            or self._links_full
+        )
+
+    def links_full(self, unconfirmed_bytes: int) -> None:
+        """How much the fullest link holds that its peer has not confirmed."""
+        was, self._links_full = self._links_full, unconfirmed_bytes > self._router.limits.inflight_bytes
+        if was and not self.congested:
+            self._router.speed_up()
 
     def _dispatch(self, message: Publish) -> None:
         router = self._router
@@ -173,13 +186,7 @@ class Publishing:
     def _settle(self, message: Publish, outcome: bool | ProtocolError) -> None:
         """The message's way ends here; tell whoever waits for it, if that is not the caller."""
         message.outcome = outcome
-        if message.waits:
-            message.waits = False
-            self.inflight -= 1
-            self.inflight_bytes -= len(message.payload)
-            limits = self._router.limits
-            if self.inflight * 2 < limits.inflight_messages and self.inflight_bytes * 2 < limits.inflight_bytes:
-                self._router.speed_up()
+        self._forget(message)
         if message.peer is not None:
             if isinstance(outcome, ProtocolError):
                 info = [outcome.info, outcome.extra] if outcome.extra else outcome.info
@@ -317,6 +324,8 @@ class Publishing:
             if incarnation == self._me:
                 if client in bindings:
                     local.append(client)
+                else:
+                    self._router.drops["not_listening"] += 1
             elif incarnation in remote:
                 remote[incarnation].append(client)
             elif in_view(incarnation):
@@ -422,31 +431,30 @@ class Publishing:
 
     def _confirmed(self, message: Publish, target: str | None, absent: list[str], attempt: int) -> None:
         """An endpoint has what it was sent. ``absent``: the clients it does not hold, ``target`` None: it is dead."""
-        if target is not None:
-            for client in absent:
-                known = self.locations.get(client)
-                if known is not None and known.incarnation == target and known.online:
-                    self.locations.learn(client, known._replace(online=False))
         if absent and attempt == 1:
-            # Moved meanwhile? Read once where to, and resend or forget.
+            # Moved meanwhile? Read once where to, and resend or forget. Until then nothing is known: the endpoint may
+            # have heard of the client's new place before us.
             self._router.counts["relocations"] += 1
-            self._router.store("locations", (absent,), self._relocated, (message, absent))
+            self._router.store("locations", (absent,), self._relocated, (message, absent, target))
             return
         if absent:
             self._router.drops["not_listening"] += len(absent)
         self._closed(message)
 
     def _relocated(self, context: Any, result: Any, error: Exception | None) -> None:
-        message, clients = context
+        message, clients, target = context
         if error is not None:
             self._router.drops["relocation_failed"] += len(clients)
             message.failed.append("store")
             self._closed(message)
             return
-        found = dict(zip(clients, result, strict=True))
+        found: dict[str, Location | None] = dict(zip(clients, result, strict=True))
         for client, location in found.items():
-            if location is not None:
-                self.locations.learn(client, location)
+            if location is not None and location.online and location.incarnation == target:
+                # The store knows no later place than the one where the client is not.
+                found[client] = location = location._replace(online=False)
+            if not self._router.lookup:
+                self.locations.learn(client, location or _NEVER_LISTENED)
         local, remote, _ = self._places(clients, found)
         # The place it kept open stays so until all of the second attempt is on its way.
         self._hand_over(message, local, remote, 2)
@@ -459,7 +467,10 @@ class Publishing:
         origin, origin_number, topic, payload, clients = arguments
         message = Publish(topic, payload, False)
         message.origin, message.number, message.travelled = origin, origin_number, True
-        self._router.answer(peer, number, self._deliver(message, clients, peer, number))
+        absent = self._deliver(message, clients, peer, number)
+        self._router.answer(peer, number, absent)
+        if absent:
+            self._router.listening.absent(absent)
 
     def _deliver(self, message: Publish, clients: list[str], home: str, call: int) -> list[str]:
         """Put the message into its clients' outboxes, but for those that have had it. Returns the absent ones.
@@ -483,8 +494,8 @@ class Publishing:
                 router.push(binding.connection, frame)
         router.counts["messages_delivered"] += len(clients) - len(absent)
         if message.travelled:
-            delivered = [client for client in clients if client not in absent] if absent else clients
-            self._remember(message, delivered, home, call)
+            gone = set(absent)
+            self._remember(message, [client for client in clients if client not in gone], home, call)
         return absent
 
     def _fresh(self, message: Publish, clients: list[str], home: str, call: int) -> list[str]:
@@ -492,25 +503,29 @@ class Publishing:
         had = self._recent.get((message.origin, message.number))
         if had is None or (had.home == home and call not in had.calls):
             return clients
-        if had.clients is None or had.home == home:
+        if had.home == home:
             return []
-        clients_had = had.clients
-        return [client for client in clients if client not in clients_had]
+        return [client for client in clients if client not in had.clients]
 
     def _remember(self, message: Publish, clients: list[str], home: str, call: int) -> None:
         key = (message.origin, message.number)
         had = self._recent.get(key)
         calls: tuple[int, ...] = (call,)
-        recipients: frozenset[str] | None = frozenset(clients) if len(clients) <= RECENT_CLIENTS_MAX else None
+        recipients = frozenset(clients)
         if had is not None:
             calls = (*had.calls, call) if had.home == home else calls
-            if recipients is not None:
-                recipients = had.clients | recipients if had.clients is not None else None
+            recipients |= had.clients
+            self._recent_clients -= len(had.clients)
         self._recent[key] = Had(self._router.now + RECENT_S, home, calls, recipients)
         self._recent.move_to_end(key)
-        if len(self._recent) > RECENT_MAX:
-            self._recent.popitem(last=False)
-            self._router.counts["recent_evicted"] += 1
+        self._recent_clients += len(recipients)
+        while len(self._recent) > RECENT_MAX or self._recent_clients > RECENT_CLIENTS_MAX:
+            self._forget_oldest()
+            self._router.drops["recent_evicted"] += 1
+
+    def _forget_oldest(self) -> None:
+        _, had = self._recent.popitem(last=False)
+        self._recent_clients -= len(had.clients)
 
     # Broadcast
 
@@ -530,11 +545,13 @@ class Publishing:
 
     def _broadcast_here(
         self, origin: str, number: int, payload: bytes, then: Publish | tuple[str, int]
-    ) -> Iterator[None]:
+    ) -> Iterator[bool]:
         router = self._router
         frame = router.wrap(notification("", payload))
         again = (origin, number) in self._recent
-        self._recent[origin, number] = Had(router.now + RECENT_S, "", (), None)
+        message = Publish("", payload, False)
+        message.origin, message.number = origin, number
+        self._remember(message, [], "", 0)
         clients = [] if again else list(router.hub.bindings)
         for start in range(0, len(clients), BROADCAST_SLICE):
             for client in clients[start : start + BROADCAST_SLICE]:
@@ -542,7 +559,7 @@ class Publishing:
                 if binding is not None:
                     router.push(binding.connection, frame)
                     router.counts["messages_delivered"] += 1
-            yield
+            yield False
         if isinstance(then, Publish):
             then.confirmed.append(router.me.name)
             self._closed(then)
@@ -618,9 +635,7 @@ class Publishing:
     def changed(self, client: str, topics: Iterable[str], added: bool) -> None:
         """A subscription of ours as home was written: it holds from here on, in the cache and in reads under way."""
         for topic in topics:
-            route = self.routes.get(topic)
-            if route is not None:
-                route.change(client, added)
+            self.routes.change(topic, client, added)
 
     def doubtful(self, topics: Iterable[str]) -> None:
         """A write failed that may yet take effect: read these again before they are used again."""
@@ -641,6 +656,7 @@ class Publishing:
             if topic and table[slot_of(topic)] != me:
                 self._release(topic)
         if not self._router.lookup:
+            self.handing += 1
             self._router.jobs.append(self._hand_all_on())
 
     def lapsed(self) -> None:
@@ -672,23 +688,33 @@ class Publishing:
                     self._dispatch(moved)
 
     def _forget(self, message: Publish) -> None:
+        """It is not in flight here any more; once much less is, publishers are read again."""
         if message.waits:
             message.waits = False
             self.inflight -= 1
             self.inflight_bytes -= len(message.payload)
+            limits = self._router.limits
+            less = self.inflight * 2 < limits.inflight_messages and self.inflight_bytes * 2 < limits.inflight_bytes
+            if less and not self._links_full:
+                self._router.speed_up()
 
-    def _hand_all_on(self) -> Iterator[None]:
-        table = self._router.members.table
-        batches: dict[str, list[tuple[bytes, float]]] = {}
-        for key, left in self.dedup.take(lambda slot: table[slot] != self._me, self._router.now):
-            home = table[int.from_bytes(key[:2], "big")]
-            batch = batches.setdefault(home, [])
-            batch.append((key, left))
-            if len(batch) >= KEYS_PER_SLICE:
-                self._hand_on(batches.pop(home), home)
-                yield
-        for home, batch in batches.items():
-            self._hand_on(batch, home)
+    def _hand_all_on(self) -> Iterator[bool]:
+        """Slice by slice. A newcomer is welcome when its keys are on their way (the link keeps the order)."""
+        members = self._router.members
+        keys = self.dedup.snapshot()
+        for start in range(0, len(keys), KEYS_PER_SLICE):
+            batches: dict[str, list[tuple[bytes, float]]] = {}
+            for key in keys[start : start + KEYS_PER_SLICE]:
+                home = members.table[int.from_bytes(key[:2], "big")]
+                if home != self._me:
+                    left = self.dedup.take(key, self._router.now)
+                    if left > 0:
+                        batches.setdefault(home, []).append((key, left))
+            for home, batch in batches.items():
+                self._hand_on(batch, home)
+            yield False
+        self.handing -= 1
+        self._router.joining.welcome()
 
     def _hand_on(self, keys: list[tuple[bytes, float]], home: str) -> None:
         self._router.ask(Kind.SEEN, home, (keys,), self, None)
@@ -721,7 +747,6 @@ class Publishing:
                 self._parked.append((deadline, message))
         self.dedup.expire(now, KEYS_PER_SLICE)
         while self._recent:
-            key, had = next(iter(self._recent.items()))
-            if had.expiry > now:
+            if next(iter(self._recent.values())).expiry > now:
                 break
-            del self._recent[key]
+            self._forget_oldest()

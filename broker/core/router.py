@@ -19,18 +19,21 @@ from protocol.errors import REPLACED, SLOW_CONSUMER, CloseCode, ProtocolError
 from protocol.messages import Command, check, failure, reply_fields, success
 from protocol.wire import decode
 
-from .calls import NOT_HOME, Calls, Kind
+from .calls import NOT_HOME, TIMEOUT_S, Calls, Kind
 from .hub import Connection, Hub, Reply
 from .joining import Joining
 from .links import Item, Link, LinkError, SessionMismatch
 from .listening import Listening
-from .membership import Membership
+from .membership import DEAD_AFTER_S, Membership
 from .model import Endpoint
 from .publishing import Publish, Publishing
 from .subscribing import Subscribing
 
 #: A store call that has not come back after this long is treated as failed; longer than the stores' own time-outs.
 STORE_TIMEOUT_S = 5.5
+
+#: Commands of one connection under way; its further ones are not read until half of them are done.
+REPLIES_MAX = 2_000
 
 
 @dataclass(frozen=True)
@@ -96,7 +99,8 @@ class Router:
         self.counts: Counter[str] = Counter()
         self.drops: Counter[str] = Counter()  # by reason
         self.errors: Counter[str] = Counter()  # by code
-        self.jobs: deque[Iterator[None]] = deque()
+        #: Work in slices. One that yields true waits for something, and is put back by who knows that it has come.
+        self.jobs: deque[Iterator[bool]] = deque()
         self.connections: dict[int, Connection] = {}
         self.stopping: str | None = None  # why the shell has to end this process
 
@@ -176,6 +180,8 @@ class Router:
 
     def _command(self, connection: Connection, data: bytes) -> bool:
         """Begin the command in the frame. False: it has to wait for the commands before it."""
+        if len(connection.replies) >= REPLIES_MAX:
+            return False
         try:
             value = decode(data)
         except ProtocolError as error:
@@ -236,7 +242,7 @@ class Router:
             first = replies.popleft()
             if first.data is not None:
                 self.push(connection, self.wrap(first.data))
-        if not replies and connection.backlog:
+        if connection.backlog and len(replies) in (0, REPLIES_MAX // 2):
             self._ready.append(connection)
 
     def refuse(
@@ -263,8 +269,9 @@ class Router:
             self._flush.append(connection)
 
     def close(self, connection: Connection, code: CloseCode) -> None:
-        """Close the connection, after what is in its outbox."""
+        """Close the connection, after what is in its outbox. Its clients are not reached through it from here on."""
         self._close.append((connection, code))
+        self.listening.connection_closed(connection)
 
     def replaced(self, connection: Connection) -> None:
         """A client of this connection listens elsewhere now; its last one takes the connection with it."""
@@ -277,7 +284,11 @@ class Router:
             backlog = connection.backlog
             while backlog and self._command(connection, backlog[0]):
                 backlog.popleft()
-            if not backlog and connection.held and not self.publishing.congested:
+            if backlog or not connection.held:
+                continue
+            if self.publishing.congested:
+                self._holding[connection] = None
+            else:
                 self._release(connection)
 
     # Backpressure
@@ -320,8 +331,8 @@ class Router:
         self._at(now)
         link = self.calls.links.get(incarnation)
         if link is not None:
-            link.disconnected()
-        self.members.disconnected(incarnation)
+            link.disconnected(now)
+        self.joining.link_down(incarnation)
 
     def link_frame(self, incarnation: str, data: bytes, now: float) -> None:
         """A frame came over the peer's link."""
@@ -346,20 +357,37 @@ class Router:
             self.members.confirmed(incarnation, link.confirmed_sent_at)
         if again:
             self._link_frames.setdefault(incarnation, []).extend(again)
+        fault: Exception | None = None
         for number, kind, *arguments in items:
-            if number < 0:
-                self.calls.answer(incarnation, -number, kind, arguments[0], now)
-            elif kind in self._requests:
-                self._requests[kind](incarnation, number, arguments)
-            else:
-                self.errors["link"] += 1
-                self.decline(incarnation, number, "internal", f"no request of kind {kind}")
+            try:
+                if number < 0:
+                    self.calls.answer(incarnation, -number, kind, arguments[0], now)
+                else:
+                    self._requests[kind](incarnation, number, arguments)
+            except Exception as error:  # one item's fault is not the others'
+                fault = error
+                if number > 0:
+                    self.decline(incarnation, number, "internal", f"a request of kind {kind} failed: {error!r}")
+        if fault is not None:
+            raise fault
 
     def _new_link(self, incarnation: str) -> Link:
         self._sessions += 1
         link = Link(f"{self.me.incarnation}.{self._sessions}")
         self.calls.linked(incarnation, link)
         return link
+
+    def _tend_links(self, now: float) -> None:
+        full = 0
+        for incarnation, link in list(self.calls.links.items()):
+            peer = self.members.peers.get(incarnation)
+            if link.down_since is not None and now - link.down_since > TIMEOUT_S:
+                self.calls.unlink(incarnation)
+            elif peer is not None and peer.connected and now - peer.heard_at > DEAD_AFTER_S:
+                # Silent, and perhaps for ever: TCP may take a quarter of an hour to say so. Pings come all the time.
+                self._drop_links.append(incarnation)
+            full = max(full, link.unconfirmed_bytes)
+        self.publishing.links_full(full)
 
     def link_gone(self, incarnation: str) -> None:
         """The peer is dead or has left."""
@@ -396,6 +424,11 @@ class Router:
         self._store.append(StoreCall(self._store_number, operation, arguments))
         self.counts["store_calls"] += 1
 
+    @property
+    def busy(self) -> bool:
+        """Something clients wait for is with the store, or on its way."""
+        return bool(self._store_calls or self.publishing.inflight)
+
     def stored(self, number: int, result: Any, error: Exception | None, now: float) -> None:
         """What came of a store call. Later than its time-out it is not listened to."""
         self._at(now)
@@ -412,6 +445,7 @@ class Router:
         self._at(now)
         self.members.tick(now)
         self.joining.tick()
+        self._tend_links(now)
         self.calls.tick(now)
         while self._store_calls:
             number, (deadline, _, _) = next(iter(self._store_calls.items()))
@@ -428,10 +462,11 @@ class Router:
         if self.jobs:
             job = self.jobs.popleft()
             try:
-                next(job)
+                parked = next(job)
             except StopIteration:
                 return
-            self.jobs.append(job)
+            if not parked:
+                self.jobs.append(job)
 
     def flush(self) -> Effects:
         """End the turn: everything decided since the last call, to be done now."""

@@ -55,7 +55,7 @@ class Routes:
     def __init__(self, topics_max: int, ids_max: int) -> None:
         self.topics_max = topics_max
         self.ids_max = ids_max
-        self.ids = 0  # in the sets when they were filled; sets change a little afterwards
+        self.ids = 0  # in all sets
         self.evicted = 0
         self._routes: OrderedDict[str, Route] = OrderedDict()
         self._sizes: dict[str, int] = {}
@@ -76,15 +76,27 @@ class Routes:
 
     def add(self, topic: str) -> Route:
         """A new, empty route."""
+        self._evict()  # before: the new one is not in use yet, and must not be the one to go
         route = self._routes[topic] = Route()
-        self._evict()
         return route
 
     def filled(self, topic: str, route: Route, subscribers: set[str]) -> None:
         """The topic's set was read."""
         route.filled(subscribers)
-        self.ids += len(subscribers) - self._sizes.get(topic, 0)
-        self._sizes[topic] = len(subscribers)
+        self._count(topic, len(subscribers))
+
+    def change(self, topic: str, client: str, added: bool) -> None:
+        """A subscription to the topic was confirmed, or taken back."""
+        route = self._routes.get(topic)
+        if route is None:
+            return
+        route.change(client, added)
+        if route.subscribers is not None:
+            self._count(topic, len(route.subscribers))
+
+    def _count(self, topic: str, ids: int) -> None:
+        self.ids += ids - self._sizes.get(topic, 0)
+        self._sizes[topic] = ids
         self._evict()
 
     def drop(self, topic: str) -> Route | None:

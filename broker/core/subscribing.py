@@ -39,7 +39,7 @@ WRITES_WAITING_MAX = 1_000
 class Change:
     """A client's command: done when every slice of it is."""
 
-    __slots__ = ("added", "client", "connection", "error", "id", "open", "reply", "topics")
+    __slots__ = ("added", "client", "connection", "error", "id", "job", "open", "parked", "reply", "topics")
 
     def __init__(self, client: str, added: bool, connection: Connection, reply: Reply, number: Any) -> None:
         self.client = client
@@ -49,6 +49,8 @@ class Change:
         self.id = number
         self.open = 1  # requests and writes under way, and one for the cutting itself
         self.topics = 0  # in them
+        self.job: Iterator[bool] | None = None  # the cutting of a large one
+        self.parked = False  # it waits until less is under way
         self.error: ProtocolError | None = None
 
 
@@ -102,24 +104,26 @@ class Subscribing:
                 self._dispatch(change, home, part)
             self._done(change, 0)
         else:
-            router.jobs.append(self._cut(change, topics))
+            change.job = self._cut(change, topics)
+            router.jobs.append(change.job)
 
-    def _cut(self, change: Change, topics: Any) -> Iterator[None]:
+    def _cut(self, change: Change, topics: Any) -> Iterator[bool]:
         """A large command, slice by slice, so that it keeps nobody else waiting."""
         groups: list[list[str]] = [[] for _ in range(SLOT_GROUPS)]
         for start in range(0, len(topics), TOPICS_PER_SLICE):
             for topic in topics[start : start + TOPICS_PER_SLICE]:
                 groups[slot_of(topic) * SLOT_GROUPS // SLOTS].append(topic)
-            yield
+            yield False
         ordered = list(chain.from_iterable(groups))
         for start in range(0, len(ordered), TOPICS_PER_SLICE):
             while change.topics >= TOPICS_UNDER_WAY and change.error is None:
-                yield
+                change.parked = True
+                yield True
             if change.error is not None:
                 break
             for home, part in self._by_home(ordered[start : start + TOPICS_PER_SLICE]):
                 self._dispatch(change, home, part)
-            yield
+            yield False
         self._done(change, 0)
 
     def _by_home(self, topics: Any) -> list[tuple[str, list[str]]]:
@@ -146,6 +150,9 @@ class Subscribing:
         change.topics -= topics
         if error is not None and change.error is None:
             change.error = error
+        if change.parked and change.job is not None:
+            change.parked = False
+            self._router.jobs.append(change.job)
         if change.open:
             return
         router = self._router

@@ -67,6 +67,11 @@ class EmbeddedStore:
         return sum(writer.restarts for writer in self._writers.values())
 
     @property
+    def counters(self) -> dict[str, int]:
+        """For the metrics."""
+        return {"writer_restarts": self.writer_restarts}
+
+    @property
     def writer_pids(self) -> dict[Lane, int | None]:
         """The process id of each lane's writer, ``None`` while it is being replaced; for people and tests."""
         return {lane: writer.pid for lane, writer in self._writers.items()}

@@ -209,10 +209,6 @@ async def test_a_peer_that_cannot_be_reached_is_dialled_with_growing_pauses(
     deaf.close()
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="core: whoever is told LEAVE drops the link before its answer is flushed, so the leaver waits for 5 s",
-)
 async def test_leaving_takes_no_longer_than_telling_the_others(tmp_path: Path) -> None:
     async with running(tmp_path), running(tmp_path) as leaver:
         start = time.monotonic()

@@ -305,7 +305,6 @@ async def test_subscriptions_that_were_acknowledged_outlive_a_kill_in_the_middle
             assert {*ear.heard.values(), *other_ear.heard.values()} == {1}
 
 
-@pytest.mark.xfail(strict=True, reason="the answer to the goodbye is lost with the link, so leaving takes its time-out")
 async def test_an_orderly_end_does_not_wait_for_anybody(cluster: Cluster) -> None:
     await cluster.whole()
     began = time.monotonic()

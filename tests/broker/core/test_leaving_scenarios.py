@@ -45,10 +45,6 @@ def test_while_an_endpoint_leaves_the_others_lose_nothing(leaver: str) -> None:
     ]
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="it has let go of its slots and says so only when its own calls are done; until then nobody takes them",
-)
 def test_an_endpoint_that_leaves_finishes_what_its_clients_published() -> None:
     cluster = Cluster("a", "b")
     topic = cluster.topic_at("a")
@@ -61,10 +57,6 @@ def test_an_endpoint_that_leaves_finishes_what_its_clients_published() -> None:
     assert anna.heard[2:] == [f"{topic}: 'x'"]
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="the answer to LEAVE is put into a link that is dropped in the same turn: the leaver waits out its time-out",
-)
 def test_an_idle_endpoint_leaves_without_waiting_for_a_time_out() -> None:
     cluster = Cluster("a", "b")
     leaving = cluster.nodes["a"]
@@ -75,10 +67,6 @@ def test_an_idle_endpoint_leaves_without_waiting_for_a_time_out() -> None:
     assert leaving.router.joining.left
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="the others take it for gone at its word, while its clients are still connected until it has ended",
-)
 def test_clients_of_an_endpoint_that_leaves_get_messages_until_their_connection_is_closed() -> None:
     cluster = Cluster("a", "b")
     topic = cluster.topic_at("b")

@@ -100,8 +100,8 @@ def test_what_was_not_confirmed_is_sent_again_on_the_next_connection_and_process
     assert carry(one, other) == [["processed"]]  # its confirmation is lost
     one.send(["lost"])
     list(one.flush())
-    one.disconnected()
-    other.disconnected()
+    one.disconnected(0.0)
+    other.disconnected(0.0)
     assert list(one.flush()) == []
 
     first, second = one.connected(), other.connected()
@@ -166,7 +166,7 @@ class LossyLink(RuleBasedStateMachine):
         for wire in self.wires:
             wire.clear()
         for side in notices:
-            self.links[side].disconnected()
+            self.links[side].disconnected(0.0)
 
     @rule()
     def connect(self) -> None:
@@ -233,7 +233,7 @@ def test_one_afresh_and_one_that_never_opened_get_on() -> None:
     one, other = Link("one.1"), Link("other.1")
     one.connected()  # its first frame is lost, and so is the link with it
     other.connected()
-    other.disconnected()
+    other.disconnected(0.0)
     afresh = Link("one.2")
     first, second = afresh.connected(), other.connected()
     other.receive(first)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.core.outbox import Outbox
+from broker.core.outbox import BURST, Outbox
 
 
 def test_frames_leave_once_and_in_order() -> None:
@@ -16,8 +16,22 @@ def test_frames_leave_once_and_in_order() -> None:
     assert (len(outbox), outbox.size, outbox.take()) == (0, 0, [])
 
 
-def test_it_holds_exactly_its_bound() -> None:
+def stuck(bytes_max: int) -> Outbox:
+    """One whose reader takes nothing."""
+    outbox = Outbox(bytes_max)
+    outbox.flowing = False
+    return outbox
+
+
+def test_a_reader_that_takes_everything_may_get_much_in_one_turn() -> None:
     outbox = Outbox(10)
+    assert [outbox.push(b"0123456789") for _ in range(BURST)] == [0] * BURST
+    assert outbox.push(b"x") == BURST + 1
+    assert outbox.overflowed
+
+
+def test_it_holds_exactly_its_bound() -> None:
+    outbox = stuck(10)
     assert outbox.push(b"12345") == 0
     assert outbox.push(b"67890") == 0
     assert not outbox.overflowed
@@ -27,7 +41,7 @@ def test_it_holds_exactly_its_bound() -> None:
 
 
 def test_after_an_overflow_nothing_goes_in_any_more() -> None:
-    outbox = Outbox(1)
+    outbox = stuck(1)
     assert outbox.push(b"too long") == 1
     assert outbox.push(b"x") == 1
     assert (len(outbox), outbox.size, outbox.take()) == (0, 0, [])
@@ -42,7 +56,7 @@ def test_what_was_taken_frees_its_room() -> None:
 
 @given(st.integers(0, 30), st.lists(st.binary(max_size=12) | st.none(), max_size=40))
 def test_every_frame_is_taken_or_counted_as_dropped(bytes_max: int, steps: list[bytes | None]) -> None:
-    outbox = Outbox(bytes_max)
+    outbox = stuck(bytes_max)
     pushed: list[bytes] = []
     taken: list[bytes] = []
     dropped = 0
