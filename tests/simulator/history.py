@@ -39,6 +39,7 @@ class Subscriber:
         self.name = name
         self.connections: list[Client] = []
         self.listening_since: dict[Client, float] = {}
+        self.went_away = False
         # topic -> [(time, added, acknowledged at or None)]
         self.changes: dict[str, list[list[Any]]] = {}
 
@@ -87,6 +88,7 @@ class History:
         self.disturbed = False
         self.homes_checked = 0
         self.views_checked: set[tuple[tuple[str, int], ...]] = set()  # found without a conflict
+        self.moved_deliveries = 0  # of subscribers that never went away, at whichever of their connections
         self.steady_deliveries = 0  # that had to be, and were looked for
 
     # What happens
@@ -114,6 +116,7 @@ class History:
         self.check_replies()
         if not self.disturbed:
             self.check_order()
+            self.check_moves()
         return self.violations
 
     def say(self, text: str) -> None:
@@ -231,6 +234,7 @@ class History:
             self.connect(subscriber)
         else:
             self.say(f"{subscriber.name} goes away")
+            subscriber.went_away = True
             subscriber.connection.close()
 
     def fault(self) -> None:
@@ -358,6 +362,27 @@ class History:
                     if numbers[payload] < last.get(key, -1):
                         self.violations.append(f"{subscriber.name} got {payload} out of order")
                     last[key] = max(last.get(key, -1), numbers[payload])
+
+    def check_moves(self) -> None:
+        """Where nothing was disturbed, a subscriber that moves gets everything all the same: once, here or there."""
+        for publication in self.publications:
+            if publication.sends != 1 or not any("error" not in outcome for outcome in publication.outcomes):
+                continue
+            until = publication.at + SETTLE_S
+            for subscriber in self.subscribers:
+                listened = [since for since in subscriber.listening_since.values() if since < publication.at]
+                if not listened or subscriber.went_away or self.routing == "lookup":
+                    continue
+                copies = sum(
+                    1
+                    for client in subscriber.connections
+                    for _, topic, payload in client.notes
+                    if (topic, payload) == (publication.topic, publication.payload)
+                )
+                least = 1 if subscriber.subscribed(publication.topic, publication.at, until) else 0
+                self.moved_deliveries += least
+                if not least <= copies <= 1:
+                    self.violations.append(f"{subscriber.name}, moving, got {publication.payload} {copies} times")
 
     def check_subscriptions(self) -> None:
         """What was acknowledged last is in the store."""

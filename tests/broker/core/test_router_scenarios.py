@@ -322,8 +322,8 @@ def test_a_slow_reader_loses_its_connection_and_slows_nobody() -> None:
     cluster.world.run(1.0)
     assert slow.heard == ["ok", "ok", "closed 4002"]
     assert quick.heard == ["ok", "ok", "u: 'y'"]
-    # What came after the end of it found nobody listening.
-    assert node.router.drops["slow_consumer"] + node.router.drops["not_listening"] == 10
+    # Six frames are more than 200 bytes; for what came after them the client was no longer there.
+    assert node.router.drops["slow_consumer"] == 6
     assert sender.say("publish t 'z' #1") == ["ok 1"]
     assert "slow" not in node.router.hub.bindings
 
