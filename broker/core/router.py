@@ -434,7 +434,7 @@ class Router:
         self._at(now)
         call = self._store_calls.pop(number, None)
         if call is not None:
-            if error is not None:
+            if error is not None and not isinstance(error, ValueError):  # which is the asker's fault: a bad cursor
                 self.counts["store_errors"] += 1
             call[1](call[2], result, error)
 
