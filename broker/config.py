@@ -47,6 +47,7 @@ class ServeOptions:
     dedup_ttl: float = 60.0  # seconds; 0: off
     peer_secret_file: str = ""  # empty: generated in the data directory
     # Only by file or environment: nobody types these.
+    riak_namespace: str = "ingeborg"  # what bucket names begin with: one per broker that shares the Riak cluster
     riak_node_confirms: int = 2  # machines that have to have a write; 1 for a cluster of one node
     map_size_bytes: int = 64 << 30  # most an LMDB environment may grow to: address space, not disk
     compression: bool = False  # permessage-deflate
@@ -140,6 +141,8 @@ def _check(options: ServeOptions) -> None:
         raise wrong("dedup_ttl", "has to be from 0 (off) to 86400 seconds")
     if not 1 <= options.ping_interval <= 3600:
         raise wrong("ping_interval", "has to be from 1 to 3600 seconds")
+    if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", options.riak_namespace):
+        raise wrong("riak_namespace", "has to be 1 to 64 letters, digits, hyphens or underscores")
     if options.riak_node_confirms not in (1, 2, 3):
         raise wrong("riak_node_confirms", "has to be 1, 2 or 3")
     if options.map_size_bytes < 1 << 20:

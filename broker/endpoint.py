@@ -4,8 +4,8 @@ Owns: the listening socket, the clients' connections, the turns of the loop. Mus
 could decide.
 
 A *turn* ends all events that one pass of the loop brought: ``turn()`` is asked for by every event and runs once, so
-that what they led to leaves in one write per connection, one frame per link, one call per kind of question to the
-store.
+that what they led to leaves in one write per connection, one frame per link, and one call to the store for all sets,
+locations or listens that it is about.
 """
 
 from __future__ import annotations

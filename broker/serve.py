@@ -70,7 +70,7 @@ def make_store(options: ServeOptions) -> Store:
     kind, where = parse_store(options.store_url)
     if kind == "lmdb":
         return EmbeddedStore(where, map_size_bytes=options.map_size_bytes)
-    return RiakStore(where, node_confirms=options.riak_node_confirms)
+    return RiakStore(where, namespace=options.riak_namespace, node_confirms=options.riak_node_confirms)
 
 
 def listen(host: str, port: int) -> socket.socket:
