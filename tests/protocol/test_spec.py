@@ -41,7 +41,7 @@ FIGURES: dict[str, tuple[float, ...]] = {
     "topics in a page, at most": (protocol.messages.PAGE_LIMIT_MAX,),
     "answer of another endpoint, s": (calls.TIMEOUT_S,),
     "answer of the store, s": (router.STORE_TIMEOUT_S,),
-    "commands of one connection under way": (REPLIES_MAX,),
+    "commands of one connection under way": (router.REPLIES_MAX,),
     "duplicates waiting for one message's outcome": (dedup.WAITERS_MAX,),
     "changes of one client's subscriptions waiting for others of it": (subscribing.WRITES_WAITING_MAX,),
 }
