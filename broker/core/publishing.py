@@ -1,6 +1,6 @@
 """The way of a message: from its publisher's endpoint to its topic's home, from there to every subscriber's endpoint.
 
-Owns: the messages under way, the routing cache, the table of duplicates, and what was delivered here lately. Must
+Owns: the messages under way, the routing cache, and the table of duplicates. Must
 never: write a subscription, or hold a message for longer than the time-outs of what it waits for.
 
 At the origin a publish is one ``Publish`` until its outcome is known: sent to the home, and to the next home if that
@@ -11,34 +11,23 @@ of everything and asks the store each of these questions for each message.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from protocol.errors import ProtocolError
-from protocol.messages import Command, failure, notification, success
+from protocol.messages import Command, failure, success
 
 from .calls import TIMEOUT_S, Call, Kind
 from .dedup import WAITERS_MAX, Dedup, identity
-from .hub import Connection, Reply
+from .hub import Connection
 from .membership import slot_of
+from .message import Publish
 from .model import Location
 from .routes import Locations, Route, Routes
 
 if TYPE_CHECKING:
     from .router import Router
-
-#: How long a delivered message's id is remembered: longer than any origin goes on resending (``TIMEOUT_S``).
-RECENT_S = 30.0
-
-#: And how many; at 20,000 messages/s from other endpoints that is 10 s, twice what an origin goes on resending.
-RECENT_MAX = 200_000
-
-#: Connections a broadcast goes to in one slice: about 5 ms of writing.
-BROADCAST_SLICE = 500
-
-#: And how many recipients of them in all, at some 100 bytes each.
-RECENT_CLIENTS_MAX = 500_000
 
 #: Duplicate-table keys expired, or handed to the next home, in one go: about 2 ms.
 KEYS_PER_SLICE = 2_000
@@ -46,69 +35,8 @@ KEYS_PER_SLICE = 2_000
 _NEVER_LISTENED = Location(0, "", False)
 
 
-class Publish:
-    """A message under way. The topic ``""`` makes it a broadcast."""
-
-    __slots__ = (
-        "ack",
-        "confirmed",
-        "connection",
-        "dedup",
-        "failed",
-        "frame",
-        "id",
-        "key",
-        "number",
-        "open",
-        "origin",
-        "outcome",
-        "payload",
-        "peer",
-        "reply",
-        "seen",
-        "slot",
-        "topic",
-        "travelled",
-        "waits",
-    )
-
-    def __init__(self, topic: str, payload: bytes, dedup: bool) -> None:
-        self.topic = topic
-        self.payload = payload
-        self.dedup = dedup
-        self.slot = slot_of(topic)
-        # Who is told: a client here, or the peer that it came from.
-        self.connection: Connection | None = None
-        self.reply: Reply | None = None
-        self.id: Any = None
-        self.ack = False
-        self.peer: str | None = None
-        # What it is known by in the cluster: the origin's incarnation and number.
-        self.origin = ""
-        self.number = 0
-        self.travelled = False  # another endpoint has had a hand in it, and may have delivered it
-        # At the home.
-        self.key: bytes | None = None  # in the table of duplicates, while it is pending there
-        self.seen: bool | None = None  # lookup routing: the store's word on it, once it is known
-        self.frame: bytes | None = None  # encoded once, for all
-        self.open = 0  # endpoints that have not confirmed yet
-        self.confirmed: list[str] = []
-        self.failed: list[str] = []
-        self.outcome: bool | ProtocolError | None = None  # was it a duplicate, or why did it fail
-        self.waits = False  # it counts as in flight
-
-
-class Had(NamedTuple):
-    """That a message was delivered here: by which home, in which of its calls, and to whom (a broadcast: nobody)."""
-
-    expiry: float
-    home: str
-    calls: tuple[int, ...]
-    clients: frozenset[str]
-
-
 class Publishing:
-    """One endpoint's part in the way of messages, as origin, home and destination."""
+    """One endpoint's part in the way of messages, as origin and home (``delivering``: as destination)."""
 
     def __init__(self, router: Router, dedup_ttl_s: float) -> None:
         limits = router.limits
@@ -120,8 +48,6 @@ class Publishing:
         self.inflight = 0
         self.inflight_bytes = 0
         self._links_full = False
-        self._recent: OrderedDict[tuple[str, int], Had] = OrderedDict()
-        self._recent_clients = 0  # recipients in it
         self._parked: list[tuple[float, Publish]] = []
         self.handing = 0  # jobs that hand keys on to new homes
         self._version = 0  # of the table that the routes are of
@@ -336,7 +262,7 @@ class Publishing:
 
     def _hand_over(self, message: Publish, local: list[str], remote: dict[str, list[str]], attempt: int) -> None:
         if local:
-            self._deliver(message, local, self._me, -attempt)
+            self._router.delivering.deliver(message, local, self._me, -attempt)
             message.confirmed.append(self._router.me.name)
         for endpoint, clients in remote.items():
             message.open += 1
@@ -460,111 +386,22 @@ class Publishing:
         self._hand_over(message, local, remote, 2)
         self._closed(message)
 
-    # The destination
-
-    def deliver_requested(self, peer: str, number: int, arguments: list[Any]) -> None:
-        """A home has a message for clients of ours."""
-        origin, origin_number, topic, payload, clients = arguments
-        message = Publish(topic, payload, False)
-        message.origin, message.number, message.travelled = origin, origin_number, True
-        absent = self._deliver(message, clients, peer, number)
-        self._router.answer(peer, number, absent)
-        if absent:
-            self._router.listening.absent(absent)
-
-    def _deliver(self, message: Publish, clients: list[str], home: str, call: int) -> list[str]:
-        """Put the message into its clients' outboxes, but for those that have had it. Returns the absent ones.
-
-        ``home`` and ``call`` tell a home's second call (for clients that have moved here) from a first one that came
-        again, and from another home's that took over.
-        """
-        router = self._router
-        if message.travelled:
-            clients = self._fresh(message, clients, home, call)
-        frame = message.frame
-        if frame is None:
-            frame = message.frame = router.wrap(notification(message.topic, message.payload))
-        bindings = router.hub.bindings
-        absent = []
-        for client in clients:
-            binding = bindings.get(client)
-            if binding is None:
-                absent.append(client)
-            else:
-                router.push(binding.connection, frame)
-        router.counts["messages_delivered"] += len(clients) - len(absent)
-        if message.travelled:
-            gone = set(absent)
-            self._remember(message, [client for client in clients if client not in gone], home, call)
-        return absent
-
-    def _fresh(self, message: Publish, clients: list[str], home: str, call: int) -> list[str]:
-        """The clients that have not had the message."""
-        had = self._recent.get((message.origin, message.number))
-        if had is None or (had.home == home and call not in had.calls):
-            return clients
-        if had.home == home:
-            return []
-        return [client for client in clients if client not in had.clients]
-
-    def _remember(self, message: Publish, clients: list[str], home: str, call: int) -> None:
-        key = (message.origin, message.number)
-        had = self._recent.get(key)
-        calls: tuple[int, ...] = (call,)
-        recipients = frozenset(clients)
-        if had is not None:
-            calls = (*had.calls, call) if had.home == home else calls
-            recipients |= had.clients
-            self._recent_clients -= len(had.clients)
-        self._recent[key] = Had(self._router.now + RECENT_S, home, calls, recipients)
-        self._recent.move_to_end(key)
-        self._recent_clients += len(recipients)
-        while len(self._recent) > RECENT_MAX or self._recent_clients > RECENT_CLIENTS_MAX:
-            self._forget_oldest()
-            self._router.drops["recent_evicted"] += 1
-
-    def _forget_oldest(self) -> None:
-        _, had = self._recent.popitem(last=False)
-        self._recent_clients -= len(had.clients)
-
     # Broadcast
 
     def _broadcast(self, message: Publish) -> None:
         """Once to every endpoint, this one included."""
         message.open = 1
-        self._router.jobs.append(self._broadcast_here(message.origin, message.number, message.payload, message))
+        done = partial(self._broadcast_here, message)
+        delivering = self._router.delivering
+        self._router.jobs.append(delivering.broadcast(message.origin, message.number, message.payload, done))
         for endpoint in self._router.members.view():
             message.open += 1
             arguments = (message.origin, message.number, message.payload)
             self._router.ask(Kind.BROADCAST, endpoint, arguments, self, message)
 
-    def broadcast_requested(self, peer: str, number: int, arguments: list[Any]) -> None:
-        """The broadcasts' home has one for all clients of ours."""
-        origin, origin_number, payload = arguments
-        self._router.jobs.append(self._broadcast_here(origin, origin_number, payload, (peer, number)))
-
-    def _broadcast_here(
-        self, origin: str, number: int, payload: bytes, then: Publish | tuple[str, int]
-    ) -> Iterator[bool]:
-        router = self._router
-        frame = router.wrap(notification("", payload))
-        again = (origin, number) in self._recent
-        message = Publish("", payload, False)
-        message.origin, message.number = origin, number
-        self._remember(message, [], "", 0)
-        clients = [] if again else list(router.hub.bindings)
-        for start in range(0, len(clients), BROADCAST_SLICE):
-            for client in clients[start : start + BROADCAST_SLICE]:
-                binding = router.hub.bindings.get(client)
-                if binding is not None:
-                    router.push(binding.connection, frame)
-                    router.counts["messages_delivered"] += 1
-            yield False
-        if isinstance(then, Publish):
-            then.confirmed.append(router.me.name)
-            self._closed(then)
-        else:
-            router.answer(*then)
+    def _broadcast_here(self, message: Publish) -> None:
+        message.confirmed.append(self._router.me.name)
+        self._closed(message)
 
     # Store
 
@@ -746,7 +583,3 @@ class Publishing:
             else:
                 self._parked.append((deadline, message))
         self.dedup.expire(now, KEYS_PER_SLICE)
-        while self._recent:
-            if next(iter(self._recent.values())).expiry > now:
-                break
-            self._forget_oldest()

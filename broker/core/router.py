@@ -4,8 +4,9 @@ Owns: the order of things. Events come in as method calls with the time; what is
 once per turn of the loop, so that everything of one turn leaves in one batch. Must never: import asyncio, wait, or ask
 what time it is. The shell (``broker.endpoint``) and the simulator (``tests.simulator``) run the same code.
 
-The parts, each with its own state: ``publishing`` (the way of a message), ``subscribing``, ``listening``, ``joining``
-(membership). The router gives them what they share: connections and replies, calls to peers, calls to the store.
+The parts, each with its own state: ``publishing`` and ``delivering`` (the way of a message), ``subscribing``,
+``listening``, ``joining`` (membership). The router gives them what they share: connections and replies, calls to
+peers, calls to the store.
 """
 
 from __future__ import annotations
@@ -20,13 +21,14 @@ from protocol.messages import Command, check, failure, reply_fields, success
 from protocol.wire import decode
 
 from .calls import NOT_HOME, TIMEOUT_S, Calls, Kind
+from .delivering import Delivering
 from .hub import Connection, Hub, Reply
 from .joining import Joining
 from .links import Item, Link, LinkError, SessionMismatch
 from .listening import Listening
 from .membership import DEAD_AFTER_S, Membership
 from .model import Endpoint
-from .publishing import Publish, Publishing
+from .publishing import Publishing
 from .subscribing import Subscribing
 
 #: A store call that has not come back after this long is treated as failed; longer than the stores' own time-outs.
@@ -105,13 +107,14 @@ class Router:
         self.stopping: str | None = None  # why the shell has to end this process
 
         self.publishing = Publishing(self, dedup_ttl_s)
+        self.delivering = Delivering(self)
         self.subscribing = Subscribing(self)
         self.listening = Listening(self)
         self.joining = Joining(self)
         self._requests = {
             Kind.PUBLISH: self.publishing.publish_requested,
-            Kind.DELIVER: self.publishing.deliver_requested,
-            Kind.BROADCAST: self.publishing.broadcast_requested,
+            Kind.DELIVER: self.delivering.deliver_requested,
+            Kind.BROADCAST: self.delivering.broadcast_requested,
             Kind.SEEN: self.publishing.seen_handed_over,
             Kind.CHANGE: self.subscribing.change_requested,
             Kind.LISTEN: self.listening.listen_announced,
@@ -453,6 +456,7 @@ class Router:
                 break
             self.stored(number, None, TimeoutError("the store did not answer in time"), now)
         self.publishing.tick()
+        self.delivering.tick()
         self.subscribing.tick()
         self.listening.tick()
 
@@ -492,4 +496,4 @@ class Router:
         return effects
 
 
-__all__ = ["Effects", "Limits", "Publish", "Router", "StoreCall"]
+__all__ = ["Effects", "Limits", "Router", "StoreCall"]

@@ -1,0 +1,144 @@
+"""The destination: messages for clients of this endpoint into their outboxes, each message once.
+
+Owns: the memory of what was delivered here lately, which a home that takes over from a dead one may send again. Must
+never: look for a client elsewhere; a home is told who is not here.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from protocol.messages import notification
+
+from .message import Publish
+
+if TYPE_CHECKING:
+    from .router import Router
+
+#: How long a delivered message's id is remembered: longer than any origin goes on resending (``TIMEOUT_S``).
+RECENT_S = 30.0
+
+#: And how many; at 20,000 messages/s from other endpoints that is 10 s, twice what an origin goes on resending.
+RECENT_MAX = 200_000
+
+#: And how many recipients of them in all, at some 100 bytes each.
+RECENT_CLIENTS_MAX = 500_000
+
+#: Connections a broadcast goes to in one slice: about 5 ms of writing.
+BROADCAST_SLICE = 500
+
+
+class Had(NamedTuple):
+    """That a message was delivered here: by which home, in which of its calls, and to whom (a broadcast: nobody)."""
+
+    expiry: float
+    home: str
+    calls: tuple[int, ...]
+    clients: frozenset[str]
+
+
+class Delivering:
+    """One endpoint's part as the destination of messages."""
+
+    def __init__(self, router: Router) -> None:
+        self._router = router
+        self._recent: OrderedDict[tuple[str, int], Had] = OrderedDict()
+        self._recent_clients = 0  # recipients in it
+
+    def deliver_requested(self, peer: str, number: int, arguments: list[Any]) -> None:
+        """A home has a message for clients of ours."""
+        origin, origin_number, topic, payload, clients = arguments
+        message = Publish(topic, payload, False)
+        message.origin, message.number, message.travelled = origin, origin_number, True
+        absent = self.deliver(message, clients, peer, number)
+        self._router.answer(peer, number, absent)
+        if absent:
+            self._router.listening.absent(absent)
+
+    def deliver(self, message: Publish, clients: list[str], home: str, call: int) -> list[str]:
+        """Put the message into its clients' outboxes, but for those that have had it. Returns the absent ones.
+
+        ``home`` and ``call`` tell a home's second call (for clients that have moved here) from a first one that came
+        again, and from another home's that took over.
+        """
+        router = self._router
+        if message.travelled:
+            clients = self._fresh(message, clients, home, call)
+        frame = message.frame
+        if frame is None:
+            frame = message.frame = router.wrap(notification(message.topic, message.payload))
+        bindings = router.hub.bindings
+        absent = []
+        for client in clients:
+            binding = bindings.get(client)
+            if binding is None:
+                absent.append(client)
+            else:
+                router.push(binding.connection, frame)
+        router.counts["messages_delivered"] += len(clients) - len(absent)
+        if message.travelled:
+            gone = set(absent)
+            self._remember(message, [client for client in clients if client not in gone], home, call)
+        return absent
+
+    def _fresh(self, message: Publish, clients: list[str], home: str, call: int) -> list[str]:
+        """The clients that have not had the message."""
+        had = self._recent.get((message.origin, message.number))
+        if had is None or (had.home == home and call not in had.calls):
+            return clients
+        if had.home == home:
+            return []
+        return [client for client in clients if client not in had.clients]
+
+    def _remember(self, message: Publish, clients: list[str], home: str, call: int) -> None:
+        key = (message.origin, message.number)
+        had = self._recent.get(key)
+        calls: tuple[int, ...] = (call,)
+        recipients = frozenset(clients)
+        if had is not None:
+            calls = (*had.calls, call) if had.home == home else calls
+            recipients |= had.clients
+            self._recent_clients -= len(had.clients)
+        self._recent[key] = Had(self._router.now + RECENT_S, home, calls, recipients)
+        self._recent.move_to_end(key)
+        self._recent_clients += len(recipients)
+        while len(self._recent) > RECENT_MAX or self._recent_clients > RECENT_CLIENTS_MAX:
+            self._forget_oldest()
+            self._router.drops["recent_evicted"] += 1
+
+    def _forget_oldest(self) -> None:
+        _, had = self._recent.popitem(last=False)
+        self._recent_clients -= len(had.clients)
+
+    def broadcast_requested(self, peer: str, number: int, arguments: list[Any]) -> None:
+        """The broadcasts' home has one for all clients of ours."""
+        origin, origin_number, payload = arguments
+        answer = partial(self._router.answer, peer, number)
+        self._router.jobs.append(self.broadcast(origin, origin_number, payload, answer))
+
+    def broadcast(self, origin: str, number: int, payload: bytes, done: Callable[[], None]) -> Iterator[bool]:
+        """To all clients here, in slices, so that a hundred thousand of them keep nobody waiting; then ``done``."""
+        router = self._router
+        frame = router.wrap(notification("", payload))
+        again = (origin, number) in self._recent
+        message = Publish("", payload, False)
+        message.origin, message.number = origin, number
+        self._remember(message, [], "", 0)
+        clients = [] if again else list(router.hub.bindings)
+        for start in range(0, len(clients), BROADCAST_SLICE):
+            for client in clients[start : start + BROADCAST_SLICE]:
+                binding = router.hub.bindings.get(client)
+                if binding is not None:
+                    router.push(binding.connection, frame)
+                    router.counts["messages_delivered"] += 1
+            yield False
+        done()
+
+    def tick(self) -> None:
+        """Forget what nobody sends again any more."""
+        now = self._router.now
+        while self._recent and next(iter(self._recent.values())).expiry <= now:
+            self._forget_oldest()
