@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import pytest
 
+from broker.core.delivering import BROADCAST_SLICE
 from broker.core.hub import Connection
 from broker.core.membership import slot_of
-from broker.core.publishing import BROADCAST_SLICE
 from broker.core.router import Effects, Limits
 
 from .talk import Cluster
