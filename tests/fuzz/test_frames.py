@@ -71,18 +71,6 @@ COMMANDS = st.fixed_dictionaries(
         "cursor": VALUES,
     },
 )
-GOOD = st.builds(
-    lambda name, client, topic, payload, ack: (
-        b'{"command":"%b","client_id":%d,"topic":%b,"payload":%d,"ack":%b,"limit":10}'
-        % (name.encode(), client, orjson.dumps(topic), payload, orjson.dumps(ack))
-    ),
-    st.sampled_from(["listen", "unlisten", "subscribe", "unsubscribe", "publish", "broadcast", "subscriptions"]),
-    st.integers(0, 20),
-    st.sampled_from([*"abcdef", ["a", "b"], "", "a\0"]),
-    st.integers(0, 1000),
-    st.booleans(),
-)
-
 TOKENS = [
     *(
         b"{",
@@ -117,6 +105,19 @@ def json_like(value: Any) -> bytes:
         return orjson.dumps(value)
     except TypeError:
         return repr(value).encode(errors="surrogatepass")
+
+
+def good(random: random.Random) -> bytes:
+    """A command that is taken, mostly. Not Hypothesis's to draw: there must be enough of each kind in every run."""
+    name = random.choice(["listen", "unlisten", "subscribe", "unsubscribe", "publish", "broadcast", "subscriptions"])
+    topic = random.choice([*"abcdef", ["a", "b"], "", "a\0"])
+    return b'{"command":"%b","client_id":%d,"topic":%b,"payload":%d,"ack":%b,"limit":10}' % (
+        name.encode(),
+        random.randrange(21),
+        orjson.dumps(topic),
+        random.randrange(1000),
+        random.choice([b"true", b"false"]),
+    )
 
 
 def mutate(random: random.Random, data: bytes, others: list[bytes]) -> bytes:
@@ -188,10 +189,10 @@ async def target(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Targ
 
 
 @settings(max_examples=BATCHES, **SETTINGS)
-@given(templates=st.lists(COMMANDS | GOOD, min_size=12, max_size=12), seed=st.integers(0, 2**32))
+@given(templates=st.lists(COMMANDS, min_size=6, max_size=6), seed=st.integers(0, 2**32))
 async def test_messages_of_nonsense_are_answered_one_by_one(target: Target, templates: list[Any], seed: int) -> None:
     rng = random.Random(seed)
-    others = [json_like(template) for template in templates]
+    others = [*map(json_like, templates), *(good(rng) for _ in range(6))]
     messages = [mutate(rng, rng.choice(others), others) for _ in range(MESSAGES_PER_BATCH)]
     last = orjson.dumps({"command": "no such command", "id": "the last"})
     frames = [raw_frame(opcode_for(message), message) for message in [*messages, last]]
@@ -219,10 +220,10 @@ def opcode_for(message: bytes) -> int:
 
 
 @settings(max_examples=RAW_BATCHES, **SETTINGS)
-@given(templates=st.lists(COMMANDS | GOOD, min_size=12, max_size=12), seed=st.integers(0, 2**32))
+@given(templates=st.lists(COMMANDS, min_size=6, max_size=6), seed=st.integers(0, 2**32))
 async def test_frames_of_nonsense_cost_nobody_else(target: Target, templates: list[Any], seed: int) -> None:
     rng = random.Random(seed)
-    others = [json_like(template) for template in templates]
+    others = [*map(json_like, templates), *(good(rng) for _ in range(6))]
 
     def frame() -> bytes:
         kind = rng.randrange(4)
@@ -266,11 +267,10 @@ async def test_nothing_is_left_of_it(target: Target) -> None:
             await asyncio.sleep(0.05)
     assert metrics["ingeborg_clients"] == 1
     assert metrics["ingeborg_publishes_in_flight"] == 0
-    # It was no nonsense that is all alike: every kind of error, and much that was accepted. How much is Hypothesis's
-    # choice, which draws on the constants of whatever modules are loaded: some hundreds to some thousands of each.
+    # It was no nonsense that is all alike: every kind of error, and much that was accepted.
     for code in ("bad_json", "bad_command", "bad_state", "bad_topic"):
-        assert metrics[f'ingeborg_errors_total{{code="{code}"}}'] > 100
+        assert metrics[f'ingeborg_errors_total{{code="{code}"}}'] > 500
     for accepted in ("publishes_received", "duplicates_dropped", "subscriptions_changed"):
-        assert metrics[f"ingeborg_{accepted}_total"] > 100
+        assert metrics[f"ingeborg_{accepted}_total"] > 1000
     assert metrics['ingeborg_errors_total{code="peer_handshake"}'] > 50
     assert (await fetch(target.url, "/readyz")).status == 200
