@@ -60,6 +60,8 @@ class EmbeddedStore:
         }
         self._durable_writer, self._soft_writer = self._writers[Lane.DURABLE], self._writers[Lane.SOFT]
         self._environments: dict[Lane, Environment] = {}  # empty: not open
+        self._reads = 0
+        self._writes = 0
 
     @property
     def writer_restarts(self) -> int:
@@ -68,8 +70,8 @@ class EmbeddedStore:
 
     @property
     def counters(self) -> dict[str, int]:
-        """For the metrics."""
-        return {"writer_restarts": self.writer_restarts}
+        """For the metrics. ``reads``, ``writes``: topics, clients, subscriptions and hashes read or written."""
+        return {"reads": self._reads, "writes": self._writes, "writer_restarts": self.writer_restarts}
 
     @property
     def writer_pids(self) -> dict[Lane, int | None]:
@@ -99,12 +101,15 @@ class EmbeddedStore:
     # --- subscriptions
 
     async def subscribe(self, batch: Sequence[tuple[str, Sequence[str]]]) -> None:
+        self._writes += sum(len(others) for _, others in batch)
         await self._durable_writer.call("subscribe", _subscription_frames(batch))
 
     async def unsubscribe(self, batch: Sequence[tuple[str, Sequence[str]]]) -> None:
+        self._writes += sum(len(others) for _, others in batch)
         await self._durable_writer.call("unsubscribe", _subscription_frames(batch))
 
     async def subscribers(self, topics: Sequence[str]) -> list[set[str]]:
+        self._reads += len(topics)
         sets: list[set[str]] = []
         members: set[str] = set()
         after: bytes | None = None  # the last member read, where a slice ended within a set
@@ -126,6 +131,7 @@ class EmbeddedStore:
         if limit < 1:
             raise ValueError(f"limit {limit} is not positive")
         after = None if cursor is None else _hash_of_cursor(cursor)
+        self._reads += 1
         key = digest(client.encode())
         page: list[str] = []
         while True:
@@ -147,6 +153,7 @@ class EmbeddedStore:
     # --- locations
 
     async def listen(self, clients: Sequence[str], incarnation: str) -> list[Location]:
+        self._writes += len(clients)
         least = int(self._wall_clock() * 1000)
         drawn = [
             Location(max(held.number + 1, least) if held else least, incarnation, True)
@@ -158,10 +165,12 @@ class EmbeddedStore:
         return drawn
 
     async def unlisten(self, batch: Sequence[tuple[str, Location]]) -> None:
+        self._writes += len(batch)
         frames = ([(client, held.number, held.incarnation) for client, held in part] for part in _parts(batch))
         await self._soft_writer.call("unlisten", frames)
 
     async def locations(self, clients: Sequence[str]) -> list[Location | None]:
+        self._reads += len(clients)
         found: list[Location | None] = []
         while len(found) < len(clients):
             with self._reading(Lane.SOFT, "locations") as (txn, _):
@@ -176,6 +185,7 @@ class EmbeddedStore:
         return found
 
     async def seen(self, hashes: Sequence[bytes], ttl_s: float) -> list[bool]:
+        self._writes += len(hashes)
         return await self._soft_writer.call("seen", ((ttl_s, part) for part in _parts(hashes)))
 
     # --- registry

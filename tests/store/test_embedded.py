@@ -459,3 +459,16 @@ async def test_stores_of_one_process_share_the_environment_until_the_last_is_clo
         assert await first.subscribers(["rock"]) == [{"ann"}]
         assert len(embedded._shared) == 2
     assert not embedded._shared
+
+
+async def test_what_is_read_and_written_is_counted(tmp_path: Path) -> None:
+    async with opened(tmp_path, map_size_bytes=MAP_BYTES) as store:
+        await store.subscribe([("ann", ["a", "b", "c"]), ("bob", ["a"])])
+        await store.unsubscribe([("ann", ["c"])])
+        await store.listen(["ann", "bob"], "i")
+        written = 5 + 2
+        read = store.counters["reads"]  # drawing a listen number reads the one before
+        await store.subscribers(["a", "b"])
+        await store.locations(["ann", "bob", "eve"])
+        await store.topics("ann", None, 10)
+        assert store.counters == {"reads": read + 6, "writes": written, "writer_restarts": 0}
