@@ -1,0 +1,60 @@
+"""The systems that can be put under load, by name. An adapter is imported only when it is asked for: its client library
+need not be installed for the others."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from .base import Backend, BackendError
+
+
+class System(NamedTuple):
+    """``factory``: ``module:class`` called with ``(urls, run)``. ``packages``: whose versions go into the log."""
+
+    factory: str
+    schemes: tuple[str, ...]
+    port: int
+    packages: tuple[str, ...]
+    deduplicates: bool
+
+
+SYSTEMS = {
+    "ingeborg": System("ingeborg:Ingeborg", ("ws", "wss"), 9000, ("ingeborg", "websockets", "orjson"), True),
+    "rabbitmq": System("rabbitmq:RabbitMq", ("amqp",), 5672, ("aiormq", "pamqp"), False),
+    "kafka": System("kafka:Kafka", ("kafka",), 9092, ("aiokafka",), False),
+    "nats": System("nats:Nats", ("nats",), 4222, ("nats-py",), False),
+    "redis": System("redis:Redis", ("redis",), 6379, ("redis", "hiredis"), False),
+    "mqtt": System("mqtt:Mqtt", ("mqtt",), 1883, ("paho-mqtt",), False),
+}
+
+
+def check_urls(system: str, urls: Sequence[str]) -> None:
+    """``ValueError``, in words, unless each has a scheme of the system's and a host."""
+    schemes = SYSTEMS[system].schemes
+    for url in urls:
+        try:
+            parts = urlsplit(url)
+            fits = parts.scheme in schemes and parts.hostname and parts.port != 0
+        except ValueError:
+            fits = False
+        if not fits:
+            raise ValueError(f"--url {url}: {system} wants {schemes[0]}://HOST:PORT")
+
+
+def open_backend(system: str, urls: Sequence[str], run: str) -> Backend:
+    """The adapter of a system. ``run``: an id ([A-Za-z0-9-]) that makes what it creates there its own. ``BackendError``
+    where its client library is not installed."""
+    module, _, name = SYSTEMS[system].factory.partition(":")
+    try:
+        factory = getattr(importlib.import_module(f"{__name__}.{module}"), name)
+    except ModuleNotFoundError as error:
+        if error.name and error.name.startswith(__name__):
+            raise
+        raise BackendError(
+            "not_installed", f"{system}: the package {error.name} is not installed: pip install 'ingeborg[peers]'"
+        ) from error
+    backend: Backend = factory(list(urls), run)
+    return backend

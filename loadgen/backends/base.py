@@ -1,21 +1,26 @@
-"""What a run needs of a system under load; one module beside this one per system.
+"""What a run needs of a system under load (thesis figure 6.1: one interface, an adapter per system).
 
 Owns: the interface and its errors. Must never: know a system.
+
+Topics and payloads are text: topics as `protocol/topics.py` allows them (any Unicode but control characters, up to
+1,024 bytes, spaces and dots and wildcards of other systems included), payloads up to some kilobytes. An adapter whose
+system allows less as a topic encodes it, one to one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
-#: ``(topic, payload)``; called as soon as the message is there, so it has to be quick.
-OnMessage = Callable[[str, Any], None]
-#: ``(code)``: something failed that no call waits for.
+#: ``(topic, payload)``; called as soon as the message is there, in the loop's thread, so it has to be quick.
+OnMessage = Callable[[str, str], None]
+#: ``(code)``: something failed that no call waits for (a lost connection, a refused publish).
 OnError = Callable[[str], None]
 
 
 class BackendError(Exception):
-    """A call failed. ``code``: as it goes into the log, from the system's own words."""
+    """A call failed. ``code``: short and stable, for the log (``timeout``, ``connect``, ``connection_lost``,
+    ``closed``, or from the system's own words); the text says what failed, and to a person what to do."""
 
     def __init__(self, code: str, text: str) -> None:
         super().__init__(text)
@@ -23,38 +28,47 @@ class BackendError(Exception):
 
 
 class Counters(NamedTuple):
-    """One server at one instant. ``at_ns``: monotonic; ``values``: by the server's own names."""
+    """One server's own counters at one instant. ``at_ns``: monotonic; ``values``: by the server's own names."""
 
     at_ns: int
     source: str
     values: dict[str, float]
-    cpu_s: float | None
-    rss_bytes: int | None
 
 
 class Connection(Protocol):
-    """One client of the run, connected and receiving."""
+    """One client of the run, connected and receiving. Calls of one connection do not overlap, but for ``close``."""
 
     async def subscribe(self, topics: Sequence[str]) -> None:
-        """Done when the system has confirmed all of them. ``BackendError``."""
+        """Done when the system has confirmed all of them: a message published from now on is received. Topics are
+        distinct, and new to this connection. In as few round trips as the system's client allows. ``BackendError``."""
 
     async def unsubscribe(self, topics: Sequence[str]) -> None:
-        """Likewise."""
+        """Likewise; the topics are subscribed to."""
 
-    async def publish(self, topic: str, payload: Any) -> None:
-        """Done when it is written. ``BackendError``; what fails later is told to ``on_error``."""
+    async def publish(self, messages: Sequence[tuple[str, str]]) -> None:
+        """Send ``(topic, payload)`` pairs in this order, as fire and forget as the system's documentation recommends
+        for speed. Done when the client library has handed them to the socket, or to a bounded buffer of its own that
+        it is flushing: waiting here is how a system that takes no more makes itself felt. ``BackendError`` if none of
+        them or an unknown part was sent; what fails later is told to ``on_error``, once per message if that is known.
+        """
 
     async def close(self) -> None:
-        """Idempotent; raises nothing of the connection's."""
+        """Idempotent, bounded in time; raises nothing of the connection's; calls no callback afterwards."""
 
 
 class Backend(Protocol):
-    """A system under load."""
+    """A system under load, as one process of the generator sees it."""
 
-    name: str
+    #: The system drops a payload that comes again (thesis 1.3.4).
+    deduplicates: bool
 
     async def connect(self, number: int, on_message: OnMessage, on_error: OnError) -> Connection:
-        """Client ``number`` of the run, from 0. ``BackendError``."""
+        """Client ``number`` of the run, from 0. Each connection receives a message once per publish of a topic that it
+        subscribed to, its own publishes included. ``BackendError``."""
 
     async def counters(self) -> list[Counters]:
         """Of every server that tells them; an empty list where none does. Bounded in time; raises nothing."""
+
+    async def close(self) -> None:
+        """After all connections: whatever the backend shares between them, and what it left in the system (queues,
+        exchanges, topics). Idempotent, bounded in time, raises nothing."""

@@ -16,27 +16,34 @@ from protocol.pages import PageError, fetch, samples
 
 from .base import BackendError, Connection, Counters, OnError, OnMessage
 
-#: A large wish list over a slow store may take this long; a run that waits longer has failed.
+#: Each command of a large subscribe (of some ten thousand topics) may take so long over a slow store.
 _SUBSCRIBE_TIMEOUT_S = 120.0
 #: Counters are read once a second; an endpoint too busy to answer leaves a gap, not a stall.
 _SCRAPE_TIMEOUT_S = 2.0
+#: An endpoint that has just started needs a moment to find its peers.
+_READY_TIMEOUT_S = 10.0
+_READY_POLL_S = 0.1
 
 
 class Ingeborg:
-    """``run``: makes the client ids of this run its own. Clients are spread over ``urls`` round-robin."""
+    """Clients are spread over ``urls`` round-robin; ``run`` makes their ids the run's own."""
 
-    name = "ingeborg"
+    deduplicates = True
 
     def __init__(self, urls: Sequence[str], run: str) -> None:
         self._urls = list(urls)
         self._run = run
+        self._ready: asyncio.Task[None] | None = None
 
     async def connect(self, number: int, on_message: OnMessage, on_error: OnError) -> Connection:
         """See ``Backend``. The client has listened, and would go on at the next endpoint if its own went away."""
+        if self._ready is None:
+            self._ready = asyncio.create_task(self._until_ready())
+        await asyncio.shield(self._ready)
         first = number % len(self._urls)
 
         def on_notification(key: str | None, payload: Any) -> None:
-            on_message(key or "", payload)
+            on_message(key or "", payload if type(payload) is str else "")
 
         try:
             client = Client(
@@ -55,9 +62,26 @@ class Ingeborg:
         return _Connection(client)
 
     async def counters(self) -> list[Counters]:
-        """See ``Backend``."""
+        """See ``Backend``: every endpoint's `/metrics`."""
         scraped = await asyncio.gather(*map(self._scrape, self._urls))
         return [counters for counters in scraped if counters is not None]
+
+    async def close(self) -> None:
+        """See ``Backend``. Nothing is shared, and nothing left but subscriptions that were not undone."""
+
+    async def _until_ready(self) -> None:
+        """Every endpoint is: a wrong URL fails here, in words, and not by each of the clients."""
+        for url in self._urls:
+            why = "no answer"
+            try:
+                async with asyncio.timeout(_READY_TIMEOUT_S):
+                    while (page := await fetch(url, "/readyz")).status != 200:
+                        why = f"HTTP status {page.status}: {' '.join(page.text.split())[:200]}"
+                        await asyncio.sleep(_READY_POLL_S)
+            except PageError as error:
+                raise BackendError("connect", str(error)) from None
+            except TimeoutError:
+                raise BackendError("connect", f"{url} is not ready after {_READY_TIMEOUT_S:g} s: {why}") from None
 
     async def _scrape(self, url: str) -> Counters | None:
         try:
@@ -67,12 +91,10 @@ class Ingeborg:
                 return None
             found = list(samples(page.text))
         except (PageError, ValueError):
-            return None  # the gap shows in machine.csv; what the outage does to messages shows in the events
+            return None  # the gap shows in the log; what the outage does to messages shows in the events
         source = next((sample.labels.get("name", url) for sample in found if sample.name == "ingeborg_info"), url)
-        values = {sample.series: sample.value for sample in found if sample.name != "ingeborg_info"}
-        rss = values.get("process_resident_memory_bytes")
         return Counters(
-            at_ns, source, values, values.get("process_cpu_seconds_total"), None if rss is None else int(rss)
+            at_ns, source, {sample.series: sample.value for sample in found if sample.name != "ingeborg_info"}
         )
 
 
@@ -92,9 +114,11 @@ class _Connection:
         except (ClientError, ProtocolError) as error:
             raise _failed(error) from error
 
-    async def publish(self, topic: str, payload: Any) -> None:
+    async def publish(self, messages: Sequence[tuple[str, str]]) -> None:
+        publish = self._client.publish
         try:
-            await self._client.publish(topic, payload)
+            for topic, payload in messages:
+                await publish(topic, payload)
         except (ClientError, ProtocolError) as error:
             raise _failed(error) from error
 

@@ -1,0 +1,409 @@
+"""Kafka as a system under load (thesis 6.2.4), over aiokafka: one topic of Kafka's, with one partition, per topic.
+
+Owns: how topics become Kafka's, and their making and removing. Must never: commit an offset, or leave a topic behind
+that could be removed.
+
+- **Consuming** is by ``assign``, without a group. The thesis gives each client a group of its own, so that each gets
+  every message; a client that is assigned its partitions gets the same, without a group coordinator, heartbeats and
+  rebalances for groups of one, and without commits that nobody needs. That is the fastest Kafka has, and fair: the
+  other systems keep no position for a client either. A client reads from the end: the offset is known before
+  ``subscribe`` returns. What retention took before it was read is passed over, and missing in the count.
+- **Topics** are made when they are first subscribed to or published to, in batches, as a part of that call (what Kafka
+  makes on demand it makes one by one), and deleted by the process that made them. Retention is a minute: less would
+  take messages from a slow consumer that it has still to read.
+- **Publishing**: ``acks=1``, for with 0 nobody learns of a refusal, and on one node the acknowledgement costs next to
+  nothing; a linger of 5 ms, which is the default of Kafka's own clients since 4.0; no compression, for a batch of one
+  topic holds few messages. A bounded number of messages waits for acknowledgement.
+- **What it costs**: aiokafka asks for all partitions of a client in each fetch, and looks at each of them before and
+  after; an assignment replaces the one before. So a change of one subscription costs as much as there are
+  subscriptions, and with tens of thousands the client crawls before the server does.
+- **Losses** are found by asking the cluster each second, since aiokafka itself tries again for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import AsyncIterator, Collection, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from hashlib import blake2b
+from typing import Any
+from urllib.parse import urlsplit
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerStoppedError, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.errors import KafkaError, NoError, TopicAlreadyExistsError, for_code
+
+from .base import BackendError, Connection, Counters, OnError, OnMessage
+from .lifeline import Call, Lifeline
+
+_log = logging.getLogger(__name__)
+# What it logs it also raises, or the watch finds; a generator's display is no place for it. A handler that is
+# configured for the root still gets it.
+logging.getLogger("aiokafka").addHandler(logging.NullHandler())
+
+#: A server that takes longer cannot be measured.
+_CONNECT_TIMEOUT_S = 30.0
+#: Without any answer to one step of a call: a batch of topics, their offsets, room for more messages. Kafka may need
+#: five seconds for the files of 500 new topics on a slow disk.
+_PROGRESS_TIMEOUT_S = 30.0
+#: Of each part of closing: of a client, and of a batch of topics, whose deletion Kafka only notes (2,000 in 0.1 s).
+_CLOSE_TIMEOUT_S = 4.0
+#: Between two looks whether the cluster answers: a loss is noticed within about two of them.
+_WATCH_INTERVAL_S = 1.0
+#: Between two looks whether a new topic has a leader.
+_LEADER_POLL_S = 0.02
+#: Topics made, looked up or deleted by one request: a controller takes at most 10,000 records at once, and a topic is
+#: three; and while Kafka still makes their files, aiokafka asks again for the offsets of all.
+_TOPIC_BATCH = 500
+#: Kafka's documentation names retention.ms; a minute is what a stalled consumer has.
+_TOPIC_SETTINGS = {"retention.ms": "60000"}
+#: Messages of a connection that wait for acknowledgement; a produce request that holds more becomes no faster.
+_UNACKNOWLEDGED_MAX = 5_000
+#: Milliseconds, see above.
+_LINGER_MS = 5
+#: Bytes of one partition's batch: Kafka's documentation of throughput recommends 100,000 to 200,000.
+_BATCH_BYTES = 131_072
+#: How long the server may hold an idle fetch (default 500). A connection is served in order, so that a change of the
+#: subscriptions waits behind it.
+_FETCH_WAIT_MS = 100
+#: Records handed over before the loop may do something else, some 10 ms.
+_RECORDS_MAX = 1000
+#: Nodes and leaders do not change in a run, and asking for all topics again costs as much as there are topics.
+_METADATA_AGE_MS = 3_600_000
+
+#: What Kafka allows in a name, but for the escape, and the dot, which Kafka takes for an underscore in metrics.
+_SPECIAL = re.compile(r"[^A-Za-z0-9-]")
+_NAME_MAX = 249
+_HASHED = "_h"  # no escape: these have digits and capital letters
+
+
+def topic_name(run: str, topic: str) -> str:
+    """Kafka's topic of a run's topic, one to one: ``RUN_`` and the topic, with ``_XX`` for each byte of what is not
+    allowed there. What is then longer than 249 is named by its 128-bit BLAKE2b."""
+
+    def escaped(match: re.Match[str]) -> str:
+        return "".join(f"_{byte:02X}" for byte in match[0].encode())
+
+    name = f"{run}_{_SPECIAL.sub(escaped, topic)}"
+    if len(name) > _NAME_MAX:
+        return f"{run}_{_HASHED}{blake2b(topic.encode(), digest_size=16).hexdigest()}"
+    return name
+
+
+class Kafka:
+    """``urls``: ``kafka://HOST:PORT`` of servers of one cluster. ``run``: begins the names of all topics."""
+
+    deduplicates = False
+
+    def __init__(self, urls: Sequence[str], run: str) -> None:
+        self._servers = [urlsplit(url).netloc for url in urls]
+        self._where = f"kafka://{','.join(self._servers)}"
+        self._run = run
+        self._admin: AIOKafkaAdminClient | None = None
+        self._starting = asyncio.Lock()
+        self._topics: _Topics
+        self._watcher: asyncio.Task[None] | None = None
+        self._lifelines: set[Lifeline] = set()
+
+    async def connect(self, number: int, on_message: OnMessage, on_error: OnError) -> Connection:
+        """See ``Backend``. Two TCP connections to each node: of a producer and of a consumer."""
+        lifeline = Lifeline(self._where, on_error)
+        try:
+            async with asyncio.timeout(_CONNECT_TIMEOUT_S):
+                admin = await self._start_admin()
+                connection = _Connection(self, f"{self._run}-{number}", self._topics, lifeline, on_message)
+                try:
+                    await connection.open()
+                except BaseException:
+                    await connection.close()
+                    raise
+        except (KafkaError, OSError) as error:
+            why = str(error) or "it does not answer"
+            raise BackendError(
+                "connect", f"{self._where}: no Kafka ({why}): start one there (bench peers up kafka), or mend --url"
+            ) from error
+        self._lifelines.add(lifeline)
+        if self._watcher is None or self._watcher.done():
+            self._watcher = asyncio.ensure_future(self._watch(admin))
+        return connection
+
+    @property
+    def servers(self) -> list[str]:
+        """``HOST:PORT`` each."""
+        return self._servers
+
+    @property
+    def run(self) -> str:
+        """The run's id."""
+        return self._run
+
+    def forget(self, lifeline: Lifeline) -> None:
+        """It is closed."""
+        self._lifelines.discard(lifeline)
+
+    async def _start_admin(self) -> AIOKafkaAdminClient:
+        async with self._starting:
+            if self._admin is None:
+                admin = AIOKafkaAdminClient(
+                    bootstrap_servers=self._servers,
+                    client_id=f"{self._run}-admin",
+                    metadata_max_age_ms=_METADATA_AGE_MS,
+                )
+                try:
+                    await admin.start()
+                except BaseException:
+                    await admin.close()
+                    raise
+                self._admin, self._topics = admin, _Topics(admin)
+            return self._admin
+
+    async def _watch(self, admin: AIOKafkaAdminClient) -> None:
+        """Tells all connections when the cluster does not answer, and ends."""
+        try:
+            while True:
+                await asyncio.sleep(_WATCH_INTERVAL_S)
+                async with asyncio.timeout(_PROGRESS_TIMEOUT_S):
+                    await admin.describe_topics([])
+        except (KafkaError, OSError) as error:
+            for lifeline in list(self._lifelines):
+                lifeline.lose(str(error) or "it does not answer")
+
+    async def counters(self) -> list[Counters]:
+        """See ``Backend``. None: Kafka tells its own over JMX only."""
+        return []
+
+    async def close(self) -> None:
+        """See ``Backend``. Deletes the topics that this process made; logs how many it could not."""
+        if self._watcher is not None:
+            self._watcher.cancel()
+            await asyncio.wait([self._watcher])
+        if self._admin is not None:
+            admin, self._admin = self._admin, None
+            await self._topics.delete()
+            await _finished(admin.close())
+
+
+class _Topics:
+    """The topics that a process has to do with, by Kafka's names. Grows with the run's topics."""
+
+    def __init__(self, admin: AIOKafkaAdminClient) -> None:
+        self._admin = admin
+        self._made: set[str] = set()
+        self.known: set[str] = set()
+
+    async def ensure(self, names: Collection[str], call: Call) -> None:
+        """Make those that may not be there. ``KafkaError``, ``BackendError``."""
+        missing = [name for name in dict.fromkeys(names) if name not in self.known]
+        for start in range(0, len(missing), _TOPIC_BATCH):
+            batch = missing[start : start + _TOPIC_BATCH]
+            self._made.update(batch)  # where the answer does not come, they may be there all the same
+            response = await self._admin.create_topics([NewTopic(name, 1, 1, None, _TOPIC_SETTINGS) for name in batch])
+            for name, code, text in response.topic_errors:
+                error = for_code(code)
+                if error is not NoError:
+                    self._made.discard(name)
+                    if error is not TopicAlreadyExistsError:
+                        raise BackendError(_code(error()), f"Kafka makes no topic {name}: {text or error.__name__}")
+            await self._wait_for_leaders(batch)
+            self.known.update(batch)
+            call.progress()
+
+    async def _wait_for_leaders(self, names: list[str]) -> None:
+        """A client that asks for a topic that has none yet asks again and again, without a pause."""
+        while any(topic["error_code"] for topic in await self._admin.describe_topics(names)):  # noqa: ASYNC110
+            await asyncio.sleep(_LEADER_POLL_S)
+
+    async def delete(self) -> None:
+        """What this process made; each request is bounded in time; raises nothing."""
+        names = list(self._made)
+        try:
+            while names:
+                async with asyncio.timeout(_CLOSE_TIMEOUT_S):
+                    await self._admin.delete_topics(names[-_TOPIC_BATCH:])
+                del names[-_TOPIC_BATCH:]
+        except (KafkaError, OSError) as error:
+            _log.warning("%d topics are left in Kafka (%s)", len(names), error or "no answer")
+        self._made.clear()
+        self.known.clear()
+
+
+class _Connection:
+    """One client: a consumer and a producer."""
+
+    def __init__(self, backend: Kafka, name: str, topics: _Topics, lifeline: Lifeline, on_message: OnMessage) -> None:
+        self._backend = backend
+        self._run = backend.run
+        self._topics = topics
+        self._lifeline = lifeline
+        self._on_message = on_message
+        self._consumer = AIOKafkaConsumer(
+            bootstrap_servers=backend.servers,
+            client_id=name,
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            check_crcs=False,  # documented for extreme performance; the others trust TCP too
+            fetch_max_wait_ms=_FETCH_WAIT_MS,
+            metadata_max_age_ms=_METADATA_AGE_MS,
+        )
+        self._producer = AIOKafkaProducer(
+            bootstrap_servers=backend.servers,
+            client_id=name,
+            acks=1,
+            linger_ms=_LINGER_MS,
+            max_batch_size=_BATCH_BYTES,
+            metadata_max_age_ms=_METADATA_AGE_MS,
+        )
+        self._subscribed: dict[TopicPartition, str] = {}
+        self._offsets: dict[TopicPartition, int] = {}  # the next to be read
+        self._publishable: set[str] = set()  # of which the producer knows the leader
+        self._unacknowledged = 0
+        self._room = asyncio.Event()
+        self._room.set()
+        self._reader: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        await self._consumer.start()
+        await self._producer.start()
+        self._reader = asyncio.ensure_future(self._read())
+
+    async def subscribe(self, topics: Sequence[str]) -> None:
+        async with self._call("subscribe") as call:
+            for start in range(0, len(topics), _TOPIC_BATCH):
+                await self._subscribe_some(topics[start : start + _TOPIC_BATCH], call)
+
+    async def _subscribe_some(self, topics: Sequence[str], call: Call) -> None:
+        new = {TopicPartition(topic_name(self._run, topic), 0): topic for topic in topics}
+        await self._topics.ensure([partition.topic for partition in new], call)
+        self._subscribed.update(new)
+        self._assign()
+        await self._consumer.seek_to_end(*new)
+        for partition in new:
+            # Known now, unless the time-out of the library was up; then this waits for it.
+            self._offsets[partition] = await self._consumer.position(partition)
+        call.progress()
+
+    async def unsubscribe(self, topics: Sequence[str]) -> None:
+        async with self._call("unsubscribe"):
+            for topic in topics:
+                partition = TopicPartition(topic_name(self._run, topic), 0)
+                del self._subscribed[partition]
+                del self._offsets[partition]
+            if topics:
+                self._assign()
+
+    def _assign(self) -> None:
+        """Read what is subscribed to, each from where it was left: without waiting, for a record that came in between
+        would be read twice."""
+        if not self._subscribed:
+            self._consumer.unsubscribe()
+            return
+        self._consumer.assign(list(self._subscribed))
+        for partition, offset in self._offsets.items():
+            self._consumer.seek(partition, offset)
+
+    async def _read(self) -> None:
+        while True:
+            try:
+                found = await self._consumer.getmany(timeout_ms=1000, max_records=_RECORDS_MAX)
+            except ConsumerStoppedError:
+                return
+            except KafkaError as error:
+                self._lifeline.report(_code(error))
+                await asyncio.sleep(_WATCH_INTERVAL_S)  # what is wrong with one fetch is likely so with the next
+                continue
+            for partition, records in found.items():
+                topic = self._subscribed[partition]
+                self._offsets[partition] = records[-1].offset + 1
+                for record in records:
+                    self._on_message(topic, record.value.decode(errors="replace"))
+            await asyncio.sleep(0)
+
+    async def publish(self, messages: Sequence[tuple[str, str]]) -> None:
+        async with self._call("publish") as call:
+            named = [(topic_name(self._run, topic), payload.encode()) for topic, payload in messages]
+            await self._find({name for name, _ in named} - self._publishable, call)
+            for name, value in named:
+                if not self._room.is_set():
+                    await self._room.wait()
+                    call.progress()
+                acknowledgement = await self._producer.send(name, value, partition=0)
+                self._unacknowledged += 1
+                if self._unacknowledged >= _UNACKNOWLEDGED_MAX:
+                    self._room.clear()
+                acknowledgement.add_done_callback(self._acknowledged)
+
+    async def _find(self, names: set[str], call: Call) -> None:
+        """Have the producer know the leaders of topics. It would ask for each by itself, and each time for all of those
+        that it knows; so all that the process knows are asked for at once."""
+        if not names:
+            return
+        await self._topics.ensure(names, call)
+        client = self._producer.client
+        asked = client.set_topics(self._topics.known | names)
+        while True:
+            await asked
+            if all(client.cluster.partitions_for_topic(name) for name in names):
+                break
+            await asyncio.sleep(_LEADER_POLL_S)
+            asked = client.force_metadata_update()
+        self._publishable |= names
+        call.progress()
+
+    def _acknowledged(self, acknowledgement: asyncio.Future[Any]) -> None:
+        self._unacknowledged -= 1
+        if self._unacknowledged <= _UNACKNOWLEDGED_MAX // 2:
+            self._room.set()
+        error = None if acknowledgement.cancelled() else acknowledgement.exception()
+        if error is not None:
+            self._lifeline.report(_code(error))
+
+    @asynccontextmanager
+    async def _call(self, what: str) -> AsyncIterator[Call]:
+        async with self._lifeline.call(what, _PROGRESS_TIMEOUT_S) as call:
+            try:
+                yield call
+            except KafkaError as error:
+                raise BackendError(_code(error), f"{what}: {error}") from error
+
+    async def close(self) -> None:
+        if not self._lifeline.close():
+            return
+        self._on_message = _ignore
+        self._backend.forget(self._lifeline)
+        if self._reader is not None:
+            self._reader.cancel()
+            await asyncio.wait([self._reader])
+        await asyncio.gather(self._stop_producer(), self._stop_consumer())
+
+    # What the two do themselves is enough with a cluster that answers. Without one, a producer waits for
+    # acknowledgements and cannot be told that none will come, and a consumer is cancelled by what it cancels, with its
+    # tasks and sockets left behind: these are ended here, by their private names, for there are no others.
+
+    async def _stop_producer(self) -> None:
+        if not await _finished(self._producer.stop()):
+            await _finished(self._producer._sender.close())
+            await _finished(self._producer.client.close())
+
+    async def _stop_consumer(self) -> None:
+        if not await _finished(self._consumer.stop()):
+            await _finished(self._consumer._client.close())
+
+
+async def _finished(closing: Coroutine[Any, Any, None]) -> bool:
+    """Whether it came to its end, in time. In a task of its own, so that no cancellation inside gets out."""
+    task = asyncio.ensure_future(closing)
+    if not (await asyncio.wait([task], timeout=_CLOSE_TIMEOUT_S))[0]:
+        task.cancel()
+        await asyncio.wait([task], timeout=_CLOSE_TIMEOUT_S)
+    return task.done() and not task.cancelled() and task.exception() is None
+
+
+def _code(error: BaseException) -> str:
+    """A refusal of the server's by its own name for it (``topic_authorization_failed``), another by the library's."""
+    return str(getattr(error, "message", "") or type(error).__name__).lower()
+
+
+def _ignore(topic: str, payload: str) -> None:
+    """For what comes after ``close``."""

@@ -1,0 +1,239 @@
+"""NATS (core, at most once) as a system under load, over nats-py.
+
+Owns: how topics become subjects, and what is a confirmed subscription there. Must never: reconnect (a run has to see
+a loss as a loss).
+
+- **Names**: a topic is a subject of one token. What separates or matches there, and ``%``, is percent-encoded, so a
+  topic of such characters alone is three times as long (3,072 bytes of the server's 4,096 for a command line).
+- **Subscribed**: the server answers in order, so the PONG of a PING behind many SUBs confirms them all.
+- **Publishing**: `publish` appends to the client's pending buffer, which its flusher task writes in one piece; a call
+  waits where that buffer is full, which is how a server that takes no more makes itself felt.
+- **Receiving**: nats-py makes a task for every subscription with a callback, or a queue for someone to wait at. A
+  subscription with a ``future`` has neither: its message is handed over at once, and one shared future takes the
+  messages of all: less CPU per message, less memory per subscription.
+- **Slow consumers**: the server closes a connection that it has more than ``max_pending`` (64 MiB) waiting for: then
+  ``connection_lost``. Nothing is dropped in between, and the client's own limits do not apply to futures.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+import time
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit, urlunsplit
+
+import orjson
+from nats import errors
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
+
+from protocol.pages import PageError, fetch
+
+from .base import BackendError, Connection, Counters, OnError, OnMessage
+from .lifeline import Lifeline, without_password
+
+#: TCP and the server's greeting; a server that is slower than this cannot be measured.
+_CONNECT_TIMEOUT_S = 10.0
+#: Without any answer from the server. It applies to each step of a call, since 2 million topics take a minute.
+_PROGRESS_TIMEOUT_S = 30.0
+#: SUBs between two round trips: keeps the server's answers to time-outs fine-grained at no measurable cost.
+_TOPICS_PER_FLUSH = 4096
+#: Two unanswered pings and a silent connection counts as lost: within a minute, a run's drain phase.
+_PING_INTERVAL_S = 20
+_CLOSE_TIMEOUT_S = 2.0
+_COUNTERS_TIMEOUT_S = 2.0
+
+#: Token separator, wildcards, what ends a subject in a command, the prefix of the server's own subjects, the escape.
+_SPECIAL = re.compile(r"[.*> $%]")
+#: Of /varz: what only grows, logged with `_total` for the readers of the log, and what does not.
+_GROWING = ("in_msgs", "out_msgs", "in_bytes", "out_bytes", "slow_consumers", "total_connections")
+_LEVELS = ("connections", "subscriptions", "mem", "cpu")
+
+
+def subject(topic: str) -> str:
+    """One to one; undone by ``urllib.parse.unquote``."""
+    return _SPECIAL.sub(lambda match: f"%{ord(match[0]):02X}", topic)
+
+
+class Nats:
+    """``urls``: ``nats://[USER:PASSWORD@]HOST:PORT[?monitor=PORT]``, of the servers of one cluster; ``monitor``: where
+    the server's monitoring page is (its ``http_port``), for ``counters``."""
+
+    deduplicates = False
+
+    def __init__(self, urls: Sequence[str], run: str) -> None:
+        self._urls = list(urls)
+        self._run = run
+
+    async def connect(self, number: int, on_message: OnMessage, on_error: OnError) -> Connection:
+        """See ``Backend``."""
+        connection = _Connection(self._urls[number % len(self._urls)], on_message, on_error)
+        await connection.open(f"{self._run}-{number}")
+        return connection
+
+    async def counters(self) -> list[Counters]:
+        """See ``Backend``. Of the servers whose URL names a ``monitor``."""
+        found = await asyncio.gather(*map(_counters, self._urls))
+        return [counters for counters in found if counters is not None]
+
+    async def close(self) -> None:
+        """See ``Backend``. Nothing is shared, and subscriptions end with their connection."""
+
+
+class _Sink(asyncio.Future[Msg]):
+    """Takes the messages of all subscriptions of a connection; never done."""
+
+    def __init__(self, on_message: OnMessage) -> None:
+        super().__init__()
+        self.on_message = on_message
+
+    def set_result(self, result: Msg) -> None:
+        topic = result.subject
+        self.on_message(unquote(topic) if "%" in topic else topic, result.data.decode(errors="replace"))
+
+
+class _Connection:
+    def __init__(self, url: str, on_message: OnMessage, on_error: OnError) -> None:
+        self._url = urlunsplit(urlsplit(url)._replace(query=""))
+        self._where = without_password(url)
+        self._lifeline = Lifeline(self._where, on_error)
+        self._client = Client()
+        self._sink = _Sink(on_message)
+        self._subscriptions: dict[str, Subscription] = {}
+        self._open = False
+        self._why: Exception | None = None
+        self._refused: str | None = None
+
+    async def open(self, name: str) -> None:
+        try:
+            async with asyncio.timeout(_CONNECT_TIMEOUT_S):
+                await self._client.connect(
+                    self._url,
+                    name=name,
+                    allow_reconnect=False,
+                    max_reconnect_attempts=1,  # also bounds the attempts of connecting, together with:
+                    reconnect_time_wait=0,
+                    connect_timeout=_CONNECT_TIMEOUT_S,  # type: ignore[arg-type]  # any number of seconds is fine
+                    flush_timeout=_PROGRESS_TIMEOUT_S,
+                    ping_interval=_PING_INTERVAL_S,
+                    error_cb=self._on_error,
+                    closed_cb=self._on_closed,
+                )
+        except (OSError, errors.Error) as error:
+            await self._close_client()
+            why = str(self._why or error) or "it does not answer"
+            raise BackendError(
+                "connect",
+                f"{self._where}: no NATS server ({why}): start one there (bench peers up nats), or mend --url",
+            ) from error
+        self._open = True
+
+    async def subscribe(self, topics: Sequence[str]) -> None:
+        async with self._lifeline.call("subscribe", _PROGRESS_TIMEOUT_S) as call:
+            self._refused = None
+            for start in range(0, len(topics), _TOPICS_PER_FLUSH):
+                try:
+                    for topic in topics[start : start + _TOPICS_PER_FLUSH]:
+                        self._subscriptions[topic] = await self._client.subscribe(subject(topic), future=self._sink)
+                        call.check()
+                    await self._round_trip()
+                except errors.Error as error:
+                    raise self._failed(error) from error
+                call.progress()
+                if self._refused is not None:
+                    raise BackendError(self._refused, f"{self._where}: subscribe: {self._refused}")
+
+    async def unsubscribe(self, topics: Sequence[str]) -> None:
+        async with self._lifeline.call("unsubscribe", _PROGRESS_TIMEOUT_S) as call:
+            for start in range(0, len(topics), _TOPICS_PER_FLUSH):
+                try:
+                    for topic in topics[start : start + _TOPICS_PER_FLUSH]:
+                        await self._subscriptions.pop(topic).unsubscribe()
+                        call.check()
+                    await self._round_trip()
+                except errors.Error as error:
+                    raise self._failed(error) from error
+                call.progress()
+
+    async def _round_trip(self) -> None:
+        """Until the server has answered a PING that was sent after everything else. nats-py writes a PING at once, past
+        the commands that wait for its flusher, so the first answer may say nothing of them."""
+        waiting = True
+        while waiting:
+            waiting = self._client.pending_data_size > 0
+            await self._client.flush(_PROGRESS_TIMEOUT_S)  # type: ignore[arg-type]
+
+    async def publish(self, messages: Sequence[tuple[str, str]]) -> None:
+        async with self._lifeline.call("publish", _PROGRESS_TIMEOUT_S) as call:
+            publish = self._client.publish
+            try:
+                for topic, payload in messages:
+                    await publish(subject(topic), payload.encode())
+                    call.check()
+            except errors.Error as error:
+                raise self._failed(error) from error
+            # Lets the flusher write what is pending: a caller with much to do might not wait for anything else.
+            await asyncio.sleep(0)
+
+    async def close(self) -> None:
+        if self._lifeline.close():
+            self._sink.on_message = _ignore
+            await self._close_client()
+            self._subscriptions.clear()
+
+    async def _close_client(self) -> None:
+        # Where the server takes nothing more, nats-py waits to write the rest, and has no way to give it up: the socket
+        # then goes with the loop. There is nothing more to lose on it.
+        with contextlib.suppress(OSError, errors.Error):
+            async with asyncio.timeout(_CLOSE_TIMEOUT_S):
+                await self._client.close()
+
+    async def _on_error(self, error: Exception) -> None:
+        if not self._open:
+            self._why = error  # where `connect` itself raises but "no servers available"
+        elif isinstance(error, errors.FlushTimeoutError):
+            self._lifeline.end("timeout", f"publish: the server takes nothing more since {_PROGRESS_TIMEOUT_S:g} s")
+        elif not isinstance(error, (OSError, errors.StaleConnectionError)):  # of these `_on_closed` tells
+            # Such as a permissions violation, before the PONG of the call that it belongs to.
+            self._refused = _code(error)
+            self._lifeline.report(self._refused)
+
+    async def _on_closed(self) -> None:
+        if self._open:
+            self._lifeline.lose(str(self._client.last_error or "the server closed it"))
+
+    def _failed(self, error: errors.Error) -> BackendError:
+        if self._client.is_closed or isinstance(error, errors.StaleConnectionError):
+            return self._lifeline.lose(str(self._client.last_error or error))
+        if isinstance(error, errors.TimeoutError):
+            return self._lifeline.end("timeout", f"no answer within {_PROGRESS_TIMEOUT_S:g} s")
+        return BackendError(_code(error), f"{self._where}: {error}")
+
+
+def _code(error: Exception) -> str:
+    # "nats: permissions violation for publish to "…"": the words without what differs from one to the next.
+    return str(error).removeprefix("nats: ").partition(" for ")[0][:60]
+
+
+def _ignore(topic: str, payload: str) -> None:
+    """For what comes after ``close``."""
+
+
+async def _counters(url: str) -> Counters | None:
+    parts = urlsplit(url)
+    monitor = parse_qs(parts.query).get("monitor")
+    if monitor is None:
+        return None
+    try:
+        page = await fetch(f"http://{parts.hostname}:{monitor[0]}", "/varz", timeout_s=_COUNTERS_TIMEOUT_S)
+        at_ns = time.monotonic_ns()
+        told: dict[str, Any] = orjson.loads(page.text)
+        values = {f"{name}_total": float(told[name]) for name in _GROWING}
+        values |= {name: float(told[name]) for name in _LEVELS}
+    except (PageError, ValueError, KeyError):
+        return None  # a gap in the counters; what the outage does to messages shows in the events
+    return Counters(at_ns, f"nats {parts.hostname}:{parts.port}", values)

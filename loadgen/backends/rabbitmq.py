@@ -1,0 +1,306 @@
+"""RabbitMQ as a system under load (thesis 6.2.3): a topic exchange, one queue per client, a binding per topic.
+
+Owns: how topics become routing keys, and the run's clients connections, queues and bindings. Must never: confirm or
+acknowledge anything, or leave something on the server.
+
+It speaks through aiormq, the protocol layer of aio-pika, not through aio-pika's own objects: those make a message
+object, a UUID and a task per publish and a message object more per delivery, know no binding without waiting, and write
+messages one by one. Here a batch of publishes is one write. What is left costs the client about 12 µs per publish and
+45 µs per delivery, nearly all of it in the framing of pamqp.
+
+- The exchange and the queues are not durable and the messages transient (delivery mode 1): nothing is stored.
+- Publisher confirms are off, and consuming is without acknowledgements: the fastest of RabbitMQ's modes, and what "fire
+  and forget" means there. Without acknowledgements there is no prefetch (RabbitMQ ignores it); what a client does not
+  read in time piles up in its socket, then in its queue, until RabbitMQ's memory limit stops the publishers.
+- Binding is without a reply each (``nowait``) but for the last one of a batch: a channel is served in order, so that
+  reply confirms them all. Unbinding always has a reply (AMQP 0-9-1 1.7.2.7), so it takes a round trip per topic; four
+  and sixteen channels at once were 15 % faster, which is not worth them.
+- The exchange deletes itself with its last binding and a queue with its connection. Each queue has a binding of its own
+  from the beginning, so that the exchange lives as long as any client of the run, and no longer, even after a crash.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from hashlib import blake2b
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import aiormq
+from aiormq.abc import ChannelFrame, DeliveredMessage, FrameType
+from aiormq.connection import TCPTransportFactory
+from aiormq.exceptions import (
+    AMQPError,
+    AuthenticationError,
+    ChannelAccessRefused,
+    ChannelInvalidStateError,
+    ChannelLockedResource,
+    ChannelNotFoundEntity,
+    ChannelPreconditionFailed,
+    ProbableAuthenticationError,
+)
+from pamqp.body import ContentBody
+from pamqp.commands import Basic, Queue
+from pamqp.exceptions import PAMQPException
+from pamqp.header import ContentHeader
+from yarl import URL
+
+from .base import BackendError, Connection, Counters, OnError, OnMessage
+from .lifeline import Call, Lifeline
+
+# What it logs it also raises or tells, and a generator's display is no place for it. A handler that is configured for
+# the root still gets it.
+logging.getLogger("aiormq").addHandler(logging.NullHandler())
+
+#: A loaded server may be slow to accept; one that takes longer than this is no system to measure.
+_CONNECT_TIMEOUT_S = 30.0
+#: Of one batch of bindings or publishes, not of a call: millions of bindings take as long as they do, but a server that
+#: takes so long for a thousand is stuck (or out of memory, and blocks its publishers).
+_PROGRESS_TIMEOUT_S = 30.0
+#: A server that still answers closes a connection at once.
+_CLOSE_TIMEOUT_S = 3.0
+#: Bindings confirmed by one reply: enough that round trips do not count, few enough to notice a server that is stuck.
+_BIND_BATCH = 1000
+#: Publishes per write: few enough that a heartbeat or a reply gets between two (200 bytes each make 80 KB).
+_PUBLISH_BATCH = 256
+#: Publishes are not waited for until so much is written: what may wait in the client beyond its socket.
+_UNDRAINED_BYTES = 1 << 16
+#: Frames that may wait between the reader of a connection and that of its channel. The library's 10 make the two change
+#: turns every third message; 1,000 are some 300 messages.
+_FRAMES_MAX = 1000
+#: Bytes read ahead from a socket: fewer, larger reads under load.
+_READ_AHEAD_BYTES = 1 << 20
+
+#: The longest routing key (AMQP 0-9-1 4.2.5.3, short strings).
+_KEY_BYTES_MAX = 255
+_SPECIAL = re.compile("[%.*#]")
+_HASHED = "%="
+_KEEPER_KEY = "%"  # no topic's key: a percent sign is followed by two digits, or begins a hash
+
+_TRANSIENT = Basic.Properties(delivery_mode=1)
+
+_CODES: dict[type[BaseException | None], str] = {
+    ChannelAccessRefused: "access_refused",
+    ChannelNotFoundEntity: "not_found",
+    ChannelLockedResource: "resource_locked",
+    ChannelPreconditionFailed: "precondition_failed",
+}
+
+
+def routing_key(topic: str) -> str:
+    """One word of a topic exchange, one to one: what separates words or is a wildcard there is percent-encoded (and the
+    percent sign). What is then longer than 255 bytes is named by its 128-bit BLAKE2b instead; such a message has its
+    topic in a header."""
+    key = _SPECIAL.sub(lambda match: f"%{ord(match[0]):02X}", topic)
+    if len(key) * 4 > _KEY_BYTES_MAX and len(key.encode()) > _KEY_BYTES_MAX:
+        return _HASHED + blake2b(topic.encode(), digest_size=16).hexdigest()
+    return key
+
+
+def _topic(key: str, properties: Basic.Properties) -> str:
+    if "%" not in key:
+        return key
+    if key.startswith(_HASHED):
+        return str((properties.headers or {})["topic"])
+    return unquote(key)
+
+
+class RabbitMq:
+    """``urls``: ``amqp://[USER:PASSWORD@]HOST:PORT[/VHOST][?heartbeat=SECONDS]``; clients are spread over them
+    round-robin. ``run``: names the exchange and the queues, so that runs do not meet."""
+
+    deduplicates = False
+
+    def __init__(self, urls: Sequence[str], run: str) -> None:
+        self._urls = list(urls)
+        self._run = run
+
+    async def connect(self, number: int, on_message: OnMessage, on_error: OnError) -> Connection:
+        """See ``Backend``. The client has its queue, and consumes it."""
+        url = self._urls[number % len(self._urls)]
+        client = _Connection(url, f"loadgen.{self._run}", f"loadgen.{self._run}.{number}", on_message, on_error)
+        await client.open()
+        return client
+
+    async def counters(self) -> list[Counters]:
+        """See ``Backend``. None: what RabbitMQ counts it tells over HTTP only, by plugins that cost it CPU."""
+        return []
+
+    async def close(self) -> None:
+        """See ``Backend``. Nothing is shared; queues and exchange go with their connections."""
+
+
+class _Transports(TCPTransportFactory):
+    """Makes the one transport of a connection, and can end it when the server does not."""
+
+    def __init__(self) -> None:
+        self._writer: asyncio.StreamWriter | None = None
+
+    async def create(self, url: URL, **kwargs: Any) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        reader, self._writer = await super().create(url, **kwargs)
+        return reader, self._writer
+
+    def abort(self) -> None:
+        """Nothing more is written, nothing waited for."""
+        if self._writer is not None:
+            self._writer.transport.abort()
+
+
+class _Connection:
+    """One client: a connection, a channel, a queue."""
+
+    def __init__(self, url: str, exchange: str, queue: str, on_message: OnMessage, on_error: OnError) -> None:
+        self._url = url
+        self._where = f"amqp://{urlsplit(url).netloc.rpartition('@')[2]}"  # without a password
+        self._exchange = exchange
+        self._queue = queue
+        self._on_message = on_message
+        self._lifeline = Lifeline(self._where, on_error)
+        self._transports = _Transports()
+        self._undrained = 0  # bytes written since the socket was last known to take more
+        self._connection: aiormq.Connection
+        self._channel: aiormq.Channel
+
+    async def open(self) -> None:
+        self._connection = aiormq.Connection(self._url, transport_factory=self._transports, limit=_READ_AHEAD_BYTES)
+        try:
+            async with asyncio.timeout(_CONNECT_TIMEOUT_S):
+                await self._connection.connect()
+        except (AuthenticationError, ProbableAuthenticationError) as error:
+            raise BackendError("access_refused", f"{self._where} refuses the user or the password: {error}") from error
+        except (AMQPError, PAMQPException, OSError) as error:
+            self._transports.abort()
+            why = str(error) or "it does not answer"
+            raise BackendError(
+                "connect",
+                f"{self._where}: no RabbitMQ ({why}): start one there (bench peers up rabbitmq), or mend --url",
+            ) from error
+        self._connection.closing.add_done_callback(self._on_connection_closed)
+        try:
+            await self._make_queue()
+        except BaseException:
+            await self.close()
+            raise
+
+    async def _make_queue(self) -> None:
+        async with self._call("make the queue"):
+            channel = await self._connection.channel(publisher_confirms=False, frame_buffer_size=_FRAMES_MAX)
+            assert isinstance(channel, aiormq.Channel)
+            self._channel = channel
+            channel.closing.add_done_callback(self._on_channel_closed)
+            channel.on_consumer_cancel_callbacks.add(self._on_cancelled)
+            await channel.exchange_declare(self._exchange, exchange_type="topic", auto_delete=True)
+            await channel.queue_declare(self._queue, exclusive=True, auto_delete=True)
+            await channel.queue_bind(self._queue, self._exchange, _KEEPER_KEY)
+            await channel.basic_consume(self._queue, self._deliver, no_ack=True)
+
+    async def _deliver(self, message: DeliveredMessage) -> None:
+        topic = _topic(message.routing_key or "", message.header.properties)
+        self._on_message(topic, message.body.decode(errors="replace"))
+
+    async def subscribe(self, topics: Sequence[str]) -> None:
+        keys = [routing_key(topic) for topic in topics]
+        async with self._call("bind topics") as call:
+            for start in range(0, len(keys), _BIND_BATCH):
+                *pipelined, last = keys[start : start + _BIND_BATCH]
+                await self._write([Queue.Bind(0, self._queue, self._exchange, key, nowait=True) for key in pipelined])
+                await self._channel.queue_bind(self._queue, self._exchange, last)
+                call.progress()
+
+    async def unsubscribe(self, topics: Sequence[str]) -> None:
+        async with self._call("unbind topics") as call:
+            for topic in topics:
+                await self._channel.queue_unbind(self._queue, self._exchange, routing_key(topic))
+                call.progress()
+
+    async def publish(self, messages: Sequence[tuple[str, str]]) -> None:
+        async with self._call("publish") as call:
+            for start in range(0, len(messages), _PUBLISH_BATCH):
+                frames: list[FrameType] = []
+                for topic, payload in messages[start : start + _PUBLISH_BATCH]:
+                    self._add_publish(frames, topic, payload.encode())
+                await self._write(frames)
+                call.progress()
+
+    def _add_publish(self, frames: list[FrameType], topic: str, body: bytes) -> None:
+        key = routing_key(topic)
+        properties = _TRANSIENT
+        if key.startswith(_HASHED):
+            properties = Basic.Properties(delivery_mode=1, headers={"topic": topic})
+        frames.append(Basic.Publish(0, self._exchange, key))
+        frames.append(ContentHeader(body_size=len(body), properties=properties))
+        room = self._channel.max_content_size
+        frames.extend(ContentBody(body[start : start + room]) for start in range(0, len(body), room))
+
+    async def _write(self, frames: list[FrameType], drain: bool = False) -> None:
+        """In one piece. Waits for the socket each time that its buffer's worth has been written, or if ``drain``."""
+        written = ChannelFrame.marshall(self._channel.number, frames)
+        self._undrained += len(written.payload)
+        if drain or self._undrained >= _UNDRAINED_BYTES:
+            self._undrained = 0
+            drained = self._channel.create_future()  # fails when the connection is lost
+            await self._channel.write_queue.put(replace(written, drain_future=drained))
+            await drained
+        else:
+            await self._channel.write_queue.put(written)
+
+    @asynccontextmanager
+    async def _call(self, what: str) -> AsyncIterator[Call]:
+        async with self._lifeline.call(what, _PROGRESS_TIMEOUT_S) as call:
+            try:
+                yield call
+            except asyncio.CancelledError:
+                task = asyncio.current_task()
+                if task is None or task.cancelling():  # by the time-out, or from above
+                    raise
+                raise self._lifeline.lose("closed") from None  # the library cancels what waits for a reply
+            except (AMQPError, ChannelInvalidStateError, OSError) as error:
+                if self._connection.is_closed:
+                    raise self._lifeline.lose(str(error)) from error
+                raise BackendError(_code(error), f"{self._where}: {what}: {error}") from error
+
+    def _on_connection_closed(self, closing: asyncio.Future[Any]) -> None:
+        error = None if closing.cancelled() else closing.exception()
+        self._lifeline.lose(str(error or "closed"))
+
+    def _on_channel_closed(self, closing: asyncio.Future[Any]) -> None:
+        error = None if closing.cancelled() else closing.exception()
+        if not self._connection.is_closed:  # else that is the reason, and told as such
+            self._stop(_code(error), f"the server closed the channel: {error}")
+
+    def _on_cancelled(self, _: object) -> None:
+        self._stop("cancelled", "the server stopped delivering: the queue was deleted")
+
+    def _stop(self, code: str, text: str) -> None:
+        self._lifeline.end(code, text)
+        self._lifeline.report(code)
+
+    async def close(self) -> None:
+        if not self._lifeline.close():
+            return
+        self._on_message = _ignore
+        closing = asyncio.ensure_future(self._flush_and_close())
+        # Not cancelled when it takes too long: the library would go on waiting for the transport. Without that it ends.
+        if not (await asyncio.wait([closing], timeout=_CLOSE_TIMEOUT_S))[0]:
+            self._transports.abort()
+            await asyncio.wait([closing], timeout=_CLOSE_TIMEOUT_S)
+
+    async def _flush_and_close(self) -> None:
+        # The library forgets what it has not written yet. Where it cannot be written, there is nothing more to lose.
+        with suppress(AMQPError, ChannelInvalidStateError, OSError, AttributeError):
+            if not self._channel.is_closed:
+                await self._write([], drain=True)
+        await self._connection.close()
+
+
+def _code(error: BaseException | None) -> str:
+    return _CODES.get(type(error), "channel_closed")
+
+
+def _ignore(topic: str, payload: str) -> None:
+    """For what comes after ``close``."""

@@ -1,0 +1,81 @@
+"""The NATS adapter, against nats-server."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+
+from loadgen.backends.base import BackendError
+from loadgen.backends.nats import Nats, subject
+
+from .conftest import Server, free_port, program, started
+from .contract import NASTY, Contract, Member
+
+_PERMISSIONS = """
+listen: 127.0.0.1:{port}
+authorization {{
+  users: [{{user: guest, password: guest, permissions: {{subscribe: "open", publish: "open"}}}}]
+}}
+"""
+
+
+def test_a_subject_is_one_token_and_goes_back() -> None:
+    for topic in NASTY:
+        assert not set(subject(topic)) & set(".*> $")
+        assert unquote(subject(topic)) == topic
+    assert len({subject(topic) for topic in NASTY}) == len(NASTY)
+    assert subject("Björk - Jóga") == "Björk%20-%20Jóga"
+
+
+class TestNats(Contract):
+    system = "nats"
+
+    @pytest.fixture
+    def strict(self, tmp_path: Path) -> Iterator[Server]:
+        """A server where a guest may use only one subject."""
+        path, port = program("nats-server", "nats-server"), free_port()
+        config = tmp_path / "nats.conf"
+        config.write_text(_PERMISSIONS.format(port=port))
+        with started([path, "-c", str(config)], port, f"nats://guest:guest@127.0.0.1:{port}", tmp_path) as server:
+            yield server
+
+    async def test_what_the_server_refuses_is_told(
+        self, strict: Server, join: Callable[[str], Awaitable[Member]]
+    ) -> None:
+        member = await join(strict.url)
+        await member.connection.subscribe(["open"])
+        with pytest.raises(BackendError) as caught:
+            await member.connection.subscribe(["shut"])
+        assert caught.value.code == "permissions violation"
+        member.errors.clear()
+        await member.connection.publish([("shut", "1"), ("open", "2"), ("shut", "3")])
+        await member.has(1)
+        await member.until(lambda: len(member.errors) == 2)
+        assert member.received == [("open", "2")]
+        assert member.errors == ["permissions violation"] * 2
+
+    async def test_a_password_that_is_wrong(self, strict: Server, join: Callable[[str], Awaitable[Member]]) -> None:
+        with pytest.raises(BackendError) as caught:  # whose words are the server's, if they arrive before its reset
+            await join(strict.url.replace("guest:guest", "guest:guess"))
+        assert caught.value.code == "connect"
+        assert "guess" not in str(caught.value)
+
+    async def test_counters_grow(self, url: str, join: Callable[[str], Awaitable[Member]]) -> None:
+        backend = Nats([url], "counters")
+        (before,) = await backend.counters()
+        member = await join(url)
+        await member.connection.subscribe(["counted"])
+        await member.connection.publish([("counted", "x")] * 10)
+        await member.has(10)
+        (after,) = await backend.counters()
+        assert after.source == before.source
+        assert after.at_ns > before.at_ns
+        assert after.values["in_msgs_total"] - before.values["in_msgs_total"] >= 10
+        assert after.values["out_msgs_total"] - before.values["out_msgs_total"] >= 10
+        assert after.values["slow_consumers_total"] == 0
+
+    async def test_counters_need_the_monitoring_page(self, url: str) -> None:
+        assert await Nats([url.partition("?")[0]], "counters").counters() == []
