@@ -1,0 +1,104 @@
+"""The first words of five protocols: enough to know that a server answers, and which release it is.
+
+Owns: one exchange per protocol over a connected socket that has a time-out. Must never: leave anything in the server.
+Written out instead of borrowed from the client libraries: those are asyncio's, while servers are started by plain code
+(which may itself run inside a loop), and they connect again on their own where we want to be told.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import struct
+from collections.abc import Callable
+
+#: ``(connection) -> version`` ("" where the protocol does not tell). ``NotReadyError`` and ``OSError``: not yet.
+Handshake = Callable[[socket.socket], str]
+
+#: No first answer of these protocols is longer (NATS's INFO and RabbitMQ's properties: some hundred bytes; Kafka's
+#: metadata of no topic, likewise; Redis's INFO: some kilobytes).
+ANSWER_BYTES_MAX = 65_536
+
+
+class NotReadyError(Exception):
+    """It answers, but not (yet) as a server that serves."""
+
+
+def amqp(connection: socket.socket) -> str:
+    """AMQP 0-9-1, 4.2.2: the protocol header, answered by the method connection.start (10, 10)."""
+    connection.sendall(b"AMQP\x00\x00\x09\x01")
+    kind, _channel, size = struct.unpack(">BHI", _exactly(connection, 7))
+    payload = _exactly(connection, size)
+    if kind != 1 or payload[:4] != b"\x00\x0a\x00\x0a":
+        raise NotReadyError(f"no connection.start: {payload[:32]!r}")
+    # server-properties: a table of short names, a type letter each; S is a string behind its length of four bytes.
+    version = re.search(rb"\x07versionS\x00\x00\x00(.)", payload, re.DOTALL)
+    return payload[version.end() : version.end() + version[1][0]].decode("ascii", "replace") if version else ""
+
+
+def kafka(connection: socket.socket) -> str:
+    """Metadata (key 3) version 4, of no topic: a broker that has joined names itself, an earlier answer names none."""
+    request = struct.pack(">hhih", 3, 4, 1, -1) + struct.pack(">i?", 0, False)
+    connection.sendall(struct.pack(">i", len(request)) + request)
+    (size,) = struct.unpack(">i", _exactly(connection, 4))
+    _correlation, _throttle_ms, brokers = struct.unpack_from(">iii", _exactly(connection, size))
+    if brokers < 1:
+        raise NotReadyError("the broker has not joined its cluster yet")
+    return ""
+
+
+def nats(connection: socket.socket) -> str:
+    """INFO comes unasked; PING is answered by PONG once CONNECT was accepted."""
+    information = _line(connection)
+    if not information.startswith(b"INFO "):
+        raise NotReadyError(f"no INFO: {information[:32]!r}")
+    connection.sendall(b'CONNECT {"verbose":false,"pedantic":false}\r\nPING\r\n')
+    answer = _line(connection)
+    if answer != b"PONG":
+        raise NotReadyError(f"no PONG: {answer[:32]!r}")
+    return str(json.loads(information[5:])["version"])
+
+
+def redis(connection: socket.socket) -> str:
+    """PING as an inline command (an error while it is loading), then the server section of INFO."""
+    connection.sendall(b"PING\r\n")
+    answer = _line(connection)
+    if answer != b"+PONG":
+        raise NotReadyError(f"no PONG: {answer[:64]!r}")
+    connection.sendall(b"INFO server\r\n")
+    length = int(_line(connection)[1:])
+    version = re.search(rb"redis_version:(\S+)", _exactly(connection, length))
+    return version[1].decode("ascii", "replace") if version else ""
+
+
+def mqtt(connection: socket.socket) -> str:
+    """MQTT 3.1.1: CONNECT with a clean session and no name, CONNACK with code 0 (sections 3.1, 3.2), DISCONNECT."""
+    connection.sendall(b"\x10\x0c\x00\x04MQTT\x04\x02\x00\x0a\x00\x00")
+    answer = _exactly(connection, 4)
+    if answer != b"\x20\x02\x00\x00":
+        raise NotReadyError(f"no CONNACK that accepts: {answer!r}")
+    connection.sendall(b"\xe0\x00")
+    return ""
+
+
+def _exactly(connection: socket.socket, size: int) -> bytes:
+    if not 0 <= size <= ANSWER_BYTES_MAX:
+        raise NotReadyError(f"an answer of {size} bytes is none of this protocol")
+    answer = b""
+    while len(answer) < size:
+        part = connection.recv(size - len(answer))
+        if not part:
+            raise NotReadyError("the connection was closed in the middle of an answer")
+        answer += part
+    return answer
+
+
+def _line(connection: socket.socket) -> bytes:
+    # Byte by byte, so that nothing of what follows is taken; it is one line, once.
+    line = b""
+    while not line.endswith(b"\r\n"):
+        if len(line) >= ANSWER_BYTES_MAX:
+            raise NotReadyError("a first line that does not end is none of this protocol")
+        line += _exactly(connection, 1)
+    return line[:-2]
