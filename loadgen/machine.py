@@ -1,23 +1,24 @@
-"""What this machine is, and what it and this process have used so far. Thesis 6.1.2.
+"""What this machine is, and what it and the processes of a run have used so far. Thesis 6.1.2.
 
-Owns: the reading of it, by psutil. Must never: decide when.
+Owns: the reading of it, by psutil, and finding the servers behind a URL. Must never: decide when.
 """
 
 from __future__ import annotations
 
 import platform
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import psutil
 
-#: cpu_s, rss_bytes, net_rx_bytes, net_tx_bytes, disk_read_bytes, disk_write_bytes
-Levels = tuple[float, int, int | None, int | None, int | None, int | None]
+#: cpu_s, rss_bytes, anon_bytes, net_rx_bytes, net_tx_bytes, disk_read_bytes, disk_write_bytes
+Levels = tuple[float, int, int | None, int | None, int | None, int | None, int | None]
 
-_GENERATOR = psutil.Process()
 _IDLE = ("idle", "iowait", "guest", "guest_nice")  # guest time is in user time already
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 def facts() -> dict[str, object]:
@@ -41,14 +42,37 @@ def software(packages: Iterable[str]) -> dict[str, str]:
     return versions
 
 
-def generator() -> Levels:
-    """This process. Its network traffic is not told apart by the system; its disk traffic only by some."""
-    with _GENERATOR.oneshot():
-        times = _GENERATOR.cpu_times()
-        memory = _GENERATOR.memory_info()
-    disk = _GENERATOR.io_counters() if hasattr(_GENERATOR, "io_counters") else None
-    read, written = (disk.read_bytes, disk.write_bytes) if disk else (None, None)
-    return times.user + times.system, memory.rss, None, None, read, written
+class Tree:
+    """A process with all its descendants. A descendant that ends takes its CPU time with it into its parent's, which
+    is counted as well, where the parent waits for it."""
+
+    def __init__(self, pid: int) -> None:
+        self._root = psutil.Process(pid)
+
+    def levels(self) -> Levels | None:
+        """Added up; ``None`` when the process is gone."""
+        try:
+            processes = [self._root, *self._root.children(recursive=True)]
+        except psutil.NoSuchProcess:
+            return None
+        cpu_s, rss, anon, read, written = 0.0, 0, 0, 0, 0
+        gone = True
+        for process in processes:
+            try:
+                with process.oneshot():
+                    times, memory = process.cpu_times(), process.memory_info()
+                    disk = process.io_counters() if hasattr(process, "io_counters") else None
+            except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):
+                continue
+            gone = False
+            cpu_s += times.user + times.system
+            if process is self._root:
+                cpu_s += times.children_user + times.children_system
+            rss += memory.rss
+            anon += memory.rss - getattr(memory, "shared", 0)
+            read += disk.read_bytes if disk else 0
+            written += disk.write_bytes if disk else 0
+        return None if gone else (round(cpu_s, 3), rss, anon, None, None, read, written)
 
 
 def host() -> Levels:
@@ -60,11 +84,31 @@ def host() -> Levels:
     return (
         round(sum(seconds for kind, seconds in times.items() if kind not in _IDLE), 3),
         memory.total - memory.available,
+        None,
         net.bytes_recv if net else None,
         net.bytes_sent if net else None,
         disk.read_bytes if disk else None,
         disk.write_bytes if disk else None,
     )
+
+
+def servers(urls: Sequence[str], port: int) -> dict[str, int]:
+    """The processes of this machine that listen where the URLs point: ``HOST:PORT`` -> pid. ``port``: where a URL has
+    none. What is elsewhere, or of another user, is not found."""
+    wanted = {}
+    for url in urls:
+        parts = urlsplit(url)
+        if parts.hostname in _LOOPBACK:
+            wanted[parts.port or port] = f"{parts.hostname}:{parts.port or port}"
+    found = {}
+    try:
+        listening = [each for each in psutil.net_connections("tcp") if each.status == psutil.CONN_LISTEN]
+    except psutil.AccessDenied:  # macOS asks for root here
+        return {}
+    for each in listening:
+        if each.laddr.port in wanted and each.pid is not None:
+            found[wanted[each.laddr.port]] = each.pid
+    return found
 
 
 def _cpu_name() -> str:

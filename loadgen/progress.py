@@ -1,70 +1,249 @@
-"""What a person sees of a run: a line a second while it goes, a table at its end.
+"""What a person sees of a run: a few lines that change in place on a terminal, else a line a second.
 
-Owns: wording and layout. Must never: compute a figure that the tally does not have.
+Owns: wording and layout. Must never: compute a figure (they come in a ``Snapshot``), or slow the generator down:
+nothing runs by itself here, and what comes too often is not drawn.
+
+On a terminal the display is drawn by rich; what stays (``say``, ``ended``) scrolls away above it. Without one, or where
+the person asks for no escape codes (``NO_COLOR``, ``TERM=dumb``), there are only plain lines. Texts may come from the
+system under load: whatever in them is not printable is replaced.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TextIO
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import NamedTuple, TextIO
 
-from .tally import Latencies, Tally
+from rich.cells import cell_len
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+#: Faster than that nobody reads, and drawing costs one to two milliseconds of CPU each time.
+_DRAWN_EVERY_S = 0.25
+#: A line a second. A little less, so that a caller who calls every second, more or less, is not heard every other time.
+_LINE_EVERY_S = 0.9
+
+
+class Snapshot(NamedTuple):
+    """How it goes. Rates: of the last second or so; ``offered_per_s``: what the schedule asks for, ``None`` if it has
+    no rate. ``phase_left_s``, ``run_left_s``: ``None`` if nobody knows. ``done``, ``of``: connections or subscriptions
+    in a phase that makes those. Latencies: ``None`` before the first delivery. ``behind``: deliveries expected and not
+    there yet. ``generator_cores``: CPU of the generator's busiest process, 1.0 is all that a process of Python can use.
+    ``server_cores``: CPU of the servers together, ``None`` if they are not on this machine."""
+
+    phase: str
+    phase_elapsed_s: float
+    phase_left_s: float | None
+    run_left_s: float | None
+    done: int | None
+    of: int | None
+    offered_per_s: float | None
+    in_per_s: float
+    out_per_s: float
+    p50_ns: float | None
+    p99_ns: float | None
+    behind: int
+    errors: int
+    generator_cores: float | None
+    server_cores: float | None
 
 
 class Progress:
-    """Lines to ``out``: one that is written over on a terminal, else one under the other."""
+    """A display on ``out``, as a context: ``close()`` gives the terminal back. ``clock``: monotonic seconds."""
 
-    def __init__(self, out: TextIO) -> None:
+    def __init__(
+        self,
+        out: TextIO,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        environ: Mapping[str, str] = os.environ,
+    ) -> None:
         self._out = out
-        self._terminal = out.isatty()
-        self._open = False
+        self._clock = clock
+        self._shown_at = -float("inf")
+        self._phase: str | None = None
+        self._live: Live | None = None
+        if _is_terminal(out, environ):
+            self._console = Console(file=out, force_terminal=True, highlight=False, emoji=False)
+            self._live = Live(
+                console=self._console,
+                auto_refresh=False,
+                transient=True,
+                # What others print to the terminal goes above the display; what they print elsewhere stays there.
+                redirect_stdout=sys.stdout.isatty(),
+                redirect_stderr=sys.stderr.isatty(),
+            )
 
-    def line(self, phase: str, left_s: float | None, tally: Tally, in_rate: float, out_rate: float) -> None:
-        """How it goes: rates since the last line, percentiles of the whole run so far."""
-        left = "" if left_s is None else f"{max(left_s, 0):.0f} s left"
-        self._write(
-            f"{phase:<11} {left:>11}   in {in_rate:,.0f}/s   out {out_rate:,.0f}/s   "
-            f"p50 {_ms(tally.latencies, 50)}   p99 {_ms(tally.latencies, 99)}"
-        )
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def update(self, snapshot: Snapshot) -> None:
+        """How it goes. Call it as often as you like; a new phase is shown at once."""
+        now = self._clock()
+        every_s = _LINE_EVERY_S if self._live is None else _DRAWN_EVERY_S
+        if snapshot.phase == self._phase and now - self._shown_at < every_s:
+            return
+        self._shown_at, self._phase = now, snapshot.phase
+        if self._live is None:
+            print(_line(snapshot), file=self._out, flush=True)
+            return
+        self._console.size = _size(self._out)  # people resize their windows
+        self._live.update(_display(snapshot))
+        self._live.start()
+        self._live.refresh()
 
     def say(self, text: str) -> None:
-        """A line that stays."""
-        self._end()
-        print(text, file=self._out, flush=True)
+        """A line that stays (or several: a table)."""
+        for line in text.split("\n"):
+            self._keep(Text(_printable(line)))
 
-    def _write(self, text: str) -> None:
-        if self._terminal:
-            print(f"\r{text}\x1b[K", end="", file=self._out, flush=True)
-            self._open = True
+    def ended(self, phase: str, text: str) -> None:
+        """A phase is over: a line that stays."""
+        line = Text(f"{_printable(phase):<12} ", style="bold")
+        self._keep(line.append(_printable(text), style="not bold"))
+        self._phase = None
+
+    def close(self) -> None:
+        """Take the display away and give the cursor back. Lines can still be said. Idempotent."""
+        if self._live is not None:
+            self._live.stop()
+
+    def _keep(self, line: Text) -> None:
+        if self._live is None:
+            print(line.plain.rstrip(), file=self._out, flush=True)
         else:
-            print(text, file=self._out, flush=True)
-
-    def _end(self) -> None:
-        if self._open:
-            print(file=self._out)
-            self._open = False
+            self._console.size = _size(self._out)
+            self._console.print(line, soft_wrap=True)  # a person may copy it: the terminal wraps, we add no line ends
 
 
-def summary(tally: Tally, rows: Iterable[tuple[str, str]]) -> str:
-    """The table at the end; ``rows`` come after the run's own figures."""
-    counts = [
-        ("news", f"{tally.news:,}"),
-        ("reports sent", f"{tally.sent:,}"),
-        ("deliveries expected", f"{tally.expected:,}"),
-        ("delivered", f"{tally.delivered:,}"),
-        ("lost", f"{tally.lost:,}"),
-        ("delivered twice", f"{tally.duplicates:,}"),
-        ("out of order", f"{tally.reordered:,}"),
-        ("errors", ", ".join(f"{code} {count:,}" for code, count in sorted(tally.errors.items())) or "0"),
-        ("latency p50", _ms(tally.latencies, 50)),
-        ("latency p99", _ms(tally.latencies, 99)),
-        ("latency max", f"{tally.latencies.max_ns / 1e6:.1f} ms" if tally.latencies.count else "-"),
-    ]
-    table = [*counts, *rows]
-    width = max(len(name) for name, _ in table)
-    return "\n".join(f"{name:<{width}}  {value}" for name, value in table)
+def table(rows: Sequence[tuple[str, str]], title: str | None = None) -> str:
+    """Names and values as two columns, in plain text without escape codes or a line end at its end."""
+    width = max((cell_len(name) for name, _ in rows), default=0)
+    lines = [] if title is None else [title]
+    lines += [f"{name}{' ' * (width - cell_len(name))}  {value}".rstrip() for name, value in rows]
+    return "\n".join(lines)
 
 
-def _ms(latencies: Latencies, percent: float) -> str:
-    value = latencies.percentile_ms(percent)
-    return "-" if value is None else f"{value:.1f} ms"
+def _is_terminal(out: TextIO, environ: Mapping[str, str]) -> bool:
+    return (
+        out.isatty() and not environ.get("NO_COLOR") and environ.get("TERM", "dumb").lower() not in ("dumb", "unknown")
+    )
+
+
+def _size(out: TextIO) -> tuple[int, int]:
+    """Columns and lines of the terminal that ``out`` is: rich would ask whichever standard stream is one."""
+    try:
+        size = os.get_terminal_size(out.fileno())
+    except OSError:  # a terminal that is none to the system
+        size = shutil.get_terminal_size()
+    return size.columns or 80, size.lines or 25  # pseudo-terminals that nobody set a size of say 0
+
+
+# -- the same in a line, and in place ------------------------------------------------------------------------------
+
+
+def _line(seen: Snapshot) -> str:
+    parts = [f"{_printable(seen.phase):<12} {_duration(seen.phase_elapsed_s):>6}", *_times(seen)]
+    parts += [f"{name} {value}" for name, value in (*_traffic(seen), *_latency(seen), *_trouble(seen), *_cpu(seen))]
+    return "  ".join(parts)
+
+
+def _display(seen: Snapshot) -> RenderableType:
+    head = Table.grid(padding=(0, 2), expand=True)
+    head.add_column(no_wrap=True)
+    head.add_column(ratio=1)
+    head.add_column(no_wrap=True, justify="right")
+    share = _share_done(seen)
+    bar: RenderableType = "" if share is None else ProgressBar(total=1.0, completed=share)
+    times = "  ".join((_duration(seen.phase_elapsed_s), *_times(seen)))
+    head.add_row(Text(_printable(seen.phase), style="bold cyan"), bar, Text(times))
+
+    figures = Table.grid(padding=(0, 2))
+    figures.add_column(no_wrap=True, min_width=7, style="dim")
+    figures.add_column(no_wrap=True, overflow="ellipsis")
+    figures.add_row("rate", _figures(_traffic(seen)))
+    figures.add_row("latency", _figures(_latency(seen)))
+    figures.add_row("trouble", _figures(_trouble(seen), "bold red" if seen.errors else ""))
+    figures.add_row("cores", _figures(_cpu(seen)))
+    return Group(head, figures)
+
+
+def _figures(named: Iterator[tuple[str, str]], style: str = "") -> Text:
+    text = Text(style=style)
+    for name, value in named:
+        text.append(f"{name} ", style="dim").append(value).append("  ")
+    text.rstrip()
+    return text if text.plain else Text("-", style="dim")
+
+
+def _times(seen: Snapshot) -> Iterator[str]:
+    if seen.done is not None:
+        yield f"{seen.done:,}" if seen.of is None else f"{seen.done:,} of {seen.of:,}"
+    if seen.phase_left_s is not None:
+        yield f"{_duration(seen.phase_left_s)} left"
+    if seen.run_left_s is not None:
+        yield f"run {_duration(seen.run_left_s)} left"
+
+
+def _traffic(seen: Snapshot) -> Iterator[tuple[str, str]]:
+    if seen.offered_per_s is not None:
+        yield "offered", f"{seen.offered_per_s:,.0f}/s"
+    yield "in", f"{seen.in_per_s:,.0f}/s"
+    yield "out", f"{seen.out_per_s:,.0f}/s"
+
+
+def _latency(seen: Snapshot) -> Iterator[tuple[str, str]]:
+    yield "p50", _milliseconds(seen.p50_ns)
+    yield "p99", _milliseconds(seen.p99_ns)
+
+
+def _trouble(seen: Snapshot) -> Iterator[tuple[str, str]]:
+    yield "behind", f"{seen.behind:,}"
+    yield "errors", f"{seen.errors:,}"
+
+
+def _cpu(seen: Snapshot) -> Iterator[tuple[str, str]]:
+    if seen.generator_cores is not None:
+        yield "generator", f"{seen.generator_cores:.2f}"
+    if seen.server_cores is not None:
+        yield "servers", f"{seen.server_cores:.2f}"
+
+
+def _share_done(seen: Snapshot) -> float | None:
+    """0 to 1: of the amount if there is one, else of the time; ``None`` if neither is known."""
+    if seen.done is not None and seen.of:
+        return min(max(seen.done / seen.of, 0.0), 1.0)
+    if seen.phase_left_s is None:
+        return None
+    left_s, elapsed_s = max(seen.phase_left_s, 0.0), max(seen.phase_elapsed_s, 0.0)
+    return elapsed_s / (elapsed_s + left_s) if elapsed_s + left_s else 1.0
+
+
+def _duration(seconds: float) -> str:
+    whole = max(round(seconds), 0)
+    if whole < 100:
+        return f"{whole} s"
+    minutes, whole = divmod(whole, 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{whole:02}" if hours else f"{minutes}:{whole:02}"
+
+
+def _milliseconds(ns: float | None) -> str:
+    if ns is None:
+        return "-"
+    ms = ns / 1e6
+    return f"{ms:,.0f} ms" if ms >= 100 else f"{ms:.1f} ms" if ms >= 10 else f"{ms:.2f} ms"
+
+
+def _printable(text: str) -> str:
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)

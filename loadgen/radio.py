@@ -12,7 +12,11 @@ from dataclasses import dataclass
 from random import Random
 from typing import overload
 
+from . import popularity
+from .plan import Send
 from .schedule import Change, Schedule, schedule
+from .settings import WorkloadError
+from .sizes import Sizes
 
 #: Wish lists follow Zipf with this exponent over the songs, from the most played down: popular, yet with a long tail.
 WISH_EXPONENT = 0.8
@@ -20,10 +24,6 @@ WISH_EXPONENT = 0.8
 _SONG_SPREAD = 0.2
 #: Draws of a wish that are given up on because the song is taken; only tiny catalogues come near.
 _DRAWS_MAX = 4
-
-
-class WorkloadError(ValueError):
-    """The options do not make a world; the text says which, and why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ def world(changes: Sequence[Change], stations: Sequence[str], catalogue: Sequenc
 
     random = Random(f"wishes {crowd.seed}")
     plays = Counter(news.topic for news in plan.news)
-    counts = wish_counts(len(plan.topics), crowd.wishes, crowd.clients)
+    counts = popularity.counts(len(plan.topics), crowd.wishes, crowd.clients, WISH_EXPONENT)
     subscribers = [0] * len(plan.topics)
     wishes: list[list[int]] = [[] for _ in range(crowd.clients)]
     for (topic, _), count in zip(plays.most_common(), counts, strict=True):
@@ -159,25 +159,45 @@ def _idle_wishes(catalogue: Sequence[str], played: frozenset[str], crowd: Crowd,
     return result
 
 
-def wish_counts(songs: int, mean: float, most: int) -> list[int]:
-    """On how many wish lists each song is, from the most popular down: Zipf, cut off at ``most``.
+class AirPlan:
+    """A world as a ``Plan``: one segment, at its own times. ``size``: bytes of a payload, by message."""
 
-    They add up to ``songs * mean`` but for the last one's rounding; ``mean`` is at most ``most``.
-    """
-    if songs == 0:
-        return []
-    weights = [(rank + 1) ** -WISH_EXPONENT for rank in range(songs)]
-    low, high = 0.0, most / weights[-1]
-    for _ in range(60):  # halves the interval each time: beyond a double's precision
-        scale = (low + high) / 2
-        if sum(min(most, scale * weight) for weight in weights) < mean * songs:
-            low = scale
-        else:
-            high = scale
-    counts = []
-    total, given = 0.0, 0
-    for weight in weights:  # rounded in running totals, so that the sum is kept
-        total += min(most, high * weight)
-        counts.append(round(total) - given)
-        given = round(total)
-    return counts
+    def __init__(self, world: World, sizes: Sizes, seed: int, notes: Sequence[str] = ()) -> None:
+        self._world = world
+        self._wished = [frozenset(topics) for topics in world.wishes]
+        plan = world.schedule
+        self.topics: Sequence[str] = plan.topics
+        self.connections = len(world.wishes)
+        random = Random(f"sizes {seed}")
+        self._sizes = [sizes.draw(random) for _ in plan.news]
+        self.notes = [
+            *notes,
+            f"{self.connections:,} clients; {len(plan.news):,} news of {len(plan.topics):,} songs "
+            f"({plan.unheard:,} changes that nobody hears), {sum(map(len, plan.reports)):,} reports, "
+            f"{world.expected:,} deliveries, {world.subscriptions:,} subscriptions",
+        ]
+
+    def subscriptions(self, connection: int) -> list[str]:
+        """See ``Plan``."""
+        return [self.topics[topic] for topic in self._world.wishes[connection]] + self._world.idle[connection]
+
+    def receives(self, connection: int) -> frozenset[int]:
+        """See ``Plan``."""
+        return self._wished[connection]
+
+    def expected(self, topic: int) -> int:
+        """See ``Plan``."""
+        return self._world.subscribers[topic]
+
+    def sends(self, rate_per_s: float | None, duration_s: float) -> Iterator[Send]:
+        """See ``Plan``. The world has its own times; ``duration_s`` is what it was drawn for."""
+        news = self._world.schedule.news
+        reports = [
+            (report.at_ns, client, report.news, report.first)
+            for client, mine in enumerate(self._world.schedule.reports)
+            for report in mine
+        ]
+        for at_ns, client, number, first in sorted(reports):
+            what = news[number]
+            content = f"{what.start_ms} {what.station}"
+            yield Send(at_ns, client, what.topic, what.seq, what.at_ns, first, self._sizes[number], content)

@@ -21,8 +21,9 @@ from typing import NamedTuple
 from protocol.errors import ProtocolError
 from protocol.topics import check_topic
 
+from .radio import Crowd, World, horizon_s, world
 from .schedule import Change
-from .workload import Crowd, WorkloadError, World, horizon_s, world
+from .settings import WorkloadError
 
 #: Columns that are needed; others are not looked at.
 _COLUMNS = ("station", "offset_s", "artist", "track")

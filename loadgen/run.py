@@ -1,393 +1,416 @@
-"""Drives one run: connect, subscribe, run, drain, unsubscribe; and logs all of it.
+"""One run: its phases, in order, and what is logged of each.
 
-Owns: the phases, the senders, and what counts as the end. Must never: know a system (that is the backends'), draw
-anything at random (the workload's), or let a slow connection delay another one's schedule.
-
-One sender task per connection sleeps until its next report is due; messages come in by callback; a ticker writes the
-log, samples the machine and shows progress once a second. Receiving phase or not, a message is logged under its news'.
+Owns: what a phase is, when it is over, and when a run has failed. Must never: send a message (the crew's processes do),
+know a system, or judge a figure (the digest does; the controller judges a step of the search).
 """
 
 from __future__ import annotations
 
 import asyncio
-import gc
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
 
-from . import machine
-from .backends.base import Backend, BackendError, Connection, Counters
-from .progress import Progress
-from .recorder import Recorder
+from .assignment import Assignment
+from .backends.base import Backend
+from .controller import Controller, Limit, Seen, Step
+from .crew import Crew, CrewFailed, Sum
+from .progress import Progress, Snapshot
 from .rundir import RunDirectory
-from .tally import Tally
-from .workload import World
+from .settings import Radio, Replay, Topics, Traffic
+from .tally import Latencies
+from .watch import Sample, Watch, cores
 
-#: Connections or subscribes under way at once: keeps both sides busy without a burst that looks like an attack.
-_AT_ONCE_MAX = 64
-#: From the last preparation to the first report, so that no sender starts late.
-_LEAD_NS = 200_000_000
+#: From the order to begin to the first message, so that no process starts late.
+_LEAD_NS = 300_000_000
+#: A drain is over when nothing has come for so long and nothing waits to be sent: what is missing then is lost.
+_QUIET_S = 2.0
 #: After the last expected delivery: time for one that should not come.
 _LINGER_S = 0.5
 #: How long a run that was cut short still waits for what is under way.
 _CUT_DRAIN_S = 2.0
-#: Closing all connections: bounded, since the run is over.
-_CLOSE_TIMEOUT_S = 10.0
-#: Lines that are written before the second is over, so that memory and pauses stay small at high rates.
-_LINES_MAX = 50_000
-#: Errors of one kind on one run are logged one by one up to here, and only counted beyond: a broken endpoint must not
-#: fill the disk.
-_ERRORS_LOGGED_MAX = 100_000
+#: How often what the processes told is looked at.
+_LOOK_S = 0.1
+_DISPLAY_S = 0.25
+_SAMPLE_S = 1.0
+#: Connecting this many connections may take so long beyond a minute.
+_CONNECT_S_PER_CONNECTION = 0.05
+_CONNECT_S = 60.0
+#: Closing all connections and writing the last lines.
+_CLOSE_S = 30.0
+
+
+@dataclass
+class Phase:
+    """A phase that has begun; its row is written when it is recorded."""
+
+    name: str
+    kind: str
+    start_ns: int
+    offered_per_s: float | None
+    measured: bool
+    before: Sample
+    length_s: float | None = None
+    of: int | None = None
+    end_ns: int = 0
+    after: Sample = field(default_factory=dict)
+    amount: int | None = None
+    detail: str = ""
+    sent: int = 0
+    delivered: int = 0
+    latencies: Latencies = field(default_factory=Latencies)
+
+    @property
+    def duration_s(self) -> float:
+        return (self.end_ns - self.start_ns) / 1e9
+
+    def cores(self, role: str) -> float | None:
+        """Of the busiest process of that role."""
+        return max(cores(self.before, self.after, role).values(), default=None)
+
+    def cpu_us_per_delivered(self, role: str) -> float | None:
+        """CPU time of all processes of that role."""
+        used = cores(self.before, self.after, role)
+        return sum(used.values()) * self.duration_s * 1e6 / self.delivered if used and self.delivered else None
+
+
+@dataclass
+class Outcome:
+    """How it ended. ``failed``: why it ended early; ``result``: of the search, in words."""
+
+    total: Sum
+    phases: list[Phase]
+    complete: bool
+    failed: str | None
+    result: str | None = None
 
 
 class RunFailed(Exception):
-    """The run could not be prepared, or its log not be written; the text says why."""
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """How it ended. ``counters``: by source and name, at the run's beginning and at its end."""
-
-    tally: Tally
-    complete: bool
-    phases_s: dict[str, float]
-    subscriptions: int
-    before: list[Counters]
-    after: list[Counters]
+    """The run could not begin; the text says why."""
 
 
 class Run:
-    """One run of ``world`` against ``backend``; ``execute`` once. ``run_id`` goes into every payload."""
+    """``execute`` once. ``subscriptions``: how many all connections make; ``connections``: how many there are."""
 
     def __init__(
         self,
-        world: World,
-        backend: Backend,
+        assignment: Assignment,
         directory: RunDirectory,
         progress: Progress,
+        backend: Backend,
+        watch: Watch,
         *,
-        run_id: str,
-        duration_s: float,
-        drain_s: float,
+        connections: int,
+        subscriptions: int,
     ) -> None:
-        self._world = world
-        self._backend = backend
+        self._assignment = assignment
+        self._settings = assignment.made()
         self._directory = directory
         self._progress = progress
-        self._run_id = run_id
-        self._duration_s = duration_s
-        self._drain_s = drain_s
-
-        clients = len(world.wishes)
-        self._tally = Tally(clients)
-        self._recorder = Recorder()
-        self._wished = [frozenset(topics) for topics in world.wishes]
-        topics = world.schedule.topics
-        self._news_by_content = {
-            (topics[news.topic], news.station, news.start_ms): number for number, news in enumerate(world.schedule.news)
-        }
-        self._connections: list[Connection] = []
-        self._phase = "connect"
-        self._phase_end_ns: int | None = None
-        self._phases_s: dict[str, float] = {}
-        self._counters: dict[tuple[str, str], list[Counters]] = {}
-        self._t0_ns = 0  # when second 0 of the schedule is
-        self._announced = 0  # news whose time has come
-        self._cut = asyncio.Event()  # Ctrl-C: keep what there is, and end
-        self._cut_ns: int | None = None
-        self._sleeping: dict[int, asyncio.Task[None]] = {}
-        self._awaited: int | None = None  # deliveries that end the drain
-        self._all_there = asyncio.Event()
+        self._backend = backend
+        self._watch = watch
+        self._connections = connections
+        self._subscriptions = subscriptions
+        self._crew = Crew(assignment)
+        self._phases: list[Phase] = []
+        self._phase: Phase | None = None
+        self._cut = asyncio.Event()
+        self._task: asyncio.Task[str | None] | None = None
+        self._began = False  # connected: from here on there is something to be kept
+        self._lost = 0  # deliveries that former segments are still short of
+        self._rates = (0, 0, 0.0)  # received, sent, when: of the last display
 
     def cut(self) -> None:
         """End the run now and keep what was measured. For a signal handler."""
-        if self._cut_ns is None:
-            self._cut_ns = time.monotonic_ns()
-            self._cut.set()
-            for task in self._sleeping.values():
-                task.cancel()
+        self._cut.set()
+        self._crew.cut()
+        # Connecting and subscribing bring nothing that is worth waiting for; messages under way do.
+        if self._task is not None and self._phase is not None and self._phase.of is not None:
+            self._task.cancel()
 
     async def execute(self) -> Outcome:
-        """Run all phases. ``RunFailed`` when connecting or subscribing fails; the directory is closed in any case."""
-        ticker = asyncio.create_task(self._tick(), name="ticker")
-        complete = False
+        """All phases. The directory is closed in any case; that of a run that could not even connect is removed
+        (``RunFailed``)."""
+        failed: str | None = None
+        result: str | None = None
+        done = False
+        ticker: asyncio.Task[None] | None = None
         try:
-            ready = await self._prepare(ticker)
-            if ready:
-                # What exists now lives to the end: the collector need not look at it again while latencies are taken.
-                gc.collect()
-                gc.freeze()
-                async with self._in_phase("run", measured=True):
-                    await self._until(self._send_all(), ticker, cut=False)
-                async with self._in_phase("drain"):
-                    await self._drain(ticker)
-                if not self._cut.is_set():
-                    async with self._in_phase("unsubscribe"):
-                        await self._until(self._each(self._unsubscribe), ticker)
-            complete = ready and not self._cut.is_set()
+            async with self._crew:
+                for number, pid in enumerate(self._crew.pids):
+                    self._watch.add(f"generator-{number}", "generator", pid)
+                ticker = asyncio.create_task(self._tick(), name="ticker")
+                self._task = work = asyncio.create_task(self._work())
+                await asyncio.wait({work, ticker}, return_when=asyncio.FIRST_COMPLETED)
+                if not work.done():
+                    work.cancel()
+                    await asyncio.wait({work})
+                    ticker.result()
+                if work.cancelled():
+                    assert self._cut.is_set()
+                    assert self._phase is not None
+                    await self._over(self._phase, self._crew.sum().amount)
+                else:
+                    result = work.result()
+                    done = not self._cut.is_set()
+                    await self._crew.do("close", timeout_s=_CLOSE_S)
+        except CrewFailed as error:
+            failed = str(error)
+            if self._phase is not None:
+                failed = f"{self._phase.name}: {failed}"
+                await self._end(self._phase)
+                self._record(self._phase, measured=False)
+        except OSError as error:
+            failed = f"cannot write the log: {error}"
         finally:
-            gc.unfreeze()
-            ticker.cancel()
-            await asyncio.wait({ticker})
-            await self._close_connections()
-            self._announce()
-            self._flush()
-            self._directory.close(complete=complete)
-        before, after = self._counters.get(("run", "start"), []), self._counters.get(("drain", "end"), [])
-        return Outcome(self._tally, complete, self._phases_s, self._world.subscriptions, before, after)
+            if ticker is not None:
+                ticker.cancel()
+                await asyncio.wait({ticker})
+            await self._backend.close()
+            if failed is not None and not self._began:
+                self._directory.discard()
+            else:
+                self._directory.close(complete=done and failed is None, failed=failed)
+        if failed is not None and not self._began:
+            raise RunFailed(failed)
+        return Outcome(self._crew.sum(), self._phases, done and failed is None, failed, result)
+
+    # -- the workloads
+
+    async def _work(self) -> str | None:
+        settings = self._settings
+        result = None
+        connect = await self._begin("connect", "connect", of=self._connections)
+        await self._crew.do("connect", _CONNECT_S + _CONNECT_S_PER_CONNECTION * self._connections, phase="connect")
+        await self._over(connect, amount=self._crew.sum().amount)
+        self._began = True
+        if not self._cut.is_set():
+            subscribe = await self._begin("subscribe", "subscribe", of=self._subscriptions)
+            timeout_s = settings.subscribe_timeout_s if isinstance(settings, Topics) else None
+            await self._crew.do("subscribe", timeout_s, phase="subscribe")
+            await self._over(subscribe, amount=self._crew.sum().amount)
+        if self._cut.is_set():
+            return None
+        if isinstance(settings, Topics):
+            await self._flood(settings)
+        elif isinstance(settings, Traffic) and settings.rate is None:
+            result = await self._search(settings)
+        else:
+            await self._at_rate(settings)
+        if not self._cut.is_set():
+            unsubscribe = await self._begin("unsubscribe", "unsubscribe", of=self._subscriptions)
+            timeout_s = settings.subscribe_timeout_s if isinstance(settings, Topics) else None
+            await self._crew.do("unsubscribe", timeout_s, phase="unsubscribe")
+            await self._over(unsubscribe, amount=self._crew.sum().amount)
+        return result
+
+    async def _at_rate(self, settings: Traffic | Radio | Replay) -> None:
+        rate = settings.rate if isinstance(settings, Traffic) else None
+        phase = await self._begin("run", "run", offered_per_s=rate, measured=True, length_s=settings.duration_s)
+        await self._segment(phase, rate, settings.duration_s)
+        self._record(phase)
+        drain = await self._begin("drain", "drain", length_s=settings.drain_s)
+        await self._drain(settings.drain_s)
+        if not self._cut.is_set():
+            await asyncio.sleep(_LINGER_S)
+        self._take(phase)
+        await self._over(drain)
+
+    async def _search(self, settings: Traffic) -> str:
+        controller = Controller(
+            Limit(p99_ns=int(settings.p99_ms * 1e6)),
+            start_per_s=settings.start_rate,
+            most_per_s=settings.most_rate,
+            step_s=settings.step_s,
+            measure_s=settings.measure_s,
+            precision=settings.precision,
+        )
+        number = 0
+        while not self._cut.is_set() and (step := controller.next()) is not None:
+            number += 1
+            await self._step(f"{step.purpose}-{number:02d}", step, controller, settings.drain_s)
+        return controller.result.text
+
+    async def _step(self, name: str, step: Step, controller: Controller, drain_s: float) -> None:
+        measured = step.purpose in ("sustained", "half")
+        kind = step.purpose if measured else "search"
+        phase = await self._begin(
+            name, kind, offered_per_s=step.rate_per_s, measured=measured, length_s=step.duration_s
+        )
+        before = self._crew.sum()
+        await self._segment(phase, step.rate_per_s, step.duration_s)
+        at_end = self._crew.sum()
+        backlog = at_end.behind - self._lost
+        await self._drain(drain_s)
+        total = self._crew.sum()
+        self._take(phase)
+        if self._cut.is_set():
+            self._record(phase, measured=False)
+            return
+        verdict = controller.observe(
+            Seen(
+                duration_s=step.duration_s,
+                sent=at_end.sent - before.sent,
+                expected=total.expected - before.expected,
+                delivered=total.delivered - before.delivered,
+                p50_ns=total.latencies.percentile_ns(50),
+                p99_ns=total.latencies.percentile_ns(99),
+                max_ns=total.latencies.max_ns if total.latencies.count else None,
+                backlog=backlog,
+                lag_ns=at_end.lag_ns,
+                errors=total.errors.total() - before.errors.total(),
+            )
+        )
+        phase.detail = verdict.text
+        if kind == "sustained" and not verdict.held:  # an attempt that did not hold is one more step of the search
+            phase.kind, phase.measured = "search", False
+        self._record(phase)
+
+    async def _flood(self, settings: Topics) -> None:
+        phase = await self._begin("run", "run", measured=True)
+        before = self._crew.sum()
+        await self._crew.do("flood", None, phase="run", window=settings.window, stall_s=settings.stall_s)
+        await self._end(phase)
+        await asyncio.sleep(_LINGER_S)
+        self._take(phase, before)
+        self._record(phase)
 
     # -- phases
 
-    async def _prepare(self, ticker: asyncio.Task[None]) -> bool:
-        try:
-            async with self._in_phase("connect"):
-                await self._until(self._each(self._connect), ticker)
-            if not self._cut.is_set():
-                async with self._in_phase("subscribe"):
-                    await self._until(self._each(self._subscribe), ticker)
-        except BaseExceptionGroup as group:
-            # Of many clients that failed alike the first one's reason will do; anything else is a bug, and stays whole.
-            failures, others = group.split(BackendError)
-            if failures is None or others is not None:
-                raise
-            raise RunFailed(f"{self._phase}: {failures.exceptions[0]}") from failures
-        return not self._cut.is_set()
+    async def _begin(
+        self,
+        name: str,
+        kind: str,
+        *,
+        offered_per_s: float | None = None,
+        measured: bool = False,
+        length_s: float | None = None,
+        of: int | None = None,
+    ) -> Phase:
+        await self._counters(name)
+        before = self._watch.sample()
+        phase = Phase(name, kind, time.monotonic_ns(), offered_per_s, measured, before, length_s, of)
+        self._phase = phase
+        return phase
 
-    @asynccontextmanager
-    async def _in_phase(self, name: str, *, measured: bool = False) -> AsyncIterator[None]:
-        """A phase of the log, with the servers' counters at both ends."""
-        self._phase = name
-        await self._log_counters(name, "start")
-        start_ns = time.monotonic_ns()
-        self._phase_end_ns = start_ns + int(self._duration_s * 1e9) if name == "run" else None
-        try:
-            yield
-        finally:
-            end_ns = time.monotonic_ns()
-            self._phases_s[name] = (end_ns - start_ns) / 1e9
-            self._directory.phase(name, start_ns, end_ns, measured)
-            await self._log_counters(name, "end")
+    async def _end(self, phase: Phase) -> None:
+        phase.end_ns = time.monotonic_ns()
+        phase.after = self._watch.sample()
+        await self._counters(phase.name)
 
-    async def _log_counters(self, phase: str, end: str) -> None:
-        self._counters[phase, end] = found = await self._backend.counters()
-        for server in found:
+    def _record(self, phase: Phase, *, measured: bool | None = None) -> None:
+        if measured is not None:
+            phase.measured = measured
+        self._directory.phase(
+            phase.name,
+            phase.kind,
+            phase.start_ns,
+            phase.end_ns,
+            measured=phase.measured,
+            offered_per_s=phase.offered_per_s,
+            amount=phase.amount,
+            detail=phase.detail,
+        )
+        self._phases.append(phase)
+        if self._phase is phase:
+            self._phase = None
+        self._progress.ended(phase.name, _told(phase))
+
+    async def _over(self, phase: Phase, amount: int | None = None) -> None:
+        phase.amount = amount
+        await self._end(phase)
+        self._record(phase)
+
+    async def _segment(self, phase: Phase, rate_per_s: float | None, duration_s: float) -> None:
+        self._before = self._crew.sum()
+        t0_ns = time.monotonic_ns() + _LEAD_NS
+        phase.start_ns = t0_ns
+        await self._crew.do("run", None, phase=phase.name, t0_ns=t0_ns, rate_per_s=rate_per_s, duration_s=duration_s)
+        await self._end(phase)
+
+    def _take(self, phase: Phase, before: Sum | None = None) -> None:
+        """What its segment has brought, once all of it is there."""
+        total, before = self._crew.sum(), before or self._before
+        phase.sent = total.sent - before.sent
+        phase.delivered = total.delivered - before.delivered
+        phase.latencies = total.latencies
+
+    async def _drain(self, limit_s: float) -> None:
+        """Wait until everything was sent and has come, or nothing comes any more."""
+        if self._cut.is_set():
+            limit_s = _CUT_DRAIN_S
+        start_s = last_s = time.monotonic()
+        received = -1
+        while True:
+            total = self._crew.sum()
+            now_s = time.monotonic()
+            if total.received != received:
+                received, last_s = total.received, now_s
+            if total.queued == 0 and (total.behind <= self._lost or now_s - last_s >= _QUIET_S):
+                break
+            if now_s - start_s >= limit_s:
+                await self._crew.do("give_up", 30)
+                break
+            await asyncio.sleep(_LOOK_S)
+        self._lost = max(self._crew.sum().behind, 0)
+
+    async def _counters(self, phase: str) -> None:
+        for server in await self._backend.counters():
             self._directory.counters(server.at_ns, phase, server.source, server.values)
 
-    async def _until(self, work: Coroutine[Any, Any, object], ticker: asyncio.Task[None], *, cut: bool = True) -> None:
-        """Await ``work``; end it early when the ticker fails or, with ``cut``, when the run is cut short."""
-        task = asyncio.create_task(work)
-        ends: set[asyncio.Task[Any]] = {ticker}
-        if cut:
-            ends.add(asyncio.create_task(self._cut.wait()))
-        try:
-            await asyncio.wait({task, *ends}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for other in (task, *(ends - {ticker})):
-                other.cancel()
-            await asyncio.wait({task, *(ends - {ticker})})
-        if ticker.done() and not ticker.cancelled() and (error := ticker.exception()):
-            raise RunFailed(f"cannot write the log: {error}") from error
-        if not task.cancelled():
-            task.result()
-
-    async def _each(self, do: Callable[[int], Awaitable[None]]) -> None:
-        """Do it for every client number, so many at once."""
-        numbers = iter(range(len(self._wished)))
-
-        async def worker() -> None:
-            for number in numbers:
-                await do(number)
-
-        self._connections = self._connections or [_NOT_CONNECTED] * len(self._wished)
-        async with asyncio.TaskGroup() as group:
-            for _ in range(min(_AT_ONCE_MAX, len(self._wished))):
-                group.create_task(worker())
-
-    async def _connect(self, number: int) -> None:
-        def on_message(topic: str, payload: Any) -> None:
-            self._received(number, topic, payload)
-
-        def on_error(code: str) -> None:
-            self._failed(number, code)
-
-        self._connections[number] = await self._backend.connect(number, on_message, on_error)
-
-    async def _subscribe(self, number: int) -> None:
-        topics = self._topics_of(number)
-        if topics:
-            await self._connections[number].subscribe(topics)
-
-    async def _unsubscribe(self, number: int) -> None:
-        topics = self._topics_of(number)
-        try:
-            if topics:
-                await self._connections[number].unsubscribe(topics)
-        except BackendError as error:
-            self._failed(number, error.code)  # the measuring is over; it is told like any other error
-
-    def _topics_of(self, number: int) -> list[str]:
-        names = self._world.schedule.topics
-        return [names[topic] for topic in self._world.wishes[number]] + self._world.idle[number]
-
-    async def _drain(self, ticker: asyncio.Task[None]) -> None:
-        self._announce()
-        self._awaited = self._tally.expected
-        if self._tally.delivered < self._awaited:
-            limit_s = _CUT_DRAIN_S if self._cut.is_set() else self._drain_s
-            try:
-                async with asyncio.timeout(limit_s):
-                    await self._until(self._all_there.wait(), ticker, cut=not self._cut.is_set())
-            except TimeoutError:
-                self._progress.say(f"drain: {self._tally.lost:,} deliveries had not come after {limit_s:g} s")
-        if not self._cut.is_set():
-            await self._until(asyncio.sleep(_LINGER_S), ticker)
-
-    async def _close_connections(self) -> None:
-        closing = [asyncio.create_task(each.close()) for each in self._connections if each is not _NOT_CONNECTED]
-        if closing:
-            done, late = await asyncio.wait(closing, timeout=_CLOSE_TIMEOUT_S)
-            for task in late:
-                task.cancel()
-            for task in done:
-                task.result()
-
-    # -- messages
-
-    async def _send_all(self) -> None:
-        self._t0_ns = time.monotonic_ns() + _LEAD_NS
-        end_ns = self._t0_ns + int(self._duration_s * 1e9)
-        self._phase_end_ns = end_ns
-        async with asyncio.TaskGroup() as group:
-            for number, reports in enumerate(self._world.schedule.reports):
-                if reports:
-                    group.create_task(self._send(number))
-            group.create_task(self._sleep_to(-1, end_ns))  # the run lasts as long as it was said to
-
-    async def _send(self, number: int) -> None:
-        connection = self._connections[number]
-        schedule = self._world.schedule
-        for report in schedule.reports[number]:
-            intended_ns = self._t0_ns + report.at_ns
-            await self._sleep_to(number, intended_ns)
-            if self._cut_ns is not None and intended_ns > self._cut_ns:
-                return
-            news = schedule.news[report.news]
-            payload = {"run": self._run_id, "station": news.station, "start_ms": news.start_ms}
-            try:
-                await connection.publish(schedule.topics[news.topic], payload)
-            except BackendError as error:
-                self._failed(number, error.code)
-                continue
-            self._tally.sent += 1
-            self._recorder.sent("run", number, news.topic, news.seq, intended_ns, time.monotonic_ns(), report.first)
-
-    async def _sleep_to(self, number: int, at_ns: int) -> None:
-        """Until then, or until the run is cut: that cancels the sleep and nothing else."""
-        # A loop: timers are rounded to milliseconds, and a report must not leave before its time.
-        while (left_ns := at_ns - time.monotonic_ns()) > 0 and self._cut_ns is None:
-            task = asyncio.current_task()
-            assert task is not None
-            self._sleeping[number] = task
-            try:
-                await asyncio.sleep(left_ns / 1e9)
-            except asyncio.CancelledError:
-                if self._cut_ns is None or task.uncancel() > 0:
-                    raise
-            finally:
-                del self._sleeping[number]
-
-    def _received(self, number: int, topic: str, payload: Any) -> None:
-        at_ns = time.monotonic_ns()
-        try:
-            index = self._news_by_content[topic, payload["station"], payload["start_ms"]]
-            ours = payload["run"] == self._run_id
-        except (KeyError, TypeError):
-            ours = False
-        if not ours:
-            self._failed(number, "unexpected message")  # of another run or program: no loss, but worth knowing
-            return
-        news = self._world.schedule.news[index]
-        if news.topic not in self._wished[number]:
-            self._failed(number, "misdelivered")
-            return
-        intended_ns = self._t0_ns + news.at_ns
-        self._recorder.received("run", number, news.topic, news.seq, intended_ns, at_ns)
-        self._tally.add_received(number, index, news.topic, news.seq, at_ns - intended_ns)
-        if self._awaited is not None and self._tally.delivered >= self._awaited:
-            self._all_there.set()
-
-    def _failed(self, number: int, code: str) -> None:
-        self._tally.errors[code] += 1
-        if self._tally.errors[code] <= _ERRORS_LOGGED_MAX:
-            self._recorder.error(self._phase, number, time.monotonic_ns(), code)
-
-    # -- once a second
+    # -- once a second, and a little more often
 
     async def _tick(self) -> None:
-        second_ns = 1_000_000_000
-        next_ns = time.monotonic_ns() + second_ns
-        sent = received = 0
+        next_s = time.monotonic()
+        sample: Sample = {}
+        older: Sample = {}
         while True:
-            # Rather than sleeping a second each time, which would drift; a full recorder does not wait for its second.
-            while (left_ns := next_ns - time.monotonic_ns()) > 0:
-                await asyncio.sleep(min(left_ns / 1e9, 0.25))
-                if len(self._recorder) >= _LINES_MAX:
-                    self._flush()
-            late_ns = time.monotonic_ns() - next_ns
-            next_ns += second_ns * (1 + late_ns // second_ns)
-            self._announce()
-            self._flush()
-            await self._sample()
-            left_s = None if self._phase_end_ns is None else (self._phase_end_ns - time.monotonic_ns()) / 1e9
-            elapsed_s = 1 + late_ns / 1e9
-            tally = self._tally
-            self._progress.line(
-                self._phase, left_s, tally, (tally.sent - sent) / elapsed_s, (tally.received - received) / elapsed_s
-            )
-            sent, received = tally.sent, tally.received
+            if time.monotonic() >= next_s:
+                older, sample = sample, self._watch.sample(await self._backend.counters())
+                next_s += _SAMPLE_S * (1 + (time.monotonic() - next_s) // _SAMPLE_S)
+            self._show(older, sample)
+            await asyncio.sleep(_DISPLAY_S)
 
-    def _announce(self) -> None:
-        """Log the news whose time has come; a news is one even when all its reports fail to leave."""
-        if not self._t0_ns:
+    def _show(self, older: Sample, sample: Sample) -> None:
+        phase = self._phase
+        if phase is None:
             return
-        now_ns = self._cut_ns if self._cut_ns is not None else time.monotonic_ns()
-        news = self._world.schedule.news
-        while self._announced < len(news) and self._t0_ns + news[self._announced].at_ns <= now_ns:
-            each = news[self._announced]
-            expected = self._world.subscribers[each.topic]
-            self._recorder.news("run", each.topic, each.seq, self._t0_ns + each.at_ns, expected)
-            self._tally.add_news(expected)
-            self._announced += 1
-
-    def _flush(self) -> None:
-        lines = len(self._recorder)
-        if lines:
-            self._directory.events(self._recorder.take(), lines)
-
-    async def _sample(self) -> None:
-        now_ns = time.monotonic_ns()
-        self._directory.machine(now_ns, "generator", machine.generator())
-        self._directory.machine(now_ns, "host", machine.host())
-        for server in await self._backend.counters():
-            levels: Iterable[float | int | None] = (server.cpu_s, server.rss_bytes, None, None, None, None)
-            self._directory.machine(server.at_ns, server.source, levels)
-
-
-class _NotConnected:
-    """Stands for a connection until there is one; the phases see to it that nobody uses it."""
-
-    async def subscribe(self, topics: object) -> None:
-        raise AssertionError("not connected")
-
-    unsubscribe = subscribe
-
-    async def publish(self, topic: str, payload: object) -> None:
-        raise AssertionError("not connected")
-
-    async def close(self) -> None:
-        return
+        total = self._crew.sum()
+        now_s = time.monotonic()
+        received, sent, then_s = self._rates
+        elapsed_s = now_s - then_s
+        self._rates = (total.received, total.sent, now_s)
+        in_phase_s = max(now_s - phase.start_ns / 1e9, 0.0)
+        self._progress.update(
+            Snapshot(
+                phase=phase.name,
+                phase_elapsed_s=in_phase_s,
+                phase_left_s=None if phase.length_s is None else max(phase.length_s - in_phase_s, 0.0),
+                run_left_s=None,
+                done=total.amount if phase.of is not None else None,
+                of=phase.of,
+                offered_per_s=phase.offered_per_s,
+                in_per_s=(total.sent - sent) / elapsed_s,
+                out_per_s=(total.received - received) / elapsed_s,
+                p50_ns=total.latencies.percentile_ns(50),
+                p99_ns=total.latencies.percentile_ns(99),
+                behind=total.behind,
+                errors=total.errors.total(),
+                generator_cores=max(cores(older, sample, "generator").values(), default=None),
+                server_cores=max(cores(older, sample, "server").values(), default=None),
+            )
+        )
 
 
-_NOT_CONNECTED: Connection = _NotConnected()
+def _told(phase: Phase) -> str:
+    """A phase that is over, in words."""
+    parts = [f"{phase.duration_s:.1f} s"]
+    if phase.amount is not None:
+        parts.append(f"{phase.amount:,} ({phase.amount / max(phase.duration_s, 1e-9):,.0f}/s)")
+    if phase.offered_per_s is not None:
+        parts.append(f"{phase.offered_per_s:,.0f}/s offered")
+    if phase.latencies.count:
+        p50_ns, p99_ns = phase.latencies.percentile_ns(50), phase.latencies.percentile_ns(99)
+        parts.append(f"p50 {(p50_ns or 0) / 1e6:.1f} ms, p99 {(p99_ns or 0) / 1e6:.1f} ms")
+    if phase.detail:
+        parts.append(phase.detail)
+    return "; ".join(parts)

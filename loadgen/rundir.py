@@ -8,6 +8,7 @@ every so many lines, and ``run.json`` says ``"complete": false`` until the very 
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterable, Mapping
 from io import TextIOWrapper
@@ -20,75 +21,113 @@ from . import recorder
 
 #: Some 30 MB: a part that is lost or torn costs little, and Spark reads parts side by side.
 PART_LINES_MAX = 500_000
+RUN_FILE = "run.json"
 
-_PHASES = "phase,start_ns,end_ns,measured\n"
-_MACHINE = "at_ns,source,cpu_s,rss_bytes,net_rx_bytes,net_tx_bytes,disk_read_bytes,disk_write_bytes\n"
+_PHASES = "phase,kind,start_ns,end_ns,measured,offered_per_s,amount,detail\n"
+_MACHINE = "at_ns,source,role,cpu_s,rss_bytes,anon_bytes,net_rx_bytes,net_tx_bytes,disk_read_bytes,disk_write_bytes\n"
 _COUNTERS = "at_ns,phase,source,name,value\n"
 
 
-class RunDirectory:
-    """Creates ``path``, which must not exist or be empty (``FileExistsError``). ``process``: PPP of the event parts."""
+class EventFiles:
+    """The events of one process of the generator, in parts. ``process``: PPP of their names."""
 
-    def __init__(self, path: Path, facts: Mapping[str, Any], process: int = 0) -> None:
+    def __init__(self, path: Path, process: int) -> None:
+        self._path = path
+        self._process = process
+        self._part = 0
+        self._part_lines = 0
+        self._file = _opened(path / self._name(), recorder.HEADER)
+
+    def write(self, text: str, lines: int) -> None:
+        """Append what a recorder gave."""
+        if self._part_lines + lines > PART_LINES_MAX and self._part_lines:
+            self._file.close()
+            self._part += 1
+            self._part_lines = 0
+            self._file = _opened(self._path / self._name(), recorder.HEADER)
+        self._part_lines += lines
+        self._file.write(text)
+        self._file.flush()
+
+    def close(self) -> None:
+        """Idempotent."""
+        self._file.close()
+
+    def _name(self) -> str:
+        return f"events-{self._process:03d}-{self._part:04d}.csv"
+
+
+class RunDirectory:
+    """Creates ``path``, which must not exist or be empty (``FileExistsError``), and all its files but the events."""
+
+    def __init__(self, path: Path, facts: Mapping[str, Any]) -> None:
         path.mkdir(parents=True, exist_ok=True)
         if any(path.iterdir()):
             raise FileExistsError(f"{path} is not empty; a run gets a directory of its own")
         self.path = path
         self._facts = dict(facts)
-        self._process = process
-        self._part = 0
-        self._part_lines = 0
         self._write_facts(complete=False)
-        self._events = self._open(self._part_name(), recorder.HEADER)
-        self._phases = self._open("phases.csv", _PHASES)
-        self._machine = self._open("machine.csv", _MACHINE)
-        self._counters = self._open("counters.csv", _COUNTERS)
+        self._phases = _opened(path / "phases.csv", _PHASES)
+        self._machine = _opened(path / "machine.csv", _MACHINE)
+        self._counters = _opened(path / "counters.csv", _COUNTERS)
 
-    def events(self, text: str, lines: int) -> None:
-        """Append what a recorder gave."""
-        if self._part_lines + lines > PART_LINES_MAX and self._part_lines:
-            self._events.close()
-            self._part += 1
-            self._part_lines = 0
-            self._events = self._open(self._part_name(), recorder.HEADER)
-        self._part_lines += lines
-        self._events.write(text)
-        self._events.flush()
-
-    def phase(self, name: str, start_ns: int, end_ns: int, measured: bool) -> None:
+    def phase(
+        self,
+        name: str,
+        kind: str,
+        start_ns: int,
+        end_ns: int,
+        *,
+        measured: bool,
+        offered_per_s: float | None = None,
+        amount: int | None = None,
+        detail: str = "",
+    ) -> None:
         """Append a phase that has ended."""
-        self._phases.write(f"{name},{start_ns},{end_ns},{int(measured)}\n")
+        offered, done = ("" if value is None else f"{value:.10g}" for value in (offered_per_s, amount))
+        row = f"{name},{kind},{start_ns},{end_ns},{int(measured)},{offered},{done},{recorder.quoted(detail)}\n"
+        self._phases.write(row)
         self._phases.flush()
 
-    def machine(self, at_ns: int, source: str, levels: Iterable[float | int | None]) -> None:
-        """Append one process's second: cpu_s, rss and the four traffic counters, ``None`` where there is none."""
+    def machine(self, at_ns: int, source: str, role: str, levels: Iterable[float | int | None]) -> None:
+        """Append one source's second: what ``machine.Levels`` has, ``None`` where there is none."""
         cells = ",".join("" if level is None else str(level) for level in levels)
-        self._machine.write(f"{at_ns},{recorder.quoted(source)},{cells}\n")
+        self._machine.write(f"{at_ns},{recorder.quoted(source)},{role},{cells}\n")
         self._machine.flush()
 
     def counters(self, at_ns: int, phase: str, source: str, values: Mapping[str, float]) -> None:
-        """Append an endpoint's counters at one instant."""
+        """Append a server's counters at one instant."""
         for name, value in values.items():
             self._counters.write(f"{at_ns},{phase},{recorder.quoted(source)},{recorder.quoted(name)},{value!r}\n")
         self._counters.flush()
 
-    def close(self, *, complete: bool) -> None:
-        """Write the end. A run that was cut short is closed with ``complete=False``."""
-        for file in (self._events, self._phases, self._machine, self._counters):
+    def close(self, *, complete: bool, failed: str | None = None) -> None:
+        """Write the end. A run that was cut short or failed is closed with ``complete=False``; ``failed``: why."""
+        for file in (self._phases, self._machine, self._counters):
             file.close()
+        if failed is not None:
+            self._facts["failed"] = failed
         self._write_facts(complete=complete)
 
-    def _part_name(self) -> str:
-        return f"events-{self._process:03d}-{self._part:04d}.csv"
-
-    def _open(self, name: str, header: str) -> TextIOWrapper:
-        file = (self.path / name).open("w", encoding="utf-8", newline="")
-        file.write(header)
-        file.flush()
-        return file
+    def discard(self) -> None:
+        """Remove what it wrote, events included: for a run that could not begin. Of another hand's files none."""
+        self.close(complete=False)
+        for name in (RUN_FILE, "phases.csv", "machine.csv", "counters.csv"):
+            (self.path / name).unlink()
+        for part in self.path.glob("events-*.csv"):
+            part.unlink()
+        with contextlib.suppress(OSError):  # not empty: somebody else's
+            self.path.rmdir()
 
     def _write_facts(self, *, complete: bool) -> None:
         # Beside it and then over it: whoever reads run.json never finds half of one.
-        beside = self.path / ".run.json"
+        beside = self.path / f".{RUN_FILE}"
         beside.write_bytes(orjson.dumps({**self._facts, "complete": complete}, option=orjson.OPT_APPEND_NEWLINE))
-        os.replace(beside, self.path / "run.json")
+        os.replace(beside, self.path / RUN_FILE)
+
+
+def _opened(path: Path, header: str) -> TextIOWrapper:
+    file = path.open("w", encoding="utf-8", newline="")
+    file.write(header)
+    file.flush()
+    return file

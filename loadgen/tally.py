@@ -1,15 +1,19 @@
-"""What a run has brought so far: counts and approximate percentiles, for the progress line and the summary.
+"""What one process of the generator has sent and received so far: counts and approximate percentiles, as it goes.
 
-Owns: telling a delivery from a duplicate, a reordering and a stray. Must never: replace the log; published figures are
-computed from that, these only say at once how it went.
+Owns: telling a delivery from a repetition and a reordering, and latencies by bucket. Must never: replace the log:
+published figures are computed from that, these steer the search and fill the display.
 """
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
+from collections.abc import Iterable
 
 _SUB_BITS = 5  # 32 buckets per doubling: within 3 %
 _SUB = 1 << _SUB_BITS
+#: Pairs of connection and topic up to which their sequence numbers lie in one array (4 bytes each) and not in a dict.
+_DENSE_MAX = 1 << 24
 
 
 class Latencies:
@@ -22,16 +26,36 @@ class Latencies:
 
     def add(self, ns: int) -> None:
         """Count one."""
-        units = max(ns, 0) >> 10  # about a microsecond
-        exponent = max(units.bit_length() - _SUB_BITS - 1, 0)
-        bucket = (exponent << _SUB_BITS) + (units >> exponent)
-        if bucket >= len(self._buckets):
+        units = ns >> 10 if ns > 0 else 0  # about a microsecond
+        exponent = units.bit_length() - _SUB_BITS - 1
+        bucket = (exponent << _SUB_BITS) + (units >> exponent) if exponent > 0 else units
+        try:
+            self._buckets[bucket] += 1
+        except IndexError:
             self._buckets.extend([0] * (bucket + 1 - len(self._buckets)))
-        self._buckets[bucket] += 1
+            self._buckets[bucket] += 1
         self.count += 1
-        self.max_ns = max(self.max_ns, ns)
+        if ns > self.max_ns:
+            self.max_ns = ns
 
-    def percentile_ms(self, percent: float) -> float | None:
+    def dump(self) -> dict[str, object]:
+        """As JSON."""
+        return {"max_ns": self.max_ns, "buckets": [[i, n] for i, n in enumerate(self._buckets) if n]}
+
+    @classmethod
+    def merged(cls, dumps: Iterable[dict[str, object]]) -> Latencies:
+        """What several processes dumped, as one."""
+        made = cls()
+        for dump in dumps:
+            made.max_ns = max(made.max_ns, dump["max_ns"])  # type: ignore[type-var, assignment]
+            for bucket, count in dump["buckets"]:  # type: ignore[attr-defined]
+                if bucket >= len(made._buckets):
+                    made._buckets.extend([0] * (bucket + 1 - len(made._buckets)))
+                made._buckets[bucket] += count
+                made.count += count
+        return made
+
+    def percentile_ns(self, percent: float) -> int | None:
         """The upper end of the bucket that the percentile falls into; ``None`` of nothing."""
         wanted = self.count * percent / 100
         seen = 0
@@ -40,49 +64,39 @@ class Latencies:
             if count and seen >= wanted:
                 exponent = max((bucket >> _SUB_BITS) - 1, 0)
                 units = bucket - (exponent << _SUB_BITS)
-                return min(((units + 1) << exponent << 10), max(self.max_ns, 0)) / 1e6
+                return min((units + 1) << exponent << 10, max(self.max_ns, 0))
         return None
 
 
-class Tally:
-    """Counts of a run. Memory: one integer per delivery, some 100 bytes; ten million of them are a gigabyte."""
+class Sequences:
+    """The sequence numbers that each of ``connections`` has received of each of ``topics``.
 
-    def __init__(self, connections: int) -> None:
-        self._connections = connections
-        self.news = 0
-        self.expected = 0
-        self.sent = 0
-        self.received = 0  # all of them
-        self.delivered = 0  # distinct
-        self.duplicates = 0
+    A stream's highest number is kept, and the numbers below it that are missing: memory grows with pairs of connection
+    and topic and with what was lost, not with messages.
+    """
+
+    def __init__(self, connections: int, topics: int) -> None:
+        self._topics = topics
+        dense = connections * topics <= _DENSE_MAX
+        self._highest: array[int] | Counter[int] = array("I", bytes(4 * connections * topics)) if dense else Counter()
+        self._missing: set[tuple[int, int]] = set()
+        self.repeated = 0
         self.reordered = 0
-        self.errors: Counter[str] = Counter()
-        self.latencies = Latencies()
-        self._seen: set[int] = set()
-        self._highest: dict[int, int] = {}
 
-    @property
-    def lost(self) -> int:
-        """Expected deliveries that have not come."""
-        return self.expected - self.delivered
-
-    def add_news(self, expected: int) -> None:
-        """Something happened that so many connections must get."""
-        self.news += 1
-        self.expected += expected
-
-    def add_received(self, connection: int, news: int, topic: int, seq: int, latency_ns: int) -> None:
-        """A connection that wished for it got news number ``news``."""
-        self.received += 1
-        self.latencies.add(latency_ns)
-        key = news * self._connections + connection
-        if key in self._seen:
-            self.duplicates += 1
-            return
-        self._seen.add(key)
-        self.delivered += 1
-        where = topic * self._connections + connection
-        if seq < self._highest.get(where, 0):
-            self.reordered += 1
-        else:
+    def add(self, connection: int, topic: int, seq: int) -> bool:
+        """Whether it came for the first time."""
+        where = connection * self._topics + topic
+        highest = self._highest[where]
+        if seq == highest + 1:
             self._highest[where] = seq
+            return True
+        if seq > highest:
+            self._highest[where] = seq
+            self._missing.update((where, between) for between in range(highest + 1, seq))
+            return True
+        if (where, seq) in self._missing:
+            self._missing.remove((where, seq))
+            self.reordered += 1
+            return True
+        self.repeated += 1
+        return False

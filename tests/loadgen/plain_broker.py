@@ -5,6 +5,7 @@ It can be told to lose, to repeat and to misdeliver, so that the generator is se
 
 from __future__ import annotations
 
+import asyncio
 from http import HTTPStatus
 from typing import Any
 
@@ -16,6 +17,8 @@ from websockets.exceptions import ConnectionClosed
 class PlainBroker:
     def __init__(self) -> None:
         self.subscribers: dict[str, set[str]] = {}
+        self.subscribed: dict[str, set[str]] = {}  # by client; not undone by unsubscribing
+        self.publishes = asyncio.Event()
         self.listening: dict[str, ServerConnection] = {}
         self.seen: set[tuple[str, bytes]] = set()
         self.received = 0
@@ -31,12 +34,18 @@ class PlainBroker:
         self._server = await serve(
             self._handle, "127.0.0.1", 0, compression=None, process_request=self._page, close_timeout=1
         )
-        self.url = f"ws://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/"
+        self.address = f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        self.url = f"ws://{self.address}/"
         return self
 
     async def __aexit__(self, *exc: object) -> None:
         self._server.close()
         await self._server.wait_closed()
+
+    async def received_some(self, publishes: int) -> None:
+        while self.received < publishes:
+            self.publishes.clear()
+            await self.publishes.wait()
 
     def _page(self, connection: ServerConnection, request: Any) -> Any:
         if request.path == "/metrics":
@@ -63,6 +72,7 @@ class PlainBroker:
             case "listen":
                 self.listening[client] = connection
             case "subscribe":
+                self.subscribed.setdefault(client, set()).update(command["topic"])
                 for topic in command["topic"]:
                     self.subscribers.setdefault(topic, set()).add(client)
             case "unsubscribe":
@@ -75,6 +85,7 @@ class PlainBroker:
 
     async def _publish(self, topic: str, payload: Any) -> None:
         self.received += 1
+        self.publishes.set()
         key = (topic, orjson.dumps(payload, option=orjson.OPT_SORT_KEYS))
         if key in self.seen:
             self.dropped += 1

@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loadgen import replay
+from loadgen import popularity, replay
+from loadgen.radio import WISH_EXPONENT, Catalogue, Crowd, radio
 from loadgen.schedule import Change, schedule
-from loadgen.workload import Catalogue, Crowd, WorkloadError, radio, wish_counts
+from loadgen.settings import WorkloadError
 
 CROWD = Crowd(clients=60, listens=3, wishes=12.0, idle_wishes=5, spread_s=0.2, seed=7)
 
@@ -98,7 +99,7 @@ def test_what_holds_in_every_world(crowd, wishes_share, stations):
 
 @given(st.integers(0, 300), st.integers(1, 500), st.floats(0, 1))
 def test_wish_counts_keep_the_mean_the_limit_and_the_order(songs, most, share):
-    counts = wish_counts(songs, most * share, most)
+    counts = popularity.counts(songs, most * share, most, WISH_EXPONENT)
     assert len(counts) == songs
     assert sum(counts) == pytest.approx(most * share * songs, abs=1)
     assert all(0 <= count <= most for count in counts)

@@ -1,0 +1,399 @@
+"""The greatest publish rate that a system sustains (thesis 6.2.1 and 6.2.2: raise until the latency goal is missed,
+back off until it is met again, settle at what can be kept up).
+
+Owns: which rate is tried next, for how long, and whether a step held. Must never: look at a clock, do I/O or draw a
+random number: the caller runs a step, tells what it brought, and asks for the next.
+
+The search, in the order of the code below:
+
+1. Start low and double the rate while the step holds. Should the start not hold, go down until a step does.
+2. A breach is believed at once if the median is late and what is outstanding still grows, which no single stall does.
+   Any other is tried once more, twice as long: a stall goes by, an overload has twice the time to show.
+3. After every breach, and before everything that is measured, the system recovers at a low rate, step by step, until
+   a step holds and nothing drains any more.
+4. Between the highest rate that held and the lowest that did not, halve (geometrically) down to half the precision.
+5. Measure (``sustained``). The longer phase sees smaller overloads than the search could; if it breaches, go down by
+   half the precision, then further. So a search that is right to half the precision stays within all of it.
+6. Measure at half of that rate (``half``).
+
+Whether a step held is not read from p99 alone. A queue that fills by 1 % of the load makes messages later by 10 ms
+every second: a limit of 2 s would take minutes to notice. But then what is outstanding at the end of the step is more
+than the median latency explains (Little's law: outstanding = rate x latency), and that is seen within a step, at any
+limit.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal, NamedTuple
+
+Purpose = Literal["search", "recover", "sustained", "half"]
+
+_NS = 1e9
+#: Share of the publishes that may be missing at the end of a step: the last ones of it are just being sent.
+_SHORT = 0.02
+#: Share of the deliveries that may be lost, or of the publishes that may fail, before a step counts as a breach. Lost
+#: messages are judged by the goals of the run; here they only have to be told from a system that sheds its load.
+_LOSS = 0.001
+#: The counts of several processes are not read at one instant; so far apart.
+_SKEW_S = 0.010
+#: Publishes that may be on their way at any rate: at low rates one message more or less is no queue.
+_FEW = 2
+#: A search step has at least so many publishes, since one of few is noise, but gets no longer than so many times.
+_STEP_MESSAGES = 150
+_STRETCHED_MOST = 3
+#: A recovery step has at least so many publishes, else it could not show a latency.
+_RECOVER_MESSAGES = 5
+#: Share of the highest rate that held, at which a system recovers: next to idle, for those that need to be.
+_RECOVER_SHARE = 0.1
+#: Recovery steps (of half a step's length) in a row without any progress, then the system is given up.
+_STUCK_MOST = 20
+#: By how many halves of the precision the rate that was found is lowered, when it was too much in the long run. First
+#: in steps that overshoot by no more than the precision; then in larger ones, so that it ends.
+_LOWERED = (1, 3, 5, 7, 11, 17)
+
+
+class Limit(NamedTuple):
+    """What a step must keep to: the latency of 99 % of the deliveries, from the intended time of sending."""
+
+    p99_ns: int
+
+
+class Step(NamedTuple):
+    """Publish at ``rate_per_s``, evenly spaced, for ``duration_s``; one step follows the other without a pause."""
+
+    rate_per_s: float
+    duration_s: float
+    purpose: Purpose
+
+
+class Seen(NamedTuple):
+    """What a step brought.
+
+    ``duration_s``: how long it really took. ``sent``: publishes. ``expected``: deliveries announced by them.
+    ``delivered``: deliveries that came. ``backlog``: announced and not delivered at its end. It may leave out what
+    earlier steps announced, or count it, lost or not; but if it leaves it out, a system that drains for half a minute
+    and delivers nothing new in that time cannot be told from one that is stuck. ``lag_ns``: how far the sender was
+    behind its schedule at its end. Latencies: of the deliveries that came, ``None`` if none did.
+    """
+
+    duration_s: float
+    sent: int
+    expected: int
+    delivered: int
+    p50_ns: float | None
+    p99_ns: float | None
+    max_ns: float | None
+    backlog: int
+    lag_ns: float
+    errors: int
+
+
+class Verdict(NamedTuple):
+    """``text``: in words, one line without commas or quotes."""
+
+    held: bool
+    text: str
+
+
+class Result(NamedTuple):
+    """``rate_per_s``: the greatest sustainable rate, ``None`` if there is none. ``text``: how it ended, in words."""
+
+    rate_per_s: float | None
+    text: str
+
+
+class _Judged(NamedTuple):
+    """``wrong``: what kept the step from holding; ``well``: how well it did, in words. ``behind_s``: system and sender
+    together, at its end. ``allowed``: deliveries that may be outstanding."""
+
+    wrong: list[str]
+    well: str
+    behind_s: float
+    allowed: float
+
+
+class Controller:
+    """Ask ``next()`` for a step, run it, tell ``observe()``; until ``next()`` is ``None``. Then see ``result``.
+
+    ``start_per_s``, ``least_per_s``, ``most_per_s``: the first, lowest and highest rate to try, publishes per second.
+    ``step_s``, ``measure_s``: seconds of a search step, and of each measured phase. ``precision``: the result is that
+    near to the truth, as a share of it. ``recover_most_s``: seconds for recovering, all recoveries together.
+    ``ValueError`` if they do not fit together.
+    """
+
+    def __init__(
+        self,
+        limit: Limit,
+        *,
+        start_per_s: float = 500.0,
+        most_per_s: float = 1_000_000.0,
+        step_s: float = 3.0,
+        measure_s: float = 15.0,
+        precision: float = 0.05,
+        least_per_s: float = 10.0,
+        recover_most_s: float = 180.0,
+    ) -> None:
+        if limit.p99_ns <= 0:
+            raise ValueError("the latency limit must be above 0")
+        if not 0 < least_per_s <= start_per_s <= most_per_s < math.inf:
+            raise ValueError(
+                "the rates must be finite and in order: "
+                f"0 < least {least_per_s:g} <= start {start_per_s:g} <= most {most_per_s:g}"
+            )
+        if not (0 < step_s < math.inf and 0 < measure_s < math.inf and 0 <= recover_most_s < math.inf):
+            raise ValueError("the lengths of the steps must be above 0 and finite")
+        # Finer, and noise decides; coarser, and lowering the rate four times would leave nothing of it.
+        if not 0.01 <= precision <= 0.1:
+            raise ValueError(f"the precision must be 0.01 to 0.1, not {precision:g}")
+        self._limit = limit
+        self._start = start_per_s
+        self._least = least_per_s
+        self._most = most_per_s
+        self._step_s = step_s
+        self._measure_s = measure_s
+        self._half_precision = precision / 2
+        self._recover_s = step_s / 2
+        self._recover_most_s = recover_most_s
+
+        self._low: float | None = None  # the highest rate that held
+        self._high: float | None = None  # the lowest that did not
+        self._reached = start_per_s  # deliveries came as fast as this rate would bring them, while nothing held yet
+        self._again = False  # the step under way repeats a breach
+        self._found = 0.0
+        self._lowered = 0
+
+        self._then: Step | None = None  # after recovering
+        self._recovering_s = 0.0
+        self._stuck = 0
+        self._before = 0  # the backlog when the step under way began
+        self._lost = 0  # the part of the backlog that nobody waits for any more
+
+        self._result: Result | None = None
+        self._step: Step | None = Step(start_per_s, self._length_s(start_per_s), "search")
+
+    @property
+    def longest_s(self) -> float:
+        """Seconds that all steps together take at the most; usually it is a fraction of that."""
+        up = range(math.ceil(math.log2(self._most / self._start)) + 1)
+        down = range(math.ceil(math.log2(self._start / self._least)) + 1)
+        # Doubling ends and halving begins at a ratio of at most 4; one more, because rates are rounded.
+        halvings = math.ceil(math.log2(math.log(4) / math.log1p(self._half_precision))) + 1
+        rising_s = sum(self._length_s(self._start * 2**n) for n in up) + halvings * self._length_s(self._start)
+        # Down to a rate that holds, and up again from there.
+        falling_s = sum(self._length_s(self._start / 2**n) for n in down) * 2 + halvings * self._length_s(self._least)
+        measuring_s = (len(_LOWERED) + 2) * self._measure_s
+        return 3 * max(rising_s, falling_s) + self._recover_most_s + measuring_s
+
+    @property
+    def result(self) -> Result:
+        """How it ended."""
+        return self._result or Result(None, "not finished")
+
+    def next(self) -> Step | None:
+        """The step to run now, ``None`` when all is done. The same one until it was observed."""
+        return self._step
+
+    def observe(self, seen: Seen) -> Verdict:
+        """What the step brought that ``next()`` gave. ``ValueError`` if there is none, or it took no time."""
+        step = self._step
+        if step is None:
+            raise ValueError("the search is over: there is no step to observe")
+        if not seen.duration_s > 0:
+            raise ValueError(f"a step takes time, not {seen.duration_s:g} s")
+        self._lost = min(self._lost, seen.backlog)  # some of them came after all
+        if step.purpose == "recover":
+            verdict = self._after_recover(step, seen)
+        else:
+            judged = self._judge(step, seen, self._lost)
+            held = not judged.wrong
+            text = f"held: {judged.well}" if held else "breach: " + "; ".join(judged.wrong)
+            if step.purpose == "search":
+                text += self._after_search(step, seen, judged)
+            elif step.purpose == "sustained":
+                text += self._after_sustained(step, held)
+            else:
+                self._after_half(step, text, held)
+            verdict = Verdict(held, text)
+        self._before = seen.backlog
+        return verdict
+
+    # -- whether a step held ---------------------------------------------------------------------------------------
+
+    def _judge(self, step: Step, seen: Seen, excused: float) -> _Judged:
+        """``excused``: so many deliveries of the backlog are not this step's."""
+        wrong = []
+        offered = step.rate_per_s * min(step.duration_s, seen.duration_s)
+        if seen.sent < offered * (1 - _SHORT) - _FEW:
+            wrong.append(f"sent {seen.sent} of {offered:.0f}")
+        if seen.errors > seen.sent * _LOSS:
+            wrong.append(f"errors {seen.errors}")
+        if not (seen.sent and seen.expected and seen.delivered) or seen.p50_ns is None or seen.p99_ns is None:
+            wrong.append("nothing was delivered" if seen.expected else "nothing was to be delivered")
+            return _Judged(wrong, "", 0.0, 0.0)
+
+        if seen.p99_ns > self._limit.p99_ns:
+            wrong.append(f"p99 {_ms(seen.p99_ns)} above {_ms(self._limit.p99_ns)}")
+
+        per_s = seen.expected / seen.duration_s
+        few = _FEW * seen.expected / seen.sent
+        outstanding = max(seen.backlog - excused, seen.expected - seen.delivered, 0)
+        behind_s = outstanding / per_s + max(seen.lag_ns, 0) / _NS
+        # A queue that grows evenly is, at the end of the step, longer than at its median by half of all the growth.
+        growth_s = self._half_precision * seen.duration_s / 2
+        allowed_s = min(self._limit.p99_ns / _NS, max(seen.p50_ns, 0) / _NS + growth_s) + _SKEW_S
+        if behind_s > allowed_s + few / per_s:
+            wrong.append(f"{_ms(behind_s * _NS)} behind; median {_ms(seen.p50_ns)}")
+        # What is outstanding was sent within the time that the slowest delivery took, unless it was lost.
+        unexplained = outstanding - per_s * max(seen.max_ns or 0, 0) / _NS
+        if unexplained > per_s * _SKEW_S + seen.expected * _LOSS + few:
+            wrong.append(f"{unexplained:.0f} deliveries missing for longer than any took")
+        return _Judged(
+            wrong,
+            f"p99 {_ms(seen.p99_ns)}; {_ms(behind_s * _NS)} behind",
+            behind_s,
+            per_s * allowed_s + few,
+        )
+
+    def _beyond_doubt(self, seen: Seen, behind_s: float) -> bool:
+        """Half of the deliveries were late, and it got worse to the end: after a stall it gets better."""
+        late_ns = min(self._limit.p99_ns, seen.duration_s / 16 * _NS)
+        return seen.p50_ns is not None and seen.p50_ns > late_ns and behind_s > 1.5 * seen.p50_ns / _NS
+
+    # -- what comes next -------------------------------------------------------------------------------------------
+
+    def _after_search(self, step: Step, seen: Seen, judged: _Judged) -> str:
+        """Words to add to the verdict."""
+        again, self._again = self._again, False
+        if not judged.wrong:
+            self._low = step.rate_per_s
+            onward = self._onward()
+            assert onward is not None, "there is a rate that held"
+            if onward.purpose == "search":
+                self._step = onward
+            else:
+                self._recover(onward)
+            return "; the breach did not come again" if again else ""
+        if not again and not self._beyond_doubt(seen, judged.behind_s):
+            self._again = True
+            self._recover(Step(step.rate_per_s, 2 * step.duration_s, "search"))
+            return "; tried once more after a rest"
+        self._high = step.rate_per_s
+        if self._low is None:
+            self._reached = step.rate_per_s * min(1.0, seen.delivered / max(seen.expected, 1))
+        onward = self._onward()
+        if onward is None:
+            self._end(None, f"not even {_rate(step.rate_per_s)} held: {self._limit_text()}")
+        else:
+            self._recover(onward)
+        return "; for the second time" if again else "; too late for a stall"
+
+    def _onward(self) -> Step | None:
+        """The next rate to try, or to measure; ``None`` if the lowest of all did not hold."""
+        low, high = self._low, self._high
+        if low is None:
+            assert high is not None
+            if high <= self._least:
+                return None
+            # What came through may be far below, and each overload on the way there has to drain.
+            rate = min(high / 2, self._reached)
+        elif high is None:
+            if low >= self._most:
+                return self._measure(low)
+            rate = 2 * low
+        else:
+            if high / low <= 1 + self._half_precision:
+                return self._measure(low)
+            rate = min(2 * low, math.sqrt(low * high))
+        # Rounded before it is bounded: a bound that was rounded away would never be reached.
+        rate = min(max(_rounded(rate), self._least), self._most)
+        return Step(rate, self._length_s(rate), "search")
+
+    def _length_s(self, rate_per_s: float) -> float:
+        return max(self._step_s, min(_STEP_MESSAGES / rate_per_s, _STRETCHED_MOST * self._step_s))
+
+    def _measure(self, rate_per_s: float) -> Step:
+        self._found = rate_per_s
+        return Step(rate_per_s, self._measure_s, "sustained")
+
+    def _after_sustained(self, step: Step, held: bool) -> str:
+        if held:
+            self._recover(Step(step.rate_per_s / 2, self._measure_s, "half"))
+            return ""
+        if self._lowered == len(_LOWERED):
+            self._end(None, f"found {_rate(self._found)} but not even {_rate(step.rate_per_s)} was sustained")
+            return "; given up"
+        share = 1 - self._half_precision * _LOWERED[self._lowered]
+        self._lowered += 1
+        self._recover(Step(_rounded(self._found * share), self._measure_s, "sustained"))
+        return f"; lowered to {share:.1%}"
+
+    def _after_half(self, step: Step, text: str, held: bool) -> None:
+        rate = step.rate_per_s * 2
+        how = f"sustained {_rate(rate)}"
+        if self._lowered:
+            how += f" after {_rate(self._found)} was too much in the long run"
+        if rate >= self._most:
+            how += "; the most that was to be tried: the limit may lie above"
+        elif rate < self._start:
+            how += "; below the rate to start with"
+        if not held:
+            how += f"; at half of it: {text}"
+        self._end(rate, how)
+
+    # -- recovering ------------------------------------------------------------------------------------------------
+
+    def _recover(self, then: Step) -> None:
+        self._then = then
+        self._stuck = 0
+        self._rest()
+
+    def _rest(self) -> None:
+        """One more step of recovering; or the end, if the time for it is used up."""
+        if self._recovering_s + self._recover_s > self._recover_most_s:
+            self._give_up(f"{self._recover_most_s:g} s of recovering were not enough")
+            return
+        self._recovering_s += self._recover_s
+        known = self._low if self._low is not None else self._reached
+        rate = max(known * _RECOVER_SHARE, _RECOVER_MESSAGES / self._recover_s)
+        self._step = Step(_rounded(min(rate, self._most)), self._recover_s, "recover")
+
+    def _after_recover(self, step: Step, seen: Seen) -> Verdict:
+        """Calm is: the step holds by itself, and no backlog drains any more. What then remains of it is lost."""
+        judged = self._judge(step, seen, self._before)
+        draining = self._before - seen.backlog > judged.allowed and seen.backlog - self._lost > judged.allowed
+        if not judged.wrong and not draining:
+            self._lost = seen.backlog
+            self._step = self._then
+            return Verdict(True, f"recovered: {judged.well}")
+        reason = "; ".join(judged.wrong) or "draining"
+        self._stuck = 0 if seen.backlog < self._before else self._stuck + 1
+        if self._stuck == _STUCK_MOST:
+            self._give_up(f"no progress in {self._stuck} steps at {_rate(step.rate_per_s)}: {reason}")
+        else:
+            self._rest()
+        return Verdict(False, f"recovering: {reason}; backlog {seen.backlog}")
+
+    def _give_up(self, why: str) -> None:
+        held = "nothing held" if self._low is None else f"{_rate(self._low)} held for a step"
+        self._end(None, f"{held}; the system did not recover from an overload: {why}")
+
+    def _limit_text(self) -> str:
+        return f"p99 within {_ms(self._limit.p99_ns)} and no growing backlog"
+
+    def _end(self, rate_per_s: float | None, text: str) -> None:
+        self._result = Result(rate_per_s, text)
+        self._step = None
+
+
+def _rounded(rate_per_s: float) -> float:
+    """To four digits: a rate that a person can read, and finer than any precision asked for."""
+    return float(f"{rate_per_s:.4g}")
+
+
+def _rate(per_s: float) -> str:
+    return f"{per_s:.0f}/s" if per_s >= 100 else f"{per_s:.3g}/s"
+
+
+def _ms(ns: float) -> str:
+    return f"{ns / 1e6:.4g} ms"

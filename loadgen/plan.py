@@ -1,0 +1,75 @@
+"""What a run is going to send, who gets it, and how a message says which one it is.
+
+Owns: the interface between a workload and what drives it, and the text of a payload. Must never: know a clock, a
+system or a process. A plan is drawn from its seed alone: every process of the generator draws the whole plan and
+performs its own part, so that they agree on topics, sequence numbers and repetitions without speaking to each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, Protocol
+
+
+class Send(NamedTuple):
+    """One publish. Times in ns from the segment's beginning.
+
+    ``topic``, ``seq``: the ``seq``-th message (from 1) of that topic number in this run; ``news_ns``: when the message
+    is meant to be sent for the first time, by whomever; ``first``: this is that publish. ``size``: bytes that the
+    payload has at least; ``content``: what it says besides, the same in every publish of the message.
+    """
+
+    at_ns: int
+    connection: int
+    topic: int
+    seq: int
+    news_ns: int
+    first: bool
+    size: int
+    content: str = ""
+
+
+class Plan(Protocol):
+    """A workload drawn from its seed. ``topics``: names by number; ``notes``: what a person should know beforehand."""
+
+    topics: Sequence[str]
+    connections: int
+    notes: Sequence[str]
+
+    def subscriptions(self, connection: int) -> list[str]:
+        """All topics that it subscribes to, by name."""
+
+    def receives(self, connection: int) -> frozenset[int]:
+        """The numbers of those of them that are published to."""
+
+    def expected(self, topic: int) -> int:
+        """How many connections get a message of that topic."""
+
+    def sends(self, rate_per_s: float | None, duration_s: float) -> Iterator[Send]:
+        """The next segment, by intended time: of every connection, at that rate in all. ``None``: the plan's own times.
+        Segments continue each other's sequence numbers, so all of a run's segments are drawn in the same order."""
+
+
+class Heading(NamedTuple):
+    """What a received payload says of itself. ``intended_ns``: on the generator's clock."""
+
+    topic: int
+    seq: int
+    intended_ns: int
+
+
+def payload(tag: str, topic: int, seq: int, intended_ns: int, content: str, size: int) -> str:
+    """The text of a message, filled up to ``size`` bytes. Every publish of a message has the same text: that is what
+    makes it a duplicate. ``tag``: of the run, without spaces."""
+    return f"{tag} {topic} {seq} {intended_ns} {content}".ljust(size, ".")
+
+
+def heading(tag: str, text: str) -> Heading | None:
+    """Of a message of this run; ``None`` of any other text."""
+    parts = text.split(" ", 4)
+    if len(parts) != 5 or parts[0] != tag:
+        return None
+    try:
+        return Heading(int(parts[1]), int(parts[2]), int(parts[3]))
+    except ValueError:
+        return None

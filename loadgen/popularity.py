@@ -1,0 +1,38 @@
+"""How unequal things are: Zipf, cut off where it has to be. Pure.
+
+Owns: shares and counts by rank. Must never: draw anything.
+"""
+
+from __future__ import annotations
+
+from itertools import accumulate
+
+
+def counts(ranks: int, mean: float, most: int, exponent: float) -> list[int]:
+    """How many each rank gets, from the most popular down: proportional to ``rank ** -exponent``, ``most`` at most.
+
+    They add up to ``ranks * mean`` but for the last one's rounding; ``mean`` is at most ``most``.
+    """
+    if ranks == 0:
+        return []
+    weights = [(rank + 1) ** -exponent for rank in range(ranks)]
+    low, high = 0.0, most / weights[-1]
+    for _ in range(60):  # halves the interval each time: beyond a double's precision
+        scale = (low + high) / 2
+        if sum(min(most, scale * weight) for weight in weights) < mean * ranks:
+            low = scale
+        else:
+            high = scale
+    made = []
+    total, given = 0.0, 0
+    for weight in weights:  # rounded in running totals, so that the sum is kept
+        total += min(most, high * weight)
+        made.append(round(total) - given)
+        given = round(total)
+    return made
+
+
+def cumulative(ranks: int, exponent: float) -> list[float]:
+    """Cumulative shares by rank, the last one 1: to be searched by a uniform number."""
+    sums = list(accumulate((rank + 1) ** -exponent for rank in range(ranks)))
+    return [value / sums[-1] for value in sums[:-1]] + [1.0]

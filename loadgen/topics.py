@@ -1,0 +1,66 @@
+"""The plan of the topics workload: one subscriber, one publisher, N topics in turn. Thesis 6.5.
+
+Owns: names and order. Must never: know how many fit a system. Here nothing is stored by the system, so the subscriber
+subscribes before the publisher publishes (the thesis does it the other way round).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from random import Random
+
+from .plan import Send
+from .settings import Topics
+
+SUBSCRIBER, PUBLISHER = 0, 1
+
+
+class _Names(Sequence[str]):
+    """Names by number, made when they are asked for: two million of them cost nothing."""
+
+    def __init__(self, prefix: str, count: int) -> None:
+        self._prefix = prefix
+        self._count = count
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, number):  # type: ignore[no-untyped-def]
+        if isinstance(number, slice):
+            return [self[each] for each in range(*number.indices(self._count))]
+        if not 0 <= number < self._count:
+            raise IndexError(number)
+        return f"{self._prefix} {number:07d}"
+
+
+class TopicsPlan:
+    """See ``Plan``; of one number of topics. Topics of another number have other names: nothing is left from before."""
+
+    notes: Sequence[str] = ()
+    connections = 2
+
+    def __init__(self, settings: Topics, topics: int, prefix: str) -> None:
+        self._settings = settings
+        self.topics: Sequence[str] = _Names(f"{prefix} {topics}", topics)
+        self.messages = max(settings.messages, topics)
+
+    def subscriptions(self, connection: int) -> list[str]:
+        """See ``Plan``."""
+        return list(self.topics) if connection == SUBSCRIBER else []
+
+    def receives(self, connection: int) -> frozenset[int]:
+        """See ``Plan``."""
+        return frozenset(range(len(self.topics))) if connection == SUBSCRIBER else frozenset()
+
+    def expected(self, topic: int) -> int:
+        """See ``Plan``."""
+        return 1
+
+    def sends(self, rate_per_s: float | None, duration_s: float) -> Iterator[Send]:
+        """See ``Plan``: all messages, round-robin over the topics. A closed loop has no intended times: all are 0."""
+        random = Random(f"sizes {self._settings.seed}")
+        draw_size = self._settings.payload_sizes.draw
+        topics = len(self.topics)
+        for number in range(self.messages):
+            seq, topic = divmod(number, topics)
+            yield Send(0, PUBLISHER, topic, seq + 1, 0, True, draw_size(random))

@@ -1,0 +1,91 @@
+"""The plan of the traffic workload: thesis 6.2.1, 6.4 and benchmarks of today.
+
+Owns: who subscribes to what, and which publish is of which topic or repeats which message. Must never: know how a
+system takes it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect
+from collections.abc import Iterator, Sequence
+from random import Random
+
+from . import popularity
+from .plan import Send
+from .settings import Traffic
+
+_NS = 1_000_000_000
+#: Messages that a publish may repeat: the latest so many, and not older than ``repeat_within_s``.
+_REPEATABLE_MAX = 4096
+
+
+class TrafficPlan:
+    """See ``Plan``. Publishes are evenly spaced.
+
+    A topic's messages are all first published by one connection (topic number modulo connections), so that sequence
+    numbers are per publisher and topic, which is where a system can promise an order; repetitions come from the others.
+    """
+
+    notes: Sequence[str] = ()
+
+    def __init__(self, settings: Traffic, *, duplicates: float) -> None:
+        self._settings = settings
+        self._duplicates = duplicates
+        self._seqs = [0] * settings.topics
+        self._segment = 0
+        self.connections = settings.connections
+        self.topics: Sequence[str] = [f"traffic topic {number:06d}" for number in range(settings.topics)]
+        self._receives: list[set[int]] = [set() for _ in range(settings.connections)]
+        # Popular topics are spread over the numbers, so that skewed publishing does not mean popular with both.
+        random = Random(f"subscribers {settings.seed}")
+        ranked = random.sample(range(settings.topics), settings.topics)
+        self._expected = [0] * settings.topics
+        shares = popularity.counts(settings.topics, settings.fanout, settings.connections, 1.0)
+        for topic, count in zip(ranked, shares, strict=True):
+            self._expected[topic] = count
+            for connection in random.sample(range(settings.connections), count):
+                self._receives[connection].add(topic)
+        self._published = popularity.cumulative(settings.topics, settings.skew) if settings.skew else None
+
+    def subscriptions(self, connection: int) -> list[str]:
+        """See ``Plan``."""
+        return [self.topics[topic] for topic in sorted(self._receives[connection])]
+
+    def receives(self, connection: int) -> frozenset[int]:
+        """See ``Plan``."""
+        return frozenset(self._receives[connection])
+
+    def expected(self, topic: int) -> int:
+        """See ``Plan``."""
+        return self._expected[topic]
+
+    def sends(self, rate_per_s: float | None, duration_s: float) -> Iterator[Send]:
+        """See ``Plan``. ``int(rate_per_s * duration_s)`` publishes."""
+        assert rate_per_s is not None
+        self._segment += 1
+        random = Random(f"traffic {self._settings.seed} segment {self._segment}").random
+        sizes = Random(f"sizes {self._settings.seed} segment {self._segment}")
+        draw_size = self._settings.payload_sizes.draw
+        connections, topics, seqs = self.connections, len(self.topics), self._seqs
+        duplicates, published = self._duplicates, self._published
+        repeat_within_ns = int(self._settings.repeat_within_s * _NS)
+        span = min(_REPEATABLE_MAX, max(2, int(rate_per_s * self._settings.repeat_within_s * (1 - duplicates))))
+        recent: list[Send] = []  # a ring of the latest messages
+        made = 0
+        for number in range(int(rate_per_s * duration_s)):
+            at_ns = int(number * _NS / rate_per_s)
+            if made and connections > 1 and random() < duplicates:
+                again = recent[(made - 1 - int(random() * min(made, span))) % _REPEATABLE_MAX]
+                if at_ns - again.at_ns <= repeat_within_ns:
+                    other = (again.connection + 1 + int(random() * (connections - 1))) % connections
+                    yield Send(at_ns, other, again.topic, again.seq, again.at_ns, False, again.size)
+                    continue
+            topic = int(random() * topics) if published is None else bisect(published, random())
+            seqs[topic] = seq = seqs[topic] + 1
+            send = Send(at_ns, topic % connections, topic, seq, at_ns, True, draw_size(sizes))
+            if made < _REPEATABLE_MAX:
+                recent.append(send)
+            else:
+                recent[made % _REPEATABLE_MAX] = send
+            made += 1
+            yield send

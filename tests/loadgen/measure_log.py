@@ -1,0 +1,67 @@
+"""What the log costs the generator: CPU time per event, from the call to the bytes in the file.
+
+    python -m tests.loadgen.measure_log [EVENTS]
+
+Prints microseconds of CPU per event of each kind, and for the mix of the traffic workload (77 of 100 publishes are
+news, and each news goes out five times), with the loop that makes them taken off.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from loadgen.driver import LINES_MAX
+from loadgen.recorder import Recorder
+from loadgen.rundir import EventFiles
+
+NOW_NS = 1_234_567_890_123_456
+
+
+def cost_us(events: int, record: Callable[[Recorder, int], None] | None) -> float:
+    """CPU microseconds per call of ``record``, files included."""
+    with tempfile.TemporaryDirectory() as directory:
+        recorder, files = Recorder(), EventFiles(Path(directory), 0)
+        began_s = time.process_time()
+        for number in range(events):
+            if record is not None:
+                record(recorder, number)
+                if len(recorder) >= LINES_MAX:
+                    files.write(recorder.take(), LINES_MAX)
+        files.write(recorder.take(), len(recorder))
+        files.close()
+        return (time.process_time() - began_s) / events * 1e6
+
+
+def _nothing(recorder: Recorder, number: int) -> None:
+    pass
+
+
+def _news(recorder: Recorder, number: int) -> None:
+    recorder.news("sustained-12", number % 1000, number, NOW_NS + number, 5)
+
+
+def _sent(recorder: Recorder, number: int) -> None:
+    recorder.sent("sustained-12", number % 20, number % 1000, number, NOW_NS + number, NOW_NS + number + 40_000, True)
+
+
+def _received(recorder: Recorder, number: int) -> None:
+    at_ns = NOW_NS + number
+    recorder.received("sustained-12", number % 20, number % 1000, number, at_ns, at_ns + 4_000_000)
+
+
+def main(events: int) -> None:
+    loop_us = cost_us(events, _nothing)
+    costs = {record: cost_us(events, record) - loop_us for record in (_news, _sent, _received)}
+    for record, value_us in costs.items():
+        print(f"{record.__name__[1:]:<9} {value_us:.2f} us")
+    news, received = 0.77, 0.77 * 5
+    mix_us = (news * costs[_news] + costs[_sent] + received * costs[_received]) / (news + 1 + received)
+    print(f"{'traffic':<9} {mix_us:.2f} us per event (goal: below 1)")
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000)
