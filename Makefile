@@ -44,6 +44,15 @@ demo: $(READY) ## two endpoints, 20 s of radio, digest and report (REPLAY=file.c
 	@JAVA_HOME=$$(bash bench/java.sh) && export JAVA_HOME \
 		&& DURATION='$(DURATION)' REPLAY='$(REPLAY)' bash bench/demo.sh
 
+# Where a comparison goes: a folder per day and kind of machine.
+RESULTS ?= bench/results/$(shell date +%F)-$(shell nproc)-cores
+BENCH_ARGS := $(if $(FULL),--last 2097152) $(if $(RESUME),--resume) $(ARGS)
+
+.PHONY: bench
+bench: $(READY) ## the thesis's benchmarks, this broker and its rivals: half an hour (FULL=1: to 2^21 topics; RESUME=1)
+	@JAVA_HOME=$$(bash bench/java.sh) && export JAVA_HOME \
+		&& $(BIN)/bench compare bench/matrices/thesis.toml --out '$(RESULTS)' $(BENCH_ARGS)
+
 .PHONY: test
 test: $(READY) ## run all tests (ARGS="-k name" is passed to pytest)
 	@JAVA_HOME=$$(bash bench/java.sh) && export JAVA_HOME && $(BIN)/python -m pytest $(ARGS)

@@ -85,8 +85,13 @@ def test_no_arrow_of_this_project_turns_back() -> None:
     assert broken_arrows(modules, packages) == []
 
 
+DISTRIBUTIONS = {"google": "protobuf", "nats": "nats-py", "paho": "paho-mqtt", "py4j": "pyspark"}
+"""Where a package has another name than what is installed."""
+
+
 def test_every_package_that_is_imported_is_declared() -> None:
-    """The runtime must do with ``dependencies``; loadgen and bench may also use the extra ``bench``."""
+    """The runtime must do with ``dependencies``; loadgen and bench may also use the extra ``bench``, and the adapters of
+    other systems the extra ``peers``."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
     def names(requirements: list[str]) -> set[str]:
@@ -94,12 +99,18 @@ def test_every_package_that_is_imported_is_declared() -> None:
 
     runtime = names(project["dependencies"])
     measuring = runtime | names(project["optional-dependencies"]["bench"])
+    driving = measuring | names(project["optional-dependencies"]["peers"])
+
+    def allowed(module: str) -> set[str]:
+        if module.startswith("loadgen.backends."):
+            return driving
+        return measuring if module.partition(".")[0] in {"loadgen", "bench"} else runtime
+
     modules, packages = read_modules(ROOT)
     undeclared = {
         (package, module)
         for package, users in third_party(modules, packages).items()
         for module in users
-        if {"google": "protobuf", "py4j": "pyspark"}.get(package, package).lower()
-        not in (measuring if module.partition(".")[0] in {"loadgen", "bench"} else runtime)
+        if DISTRIBUTIONS.get(package, package).lower() not in allowed(module)
     }
     assert undeclared == set()
