@@ -126,7 +126,7 @@ done
 mapfile -t urls < <(endpoint_urls)
 printf '%s\n' "${urls[@]}"
 
-load=(--url "${urls[0]}" --url "${urls[1]}" --out "$run/log" --duration "$duration")
+load=(--url "${urls[0]}" --url "${urls[1]}" --out "$run/log" --duration-s "$duration")
 if [ -n "$replay" ]; then
     say "$duration s of $(basename "$replay")"
     step "$bin/loadgen" replay "$replay" "${load[@]}"

@@ -1,0 +1,117 @@
+"""A comparison: real servers, one cell after the other, and what is kept of each."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+import psutil
+import pytest
+
+from bench import compare, compare_command, matrix, servers
+from bench.errors import BenchError
+
+MATRIX = """
+[workloads.traffic]
+kind = "traffic"
+file = "traffic.toml"
+time_limit_s = 60
+[workloads.endless]
+kind = "traffic"
+file = "traffic.toml"
+time_limit_s = 2
+options = { duration_s = 600 }
+[systems.ours]
+system = "ingeborg"
+variant = "home"
+[systems.cluster]
+system = "ingeborg"
+store = "riak"
+skip = ["endless"]
+"""
+
+
+@pytest.fixture
+def file(tmp_path) -> Path:
+    (tmp_path / "traffic.toml").write_text("connections = 4\ntopics = 10\nfanout = 2\nrate = 100\nduration_s = 0.5\n")
+    file = tmp_path / "matrix.toml"
+    file.write_text(MATRIX)
+    return file
+
+
+def of(file: Path, out: Path, *arguments: str) -> tuple[int, list[tuple[str, ...]]]:
+    """`bench compare`, with digest and report only noted; its exit code, and how they were called."""
+    called: list[tuple[str, ...]] = []
+
+    def digest(runs: list[str], directory: Path) -> int:
+        called.append(("digest", *(str(Path(run).relative_to(out)) for run in runs), str(directory.relative_to(out))))
+        return 0
+
+    def report(directory: Path, page: Path) -> int:
+        called.append(("report", directory.name, page.name))
+        return 0
+
+    parser = argparse.ArgumentParser()
+    compare_command.add(parser.add_subparsers(), digest, report)
+    options = parser.parse_args(["compare", str(file), "--out", str(out), *arguments])
+    return options.command(options), called
+
+
+def outcomes(out: Path) -> dict[str, tuple[str, str]]:
+    record = json.loads((out / compare.RECORD).read_text())
+    return {cell["cell"]: (cell["outcome"], cell["why"]) for cell in record["cells"]}
+
+
+@pytest.mark.cluster
+def test_every_cell_is_run_on_a_server_of_its_own_and_what_cannot_be_is_said(file, tmp_path, monkeypatch):
+    monkeypatch.delenv(servers.RIAK_VARIABLE, raising=False)
+    out = tmp_path / "out"
+    code, called = of(file, out)
+    assert code == 0
+    found = outcomes(out)
+    assert found["traffic-ours-1"] == ("done", "")
+    assert found["endless-ours-1"] == ("cut short at its time limit", "2 s")
+    assert found["traffic-cluster-1"][0] == "skipped"
+    assert "does not name a Riak cluster" in found["traffic-cluster-1"][1]
+    assert called == [
+        ("digest", "logs/traffic-ours-1", "logs/endless-ours-1", "digest"),
+        ("report", "digest", "report.html"),
+    ]
+    facts = json.loads((out / "logs" / "traffic-ours-1" / "run.json").read_text())
+    assert (facts["variant"], facts["complete"], facts["config"]["rate"]) == ("home", True, 100)
+    assert "server" in (out / "logs" / "traffic-ours-1" / "machine.csv").read_text()
+    # What makes the report reproducible lies beside it.
+    assert (out / "matrix.toml").read_text() == MATRIX
+    assert (out / "traffic.toml").exists()
+    assert not [process for process in psutil.process_iter(["cmdline"]) if str(out) in str(process.info["cmdline"])]
+
+    code, _ = of(file, out, "--resume")
+    assert code == 0
+    assert json.loads((out / "logs" / "traffic-ours-1" / "run.json").read_text()) == facts
+
+
+def test_a_comparison_without_a_result_has_failed(file, tmp_path, monkeypatch):
+    monkeypatch.delenv(servers.RIAK_VARIABLE, raising=False)
+    with pytest.raises(BenchError, match="no run has brought anything"):
+        of(file, tmp_path / "out", "--only", "cluster")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [(["--only", "mars"], "--only mars: there are: cluster, endless, ours, traffic"), (["--repeat", "0"], "--repeat")],
+)
+def test_wrong_arguments_are_refused_before_anything_is_started(file, tmp_path, arguments, complaint):
+    with pytest.raises(BenchError, match=complaint):
+        of(file, tmp_path / "out", *arguments)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_directory_in_use_wants_resume(file, tmp_path):
+    with pytest.raises(BenchError, match="--resume goes on"):
+        of(file, tmp_path)
+
+
+def test_the_most_topics_are_the_callers_to_say(file):
+    chosen = compare_command._chosen(matrix.read(Path("bench/matrices/thesis.toml")), ["topics", "nats"], 64)
+    assert [(cell.name, cell.options) for cell in chosen.cells(1)] == [("topics-nats-1", {"last": 64})]
