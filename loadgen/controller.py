@@ -11,7 +11,9 @@ The search, in the order of the code below:
    Any other is tried once more, twice as long: a stall goes by, an overload has twice the time to show.
 3. After every breach, and before everything that is measured, the system recovers at a low rate, step by step, until
    a step holds and nothing drains any more.
-4. Between the highest rate that held and the lowest that did not, halve (geometrically) down to half the precision.
+4. Between the highest rate that held and the lowest that did not, halve (geometrically) down to half the precision. Then
+   look once more at the lowest that did not, unless its breach was beyond doubt: a machine that was disturbed for longer
+   than two steps must not have the last word. If it holds now, go on from there as in 1.
 5. Measure (``sustained``). The longer phase sees smaller overloads than the search could; if it breaches, go down by
    half the precision, then further. So a search that is right to half the precision stays within all of it.
 6. Measure at half of that rate (``half``).
@@ -50,7 +52,7 @@ _RECOVER_SHARE = 0.1
 _STUCK_MOST = 20
 #: By how many halves of the precision the rate that was found is lowered, when it was too much in the long run. First
 #: in steps that overshoot by no more than the precision; then in larger ones, so that it ends.
-_LOWERED = (1, 3, 5, 7, 11, 17)
+_LOWERED = (1, 2, 3, 4, 6, 10, 16)
 
 
 class Limit(NamedTuple):
@@ -160,6 +162,8 @@ class Controller:
         self._high: float | None = None  # the lowest that did not
         self._reached = start_per_s  # deliveries came as fast as this rate would bring them, while nothing held yet
         self._again = False  # the step under way repeats a breach
+        self._doubtful = False  # a stall could explain why `_high` did not hold
+        self._looked_again = False  # at `_high`, after narrowing
         self._found = 0.0
         self._lowered = 0
 
@@ -183,7 +187,8 @@ class Controller:
         # Down to a rate that holds, and up again from there.
         falling_s = sum(self._length_s(self._start / 2**n) for n in down) * 2 + halvings * self._length_s(self._least)
         measuring_s = (len(_LOWERED) + 2) * self._measure_s
-        return 3 * max(rising_s, falling_s) + self._recover_most_s + measuring_s
+        # Each rate once, once more at double length; and all of it again after a second look.
+        return 2 * 3 * max(rising_s, falling_s) + self._recover_most_s + measuring_s
 
     @property
     def result(self) -> Result:
@@ -279,6 +284,7 @@ class Controller:
             self._recover(Step(step.rate_per_s, 2 * step.duration_s, "search"))
             return "; tried once more after a rest"
         self._high = step.rate_per_s
+        self._doubtful = again
         if self._low is None:
             self._reached = step.rate_per_s * min(1.0, seen.delivered / max(seen.expected, 1))
         onward = self._onward()
@@ -303,6 +309,10 @@ class Controller:
             rate = 2 * low
         else:
             if high / low <= 1 + self._half_precision:
+                if self._doubtful and not self._looked_again:
+                    self._looked_again = self._again = True  # a breach of it is believed at once
+                    self._high = None
+                    return Step(high, 2 * self._length_s(high), "search")
                 return self._measure(low)
             rate = min(2 * low, math.sqrt(low * high))
         # Rounded before it is bounded: a bound that was rounded away would never be reached.

@@ -79,7 +79,7 @@ def test_a_queue_is_found_whatever_its_capacity(capacity: float, limit_ms: int, 
 def test_a_search_takes_about_a_minute(capacity: int, limit_ms: int) -> None:
     made = search(System(capacity).run, Controller(Limit(limit_ms * 1_000_000)))
     assert_found(made, capacity)
-    assert sum(line.step.duration_s for line in made.lines[: _first(made, "sustained")]) < 80
+    assert sum(line.step.duration_s for line in made.lines[: _first(made, "sustained")]) < 90
 
 
 def _first(made: Search, purpose: str) -> int:
@@ -100,6 +100,22 @@ def test_a_noisy_system_is_found(seed: int) -> None:
         extra_s=lambda rate: min(random.lognormvariate(-6.5, 1.0), 0.04),
     )
     assert_found(search(noisy.run), 12_000)
+
+
+def test_a_machine_that_is_disturbed_for_a_while_does_not_have_the_last_word() -> None:
+    """Whatever runs beside it for the first half minute of the search is gone later."""
+    system = System(12_000)
+    ran_s = 0.0
+
+    def run(step: Step) -> Seen:
+        nonlocal ran_s
+        ran_s += step.duration_s
+        seen = system.run(step)
+        return seen._replace(p99_ns=90e6) if step.rate_per_s > 1500 and ran_s < 30 else seen
+
+    made = search(run)
+    assert_found(made, 12_000)
+    assert max(made.rates("search")[:8]) < 2500
 
 
 @pytest.mark.parametrize("start", [0.0, 0.3, 0.61])
@@ -259,7 +275,9 @@ def test_what_it_does_step_by_step() -> None:
         "recover 282.8/s 1.5 s: recovered: p99 5.972 ms; 0 ms behind",
         "search 2953/s 3 s: held: p99 5.998 ms; 0 ms behind",
         "search 3018/s 3 s: held: p99 25.91 ms; 17.56 ms behind",
-        "recover 301.8/s 1.5 s: recovered: p99 25.97 ms; 0 ms behind",
+        "search 3084/s 6 s: breach: p99 185.8 ms above 50 ms; 180.6 ms behind; median 105.8 ms; for the second time",
+        "recover 301.8/s 1.5 s: recovering: p99 191 ms above 50 ms; backlog 0",
+        "recover 301.8/s 1.5 s: recovered: p99 5.983 ms; 0 ms behind",
         "sustained 3018/s 15 s: breach: p99 95.83 ms above 50 ms; 89.13 ms behind; median 50.81 ms; lowered to 97.5%",
         "recover 301.8/s 1.5 s: recovering: p99 95.97 ms above 50 ms; backlog 0",
         "recover 301.8/s 1.5 s: recovered: p99 5.983 ms; 0 ms behind",
@@ -291,7 +309,7 @@ def test_a_measured_phase_that_breaches_is_lowered_step_by_step_and_then_given_u
     made = search(run)
     rates = made.rates("sustained")
     assert [rate / rates[0] for rate in rates] == pytest.approx(
-        [1, 0.975, 0.925, 0.875, 0.825, 0.725, 0.575], rel=0.001
+        [1, 0.975, 0.95, 0.925, 0.9, 0.85, 0.75, 0.6], rel=0.001
     )
     assert made.result.rate_per_s is None
     assert "was sustained" in made.result.text
