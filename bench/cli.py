@@ -1,7 +1,8 @@
-"""The `bench` command: digest run logs, make the report, print the summary.
+"""The `bench` command: start rivals, digest run logs, make the report, print the summary.
 
 Owns arguments, exit codes (0 done, 1 failed, 2 wrong usage; missed goals are said, and are no failure) and what the
-user sees of errors. Spark is loaded only by the command that needs it.
+user sees of errors. Spark is loaded only by the command that needs it; a library that is not installed is the trouble
+of its own command only.
 """
 
 from __future__ import annotations
@@ -13,15 +14,25 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench import digestdir, report, summary
+from bench.digest import Json
 from bench.errors import BenchError
 
 SPARK_LOG = "spark.log"
 
+DRIVER_MEMORY = "4g"
+"""Enough for ten million events on two cores (docs/digest.md); Java takes of it what it needs."""
+
+NOTES_MAX = 20
+"""Notes on runs that are printed: a hundred runs without machine.csv would bury the first."""
+
 _EPILOG = """\
 examples:
-  bench digest runs/2026-03-01 --out digest          figures of one run, by a local Spark
-  bench summary digest                               the table, in the terminal
+  bench digest runs/2026-03-01 --out digest          figures of one run, or of all runs below a directory
+  bench summary digest                               the tables, in the terminal
   bench report digest --out report.html              the page (and summary.md beside it)
+  bench compare bench/matrices/thesis.toml --out c   several systems under several workloads, in one report
+  bench peers up rabbitmq nats                       real servers on loopback, to run loadgen against
+Each command has its own --help.
 """
 
 
@@ -45,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="bench",
-        description="Make figures, and a page to read, of the logs that loadgen writes.",
+        description="Make figures, and a page to read, of the logs that loadgen writes; start rivals to compare with.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -53,39 +64,89 @@ def _parser() -> argparse.ArgumentParser:
 
     command = commands.add_parser(
         "digest",
-        help="compute the figures of one or more runs (needs Java 17 or newer)",
-        description="Compute latency percentiles, rates, losses and goals of runs with PySpark. Writes digest.json, "
-        "its tables as CSV, and spark.log (what Spark said) to DIR.",
+        help="compute the figures of runs (needs Java 17 or newer)",
+        description="Compute latency percentiles, rates, costs, losses and goals of runs with PySpark. Writes "
+        "digest.json, its tables as CSV, and spark.log (what Spark said) to DIR. Runs that DIR holds already, and that "
+        "have not changed, are not computed again.",
     )
-    command.add_argument("runs", nargs="+", metavar="RUN", help="directory of a run: any path that Spark can read")
+    command.add_argument(
+        "runs",
+        nargs="+",
+        metavar="RUN",
+        help="directory of a run, or of many runs at any depth: any path that Spark can read",
+    )
     command.add_argument("--out", required=True, metavar="DIR", help="where the digest goes; made if it is not there")
+    command.add_argument("--fresh", action="store_true", help="compute again what DIR holds already")
     command.add_argument("--master", default="local[*]", help="Spark master (default: %(default)s)")
     command.add_argument(
-        "--driver-memory", default="2g", metavar="SIZE", help="the most memory Spark may take (default: %(default)s)"
+        "--driver-memory",
+        default=DRIVER_MEMORY,
+        metavar="SIZE",
+        help="the most memory Spark may take (default: %(default)s)",
     )
-    command.set_defaults(command=_digest)
+    command.set_defaults(
+        command=lambda options: digest(
+            options.runs,
+            Path(options.out),
+            fresh=options.fresh,
+            master=options.master,
+            driver_memory=options.driver_memory,
+        )
+    )
 
     command = commands.add_parser(
         "report",
         help="write the report of a digest: one HTML page",
-        description="Write one self-contained HTML page, and summary.md beside it.",
+        description="Write one self-contained HTML page, and summary.md beside it: goals met or missed, systems beside "
+        "each other with their ratios, plots over topics and over time, and how it was measured.",
     )
     command.add_argument("digest", metavar="DIGEST_DIR", help="what `bench digest` wrote")
     command.add_argument("--out", required=True, metavar="FILE.html", help="where the page goes")
-    command.set_defaults(command=_report)
+    command.set_defaults(command=lambda options: write_report(Path(options.digest), Path(options.out)))
 
     command = commands.add_parser(
         "summary",
-        help="print the summary table of a digest",
-        description="Print p50, p99, in, out, duplicates dropped, lost, and the goals of each run.",
+        help="print the tables of a digest",
+        description="Print the comparison of systems, or of a single run p50, p99, in, out, duplicates dropped, lost, "
+        "and its goals.",
     )
     command.add_argument("digest", metavar="DIGEST_DIR", help="what `bench digest` wrote")
     command.set_defaults(command=_summary)
+
+    try:
+        from bench import compare_command as compare
+        from bench.peers import commands as peers
+    except ModuleNotFoundError as error:
+        _add_absent(commands, "compare", error)
+        _add_absent(commands, "peers", error)
+    else:
+        compare.add(commands, digest, write_report)
+        peers.add(commands)
     return parser
 
 
-def _digest(options: argparse.Namespace) -> int:
-    out = Path(options.out)
+def _add_absent(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser], name: str, error: ModuleNotFoundError
+) -> None:
+    """A command whose libraries are not installed: it says so, and the others work."""
+    command = commands.add_parser(name, help=f"not installed ({error})")
+    command.add_argument("rest", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+
+    def absent(_: argparse.Namespace) -> int:
+        raise BenchError(f"bench {name} is not installed ({error}): pip install 'ingeborg[bench]'")
+
+    command.set_defaults(command=absent)
+
+
+def digest(
+    runs: Sequence[str],
+    out: Path,
+    *,
+    fresh: bool = False,
+    master: str = "local[*]",
+    driver_memory: str = DRIVER_MEMORY,
+) -> int:
+    """Digest the runs in and below these paths into `out`, and say so. Raises BenchError."""
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -94,23 +155,30 @@ def _digest(options: argparse.Namespace) -> int:
         from bench.spark import job, logs, session
     except ModuleNotFoundError as error:
         raise BenchError(f"PySpark is not installed ({error}): pip install 'ingeborg[bench]'") from error
-    with session.local_session(options.master, options.driver_memory, out / SPARK_LOG) as spark:
+    with session.local_session(master, driver_memory, out / SPARK_LOG) as spark:
         try:
-            document = job.digest(spark, options.runs, out)
+            document = job.digest(spark, runs, out, fresh=fresh)
         except session.SPARK_ERRORS as error:
             raise BenchError(f"Spark failed: {logs.first_line(error)} (the rest is in {out / SPARK_LOG})") from error
-    runs = document["runs"]
-    lines = sum(run["log"]["lines"] for run in runs)
-    print(f"Digested {len(runs)} run{'s' * (len(runs) != 1)} ({lines:,} log lines) into {out}")
-    for run in runs:
-        for note in run["notes"]:
-            print(f"  {run['run']}: {note}")
+    digested = document["runs"]
+    lines = sum(run["log"]["lines"] for run in digested)
+    print(f"Digested {len(digested)} run{'s' * (len(digested) != 1)} ({lines:,} log lines) into {out}")
+    say_notes(digested)
     return 0
 
 
-def _report(options: argparse.Namespace) -> int:
-    document, tables = digestdir.read(Path(options.digest))
-    page = Path(options.out)
+def say_notes(runs: Sequence[Json]) -> None:
+    """What a reader must know before believing the figures, a line each."""
+    notes = [f"  {run['run']}: {note}" for run in runs for note in run["notes"]]
+    for note in notes[:NOTES_MAX]:
+        print(summary.plain(note))
+    if len(notes) > NOTES_MAX:
+        print(f"  and {len(notes) - NOTES_MAX:,} more notes: the page has them")
+
+
+def write_report(directory: Path, page: Path) -> int:
+    """Write the page of the digest in `directory`, and summary.md beside it. Raises BenchError."""
+    document, tables = digestdir.read(directory)
     try:
         page.parent.mkdir(parents=True, exist_ok=True)
         page.write_text(report.page(document, tables), encoding="utf-8")

@@ -7,12 +7,14 @@ reader must know before believing a figure. Pure: rows in, plain JSON values out
 from __future__ import annotations
 
 import re
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from bench import usage
 from bench.errors import BenchError
 
-DIGEST_VERSION = 1
+DIGEST_VERSION = 2
 
 Rows = Sequence[Mapping[str, Any]]
 Json = dict[str, Any]
@@ -50,28 +52,41 @@ ALWAYS = {"lost": 0, "duplicated": 0}
 """Goals of every run, whether its run.json says them or not."""
 
 DUPLICATES_DROPPED = re.compile(r"(^|_)duplicates?(_dropped)?_total$")
-"""The endpoint counter of dropped duplicates, by its name without labels."""
+"""The server's counter of dropped duplicates, by its name without labels."""
+
+STORE_OPERATIONS = re.compile(r'^ingeborg_store_total\{(.*,)?what="(gets|puts|reads|writes)"')
+"""The broker's counters of what it asked of its store."""
+
+SECONDS_MIN = 3
+"""Seconds of a phase from which its noise is told: of two, neither a deviation nor quartiles mean anything."""
+
+PHASE_TABLES = ("sending", "deliveries", "outcomes", "errors", "latency", "lag", "processes")
+TABLES = (*PHASE_TABLES, "phases", "latency_measured", "seconds", "machine", "counters")
+"""The tables that `document` is made of; the first have a row per phase, and then some."""
 
 _LATENCY_GOAL = re.compile(r"(p\d+(?:[._]\d+)?|max|mean)_ms")
 
 
 def document(runs: Sequence[Json], figures: Mapping[str, Rows]) -> Json:
-    """The digest of `runs` (each `{"facts", "directory", "log"}`) from the tables in `figures` (each with a `run`
-    column): sending, deliveries, outcomes, errors, phases, latency, counters, machine; and latency_measured, over all
-    measured phases of runs that have several.
+    """The digest of `runs` (each `{"facts", "directory", "log", "percentile_error"}`: the last is null where the
+    percentiles of its phases are exact, else the bound of the error of their ranks, as a share of the deliveries).
+
+    `figures` are tables whose rows have a `run` column: phases, sending, deliveries, outcomes, errors, latency, lag,
+    seconds, machine, processes, counters; and latency_measured, over all measured phases of runs that have several.
 
     Raises BenchError where events name a phase that a complete run does not list.
     """
-    return {"digest": DIGEST_VERSION, "runs": [_run(run, _of_run(figures, run["facts"]["run"])) for run in runs]}
+    of_run: dict[str, dict[str, list[Mapping[str, Any]]]] = {}
+    for name, rows in figures.items():
+        for row in rows:
+            of_run.setdefault(row["run"], {}).setdefault(name, []).append(row)
+    return {"digest": DIGEST_VERSION, "runs": [_run(run, of_run.get(run["facts"]["run"], {})) for run in runs]}
 
 
-def _of_run(figures: Mapping[str, Rows], run: str) -> dict[str, Rows]:
-    return {name: [row for row in rows if row["run"] == run] for name, rows in figures.items()}
-
-
-def _run(run: Json, figures: Mapping[str, Rows]) -> Json:
+def _run(run: Json, tables: Mapping[str, Rows]) -> Json:
     facts = run["facts"]
     notes: list[str] = []
+    figures = {name: tables.get(name, ()) for name in TABLES}
     phases = _phases(run, figures, notes)
     measured = _measured(phases, figures)
     counters = _counters(figures["counters"], {phase["phase"] for phase in phases if phase["measured"]}, notes)
@@ -80,11 +95,14 @@ def _run(run: Json, figures: Mapping[str, Rows]) -> Json:
     return {
         "run": facts["run"],
         "facts": facts,
+        "failed": facts.get("failed"),
         "log": run["log"],
+        "percentile_error": run["percentile_error"],
         "phases": phases,
         "measured": measured,
         "goals": goals(facts["goals"], measured),
-        "rates": _command_rates(facts, phases),
+        "memory": usage.memory(figures["processes"], phases),
+        "store_operations_per_delivered": store_operations(counters, measured["delivered"]),
         "counters": counters,
         "notes": notes,
     }
@@ -101,36 +119,98 @@ def _phases(run: Json, figures: Mapping[str, Rows], notes: list[str]) -> list[Js
     if unlisted and facts["complete"]:
         raise BenchError(f"{run['directory']}: events are of phase {unlisted[0]!r}, which phases.csv does not list")
     notes += [f"Phase “{phase}” was cut short: its events are counted, and judged by no goal." for phase in unlisted]
-    spans = [(row["start_ns"], row["end_ns"], bool(row["measured"]), True, name) for name, row in listed.items()]
-    spans += [(seen[name]["first_ns"], seen[name]["last_ns"], False, False, name) for name in unlisted]
-    return [
-        _phase(name, start - facts["started_ns"], end - facts["started_ns"], is_measured, is_listed, figures)
-        for start, end, is_measured, is_listed, name in sorted(spans)
+    spans = [row | {"measured": bool(row["measured"]), "listed": True} for row in map(dict, listed.values())]
+    spans += [
+        {"phase": name, "start_ns": seen[name]["first_ns"], "end_ns": seen[name]["last_ns"]}
+        | {"measured": False, "listed": False}
+        for name in unlisted
     ]
+    cores = (facts.get("machine") or {}).get("cores")
+    seconds = {row["second"]: row for row in figures["seconds"]}
+    by_time = sorted(spans, key=lambda span: (span["start_ns"], span["end_ns"], span["phase"]))
+    return [_phase(span, facts["started_ns"], cores, seconds, _of_phase(figures, span["phase"])) for span in by_time]
 
 
-def _phase(name: str, start_ns: int, end_ns: int, measured: bool, listed: bool, figures: Mapping[str, Rows]) -> Json:
+def _of_phase(figures: Mapping[str, Rows], phase: str) -> dict[str, Rows]:
+    return {name: [row for row in figures[name] if row["phase"] == phase] for name in PHASE_TABLES}
+
+
+def _phase(span: Json, started_ns: int, cores: Any, seconds: Mapping[int, Any], figures: Mapping[str, Rows]) -> Json:
     counts: Json = dict.fromkeys(COUNTS, 0)
-    mean_ns = None
+    times: Json = {}
     for table in ("sending", "deliveries", "outcomes"):
         for row in figures[table]:
-            if row["phase"] == name:
-                counts |= {count: row[count] for count in COUNTS if count in row}
-                mean_ns = row.get("mean_ns", mean_ns)
-    codes = {row["code"]: row["errors"] for row in figures["errors"] if row["phase"] == name}
-    latency = [row for row in figures["latency"] if row["phase"] == name]
+            counts |= {count: row[count] for count in COUNTS if count in row}
+            times |= {name: value for name, value in row.items() if name not in COUNTS}
+    codes = {row["code"]: row["errors"] for row in figures["errors"]}
+    start_ns, end_ns = span["start_ns"] - started_ns, span["end_ns"] - started_ns
     duration_s = (end_ns - start_ns) / NS_PER_S
+    amount = span.get("amount")
+    processes = usage.processes(figures["processes"])
     return {
-        "phase": name,
+        "phase": span["phase"],
+        "kind": span.get("kind"),
         "start_s": start_ns / NS_PER_S,
         "end_s": end_ns / NS_PER_S,
         "duration_s": duration_s,
-        "measured": measured,
-        "listed": listed,
+        "measured": span["measured"],
+        "listed": span["listed"],
+        "offered_per_s": span.get("offered_per_s"),
+        "amount": amount,
+        "amount_per_s": amount / duration_s if amount is not None and duration_s > 0 else None,
+        "detail": span.get("detail"),
         **counts,
         **_rates(counts, duration_s),
+        **_spans_rates(counts, times),
         "error_codes": dict(sorted(codes.items())),
-        **_latency(latency, mean_ns),
+        **_latency(figures["latency"], times.get("mean_ns")),
+        "lag_ns": _lag(figures["lag"]),
+        "processes": processes,
+        "cpu_us_per_delivered": usage.cpu_us_per_delivered(processes, counts["delivered"]),
+        "saturated": usage.saturated(processes, cores),
+        "noise": noise(seconds, start_ns, end_ns),
+    }
+
+
+def _spans_rates(counts: Json, times: Json) -> Json:
+    """Rates between a phase's first and last message, in a second; null of fewer than two, and where no time passed."""
+
+    def rate(count: int, gaps: int, since: str, until: str) -> float | None:
+        first, last = times.get(since), times.get(until)
+        passed = 0 if first is None or last is None else last - first
+        return gaps * NS_PER_S / passed if count >= 2 and passed > 0 else None
+
+    reports, delivered = counts["reports"], counts["delivered"]
+    return {
+        "produce_per_s": rate(reports, reports - 1, "first_sent_ns", "last_sent_ns"),
+        "consume_per_s": rate(delivered, delivered - 1, "first_received_ns", "last_received_ns"),
+        "end_to_end_per_s": rate(delivered, delivered, "first_intended_ns", "last_received_ns"),
+    }
+
+
+def _lag(rows: Rows) -> Json:
+    """How far the sender was behind its schedule: `p50`, `p99`, `max`; null of a phase that sent nothing."""
+    by_ppm = {row["ppm"]: row["lag_ns"] for row in rows}
+    return {name: by_ppm.get(PERCENTILES_PPM[name]) for name in ("p50", "p99", "max")}
+
+
+def noise(seconds: Mapping[int, Mapping[str, Any]], start_ns: int, end_ns: int) -> Json | None:
+    """How much the whole seconds inside a phase (ns since the run's start) differ: `seconds`, their number;
+    `delivered_per_s`: `mean` and `cv`, the standard deviation over the mean (null of a mean of 0); `p99_ns`: quartiles
+    `q1, median, q3` (null if fewer than three seconds have a latency). Null if there are fewer than three."""
+    whole = [seconds.get(second, {}) for second in range(-(-start_ns // NS_PER_S), end_ns // NS_PER_S)]
+    if len(whole) < SECONDS_MIN:
+        return None
+    delivered = [second.get("delivered", 0) for second in whole]
+    mean = statistics.fmean(delivered)
+    p99 = [second["p99_ns"] for second in whole if second.get("p99_ns") is not None]
+    quartiles: list[float | None] = [None] * 3
+    if len(p99) >= SECONDS_MIN:
+        quartiles = [*statistics.quantiles(p99, n=4, method="inclusive")]
+    return {
+        "seconds": len(whole),
+        "delivered_per_s": {"mean": mean, "cv": statistics.stdev(delivered) / mean if mean else None},
+        "p99_ns": dict(zip(("q1", "median", "q3"), quartiles, strict=True)),
     }
 
 
@@ -158,7 +238,7 @@ def _measured(phases: Sequence[Json], figures: Mapping[str, Rows]) -> Json:
         for code, errors in phase["error_codes"].items():
             codes[code] = codes.get(code, 0) + errors
     weighted = [(phase["latency_ns"]["mean"], phase["delivered"]) for phase in chosen if phase["delivered"]]
-    latency = figures.get("latency_measured", ())
+    latency = figures["latency_measured"]
     if len(chosen) == 1:
         latency = [row for row in figures["latency"] if row["phase"] == chosen[0]["phase"]]
     mean_ns = sum(mean * n for mean, n in weighted) / counts["delivered"] if weighted else None
@@ -194,22 +274,8 @@ def goals(wanted: Mapping[str, float], measured: Mapping[str, Any]) -> list[Json
     return judged
 
 
-def _command_rates(facts: Mapping[str, Any], phases: Sequence[Json]) -> Json:
-    """Subscriptions made, and undone, a second, where run.json says how many, by phase `subscribe`, `unsubscribe`."""
-    rates: Json = {}
-    made = facts.get("subscriptions")
-    for phase in phases:
-        if phase["phase"] in ("subscribe", "unsubscribe") and isinstance(made, int) and phase["duration_s"] > 0:
-            rates[phase["phase"]] = {
-                "subscriptions": made,
-                "duration_s": phase["duration_s"],
-                "per_s": made / phase["duration_s"],
-            }
-    return rates
-
-
 def _counters(rows: Rows, measured: set[str], notes: list[str]) -> list[Json]:
-    """Endpoint counters (`…_total`) over the measured phases, per name: `delta` of all sources and by `sources`."""
+    """The servers' counters (`…_total`) over the measured phases, per name: `delta` of all sources and by `sources`."""
     totals: dict[str, dict[str, float]] = {}
     for row in rows:
         if row["phase"] not in measured or not _base(row["name"]).endswith("_total"):
@@ -238,6 +304,13 @@ def duplicates_dropped(counters: Iterable[Mapping[str, Any]]) -> float | None:
     return sum(deltas) if deltas else None
 
 
+def store_operations(counters: Iterable[Mapping[str, Any]], delivered: int) -> float | None:
+    """What the broker's store was asked (gets, puts, reads, writes) in the measured phases, per delivered message; None
+    if the system does not say, or delivered nothing."""
+    deltas: list[float] = [row["delta"] for row in counters if STORE_OPERATIONS.search(row["name"])]
+    return sum(deltas) / delivered if deltas and delivered else None
+
+
 def _notes(run: Json, measured: Mapping[str, Any], figures: Mapping[str, Rows]) -> list[str]:
     """What a reader must know before believing the figures."""
     notes = []
@@ -261,6 +334,11 @@ def _notes(run: Json, measured: Mapping[str, Any], figures: Mapping[str, Rows]) 
     unannounced = sum(row["unannounced"] for row in figures["deliveries"])
     if unannounced:
         notes.append(f"{unannounced:,} deliveries belong to no news in the log.")
+    if run["percentile_error"] is not None:
+        notes.append(
+            "So many deliveries that the percentiles of phases are a sketch's: the rank of each is within "
+            f"{run['percentile_error']:.4%} of the deliveries from the one asked for. Those of seconds are exact."
+        )
     if not figures["machine"]:
         notes.append("No machine.csv: processor and memory were not recorded.")
     return notes

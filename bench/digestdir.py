@@ -1,13 +1,14 @@
-"""A digest on disk: digest.json and the tables beside it.
+"""A digest on disk: digest.json and the tables beside it, and what of an earlier one is still true.
 
-Owns their names and columns. It never computes a figure; what it reads back is what was written, or a BenchError.
+Owns their names, columns and order. It never computes a figure; what it reads back is what was written, or a
+BenchError.
 
 | file | one row per | columns |
 |---|---|---|
 | seconds.csv | run and second | counts of what happened in it; latency of what was meant to be sent in it |
 | histogram.csv | run, phase, second and latency bucket | deliveries (bounds of the bucket in ns) |
-| machine.csv | run, process and second | processor cores used, resident bytes, network and disk bytes a second |
-| counters.csv | run, phase, endpoint and counter | its first and last value in the phase |
+| machine.csv | run, process and sample | processor cores used, resident bytes, network and disk bytes a second |
+| counters.csv | run, phase, server and counter | its first and last value in the phase |
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from __future__ import annotations
 import csv
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -41,9 +44,11 @@ TABLES = {
     "machine": (
         "run",
         "source",
+        "role",
         "second",
         "cpu_cores",
         "rss_bytes",
+        "anon_bytes",
         "net_rx_bytes_s",
         "net_tx_bytes_s",
         "disk_read_bytes_s",
@@ -52,16 +57,76 @@ TABLES = {
     "counters": ("run", "phase", "source", "name", "first", "last"),
 }
 
-_TEXT = {"run", "phase", "source", "name"}
+_ORDER = {
+    "seconds": itemgetter("run", "second"),
+    "histogram": itemgetter("run", "second", "phase", "high_ns"),
+    # Several samples may fall into a second: they stay in the order given, which is that of time.
+    "machine": itemgetter("run", "source", "second"),
+    "counters": itemgetter("run", "phase", "source", "name"),
+}
+
+_TEXT = {"run", "phase", "source", "role", "name"}
 
 
-def write(directory: Path, document: Json, tables: Mapping[str, Rows]) -> None:
-    """Write a digest. Each file is complete or absent: written beside its name first, then renamed."""
+@dataclass(frozen=True)
+class Digest:
+    """Runs by id, as the document has them, and the tables' rows."""
+
+    runs: Mapping[str, Json]
+    tables: Mapping[str, Rows]
+
+    @classmethod
+    def of(cls, document: Json, tables: Mapping[str, Rows]) -> Digest:
+        return cls({run["run"]: run for run in document["runs"]}, tables)
+
+    @classmethod
+    def empty(cls) -> Digest:
+        return cls({}, {name: [] for name in TABLES})
+
+    def joined(self, other: Digest) -> Digest:
+        """Both; they have no run in common."""
+        tables = {name: [*self.tables[name], *other.tables[name]] for name in TABLES}
+        return Digest({**self.runs, **other.runs}, tables)
+
+
+def remembered(directory: Path, made_of: Mapping[str, Json], say: Callable[[str], None]) -> Digest:
+    """What a digest in `directory` has of the runs in `made_of` (id -> what its log is made of, as in the document's
+    `log`) that were made of the very same. A digest that cannot be read holds nothing, and `say` is told why."""
+    if not (directory / DOCUMENT).exists():
+        return Digest.empty()
+    try:
+        document, tables = read(directory)
+    except BenchError as error:
+        say(f"{error}; every run is computed")
+        return Digest.empty()
+    kept = {
+        run["run"]: run
+        for run in document["runs"]
+        if run["run"] in made_of and made_of[run["run"]].items() <= run["log"].items()
+    }
+    return Digest(kept, {name: [row for row in rows if row["run"] in kept] for name, rows in tables.items()})
+
+
+def write(directory: Path, digest: Digest, order: Sequence[str]) -> Json:
+    """Write a digest, its runs in `order`; returns the document. Each file is complete or absent: written beside its
+    name first, then renamed. The old document goes first and the new one comes last, so that no document ever stands
+    beside tables of another. Raises BenchError."""
+    document = {"digest": DIGEST_VERSION, "runs": [digest.runs[run] for run in order]}
+    try:
+        _write(directory, digest, document)
+    except OSError as error:
+        raise BenchError(f"cannot write the digest to {directory}: {error.strerror}") from error
+    return document
+
+
+def _write(directory: Path, digest: Digest, document: Json) -> None:
+    (directory / DOCUMENT).unlink(missing_ok=True)
     for name, columns in TABLES.items():
+        rows = sorted(digest.tables[name], key=_ORDER[name])
         with _whole(directory / f"{name}.csv") as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
             writer = csv.writer(file, lineterminator="\n")
             writer.writerow(columns)
-            writer.writerows([_cell(row.get(column)) for column in columns] for row in tables[name])
+            writer.writerows([_cell(row.get(column)) for column in columns] for row in rows)
     with _whole(directory / DOCUMENT) as temporary:
         text = json.dumps(document, ensure_ascii=False, indent=1, sort_keys=False, allow_nan=False)
         temporary.write_text(text + "\n", encoding="utf-8")

@@ -67,6 +67,33 @@ def rate(value_per_s: float | None) -> str:
     return NONE if value_per_s is None else f"{significant(value_per_s) if value_per_s else 0}/s"
 
 
+def size_rate(value_bytes_per_s: float | None) -> str:
+    """`1.20 MB/s`."""
+    return NONE if value_bytes_per_s is None else f"{size(value_bytes_per_s)}/s"
+
+
+def micros(value_us: float | None) -> str:
+    """Microseconds, as `duration` says them."""
+    return NONE if value_us is None else duration(value_us * 1000)
+
+
+def ratio(value: float | None) -> str:
+    """How many times the baseline's: `× 1.84`."""
+    if value is None:
+        return NONE
+    return f"× {significant(value) if abs(value) >= 0.1 else f'{value:.2g}'}"
+
+
+def number(value: float | None) -> str:
+    """A small number that is no count: `1.55`, `0`."""
+    return NONE if value is None else significant(value) if value else "0"
+
+
+def plain(value: float) -> str:
+    """A setting as it was given: `1,000`, `0.05`."""
+    return f"{value:,.10g}"
+
+
 def share(part: float | None, whole: float | None) -> str:
     """A percentage: `96.0 %`; rounded neither up to 100 % nor down to 0 %, unless it is exactly that."""
     if part is None or not whole:

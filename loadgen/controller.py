@@ -11,9 +11,9 @@ The search, in the order of the code below:
    Any other is tried once more, twice as long: a stall goes by, an overload has twice the time to show.
 3. After every breach, and before everything that is measured, the system recovers at a low rate, step by step, until
    a step holds and nothing drains any more.
-4. Between the highest rate that held and the lowest that did not, halve (geometrically) down to half the precision. Then
-   look once more at the lowest that did not, unless its breach was beyond doubt: a machine that was disturbed for longer
-   than two steps must not have the last word. If it holds now, go on from there as in 1.
+4. Between the highest rate that held and the lowest that did not, halve (geometrically) down to half the precision.
+   Then look once more at the lowest that did not, unless its breach was beyond doubt: a machine that was disturbed for
+   longer than two steps must not have the last word. If it holds now, go on from there as in 1.
 5. Measure (``sustained``). The longer phase sees smaller overloads than the search could; if it breaches, go down by
    half the precision, then further. So a search that is right to half the precision stays within all of it.
 6. Measure at half of that rate (``half``).

@@ -1,22 +1,24 @@
-"""The digest job: reads runs, computes their figures, writes a digest.
+"""The digest job: finds runs, computes the figures of those that are not digested yet, writes a digest.
 
 Run it by `bench digest`, or unchanged by `spark-submit` on a cluster, over any path that Spark can read:
 
-    spark-submit --master … bench/spark/job.py s3a://bucket/run-1 s3a://bucket/run-2 --out digest/
+    spark-submit --master … bench/spark/job.py s3a://bucket/runs --out digest/
 
 The executors need nothing of this package; the driver needs it installed. The digest is small, and is written by the
-driver to a local directory. I/O is in `main` and what it calls by name (`logs.read`, `digestdir.write`); the figures
-come from the pure functions in transforms.
+driver to a local directory. I/O is in `main`, `digest` and what they call by name (`inventory.find`, `logs.read`,
+`digestdir`); the figures come from the pure functions in transforms and quantiles.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import math
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
+from operator import itemgetter
 from pathlib import Path
 
 from pyspark.errors import PySparkException
@@ -26,57 +28,84 @@ from pyspark.sql import functions as F
 from bench import digestdir
 from bench.digest import PERCENTILES_PPM, Json, Rows, document
 from bench.errors import BenchError
-from bench.spark import logs
+from bench.spark import inventory, logs
 from bench.spark import transforms as t
-from bench.spark.schema import BUCKETS_PER_DECADE, CURVE_PPM
+from bench.spark.quantiles import percentiles, sketched
+from bench.spark.schema import BUCKETS_PER_DECADE, CURVE_PPM, EXACT_DELIVERIES_MAX, KEPT, SKETCH_ACCURACY
 
 FIGURES_AT_ONCE = 4
 """Jobs under way at once. More would not run faster on the few cores of one machine, and would share its memory."""
 
+PARTITION_BYTES = 24 << 20
+"""Text of the log per shuffle partition, some 400,000 events: a task sorts them well within its share of a gigabyte,
+and is long against the tenth of a second that starting it costs."""
 
-def figures(read: logs.Logs, several: Sequence[str]) -> dict[str, DataFrame]:
+SPLIT_BYTES = 32 << 20
+"""Text of the log per task of reading: about a part of the generator's, so that no core waits long for the last one."""
+
+PARTITIONS_MAX = 10_000
+"""A log of 240 GB; beyond it partitions grow, for their number would burden the driver."""
+
+SECOND_PPM = {500_000: "p50_ns", 990_000: "p99_ns", 1_000_000: "max_ns"}
+"""The percentiles of each second and their names in its table."""
+
+LAG_PPM = (PERCENTILES_PPM["p50"], PERCENTILES_PPM["p99"], PERCENTILES_PPM["max"])
+
+Say = Callable[[str], None]
+
+
+def figures(read: logs.Logs, several: Sequence[int], large: Sequence[int]) -> dict[str, DataFrame]:
     """Every figure of every run, as frames still to be computed, by the names that `document` asks for.
 
-    `several`: the runs with more than one measured phase, which need percentiles over all of these together.
+    `several`: the runs (by number) with more than one measured phase, which need percentiles over all of these
+    together. `large`: those with so many deliveries that the percentiles of their phases are a sketch's.
     """
     events = read.events
-    news = t.news_of(events)
-    deliveries = t.deliveries_of(events, news).cache()
+    news = t.news_of(events).persist(KEPT)
+    deliveries = t.deliveries_of(events, news).persist(KEPT)
     measured = read.phases.where(F.col("measured") == 1).select("run", "phase")
-    judged = deliveries.where(F.col("run").isin(several)).join(F.broadcast(measured), ["run", "phase"], "left_semi")
+    judged = deliveries.where(F.col("run").isin([*several])).join(F.broadcast(measured), ["run", "phase"], "left_semi")
     points = sorted({*CURVE_PPM, *PERCENTILES_PPM.values()})
+
+    def latency(rows: DataFrame, keys: list[str]) -> DataFrame:
+        exact = percentiles(rows.where(~F.col("run").isin([*large])), keys, points, "latency_ns")
+        if not large:
+            return exact
+        few = sketched(rows.where(F.col("run").isin([*large])), keys, points, "latency_ns", SKETCH_ACCURACY)
+        return exact.unionByName(few)
+
     made = {
-        "sending": t.sending_counts(events),
         "deliveries": t.delivery_counts(deliveries),
         "outcomes": t.outcomes(news, deliveries),
-        "errors": t.error_counts(events),
-        "latency": t.percentiles(deliveries, ["run", "phase"], points),
-        "second_counts": t.per_second_counts(events),
-        "second_latency": t.per_second_latency(deliveries),
+        "latency": latency(deliveries, ["run", "phase"]),
+        "second_latency": percentiles(deliveries, ["run", "second"], SECOND_PPM, "latency_ns"),
         "histogram": t.histogram(deliveries),
+        "sending": t.sending_counts(events),
+        "lag": percentiles(t.lags(events), ["run", "phase"], LAG_PPM, "lag_ns"),
+        "errors": t.error_counts(events),
+        "second_counts": t.per_second_counts(events),
         "machine": t.machine_rates(read.machine),
+        "processes": t.machine_phases(read.machine, read.phases),
         "counters": t.counter_deltas(read.counters),
     }
-    return made | ({"latency_measured": t.percentiles(judged, ["run"], points)} if several else {})
+    return made | ({"latency_measured": latency(judged, ["run"])} if several else {})
 
 
 def seconds(counts: Rows, latency: Rows) -> list[Json]:
     """The table of seconds, without gaps: from each run's first to its last second, counts 0 and latency empty where
     nothing happened."""
-    names = {500_000: "p50_ns", 990_000: "p99_ns", 1_000_000: "max_ns"}
-    table: dict[tuple[str, int], Json] = {(row["run"], row["second"]): dict(row) for row in counts}
+    runs: dict[str, dict[int, Json]] = {}
+    for row in counts:
+        runs.setdefault(row["run"], {})[row["second"]] = dict(row)
     for row in latency:
-        key = row["run"], row["second"]
-        table.setdefault(key, {"run": key[0], "second": key[1]})[names[row["ppm"]]] = row["latency_ns"]
+        of_run = runs.setdefault(row["run"], {})
+        of_run.setdefault(row["second"], {})[SECOND_PPM[row["ppm"]]] = row["latency_ns"]
     zero = dict.fromkeys(("news", "reports", "duplicates_offered", "delivered", "errors"), 0)
-    rows: list[Json] = []
-    for run in sorted({run for run, _ in table}):
-        of_run = [second for other, second in table if other == run]
-        rows += [
-            {"run": run, "second": second} | zero | table.get((run, second), {})
-            for second in range(min(of_run), max(of_run) + 1)
-        ]
-    return rows
+    return [
+        {**zero, **of_run.get(second, {}), "run": run, "second": second}
+        for run, of_run in sorted(runs.items())
+        for second in range(min(of_run), max(of_run) + 1)
+    ]
 
 
 def histogram(rows: Rows) -> list[Json]:
@@ -85,7 +114,7 @@ def histogram(rows: Rows) -> list[Json]:
     def bound(bucket: int) -> int:
         return round(10 ** (bucket / BUCKETS_PER_DECADE))
 
-    made = [
+    return [
         dict(row)
         | (
             {"low_ns": bound(row["bucket"]), "high_ns": bound(row["bucket"] + 1)}
@@ -94,58 +123,113 @@ def histogram(rows: Rows) -> list[Json]:
         )
         for row in rows
     ]
-    return sorted(made, key=lambda row: (row["run"], row["second"], row["phase"], row["high_ns"]))
 
 
-def digest(spark: SparkSession, paths: Sequence[str], out: Path) -> Json:
-    """Digest the runs at `paths` into the directory `out`; returns the document. Raises BenchError."""
-    try:
-        read = logs.read(spark, paths)
-        phases = _rows(read.phases)
-        measured = Counter(row["run"] for row in phases if row["measured"])
-        frames = figures(read, [run for run, number in measured.items() if number > 1])
-        # Each figure is a small job: planning one while another runs keeps every core busy.
-        with ThreadPoolExecutor(FIGURES_AT_ONCE) as pool:
-            tables = dict(zip(frames, pool.map(_rows, frames.values()), strict=True)) | {"phases": phases}
-    finally:
-        spark.catalog.clearCache()
-    made = document([_described(run) for run in read.runs], tables)
-    by_time = sorted(tables["machine"], key=lambda row: (row["run"], row["source"], row["second"]))
-    by_name = sorted(tables["counters"], key=lambda row: (row["run"], row["phase"], row["source"], row["name"]))
-    digestdir.write(
-        out,
-        made,
+def digest(spark: SparkSession, paths: Sequence[str], out: Path, *, fresh: bool = False, say: Say = print) -> Json:
+    """Digest the runs in and below `paths` into the directory `out`; returns the document. Raises BenchError.
+
+    A run that `out` holds already, of the very same files, is taken from there, and `say` is told how many were;
+    `fresh`: all are computed.
+    """
+    runs = inventory.find(spark, paths)
+    made_of = {run.run: inventory.made_of(run) for run in runs}
+    old = digestdir.Digest.empty() if fresh else digestdir.remembered(out, made_of, say)
+    new = [run for run in runs if run.run not in old.runs]
+    if old.runs:
+        say(
+            f"{len(old.runs)} of {len(runs)} runs are as they were when they were digested into {out}: "
+            f"{len(new)} computed (--fresh computes all)"
+        )
+    made = old.joined(_digested(spark, new, made_of)) if new else old
+    return digestdir.write(out, made, [run.run for run in runs])
+
+
+def _digested(spark: SparkSession, runs: list[inventory.RunLog], made_of: Mapping[str, Json]) -> digestdir.Digest:
+    """The digest of these runs, all computed in the same few jobs."""
+    names = [run.run for run in runs]
+
+    def rows(frame: DataFrame) -> list[Json]:
+        return [row.asDict() | {"run": names[row.run]} for row in frame.collect()]
+
+    with _configured(spark, sum(run.size_bytes for run in runs)):
+        try:
+            read = logs.read(spark, runs)
+            phases = rows(read.phases)
+            measured = Counter(row["run"] for row in phases if row["measured"])
+            several = [number for number, name in enumerate(names) if measured[name] > 1]
+            large = [number for number, run in enumerate(runs) if run.deliveries > EXACT_DELIVERIES_MAX]
+            frames = figures(read, several, large)
+            # Each figure is a small job: planning one while another runs keeps every core busy.
+            with ThreadPoolExecutor(FIGURES_AT_ONCE) as pool:
+                tables = dict(zip(frames, pool.map(rows, frames.values()), strict=True)) | {"phases": phases}
+        finally:
+            spark.catalog.clearCache()
+    tables["seconds"] = seconds(tables.pop("second_counts"), tables.pop("second_latency"))
+    described = [
         {
-            "seconds": seconds(tables["second_counts"], tables["second_latency"]),
+            "facts": run.facts,
+            "directory": run.shown,
+            "log": _log(run, made_of[run.run]),
+            "percentile_error": 1 / SKETCH_ACCURACY if number in large else None,
+        }
+        for number, run in enumerate(runs)
+    ]
+    return digestdir.Digest.of(
+        document(described, tables),
+        {
+            "seconds": tables["seconds"],
             "histogram": histogram(tables["histogram"]),
-            "machine": by_time,
-            "counters": by_name,
+            "machine": sorted(tables["machine"], key=itemgetter("at_ns")),
+            "counters": tables["counters"],
         },
     )
-    return made
 
 
-def _rows(frame: DataFrame) -> list[Json]:
-    return [row.asDict() for row in frame.collect()]
+def _log(run: inventory.RunLog, made_of: Json) -> Json:
+    """What the document says of a run's log: its size, what was left out of it, and what tells it from any other."""
+    size = {"files": len(run.files), "size_bytes": run.size_bytes, "lines": run.lines}
+    return size | {"torn": sorted(run.torn), "empty": sorted(run.empty)} | made_of
 
 
-def _described(run: logs.RunLog) -> Json:
-    log = asdict(run)
-    facts, directory = log.pop("facts"), logs.shown(log.pop("directory"))
-    return {"facts": facts, "directory": directory, "log": log}
+@contextlib.contextmanager
+def _configured(spark: SparkSession, size_bytes: int) -> Iterator[None]:
+    """The session as the job needs it for a log of this size; afterwards as it was."""
+    partitions = min(PARTITIONS_MAX, math.ceil(size_bytes / PARTITION_BYTES))
+    now = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
+    wanted = {
+        "spark.sql.shuffle.partitions": str(max(now, partitions)),
+        # One shuffle by run and topic is enough for all that is computed within a topic (transforms).
+        "spark.sql.requireAllClusterKeysForCoPartition": "false",
+        "spark.sql.files.maxPartitionBytes": str(SPLIT_BYTES),
+        "spark.sql.inMemoryColumnarStorage.compressed": "false",
+    }
+    before = {name: spark.conf.get(name) for name in wanted}
+    try:
+        for name, value in wanted.items():
+            spark.conf.set(name, value)
+        yield
+    finally:
+        for name, old in before.items():
+            if old is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, old)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point of spark-submit, which brings the session's configuration: 0 done, 1 failed, 2 wrong usage."""
     parser = argparse.ArgumentParser(description="Digest the logs of runs on a Spark cluster (under spark-submit).")
-    parser.add_argument("runs", nargs="+", metavar="RUN", help="directory of a run: any path that Spark can read")
+    parser.add_argument(
+        "runs", nargs="+", metavar="RUN", help="directory of a run, or of many at any depth: any path Spark can read"
+    )
     parser.add_argument("--out", required=True, metavar="DIR", help="local directory for the digest")
+    parser.add_argument("--fresh", action="store_true", help="compute again what DIR holds already")
     options = parser.parse_args(arguments)
     out = Path(options.out)
     session = SparkSession.builder.appName("bench digest").getOrCreate()
     try:
         out.mkdir(parents=True, exist_ok=True)
-        digest(session, options.runs, out)
+        digest(session, options.runs, out, fresh=options.fresh)
     except (BenchError, OSError) as error:
         print(f"bench: {error}", file=sys.stderr)
         return 1

@@ -8,12 +8,16 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from pyspark.sql.types import DoubleType, LongType, StringType, StructField, StructType
+from pyspark import StorageLevel
+from pyspark.sql.types import DoubleType, IntegerType, LongType, StringType, StructField, StructType
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 RUN_FILE = "run.json"
 EVENT_FILE = re.compile(r"events-(\d{3})-(\d{4,})\.csv")
+
+PHASE_KINDS = ("connect", "subscribe", "unsubscribe", "search", "run", "sustained", "half", "drain")
+ROLES = ("generator", "server", "layer", "host")
 
 NS_PER_S = 1_000_000_000
 
@@ -30,7 +34,7 @@ CORRUPT = "_corrupt"
 
 @dataclass(frozen=True)
 class Table:
-    """One CSV table of the log. `glob` finds its files in a run's directory; `required`: without it there is no run."""
+    """One CSV table of the log. `glob` finds its files in a run's directory; `required`: a complete run has it."""
 
     name: str
     glob: str
@@ -41,6 +45,10 @@ class Table:
     def header(self) -> str:
         """The first line of each of the table's files, to the byte."""
         return ",".join(self.columns.names)
+
+    def holds(self, file: str) -> bool:
+        """Whether a file of this name is one of the table's."""
+        return bool(EVENT_FILE.fullmatch(file)) if self.name == "events" else file == self.glob
 
     @property
     def parsed(self) -> StructType:
@@ -73,9 +81,13 @@ PHASES = Table(
     StructType(
         [
             StructField("phase", StringType()),
+            StructField("kind", StringType()),
             StructField("start_ns", LongType()),
             StructField("end_ns", LongType()),
             StructField("measured", LongType()),
+            StructField("offered_per_s", DoubleType()),
+            StructField("amount", LongType()),
+            StructField("detail", StringType()),
         ]
     ),
     required=True,
@@ -88,8 +100,10 @@ MACHINE = Table(
         [
             StructField("at_ns", LongType()),
             StructField("source", StringType()),
+            StructField("role", StringType()),
             StructField("cpu_s", DoubleType()),
             StructField("rss_bytes", LongType()),
+            StructField("anon_bytes", LongType()),
             StructField("net_rx_bytes", LongType()),
             StructField("net_tx_bytes", LongType()),
             StructField("disk_read_bytes", LongType()),
@@ -116,11 +130,34 @@ COUNTERS = Table(
 
 TABLES = (EVENTS, PHASES, MACHINE, COUNTERS)
 
-RUN_COLUMNS = (StructField("run", StringType()), StructField("started_ns", LongType()))
-"""What every row knows of its run: its id, and its beginning."""
+RUN_COLUMNS = (StructField("run", IntegerType()), StructField("started_ns", LongType()))
+"""What every row knows of its run: its number among the runs of this job (a word to shuffle and to compare, where its
+id is a text), and its beginning."""
+
+POSITION = ("file", "block", "line")
+"""Where a row stands: ordering by these three is the order of lines in one file."""
+
+PLACED = (StructField("file", IntegerType()), StructField("block", LongType()), StructField("line", LongType()))
+"""The same, with types."""
+
+KEPT = StorageLevel.MEMORY_AND_DISK
+"""How what is read more than once is kept: serialized, compressed as a whole, and on disk beyond the memory there is.
+30 bytes an event; columns compressed one by one would take as much, and twice the time of parsing to make."""
 
 CURVE_PPM = tuple(sorted({round(1_000_000 * (1 - 10 ** (-step / 10))) for step in range(51)}))
 """The points of the percentile curve, evenly spaced in log(1 - p): ten to each further nine, up to 99.999 %."""
 
 BUCKETS_PER_DECADE = 20
 """Resolution of the histograms: a bucket is 12 % wide, the bound of error of whatever is read from them."""
+
+FINE = 64
+"""Parts of a bucket in which a percentile is looked for: 0.2 % wide, so that few rows are left to rank one by one. A
+power of two, so that a latency's fine bucket lies in its bucket whatever the rounding."""
+
+EXACT_DELIVERIES_MAX = 10_000_000
+"""Deliveries of a run up to which the percentiles of its phases are exact (SCHEMA.md)."""
+
+SKETCH_ACCURACY = 1_000_000
+"""Above, they are of a Greenwald-Khanna sketch of this accuracy: the rank of each is within a millionth of the number
+of deliveries from the one asked for, so that p99.999 still means something. A coarser one takes the same time; a finer
+one of some ten million values would be as large as they are."""

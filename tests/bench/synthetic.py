@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Any
 
 EVENT_HEADER = "kind,phase,connection,topic,seq,intended_ns,at_ns,value,detail"
-PHASE_HEADER = "phase,start_ns,end_ns,measured"
-MACHINE_HEADER = "at_ns,source,cpu_s,rss_bytes,net_rx_bytes,net_tx_bytes,disk_read_bytes,disk_write_bytes"
+PHASE_HEADER = "phase,kind,start_ns,end_ns,measured,offered_per_s,amount,detail"
+MACHINE_HEADER = (
+    "at_ns,source,role,cpu_s,rss_bytes,anon_bytes,net_rx_bytes,net_tx_bytes,disk_read_bytes,disk_write_bytes"
+)
 COUNTER_HEADER = "at_ns,phase,source,name,value"
 
 START_NS = 5_000_000_000_000
@@ -27,10 +29,12 @@ Row = tuple[Any, ...]
 def facts(run: str = "r1", **changes: Any) -> dict[str, Any]:
     """A run.json's object."""
     return {
-        "schema": 1,
+        "schema": 2,
         "run": run,
         "system": "ingeborg",
+        "variant": "home",
         "workload": "radio",
+        "series": None,
         "seed": 1,
         "started_unix_ms": 1_772_000_000_000,
         "started_ns": START_NS,
@@ -90,23 +94,37 @@ def error(phase: str, at: int, code: str) -> Row:
     return ("error", phase, None, None, None, None, START_NS + at, 0, code)
 
 
+def phase(name: str, kind: str, start: int, end: int, measured: int = 0, **more: Any) -> Row:
+    """A row of phases.csv; times in ns since the run's start. `more`: offered_per_s, amount, detail."""
+    rest = (more.get("offered_per_s"), more.get("amount"), more.get("detail"))
+    return (name, kind, START_NS + start, START_NS + end, measured, *rest)
+
+
+def sample(
+    at: int, source: str, role: str, cpu_s: float | None, rss: int | None = None, anon: int | None = None
+) -> Row:
+    """A row of machine.csv without network and disk."""
+    return (START_NS + at, source, role, cpu_s, rss, anon, None, None, None, None)
+
+
 def random_run(run: str, rng: random.Random) -> Run:
     """A small run with everything that can go wrong: losses, repetitions, reorderings, stray deliveries, errors,
-    negative latencies, equal clock readings, deliveries in the phase after their news."""
+    negative latencies, equal clock readings, deliveries in the phase after their news, processes that are restarted,
+    that are missing, or that do not say everything."""
     processes = rng.randint(1, 3)
     parts: list[list[Row]] = [[] for _ in range(processes)]
     spans = [
-        ("warm", 0, 2 * S, 0),
-        ("run", 2 * S, 6 * S, 1),
-        ("again", 6 * S, 9 * S, rng.randint(0, 1)),
-        ("drain", 9 * S, 12 * S, 0),
+        ("warm", "search", 0, 2 * S, 0),
+        ("run", rng.choice(("run", "sustained")), 2 * S, 6 * S, 1),
+        ("again", "half", 6 * S, 9 * S + rng.choice((0, 700 * MS)), rng.randint(0, 1)),
+        ("drain", "drain", 10 * S, 12 * S, 0),
     ]
     connections = rng.randint(1, 6)
     arrivals: list[tuple[int, int, Row]] = []
     sequence: dict[int, int] = {}
 
     def phase_at(at: int) -> str:
-        return next((name for name, start, end, _ in spans if start <= at < end), "drain")
+        return next((name for name, _, start, end, _ in spans if start <= at < end), "drain")
 
     for _ in range(rng.randint(0, 60)):
         topic = rng.randint(1, 5)
@@ -115,8 +133,9 @@ def random_run(run: str, rng: random.Random) -> Run:
         listeners = rng.sample(range(connections), rng.randint(0, connections))
         parts[0].append(news(phase_at(intended), topic, seq, intended, len(listeners)))
         for index in range(rng.randint(0, 4)):
-            at = intended + rng.randrange(0, 300 * MS)
-            parts[0].append(sent(phase_at(at), rng.randrange(connections), topic, seq, intended, at, int(index == 0)))
+            meant = intended + rng.randrange(0, 50 * MS)
+            at = meant + rng.randrange(0, 300 * MS)
+            parts[0].append(sent(phase_at(at), rng.randrange(connections), topic, seq, meant, at, int(index == 0)))
         for connection in listeners:
             for _ in range(rng.choice((0, 1, 1, 1, 1, 2))):
                 # Coarse times, so that two messages often have one clock reading; some before they were meant.
@@ -133,12 +152,33 @@ def random_run(run: str, rng: random.Random) -> Run:
         parts[process].append(row)
     for _ in range(rng.randint(0, 6)):
         at = rng.randrange(0, 12 * S)
-        parts[-1].append(
-            error(phase_at(at), at, rng.choice(("store_unavailable", "rate_limited", 'odd "code"'.replace('"', "'"))))
-        )
+        parts[-1].append(error(phase_at(at), at, rng.choice(("store_unavailable", "rate_limited", "odd 'code'"))))
     parts[0] = parts[0] or [error("run", 3 * S, "internal")]
-    phases = [(name, START_NS + start, START_NS + end, measured) for name, start, end, measured in spans]
-    return Run(facts(run), parts, phases)
+    phases = [
+        phase("connect", "connect", -2 * S, -S, amount=rng.choice((None, 0, connections))),
+        phase("subscribe", "subscribe", -S, 0, amount=rng.randint(1, 100), detail='"1, 2"'),
+    ]
+    for name, kind, start, end, measured in spans:
+        phases.append(phase(name, kind, start, end, measured, offered_per_s=rng.choice((None, 5, 7.5))))
+    ends = sorted({at - START_NS for row in phases for at in row[2:4]})
+    return Run(facts(run), parts, phases, _random_machine(rng, ends))
+
+
+def _random_machine(rng: random.Random, ends: Sequence[int]) -> list[Row]:
+    """Samples once a second and shortly after both ends of every phase, of some processes of every role."""
+    rows: list[Row] = []
+    roles = ("generator", "generator", "server", "server", "layer", "host")
+    for number, role in enumerate(rng.sample(roles, rng.randint(0, len(roles)))):
+        busy, cpu_s, last = rng.uniform(0, 1.3) * (2 if role == "host" else 1), rng.uniform(0, 9), -3 * S
+        knows_anon = rng.random() < 0.7
+        for at in sorted({*range(-3 * S + rng.randrange(S), 12 * S, S), *(end + 3 * MS for end in ends)}):
+            cpu_s = cpu_s + busy * rng.uniform(0.8, 1.0) * (at - last) / S if rng.random() > 0.02 else 0.0
+            level = rng.randrange(10**6, 10**9)
+            anon = level // 2 if knows_anon else None
+            rows.append(sample(at, f"{role}-{number}", role, round(cpu_s, 3), level, anon))
+            last = at
+    rng.shuffle(rows)
+    return rows
 
 
 def radio_run(run: str, seconds: int = 20, rate: float = 60.0, seed: int = 1, **changes: Any) -> Run:
@@ -164,21 +204,27 @@ def radio_run(run: str, seconds: int = 20, rate: float = 60.0, seed: int = 1, **
             arrivals.append((at + latency, received("run", connection, topic, seq, at, at + latency)))
     rows += [row for _, row in sorted(arrivals, key=lambda arrival: arrival[0])]
     phases = [
-        ("connect", START_NS, START_NS + 1 * S, 0),
-        ("subscribe", START_NS + 1 * S, START_NS + 2 * S, 0),
-        ("run", START_NS + begin, START_NS + end, 1),
-        ("drain", START_NS + end, START_NS + end + 2 * S, 0),
+        phase("connect", "connect", 0, S, amount=500),
+        phase("subscribe", "subscribe", S, 2 * S, amount=12_400),
+        phase("run", "run", begin, end, 1, offered_per_s=25 * rate),
+        phase("drain", "drain", end, end + 2 * S),
     ]
     machine: list[Row] = []
-    cpu = {"generator": 0.0, "host": 0.0, "demo-1": 0.0, "demo-2": 0.0}
-    for second in range(seconds + 4):
-        for source, base in (("generator", 0.55), ("host", 1.4), ("demo-1", 0.38), ("demo-2", 0.31)):
+    sources = {
+        "generator-0": ("generator", 0.55, 160e6),
+        "host": ("host", 1.4, 3.1e9),
+        "demo-1": ("server", 0.38, 72e6),
+        "demo-2": ("server", 0.31, 70e6),
+    }
+    cpu = dict.fromkeys(sources, 0.0)
+    for second in range(seconds + 5):
+        for source, (role, base, rss) in sources.items():
             cpu[source] += base * rng.uniform(0.85, 1.15)
-            rss = {"generator": 160e6, "host": 3.1e9, "demo-1": 72e6, "demo-2": 70e6}[source] * (1 + second / 200)
-            network = (
-                (None,) * 4 if source.startswith("demo") else (second * 900_000, second * 1_100_000, 0, second * 40_000)
-            )
-            machine.append((START_NS + second * S + 7 * MS, source, round(cpu[source], 3), int(rss), *network))
+            level = int(rss * (1 + second / 200))
+            network = (second * 900_000, second * 1_100_000, 0, second * 40_000) if role == "host" else (None,) * 4
+            anon = None if role == "host" else level - 9_000_000
+            row = (START_NS + second * S, source, role, round(cpu[source], 3), level, anon, *network)
+            machine.append(row)
     reports = sum(row[0] == "sent" for row in rows)
     repeats = sum(row[0] == "sent" and row[7] == 0 for row in rows)
     counters: list[Row] = []
@@ -191,4 +237,4 @@ def radio_run(run: str, seconds: int = 20, rate: float = 60.0, seed: int = 1, **
             ):
                 counters.append((START_NS + moment, "run", endpoint, name, 10 + share * total / 2))
             counters.append((START_NS + moment, "run", endpoint, "ingeborg_connections", 250))
-    return Run(facts(run, subscriptions=12_400, **changes), [rows], phases, machine, counters)
+    return Run(facts(run, **changes), [rows], phases, machine, counters)

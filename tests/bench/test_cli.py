@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from bench import cli
-from tests.bench import synthetic
+from tests.bench import digests, synthetic
 
 
 def bench(*arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -45,6 +46,16 @@ def test_from_logs_to_the_page_without_a_word_of_sparks(tmp_path, spark):
     assert page.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
     assert page.with_name("summary.md").read_text(encoding="utf-8").startswith("# Summary")
 
+    # The digests that the tests of the page make by hand have what Spark's has.
+    (made,) = json.loads((digest / "digest.json").read_text(encoding="utf-8"))["runs"]
+    by_hand = digests.traffic("by hand")
+    assert set(by_hand) <= set(made)
+    for name in ("measured", "memory", "log"):
+        assert set(by_hand[name]) <= set(made[name]), name
+    for phase in made["phases"]:
+        assert set(by_hand["phases"][0]) == set(phase)
+        assert set(phase["cpu_us_per_delivered"]) == {"server", "layer", "generator"}
+
 
 @pytest.mark.spark
 def test_an_old_java_is_one_line_and_no_stack_trace(tmp_path):
@@ -72,8 +83,51 @@ def test_help_shows_the_commands(capsys):
         cli.main(["--help"])
     assert ended.value.code == 0
     shown = capsys.readouterr().out
-    for text in ("digest", "report", "summary", "bench digest runs/"):
+    for text in ("digest", "report", "summary", "peers", "bench digest runs/"):
         assert text in shown
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("digest", ("--fresh", "--driver-memory SIZE", "4g", "not computed again")),
+        ("report", ("FILE.html", "summary.md")),
+        ("summary", ("DIGEST_DIR",)),
+        ("peers", ("up", "down", "status")),
+    ],
+)
+def test_every_command_has_its_help(command, said, capsys):
+    with pytest.raises(SystemExit) as ended:
+        cli.main([command, "--help"])
+    assert ended.value.code == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    for text in said:
+        assert text in shown
+
+
+def test_a_library_that_is_not_installed_is_the_trouble_of_its_own_command(tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "bench.peers.commands", None)
+    monkeypatch.delattr("bench.peers.commands", raising=False)
+    assert cli.main(["peers", "up", "redis"]) == 1
+    assert capsys.readouterr().err.startswith("bench: bench peers is not installed")
+    assert cli.main(["summary", str(tmp_path)]) == 1
+    assert "is not a digest" in capsys.readouterr().err
+
+
+def test_a_digest_of_many_runs_is_summed_up_and_reported_on(tmp_path, capsys):
+    digests.write(tmp_path, *digests.compared(doublings=3)["runs"])
+    assert cli.main(["summary", str(tmp_path)]) == 0
+    assert "Greatest sustained rate" in capsys.readouterr().out
+    assert cli.main(["report", str(tmp_path), "--out", str(tmp_path / "page.html")]) == 0
+    assert "Produce rate over N topics" in (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
+def test_notes_of_a_hundred_runs_do_not_bury_the_first(capsys):
+    cli.say_notes([digests.demo(f"r{number}") | {"notes": ["no machine.csv \x1b[31m"]} for number in range(100)])
+    said = capsys.readouterr().out.splitlines()
+    assert said[0] == "  r0: no machine.csv ?[31m"
+    assert len(said) == cli.NOTES_MAX + 1
+    assert said[-1] == "  and 80 more notes: the page has them"
 
 
 @pytest.mark.parametrize("command", [["summary"], ["report", "--out", "x.html"]])

@@ -9,16 +9,14 @@ from bench.errors import BenchError
 from tests.bench import synthetic
 from tests.bench.synthetic import START_NS, S
 
-TABLES = "sending deliveries outcomes errors phases latency counters machine".split()  # noqa: SIM905
-
 
 def described(**changes):
     log = {"files": 3, "size_bytes": 10, "lines": 3, "torn": [], "empty": []}
-    return {"facts": synthetic.facts("r", **changes), "directory": "/runs/r", "log": log}
+    return {"facts": synthetic.facts("r", **changes), "directory": "/runs/r", "log": log, "percentile_error": None}
 
 
 def document(run, **tables):
-    rows = {name: [{"run": "r"} | row for row in tables.get(name, [])] for name in TABLES}
+    rows = {name: [{"run": "r"} | row for row in table] for name, table in tables.items()}
     return digest.document([run], rows)["runs"][0]
 
 
@@ -95,8 +93,72 @@ def test_duplicates_dropped_are_found_by_name_and_absence_is_not_zero():
     assert digest.duplicates_dropped(rows[2:]) is None
 
 
-def test_subscribe_rate_where_the_run_says_how_many():
-    phases = [{"phase": "subscribe", "start_ns": START_NS, "end_ns": START_NS + 2 * S, "measured": 0}]
-    rates = document(described(subscriptions=5_000), phases=phases)["rates"]
-    assert rates["subscribe"]["per_s"] == 2_500
-    assert document(described(), phases=phases)["rates"] == {}
+DELIVERIES = {"phase": "run", "duplicated": 0, "reordered": 0, "unannounced": 0, "mean_ns": 1.5}
+
+
+def listed(name="run", kind="run", start=0, end=2 * S, measured=0, **more):
+    row = {"phase": name, "kind": kind, "start_ns": START_NS + start, "end_ns": START_NS + end, "measured": measured}
+    return row | {"offered_per_s": None, "amount": None, "detail": None} | more
+
+
+def test_a_phase_says_what_it_was_made_of_and_how_fast():
+    made = listed("subscribe", "subscribe", offered_per_s=2.0, amount=5_000, detail="held")
+    [phase] = document(described(), phases=[made])["phases"]
+    assert (phase["kind"], phase["offered_per_s"], phase["detail"]) == ("subscribe", 2.0, "held")
+    assert (phase["amount"], phase["amount_per_s"]) == (5_000, 2_500)
+    [phase] = document(described(), phases=[listed(end=0, amount=5)])["phases"]
+    assert phase["amount_per_s"] is None, "no time passed"
+
+
+def test_rates_between_the_first_and_the_last_message():
+    sending = SENDING | {"reports": 5, "first_sent_ns": START_NS + S, "last_sent_ns": START_NS + 3 * S}
+    sending |= {"first_ns": START_NS, "last_ns": START_NS + S, "first_intended_ns": START_NS}
+    received = DELIVERIES | {"delivered": 9, "first_received_ns": START_NS, "last_received_ns": START_NS + 4 * S}
+    [phase] = document(described(), phases=[listed()], sending=[sending], deliveries=[received])["phases"]
+    assert (phase["produce_per_s"], phase["consume_per_s"], phase["end_to_end_per_s"]) == (2.0, 2.0, 2.25)
+    one = received | {"delivered": 1, "first_received_ns": START_NS + 4 * S}
+    [phase] = document(described(), phases=[listed()], deliveries=[one])["phases"]
+    assert (phase["produce_per_s"], phase["consume_per_s"], phase["end_to_end_per_s"]) == (None, None, None)
+
+
+def test_noise_is_of_the_whole_seconds_inside():
+    rows = [{"second": second, "delivered": second, "p99_ns": 10 * second} for second in range(10)]
+    seconds = {row["second"]: row for row in rows}
+    # From the middle of second 1 to that of second 6: 2, 3, 4 and 5 are whole.
+    made = digest.noise(seconds, 3 * S // 2, 13 * S // 2)
+    assert made["seconds"] == 4
+    assert made["delivered_per_s"] == {"mean": 3.5, "cv": pytest.approx(1.2909944 / 3.5)}
+    assert made["p99_ns"] == {"q1": 27.5, "median": 35.0, "q3": 42.5}
+    assert digest.noise(seconds, 2 * S, 4 * S) is None, "of two seconds, nothing is said"
+    silent = digest.noise({}, 0, 4 * S)
+    assert silent["delivered_per_s"] == {"mean": 0.0, "cv": None}
+    assert silent["p99_ns"] == {"q1": None, "median": None, "q3": None}
+
+
+def test_store_operations_are_those_that_count_and_absence_is_not_zero():
+    def counter(what, last, more=""):
+        name = f'ingeborg_store_total{{{more}what="{what}"}}'
+        return {"phase": "run", "source": "a", "name": name, "first": 1.0, "last": last, "reset": False}
+
+    tables = {"phases": [listed(measured=1)], "deliveries": [DELIVERIES | {"delivered": 10}]}
+    counters = [counter("gets", 31.0), counter("puts", 6.0), counter("siblings", 99.0), counter("reads", 6.0, 'a="b",')]
+    made = document(described(), **tables, counters=counters)
+    assert made["store_operations_per_delivered"] == 4.0
+    assert document(described(), **tables)["store_operations_per_delivered"] is None
+    silent = document(described(), phases=tables["phases"], counters=counters)
+    assert silent["store_operations_per_delivered"] is None, "nothing was delivered"
+
+
+def test_the_error_of_a_sketch_is_said():
+    exact, sketch = described(), described() | {"percentile_error": 1e-5}
+    assert document(exact)["percentile_error"] is None
+    made = document(sketch)
+    assert made["percentile_error"] == 1e-5
+    assert any("within 0.0010% of the deliveries" in note for note in made["notes"])
+
+
+def test_a_run_that_failed_at_once_has_no_figures_and_is_no_error():
+    made = document(described(complete=False, failed="no connection"))
+    assert (made["failed"], made["phases"]) == ("no connection", [])
+    assert set(made["measured"]["latency_ns"].values()) == {None}
+    assert made["memory"] == {"server_bytes_per_connection": None, "server_bytes_per_subscription": None}

@@ -63,3 +63,18 @@ def test_axis_texts_have_no_idle_digits():
         "100 ms",
         "0 ns",
     ]
+
+
+def test_ratios_settings_and_small_numbers():
+    assert [figures.ratio(value) for value in (None, 1.837, 142.4, 0.0791, 0.25)] == [
+        "–",
+        "× 1.84",
+        "× 142",
+        "× 0.079",
+        "× 0.25",
+    ]
+    assert [figures.number(value) for value in (None, 0, 1.5)] == ["–", "0", "1.50"]
+    assert [figures.plain(value) for value in (1000, 0.05, 200_000.0)] == ["1,000", "0.05", "200,000"]
+    assert figures.micros(28.04) == "28.0 µs"
+    assert figures.micros(1500) == "1.50 ms"
+    assert figures.size_rate(1_200_000) == "1.20 MB/s"

@@ -10,7 +10,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.plots import NARROW, WIDE, Plot, Series, linear, logarithmic, nines, percentile_axis, seconds_axis, svg
+from bench.plots import (
+    COLOURS,
+    NARROW,
+    WIDE,
+    Cross,
+    Plot,
+    Series,
+    doubling_axis,
+    linear,
+    logarithmic,
+    nines,
+    percentile_axis,
+    seconds_axis,
+    stacked,
+    svg,
+)
 
 
 @given(st.floats(1e-6, 1e12), st.integers(2, 12))
@@ -75,3 +90,43 @@ def test_it_is_well_formed_says_what_it_shows_and_stays_inside(frame):
     for x, y in numbers:
         assert 0 <= float(x) <= frame.width
         assert 0 <= float(y) <= frame.height
+
+
+@given(st.integers(0, 21), st.integers(0, 21), st.integers(3, 12))
+def test_a_doubling_axis_has_a_tick_for_every_power_of_two_and_names_the_last(first, doublings, wanted):
+    scale = doubling_axis(2**first, 2 ** (first + doublings))(wanted)
+    assert [value for value, _ in scale.ticks] == [2.0 ** (first + n) for n in range(max(1, doublings) + 1)]
+    named = [text for _, text in scale.ticks if text]
+    assert len(named) <= wanted
+    assert named[-1] == f"{2 ** (first + max(1, doublings)):,}"
+    assert scale.share(2**first) == 0
+
+
+def test_more_lines_than_colours_differ_in_pattern():
+    series = [Series(str(colour), [(0, 1)], colour) for colour in range(4 * COLOURS)]
+    assert len({one.css for one in series}) == 4 * COLOURS
+
+
+def test_points_are_dots_and_doubtful_ones_rings():
+    series = Series("a", [(1, 1), (2, None), (4, 3), (8, 2)], 0, dots=True, hollow=frozenset({4}))
+    text = svg(Plot("T", "D", [series], doubling_axis(1, 8), linear(10, str)), WIDE, "id", "wide")
+    assert (text.count('class="dot '), text.count('class="ring ')) == (2, 1)
+
+
+def test_crosses_at_one_place_stand_above_each_other_and_say_why():
+    crosses = [Cross(4, 1, "a <failed>"), Cross(4, 2, "b failed")]
+    plot = Plot("T", "D", [], doubling_axis(1, 8), linear(10, str), crosses=crosses)
+    text = svg(plot, NARROW, "id", "narrow")
+    places = re.findall(r'class="cross s\d" d="M([\d.]+) ([\d.]+)', text)
+    assert places[0][0] == places[1][0]
+    assert float(places[0][1]) - float(places[1][1]) == 13
+    assert "a &lt;failed&gt;" in text
+
+
+def test_in_a_stack_the_first_names_the_bands_and_the_last_the_axis():
+    texts = [
+        draw([(0, 1), (9, 2)], stacked(WIDE, first, last), bands=[(1, 9, "a band")])
+        for first, last in ((True, False), (False, False), (False, True))
+    ]
+    assert ["a band" in text for text in texts] == [True, False, False]
+    assert ["10 s" in text for text in texts] == [False, False, True]

@@ -1,4 +1,4 @@
-"""The whole job against a plain computation, and what a digest says of a run with known answers."""
+"""The whole job against a plain computation, and what a digest says of runs with known answers."""
 
 from __future__ import annotations
 
@@ -7,9 +7,13 @@ import random
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
 
 from bench import digestdir
 from tests.bench import naive, synthetic
@@ -29,9 +33,17 @@ COUNTS = (
     "unannounced",
     "errors",
 )
+RATES = ("produce_per_s", "consume_per_s", "end_to_end_per_s")
 
 
-SEED = 20260301
+def digest(spark, paths, out: Path, **options: Any):
+    """Run id -> its digest, the tables, and what was said."""
+    from bench.spark import job
+
+    said: list[str] = []
+    document = job.digest(spark, [str(path) for path in paths], out, say=said.append, **options)
+    assert document == digestdir.read_document(out), "what is written is what was computed"
+    return {run["run"]: run for run in document["runs"]}, digestdir.read(out)[1], said
 
 
 def goals_run() -> synthetic.Run:
@@ -41,9 +53,10 @@ def goals_run() -> synthetic.Run:
     run = [s.news("run", 1, 2, 2 * s.S, 2)]
     late = [s.received("drain", c, 1, 2, 2 * s.S, 2 * s.S + c * 300 * s.MS) for c in (1, 2)]
     phases = [
-        ("warm", s.START_NS, s.START_NS + s.S, 0),
-        ("run", s.START_NS + 2 * s.S, s.START_NS + 4 * s.S, 1),
-        ("drain", s.START_NS + 4 * s.S, s.START_NS + 5 * s.S, 0),
+        s.phase("warm", "search", 0, s.S, detail="held"),
+        s.phase("run", "run", 2 * s.S, 4 * s.S, 1, offered_per_s=0.5),
+        s.phase("drain", "drain", 4 * s.S, 5 * s.S),
+        s.phase("unsubscribe", "unsubscribe", 5 * s.S, 7 * s.S, amount=500),
     ]
     return s.Run(s.facts("goals", goals={"p50_ms": 300, "p99_ms": 500}), [warm + run + late], phases)
 
@@ -53,9 +66,9 @@ def machine_run() -> synthetic.Run:
     s = synthetic
     run = s.radio_run("machine", seconds=2, rate=20)
     run.machine = [
-        (s.START_NS, "a", 10.0, 100, None, None, None, None),
-        (s.START_NS + s.S, "a", 10.5, 300, None, None, None, None),
-        (s.START_NS + 3 * s.S, "a", 0.1, 200, None, None, None, None),
+        s.sample(0, "a", "server", 10.0, 100, 80),
+        s.sample(s.S, "a", "server", 10.5, 300, 280),
+        s.sample(3 * s.S, "a", "server", 0.1, 200, 180),
     ]
     at = s.START_NS + 2 * s.S
     dropped = '"x_duplicates_dropped_total{endpoint=""a,b""}"'
@@ -72,64 +85,123 @@ def machine_run() -> synthetic.Run:
     return run
 
 
-RANDOM = {f"r{index:02d}": synthetic.random_run(f"r{index:02d}", random.Random(SEED + index)) for index in range(30)}
-
-
 @pytest.fixture(scope="module")
 def digested(spark, tmp_path_factory):
-    """All these runs in one job, so that they also must not mix: (run id -> its digest, tables)."""
-    from bench.spark import job
-
+    """Two runs with known answers and one that failed, in one job, found below one directory."""
     directory = tmp_path_factory.mktemp("runs")
-    runs = [*RANDOM.values(), goals_run(), machine_run()]
-    paths = [str(run.write(directory / run.facts["run"])) for run in runs]
-    document = job.digest(spark, paths, directory)
-    assert document == digestdir.read_document(directory), "what is written is what was computed"
-    return {run["run"]: run for run in document["runs"]}, digestdir.read(directory)[1]
+    for run in (goals_run(), machine_run()):
+        run.write(directory / "some" / run.facts["run"])
+    failed = synthetic.Run(synthetic.facts("failed", complete=False, failed="the server did not start"), [], [])
+    failed.write(directory / "others" / "deep" / "failed")
+    return digest(spark, [directory], directory)
 
 
-def test_thirty_random_runs_agree_with_a_plain_computation(digested):
-    documents, tables = digested
+def close(value: float | None) -> Any:
+    return None if value is None else pytest.approx(value)
+
+
+# Each example is a job over all its runs. A failing one names its run's seed: no need to shrink it, job by job.
+@settings(
+    max_examples=2,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    phases=[Phase.explicit, Phase.generate],
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(seeds=st.lists(st.integers(0, 2**64 - 1), min_size=25, max_size=25, unique=True))
+def test_random_runs_agree_with_a_plain_computation(spark, seeds):
+    runs = {f"r{seed}": synthetic.random_run(f"r{seed}", random.Random(seed)) for seed in seeds}
+    with tempfile.TemporaryDirectory() as directory:
+        for name, run in runs.items():
+            run.write(Path(directory) / name)
+        documents, tables, _ = digest(spark, [directory], Path(directory))
     seen = dict.fromkeys(COUNTS, 0)
-    for name, run in RANDOM.items():
+    saturated = set()
+    assert set(documents) == set(runs)
+    for name, run in runs.items():
         expected = naive.digest(run)
         for phase in documents[name]["phases"]:
-            plain = expected["phases"][phase["phase"]]
-            where = f"seed {SEED}, {name}, {phase['phase']}"
-            assert {count: phase[count] for count in COUNTS} == {count: plain[count] for count in COUNTS}, where
-            latency = dict(phase["latency_ns"])
-            mean = latency.pop("mean")
-            assert latency == plain["latency_ns"], where
-            assert mean == (None if plain["mean_ns"] is None else pytest.approx(plain["mean_ns"])), where
-            assert phase["error_codes"] == plain["codes"], where
+            compare_phase(phase, expected["phases"][phase["phase"]], f"{name}, {phase['phase']}")
+            saturated |= {found["part"] for found in phase["saturated"]}
             for count in COUNTS:
                 seen[count] += phase[count]
-
-        rows = {int(row["second"]): row for row in tables["seconds"] if row["run"] == name}
-        assert sorted(rows) == list(range(min(rows), max(rows) + 1)), "no second is left out"
-        assert set(expected["seconds"]) <= set(rows)
-        for second, row in rows.items():
-            plain = expected["seconds"].get(second, {})
-            for key in ("news", "reports", "duplicates_offered", "delivered", "errors"):
-                assert row[key] == plain.get(key, 0), (SEED, name, second, key)
-            for key in ("p50_ns", "p99_ns", "max_ns"):
-                assert row[key] == plain.get(key), (SEED, name, second, key)
+        compare_memory(documents[name], expected["phases"], name)
+        compare_measured(documents[name]["measured"], run, expected["phases"], name)
+        compare_seconds([row for row in tables["seconds"] if row["run"] == name], expected["seconds"], name)
         in_buckets = sum(row["deliveries"] for row in tables["histogram"] if row["run"] == name)
         assert in_buckets == sum(phase["delivered"] for phase in documents[name]["phases"])
     assert all(seen[count] for count in COUNTS if count != "excess"), f"the runs do not try everything: {seen}"
+    assert saturated == {"generator", "layer", "machine"}
 
 
-def test_totals_over_measured_phases(digested):
-    documents, _ = digested
-    for name, run in RANDOM.items():
-        expected = naive.digest(run)["phases"]
-        measured = [phase for phase, _, _, is_measured in run.phases if is_measured]
-        total = documents[name]["measured"]
-        for count in COUNTS:
-            assert total[count] == sum(expected[phase][count] for phase in measured), (SEED, name, count)
-        values = [value for phase in measured for value in expected[phase]["values"]]
-        for point, p in naive.POINTS.items():
-            assert total["latency_ns"][point] == (naive.nearest_rank(values, p) if values else None)
+def compare_phase(phase, plain, where):
+    assert {count: phase[count] for count in COUNTS} == {count: plain[count] for count in COUNTS}, where
+    latency = dict(phase["latency_ns"])
+    assert latency.pop("mean") == close(plain["mean_ns"]), where
+    assert latency == plain["latency_ns"], where
+    assert phase["lag_ns"] == plain["lag_ns"], where
+    assert phase["error_codes"] == plain["codes"], where
+    for rate in RATES:
+        assert phase[rate] == close(plain[rate]), (where, rate)
+    assert set(phase["processes"]) == set(plain["processes"]), where
+    for role, used in plain["processes"].items():
+        assert phase["processes"][role] == {name: close(value) for name, value in used.items()}, (where, role)
+    for role, cost in phase["cpu_us_per_delivered"].items():
+        known = role in plain["processes"] and plain["delivered"]
+        assert cost == (close(plain["processes"][role]["cpu_s"] / plain["delivered"] * 1e6) if known else None), where
+    assert [found["part"] for found in phase["saturated"]] == plain["saturated"], where
+    noise = plain["noise"]
+    if noise is None:
+        assert phase["noise"] is None, where
+        return
+    assert phase["noise"]["seconds"] == noise["seconds"], where
+    assert phase["noise"]["delivered_per_s"] == {"mean": close(noise["mean"]), "cv": close(noise["cv"])}, where
+    p99 = noise["p99"]
+    median = (p99[(len(p99) - 1) // 2] + p99[len(p99) // 2]) / 2 if len(p99) >= 3 else None
+    assert phase["noise"]["p99_ns"]["median"] == close(median), where
+
+
+def compare_memory(document, phases, where):
+    for kind, name in (("connect", "connection"), ("subscribe", "subscription")):
+        assert document["memory"][f"server_bytes_per_{name}"] == close(phases[kind]["memory"]), (where, name)
+
+
+def compare_measured(total, run, phases, where):
+    measured = [row[0] for row in run.phases if row[4]]
+    for count in COUNTS:
+        assert total[count] == sum(phases[phase][count] for phase in measured), (where, count)
+    values = [value for phase in measured for value in phases[phase]["values"]]
+    for point, p in naive.POINTS.items():
+        assert total["latency_ns"][point] == (naive.nearest_rank(values, p) if values else None), where
+
+
+def compare_seconds(rows, seconds, where):
+    table = {int(row["second"]): row for row in rows}
+    assert sorted(table) == list(range(min(table), max(table) + 1)), "no second is left out"
+    assert set(seconds) <= set(table), where
+    for second, row in table.items():
+        plain = seconds.get(second, {})
+        for key in ("news", "reports", "duplicates_offered", "delivered", "errors"):
+            assert row[key] == plain.get(key, 0), (where, second, key)
+        for key in ("p50_ns", "p99_ns", "max_ns"):
+            assert row[key] == plain.get(key), (where, second, key)
+
+
+def test_what_the_phases_say_of_themselves(digested):
+    warm, run, _, undone = digested[0]["goals"]["phases"]
+    assert (warm["kind"], warm["detail"], warm["offered_per_s"], warm["amount"]) == ("search", "held", None, None)
+    assert (run["kind"], run["offered_per_s"], run["amount_per_s"]) == ("run", 0.5, None)
+    assert (undone["amount"], undone["amount_per_s"]) == (500, 250)
+
+
+def test_a_run_that_failed_before_its_first_event_is_listed_with_the_reason(digested):
+    failed = digested[0]["failed"]
+    assert failed["failed"] == "the server did not start"
+    assert failed["phases"] == []
+    assert failed["measured"]["latency_ns"]["p50"] is None
+    assert [goal["met"] for goal in failed["goals"]] == [False] * 4
+    assert not [row for rows in digested[1].values() for row in rows if row["run"] == "failed"]
 
 
 def test_goals_are_judged_by_measured_phases_only(digested):
@@ -146,11 +218,13 @@ def test_goals_are_judged_by_measured_phases_only(digested):
 
 def test_processor_rates_are_differences_and_a_restart_gives_none(digested):
     rows = [row for row in digested[1]["machine"] if row["run"] == "machine"]
-    assert [(row["second"], row["cpu_cores"], row["rss_bytes"]) for row in rows] == [
-        (0, None, 100),
-        (1, 0.5, 300),
-        (3, None, 200),
+    assert [(row["second"], row["role"], row["cpu_cores"], row["rss_bytes"], row["anon_bytes"]) for row in rows] == [
+        (0, "server", None, 100, 80),
+        (1, "server", 0.5, 300, 280),
+        (3, "server", None, 200, 180),
     ]
+    memory = digested[0]["machine"]["memory"]
+    assert memory["server_bytes_per_connection"] == 200 / 500, "anonymous bytes, from 80 to 280"
 
 
 def test_counters_count_over_the_measured_phases(digested):
@@ -159,6 +233,71 @@ def test_counters_count_over_the_measured_phases(digested):
     assert {row["name"]: row["delta"] for row in run["counters"]} == {name: 20, "y_total": 7}
     assert run["measured"]["duplicates_dropped"] == 20
     assert any("y_total" in note and "restart" in note for note in run["notes"])
+
+
+def test_only_what_is_new_or_changed_is_computed(spark, tmp_path, monkeypatch):
+    from bench.spark import logs
+
+    read = logs.read
+    computed: list[list[str]] = []
+    monkeypatch.setattr(
+        logs, "read", lambda spark, runs: computed.append([run.run for run in runs]) or read(spark, runs)
+    )
+    out, runs = tmp_path / "digest", tmp_path / "runs"
+    out.mkdir()
+    for number in (1, 2):
+        synthetic.radio_run(f"r{number}", seconds=2, rate=10, seed=number).write(runs / f"r{number}")
+    _, _, said = digest(spark, [runs], out)
+    assert (computed.pop(), said) == (["r1", "r2"], [])
+
+    synthetic.radio_run("r3", seconds=2, rate=10, seed=3).write(runs / "r3")
+    changed = runs / "r2" / "phases.csv"
+    changed.write_text(changed.read_text().replace("drain,drain", "later,drain"))  # of the same size
+    documents, _, [said] = digest(spark, [runs], out)
+    assert computed.pop() == ["r2", "r3"]
+    assert said.startswith("1 of 3 runs")
+    assert documents["r2"]["phases"][-1]["phase"] == "later"
+    written = {file.name: file.read_bytes() for file in out.iterdir()}
+
+    documents, tables, [said] = digest(spark, [runs / "r3", runs / "r1"], out)
+    assert (computed, said.partition(" runs")[0]) == ([], "2 of 2")
+    assert list(documents) == ["r1", "r3"], "what was not asked for is not in it"
+    assert {row["run"] for row in tables["seconds"]} == {"r1", "r3"}
+
+    _, _, said = digest(spark, [runs], out, fresh=True)
+    assert (computed, said) == ([["r1", "r2", "r3"]], [])
+    assert {file.name: file.read_bytes() for file in out.iterdir()} == written, "put together or at once: the same"
+
+
+def test_a_run_of_many_deliveries_has_percentiles_of_a_sketch_within_the_error_it_states(spark, tmp_path, monkeypatch):
+    from bench.spark import job
+
+    accuracy = 50
+    monkeypatch.setattr(job, "EXACT_DELIVERIES_MAX", 2_000)
+    monkeypatch.setattr(job, "SKETCH_ACCURACY", accuracy)
+    large = synthetic.radio_run("large", seconds=20, rate=120)
+    small = synthetic.radio_run("small", seconds=2, rate=10)
+    for run in (large, small):
+        run.write(tmp_path / run.facts["run"])
+    documents, tables, _ = digest(spark, [tmp_path], tmp_path)
+    assert documents["small"]["percentile_error"] is None
+    assert documents["large"]["percentile_error"] == 1 / accuracy
+    assert any("within 2.0000% of" in note for note in documents["large"]["notes"])
+
+    [phase] = [phase for phase in documents["large"]["phases"] if phase["delivered"]]
+    latencies = sorted(row[7] for row in large.events if row[0] == "received")
+    assert len(latencies) == phase["delivered"] > 2_000
+    exact = naive.digest(large)
+    assert phase["latency_ns"]["max"] == latencies[-1]
+    assert [latency for _, latency in phase["curve"]] != [
+        naive.nearest_rank(latencies, ppm / 1e6) for ppm, _ in phase["curve"]
+    ], "a sketch this coarse is off somewhere"
+    for ppm, latency in phase["curve"]:
+        place = latencies.index(latency) + 1
+        assert abs(place - ppm / 1e6 * len(latencies)) <= len(latencies) / accuracy + 1, ppm
+    compare_seconds([row for row in tables["seconds"] if row["run"] == "large"], exact["seconds"], "exact by second")
+    [phase] = [phase for phase in documents["small"]["phases"] if phase["delivered"]]
+    assert phase["latency_ns"]["p99"] == naive.digest(small)["phases"]["run"]["latency_ns"]["p99"]
 
 
 @pytest.mark.slow

@@ -20,7 +20,7 @@ def run(tmp_path: Path) -> Path:
     s = synthetic
     first = [s.news("run", 1, seq, seq * S, 1) for seq in (1, 2, 3)]
     second = [s.received("run", 1, 1, seq, seq * S, seq * S + 5) for seq in (1, 2)]
-    phases = [("run", START_NS, START_NS + 5 * S, 1)]
+    phases = [s.phase("run", "run", 0, 5 * S, 1)]
     return s.Run(s.facts("run-1"), [first, second], phases).write(tmp_path / "run")
 
 
@@ -30,15 +30,16 @@ def append(path: Path, text: str) -> None:
 
 
 def read(spark, *paths: Path):
-    from bench.spark import logs
+    from bench.spark import inventory, logs
 
-    return logs.read(spark, [str(path) for path in paths])
+    return logs.read(spark, inventory.find(spark, [str(path) for path in paths]))
 
 
 def test_a_good_run(spark, run):
     found = read(spark, run)
     [log] = found.runs
-    assert (log.run, log.files, log.lines, log.torn, log.empty) == ("run-1", 4, 9, [], [])
+    assert (log.run, len(log.files), log.lines, log.deliveries) == ("run-1", 4, 9, 2)
+    assert (log.torn, log.empty) == ([], [])
     assert found.events.count() == 5
     assert found.phases.count() == 1
     assert found.machine.count() == 0
@@ -91,11 +92,19 @@ def _break(run: Path, how: str) -> None:
     elif how == "no run.json":
         (run / "run.json").unlink()
     elif how == "torn run.json":
-        (run / "run.json").write_text('{"schema": 1,\n"run"')
+        (run / "run.json").write_text('{"schema": 2,\n"run"')
     elif how == "empty run.json":
         (run / "run.json").write_text("")
-    elif how == "newer schema":
-        (run / "run.json").write_text(json.dumps(synthetic.facts(schema=2)))
+    elif how == "other schema":
+        (run / "run.json").write_text(json.dumps(synthetic.facts(schema=1)))
+    elif how == "phase of no kind":
+        (run / "phases.csv").write_text(f"{synthetic.PHASE_HEADER}\nrun,party,{START_NS},{START_NS},1,,,\n")
+    elif how == "header of version 1":
+        (run / "machine.csv").write_text("at_ns,source,cpu_s\n")
+    elif how == "process of no role":
+        (run / "machine.csv").write_text(f"{synthetic.MACHINE_HEADER}\n{START_NS},a,cook,1.0,1,,,,,\n")
+    elif how == "a row where the header belongs":
+        part.write_text("\n".join(lines[1:]) + "\n")
     elif how == "wrong type":
         (run / "run.json").write_text(json.dumps(synthetic.facts(started_ns="now")))
     elif how == "no events":
@@ -121,7 +130,11 @@ def _break(run: Path, how: str) -> None:
         ("no run.json", ["is not a run", "run.json"]),
         ("torn run.json", ["run.json, line 2", "not JSON"]),
         ("empty run.json", ["run.json is empty"]),
-        ("newer schema", ["run.json", "schema version 2"]),
+        ("other schema", ["run.json", "schema version 1; this digest reads version 2"]),
+        ("phase of no kind", ["phases.csv, line 2: unknown kind", "party"]),
+        ("header of version 1", ["machine.csv, line 1: the header of machine must be", "'at_ns,source,cpu_s'"]),
+        ("process of no role", ["machine.csv, line 2: unknown role", "cook"]),
+        ("a row where the header belongs", ["events-001-0000.csv, line 1", "not a row of it"]),
         ("wrong type", ["run.json", "'started_ns' must be an integer"]),
         ("no events", ["not one event"]),
         ("only empty parts", ["not one event"]),
@@ -135,6 +148,56 @@ def test_what_cannot_be_believed_is_refused_by_name(spark, run, how, said):
     for part in [str(run), *said]:
         assert part in str(raised.value), str(raised.value)
     assert "\n" not in str(raised.value)
+
+
+def test_a_run_that_did_not_end_well_may_lack_what_it_had_not_come_to(spark, run):
+    for name in ("events-000-0000.csv", "events-001-0000.csv", "phases.csv"):
+        (run / name).unlink()
+    with pytest.raises(BenchError, match=r"events-\*\.csv is missing"):
+        read(spark, run)
+    (run / "run.json").write_text(json.dumps(synthetic.facts("run-1", complete=False, failed="no connection")))
+    found = read(spark, run)
+    assert (found.runs[0].lines, found.events.count(), found.phases.count()) == (0, 0, 0)
+
+
+def test_the_line_of_an_error_is_found_in_a_file_read_in_blocks(spark, run):
+    good = f"news,run,,1,1,{START_NS},{START_NS},1,\n"
+    bad = "news,run,,1,1,bad\n"
+    part = run / "events-000-0000.csv"
+    part.write_text(f"{synthetic.EVENT_HEADER}\n" + good * 2_000 + bad + good * 3_000 + bad)
+    before = spark.conf.get("spark.sql.files.maxPartitionBytes")
+    spark.conf.set("spark.sql.files.maxPartitionBytes", "20000")
+    try:
+        with pytest.raises(BenchError, match=r"events-000-0000\.csv, line 2002: .*1 more bad line"):
+            read(spark, run)
+    finally:
+        spark.conf.set("spark.sql.files.maxPartitionBytes", before)
+
+
+def test_runs_are_found_at_any_depth_and_only_once(spark, run, tmp_path):
+    from bench.spark import inventory
+
+    tree = tmp_path / "tree" / "rate=100" / "[a] {b}"
+    tree.mkdir(parents=True)
+    inner = run.rename(tree / "run 1")
+    other = inner / "digest"  # a digest in a run's directory, with tables of the same names
+    other.mkdir()
+    (other / "machine.csv").write_text("run,source\n")
+    (other / "digest.json").write_text("{}")
+    late = synthetic.Run(
+        synthetic.facts("run-2", started_unix_ms=1_872_000_000_000),
+        [[synthetic.news("run", 1, 1, S, 1)]],
+        [synthetic.phase("run", "run", 0, 5 * S, 1)],
+    )
+    late.write(tmp_path / "tree" / "later")
+    paths = [str(tmp_path / "tree"), str(inner)]
+    found = inventory.find(spark, paths)
+    assert [each.run for each in found] == ["run-1", "run-2"]
+    assert [each.shown for each in found] == [str(inner), str(tmp_path / "tree" / "later")]
+    assert read(spark, *paths).events.count() == 6
+    (other / "events-000-0000.csv").write_text("")
+    with pytest.raises(BenchError, match=r"digest is not a run: there is no run\.json in it"):
+        inventory.find(spark, paths)
 
 
 def test_paths_that_are_no_runs(spark, run, tmp_path):

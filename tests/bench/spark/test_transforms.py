@@ -63,21 +63,92 @@ def test_loss_counts_distinct_connections(spark):
     assert (row.expected, row.lost, row.excess, row.rewritten) == (4, 2, 1, 0)
 
 
-@pytest.mark.parametrize(
-    ("values", "expected"),
-    [
-        ([7], {500_000: 7, 990_000: 7, 1_000_000: 7}),
-        (list(range(1, 101)), {500_000: 50, 990_000: 99, 1_000_000: 100}),
-        (list(range(1, 102)), {500_000: 51, 990_000: 100, 1_000_000: 101}),
-        ([-3, 0, 5, 5], {500_000: 0, 990_000: 5, 1_000_000: 5}),
-    ],
-)
-def test_percentiles_are_nearest_ranks(spark, values, expected):
+PERCENTILES = [
+    ([7], {0: 7, 500_000: 7, 990_000: 7, 1_000_000: 7}),
+    (list(range(1, 101)), {0: 1, 500_000: 50, 990_000: 99, 1_000_000: 100}),
+    (list(range(1, 102)), {0: 1, 500_000: 51, 990_000: 100, 1_000_000: 101}),
+    ([-3, 0, 5, 5], {0: -3, 500_000: 0, 990_000: 5, 1_000_000: 5}),
+    ([-3, -3, -2, 0], {0: -3, 500_000: -3, 990_000: 0, 1_000_000: 0}),
+    ([10**9 + index // 7 for index in range(999)], {0: 10**9, 500_000: 10**9 + 71, 990_000: 10**9 + 141}),
+]
+
+
+def test_percentiles_are_nearest_ranks(spark):
+    """Every group in one job, so that they also must not mix; values that share a bucket among them."""
+    from bench.spark import quantiles
+
+    rows = [(group, value) for group, (values, _) in enumerate(PERCENTILES) for value in reversed(values)]
+    frame = spark.createDataFrame(rows, "run long, latency_ns long")
+    points = PERCENTILES[0][1]
+    found: dict[int, dict[int, int]] = {}
+    for row in quantiles.percentiles(frame, ["run"], points, "latency_ns").collect():
+        assert row.ppm not in found.setdefault(row.run, {}), "each point once"
+        found[row.run][row.ppm] = row.latency_ns
+    for group, (_, expected) in enumerate(PERCENTILES):
+        assert found[group] | expected == found[group], group
+        assert set(found[group]) == set(points)
+
+
+def test_a_sketch_merges_and_keeps_its_bound(spark):
+    from bench.spark import quantiles
+
+    values = [(index * 7_919) % 20_011 for index in range(20_011)]  # 0 … 20,010 in disorder
+    frame = spark.createDataFrame([("r", value) for value in values], "run string, lag_ns long").repartition(7)
+    found = quantiles.sketched(frame, ["run"], [0, 100_000, 500_000, 990_000, 1_000_000], "lag_ns", 200)
+    by_ppm = {row.ppm: row.lag_ns for row in found.collect()}
+    assert (by_ppm.pop(0), by_ppm.pop(1_000_000)) == (0, 20_010)
+    for ppm, value in by_ppm.items():
+        assert abs(value + 1 - ppm / 1e6 * len(values)) <= len(values) / 200 + 1, ppm
+
+
+def test_what_a_process_used_in_a_phase_is_between_the_samples_nearest_to_its_ends(spark):
     from bench.spark import transforms as t
 
-    rows = spark.createDataFrame([("r", value) for value in reversed(values)], "run string, latency_ns long")
-    found = t.percentiles(rows, ["run"], expected).collect()
-    assert {row.ppm: row.latency_ns for row in found} == expected
+    s = 10**9
+    schema = "run long, started_ns long, at_ns long, source string, role string, cpu_s double, rss_bytes long, " + (
+        "anon_bytes long"
+    )
+    samples = [
+        (0, 0, at * s // 10, source, "server", cpu, at, None if source == "b" else at)
+        for source, at, cpu in (
+            ("a", 0, 1.0),
+            ("a", 11, 2.0),  # nearest to the beginning, at 1 s
+            ("a", 19, 2.5),
+            ("a", 28, 0.5),  # restarted: what was used before it is known, what after it is not
+            ("a", 31, 0.9),  # nearest to the end, at 3 s
+            ("a", 40, 5.0),
+            ("b", 8, 0.0),
+            ("b", 39, 3.0),  # never seen in the phase itself, nor close to it
+            ("c", 20, 4.0),  # seen once
+            ("d", 9, 1.0),  # seen at both ends only, just outside: all there is of a phase that lasts milliseconds
+            ("d", 31, 1.5),
+        )
+    ]
+    phases = spark.createDataFrame([(0, "p", s, 3 * s)], "run long, phase string, start_ns long, end_ns long")
+    found = {row.source: row for row in t.machine_phases(spark.createDataFrame(samples, schema), phases).collect()}
+    assert set(found) == {"a", "c", "d"}
+    assert (found["d"].cpu_s, found["d"].elapsed_s) == (0.5, 2.2)
+    assert found["a"].cpu_s == pytest.approx(0.5 + 0.4)
+    assert found["a"].elapsed_s == 2.0
+    assert (found["a"].rss_first, found["a"].rss_last, found["a"].anon_last) == (11, 31, 31)
+    assert (found["c"].cpu_s, found["c"].elapsed_s, found["c"].rss_last) == (None, None, 20)
+
+
+def test_sending_is_counted_where_it_says_and_its_lag_is_from_the_intended_time(spark):
+    from bench.spark import transforms as t
+
+    rows = events(
+        spark,
+        ("news", None, 1, 1, 0, 0, 3),
+        ("sent", 1, 1, 1, 5, 9, 1),
+        ("sent", 2, 1, 1, 3, 30, 0),
+        ("error", None, None, None, None, 40, 0),
+    )
+    [row] = t.sending_counts(rows).collect()
+    assert (row.news, row.reports, row.duplicates_offered, row.errors) == (1, 2, 1, 1)
+    assert (row.first_ns, row.last_ns) == (0, 40)
+    assert (row.first_sent_ns, row.last_sent_ns, row.first_intended_ns) == (9, 30, 3)
+    assert sorted(row.lag_ns for row in t.lags(rows).collect()) == [4, 27]
 
 
 def test_histogram_buckets_hold_their_latencies(spark):
@@ -87,12 +158,11 @@ def test_histogram_buckets_hold_their_latencies(spark):
     latencies = [-5, 0, 1, 999, 1_000, 1_000_000, 1_122_018, 2_000_000_000]
     rows = spark.createDataFrame(
         [("r", 0, "p", 0, value) for value in latencies],
-        "run string, started_ns long, phase string, intended_ns long, latency_ns long",
+        "run string, second int, phase string, intended_ns long, latency_ns long",
     )
     made = histogram([row.asDict() for row in t.histogram(rows).collect()])
     assert sum(row["deliveries"] for row in made) == len(latencies)
-    assert made[0]["high_ns"] == 0
-    assert made[0]["deliveries"] == 2
+    assert [row["deliveries"] for row in made if row["high_ns"] == 0] == [2]
     for value in latencies[2:]:
         assert any(row.get("low_ns", 1 << 60) <= value < row["high_ns"] + 1 for row in made), value
 
@@ -132,9 +202,9 @@ def test_every_line_is_good_or_says_what_is_wrong(checked_lines, line, problem):
 @pytest.fixture(scope="module")
 def checked_lines(spark):
     """Every line of the test above, judged in one job."""
-    from bench.spark import transforms as t
+    from bench.spark.checks import checked
     from bench.spark.schema import EVENTS
 
     lines = [case[0] for case in test_every_line_is_good_or_says_what_is_wrong.pytestmark[0].args[1]]
     frame = spark.createDataFrame([(line, 0) for line in lines], "raw string, started_ns long")
-    return {row.raw: row.problem for row in t.checked(frame, EVENTS).collect()}
+    return {row.raw: row.problem for row in checked(frame, EVENTS).collect()}

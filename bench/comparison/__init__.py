@@ -1,0 +1,35 @@
+"""What runs say beside each other: from a digest's document to the rows of a comparison.
+
+`traffic` and `topics` are the comparisons, `others` the runs that have none. Pure: it never reads a log, and never
+formats a number.
+"""
+
+from __future__ import annotations
+
+from bench.comparison.groups import Figure, Limit, failure, of_kind, ratio
+from bench.comparison.topics import TopicsPoint, TopicsSeries, TopicsTable, topics
+from bench.comparison.traffic import TrafficRow, TrafficTable, headline, main_phase, traffic
+from bench.digest import Json
+
+__all__ = [
+    "Figure",
+    "Limit",
+    "TopicsPoint",
+    "TopicsSeries",
+    "TopicsTable",
+    "TrafficRow",
+    "TrafficTable",
+    "failure",
+    "headline",
+    "main_phase",
+    "of_kind",
+    "others",
+    "ratio",
+    "topics",
+    "traffic",
+]
+
+
+def others(document: Json) -> list[Json]:
+    """Runs of workloads that have no comparison of their own (radio, replay)."""
+    return [run for run in document["runs"] if run["facts"]["workload"] not in ("traffic", "topics")]

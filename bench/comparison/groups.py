@@ -1,0 +1,164 @@
+"""Which runs belong together: repetitions, what may be set beside what, and the baseline of ratios.
+
+Owns the vocabulary of a comparison (`Figure`, `Limit`) and its grouping. It takes every figure from the digest; what it
+makes of them is medians and extremes over repetitions, sums of counts, and ratios. It never reads a log, and never
+formats a number.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from bench.digest import Json
+
+OWN_SYSTEM = "ingeborg"
+OWN_VARIANT = "home"
+"""The baseline of ratios: this broker, set up as it is meant to be."""
+
+COUNTS = ("lost", "duplicated", "reordered", "errors")
+"""Counts that are added up over repetitions: a median would hide the one run that lost something."""
+
+
+class Figure(NamedTuple):
+    """A figure of repetitions: their median (of a count: their sum), the least, the greatest, and how many have it."""
+
+    value: float
+    low: float
+    high: float
+    runs: int
+
+
+class Limit(NamedTuple):
+    """What kept a figure from being better. `part`: `system`; or `generator`, `layer`, `machine`, `ceiling` (the search
+    went no further), `rate` (a fixed one), `unknown`, none of which is the system's own limit. `why`: in words."""
+
+    part: str
+    why: str
+
+
+Figures = Mapping[str, Figure | None]
+Read = Callable[[Json], float | None]
+"""How a figure is found in a run of the digest."""
+
+
+class Named(Protocol):
+    """A row of a comparison."""
+
+    @property
+    def system(self) -> str: ...
+
+    @property
+    def variant(self) -> str: ...
+
+
+Row = TypeVar("Row", bound=Named)
+
+
+def ratio(of: Figure | None, to: Figure | None) -> float | None:
+    """How many times the baseline's figure it is; None where either is missing, or the baseline's is 0."""
+    return of.value / to.value if of is not None and to is not None and to.value else None
+
+
+def load(run: Json, names: Sequence[str]) -> Json:
+    """Those of the settings that a run's configuration has."""
+    config = run["facts"].get("config")
+    return {name: config[name] for name in names if name in config} if isinstance(config, dict) else {}
+
+
+def of_kind(run: Json, kind: str) -> Json | None:
+    """The phase of that kind; the last, if there are several."""
+    return next((phase for phase in reversed(run["phases"]) if phase["kind"] == kind), None)
+
+
+def failure(run: Json) -> str | None:
+    """Why a run did not end well, in words."""
+    if run["failed"]:
+        return str(run["failed"])
+    return None if run["facts"]["complete"] else "cut short"
+
+
+def figure(values: Iterable[float | None]) -> Figure | None:
+    """The median of the values there are."""
+    known = [value for value in values if value is not None]
+    return Figure(statistics.median(known), min(known), max(known), len(known)) if known else None
+
+
+def total(values: Iterable[float | None]) -> Figure | None:
+    """The sum of the counts there are: a median would hide the one run that lost something."""
+    known = [value for value in values if value is not None]
+    return Figure(sum(known), min(known), max(known), len(known)) if known else None
+
+
+def figures(reads: Mapping[str, Read], runs: Sequence[Json]) -> dict[str, Figure | None]:
+    """The figures of repetitions: medians of what `reads` finds, and the sums of `COUNTS` over what was measured."""
+    made: dict[str, Figure | None] = {name: figure(map(read, runs)) for name, read in reads.items()}
+    return made | {name: total(map(_measured(name), runs)) for name in COUNTS}
+
+
+def _measured(name: str) -> Read:
+    return lambda run: run["measured"][name] if run["measured"]["news"] else None
+
+
+def saturated(phases: Iterable[Json]) -> tuple[Limit, ...]:
+    """What else than the system was at its limit in any of the phases."""
+    return distinct(Limit(part["part"], part["why"]) for phase in phases for part in phase["saturated"])
+
+
+def distinct(limits: Iterable[Limit]) -> tuple[Limit, ...]:
+    """Each part once, in its first words."""
+    parts: dict[str, Limit] = {}
+    for limit in limits:
+        parts.setdefault(limit.part, limit)
+    # Repetitions of which one found another limit: what is not the system's own outweighs "nothing else was".
+    return tuple(limit for part, limit in parts.items() if part != "system" or len(parts) == 1)
+
+
+def by_load(runs: Iterable[Json], names: Sequence[str]) -> list[tuple[Json, list[Json]]]:
+    """The runs of each load: (its settings, its runs), in the order they come."""
+    tables: dict[str, tuple[Json, list[Json]]] = {}
+    for run in runs:
+        settings = load(run, names)
+        tables.setdefault(_key(settings), (settings, []))[1].append(run)
+    return list(tables.values())
+
+
+def _key(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, ensure_ascii=False)
+
+
+def _setup(run: Json, ignored: Set[str]) -> Json:
+    config = run["facts"].get("config")
+    return {name: value for name, value in config.items() if name not in ignored} if isinstance(config, dict) else {}
+
+
+def repetitions(runs: Sequence[Json], ignored: Set[str] = frozenset()) -> list[tuple[str, list[Json]]]:
+    """Repetitions of one system, variant and configuration, by name. Groups that share system and variant are told
+    apart by the settings in which they differ."""
+    groups: dict[tuple[str, str, str], list[Json]] = {}
+    for run in runs:
+        facts = run["facts"]
+        key = (str(facts["system"]), str(facts.get("variant") or ""), _key(_setup(run, ignored)))
+        groups.setdefault(key, []).append(run)
+    made = []
+    for (system, variant, _), group in groups.items():
+        parts = [system] + [variant] * bool(variant)
+        alike = [_setup(other[0], ignored) for key, other in groups.items() if key[:2] == (system, variant)]
+        for name, value in _setup(group[0], ignored).items():
+            if any(_key(other.get(name)) != _key(value) for other in alike):
+                parts.append(f"{name.replace('_', ' ')} {value}")
+        made.append((" · ".join(parts), group))
+    return made
+
+
+def baseline_first(rows: Sequence[Row]) -> list[Row]:
+    """Stable: this broker at home, this broker otherwise, the others as they come."""
+
+    def rank(row: Row) -> int:
+        if row.system != OWN_SYSTEM:
+            return 2
+        return 0 if row.variant.partition(",")[0].strip() == OWN_VARIANT else 1
+
+    return sorted(rows, key=rank)

@@ -1,0 +1,188 @@
+"""Traffic runs beside each other: the greatest sustained rate of each system, what it cost, and what limited it.
+
+Owns which figures of a traffic run are compared, and the judgement of what kept its rate from being greater. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from bench.comparison.groups import (
+    Figures,
+    Limit,
+    Read,
+    baseline_first,
+    by_load,
+    distinct,
+    failure,
+    figures,
+    load,
+    of_kind,
+    repetitions,
+    saturated,
+)
+from bench.digest import Json
+
+LOAD = ("connections", "topics", "fanout", "size", "skew", "repeat_within_s", "rate", "p99_ms")
+"""Settings that make the load of a traffic run: only runs that share them stand in one table. The share of repeated
+payloads is not one of them: it is 0 where nothing would drop them, and a column says so."""
+
+CEILING = 0.999
+"""A sustained rate of at least this share of the search's upper end was limited by the search."""
+
+_BROKE = "breach"
+"""How the verdict on a step begins that did not hold (bench/SCHEMA.md: `detail` of a phase of kind `search`)."""
+
+
+@dataclass(frozen=True)
+class TrafficRow:
+    """One system and variant under traffic. `runs`: its repetitions; `chosen`: the one that stands for
+    them in plots (the median's); `phase`: whose figures these are (`sustained`, `run`, or None)."""
+
+    name: str
+    system: str
+    variant: str
+    runs: tuple[Json, ...]
+    chosen: Json
+    phase: str | None
+    figures: Figures
+    limits: tuple[Limit, ...]
+    failed: tuple[str, ...]
+
+    @property
+    def noise(self) -> Json | None:
+        """The noise within the one run there is; with repetitions, their extremes tell more."""
+        phase = main_phase(self.runs[0]) if len(self.runs) == 1 else None
+        return phase["noise"] if phase else None
+
+
+@dataclass(frozen=True)
+class TrafficTable:
+    """Rows of one load, the baseline first. `load`: its settings."""
+
+    load: Json
+    rows: tuple[TrafficRow, ...]
+
+    @property
+    def baseline(self) -> TrafficRow:
+        return self.rows[0]
+
+
+def traffic(document: Json) -> list[TrafficTable]:
+    """One table per load, in the document's order."""
+    runs = [run for run in document["runs"] if run["facts"]["workload"] == "traffic"]
+    return [
+        TrafficTable(settings, tuple(baseline_first([_row(name, group) for name, group in repetitions(of_load)])))
+        for settings, of_load in by_load(runs, LOAD)
+    ]
+
+
+def main_phase(run: Json) -> Json | None:
+    """The phase that a traffic run's figures are of: `sustained`, or the one at a fixed rate."""
+    phase = of_kind(run, "sustained") or of_kind(run, "run")
+    return phase if phase is not None and phase["measured"] else None
+
+
+def headline(run: Json) -> Json:
+    """What stands for a run in a line: of traffic the sustained rate's phase, which half the rate would only blur; of
+    another workload all that was measured."""
+    return (main_phase(run) if run["facts"]["workload"] == "traffic" else None) or run["measured"]
+
+
+def _phase_figure(name: str) -> Read:
+    return lambda run: phase[name] if (phase := main_phase(run)) else None
+
+
+def _latency(percentile: str, kind: str | None = None) -> Read:
+    def read(run: Json) -> float | None:
+        phase = of_kind(run, kind) if kind else main_phase(run)
+        value: float | None = phase["latency_ns"][percentile] if phase else None
+        return value
+
+    return read
+
+
+def _processor(role: str) -> Read:
+    return lambda run: phase["cpu_us_per_delivered"][role] if (phase := main_phase(run)) else None
+
+
+def _amount_rate(kind: str) -> Read:
+    return lambda run: phase["amount_per_s"] if (phase := of_kind(run, kind)) else None
+
+
+def _in_all(run: Json) -> float | None:
+    phase = main_phase(run)
+    if phase is None or phase["reports_per_s"] is None:
+        return None
+    return float(phase["reports_per_s"] + phase["delivered_per_s"])
+
+
+def _repeats(run: Json) -> float | None:
+    phase = main_phase(run)
+    return phase["duplicates_offered"] / phase["reports"] if phase and phase["reports"] else None
+
+
+_FIGURES: Mapping[str, Read] = {
+    "in_per_s": _phase_figure("reports_per_s"),
+    "out_per_s": _phase_figure("delivered_per_s"),
+    "all_per_s": _in_all,
+    "p50_ns": _latency("p50"),
+    "p99_ns": _latency("p99"),
+    "half_p50_ns": _latency("p50", "half"),
+    "half_p99_ns": _latency("p99", "half"),
+    "server_cpu_us": _processor("server"),
+    "layer_cpu_us": _processor("layer"),
+    "bytes_per_connection": lambda run: run["memory"]["server_bytes_per_connection"],
+    "bytes_per_subscription": lambda run: run["memory"]["server_bytes_per_subscription"],
+    "store_operations": lambda run: run["store_operations_per_delivered"],
+    "subscribe_per_s": _amount_rate("subscribe"),
+    "unsubscribe_per_s": _amount_rate("unsubscribe"),
+    "repeats": _repeats,
+}
+
+
+def _row(name: str, runs: Sequence[Json]) -> TrafficRow:
+    facts = runs[0]["facts"]
+    found = figures(_FIGURES, runs)
+    middle = found["out_per_s"]
+    chosen = runs[0]
+    if middle is not None:
+        measured = [(run, phase["delivered_per_s"]) for run in runs if (phase := main_phase(run))]
+        rated = [(run, out) for run, out in measured if out is not None]
+        chosen = min(rated, key=lambda pair: abs(pair[1] - middle.value))[0]
+    phase = main_phase(chosen)
+    return TrafficRow(
+        name=name,
+        system=str(facts["system"]),
+        variant=str(facts.get("variant") or ""),
+        runs=tuple(runs),
+        chosen=chosen,
+        phase=phase["kind"] if phase else None,
+        figures=found,
+        limits=distinct(limit for run in runs for limit in limits_of(run)),
+        failed=tuple(text for run in runs if (text := failure(run)) is not None),
+    )
+
+
+def limits_of(run: Json) -> list[Limit]:
+    """What kept the sustained rate from being greater: what was at its own limit in the measured phase, or in the
+    search's lowest step above it, which is the one that broke. Where nothing else was, it was the system."""
+    phase = main_phase(run)
+    if phase is not None and phase["kind"] == "run":
+        return [Limit("rate", "the run was made at a fixed rate"), *saturated([phase])]
+    offered = [step for step in run["phases"] if step["kind"] == "search" and step["offered_per_s"] is not None]
+    if phase is None:
+        # Nothing was sustained: the lowest step that broke is the one that should have held.
+        broken = [step for step in offered if str(step["detail"] or "").startswith(_BROKE)]
+        lowest = min((step["offered_per_s"] for step in broken), default=None)
+        return list(saturated(step for step in broken if step["offered_per_s"] == lowest))
+    above = [step for step in offered if step["offered_per_s"] > (phase["offered_per_s"] or 0)]
+    lowest = min((step["offered_per_s"] for step in above), default=None)
+    found = [*saturated([phase, *(step for step in above if step["offered_per_s"] == lowest)])]
+    most = load(run, ("most_rate",)).get("most_rate")
+    if isinstance(most, int | float) and phase["offered_per_s"] and phase["offered_per_s"] >= CEILING * most:
+        found.append(Limit("ceiling", f"the search was told to go no further than {most:,.10g}/s"))
+    if not found and "generator" not in phase["processes"]:
+        return [Limit("unknown", "the generator's processor use was not recorded")]
+    return found or [Limit("system", "neither the generator, nor a layer, nor the machine was at its limit")]

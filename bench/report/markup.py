@@ -1,0 +1,124 @@
+"""The pieces of HTML that the page is made of.
+
+Owns escaping: text becomes markup here or nowhere. A `str` is text and is escaped; only what is `Html` already goes in
+as it is, and only this package makes `Html`, of its own words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+
+from bench import charts
+from bench.charts import Drawn
+from bench.tables import Cell, Table
+
+
+class Html(str):
+    """Markup, safe to put on the page."""
+
+    __slots__ = ()
+
+
+def html(text: str) -> Html:
+    """Text as markup; what is markup stays as it is."""
+    return text if isinstance(text, Html) else Html(escape(text))
+
+
+def join(parts: Iterable[Html], between: str = "") -> Html:
+    return Html(between.join(parts))
+
+
+def lines(parts: Iterable[Html]) -> Html:
+    """The parts that are not empty, below each other."""
+    return Html("\n".join(part for part in parts if part))
+
+
+def badge(text: str, mark: str = "") -> Html:
+    """`mark`: `good`, `bad`, `warn`, or none."""
+    return Html(f'<span class="badge {mark}">{html(text)}</span>')
+
+
+def cell(content: Cell) -> Html:
+    """A cell's text, its badge, its small print."""
+    text = badge(content.signed, content.mark) if content.mark else html(content.signed)
+    return Html(f'{text}<span class="small">{html(content.more)}</span>') if content.more else text
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]], caption: str, css: str = "") -> Html:
+    """A table that scrolls by itself where it is too wide; the first cell of a row is its heading."""
+    head = join(Html(f'<th scope="col">{html(text)}</th>') for text in header)
+    body = []
+    for first, *rest in rows:
+        cells = "".join(f"<td>{html(text)}</td>" for text in rest)
+        body.append(f'<tr><th scope="row">{html(first)}</th>{cells}</tr>')
+    name = html(caption)
+    return Html(
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{name}"><table class="{css}">'
+        f"<caption hidden>{name}</caption><thead><tr>{head}</tr></thead>"
+        f"<tbody>{''.join(body)}</tbody></table></div>"
+    )
+
+
+def compared(one: Table, css: str = "") -> Html:
+    """A table of the comparison, and its note."""
+    rows = ([cell(content) for content in row] for row in one.rows)
+    note = explain(one.note) if one.note else Html("")
+    return Html(f"{table(one.header, rows, one.title, f'compared {css}')}{note}")
+
+
+def titled(one: Table) -> Html:
+    """The same in a panel under its title."""
+    return panel(one.title, compared(one))
+
+
+def panel(title: str, *parts: Html) -> Html:
+    return Html(f'<section class="panel"><h3>{html(title)}</h3>{join(parts)}</section>')
+
+
+def explain(text: str) -> Html:
+    return Html(f'<p class="explain">{html(text)}</p>')
+
+
+def folded(summary: str, *parts: Html) -> Html:
+    return Html(f"<details><summary>{html(summary)}</summary>{join(parts)}</details>")
+
+
+def bullets(items: Iterable[str]) -> Html:
+    return Html(f"<ul>{''.join(f'<li>{html(item)}</li>' for item in items)}</ul>")
+
+
+def legend(drawn: Drawn) -> Html:
+    """The names of its lines, in their colours."""
+    items = [f'<li class="{series.css}"><i></i>{html(series.name)}</li>' for series in drawn.plot.series]
+    return Html(f'<ul class="legend" aria-label="Lines of the plot">{"".join(items)}</ul>')
+
+
+def plot(drawn: Drawn | None, identity: str, caption: str, *after: Html) -> Html:
+    """A panel with one plot."""
+    if drawn is None:
+        return Html("")
+    return Html(
+        f'<section class="panel"><figure><h3>{html(drawn.plot.title)}</h3>{legend(drawn)}'
+        f"{charts.both(drawn, identity)}{_crosses(drawn)}<figcaption>{html(caption)}</figcaption></figure>"
+        f"{join(after)}</section>"
+    )
+
+
+def _crosses(drawn: Drawn) -> Html:
+    crosses = drawn.plot.crosses
+    if not crosses:
+        return Html("")
+    items = "".join(f'<li class="s{cross.colour % 8}"><b>✕</b> {html(cross.text)}</li>' for cross in crosses)
+    return Html(f'<ul class="crosses" aria-label="Systems that failed">{items}</ul>')
+
+
+def stack(drawn: Sequence[Drawn], identity: str, caption: str, *after: Html) -> Html:
+    """A panel of small plots above each other that share their x axis."""
+    if not drawn:
+        return Html("")
+    figures = join(
+        Html(f"<figure><h4>{html(one.plot.title)}</h4>{legend(one)}{svg}</figure>")
+        for one, svg in zip(drawn, charts.stack(drawn, identity), strict=True)
+    )
+    return panel("Over time", Html(f'<div class="stack">{figures}</div>'), explain(caption), *after)

@@ -1,0 +1,131 @@
+"""The whole page: what comes first, what is folded, and the frame around it.
+
+Owns the order and the page's own limits. Comparisons come first, then how it was measured, then each run, folded where
+there are several: a page of a hundred runs stays readable, and some megabytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib import resources
+
+from bench import comparison, comparison_charts, figures, statements, verdicts
+from bench.digest import Json
+from bench.report import compared, run
+from bench.report.markup import Html, bullets, html, lines
+
+DETAILED_MAX = 40
+"""Runs that have a section of their own, some 60 kB each; further ones are in the tables, and the page says so."""
+
+
+def page(document: Json, tables: Mapping[str, Sequence[Json]]) -> str:
+    """The whole page."""
+    runs = document["runs"]
+    alone = len(runs) == 1
+    facts = runs[0]["facts"]
+    title = f"{facts['workload']} on {facts['system']}" if alone else _title(runs)
+    style = resources.files("bench").joinpath("report.css").read_text(encoding="utf-8")
+    body = lines(
+        [
+            Html(f'<header class="page"><p class="over">Benchmark report</p><h1>{html(title)}</h1>'),
+            run.lead(runs[0]) if alone else _lead(runs),
+            Html("</header><main>"),
+            *(_one(runs[0], tables) if alone else _many(document, tables)),
+            Html(f"</main>{_FOOTER}"),
+        ]
+    )
+    return (
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        # Nothing is ever loaded or run: the browser is told so, in case a text slips through.
+        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
+        f"<title>{html(title)} · benchmark report</title><style>\n{style}</style></head>\n<body>\n"
+        f"{body}\n</body></html>\n"
+    )
+
+
+def _title(runs: Sequence[Json]) -> str:
+    systems = list(dict.fromkeys(str(each["facts"]["system"]) for each in runs))
+    if len(systems) == 1:
+        return f"{systems[0]}: {len(runs)} runs"
+    return f"{', '.join(systems[:-1])} and {systems[-1]}"
+
+
+def _lead(runs: Sequence[Json]) -> Html:
+    machines = list(dict.fromkeys(statements.machine_text(each["facts"]) for each in runs))
+    parts = [f"{len(runs)} runs", machines[0] if len(machines) == 1 else f"{len(machines)} machines"]
+    return Html(f'<p class="lead">{html(" · ".join(parts))}</p>')
+
+
+def _one(only: Json, tables: Mapping[str, Sequence[Json]]) -> list[Html]:
+    """A page of one run: its section, and the comparison with nothing but itself where it has more to say."""
+    document = {"runs": [only]}
+    return [
+        run.section(only, _by_run(tables, [only])[only["run"]], "run-0", alone=True),
+        *_comparisons(document),
+        compared.method([only]),
+    ]
+
+
+def _many(document: Json, tables: Mapping[str, Sequence[Json]]) -> list[Html]:
+    """A page of many: the runs of topics benchmarks are in the tables of their series, the others have sections."""
+    runs = document["runs"]
+    own = [each for each in runs if each["facts"]["workload"] != "topics"]
+    detailed = [(each, f"run-{index}") for index, each in enumerate(own[:DETAILED_MAX])]
+    parts = [_warnings(statements.warnings(runs)), compared.goals(runs), *_comparisons(document)]
+    if detailed:
+        more = len(own) - len(detailed)
+        rows = _by_run(tables, [each for each, _ in detailed])
+        parts += [
+            Html("<h2>The runs</h2>"),
+            compared.runs(detailed),
+            Html(f"<p class=explain>{more} more runs have no section of their own: the page would be too large.</p>")
+            if more
+            else Html(""),
+            *(_folded(each, identity, rows[each["run"]]) for each, identity in detailed),
+        ]
+    return [*parts, compared.method(runs)]
+
+
+def _comparisons(document: Json) -> list[Html]:
+    traffic, topics = comparison.traffic(document), comparison.topics(document)
+    colours = comparison_charts.colours([*traffic, *topics])
+    return [
+        *(compared.traffic(table, f"traffic-{index}", colours) for index, table in enumerate(traffic)),
+        *(compared.topics(table, f"topics-{index}", colours) for index, table in enumerate(topics)),
+    ]
+
+
+def _folded(each: Json, identity: str, tables: run.Tables) -> Html:
+    facts, shown = each["facts"], comparison.headline(each)
+    name = " · ".join(str(part) for part in (facts["workload"], facts["system"], facts.get("variant")) if part)
+    more = f"p99 {figures.duration(shown['latency_ns']['p99'])}, {verdicts.goals_text(each['goals'])}"
+    # The section inside has the identity that links lead to: a browser unfolds what holds the target of a link.
+    return Html(
+        f'<details class="run"><summary><b>{html(name)}</b> <span class="small">{html(each["run"])}: {html(more)}'
+        f"</span></summary>{run.section(each, tables, identity, alone=False)}</details>"
+    )
+
+
+def _by_run(tables: Mapping[str, Sequence[Json]], runs: Sequence[Json]) -> dict[str, dict[str, list[Json]]]:
+    """Of each run the rows that its section shows."""
+    rows: dict[str, dict[str, list[Json]]] = {each["run"]: {"seconds": [], "machine": []} for each in runs}
+    for name in ("seconds", "machine"):
+        for row in tables[name]:
+            if row["run"] in rows:
+                rows[row["run"]][name].append(row)
+    return rows
+
+
+def _warnings(texts: Sequence[str]) -> Html:
+    if not texts:
+        return Html("")
+    return Html(f'<aside class="panel notes"><h3>Read this first</h3>{bullets(texts)}</aside>')
+
+
+_FOOTER = Html(
+    "<footer><p>In: reports sent by publishers, duplicates included. Out: messages received. Lost: for each news, "
+    "the connections that had to get it and did not. Twice: the same news again on one connection. Reordered: a "
+    "message after a later one of its topic, on one connection. Deliveries count to the phase of their news.</p>"
+    "</footer>"
+)

@@ -1,0 +1,241 @@
+"""Which runs there are: the directories with a run.json, at any depth of the paths given, and the files of each.
+
+Owns finding runs, what their run.json must say, and whether all their files are there. It reads no table: it lists
+through Spark, so that it finds runs wherever Spark can read. What it refuses it names by file (`BenchError`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import unquote
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from bench.errors import BenchError
+from bench.spark.schema import EVENT_FILE, RUN_FILE, SCHEMA_VERSION, TABLES
+
+RUN_FILE_BYTES_MAX = 1 << 20
+"""A run.json is some kilobytes of configuration; a megabyte of it is some other file."""
+
+RUNS_MAX = 1_000
+"""Runs in one digest. The tables of seconds and histograms of a thousand runs of minutes take some gigabytes in the
+process that writes them, and no page shows more."""
+
+HASHES_AT_ONCE = 4
+"""Files read at once for their checksums: as many as a disk answers well."""
+
+# Of run.json: its field, the types it may have, these in words, and whether it may be missing.
+_FIELDS: tuple[tuple[str, tuple[type, ...], str, bool], ...] = (
+    ("run", (str,), "a string", False),
+    ("system", (str,), "a string", False),
+    ("variant", (str,), "a string", False),
+    ("workload", (str,), "a string", False),
+    ("series", (str, type(None)), "a string or null", True),
+    ("started_ns", (int,), "an integer", False),
+    ("complete", (bool,), "true or false", False),
+    ("goals", (dict,), "an object", False),
+    ("config", (dict,), "an object", True),
+    ("machine", (dict,), "an object", True),
+    ("failed", (str, type(None)), "a string or null", True),
+)
+
+
+@dataclass(frozen=True)
+class File:
+    """A file of a run: its size, and when it was last changed."""
+
+    size_bytes: int
+    modified_ms: int | None
+    """Unix time; None for an empty file, of which Spark does not tell."""
+
+
+@dataclass
+class RunLog:
+    """One run's directory: its files by name, what its run.json says, and what was left out on reading its tables."""
+
+    directory: str
+    """As Spark spells it: a URI, escaped."""
+    facts: dict[str, Any]
+    files: dict[str, File]
+    lines: int = 0
+    deliveries: int = 0
+    """Rows of kind `received`."""
+    torn: list[str] = field(default_factory=list)
+    """Files whose last line was skipped."""
+    empty: list[str] = field(default_factory=list)
+    """Files without even a whole header."""
+
+    @property
+    def run(self) -> str:
+        return str(self.facts["run"])
+
+    @property
+    def shown(self) -> str:
+        return shown(self.directory)
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(file.size_bytes for file in self.files.values())
+
+    @property
+    def whole(self) -> bool:
+        """Whether the run came to its end, so that nothing of its log may be missing."""
+        return bool(self.facts["complete"]) and not self.facts.get("failed")
+
+
+def find(spark: SparkSession, paths: Sequence[str]) -> list[RunLog]:
+    """Every run in or below `paths`, each once, in the order in which they began. Raises BenchError."""
+    found = _files(spark, paths)
+    _every_path_has_one(paths, found)
+    if len(found) > RUNS_MAX:
+        raise BenchError(f"{len(found):,} runs in {', '.join(paths)}: a digest has at most {RUNS_MAX:,}")
+    texts = _run_files(spark, found)
+    runs: dict[str, RunLog] = {}
+    for directory, files in found.items():
+        run = RunLog(directory, run_facts(texts.get(directory, ""), f"{shown(directory)}/{RUN_FILE}"), files)
+        if run.run in runs:
+            raise BenchError(f"{runs[run.run].shown} and {run.shown} are both run {run.run!r}")
+        _complete(run)
+        runs[run.run] = run
+    return sorted(runs.values(), key=lambda run: (run.facts.get("started_unix_ms") or 0, run.run))
+
+
+def shown(path: str) -> str:
+    """A path as a person writes it: local files without their URI dress."""
+    return unquote(re.sub(r"^file:/+", "/", path))
+
+
+def literal(path: str) -> str:
+    """A path for Spark's readers, which take it for a glob pattern: unescaped, and meant to the letter."""
+    return re.sub(r"([\[\]{}*?\\])", r"\\\1", path)
+
+
+def made_of(run: RunLog) -> dict[str, Any]:
+    """What tells a run's log from any other: `sizes` (bytes by file), and `sha256` of files on this machine (by
+    file); elsewhere, where reading them would cost as much as the digest, that is null, and `modified_ms` says when
+    each was last changed."""
+    sizes = {name: file.size_bytes for name, file in sorted(run.files.items())}
+    if not os.path.isdir(run.shown):
+        changed = {name: file.modified_ms for name, file in sorted(run.files.items())}
+        return {"sizes": sizes, "sha256": None, "modified_ms": changed}
+    try:
+        with ThreadPoolExecutor(HASHES_AT_ONCE) as pool:
+            hashes = list(pool.map(_sha256, [os.path.join(run.shown, name) for name in sizes]))
+    except OSError as error:
+        raise BenchError(f"{error.filename} cannot be read: {error.strerror}") from error
+    return {"sizes": sizes, "sha256": dict(zip(sizes, hashes, strict=True)), "modified_ms": None}
+
+
+def _sha256(path: str) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _files(spark: SparkSession, paths: Sequence[str]) -> dict[str, dict[str, File]]:
+    """Directory -> its log files by name, for every directory with a run.json. Lists; reads no content."""
+    for path in paths:
+        if os.path.isfile(path):
+            raise BenchError(f"{path} is a file: give the directory of a run, or of many")
+    reader = spark.read.format("binaryFile").option("pathGlobFilter", "*.{json,csv}")
+    try:
+        # What exists on this machine is meant literally; elsewhere a glob pattern is the user's.
+        listed = reader.option("recursiveFileLookup", "true").load(
+            [literal(path) if os.path.isdir(path) else path for path in paths]
+        )
+        # Spark has no row for an empty file, but lists it; and spells a local file's URI in two ways.
+        files = {re.sub("^file:///", "file:/", file): File(0, None) for file in listed.inputFiles()}
+        rows = listed.select("_metadata.file_path", "length", F.unix_millis("modificationTime").alias("at")).collect()
+        files |= {row.file_path: File(row.length, row["at"]) for row in rows}
+    except AnalysisException as error:
+        raise BenchError(f"cannot read the run: {first_line(error)}") from error
+    directories: dict[str, dict[str, File]] = {}
+    for path, file in files.items():
+        directory, _, name = path.rpartition("/")
+        if name == RUN_FILE or any(table.holds(name) for table in TABLES):
+            directories.setdefault(directory, {})[name] = file
+    for directory, named in directories.items():
+        # A digest, too, has a machine.csv; but where there are events, there was a run.
+        if RUN_FILE not in named and any(EVENT_FILE.fullmatch(name) for name in named):
+            raise BenchError(f"{shown(directory)} is not a run: there is no {RUN_FILE} in it")
+    return {directory: named for directory, named in directories.items() if RUN_FILE in named}
+
+
+def _every_path_has_one(paths: Sequence[str], found: Mapping[str, object]) -> None:
+    if not found:
+        raise BenchError(f"no run in {', '.join(paths)}: a run is a directory with {RUN_FILE} in it")
+    real = [os.path.realpath(shown(directory)) for directory in found]
+    for path in paths:
+        top = os.path.realpath(path)
+        if os.path.isdir(path) and not any(each == top or each.startswith(top.rstrip("/") + "/") for each in real):
+            raise BenchError(f"{path} is not a run: there is no {RUN_FILE} in it, nor below it")
+
+
+def _run_files(spark: SparkSession, found: Mapping[str, Mapping[str, File]]) -> dict[str, str]:
+    """Directory -> text of its run.json; none for an empty one."""
+    for directory, files in found.items():
+        if files[RUN_FILE].size_bytes > RUN_FILE_BYTES_MAX:
+            size = files[RUN_FILE].size_bytes
+            raise BenchError(f"{shown(directory)}/{RUN_FILE} is not a run's: it has {size:,} bytes")
+    paths = [literal(unquote(f"{directory}/{RUN_FILE}")) for directory in found]
+    reader = spark.read.option("recursiveFileLookup", "true")
+    rows = reader.text(paths, wholetext=True).select("_metadata.file_path", "value").collect()
+    return {row.file_path.rpartition("/")[0]: row.value for row in rows}
+
+
+def run_facts(text: str, file: str) -> dict[str, Any]:
+    """A run.json's text -> its object, with the fields the digest needs present and of the right type."""
+    if not text.strip():
+        raise BenchError(f"{file} is empty: the run died before it began, or the copy is torn")
+    try:
+        facts = json.loads(text)
+    except ValueError as error:
+        line = getattr(error, "lineno", 1)
+        raise BenchError(f"{file}, line {line}: not JSON ({error}): torn, or not a run's") from error
+    if not isinstance(facts, dict) or "schema" not in facts:
+        raise BenchError(f"{file} is not a run's: it has no schema version")
+    if facts["schema"] != SCHEMA_VERSION:
+        raise BenchError(f"{file}: schema version {facts['schema']!r}; this digest reads version {SCHEMA_VERSION}")
+    for name, kinds, words, optional in _FIELDS:
+        value = facts.get(name)
+        known = name in facts or not optional
+        # True is an int to Python, and to nobody else.
+        if known and (not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds)):
+            raise BenchError(f"{file}: {name!r} must be {words}, not {value!r}")
+    for goal, limit in facts["goals"].items():
+        if isinstance(limit, bool) or not isinstance(limit, int | float):
+            raise BenchError(f"{file}: goal {goal!r} must be a number, not {limit!r}")
+    return facts
+
+
+def _complete(run: RunLog) -> None:
+    """A run that came to its end has phases and events; any run has every part of its events from 0000 on: one that was
+    not copied would look like lost messages."""
+    for table in TABLES:
+        if table.required and run.whole and not any(table.holds(name) for name in run.files):
+            raise BenchError(f"{run.shown}: {table.glob} is missing")
+    parts: dict[str, list[int]] = {}
+    for name in run.files:
+        match = EVENT_FILE.fullmatch(name)
+        if match:
+            parts.setdefault(match[1], []).append(int(match[2]))
+    for process, numbers in parts.items():
+        missing = sorted(set(range(max(numbers) + 1)) - set(numbers))
+        if missing:
+            raise BenchError(
+                f"{run.shown}: events-{process}-{missing[0]:04d}.csv is missing, though events-{process}-"
+                f"{max(numbers):04d}.csv is there: copy the whole run"
+            )
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error of Spark's, which may have a hundred."""
+    return re.sub(r"^\[\w+\] | SQLSTATE: \w+$", "", str(error).strip().partition("\n")[0])[:300]
