@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -39,6 +40,8 @@ Each command has its own --help.
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code."""
     options = _parser().parse_args(arguments)
+    # As Ctrl-C: what a command has started (servers, a generator) is stopped on its way out.
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         return int(options.command(options))
     except BenchError as error:
@@ -51,6 +54,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("bench: interrupted", file=sys.stderr)
         return 1
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _parser() -> argparse.ArgumentParser:

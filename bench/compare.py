@@ -119,7 +119,8 @@ def _command(cell: Cell, running: servers.Running, log: Path) -> list[str]:
 
 def _generate(command: Sequence[str], limit_s: float) -> tuple[int, bool]:
     """Exit status of the generator, and whether it was cut short at the limit."""
-    process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+    # In a session of its own: it gets one signal, from here, and not a second one from a terminal's Ctrl-C.
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
     try:
         try:
             return process.wait(limit_s), False
@@ -131,7 +132,8 @@ def _generate(command: Sequence[str], limit_s: float) -> tuple[int, bool]:
                 process.kill()
                 return process.wait(), True
     finally:
-        if process.poll() is None:  # Ctrl-C: the generator has had it too, and keeps what it has
+        if process.poll() is None:  # interrupted: the generator keeps what it has
+            process.send_signal(signal.SIGINT)
             try:
                 process.wait(_CUT_S_MAX)
             except subprocess.TimeoutExpired:

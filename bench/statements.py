@@ -255,9 +255,7 @@ def _percentiles(runs: Sequence[Json]) -> str:
     exact = " Percentiles are exact, by nearest rank, over every delivery"
     if not errors:
         return exact + "."
-    return (
-        f"{exact}; of {len(errors)} large run(s) by a sketch, at most {figures.share(max(errors), 1)} of all ranks off."
-    )
+    return f"{exact}; of {len(errors)} large run(s) by a sketch, at most {max(errors):.4%} of all ranks off."
 
 
 def _mapping(fact: Mapping[str, Any], name: str) -> Iterable[tuple[str, Any]]:

@@ -204,8 +204,9 @@ def machine_rates(machine: DataFrame) -> DataFrame:
 
 
 def machine_phases(machine: DataFrame, phases: DataFrame) -> DataFrame:
-    """Per `run, phase, role, source` that was sampled in the phase, or `NEAR_NS` before or after it (the generator takes
-    samples at both ends, and a phase may last milliseconds): what it used between the samples nearest to the two ends, `cpu_s` over `elapsed_s` (null if it is one and the same sample), and the levels at these samples,
+    """Per `run, phase, role, source` that was sampled in the phase, or `NEAR_NS` before or after it (the generator
+    takes samples at both ends, and a phase may last milliseconds): what it used between the samples nearest to the two
+    ends, `cpu_s` over `elapsed_s` (null if it is one and the same sample), and the levels at these samples,
     `rss_first`, `rss_last`, `anon_first`, `anon_last` (bytes).
 
     `cpu_s` adds up what the counter grew from sample to sample, so a process that was restarted, or whose child was

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import psutil
@@ -89,6 +91,23 @@ def test_every_cell_is_run_on_a_server_of_its_own_and_what_cannot_be_is_said(fil
     code, _ = of(file, out, "--resume")
     assert code == 0
     assert json.loads((out / "logs" / "traffic-ours-1" / "run.json").read_text()) == facts
+
+
+@pytest.mark.cluster
+def test_a_signal_stops_the_generator_and_the_server_and_the_comparison_goes_on_later(file, tmp_path):
+    out = tmp_path / "out"
+    command = [sys.executable, "-m", "bench.cli", "compare", str(file), "--out", str(out), "--only", "endless"]
+    process = subprocess.Popen([*command, "--only", "ours"], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line.startswith("run "):
+            break
+    process.terminate()
+    said, _ = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "cutting the run short" in said
+    assert not [process for process in psutil.process_iter(["cmdline"]) if str(out) in str(process.info["cmdline"])]
+    assert not (out / compare.RECORD).exists()
 
 
 def test_a_comparison_without_a_result_has_failed(file, tmp_path, monkeypatch):
