@@ -12,8 +12,8 @@ The search, in the order of the code below:
 3. After every breach, and before everything that is measured, the system recovers at a low rate, step by step, until
    a step holds and nothing drains any more.
 4. Between the highest rate that held and the lowest that did not, halve (geometrically) down to half the precision.
-   Then look once more at the lowest that did not, unless its breach was beyond doubt: a machine that was disturbed for
-   longer than two steps must not have the last word. If it holds now, go on from there as in 1.
+   Then, if the highest that held was far within the limit, look once more at the lowest that did not: a machine that
+   was disturbed for longer than two steps must not have the last word. If it holds now, go on from there as in 1.
 5. Measure (``sustained``). The longer phase sees smaller overloads than the search could; if it breaches, go down by
    half the precision, then further. So a search that is right to half the precision stays within all of it.
 6. Measure at half of that rate (``half``).
@@ -48,6 +48,8 @@ _STRETCHED_MOST = 3
 _RECOVER_MESSAGES = 5
 #: Share of the highest rate that held, at which a system recovers: next to idle, for those that need to be.
 _RECOVER_SHARE = 0.1
+#: Next to the greatest rate p99 is not so many times smaller than the limit, but where latency has a cliff.
+_CALM = 5
 #: Recovery steps (of half a step's length) in a row without any progress, then the system is given up.
 _STUCK_MOST = 20
 #: By how many halves of the precision the rate that was found is lowered, when it was too much in the long run. First
@@ -162,7 +164,7 @@ class Controller:
         self._high: float | None = None  # the lowest that did not
         self._reached = start_per_s  # deliveries came as fast as this rate would bring them, while nothing held yet
         self._again = False  # the step under way repeats a breach
-        self._doubtful = False  # a stall could explain why `_high` did not hold
+        self._calm = False  # `_low` held with a p99 far within the limit
         self._looked_again = False  # at `_high`, after narrowing
         self._found = 0.0
         self._lowered = 0
@@ -272,6 +274,7 @@ class Controller:
         again, self._again = self._again, False
         if not judged.wrong:
             self._low = step.rate_per_s
+            self._calm = seen.p99_ns is not None and seen.p99_ns * _CALM <= self._limit.p99_ns
             onward = self._onward()
             assert onward is not None, "there is a rate that held"
             if onward.purpose == "search":
@@ -284,7 +287,6 @@ class Controller:
             self._recover(Step(step.rate_per_s, 2 * step.duration_s, "search"))
             return "; tried once more after a rest"
         self._high = step.rate_per_s
-        self._doubtful = again
         if self._low is None:
             self._reached = step.rate_per_s * min(1.0, seen.delivered / max(seen.expected, 1))
         onward = self._onward()
@@ -309,7 +311,7 @@ class Controller:
             rate = 2 * low
         else:
             if high / low <= 1 + self._half_precision:
-                if self._doubtful and not self._looked_again:
+                if self._calm and not self._looked_again:
                     self._looked_again = self._again = True  # a breach of it is believed at once
                     self._high = None
                     return Step(high, 2 * self._length_s(high), "search")
