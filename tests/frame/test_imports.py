@@ -90,8 +90,8 @@ DISTRIBUTIONS = {"google": "protobuf", "nats": "nats-py", "paho": "paho-mqtt", "
 
 
 def test_every_package_that_is_imported_is_declared() -> None:
-    """The runtime must do with ``dependencies``; loadgen and bench may also use the extra ``bench``, and the adapters of
-    other systems the extra ``peers``."""
+    """The runtime must do with ``dependencies``; loadgen and bench may also use the extra ``bench``, and the adapters
+    of other systems the extra ``peers``."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
     def names(requirements: list[str]) -> set[str]:
