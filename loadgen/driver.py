@@ -31,8 +31,8 @@ _AT_ONCE_MAX = 64
 _BATCH_MAX = 256
 #: A sender behind its schedule lets receivers have their turn after so many messages.
 _TURN_MAX = 128
-#: Timers are this exact; a shorter sleep would only spin.
-_SLEEP_S_MIN = 0.0005
+#: Timers of the event loop are this exact; it takes a shorter sleep for none, and would spin.
+_SLEEP_S_MIN = 0.001
 #: How long a cut may go unnoticed.
 _SLEEP_S_MAX = 0.1
 #: Errors of one kind are logged one by one up to here, and only counted beyond: a broken server must not fill the disk.
