@@ -207,6 +207,7 @@ class Run:
         rate = settings.rate if isinstance(settings, Traffic) else None
         phase = await self._begin("run", "run", offered_per_s=rate, measured=True, length_s=settings.duration_s)
         await self._segment(phase, rate, settings.duration_s)
+        self._take(phase)
         self._record(phase)
         drain = await self._begin("drain", "drain", length_s=settings.drain_s)
         await self._drain(settings.drain_s)
