@@ -163,7 +163,7 @@ class Crew:
         for task in done:
             task.result()
         if late:
-            raise CrewFailed(f"{command}: not done after {timeout_s:g} s")
+            raise CrewFailed(f"not done after {timeout_s:g} s")
 
     async def _end(self) -> None:
         """Ask for an orderly end, in which the log is completed; kill what does not end."""
