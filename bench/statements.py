@@ -52,7 +52,7 @@ COUNTING = (
 
 LIMITS = (
     "A figure is the system's limit only where nothing else was at its own. The generator and the deduplication layer "
-    "are Python: where the busiest process of either used 90 % of a core, or the whole machine 95 % of its cores, the "
+    "are Python: where the busiest process of either used 90 % of a core, or the whole machine 85 % of its cores, the "
     "table says so, in the measured phase as in the step of the search that broke; the system itself may then do "
     "better. The server's CPU per delivered message is what can be compared all the same."
 )

@@ -16,8 +16,9 @@ CORES_SATURATED = 0.9
 """Mean cores of a process from which it counts as a limit. The generator and the layer are Python: a process is one
 core's, and one that is busy nine tenths of a phase was behind in some of its seconds."""
 
-MACHINE_SATURATED = 0.95
-"""Share of all cores from which the machine counts as the limit."""
+MACHINE_SATURATED = 0.85
+"""Share of all cores from which the machine counts as the limit. Where more processes than cores want to run, waiting
+for a core breaks a latency limit of some milliseconds long before the last tenth of the cores is used."""
 
 _WORDS = {"generator": "the busiest generator process", "layer": "the busiest process of the deduplication layer"}
 

@@ -133,7 +133,7 @@ def _processes(machine: list[Row], start: int, end: int) -> dict[str, dict[str, 
 
 
 def _saturated(used: dict[str, dict[str, Any]], cores: int) -> list[str]:
-    limits = {"generator": ("generator", 0.9), "layer": ("layer", 0.9), "host": ("machine", 0.95 * cores)}
+    limits = {"generator": ("generator", 0.9), "layer": ("layer", 0.9), "host": ("machine", 0.85 * cores)}
     return [name for role, (name, limit) in limits.items() if role in used and used[role]["cpu_cores_max"] >= limit]
 
 
