@@ -227,16 +227,20 @@ class Layer:
         self._queue = queue
         self._arguments = ["--redis", redis_url, "--queue", queue, "--system", system, "--run", run]
         self._arguments += ["--ttl-s", repr(ttl_s), *(part for url in urls for part in ("--url", url))]
-        self._processes = processes
+        self._number = processes
         self._deduplicators: list[_Process] = []
         self._redis_pid: int | None = None
 
     @property
-    def pids(self) -> list[int]:
-        """Whose CPU time and memory are the layer's: the deduplicators', and that of its Redis if it is on this
-        machine."""
-        pids = [deduplicator.pid for deduplicator in self._deduplicators if not deduplicator.ended]
-        return pids if self._redis_pid is None else [*pids, self._redis_pid]
+    def processes(self) -> dict[str, int]:
+        """Whose CPU time and memory are the layer's, with their pids: the deduplicators that have not ended, and its
+        Redis if it is on this machine."""
+        processes = {
+            f"deduplicator-{number}": deduplicator.pid
+            for number, deduplicator in enumerate(self._deduplicators)
+            if not deduplicator.ended
+        }
+        return processes if self._redis_pid is None else processes | {"layer-redis": self._redis_pid}
 
     def failures(self) -> list[str]:
         """Of deduplicators that ended by themselves, in words; what each had in hand is lost. Ask before `stop`."""
@@ -247,7 +251,7 @@ class Layer:
         try:
             async with asyncio.timeout(_START_TIMEOUT_S):
                 await self._prepare_redis()
-                for number in range(self._processes):
+                for number in range(self._number):
                     self._deduplicators.append(await _Process.start([*self._arguments, "--number", str(number)]))
                 await asyncio.gather(*(deduplicator.ready() for deduplicator in self._deduplicators))
         except TimeoutError:

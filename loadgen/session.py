@@ -10,7 +10,7 @@ import secrets
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +68,6 @@ class Session:
     processes: int = 1
     topics: int = 0
     series: str | None = None
-    options: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         # Part of every payload and client id: a second run of a seed is not taken for the first one's duplicate.
@@ -126,8 +125,7 @@ class Session:
         )
         await layer.start()
         try:
-            processes = {f"layer-{number}": pid for number, pid in enumerate(layer.pids)}
-            watch = Watch(directory, servers, processes)
+            watch = Watch(directory, servers, layer.processes)
             settings = {"redis_url": target.dedup_url, "queue": queue}
             assignment = dataclasses.replace(assignment, layer=settings)
             outcome = await self._run(assignment, plan, Deduplicated(backend, **settings), directory, watch, on_start)
@@ -174,7 +172,7 @@ class Session:
             config["topics"] = self.topics
         if "log" in config:
             config["log"] = Path(config["log"]).name
-        config |= {"processes": self.processes, "servers": len(self.target.urls), **self.options}
+        config |= {"processes": self.processes, "servers": len(self.target.urls)}
         if self.target.dedup_url is not None:
             config |= {"deduplicators": self.target.deduplicators, "dedup_ttl_s": self.target.ttl_s}
         goals = {"p99_ms": self.settings.p99_ms} if isinstance(self.settings, Traffic) else dict(AIR_GOALS)

@@ -36,7 +36,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import KafkaError, NoError, TopicAlreadyExistsError, for_code
 
 from .base import BackendError, Connection, Counters, OnError, OnMessage
-from .lifeline import Call, Lifeline
+from .lifeline import Call, Lifeline, no_server
 
 _log = logging.getLogger(__name__)
 # What it logs it also raises, or the watch finds; a generator's display is no place for it. A handler that is
@@ -120,10 +120,7 @@ class Kafka:
                     await connection.close()
                     raise
         except (KafkaError, OSError) as error:
-            why = str(error) or "it does not answer"
-            raise BackendError(
-                "connect", f"{self._where}: no Kafka ({why}): start one there (bench peers up kafka), or mend --url"
-            ) from error
+            raise no_server(self._where, "Kafka", "kafka", error) from error
         self._lifelines.add(lifeline)
         if self._watcher is None or self._watcher.done():
             self._watcher = asyncio.ensure_future(self._watch(admin))

@@ -1,7 +1,7 @@
 """Whether a connection of an adapter is still there, and how its calls wait.
 
-Owns: the one end a connection has (lost, timed out or closed), told once; the time-outs of calls. Must never: know a
-system, or reconnect: a run has to see a loss as a loss.
+Owns: the one end a connection has (lost, timed out or closed), told once; the time-outs of calls; what is said of a
+server that is not there. Must never: know a system, or reconnect: a run has to see a loss as a loss.
 """
 
 from __future__ import annotations
@@ -17,6 +17,14 @@ def without_password(url: str) -> str:
     """The URL as messages and logs may show it."""
     parts = urlsplit(url)
     return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+
+
+def no_server(where: str, server: str, peer: str, error: Exception) -> BackendError:
+    """Of a connection that could not be made. ``server``: what it should have been; ``peer``: `bench peers`' name."""
+    why = str(error) or "it does not answer"
+    return BackendError(
+        "connect", f"{where}: no {server} ({why}): start one there (bench peers up {peer}), or mend --url"
+    )
 
 
 class Call:

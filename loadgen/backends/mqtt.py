@@ -31,7 +31,7 @@ from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode, MQTTProtocolVersi
 from paho.mqtt.reasoncodes import ReasonCode
 
 from .base import BackendError, Connection, Counters, OnError, OnMessage
-from .lifeline import Call, Lifeline, without_password
+from .lifeline import Call, Lifeline, no_server, without_password
 
 _PORT = 1883
 #: TCP and CONNACK; a server that is slower than this cannot be measured.
@@ -156,11 +156,7 @@ class _Session:
                 await self._greeted
         except OSError as error:
             await self.close()
-            why = str(error) or "it does not answer"
-            raise BackendError(
-                "connect",
-                f"{self._where}: no MQTT server ({why}): start one there (bench peers up mosquitto), or mend --url",
-            ) from error
+            raise no_server(self._where, "MQTT server", "mosquitto", error) from error
         self._check_keepalive()
 
     async def subscribe(self, topics: Sequence[str]) -> None:

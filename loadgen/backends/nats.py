@@ -34,7 +34,7 @@ from nats.aio.subscription import Subscription
 from protocol.pages import PageError, fetch
 
 from .base import BackendError, Connection, Counters, OnError, OnMessage
-from .lifeline import Lifeline, without_password
+from .lifeline import Lifeline, no_server, without_password
 
 #: TCP and the server's greeting; a server that is slower than this cannot be measured.
 _CONNECT_TIMEOUT_S = 10.0
@@ -125,11 +125,7 @@ class _Connection:
                 )
         except (OSError, errors.Error) as error:
             await self._close_client()
-            why = str(self._why or error) or "it does not answer"
-            raise BackendError(
-                "connect",
-                f"{self._where}: no NATS server ({why}): start one there (bench peers up nats), or mend --url",
-            ) from error
+            raise no_server(self._where, "NATS server", "nats", self._why or error) from error
         self._open = True
 
     async def subscribe(self, topics: Sequence[str]) -> None:

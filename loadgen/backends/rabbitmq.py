@@ -29,7 +29,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from hashlib import blake2b
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 import aiormq
 from aiormq.abc import ChannelFrame, DeliveredMessage, FrameType
@@ -51,7 +51,7 @@ from pamqp.header import ContentHeader
 from yarl import URL
 
 from .base import BackendError, Connection, Counters, OnError, OnMessage
-from .lifeline import Call, Lifeline
+from .lifeline import Call, Lifeline, no_server, without_password
 
 # What it logs it also raises or tells, and a generator's display is no place for it. A handler that is configured for
 # the root still gets it.
@@ -156,7 +156,7 @@ class _Connection:
 
     def __init__(self, url: str, exchange: str, queue: str, on_message: OnMessage, on_error: OnError) -> None:
         self._url = url
-        self._where = f"amqp://{urlsplit(url).netloc.rpartition('@')[2]}"  # without a password
+        self._where = without_password(url)
         self._exchange = exchange
         self._queue = queue
         self._on_message = on_message
@@ -175,11 +175,7 @@ class _Connection:
             raise BackendError("access_refused", f"{self._where} refuses the user or the password: {error}") from error
         except (AMQPError, PAMQPException, OSError) as error:
             self._transports.abort()
-            why = str(error) or "it does not answer"
-            raise BackendError(
-                "connect",
-                f"{self._where}: no RabbitMQ ({why}): start one there (bench peers up rabbitmq), or mend --url",
-            ) from error
+            raise no_server(self._where, "RabbitMQ", "rabbitmq", error) from error
         self._connection.closing.add_done_callback(self._on_connection_closed)
         try:
             await self._make_queue()

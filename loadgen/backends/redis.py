@@ -29,7 +29,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError, ResponseError
 
 from .base import BackendError, Connection, Counters, OnError, OnMessage
-from .lifeline import Call, Lifeline, without_password
+from .lifeline import Call, Lifeline, no_server, without_password
 
 #: TCP and, where the URL has a password, the login; a server that is slower than this cannot be measured.
 _CONNECT_TIMEOUT_S = 10.0
@@ -106,10 +106,7 @@ class _Connection:
                     await connection.read_response()
         except (OSError, RedisError) as error:
             await self._disconnect()
-            why = str(error) or "it does not answer"
-            raise BackendError(
-                "connect", f"{self._where}: no Redis ({why}): start one there (bench peers up redis), or mend --url"
-            ) from error
+            raise no_server(self._where, "Redis", "redis", error) from error
         self._reading = asyncio.create_task(self._read())
 
     async def _read(self) -> None:

@@ -18,9 +18,8 @@ from loadgen.backends.base import Backend, BackendError, Connection, Counters, O
 from loadgen.deduplicator import BATCH, Deduplicator, counts_key, entry, open_redis
 from loadgen.layer import Deduplicated, Layer
 
-from .backends.conftest import PATIENCE_S, free_port, start_redis
+from .backends.conftest import PATIENCE_S, free_port, start
 from .backends.contract import Member
-from .backends.rabbitmq_server import start_rabbitmq
 
 QUEUE = "layer-test"
 Messages = Sequence[tuple[str, str]]
@@ -74,13 +73,13 @@ class Clock:
 
 @pytest.fixture(scope="module")
 def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with start_redis(tmp_path_factory.mktemp("redis")) as server:
+    with start("redis", tmp_path_factory.mktemp("redis")) as server:
         yield server.url
 
 
 @pytest.fixture(scope="module")
 def rabbitmq_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with start_rabbitmq(tmp_path_factory.mktemp("rabbitmq")) as server:
+    with start("rabbitmq", tmp_path_factory.mktemp("rabbitmq")) as server:
         yield server.url
 
 
@@ -311,7 +310,7 @@ async def test_a_layer_that_has_stopped_is_said_to_have(
 
 async def test_a_redis_that_dies(tmp_path: Path) -> None:
     member = Member()
-    with start_redis(tmp_path) as server:
+    with start("redis", tmp_path) as server:
         backend = Deduplicated(Sink(), server.url, QUEUE)
         connection = await backend.connect(0, member.on_message, member.on_error)
         await connection.publish([("song", "1")])
@@ -395,9 +394,9 @@ async def test_in_front_of_rabbitmq(redis: Redis, redis_url: str, rabbitmq_url: 
         counts = await counted(front.backend)
         assert counts["published_total"] == 2
         assert counts["duplicates_dropped_total"] == 3 * 4 * 101 - 2
-        assert len(front.layer.pids) == 3  # the Redis is one of them
+        assert list(front.layer.processes) == ["deduplicator-0", "deduplicator-1", "layer-redis"]
         assert front.layer.failures() == []
-    assert front.layer.pids == [(await redis.info("server"))["process_id"]]
+    assert front.layer.processes == {"layer-redis": (await redis.info("server"))["process_id"]}
     assert await redis.keys("*") == []
 
 
@@ -415,11 +414,11 @@ async def test_the_others_go_on_when_one_is_killed(redis_url: str, rabbitmq_url:
     async with Front(redis_url, rabbitmq_url, processes=2) as front:
         member = await front.join()
         await member.connection.subscribe(["song"])
-        os.kill(front.layer.pids[0], signal.SIGKILL)
+        os.kill(front.layer.processes["deduplicator-0"], signal.SIGKILL)
         assert "status -9" in await until_failed(front)
         await member.connection.publish([("song", str(n)) for n in range(10)])
         await member.has(10)
-        assert len(front.layer.pids) == 2
+        assert list(front.layer.processes) == ["deduplicator-1", "layer-redis"]
 
 
 async def test_a_system_that_is_not_there(redis: Redis, redis_url: str) -> None:
@@ -441,7 +440,7 @@ async def test_a_redis_that_is_not_there(rabbitmq_url: str) -> None:
 
 
 async def test_a_system_that_is_lost_ends_its_deduplicators(redis_url: str, tmp_path: Path) -> None:
-    with start_rabbitmq(tmp_path) as server:
+    with start("rabbitmq", tmp_path) as server:
         async with Front(redis_url, server.url, processes=1) as front:
             server.kill()
             assert "connection was lost" in await until_failed(front)

@@ -1,7 +1,6 @@
 """What every adapter has to do, against its real server: one suite, subclassed once per system.
 
-Owns: the behaviour that `loadgen/backends/base.py` promises. Must never: know a system. A subclass names its system,
-and overrides ``url`` and ``mortal`` where `conftest.START` does not start its server:
+Owns: the behaviour that `loadgen/backends/base.py` promises. Must never: know a system. A subclass names its system:
 
     class TestNats(Contract):
         system = "nats"
@@ -27,7 +26,7 @@ import pytest
 from loadgen.backends import SYSTEMS, open_backend
 from loadgen.backends.base import Backend, BackendError, Connection
 
-from .conftest import PATIENCE_S, START, Server, free_port
+from .conftest import PATIENCE_S, Server, free_port, start
 
 #: What other systems read something into, and what is easily taken for something else.
 NASTY = [
@@ -96,13 +95,13 @@ class Contract:
 
     @pytest.fixture
     def url(self, servers: Callable[[str], Server]) -> str:
-        """Of a server that lives as long as the session."""
+        """Of a server that the tests of a module share."""
         return servers(self.system).url
 
     @pytest.fixture
     def mortal(self, tmp_path: Path) -> Iterator[Server]:
         """A server that the test may kill."""
-        with START[self.system](tmp_path) as server:
+        with start(self.system, tmp_path) as server:
             yield server
 
     @pytest.fixture
@@ -159,9 +158,9 @@ class Contract:
             await subscriber.connection.subscribe(topics)
 
         async def publish(number: int) -> None:
-            for start in range(0, 300, 30):
+            for first in range(0, 300, 30):
                 await publishers[number].connection.publish(
-                    [(topic, f"{number} {n}") for n in range(start, start + 30) for topic in topics]
+                    [(topic, f"{number} {n}") for n in range(first, first + 30) for topic in topics]
                 )
 
         await asyncio.gather(*map(publish, range(3)))

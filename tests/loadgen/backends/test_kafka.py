@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Iterator
-from pathlib import Path
+from collections.abc import Awaitable, Callable
 
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient
@@ -15,19 +14,12 @@ from hypothesis import strategies as st
 from loadgen.backends import kafka as kafka_module
 from loadgen.backends.kafka import Kafka, topic_name
 
-from .conftest import PATIENCE_S, Server
+from .conftest import PATIENCE_S
 from .contract import NASTY, Contract, Member
-from .kafka_server import start_kafka
 
 Join = Callable[[str], Awaitable[Member]]
 
 TOPICS = st.text(st.characters(exclude_categories=["Cc", "Cs"]), min_size=1, max_size=300)
-
-
-@pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with start_kafka(tmp_path_factory.mktemp("kafka")) as server:
-        yield server
 
 
 class TestKafka(Contract):
@@ -40,15 +32,6 @@ class TestKafka(Contract):
         """What only costs time here: fetches that wait on the server, and closing where nobody answers."""
         monkeypatch.setattr(kafka_module, "_FETCH_WAIT_MS", 10)
         monkeypatch.setattr(kafka_module, "_CLOSE_TIMEOUT_S", 0.5)
-
-    @pytest.fixture
-    def url(self, kafka: Server) -> str:
-        return kafka.url
-
-    @pytest.fixture
-    def mortal(self, tmp_path: Path) -> Iterator[Server]:
-        with start_kafka(tmp_path) as server:
-            yield server
 
     async def test_many_topics_at_once(self, url: str, join: Join) -> None:
         """Fewer than elsewhere: Kafka makes files for each, a hundred topics per second on a slow disk. More than the

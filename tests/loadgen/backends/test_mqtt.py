@@ -58,9 +58,9 @@ class TestMqtt(Contract):
         path, port = program("mosquitto", "mosquitto"), free_port()
         config = tmp_path / "mosquitto.conf"
         config.write_text(f"listener {port} 127.0.0.1\nallow_anonymous false\n")
-        with started([path, "-c", str(config)], port, f"mqtt://me:secret@127.0.0.1:{port}", tmp_path) as server:
+        with started([path, "-c", str(config)], port, f"mqtt://me:secret@127.0.0.1:{port}", tmp_path) as url:
             with pytest.raises(BackendError, match="Not authorized") as caught:
-                await join(server.url)
+                await join(url)
             assert caught.value.code == "connect"
             assert "secret" not in str(caught.value)
 

@@ -11,7 +11,7 @@ import pytest
 from loadgen.backends.base import BackendError
 from loadgen.backends.nats import Nats, subject
 
-from .conftest import Server, free_port, program, started
+from .conftest import free_port, program, started
 from .contract import NASTY, Contract, Member
 
 _PERMISSIONS = """
@@ -34,18 +34,16 @@ class TestNats(Contract):
     system = "nats"
 
     @pytest.fixture
-    def strict(self, tmp_path: Path) -> Iterator[Server]:
+    def strict(self, tmp_path: Path) -> Iterator[str]:
         """A server where a guest may use only one subject."""
         path, port = program("nats-server", "nats-server"), free_port()
         config = tmp_path / "nats.conf"
         config.write_text(_PERMISSIONS.format(port=port))
-        with started([path, "-c", str(config)], port, f"nats://guest:guest@127.0.0.1:{port}", tmp_path) as server:
-            yield server
+        with started([path, "-c", str(config)], port, f"nats://guest:guest@127.0.0.1:{port}", tmp_path) as url:
+            yield url
 
-    async def test_what_the_server_refuses_is_told(
-        self, strict: Server, join: Callable[[str], Awaitable[Member]]
-    ) -> None:
-        member = await join(strict.url)
+    async def test_what_the_server_refuses_is_told(self, strict: str, join: Callable[[str], Awaitable[Member]]) -> None:
+        member = await join(strict)
         await member.connection.subscribe(["open"])
         with pytest.raises(BackendError) as caught:
             await member.connection.subscribe(["shut"])
@@ -57,9 +55,9 @@ class TestNats(Contract):
         assert member.received == [("open", "2")]
         assert member.errors == ["permissions violation"] * 2
 
-    async def test_a_password_that_is_wrong(self, strict: Server, join: Callable[[str], Awaitable[Member]]) -> None:
+    async def test_a_password_that_is_wrong(self, strict: str, join: Callable[[str], Awaitable[Member]]) -> None:
         with pytest.raises(BackendError) as caught:  # whose words are the server's, if they arrive before its reset
-            await join(strict.url.replace("guest:guest", "guest:guess"))
+            await join(strict.replace("guest:guest", "guest:guess"))
         assert caught.value.code == "connect"
         assert "guess" not in str(caught.value)
 
