@@ -90,6 +90,9 @@ def traffic(table: TrafficTable) -> list[Table]:
     return [_rates(table), _cost(table), _commands(table)]
 
 
+_LATENCIES = ("p50_ns", "p99_ns", "lag_p99_ns", "half_p50_ns", "half_p99_ns")
+
+
 def _rates(table: TrafficTable) -> Table:
     header = (
         "System",
@@ -100,6 +103,7 @@ def _rates(table: TrafficTable) -> Table:
         "Out, ratio",
         "p50",
         "p99",
+        "Sent late, p99",
         "p50 at half",
         "p99 at half",
     )
@@ -109,7 +113,7 @@ def _rates(table: TrafficTable) -> Table:
         name = Cell(row.name, _of_runs(row))
         if row.phase is None:
             why = "; ".join(row.failed) or "no rate held"
-            rows.append((name, limit(row.limits), Cell("none", why, "bad"), *(Cell(figures.NONE),) * 7))
+            rows.append((name, limit(row.limits), Cell("none", why, "bad"), *(Cell(figures.NONE),) * 8))
             continue
         rows.append(
             (
@@ -117,10 +121,12 @@ def _rates(table: TrafficTable) -> Table:
                 limit(row.limits),
                 *(cell(found[key], figures.rate) for key in ("in_per_s", "out_per_s", "all_per_s")),
                 _ratio(row, table.baseline, "out_per_s"),
-                *(cell(found[key], figures.duration) for key in ("p50_ns", "p99_ns", "half_p50_ns", "half_p99_ns")),
+                *(cell(found[key], figures.duration) for key in _LATENCIES),
             )
         )
-    return Table("Greatest sustained rate, and latency there and at half of it", header, tuple(rows))
+    note = "Latency counts from when a message was due. Sent late: the part of it before the message was handed to the "
+    note += "client library, because the generator was behind or the system took no more."
+    return Table("Greatest sustained rate, and latency there and at half of it", header, tuple(rows), note)
 
 
 def _of_runs(row: TrafficRow) -> str:

@@ -44,7 +44,6 @@ class Sum:
     repeated: int = 0
     reordered: int = 0
     queued: int = 0
-    unsent: int = 0
     lag_ns: int = 0  # the largest
     errors: Counter[str] = field(default_factory=Counter)
     latencies: Latencies = field(default_factory=Latencies)
@@ -130,17 +129,7 @@ class Crew:
         total = Sum()
         told = [member.stats for member in self._members if member.stats is not None]
         for stats in told:
-            for name in (
-                "amount",
-                "sent",
-                "received",
-                "expected",
-                "delivered",
-                "repeated",
-                "reordered",
-                "queued",
-                "unsent",
-            ):
+            for name in ("amount", "sent", "received", "expected", "delivered", "repeated", "reordered", "queued"):
                 setattr(total, name, getattr(total, name) + stats[name])
             total.errors.update(stats["errors"])
             total.lag_ns = max(total.lag_ns, stats["lag_ns"])

@@ -88,7 +88,6 @@ class Driver:
         self._t0_ns = 0
         self.amount = 0  # of connections made, or subscriptions, in a phase of that kind
         self.sent = 0
-        self.unsent = 0  # given up on
         self.received = 0
         self.expected = 0  # deliveries anywhere, of news that are first published here
         self.delivered = 0  # here, of whatever news
@@ -181,7 +180,6 @@ class Driver:
         for number, lane in self._lanes.items():
             for _ in lane.due:
                 self._failed(number, "unsent")
-            self.unsent += len(lane.due)
             lane.due = []
 
     def cut(self) -> None:
@@ -231,7 +229,6 @@ class Driver:
             "reordered": self._sequences.reordered,
             "errors": dict(self.errors),
             "queued": sum(len(lane.due) for lane in self._lanes.values()),
-            "unsent": self.unsent,
             "lag_ns": max(now_ns - oldest_ns, 0),
             "latencies": self._latencies.dump(),
         }

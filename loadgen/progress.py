@@ -33,7 +33,7 @@ _LINE_EVERY_S = 0.9
 
 class Snapshot(NamedTuple):
     """How it goes. Rates: of the last second or so; ``offered_per_s``: what the schedule asks for, ``None`` if it has
-    no rate. ``phase_left_s``, ``run_left_s``: ``None`` if nobody knows. ``done``, ``of``: connections or subscriptions
+    no rate. ``phase_left_s``: ``None`` if nobody knows. ``done``, ``of``: connections or subscriptions
     in a phase that makes those. Latencies: ``None`` before the first delivery. ``behind``: deliveries expected and not
     there yet. ``generator_cores``: CPU of the generator's busiest process, 1.0 is all that a process of Python can use.
     ``server_cores``: CPU of the servers together, ``None`` if they are not on this machine."""
@@ -41,7 +41,6 @@ class Snapshot(NamedTuple):
     phase: str
     phase_elapsed_s: float
     phase_left_s: float | None
-    run_left_s: float | None
     done: int | None
     of: int | None
     offered_per_s: float | None
@@ -191,8 +190,6 @@ def _times(seen: Snapshot) -> Iterator[str]:
         yield f"{seen.done:,}" if seen.of is None else f"{seen.done:,} of {seen.of:,}"
     if seen.phase_left_s is not None:
         yield f"{_duration(seen.phase_left_s)} left"
-    if seen.run_left_s is not None:
-        yield f"run {_duration(seen.run_left_s)} left"
 
 
 def _traffic(seen: Snapshot) -> Iterator[tuple[str, str]]:

@@ -381,12 +381,12 @@ class Run:
         elapsed_s = now_s - then_s
         self._rates = (total.received, total.sent, now_s)
         in_phase_s = max(now_s - phase.start_ns / 1e9, 0.0)
+        servers = cores(older, sample, "server")
         self._progress.update(
             Snapshot(
                 phase=phase.name,
                 phase_elapsed_s=in_phase_s,
-                phase_left_s=None if phase.length_s is None else max(phase.length_s - in_phase_s, 0.0),
-                run_left_s=None,
+                phase_left_s=_left_s(phase, in_phase_s, total.amount),
                 done=total.amount if phase.of is not None else None,
                 of=phase.of,
                 offered_per_s=phase.offered_per_s,
@@ -397,9 +397,18 @@ class Run:
                 behind=total.behind,
                 errors=total.errors.total(),
                 generator_cores=max(cores(older, sample, "generator").values(), default=None),
-                server_cores=max(cores(older, sample, "server").values(), default=None),
+                server_cores=sum(servers.values()) if servers else None,
             )
         )
+
+
+def _left_s(phase: Phase, in_phase_s: float, amount: int) -> float | None:
+    """Of the phase: by its length, or at the pace so far."""
+    if phase.length_s is not None:
+        return max(phase.length_s - in_phase_s, 0.0)
+    if phase.of is not None and amount > 0:
+        return in_phase_s * max(phase.of - amount, 0) / amount
+    return None
 
 
 def _told(phase: Phase) -> str:

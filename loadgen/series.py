@@ -42,8 +42,9 @@ class Series:
             try:
                 found = orjson.loads(file.read_bytes())
                 differing = [name for name, value in about.items() if found[name] != value]
-                found["id"], found["done"].items()
-            except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError):
+                if not (isinstance(found["id"], str) and isinstance(found["done"], dict)):
+                    raise TypeError
+            except (orjson.JSONDecodeError, KeyError, TypeError):
                 raise WorkloadError(f"{file} is not a series' file") from None
             if differing:
                 raise WorkloadError(

@@ -41,11 +41,15 @@ def _option(
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Common:
     seed: int = _option(1, "the same seed makes the same run", least=-math.inf)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Paced(_Common):
     drain_s: float = _option(10.0, "the longest wait for what is still under way", "S", most=3600, above=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Traffic(_Common):
+class Traffic(_Paced):
     """Thesis 6.2.1: rising rates until latency breaks, then the greatest sustainable rate, and half of it."""
 
     workload: ClassVar[str] = "traffic"
@@ -114,7 +118,7 @@ class Topics(_Common):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Air(_Common):
+class _Air(_Paced):
     clients: int = _option(200, "clients, each with a connection", least=1, most=CONNECTIONS_MAX)
     listens: int = _option(5, "stations each client listens to", least=1)
     duration_s: float = _option(20.0, "seconds of load", "S", least=1, most=DURATION_S_MAX)

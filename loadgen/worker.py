@@ -73,8 +73,6 @@ class Worker:
                     await driver.run(command["t0_ns"], command["rate_per_s"], command["duration_s"])
                 case "flood":
                     await driver.flood(command["window"], command["stall_s"])
-                case "drain":
-                    pass
                 case "give_up":
                     driver.give_up()
                 case "unsubscribe":

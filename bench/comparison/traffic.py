@@ -129,6 +129,7 @@ _FIGURES: Mapping[str, Read] = {
     "all_per_s": _in_all,
     "p50_ns": _latency("p50"),
     "p99_ns": _latency("p99"),
+    "lag_p99_ns": lambda run: phase["lag_ns"]["p99"] if (phase := main_phase(run)) else None,
     "half_p50_ns": _latency("p50", "half"),
     "half_p99_ns": _latency("p99", "half"),
     "server_cpu_us": _processor("server"),

@@ -14,6 +14,7 @@ import pytest
 from bench import compare, compare_command, matrix, servers
 from bench.errors import BenchError
 
+THESIS = Path(matrix.__file__).parent / "matrices" / "thesis.toml"
 MATRIX = """
 [workloads.traffic]
 kind = "traffic"
@@ -132,5 +133,5 @@ def test_a_directory_in_use_wants_resume(file, tmp_path):
 
 
 def test_the_most_topics_are_the_callers_to_say(file):
-    chosen = compare_command._chosen(matrix.read(Path("bench/matrices/thesis.toml")), ["topics", "nats"], 64)
+    chosen = compare_command._chosen(matrix.read(THESIS), ["topics", "nats"], 64)
     assert [(cell.name, cell.options) for cell in chosen.cells(1)] == [("topics-nats-1", {"last": 64})]
