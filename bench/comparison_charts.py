@@ -13,6 +13,7 @@ from bench import figures
 from bench.charts import Drawn, curve, duration_tick, rate_tick, size_tick
 from bench.comparison import TopicsSeries, TopicsTable, TrafficTable, main_phase
 from bench.plots import COLOURS, Cross, Plot, Point, Scale, Series, doubling_axis, logarithmic, percentile_axis
+from bench.tables import ending
 
 LINES_MAX = 16
 """More lines cannot be told apart. Further systems are in the tables; the page says so."""
@@ -69,7 +70,7 @@ def topics(table: TopicsTable, colours: Colours) -> list[tuple[Drawn, str]]:
 
 
 _RINGS = " A ring: the generator, a layer or the machine was at its limit, so the system's own may be better."
-_CROSSES = " ✕: the system failed there."
+_CROSSES = " ✕: the series ended there."
 
 
 def _topics(table: TopicsTable, key: str, title: str, tick: Axis, colours: Colours) -> Drawn | None:
@@ -82,9 +83,9 @@ def _topics(table: TopicsTable, key: str, title: str, tick: Axis, colours: Colou
         Cross(
             failure.topics,
             colours[series.name],
-            f"{series.name} failed at {figures.count(failure.topics)}: {failure.failed}",
+            f"{series.name}, {ended.text}: {ended.more}",
         )
-        for series in shown
+        for series, ended in ((series, ending(series)) for series in shown)
         if (failure := series.failure) is not None and failure.topics > 0
     ]
     numbers = [number for number in table.numbers if number > 0]

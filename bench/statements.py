@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from bench import figures
 from bench.comparison import TopicsSeries, TopicsTable, TrafficRow, TrafficTable, main_phase, ratio
 from bench.digest import Json
-from bench.tables import Cell, Table, cell, limit
+from bench.tables import Cell, Table, cell, ending, limit
 
 LAYER = "dedup layer"
 """Variants that name it have the deduplication layer of thesis 1.3.4 in front of the system."""
@@ -120,9 +120,8 @@ def _of_system(rows: Iterable[Any], system: str) -> Any:
 
 
 def _came_to(series: TopicsSeries) -> Cell:
-    failure = series.failure
-    if failure is not None:
-        return Cell(f"failed at {figures.count(failure.topics)}", failure.failed or "", "bad")
+    if series.failure is not None:
+        return ending(series)
     return Cell(f"finished {figures.count(series.finished)}", mark="good")
 
 

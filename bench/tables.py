@@ -11,7 +11,17 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from bench import figures
-from bench.comparison import Figure, Limit, TopicsPoint, TopicsSeries, TopicsTable, TrafficRow, TrafficTable, ratio
+from bench.comparison import (
+    CUT_SHORT,
+    Figure,
+    Limit,
+    TopicsPoint,
+    TopicsSeries,
+    TopicsTable,
+    TrafficRow,
+    TrafficTable,
+    ratio,
+)
 from bench.comparison.topics import SLOPE_TOPICS_MIN, slope
 
 Format = Callable[[float | None], str]
@@ -232,7 +242,7 @@ def _ended(table: TopicsTable) -> Table:
             (
                 Cell(series.name),
                 Cell(figures.count(series.finished)),
-                _ending(series),
+                ending(series),
                 Cell(figures.NONE if at is None else figures.count(at)),
                 *(_ratio_at(points, key, series is table.baseline) for key in keys),
                 Cell(figures.size(series.bytes_per_topic)),
@@ -245,11 +255,15 @@ def _ended(table: TopicsTable) -> Table:
     return Table("How far each system came, and ratios", header, tuple(rows), note)
 
 
-def _ending(series: TopicsSeries) -> Cell:
+def ending(series: TopicsSeries) -> Cell:
+    """How far the series came. One that was cut short has not failed: somebody's time was up."""
     failure = series.failure
     if failure is None:
         return Cell("finished", mark="good")
-    return Cell(f"failed at {figures.count(failure.topics)}", failure.failed or "", "bad")
+    topics = figures.count(failure.topics)
+    if failure.failed == CUT_SHORT:
+        return Cell(f"{CUT_SHORT} at {topics}", "by Ctrl-C, or a time limit", "warn")
+    return Cell(f"failed at {topics}", failure.failed or "", "bad")
 
 
 def _ratio_at(points: tuple[TopicsPoint | None, TopicsPoint | None], key: str, is_baseline: bool) -> Cell:

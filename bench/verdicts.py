@@ -6,7 +6,7 @@ with its reason, whatever goals it had. Text only, nothing is escaped.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from bench import figures
@@ -52,17 +52,19 @@ def _counts(run: Json, goal: Mapping[str, Any]) -> bool:
     return failure(run) is None or goal["measured"] is not None
 
 
-def _missed(runs: Iterable[Json]) -> Iterable[str]:
+def _missed(runs: Sequence[Json]) -> Iterator[str]:
     for run in runs:
         of_topics = run["facts"]["workload"] == "topics"
-        where = f"{number_of_topics(run):,} topics" if of_topics else str(run["run"])
+        where = f"{number_of_topics(run):,} topics: " if of_topics else f"{run['run']}: " if len(runs) > 1 else ""
         early = failure(run)
         if early is not None:
-            yield f"{where}: {early}"
+            yield f"{where}{early}"
         for goal in run["goals"]:
             if goal["met"] is False and _counts(run, goal):
-                value, limit = (figures.goal(goal["goal"], goal[name]) for name in ("measured", "limit"))
-                yield f"{where}: {figures.goal_name(goal['goal'])} {value}, not ≤ {limit}"
+                name = figures.goal_name(goal["goal"])
+                value, limit = (figures.goal(goal["goal"], goal[key]) for key in ("measured", "limit"))
+                seen = f"{value}, not ≤ {limit}" if goal["measured"] is not None else "not measured"
+                yield f"{where}{name} {seen}"
 
 
 def goals_text(goals: Sequence[Mapping[str, Any]]) -> str:

@@ -22,6 +22,8 @@ from .watch import Sample, Watch, cores
 
 #: From the order to begin to the first message, so that no process starts late.
 _LEAD_NS = 300_000_000
+#: Share of an amount from which on its pace so far says how long the rest will take.
+_TELLING = 0.01
 #: A drain is over when nothing has come for so long and nothing waits to be sent: what is missing then is lost.
 _QUIET_S = 2.0
 #: After the last expected delivery: time for one that should not come.
@@ -406,7 +408,7 @@ def _left_s(phase: Phase, in_phase_s: float, amount: int) -> float | None:
     """Of the phase: by its length, or at the pace so far."""
     if phase.length_s is not None:
         return max(phase.length_s - in_phase_s, 0.0)
-    if phase.of is not None and amount > 0:
+    if phase.of is not None and amount >= _TELLING * phase.of:
         return in_phase_s * max(phase.of - amount, 0) / amount
     return None
 

@@ -6,12 +6,13 @@ formats a number.
 
 from __future__ import annotations
 
-from bench.comparison.groups import Figure, Limit, failure, of_kind, ratio
+from bench.comparison.groups import CUT_SHORT, Figure, Limit, failure, of_kind, ratio
 from bench.comparison.topics import TopicsPoint, TopicsSeries, TopicsTable, topics
 from bench.comparison.traffic import TrafficRow, TrafficTable, headline, main_phase, traffic
 from bench.digest import Json
 
 __all__ = [
+    "CUT_SHORT",
     "Figure",
     "Limit",
     "TopicsPoint",

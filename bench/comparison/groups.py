@@ -73,11 +73,15 @@ def of_kind(run: Json, kind: str) -> Json | None:
     return next((phase for phase in reversed(run["phases"]) if phase["kind"] == kind), None)
 
 
+CUT_SHORT = "cut short"
+"""Why a run did not end well, where it was whoever ran it that ended it: Ctrl-C, or a time limit of theirs."""
+
+
 def failure(run: Json) -> str | None:
     """Why a run did not end well, in words."""
     if run["failed"]:
         return str(run["failed"])
-    return None if run["facts"]["complete"] else "cut short"
+    return None if run["facts"]["complete"] else CUT_SHORT
 
 
 def figure(values: Iterable[float | None]) -> Figure | None:

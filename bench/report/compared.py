@@ -60,10 +60,7 @@ def topics(table: TopicsTable, identity: str, colours: Mapping[str, int]) -> Htm
 
 
 def _series(one: TopicsSeries) -> Html:
-    failure = one.failure
-    ended = (
-        f"finished {figures.count(one.finished)}" if failure is None else f"failed at {figures.count(failure.topics)}"
-    )
+    ended = f"finished {figures.count(one.finished)}" if one.failure is None else tables.ending(one).text
     notes = [
         f"{figures.count(point.topics)} topics: {note}"
         for point in one.points

@@ -224,7 +224,7 @@ def test_verdicts_name_what_was_missed_and_what_ended_early():
     )
     table = verdicts.verdicts(document["runs"])
     assert [row[1].mark for row in table.rows] == ["good", "bad", "bad"]
-    assert texts(table, "Missed, or ended early") == ["none", "bad: lost 3, not ≤ 0", "4,096 topics: time-out"]
+    assert texts(table, "Missed, or ended early") == ["none", "lost 3, not ≤ 0", "4,096 topics: time-out"]
 
 
 def test_the_comparison_of_a_hundred_runs_has_every_system():
@@ -296,3 +296,11 @@ def test_every_figure_of_topics_is_the_digests(drawn):
             assert figure is not None
             assert figure.low == figure.high == figure.value, key
             assert figure.value in known, key
+
+
+def test_a_series_that_was_cut_short_has_not_failed():
+    point = comparison.TopicsPoint(
+        topics=4, runs=(), figures={}, subscribing=(), flooding=(), failed=comparison.CUT_SHORT
+    )
+    cell = tables.ending(comparison.TopicsSeries("slow", "slow", "", (point,)))
+    assert (cell.text, cell.mark) == ("cut short at 4", "warn")
