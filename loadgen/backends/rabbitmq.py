@@ -5,8 +5,8 @@ acknowledge anything, or leave something on the server.
 
 It speaks through aiormq, the protocol layer of aio-pika, not through aio-pika's own objects: those make a message
 object, a UUID and a task per publish and a message object more per delivery, know no binding without waiting, and write
-messages one by one. Here a batch of publishes is one write. What is left costs the client about 12 µs per publish and
-45 µs per delivery, nearly all of it in the framing of pamqp.
+messages one by one. Here a batch of publishes is one write. What is left (figures in docs/systems.md) is nearly all the
+framing of pamqp.
 
 - The exchange and the queues are not durable and the messages transient (delivery mode 1): nothing is stored.
 - Publisher confirms are off, and consuming is without acknowledgements: the fastest of RabbitMQ's modes, and what "fire
