@@ -24,13 +24,13 @@ from websockets.protocol import OPEN
 from websockets.server import ServerProtocol
 
 from protocol.errors import GOING_AWAY, PING_TIMEOUT
+from protocol.sockets import Socket, library_log, text_frame
 
 from . import web
 from .core.hub import Connection
 from .core.model import Endpoint, StoreError
 from .core.router import Limits, Router, StoreCall
 from .peers import HANDSHAKE_BYTES_MAX, PEER_PATH, Peers, PeerSocket
-from .sockets import Socket, library_log, text_frame
 from .store.base import Store
 
 log = logging.getLogger("ingeborg.endpoint")

@@ -32,9 +32,9 @@ from websockets.server import ServerProtocol
 from websockets.uri import parse_uri
 
 from protocol.errors import GOING_AWAY, POLICY, PROTOCOL_VIOLATION
+from protocol.sockets import Socket, library_log
 
 from .core.model import Endpoint
-from .sockets import Socket, library_log
 
 if TYPE_CHECKING:
     from .endpoint import EndpointServer

@@ -4,27 +4,32 @@ Owns: the connection and its renewal, the matching of replies to commands, the q
 command is repeated by itself. Must never: know what an endpoint does inside, drop a notification it has read, or repeat
 a command whose repetition could do harm.
 
-A reader task moves frames from the socket; commands of any number of tasks are pipelined and matched by ``id``. There
-is no task per message. Replies and notifications share the connection: while the queue of notifications is full nothing
-is read, so whoever listens has to consume, or commands run into their time-out too.
+Frames are handled as they come, in the transport's own call; commands of any number of tasks are pipelined and matched
+by ``id``. There is no task per message, and a publish that asks for no acknowledgement awaits nothing unless the
+connection takes no more. Replies and notifications share the connection: while the queue of notifications is full
+nothing is read, so whoever listens has to consume, or commands run into their time-out too.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random as random_module
+import ssl
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType, TracebackType
 from typing import Any, NamedTuple, Self
 
 import orjson
-from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed, InvalidURI, WebSocketException
+from websockets.client import ClientProtocol
+from websockets.exceptions import InvalidURI, WebSocketException
+from websockets.http11 import Request, Response
+from websockets.protocol import OPEN
 from websockets.uri import parse_uri
 
-from .errors import CLOSES, ProtocolError
+from .errors import CLOSES, NORMAL, PROTOCOL_VIOLATION, ProtocolError
 from .requests import body, check_client_id, error_of, may_retry, topic_bodies
+from .sockets import Masks, Socket, library_log, masked_text_frame
 from .topics import check_topic
 
 FRAME_BYTES_MAX = 16 * 1024 * 1024  # the endpoints' default, SPEC section 1
@@ -32,15 +37,12 @@ FRAME_BYTES_MAX = 16 * 1024 * 1024  # the endpoints' default, SPEC section 1
 IN_FLIGHT_MAX = 1024
 #: Errors of unacknowledged publishes that are kept to be looked at; all are counted.
 ERRORS_KEPT_MAX = 1000
-#: Frames read from the socket ahead of the queue. Small frames come by the hundred in one read.
-_AHEAD_MAX = 1024
 #: A number may grow when it is written again (``1e15`` becomes ``1000000000000000.0``), nearly fourfold at worst, so a
 #: notification may be longer than the publish it comes from.
 _GROWTH_MAX = 4
-# Keepalive: a dead link is noticed within interval + time-out. A program that does not consume for that long (its queue
-# full, nothing read, so no pong either) is disconnected too, as the endpoint's own pings would do soon after.
+#: Keepalive: a ping so often, and a connection that has not answered the last one by then is dead. A program that does
+#: not consume (its queue full, nothing read, so no pong either) is disconnected by the endpoint's own pings.
 _PING_INTERVAL_S = 20.0
-_PING_TIMEOUT_S = 20.0
 _CLOSE_TIMEOUT_S = 2.0
 
 
@@ -82,13 +84,14 @@ class Client:
     ``urls``: one WebSocket URL or several, tried in order and round again; ``client_id``: string of 1 to 128 bytes, or
     an integer. ``listen=True`` listens as part of connecting. ``timeout_s`` bounds every command, the wait for a
     connection included. ``queue_max`` notifications wait for the iterator; then reading stops, and TCP slows the
-    endpoint down.
+    endpoint down. (What one read of the socket brings is taken whole, so it may be some hundred small ones more.)
 
     A lost connection is renewed after ``random() * min(backoff_max_s, backoff_base_s * 2**failures)`` seconds (full
     jitter), at the next URL, for as long as it takes, and listens again by itself; subscriptions are the broker's to
     keep. Notifications sent in between are missed. A client that listened elsewhere since (code 4001) ends instead.
+    ``wss`` URLs are verified against the system's certificates.
 
-    ``on_notification(key, payload)`` takes the place of the iterator: called in the reader, it has to be quick, and its
+    ``on_notification(key, payload)`` takes the place of the iterator: called as they come, it has to be quick, and its
     exception ends the client (``close`` raises it). ``on_error(error)`` is told of publishes that failed without
     ``ack``, ``on_lost(error)`` of each lost connection.
     """
@@ -137,7 +140,7 @@ class Client:
 
         self._next_url = 0
         self._failures = 0  # connections in a row that brought nothing; what the backoff grows with
-        self._socket: ClientConnection | None = None
+        self._socket: _Socket | None = None
         self._changed = asyncio.Event()  # set: there is a socket, or the client has ended
         self._ended: Exception | None = None
         self._task: asyncio.Task[None] | None = None
@@ -145,7 +148,7 @@ class Client:
         self._pending: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._slots = asyncio.Semaphore(IN_FLIGHT_MAX)
         self._queue: deque[Notification] = deque()
-        self._reader_waiter: asyncio.Future[None] | None = None
+        self.next_mask = Masks().next
         self._consumer_waiter: asyncio.Future[None] | None = None
 
     # -- life
@@ -180,7 +183,7 @@ class Client:
         self._end(ClosedForGood(1000, "closed by this program"))
         socket = self._socket
         if socket is not None:
-            await socket.close()
+            await socket.end()
         if self._task is not None:
             self._task.cancel()
             try:
@@ -232,6 +235,18 @@ class Client:
             fields["timestamp"] = timestamp
         return await self._publish("publish", fields, ack, dedup)
 
+    async def publish_many(self, messages: Iterable[tuple[str, Any]], *, dedup: bool = True) -> None:
+        """Publish (topic, payload) pairs in one write, without acknowledgements. Otherwise as ``publish``.
+
+        All are checked before the first is sent.
+        """
+        fields = {} if dedup else {"dedup": False}
+        bodies = [
+            self._body("publish", {"topic": check_topic(topic), "payload": payload, **fields})
+            for topic, payload in messages
+        ]
+        await self._write([body + b"}" for body in bodies], retry=dedup)
+
     async def broadcast(self, payload: Any, *, ack: bool = False) -> bool | None:
         """Publish to every listening client there is. Otherwise as ``publish``."""
         return await self._publish("broadcast", {"payload": payload}, ack, True)
@@ -274,20 +289,24 @@ class Client:
                 self._consumer_waiter = None
         notification = self._queue.popleft()
         # Half empty before reading goes on, so that the two do not take turns for every message.
-        if self._reader_waiter is not None and len(self._queue) <= self._queue_max // 2:
-            _wake(self._reader_waiter)
+        if self._socket is not None and len(self._queue) <= self._queue_max // 2:
+            self._socket.go_on()
         return notification
 
     # -- from here on: inside
 
-    async def _run(self, socket: ClientConnection) -> None:
+    async def _run(self, socket: _Socket) -> None:
         try:
             while True:
                 self._socket = socket
                 self._changed.set()
-                code, why = await self._read(socket)
+                if len(self._queue) >= self._queue_max:
+                    socket.pause()
+                code, why = await socket.over
                 self._socket = self.url = None
                 if self._ended is not None:
+                    if socket.failure is not None:
+                        raise socket.failure
                     return
                 self._changed.clear()
                 lost = ConnectionLost(why)
@@ -304,11 +323,9 @@ class Client:
             self._end(error)  # listening again was refused for good
         except Exception as error:  # a callback's; `close` raises it again out of this task
             self._end(error)
-            if self._socket is not None:
-                self._socket.transport.abort()
             raise
 
-    async def _reconnect(self) -> ClientConnection:
+    async def _reconnect(self) -> _Socket:
         while True:
             delay_s = self._delay_s(self._failures)
             self._failures += 1
@@ -318,69 +335,63 @@ class Client:
             except _Unreachable:
                 continue  # told by the commands that time out; the next URL is tried
 
-    async def _open(self) -> ClientConnection:
+    async def _open(self) -> _Socket:
         """Connect to the next URL of the list, and listen there before anybody else's command, if it is listening."""
         url = self._urls[self._next_url]
         self._next_url = (self._next_url + 1) % len(self._urls)
-        socket: ClientConnection | None = None
+        uri = parse_uri(url)
+        ws = ClientProtocol(uri, max_size=_GROWTH_MAX * self._frame_max, logger=library_log)
+        socket = _Socket(self, ws, url)
         try:
             async with asyncio.timeout(self._timeout_s):
-                socket = await connect(
-                    url,
-                    compression=None,
-                    proxy=None,
-                    open_timeout=None,
-                    ping_interval=_PING_INTERVAL_S,
-                    ping_timeout=_PING_TIMEOUT_S,
-                    close_timeout=_CLOSE_TIMEOUT_S,
-                    max_size=_GROWTH_MAX * self._frame_max,
-                    max_queue=_AHEAD_MAX,
+                await asyncio.get_running_loop().create_connection(
+                    lambda: socket,
+                    uri.host,
+                    uri.port,
+                    ssl=ssl.create_default_context() if uri.secure else None,
                 )
+                await socket.opened
+                self.url = url  # before anything comes of listening
                 if self._listening:
                     await self._listen_first(socket)
         except BaseException as error:
-            if socket is not None:
-                socket.transport.abort()
+            self.url = None
+            socket.abort()
             if isinstance(error, TimeoutError):
                 raise _Unreachable(f"no answer within {self._timeout_s:g} s") from None
-            if isinstance(error, OSError | WebSocketException | _Garbage):
+            if isinstance(error, OSError | WebSocketException | ConnectionLost):
                 raise _Unreachable(str(error) or type(error).__name__) from error
             if isinstance(error, ProtocolError) and may_retry(error):
                 raise _Unreachable(str(error)) from error
             raise
-        self.url = url
         return socket
 
-    async def _listen_first(self, socket: ClientConnection) -> None:
+    async def _listen_first(self, socket: _Socket) -> None:
         number, future = self._expect()
         try:
-            await socket.send(b'%b,"id":%d}' % (self._body("listen"), number), text=True)
-            while not future.done():
-                self._dispatch(await socket.recv(decode=False))
+            socket.write(b'%b,"id":%d}' % (self._body("listen"), number))
+            await asyncio.wait((future, socket.over), return_when=asyncio.FIRST_COMPLETED)
+            if not future.done():
+                raise ConnectionLost(socket.over.result()[1])
             future.result()
         finally:
             self._forget(number)
 
-    async def _read(self, socket: ClientConnection) -> tuple[int | None, str]:
-        """Dispatch frames until the connection is over; the code the endpoint closed it with, and the reason."""
-        recv, dispatch, queue = socket.recv, self._dispatch, self._queue
+    def _received(self, socket: _Socket, frame: bytes) -> None:
+        """A frame of the socket's. What is wrong with it costs the endpoint the connection, and what a callback raises
+        ends the client."""
         try:
-            while True:
-                dispatch(await recv(decode=False))
-                if len(queue) >= self._queue_max:
-                    await self._room()
-        except ConnectionClosed as closed:
-            return (closed.rcvd.code if closed.rcvd else None), f"{self.url}: {closed}"
+            self._dispatch(frame)
         except _Garbage as error:
-            await socket.close(1002, "not a frame of this protocol")
-            return None, f"{self.url}: {error}"
-
-    async def _room(self) -> None:
-        self._reader_waiter = asyncio.get_running_loop().create_future()
-        try:
-            await self._reader_waiter
-        finally:
-            self._reader_waiter = None
+            socket.give_up(str(error))
+        except Exception as error:
+            socket.failure = error
+            self._end(error)
+            socket.abort()
+        else:
+            # Not while it only listens: its reply has to come, however full the queue is.
+            if len(self._queue) >= self._queue_max and socket is self._socket:
+                socket.pause()
 
     def _dispatch(self, frame: bytes) -> None:
         try:
@@ -427,21 +438,31 @@ class Client:
         if ack:
             fields["ack"] = True
             return bool((await self._request(self._body(command, fields), retry=retry)).get("duplicate", False))
-        frame = self._body(command, fields) + b"}"
-        try:
-            async with asyncio.timeout(self._timeout_s):
-                while True:
-                    socket = self._socket or await self._connected()
-                    try:
-                        await socket.send(frame, text=True)
-                        return None
-                    except ConnectionClosed as closed:
-                        if not retry:
-                            raise ConnectionLost(str(closed)) from None
-                        # The reader notices too and looks for the next socket; until then this must not spin.
-                        await asyncio.sleep(self._backoff_base_s)
-        except TimeoutError:
-            raise CommandTimeout(f"not written within {self._timeout_s:g} s") from None
+        await self._write([self._body(command, fields) + b"}"], retry)
+        return None
+
+    async def _write(self, frames: Sequence[bytes], retry: bool) -> None:
+        """Write commands that nobody answers, all at once."""
+        socket = self._socket
+        if socket is None or self._ended is not None or not socket.takes_more:
+            try:
+                async with asyncio.timeout(self._timeout_s):
+                    socket = await self._writable(retry)
+            except TimeoutError:
+                raise CommandTimeout(f"not written within {self._timeout_s:g} s") from None
+        socket.write(*frames)
+
+    async def _writable(self, retry: bool) -> _Socket:
+        """A connection that takes more. Without ``retry`` it has to be the present one, if there is one."""
+        while True:
+            socket = await self._connected()
+            if socket.takes_more:
+                return socket
+            await asyncio.wait((socket.drained(), socket.over), return_when=asyncio.FIRST_COMPLETED)
+            if socket.over.done():
+                if not retry:
+                    raise ConnectionLost(socket.over.result()[1])
+                await asyncio.sleep(0)  # whoever runs the connections has to notice first
 
     async def _request(self, command_body: bytes, *, retry: bool, timeout_s: float | None = None) -> dict[str, Any]:
         """Send and await the reply; with ``retry`` again and again while that may help and time is left."""
@@ -468,19 +489,15 @@ class Client:
             raise CommandTimeout(f"no answer within {seconds:g} s") from None
 
     async def _exchange(self, command_body: bytes) -> dict[str, Any]:
-        socket = self._socket or await self._connected()
+        socket = await self._writable(retry=False)
         number, future = self._expect()
         try:
-            await socket.send(b'%b,"id":%d}' % (command_body, number), text=True)
+            socket.write(b'%b,"id":%d}' % (command_body, number))
             return await future
-        except ConnectionClosed as closed:
-            if self._ended is not None:
-                raise self._ended from None
-            raise ConnectionLost(str(closed)) from None
         finally:
             self._forget(number)
 
-    async def _connected(self) -> ClientConnection:
+    async def _connected(self) -> _Socket:
         if self._task is None:
             raise RuntimeError("not connected: use `async with`, or `connect` first")
         while True:
@@ -519,6 +536,133 @@ class Client:
 
     def _body(self, command: str, fields: Mapping[str, Any] = MappingProxyType({})) -> bytes:
         return body(command, self.client_id, fields, self._frame_max)
+
+
+class _Socket(Socket):
+    """One connection of a client's."""
+
+    def __init__(self, client: Client, ws: ClientProtocol, url: str) -> None:
+        super().__init__(ws)
+        self._client = client
+        self._url = url
+        loop = asyncio.get_running_loop()
+        #: Set once the handshake is done; its exception says why it failed.
+        self.opened: asyncio.Future[None] = loop.create_future()
+        #: Set at the end: the code the endpoint closed with, if it did, and what happened in words.
+        self.over: asyncio.Future[tuple[int | None, str]] = loop.create_future()
+        self.failure: Exception | None = None  # a callback's
+        self._why = ""  # what we ended it for
+        self._paused = False
+        self._drained: asyncio.Future[None] | None = None
+        self._pinging: asyncio.TimerHandle | None = None
+
+    # What the client asks of it
+
+    @property
+    def takes_more(self) -> bool:
+        """Whether a write would leave at once, or be kept for long."""
+        return self.is_writable and self.ws.state is OPEN
+
+    def write(self, *commands: bytes) -> None:
+        """Send commands, in one write."""
+        next_mask = self._client.next_mask
+        self.transport.write(b"".join([masked_text_frame(command, next_mask()) for command in commands]))
+
+    def drained(self) -> asyncio.Future[None]:
+        """Set when the connection takes more."""
+        if self._drained is None:
+            self._drained = asyncio.get_running_loop().create_future()
+        return self._drained
+
+    def pause(self) -> None:
+        """Read no more for now."""
+        if not self._paused and not self.transport.is_closing():
+            self._paused = True
+            self.transport.pause_reading()
+
+    def go_on(self) -> None:
+        """Read again."""
+        if self._paused:
+            self._paused = False
+            if not self.transport.is_closing():
+                self.transport.resume_reading()
+
+    def give_up(self, why: str) -> None:
+        """The endpoint does not speak this protocol."""
+        self._why = why
+        self.fail(PROTOCOL_VIOLATION._replace(reason="not a frame of this protocol"))
+
+    def abort(self) -> None:
+        """Cut the connection, if there is one."""
+        if (transport := getattr(self, "transport", None)) is not None:
+            transport.abort()
+
+    async def end(self) -> None:
+        """The closing handshake, or what comes of it in ``_CLOSE_TIMEOUT_S``."""
+        self.close(NORMAL)
+        self.go_on()
+        await asyncio.wait((self.over,), timeout=_CLOSE_TIMEOUT_S)
+        self.abort()
+
+    # What happens to it
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Ask for the upgrade."""
+        super().connection_made(transport)
+        self.settled()  # whoever waits for ``opened`` has a time-out of its own
+        assert isinstance(self.ws, ClientProtocol)
+        self.ws.send_request(self.ws.connect())
+        self.send_protocol()
+
+    def handshake(self, event: Request | Response) -> None:
+        """The endpoint has answered."""
+        if self.ws.state is OPEN and not self.opened.done():
+            self.opened.set_result(None)
+            self._pinging = asyncio.get_running_loop().call_later(_PING_INTERVAL_S, self._keep_alive)
+
+    def chunk_ends(self) -> None:
+        """An answer that the protocol does not accept is not given to ``handshake``."""
+        if self.ws.handshake_exc is not None and not self.opened.done():
+            self.opened.set_exception(self.ws.handshake_exc)
+            self.opened.exception()  # seen: nobody may be waiting any more
+
+    def message(self, data: bytes) -> None:
+        """A reply or a notification."""
+        if self.failure is None:
+            self._client._received(self, data)
+
+    def writable(self) -> None:
+        """The transport takes data again."""
+        if self._drained is not None:
+            _wake(self._drained)
+            self._drained = None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The connection is gone; the protocol has to know to say why."""
+        self.ws.receive_eof()
+        super().connection_lost(exc)
+
+    def closed(self) -> None:
+        """Tell whoever waits."""
+        if self._pinging is not None:
+            self._pinging.cancel()
+        received = self.ws.close_rcvd
+        if not self.opened.done():
+            self.opened.set_exception(ConnectionLost("the connection was closed before the handshake was done"))
+            self.opened.exception()
+        if not self.over.done():
+            why = self._why or str(self.ws.close_exc)
+            self.over.set_result((received.code if received is not None else None, f"{self._url}: {why}"))
+
+    def _keep_alive(self) -> None:
+        self._pinging = asyncio.get_running_loop().call_later(_PING_INTERVAL_S, self._keep_alive)
+        if self._paused:
+            return  # a pong would not be read
+        if self.unanswered_pings:
+            self._why = f"no answer to a ping within {_PING_INTERVAL_S:g} s"
+            self.abort()
+        else:
+            self.ping()
 
 
 class _Unreachable(Exception):

@@ -67,6 +67,8 @@ class CloseCode(NamedTuple):
     reconnect: bool
 
 
+#: What a client closes with.
+NORMAL = CloseCode(1000, "", True)
 GOING_AWAY = CloseCode(1001, "the endpoint is shutting down; connect to another", True)
 PROTOCOL_VIOLATION = CloseCode(1002, "WebSocket protocol violation", True)
 NOT_UTF8 = CloseCode(1007, "a text frame that is not UTF-8", True)

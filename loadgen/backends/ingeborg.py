@@ -115,10 +115,8 @@ class _Connection:
             raise _failed(error) from error
 
     async def publish(self, messages: Sequence[tuple[str, str]]) -> None:
-        publish = self._client.publish
         try:
-            for topic, payload in messages:
-                await publish(topic, payload)
+            await self._client.publish_many(messages)
         except (ClientError, ProtocolError) as error:
             raise _failed(error) from error
 

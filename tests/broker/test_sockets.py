@@ -12,12 +12,10 @@ from pathlib import Path
 import orjson
 import pytest
 import pytest_asyncio
-from websockets.frames import Frame, Opcode
 
-from broker import sockets
 from broker.core.router import Limits
-from broker.sockets import text_frame
 from broker.store.embedded import EmbeddedStore
+from protocol import sockets
 
 from .running import PATIENCE_S, Gated, Raw, Running, plain, raw, raw_frame, round_trip, running
 
@@ -49,12 +47,6 @@ def padded(size: int) -> bytes:
 
 async def no_connections(endpoint: Running) -> None:
     await endpoint.until(lambda metrics: not metrics["ingeborg_connections"])
-
-
-@pytest.mark.parametrize("size", [0, 1, 125, 126, 65535, 65536, 70_000])
-async def test_frames_are_those_of_the_library(size: int) -> None:
-    data = b"x" * size
-    assert text_frame(data) == Frame(Opcode.TEXT, data).serialize(mask=False)
 
 
 # -- The limit on frames

@@ -45,6 +45,7 @@ class Layer(NamedTuple):
 LAYERS = (
     Layer("protocol", ("protocol",), pure=True),
     Layer("protocol.client", ("protocol",)),
+    Layer("protocol.sockets", ("protocol",)),
     Layer("protocol.pages", ("protocol",)),
     Layer("broker.core", ("protocol", "broker.core"), pure=True),
     Layer("broker.store", ("protocol", "broker.store", "broker.core")),

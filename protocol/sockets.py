@@ -2,22 +2,29 @@
 
 Owns: the bytes of one connection, from ``data_received`` to ``write``. Must never: know a command or a peer.
 
-Why not the library's own asyncio server: it puts a queue and several awaits between the socket and the reader of every
-message. Here a chunk of the socket becomes a row of messages in one call, and what a turn of the loop has to send
-leaves in one write. The protocol (handshake, frames, masking, fragments, close) is the library's all the same.
+Why not the library's own asyncio connections: they put a queue and several awaits between the socket and the reader of
+every message. Here a chunk of the socket becomes a row of messages in one call, and what a turn of the loop has to send
+leaves in one write. What nearly every frame is, a whole uncompressed message, is read and written here (ADR 7); the
+rest of the protocol (handshake, fragments, compression, pings, closes, and every violation) is the library's.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from typing import cast
 
 from websockets.frames import Frame, Opcode
 from websockets.http11 import Request, Response
-from websockets.protocol import OPEN, Protocol
+from websockets.protocol import CONNECTING, OPEN, SERVER, Protocol
 
-from protocol.errors import NOT_UTF8, SLOW_CONSUMER, CloseCode
+from .errors import NOT_UTF8, SLOW_CONSUMER, CloseCode
+
+try:
+    from websockets.speedups import apply_mask
+except ImportError:  # a platform that the library has no compiled part for
+    from websockets.utils import apply_mask
 
 #: Where ``websockets`` logs what it does; every connection's coming and going is not news.
 library_log = logging.getLogger("ingeborg.websockets")
@@ -25,6 +32,15 @@ library_log.setLevel(logging.WARNING)
 
 #: How long a connection may take to finish its handshake, or to answer a close, in seconds.
 PATIENCE_S = 5.0
+
+#: First bytes of a whole message: FIN and the opcode, no extension's bits (RFC 6455 section 5.2).
+_TEXT, _BINARY = 0x81, 0x82
+
+#: What ends a request's or a response's head.
+_HEAD_ENDS = b"\r\n\r\n"
+
+#: Masking keys drawn from the system at a time, of 4 bytes each: a system call for each frame would cost more than it.
+_MASKS = 1024
 
 #: Pings answered to a peer that reads none of it; their pongs, of 127 bytes at most, would fill our memory.
 PONGS_UNREAD_MAX = 1_000
@@ -38,6 +54,32 @@ def text_frame(data: bytes) -> bytes:
     if length < 65536:
         return b"\x81\x7e%b%b" % (length.to_bytes(2, "big"), data)
     return b"\x81\x7f%b%b" % (length.to_bytes(8, "big"), data)
+
+
+class Masks:
+    """Masking keys that whoever chooses the payloads cannot foresee (RFC 6455 section 5.3)."""
+
+    def __init__(self) -> None:
+        self._drawn = b""
+        self._used = 0
+
+    def next(self) -> bytes:
+        """Four bytes."""
+        start = self._used
+        if start == len(self._drawn):
+            self._drawn, start = os.urandom(4 * _MASKS), 0
+        self._used = start + 4
+        return self._drawn[start : start + 4]
+
+
+def masked_text_frame(data: bytes, mask: bytes) -> bytes:
+    """The same as a client has to send it (RFC 6455 section 5.3). ``mask``: 4 bytes."""
+    length = len(data)
+    if length < 126:
+        return b"\x81%c%b%b" % (length | 0x80, mask, apply_mask(data, mask))
+    if length < 65536:
+        return b"\x81\xfe%b%b%b" % (length.to_bytes(2, "big"), mask, apply_mask(data, mask))
+    return b"\x81\xff%b%b%b" % (length.to_bytes(8, "big"), mask, apply_mask(data, mask))
 
 
 class Socket(asyncio.Protocol):
@@ -57,6 +99,11 @@ class Socket(asyncio.Protocol):
         self._deaf = False  # we have said goodbye: what still comes is not listened to
         self._half_closed = False
         self._pongs_unread = 0
+        self._head: bytes | None = b"" if ws.state is CONNECTING else None  # the end of what came of it; None: all came
+        self._buffer = bytearray()  # of a frame that has not come whole
+        self._needed = 0  # bytes of it, as far as known
+        self._masked = ws.side is SERVER  # what comes is
+        self._passing = 0  # bytes of the frame under way that the protocol still has to be given
         self._abort: asyncio.TimerHandle | None = None
 
     # What a subclass says to
@@ -87,6 +134,80 @@ class Socket(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """A chunk came: perhaps many frames, perhaps a piece of one."""
+        if self._head is not None:
+            self._receive_head(data)
+        elif not self._buffer:
+            self._receive_frames(data)
+        else:
+            self._buffer += data
+            if len(self._buffer) >= self._needed:
+                data, self._buffer = bytes(self._buffer), bytearray()
+                self._receive_frames(data)
+        self.chunk_ends()
+
+    def _receive_head(self, data: bytes) -> None:
+        """What comes before the frames: up to there the protocol's own parser has everything."""
+        assert self._head is not None
+        text = self._head + data
+        end = text.find(_HEAD_ENDS)
+        if end < 0:
+            self._head = text[1 - len(_HEAD_ENDS) :]
+            self._receive(data)
+            return
+        size = end + len(_HEAD_ENDS) - len(self._head)
+        self._head = None
+        self._receive(data[:size])
+        if len(data) > size:
+            self._receive_frames(data[size:])
+
+    def _receive_frames(self, data: bytes) -> None:
+        """Whole messages are taken as they are; the protocol is given the frames it has to know of, and whatever breaks
+        the rules, to say so."""
+        at, end = 0, len(data)
+        if self._passing:
+            at = min(self._passing, end)
+            self._passing -= at
+            self._receive(data[:at])
+        while at < end:
+            ws = self.ws  # a link's changes on the way
+            if ws.state is not OPEN:
+                self._receive(data[at:])
+                return
+            if end - at < 2:
+                self._needed = 2
+                break
+            first, second = data[at], data[at + 1]
+            size, masked = second & 0x7F, second >= 0x80
+            body = at + 2
+            if size >= 126:
+                body += 2 if size == 126 else 8
+                if body > end:
+                    self._needed = body - at
+                    break
+                size = int.from_bytes(data[at + 2 : body], "big")
+            if masked:
+                body += 4
+            stop = body + size
+            whole = first in (_TEXT, _BINARY)
+            if (
+                whole
+                and masked is self._masked
+                and ws.current_size is None  # no fragmented message is under way
+                and (ws.max_message_size is None or size <= ws.max_message_size)
+            ):
+                if stop > end:
+                    self._needed = stop - at
+                    break
+                self._text = first == _TEXT
+                self._whole(apply_mask(data[body:stop], data[body - 4 : body]) if masked else data[body:stop])
+            else:
+                self._passing = max(stop - end, 0)
+                self._receive(data[at:stop])
+            at = stop
+        if at < end:
+            self._buffer += data[at:]
+
+    def _receive(self, data: bytes) -> None:
         ws = self.ws
         ws.receive_data(data)
         for event in ws.events_received():
@@ -95,7 +216,6 @@ class Socket(asyncio.Protocol):
             elif isinstance(event, (Request, Response)):
                 self.handshake(event)
         self.send_protocol()
-        self.chunk_ends()
 
     def _frame(self, frame: Frame) -> None:
         opcode = frame.opcode

@@ -1,0 +1,162 @@
+"""Whole messages are taken past the library; whatever comes, in whichever pieces, the outcome has to be the library's.
+
+What an endpoint does on real sockets is tested in `tests/broker/test_sockets.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from websockets.client import ClientProtocol
+from websockets.frames import Frame, Opcode
+from websockets.protocol import OPEN, Protocol
+from websockets.server import ServerProtocol
+from websockets.uri import parse_uri
+
+from protocol.sockets import Masks, Socket, masked_text_frame, text_frame
+
+SIZE_MAX = 300
+URI = parse_uri("ws://127.0.0.1/")
+
+
+class Transport(asyncio.Transport):
+    """Keeps what is written, and how it ends."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written = b""
+        self.ended = False
+
+    def write(self, data: Any) -> None:
+        self.written += data
+
+    def write_eof(self) -> None:
+        self.ended = True
+
+    def is_closing(self) -> bool:
+        return self.ended
+
+    def abort(self) -> None:
+        self.ended = True
+
+
+class Ours(Socket):
+    """Keeps the messages."""
+
+    def __init__(self, ws: Protocol) -> None:
+        super().__init__(ws)
+        self.transport = Transport()
+        self.messages: list[bytes] = []
+        self.heads = 0
+
+    def handshake(self, event: Any) -> None:
+        self.heads += 1
+        if isinstance(self.ws, ServerProtocol):
+            self.ws.send_response(self.ws.accept(event))
+
+    def message(self, data: bytes) -> None:
+        self.messages.append(data)
+
+    def outcome(self) -> Any:
+        assert isinstance(self.transport, Transport)
+        return self.messages, self.transport.written, self.transport.ended, self.ws.state, self.heads
+
+
+class Library(Ours):
+    """Gives everything to the library, byte by byte: it reads all it is given before it tells of any of it, and would
+    answer a ping behind a message for which the connection is to be closed."""
+
+    def data_received(self, data: bytes) -> None:
+        for byte in data:
+            self._receive(bytes([byte]))
+
+
+
+sizes = st.one_of(st.integers(0, 130), st.integers(SIZE_MAX - 2, SIZE_MAX + 2))
+data = st.builds(lambda size, fill: bytes([fill]) * size, sizes, st.sampled_from([0x00, 0x20, 0x7F, 0xC3]))
+frames = st.one_of(
+    st.builds(Frame, st.sampled_from([Opcode.TEXT, Opcode.BINARY]), data),
+    st.builds(Frame, st.sampled_from([Opcode.TEXT, Opcode.BINARY, Opcode.CONT]), data, st.booleans()),
+    st.builds(Frame, st.sampled_from([Opcode.PING, Opcode.PONG]), st.binary(max_size=125)),
+    st.just(Frame(Opcode.CLOSE, b"\x03\xe8")),
+)
+
+
+@st.composite
+def chunked(draw: st.DrawFn, masked: bool) -> list[bytes]:
+    """Frames, most of them of the right kind, and perhaps what is no frame at all, cut anywhere."""
+    stream = b""
+    for frame in draw(st.lists(frames, max_size=8)):
+        wrong = draw(st.sampled_from([""] * 18 + ["mask", "bit"]))
+        part = frame.serialize(mask=masked is (wrong != "mask"))
+        stream += bytes([part[0] | 0x40]) + part[1:] if wrong == "bit" else part
+    stream += draw(st.one_of(st.just(b""), st.binary(max_size=20)))
+    cuts = sorted(draw(st.lists(st.integers(0, len(stream)), max_size=8)))
+    return [stream[a:b] for a, b in zip([0, *cuts], [*cuts, len(stream)], strict=True) if a < b]
+
+
+def both(make: Any, chunks: list[bytes]) -> tuple[Any, Any]:
+    async def run(kind: type[Ours]) -> Any:
+        socket = kind(make())
+        for chunk in chunks:
+            socket.data_received(chunk)
+        return socket.outcome()
+
+    return asyncio.run(run(Ours)), asyncio.run(run(Library))
+
+
+@given(chunked(masked=True))
+def test_a_server_does_what_the_library_does(chunks: list[bytes]) -> None:
+    ours, library = both(lambda: ServerProtocol(state=OPEN, max_size=SIZE_MAX), chunks)
+    assert ours == library
+
+
+@given(chunked(masked=False))
+def test_a_client_does_what_the_library_does(chunks: list[bytes]) -> None:
+    def make() -> Protocol:
+        ws = ClientProtocol(URI, max_size=SIZE_MAX)
+        ws.state = OPEN
+        ws.parser = Protocol.parse(ws)
+        next(ws.parser)
+        return ws
+
+    ours, library = both(make, chunks)
+    # A client answers with frames of its own masks.
+    assert (ours[0], len(ours[1]), *ours[2:]) == (library[0], len(library[1]), *library[2:])
+
+
+@given(st.data())
+def test_what_comes_before_the_frames_is_the_librarys_wherever_it_is_cut(draws: st.DataObject) -> None:
+    request = (
+        b"GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+    )
+    request = draws.draw(st.sampled_from([request, request.replace(b"13", b"12"), b"nonsense\r\n\r\n"]))
+    stream = request + b"".join(draws.draw(chunked(masked=True)))
+    cuts = sorted(draws.draw(st.lists(st.integers(0, len(stream)), max_size=6)))
+    chunks = [stream[a:b] for a, b in zip([0, *cuts], [*cuts, len(stream)], strict=True) if a < b]
+    ours, library = both(lambda: ServerProtocol(max_size=SIZE_MAX), chunks)
+    assert (ours[0], ours[2:]) == (library[0], library[2:])  # the responses have a date in them
+    assert len(ours[1]) == len(library[1])
+
+
+@pytest.mark.parametrize("size", [0, 1, 125, 126, 65535, 65536, 70_000])
+def test_frames_are_those_of_the_library(size: int) -> None:
+    text = b"x" * size
+    assert text_frame(text) == Frame(Opcode.TEXT, text).serialize(mask=False)
+    ws = ServerProtocol(state=OPEN, max_size=None)
+    ws.receive_data(masked_text_frame(text, b"\x01\x80\xfe\x00"))
+    (frame,) = ws.events_received()
+    assert isinstance(frame, Frame)
+    assert (frame.opcode, bytes(frame.data)) == (Opcode.TEXT, text)
+
+
+def test_no_two_frames_have_the_same_mask() -> None:
+    masks = Masks()
+    drawn = [masks.next() for _ in range(5000)]
+    assert {len(mask) for mask in drawn} == {4}
+    assert len(set(drawn)) > 4990  # by chance two of 5,000 are the same once in 300 runs
