@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -27,6 +29,7 @@ _READY_S_MAX = 60.0
 #: `serve` itself ends its endpoints after 15 s.
 _STOP_S_MAX = 30.0
 _POLL_S = 0.1
+_PORT_MIN, _PORT_MAX = 20_000, 30_000
 _READY = re.compile(r"ready at (ws://[^/\s]+)")
 RIAK_VARIABLE = "INGEBORG_TEST_RIAK"
 
@@ -74,7 +77,9 @@ def _broker(system: System, state: Path) -> Iterator[list[str]]:
     shutil.rmtree(state, ignore_errors=True)
     state.mkdir(parents=True)
     store = f"riak:{riak}" if system.store == "riak" else f"lmdb:{state / 'store'}"
-    command = [sys.executable, "-m", "broker.cli", "serve", "--host", "127.0.0.1", "--port", "0", "--store", store]
+    port = _free_ports(_endpoints(system.serve))
+    command = [sys.executable, "-m", "broker.cli", "serve", "--host", "127.0.0.1", "--port", str(port)]
+    command += ["--store", store]
     # The measurement is the same for everybody, whatever they have set for endpoints of their own.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("INGEBORG_")}
     log = state / "serve.log"
@@ -95,6 +100,27 @@ def _broker(system: System, state: Path) -> Iterator[list[str]]:
 
 def _endpoints(arguments: tuple[str, ...]) -> int:
     return int(arguments[arguments.index("--endpoints") + 1]) if "--endpoints" in arguments else 1
+
+
+def _free_ports(count: int) -> int:
+    """The first of so many ports of loopback in a row that nothing listens on; below those that systems hand out."""
+    first = random.randrange(_PORT_MIN, _PORT_MAX - count)
+    for _ in range(_PORT_MAX - _PORT_MIN):
+        taken = next((port for port in range(first, first + count) if not _is_free(port)), None)
+        if taken is None:
+            return first
+        first = taken + 1 if taken + 1 + count < _PORT_MAX else _PORT_MIN
+    raise BenchError(f"no {count} free ports in a row from {_PORT_MIN} to {_PORT_MAX} on 127.0.0.1")
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            sock.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True
 
 
 def _urls(process: subprocess.Popen[bytes], log: Path, wanted: int) -> list[str]:

@@ -75,7 +75,6 @@ class Library(Ours):
             self._receive(bytes([byte]))
 
 
-
 sizes = st.one_of(st.integers(0, 130), st.integers(SIZE_MAX - 2, SIZE_MAX + 2))
 data = st.builds(lambda size, fill: bytes([fill]) * size, sizes, st.sampled_from([0x00, 0x20, 0x7F, 0xC3]))
 frames = st.one_of(

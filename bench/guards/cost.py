@@ -1,0 +1,157 @@
+"""What a message costs an endpoint in CPU, beside a bare `websockets` server that parses and broadcasts the same.
+
+    python -m bench.guards.cost [--rounds 3]
+
+Both get the same frames at the same rate, turn by turn: publishes of some 200 bytes to one topic with 1, 5, 20 and
+100 subscribers. Of each server's CPU time per publish a line is fitted over the fan-outs: what a received publish
+costs, and what each delivered message adds. Two minutes of an idle machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import tempfile
+import time
+from collections.abc import Sequence
+from statistics import median
+from typing import NamedTuple
+
+import orjson
+import psutil
+import uvloop
+
+from bench.errors import BenchError
+
+from .light import TIMEOUT_S, Light, connect, cpu_s, started
+from .model import Check
+
+#: Subscribers of the topic, and publishes a second: no more than either server carries at a third of a core.
+RATES = {1: 4000, 5: 1600, 20: 500, 100: 100}
+LOAD_S = 3.0
+#: Publishes that are due come together, as those of many publishers do.
+TICK_S = 0.005
+#: Against the bare server (design: measured costs; a broker checks, hashes, looks for duplicates and routes as well).
+PUBLISH_RATIO, DELIVERY_RATIO = 2.0, 1.5
+
+
+class Line(NamedTuple):
+    """CPU microseconds: of a publish by itself, and of each delivery."""
+
+    publish_us: float
+    delivery_us: float
+
+
+def fit(costs: dict[int, float]) -> Line:
+    """The line through (fan-out, microseconds per publish) with the least squares of relative errors."""
+    # Weighted by 1 / cost^2: an error of a tenth counts the same at 1 subscriber and at 100.
+    weights = {fanout: 1 / cost**2 for fanout, cost in costs.items()}
+    total = sum(weights.values())
+    mean_f = sum(weights[f] * f for f in costs) / total
+    mean_c = sum(weights[f] * costs[f] for f in costs) / total
+    slope = sum(weights[f] * (f - mean_f) * (costs[f] - mean_c) for f in costs) / sum(
+        weights[f] * (f - mean_f) ** 2 for f in costs
+    )
+    return Line(mean_c - slope * mean_f, slope)
+
+
+class _Load:
+    """A topic with its subscribers and a publisher, on one server."""
+
+    def __init__(self, url: str, process: psutil.Process, fanout: int) -> None:
+        self._url, self._process, self._fanout = url, process, fanout
+        self._topic = f"topic {fanout}"
+        self._lights: list[Light] = []
+        self._received = self._expected = 0
+        self._all_came = asyncio.Event()
+        self._number = 0
+
+    async def __aenter__(self) -> _Load:
+        for number in range(self._fanout):
+            light = await connect(self._url, self._count)
+            self._lights.append(light)
+            name = f"s{self._fanout}-{number}"
+            await light.ask(orjson.dumps({"command": "listen", "client_id": name}))
+            await light.ask(orjson.dumps({"command": "subscribe", "client_id": name, "topic": self._topic}))
+        self._publisher = await connect(self._url)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for light in (*self._lights, self._publisher):
+            light.transport.close()
+
+    def _count(self, data: bytes) -> None:
+        self._received += 1
+        if self._received == self._expected:
+            self._all_came.set()
+
+    def _frame(self) -> bytes:
+        self._number += 1
+        payload = f"{self._number:09} ".ljust(120, "x")
+        return orjson.dumps({"command": "publish", "client_id": "p", "topic": self._topic, "payload": payload})
+
+    async def cost_us(self, rate: int) -> float:
+        """CPU of the server per publish over ``LOAD_S``, in microseconds."""
+        count = int(rate * LOAD_S)
+        frames = [self._frame() for _ in range(count)]
+        self._received, self._expected = 0, count * self._fanout
+        self._all_came.clear()
+        before_s = cpu_s(self._process)
+        start_s = time.monotonic()
+        sent = 0
+        while sent < count:
+            due = min(int((time.monotonic() - start_s) * rate) + 1, count)
+            if due > sent:
+                self._publisher.say(*frames[sent:due])
+                sent = due
+            await asyncio.sleep(TICK_S)
+        async with asyncio.timeout(TIMEOUT_S):
+            await self._all_came.wait()
+        return (cpu_s(self._process) - before_s) / count * 1e6
+
+
+async def measure(rounds: int) -> tuple[dict[int, float], dict[int, float]]:
+    """Microseconds per publish by fan-out, the median of the rounds: this broker's endpoint, and the bare server."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        started("broker.cli", "serve", "--port", "0", "--store", f"lmdb:{folder}/store") as (our_url, ours),
+        started("bench.guards.bare") as (bare_url, bare),
+    ):
+        found: tuple[dict[int, float], dict[int, float]] = ({}, {})
+        for fanout, rate in RATES.items():
+            async with _Load(our_url, ours, fanout) as our, _Load(bare_url + "/publish", bare, fanout) as its:
+                pairs = [(await our.cost_us(rate), await its.cost_us(rate)) for _ in range(rounds)]
+            for costs, seen in zip(found, zip(*pairs, strict=True), strict=True):
+                costs[fanout] = median(seen)
+        return found
+
+
+def checks(ours: dict[int, float], bare: dict[int, float]) -> Sequence[Check]:
+    """The two ratios."""
+    our, its = fit(ours), fit(bare)
+    rows = []
+    for what, mine, other, most in (
+        ("CPU per received publish", our.publish_us, its.publish_us, PUBLISH_RATIO),
+        ("CPU per delivered message", our.delivery_us, its.delivery_us, DELIVERY_RATIO),
+    ):
+        if other <= 0:
+            raise BenchError("the bare server's costs fit no line: was the machine idle?")
+        text = f"{mine:.1f} us, {mine / other:.2f} times {other:.1f} us"
+        rows.append(Check(what, f"at most {most:g} times a bare websockets server's", text, mine <= most * other))
+    return rows
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--rounds", type=int, default=3)
+    ours, bare = uvloop.run(measure(parser.parse_args().rounds))
+    print("subscribers  endpoint, us per publish  bare websockets  ratio")
+    for fanout, cost in ours.items():
+        print(f"{fanout:11}  {cost:24.1f}  {bare[fanout]:15.1f}  {cost / bare[fanout]:5.2f}")
+    for check in checks(ours, bare):
+        print(f"{check.figure}: {check.measured} (goal: {check.goal}): {'met' if check.met else 'not met'}")
+
+
+if __name__ == "__main__":
+    main()
