@@ -1,4 +1,4 @@
-"""The command line: `ingeborg serve | sub | pub | status`.
+"""The command line: `ingeborg serve | sub | pub | import | status`.
 
 Owns: the options' spelling and help. Must never: do what they say (``serve``, ``supervisor`` and ``commands`` do).
 """
@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import logging
 import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from . import commands, config, serve, supervisor
+import uvloop
+
+from . import commands, config, importing, serve, supervisor
 
 DEFAULT_URL = "ws://127.0.0.1:9000"
 
@@ -67,6 +70,18 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("payload", metavar="PAYLOAD", help="JSON if it parses, else a string; -: lines of the input")
     options.add_argument("--ack", action="store_true", help="wait until it has been handed over, and say so")
 
+    text = "put subscriptions from JSON lines into a store that no endpoint is using"
+    options = subcommands.add_parser(
+        "import",
+        help=text,
+        description=f'{text.capitalize()}. A line is {{"client_id": "…", "topic": "…"}}, or has a list of topics; '
+        "importing a line again is harmless.",
+        argument_default=argparse.SUPPRESS,
+    )
+    options.add_argument("file", metavar="FILE", help="-: standard input")
+    options.add_argument("--store", metavar="STORE", help="as of `ingeborg serve`")
+    options.add_argument("--config", metavar="FILE.toml", help="as of `ingeborg serve`")
+
     text = "show the endpoints, their clients and rates"
     options = subcommands.add_parser("status", help=text, description=text.capitalize() + ".")
     options.add_argument("--url", default=DEFAULT_URL, metavar="URL", help=f"of any endpoint ({DEFAULT_URL})")
@@ -85,13 +100,32 @@ def _positive(text: str) -> int:
     return number
 
 
+def _options(arguments: dict[str, str], environment: dict[str, str]) -> config.ServeOptions:
+    file = arguments.pop("config", environment.get(config.ENVIRONMENT_PREFIX + "CONFIG"))
+    return config.load(arguments, environment, Path(file) if file else None)
+
+
+def _import(arguments: dict[str, str]) -> int:
+    path = arguments.pop("file")
+    with contextlib.ExitStack() as stack:
+        try:
+            store = serve.make_store(_options(arguments, dict(os.environ)))
+            lines = sys.stdin.buffer if path == "-" else stack.enter_context(Path(path).open("rb"))
+        except config.ConfigError as error:
+            print(f"ingeborg import: {error}", file=sys.stderr)
+            return 2
+        except OSError as error:
+            print(f"ingeborg import: cannot read {path}: {error.strerror}", file=sys.stderr)
+            return 2
+        return uvloop.run(importing.run(lines, store))
+
+
 def _serve(arguments: dict[str, str]) -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     environment = dict(os.environ)
     supervisor_fd = environment.pop(supervisor.SUPERVISOR_FD, None)
-    file = arguments.pop("config", environment.get(config.ENVIRONMENT_PREFIX + "CONFIG"))
     try:
-        options = config.load(arguments, environment, Path(file) if file else None)
+        options = _options(arguments, environment)
     except config.ConfigError as error:
         print(f"ingeborg serve: {error}", file=sys.stderr)
         return 2
@@ -107,6 +141,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if command == "serve":
             return _serve(parsed)
+        if command == "import":
+            return _import(parsed)
         if command == "sub":
             return asyncio.run(
                 commands.sub(

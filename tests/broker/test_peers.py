@@ -14,12 +14,13 @@ from typing import Any
 import ormsgpack
 import pytest
 
-from broker import peers, sockets
+from broker import peers
 from broker.core.model import Endpoint
 from broker.endpoint import EndpointServer
 from broker.peers import HANDSHAKE_BYTES_MAX, PEER_PATH, VERSION, proof
 from broker.serve import listen
 from broker.store.embedded import EmbeddedStore
+from protocol import sockets
 
 from .running import SECRET, Raw, Running, plain, raw, raw_frame, round_trip, running
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 import protocol.messages
-from broker import endpoint, sockets
+from broker import endpoint
 from broker.config import ServeOptions
 from broker.core import calls, dedup, router, subscribing
-from protocol import client, topics, wire
+from protocol import client, sockets, topics, wire
 from protocol.errors import CLOSES, ERRORS, Next
 from protocol.messages import check
 
