@@ -154,7 +154,9 @@ class EndpointServer:
     ) -> None:
         wrap = bytes if compression else text_frame
         now = time.monotonic()
-        self.router = Router(me, now, routing=routing, dedup_ttl_s=dedup_ttl_s, limits=limits, wrap=wrap)
+        self.router = Router(
+            me, now, routing=routing, dedup_ttl_s=dedup_ttl_s, limits=limits, wrap=wrap, shape=store.shape
+        )
         self.store = store
         self.store_name = store_name
         self.secret = secret

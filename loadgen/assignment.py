@@ -25,10 +25,11 @@ _WISHES = 100
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
-    """``run``: id; ``tag``: what its payloads begin with; ``topics``: how many, in the topics workload; ``layer``: the
-    Redis and the queue of the deduplication layer in front of the system, if there is one."""
+    """``clients``: what client ids begin with; ``tag``: what payloads do; ``topics``: how many, in the topics workload;
+    ``subscribed``: the system has the wish lists already; ``layer``: the Redis and the queue of the deduplication layer
+    in front of the system, if there is one."""
 
-    run: str
+    clients: str
     tag: str
     system: str
     urls: list[str]
@@ -39,6 +40,7 @@ class Assignment:
     process: int = 0
     processes: int = 1
     topics: int = 0
+    subscribed: bool = False
     layer: dict[str, Any] | None = None
 
     def for_process(self, process: int) -> Assignment:
@@ -62,7 +64,14 @@ def plan(assignment: Assignment) -> Plan:
         return TrafficPlan(made, duplicates=assignment.duplicates)
     if isinstance(made, Topics):
         return TopicsPlan(made, assignment.topics, assignment.tag)
+    if assignment.subscribed:
+        made = dataclasses.replace(made, idle_wishes=0)  # nobody here has to know of those any more
     return air_plan(made)
+
+
+def clients_name(made: Settings) -> str:
+    """What client ids begin with whose subscriptions outlive a run: the same for the same world."""
+    return f"{made.workload}-{made.seed}"
 
 
 def air_plan(made: Radio | Replay) -> AirPlan:

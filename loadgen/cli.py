@@ -13,14 +13,18 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import orjson
+
+from .assignment import air_plan, clients_name
 from .backends import SYSTEMS, check_urls
 from .backends.base import BackendError
+from .backends.ingeborg import client_id
 from .outcome import faults, in_a_line, rows
 from .progress import Progress, table
 from .run import Outcome, RunFailed
 from .series import Series
 from .session import Session, Target
-from .settings import KINDS, Settings, Topics, WorkloadError, add_options, given, settings
+from .settings import KINDS, Radio, Settings, Topics, WorkloadError, add_options, given, settings
 from .worker import loop_factory
 
 _PROCESSES_MAX = 64
@@ -62,6 +66,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code."""
     options = _parser().parse_args(arguments)
     try:
+        if options.kind == "wishes":
+            return _wishes(settings(Radio, options.workload, given(options)), options.out)
         workload = _settings(options)
         target = _target(options)
         with Progress(sys.stdout) as progress, asyncio.Runner(loop_factory=loop_factory()) as runner:
@@ -91,6 +97,15 @@ def _parser() -> argparse.ArgumentParser:
             command.add_argument("set_log", nargs="?", default=argparse.SUPPRESS, metavar="FILE", help="the log")
         _common(command, kind)
         add_options(command.add_argument_group(f"the workload (keys of its file, too: {kind})"), KINDS[kind])
+    command = commands.add_parser(
+        "wishes",
+        help="the wish lists of a radio workload, as lines for `ingeborg import`",
+        description="Write the wish lists of a radio workload as JSON lines: `ingeborg import` puts them into a store, "
+        "and `loadgen radio --subscribed` with the same workload finds them there.",
+    )
+    command.add_argument("--out", type=Path, required=True, metavar="FILE", help="must not exist")
+    command.add_argument("--workload", type=Path, metavar="FILE.toml", help="settings; options given here override it")
+    add_options(command.add_argument_group("the workload (keys of its file, too: radio)"), Radio)
     return parser
 
 
@@ -114,6 +129,12 @@ def _common(command: argparse.ArgumentParser, kind: str) -> None:
             "--check",
             action="store_true",
             help="exit with 1 if anything was lost, came twice or failed, or a goal missed",
+        )
+    if kind in ("radio", "replay"):
+        add(
+            "--subscribed",
+            action="store_true",
+            help="the wish lists are in the store already: see loadgen wishes (ingeborg only)",
         )
     add("--variant", default="", metavar="TEXT", help="how the system is set up, for the report (home, lookup, …)")
     add(
@@ -173,11 +194,27 @@ def _target(options: argparse.Namespace) -> Target:
     )
 
 
+def _wishes(workload: Radio, out: Path) -> int:
+    plan, name = air_plan(workload), clients_name(workload)
+    subscriptions = 0
+    with out.open("xb") as file:
+        for number in range(plan.connections):
+            if topics := plan.subscriptions(number):
+                line = {"client_id": client_id(name, number), "topic": topics}
+                file.write(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE))
+                subscriptions += len(topics)
+    print(f"{out}: {subscriptions:,} subscriptions of {plan.connections:,} clients")
+    return 0
+
+
 async def _generate(options: argparse.Namespace, workload: Settings, target: Target, progress: Progress) -> int:
     signals = _Signals(progress)
     if isinstance(workload, Topics):
         return await _series(options, workload, target, progress, signals)
-    session = Session(target, workload, options.out, progress, processes=options.processes)
+    subscribed = getattr(options, "subscribed", False)
+    if subscribed and options.system != "ingeborg":
+        raise WorkloadError(f"--subscribed: {options.system}'s subscriptions do not outlive a connection")
+    session = Session(target, workload, options.out, progress, processes=options.processes, subscribed=subscribed)
     outcome = await session.execute(signals.cuts)
     _say(progress, outcome, session.out)
     if not outcome.complete:

@@ -185,7 +185,8 @@ class Run:
         await self._crew.do("connect", _CONNECT_S + _CONNECT_S_PER_CONNECTION * self._connections, phase="connect")
         await self._over(connect, amount=self._crew.sum().amount)
         self._began = True
-        if not self._cut.is_set():
+        subscribes = not self._assignment.subscribed
+        if subscribes and not self._cut.is_set():
             subscribe = await self._begin("subscribe", "subscribe", of=self._subscriptions)
             timeout_s = settings.subscribe_timeout_s if isinstance(settings, Topics) else None
             await self._crew.do("subscribe", timeout_s, phase="subscribe")
@@ -198,7 +199,7 @@ class Run:
             result = await self._search(settings)
         else:
             await self._at_rate(settings)
-        if not self._cut.is_set():
+        if subscribes and not self._cut.is_set():
             unsubscribe = await self._begin("unsubscribe", "unsubscribe", of=self._subscriptions)
             timeout_s = settings.subscribe_timeout_s if isinstance(settings, Topics) else None
             await self._crew.do("unsubscribe", timeout_s, phase="unsubscribe")

@@ -59,7 +59,8 @@ class Target:
 
 @dataclass
 class Session:
-    """One run of ``settings`` against ``target`` into ``out``. ``topics``, ``series``: of a topics benchmark."""
+    """One run of ``settings`` against ``target`` into ``out``. ``topics``, ``series``: of a topics benchmark;
+    ``subscribed``: the wish lists are in the system's store already."""
 
     target: Target
     settings: Settings
@@ -68,6 +69,7 @@ class Session:
     processes: int = 1
     topics: int = 0
     series: str | None = None
+    subscribed: bool = False
 
     def __post_init__(self) -> None:
         # Part of every payload and client id: a second run of a seed is not taken for the first one's duplicate.
@@ -77,7 +79,7 @@ class Session:
     async def execute(self, on_start: Callable[[Callable[[], None]], None]) -> Outcome:
         """``on_start`` is given what cuts the run short. ``FileExistsError``, ``WorkloadError``, ``BackendError``."""
         assignment = Assignment(
-            run=self.run_id,
+            clients=self.run_id if not self.subscribed else assignments.clients_name(self.settings),
             tag=self.tag,
             system=self.target.system,
             urls=self.target.urls,
@@ -87,6 +89,7 @@ class Session:
             duplicates=self.duplicates,
             processes=self.processes,
             topics=self.topics,
+            subscribed=self.subscribed,
         )
         plan = assignments.plan(assignment)
         for note in plan.notes:
@@ -173,6 +176,8 @@ class Session:
         if "log" in config:
             config["log"] = Path(config["log"]).name
         config |= {"processes": self.processes, "servers": len(self.target.urls)}
+        if self.subscribed:
+            config["subscribed"] = True
         if self.target.dedup_url is not None:
             config |= {"deduplicators": self.target.deduplicators, "dedup_ttl_s": self.target.ttl_s}
         goals = {"p99_ms": self.settings.p99_ms} if isinstance(self.settings, Traffic) else dict(AIR_GOALS)

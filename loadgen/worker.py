@@ -42,7 +42,7 @@ class Worker:
         self._answer = answer
         plan = assignments.plan(assignment)
         allow_files(plan.connections // assignment.processes + _FILES_SPARE)
-        backend = open_backend(assignment.system, assignment.urls, assignment.run)
+        backend = open_backend(assignment.system, assignment.urls, assignment.clients)
         if assignment.layer is not None:
             backend = Deduplicated(backend, **assignment.layer)
         self.driver = Driver(

@@ -119,6 +119,7 @@ class Membership:
         self.me = me
         self.peers: dict[str, Peer] = {}  # by incarnation; without this endpoint
         self.table: list[str] = [me.incarnation] * SLOTS
+        self.only_home: str | None = me.incarnation  # of all slots, if one endpoint is
         self.version = 0  # of the table
         self.round = 1  # of joining; a new one after every lapse
         self.joined = False  # may act as home of the slots that the table gives it, while ``lapsed`` says no
@@ -322,4 +323,5 @@ class Membership:
         if key != self._members:
             self._members = key
             self.table = home_table(members)
+            self.only_home = self.table[0] if len(set(self.table)) == 1 else None
             self.version += 1

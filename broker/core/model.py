@@ -34,6 +34,14 @@ class Endpoint(NamedTuple):
     heartbeat: int  # counts up; that it moves is what shows life, its value means nothing
 
 
+class Shape(NamedTuple):
+    """How a store likes its writes. ``topics_at_once``: what it writes of large subscribes within a second or so;
+    ``slots_together``: it keeps topics of one slot in one place, so that they should come together."""
+
+    topics_at_once: int = 2_000
+    slots_together: bool = True
+
+
 class StoreError(Exception):
     """The store could not do it. ``str(error)`` is for people: what failed, and what they can do."""
 

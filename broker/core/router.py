@@ -27,7 +27,7 @@ from .joining import Joining
 from .links import Item, Link, LinkError, SessionMismatch
 from .listening import Listening
 from .membership import DEAD_AFTER_S, Membership
-from .model import Endpoint
+from .model import Endpoint, Shape
 from .publishing import Publishing
 from .subscribing import Subscribing
 
@@ -88,12 +88,14 @@ class Router:
         dedup_ttl_s: float = 60.0,
         limits: Limits | None = None,
         wrap: Callable[[bytes], bytes] = bytes,
+        shape: Shape | None = None,
     ) -> None:
         self.me = me
         self.now = now
         self.lookup = routing == "lookup"
         self.limits = limits or Limits()
         self.wrap = wrap
+        self.shape = shape or Shape()  # of the store
         self.hub = Hub()
         self.calls = Calls()
         self.members = Membership(me, now)

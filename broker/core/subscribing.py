@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 #: Topics of one command taken in one go, and in one request to a home: about 1 ms of work on either side.
 TOPICS_PER_SLICE = 1_000
 
-#: Topics of one command under way at once; the rest of a large command waits. What is under way has to be written
-#: within the time-out of a request: on a Riak cluster that does 600 requests a second, this takes some 3 s.
+#: Topics of one command that may be under way whatever the others do; the rest of a large command waits. What is under
+#: way has to be written within the time-out of a request: on a Riak cluster that does 600 requests a second, this takes
+#: some 3 s.
 TOPICS_UNDER_WAY = 2_000
 
 #: A large command is gone through in the order of its topics' slots, in so many groups: a store that keeps neighbours
@@ -90,6 +91,7 @@ class Subscribing:
         self._clients: dict[str, Writes] = {}
         self._parked: list[Write] = []
         self.under_way: set[Write] = set()  # given to the store
+        self._topics = 0  # of all commands, under way
 
     # The client's endpoint
 
@@ -109,14 +111,21 @@ class Subscribing:
 
     def _cut(self, change: Change, topics: Any) -> Iterator[bool]:
         """A large command, slice by slice, so that it keeps nobody else waiting."""
-        groups: list[list[str]] = [[] for _ in range(SLOT_GROUPS)]
-        for start in range(0, len(topics), TOPICS_PER_SLICE):
-            for topic in topics[start : start + TOPICS_PER_SLICE]:
-                groups[slot_of(topic) * SLOT_GROUPS // SLOTS].append(topic)
-            yield False
-        ordered = list(chain.from_iterable(groups))
+        ordered = topics
+        if self._router.shape.slots_together:
+            groups: list[list[str]] = [[] for _ in range(SLOT_GROUPS)]
+            for start in range(0, len(topics), TOPICS_PER_SLICE):
+                for topic in topics[start : start + TOPICS_PER_SLICE]:
+                    groups[slot_of(topic) * SLOT_GROUPS // SLOTS].append(topic)
+                yield False
+            ordered = list(chain.from_iterable(groups))
         for start in range(0, len(ordered), TOPICS_PER_SLICE):
-            while change.topics >= TOPICS_UNDER_WAY and change.error is None:
+            # One that waits has topics of its own under way, whose end wakes it up.
+            while (
+                change.topics >= TOPICS_UNDER_WAY
+                and self._topics >= self._router.shape.topics_at_once
+                and change.error is None
+            ):
                 change.parked = True
                 yield True
             if change.error is not None:
@@ -129,6 +138,8 @@ class Subscribing:
     def _by_home(self, topics: Any) -> list[tuple[str, list[str]]]:
         if self._router.lookup:
             return [(self._me, list(topics))]
+        if (only := self._router.members.only_home) is not None:
+            return [(only, list(topics))]
         table = self._router.members.table
         homes: dict[str, list[str]] = {}
         for topic in topics:
@@ -138,6 +149,7 @@ class Subscribing:
     def _dispatch(self, change: Change, home: str, topics: list[str]) -> None:
         change.open += 1
         change.topics += len(topics)
+        self._topics += len(topics)
         if home == self._me:
             write = Write(change.client, topics, change.added, self._router.now + TIMEOUT_S)
             write.change = change
@@ -148,6 +160,7 @@ class Subscribing:
     def _done(self, change: Change, topics: int, error: ProtocolError | None = None) -> None:
         change.open -= 1
         change.topics -= topics
+        self._topics -= topics
         if error is not None and change.error is None:
             change.error = error
         if change.parked and change.job is not None:
@@ -190,8 +203,7 @@ class Subscribing:
     def _at_home(self, write: Write) -> None:
         router = self._router
         if not router.lookup:
-            table = router.members.table
-            if any(table[slot_of(topic)] != self._me for topic in write.topics):
+            if not self._all_ours(write.topics):
                 self._again(write)
                 return
             if not router.members.joined:
@@ -207,6 +219,12 @@ class Subscribing:
                 writes.waiting.append(write)
             return
         self._begin(writes, write)
+
+    def _all_ours(self, topics: list[str]) -> bool:
+        members = self._router.members
+        if members.only_home is not None:
+            return members.only_home == self._me
+        return all(members.table[slot_of(topic)] == self._me for topic in topics)
 
     def _again(self, write: Write) -> None:
         """We are not the home, or not any more: begin anew, at whichever is. Doing it twice is harmless."""
@@ -246,7 +264,7 @@ class Subscribing:
         while writes.waiting and (not writes.under_way or writes.added == writes.waiting[0].added):
             # Its slots may have moved while it waited.
             following = writes.waiting.popleft()
-            if self._router.lookup or all(members.table[slot_of(topic)] == self._me for topic in following.topics):
+            if self._router.lookup or self._all_ours(following.topics):
                 self._begin(writes, following)
             else:
                 self._again(following)

@@ -19,6 +19,7 @@ from typing import Protocol
 from broker.core.model import (
     Endpoint,
     Location,
+    Shape,
     StoreError,
     StoreMisconfigured,
     StoreUnavailable,
@@ -28,6 +29,7 @@ from broker.core.model import (
 __all__ = [
     "Endpoint",
     "Location",
+    "Shape",
     "Store",
     "StoreError",
     "StoreMisconfigured",
@@ -38,6 +40,8 @@ __all__ = [
 
 class Store(Protocol):
     """See the module's text for what holds for all operations. Client ids and topics are valid ``str`` already."""
+
+    shape: Shape
 
     async def open(self) -> None:
         """Connect, check the layout, get ready. ``StoreMisconfigured`` says exactly what to do about it."""

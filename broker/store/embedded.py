@@ -19,7 +19,7 @@ from typing import Any, cast
 import lmdb
 import ormsgpack
 
-from broker.store.base import Endpoint, Location, StoreError, StoreMisconfigured, StoreUnavailable
+from broker.store.base import Endpoint, Location, Shape, StoreError, StoreMisconfigured, StoreUnavailable
 from broker.store.layout import (
     DEFAULT_MAP_SIZE_BYTES,
     FRAME_ITEMS,
@@ -40,6 +40,9 @@ MEMBERS_PER_LOOK = 512
 
 class EmbeddedStore:
     """``Store`` in a directory of a local disk. Sibling endpoints open the same directory, each its own store."""
+
+    #: What the writer takes into one sorted run; hashes scatter the topics of a slot anyway.
+    shape = Shape(topics_at_once=100_000, slots_together=False)
 
     def __init__(
         self,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import lmdb
 import ormsgpack
@@ -47,24 +47,18 @@ def operations(environment: Environment, lane: Lane) -> dict[str, Operation]:
     }
 
 
-class Row(NamedTuple):
-    """One subscription. Rows sort by topic, as the trees do: neighbours share pages."""
-
-    topic_hash: bytes
-    client_id: bytes
-    client_hash: bytes
-    topic: bytes
+Row = tuple[bytes, bytes, bytes, bytes]
+"""One subscription: hash of the topic, client id, hash of the client id, topic. Rows sort as the trees do, by the
+topic's hash: neighbours share pages."""
 
 
 def rows_of(batch: Sequence[tuple[str, Sequence[str]]]) -> list[Row]:
     """The rows of ``(client, topics)`` pairs, sorted."""
-    rows = []
+    rows: list[Row] = []
     for client, topics in batch:
         client_id = client.encode()
         client_hash = digest(client_id)
-        for text in topics:
-            topic = text.encode()
-            rows.append(Row(digest(topic), client_id, client_hash, topic))
+        rows += [(digest(topic), client_id, client_hash, topic) for topic in map(str.encode, topics)]
     rows.sort()
     return rows
 
@@ -78,21 +72,23 @@ class Subscriptions:
 
     def add(self, txn: lmdb.Transaction, rows: Sequence[Row]) -> list[Any]:
         with txn.cursor(self._subscribers) as cursor:
-            cursor.putmulti([(row.topic_hash, row.client_id) for row in rows], dupdata=False)
+            cursor.putmulti([row[:2] for row in rows], dupdata=False)
         with txn.cursor(self._texts) as cursor:
-            cursor.putmulti([(row.topic_hash, row.topic) for row in rows], overwrite=False)
+            cursor.putmulti([(topic_hash, topic) for topic_hash, _, _, topic in rows], overwrite=False)
         with txn.cursor(self._topics_of) as cursor:
-            cursor.putmulti(sorted((row.client_hash, row.topic_hash) for row in rows), dupdata=False)
+            cursor.putmulti(
+                sorted([(client_hash, topic_hash) for topic_hash, _, client_hash, _ in rows]), dupdata=False
+            )
         return []
 
     def remove(self, txn: lmdb.Transaction, rows: Sequence[Row]) -> list[Any]:
-        for row in rows:
-            txn.delete(row.client_hash, row.topic_hash, db=self._topics_of)
+        for topic_hash, client_id, client_hash, _ in rows:
+            txn.delete(client_hash, topic_hash, db=self._topics_of)
             if (
-                txn.delete(row.topic_hash, row.client_id, db=self._subscribers)
-                and txn.get(row.topic_hash, db=self._subscribers) is None
+                txn.delete(topic_hash, client_id, db=self._subscribers)
+                and txn.get(topic_hash, db=self._subscribers) is None
             ):
-                txn.delete(row.topic_hash, db=self._texts)
+                txn.delete(topic_hash, db=self._texts)
         return []
 
 

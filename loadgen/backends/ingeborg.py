@@ -25,6 +25,11 @@ _READY_TIMEOUT_S = 10.0
 _READY_POLL_S = 0.1
 
 
+def client_id(name: str, number: int) -> str:
+    """Of the run's client of that number."""
+    return f"{name}-{number}"
+
+
 class Ingeborg:
     """Clients are spread over ``urls`` round-robin; ``run`` makes their ids the run's own."""
 
@@ -48,7 +53,7 @@ class Ingeborg:
         try:
             client = Client(
                 self._urls[first:] + self._urls[:first],
-                f"{self._run}-{number}",
+                client_id(self._run, number),
                 listen=True,
                 on_notification=on_notification,
                 on_error=lambda error: on_error(error.code),

@@ -85,6 +85,7 @@ class Gated:
         self._gate.set()
         self.open, self.close = store.open, store.close
         self.counters = getattr(store, "counters", None)
+        self.shape = store.shape
 
     def shut(self) -> None:
         """From now on no call gets any further."""

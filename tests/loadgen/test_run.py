@@ -59,6 +59,24 @@ async def broker():
         yield broker
 
 
+async def test_wish_lists_that_are_in_the_store_are_not_subscribed_to_again(broker, tmp_path, capsys):
+    file = tmp_path / "wishes.jsonl"
+    assert cli.main(["wishes", *SMALL, "--out", str(file)]) == 0
+    subscriptions = 0
+    for line in map(json.loads, file.read_text().splitlines()):
+        subscriptions += len(line["topic"])
+        for topic in line["topic"]:
+            broker.subscribers.setdefault(topic, set()).add(line["client_id"])
+    assert f"{subscriptions:,} subscriptions of 20 clients" in capsys.readouterr().out
+
+    log = tmp_path / "log"
+    code, said = await generate(broker, log, "radio", *SMALL, "--subscribed", "--processes", "2", "--check")
+    assert code == 0, said
+    assert broker.subscribed == {}
+    assert [phase["phase"] for phase in rows_of(log / "phases.csv")] == ["connect", "run", "drain"]
+    assert sum(event["kind"] == "received" for event in events_of(log)) > 0
+
+
 @pytest.mark.parametrize("processes", [1, 3])
 async def test_a_run_delivers_everything_and_logs_it(broker, tmp_path, processes):
     log = tmp_path / "log"
@@ -248,6 +266,7 @@ async def test_a_replay_sends_the_text_unchanged_and_says_what_it_skipped(broker
         ("radio --url ws://127.0.0.1:9", 1, "ws://127.0.0.1:9: "),
         ("radio --url 127.0.0.1:9", 2, "--url 127.0.0.1:9: ingeborg wants ws://HOST:PORT"),
         ("radio --url ws://127.0.0.1:9 --wishes 300", 2, "--wishes"),
+        ("radio --system nats --url nats://127.0.0.1:9 --subscribed", 2, "nats's subscriptions do not outlive"),
         ("radio --url ws://127.0.0.1:9 --duration-s 0", 2, "duration_s has to be at least 1"),
         ("radio --url ws://127.0.0.1:9 --stations many", 2, "--stations has to be a whole number, not 'many'"),
         ("traffic --url ws://127.0.0.1:9 --dedup redis://127.0.0.1:9", 2, "drops duplicates by itself"),
@@ -266,3 +285,4 @@ async def test_a_directory_in_use_is_refused(broker, tmp_path):
     code, said = await generate(broker, tmp_path, "radio", *SMALL)
     assert code == 2
     assert "not empty" in said
+

@@ -16,7 +16,7 @@ from typing import Final
 
 import ormsgpack
 
-from ..base import Endpoint, Location, StoreMisconfigured, StoreUnavailable
+from ..base import Endpoint, Location, Shape, StoreMisconfigured, StoreUnavailable
 from . import riak_pb2 as pb
 from . import wire
 from .checks import check_nodes, check_types, settle_layout
@@ -57,6 +57,9 @@ class RiakStore:
     :param partitions_per_slot: a power of two; ``None`` takes what the store was created with (1 for a new one).
     :param node_confirms: machines that must have a write before it counts. 1 for a cluster of one node, for trying out.
     """
+
+    #: A cluster of three nodes writes 600 objects a second; a partition's is written once for all its topics.
+    shape = Shape(topics_at_once=2_000, slots_together=True)
 
     def __init__(
         self,
