@@ -55,7 +55,7 @@ class ServeOptions:
     max_frame_bytes: int = 16 << 20
     max_payload_bytes: int = 1 << 20
     max_outbox_bytes: int = 16 << 20
-    max_routes: int = 200_000  # topics in the routing cache
+    max_routes: int = 50_000  # topics in the routing cache
     max_route_ids: int = 2_000_000  # subscriber ids in it
     max_locations: int = 500_000  # clients in the location cache
     max_duplicate_keys: int = 1_000_000  # payload hashes

@@ -41,26 +41,30 @@ def body(command: str, client_id: str | int, fields: Mapping[str, Any], frame_by
     return frame
 
 
-def topic_bodies(command: str, client_id: str | int, topics: Sequence[str], frame_bytes_max: int) -> Iterator[bytes]:
-    """As many commands as the frame limit asks for. All topics are checked (``bad_topic``) before the first comes."""
-    encoded = []
+def topic_bodies(command: str, client_id: str | int, topics: Sequence[str], frame_bytes_max: int) -> list[bytes]:
+    """As many commands as the frame limit asks for. Raises ``bad_topic`` for any of the topics."""
     for topic in topics:
-        try:
-            encoded.append(orjson.dumps(check_topic(topic)))
-        except orjson.JSONEncodeError:
-            raise ProtocolError("bad_topic", "Key 'topic' is not valid Unicode: it has a lone surrogate") from None
-    head = body(command, client_id, {}, frame_bytes_max) + b',"topic":['
-    room = frame_bytes_max - _ENVELOPE_BYTES
-    batch: list[bytes] = []
-    size = 0
-    for item in encoded:
-        size += len(item) + 1
-        if batch and size > room:
-            yield head + b",".join(batch) + b"]"
-            batch, size = [], len(item) + 1
-        batch.append(item)
-    if batch:
-        yield head + b",".join(batch) + b"]"
+        check_topic(topic)
+    head = body(command, client_id, {}, frame_bytes_max) + b',"topic":'
+    try:
+        return [head + part for part in _parts(topics, frame_bytes_max - _ENVELOPE_BYTES - len(head))]
+    except orjson.JSONEncodeError:
+        raise ProtocolError("bad_topic", "Key 'topic' is not valid Unicode: it has a lone surrogate") from None
+
+
+def _parts(topics: Sequence[str], bytes_max: int) -> Iterator[bytes]:
+    """The topics as JSON lists of so many bytes at most, or of one topic."""
+    whole = orjson.dumps(topics if isinstance(topics, list | tuple) else list(topics))
+    if len(whole) <= bytes_max or len(topics) == 1:
+        if topics:
+            yield whole
+        return
+    # Into as many as there should be, by the mean length; where that is not enough, each again.
+    size = max(len(topics) * bytes_max // len(whole), 1)
+    if size == len(topics):
+        size -= 1
+    for start in range(0, len(topics), size):
+        yield from _parts(topics[start : start + size], bytes_max)
 
 
 def error_of(reply: Mapping[str, Any]) -> ProtocolError:

@@ -24,7 +24,7 @@ def identity(slot: int, topic: str, payload: bytes) -> bytes:
 
 
 class Dedup(Generic[Waiter]):
-    """Keys seen within ``ttl_s`` seconds, ``keys_max`` at most (about 180 bytes each). ``ttl_s`` 0: nothing is kept."""
+    """Keys seen within ``ttl_s`` seconds, ``keys_max`` at most (about 300 bytes each as they come and go). ``ttl_s`` 0: nothing is kept."""
 
     def __init__(self, ttl_s: float, keys_max: int) -> None:
         self.ttl_s = ttl_s
@@ -34,6 +34,7 @@ class Dedup(Generic[Waiter]):
         # for those that another home handed on, which have less time and go when their turn comes.
         self._seen: OrderedDict[bytes, float] = OrderedDict()
         self._pending: dict[bytes, list[Waiter]] = {}
+        self._expiry = (-1.0, -1.0)  # of what is seen now: one object for all keys of a turn
 
     def __len__(self) -> int:
         return len(self._seen) + len(self._pending)
@@ -46,7 +47,7 @@ class Dedup(Generic[Waiter]):
         if expiry <= now:
             del self._seen[key]
             return False
-        self._seen[key] = now + self.ttl_s
+        self._seen[key] = self._fresh(now)
         self._seen.move_to_end(key)
         return True
 
@@ -69,14 +70,20 @@ class Dedup(Generic[Waiter]):
         """The key was seen now. ``ttl_s``: what is left of its time, where another home saw it."""
         if self.ttl_s <= 0:
             return
-        left = self.ttl_s if ttl_s is None else min(ttl_s, self.ttl_s)
-        expiry = max(now + left, self._seen.get(key, 0.0))
-        self._seen[key] = expiry
+        expiry = self._fresh(now) if ttl_s is None else now + min(ttl_s, self.ttl_s)
+        self._seen[key] = max(expiry, self._seen.get(key, 0.0))
         if ttl_s is None:
             self._seen.move_to_end(key)
+        # Two for one, so that those whose time is over never pile up, however fast new ones come.
+        self.expire(now, 2)
         if len(self._seen) > self.keys_max:
             self._seen.popitem(last=False)
             self.evicted += 1
+
+    def _fresh(self, now: float) -> float:
+        if self._expiry[0] != now:
+            self._expiry = (now, now + self.ttl_s)
+        return self._expiry[1]
 
     def expire(self, now: float, keys_max: int) -> None:
         """Forget keys whose time is over, at most ``keys_max`` of them in one go."""

@@ -35,7 +35,7 @@ class Endpoint(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """How a store likes its writes. ``topics_at_once``: what it writes of large subscribes within a second or so;
+    """How a store likes its writes. ``topics_at_once``: as many of large subscribes as it wants to have at a time;
     ``slots_together``: it keeps topics of one slot in one place, so that they should come together."""
 
     topics_at_once: int = 2_000

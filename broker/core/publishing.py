@@ -11,6 +11,7 @@ of everything and asks the store each of these questions for each message.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -170,8 +171,10 @@ class Publishing:
         route = self.routes.use(message.topic)
         if route is None:
             route = self.routes.add(message.topic)
-        route.queue.append(message)
-        if len(route.queue) == 1:
+        if route.queue is not None:
+            route.queue.append(message)
+        else:
+            route.queue = deque((message,))
             self._advance(message.topic, route)
         if message.outcome is None:
             self._wait(message)
@@ -188,19 +191,20 @@ class Publishing:
     def _advance(self, topic: str, route: Route) -> None:
         """Take the topic's messages, in their order, as far as they get without the store."""
         router = self._router
-        while route.queue:
-            message = route.queue[0]
+        queue = route.queue
+        while queue:
+            message = queue[0]
             if router.lookup and message.dedup and self.dedup.ttl_s > 0:
                 if message.seen is None:
                     self._see.append((identity(message.slot, topic, message.payload)[2:], message))
                     return
                 if message.seen:
                     router.counts["duplicates_dropped"] += 1
-                    route.queue.popleft()
+                    queue.popleft()
                     self._settle(message, True)
                     continue
             if not topic:
-                route.queue.popleft()
+                queue.popleft()
                 self._broadcast(message)
                 continue
             if route.subscribers is None:
@@ -208,7 +212,7 @@ class Publishing:
                     route.reading = True
                     self._read.append((topic, route))
                 return
-            local, remote, missing = self._places(route.subscribers, route.found)
+            local, remote, missing = self._places(route.subscribers, route.found or {})
             if missing:
                 for client in missing:
                     wanted = self._wanted.get(client)
@@ -218,11 +222,12 @@ class Publishing:
                     elif topic not in wanted:
                         wanted.append(topic)
                 return
-            route.queue.popleft()
+            queue.popleft()
             self._hand_over(message, local, remote, 1)
-            route.found = {}
+            route.found = None
             if router.lookup:
                 route.subscribers = None
+        route.queue = None
         if router.lookup or not topic:
             self.routes.drop(topic)
 
@@ -439,6 +444,8 @@ class Publishing:
                 topics[topic] = None
                 route = self.routes.get(topic)
                 if route is not None and error is None:
+                    if route.found is None:
+                        route.found = {}
                     route.found[client] = location
         for topic in topics:
             route = self.routes.get(topic)
@@ -464,7 +471,7 @@ class Publishing:
         """The store could not say what the topic's messages need to know; none of them was handed to anybody."""
         route = self.routes.drop(topic)
         if route is not None:
-            for message in route.queue:
+            for message in route.queue or ():
                 self._end(message, ProtocolError("store_unavailable", str(error) or repr(error)))
 
     # Changes of subscriptions and of the cluster
@@ -512,7 +519,7 @@ class Publishing:
         if route is None or self._router.lookup:
             return
         self.routes.drop(topic)
-        for message in route.queue:
+        for message in route.queue or ():
             waiters: list[Publish] = []
             if message.key is not None:
                 waiters = self.dedup.settle(message.key, False, self._router.now)

@@ -44,7 +44,7 @@ class Limits:
 
     payload_bytes: int = 1 << 20
     outbox_bytes: int = 16 << 20
-    routes_topics: int = 200_000
+    routes_topics: int = 50_000
     routes_ids: int = 2_000_000
     locations_clients: int = 500_000
     dedup_keys: int = 1_000_000

@@ -29,6 +29,13 @@ TOPICS_PER_SLICE = 1_000
 #: some 3 s.
 TOPICS_UNDER_WAY = 2_000
 
+#: How long a write of a large command should take, in seconds: more is begun at once while it takes less than the
+#: first, less when it takes more than the second. Both are far within the time-out of a request.
+WRITE_S_SHORT, WRITE_S_LONG = 1.5, 2.5
+
+#: By what part more is begun at once, each time.
+WINDOW_GROWTH = 0.25
+
 #: A large command is gone through in the order of its topics' slots, in so many groups: a store that keeps neighbours
 #: together then writes each of its objects once per command.
 SLOT_GROUPS = 256
@@ -92,6 +99,7 @@ class Subscribing:
         self._parked: list[Write] = []
         self.under_way: set[Write] = set()  # given to the store
         self._topics = 0  # of all commands, under way
+        self._window = float(TOPICS_UNDER_WAY)  # what these may be: found out, as a TCP sender's window is
 
     # The client's endpoint
 
@@ -121,11 +129,7 @@ class Subscribing:
             ordered = list(chain.from_iterable(groups))
         for start in range(0, len(ordered), TOPICS_PER_SLICE):
             # One that waits has topics of its own under way, whose end wakes it up.
-            while (
-                change.topics >= TOPICS_UNDER_WAY
-                and self._topics >= self._router.shape.topics_at_once
-                and change.error is None
-            ):
+            while change.topics >= TOPICS_UNDER_WAY and self._topics >= self._window and change.error is None:
                 change.parked = True
                 yield True
             if change.error is not None:
@@ -255,6 +259,7 @@ class Subscribing:
             publishing.doubtful(write.topics)
             self._again(write)
         elif error is None:
+            self._pace(len(write.topics), self._router.now - write.deadline + TIMEOUT_S)
             publishing.changed(write.client, write.topics, write.added)
             self._router.counts["subscriptions_changed"] += len(write.topics)
             self._finish(write, None)
@@ -271,6 +276,15 @@ class Subscribing:
         if not writes.under_way and not writes.waiting:
             self._clients.pop(write.client, None)
         self._router.joining.write_ended(write)
+
+    def _pace(self, topics: int, took_s: float) -> None:
+        """A write has taken so long: begin more of them at once, or less. Small ones say nothing about large ones."""
+        if topics < TOPICS_PER_SLICE:
+            return
+        if took_s > WRITE_S_LONG:
+            self._window = max(self._window * (1 - WINDOW_GROWTH), TOPICS_UNDER_WAY)
+        elif took_s < WRITE_S_SHORT:
+            self._window = min(self._window * (1 + WINDOW_GROWTH), self._router.shape.topics_at_once)
 
     def _finish(self, write: Write, error: ProtocolError | None) -> None:
         if write.change is not None:

@@ -42,7 +42,7 @@ class EmbeddedStore:
     """``Store`` in a directory of a local disk. Sibling endpoints open the same directory, each its own store."""
 
     #: What the writer takes into one sorted run; hashes scatter the topics of a slot anyway.
-    shape = Shape(topics_at_once=100_000, slots_together=False)
+    shape = Shape(topics_at_once=250_000, slots_together=False)
 
     def __init__(
         self,

@@ -26,13 +26,16 @@ from broker.store.base import StoreError, StoreUnavailable
 from broker.store.layout import GREETING, PROGRESS, Environment, Gate, Lane, Unpacker, pack, prepare
 from broker.store.operations import Run, Subscriptions, operations
 
-CHUNK_S = 0.005
+CHUNK_S = 0.01
 """How long one transaction takes in more: what another process's write may have to wait for, with the commit."""
 
 RECEIVE_BYTES = 1 << 18
 
 LARGE_ROWS = 128
 """From how many subscriptions on a frame waits for the next run (``Run``) instead of going into the next commit."""
+
+RUN_ROWS = int(os.environ.get("RUN", "125000"))
+"""Most subscriptions in a run: half of what may be under way, so that the next run is here when this one is done."""
 
 Frame = tuple[int, str, Any]  # number, operation, argument
 Reply = tuple[int, str, Any]  # number, outcome, results
@@ -106,10 +109,11 @@ class Writer:
     def _next_run(self, large: deque[Frame]) -> Run:
         """All that wait, up to where the operation changes. Between frames under way at once there is no order."""
         assert self._subscriptions is not None
-        operation, frames = large[0][1], []
-        while large and large[0][1] == operation:
+        operation, frames, rows = large[0][1], [], 0
+        while large and large[0][1] == operation and rows < RUN_ROWS:
             number, _, argument = large.popleft()
             frames.append((number, argument))
+            rows += _count(argument)
         return Run(self._subscriptions, operation, frames)
 
     def _commit(self, small: deque[Frame], run: Run | None) -> list[Reply]:

@@ -25,9 +25,9 @@ SMALL_FRAME_BYTES = 2048
 """Up to this size a frame has the small budget, so that it never waits for those of a large batch."""
 
 SMALL_BUDGET_BYTES = 1 << 20
-LARGE_BUDGET_BYTES = 2 << 20
-"""Frames sent and not yet acknowledged. Small: 20,000 single subscriptions, more than a commit takes in. Large: 60,000
-subscriptions, so that a run over millions of topics finds several for each page; 30 MB in the writer, one second."""
+LARGE_BUDGET_BYTES = 8 << 20
+"""Frames sent and not yet acknowledged. Small: 20,000 single subscriptions, more than a commit takes in. Large: 250,000
+subscriptions, so that a run over millions of topics finds several for each page; 60 MB in the writer, one second."""
 
 LOOKS = 5
 """A writer is given up after this many looks without any acknowledgement, a time-out's fifth apart. Looks, and not a

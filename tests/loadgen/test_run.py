@@ -285,4 +285,3 @@ async def test_a_directory_in_use_is_refused(broker, tmp_path):
     code, said = await generate(broker, tmp_path, "radio", *SMALL)
     assert code == 2
     assert "not empty" in said
-

@@ -159,6 +159,14 @@ def test_expiring_takes_a_bounded_number_of_keys_at_a_time() -> None:
     assert len(table) == 0
 
 
+def test_keys_whose_time_is_over_do_not_pile_up_however_fast_new_ones_come() -> None:
+    table: Dedup[None] = Dedup(TTL_S, ROOMY)
+    for number in range(2_000):
+        table.add(key(number), number / 5)  # 300 of them live at a time
+        assert len(table) <= 301
+    assert table.evicted == 0
+
+
 # From home to home
 
 
