@@ -28,8 +28,8 @@ from .store.riak import RiakStore
 
 log = logging.getLogger("ingeborg")
 
-#: Messages live and die by their reference counts; cycles are left by failures and closed connections only. A collection
-#: looks at hundreds of thousands of cached objects for nothing, so it comes a hundredth as often as by default.
+#: Messages live and die by their reference counts; cycles are left by failures and closed connections only. A
+#: collection looks at hundreds of thousands of cached objects for nothing: it comes a hundredth as often as by default.
 GC_THRESHOLDS = (70_000, 20, 20)
 
 #: A shared secret shorter than this is guessable.

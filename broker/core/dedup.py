@@ -24,7 +24,10 @@ def identity(slot: int, topic: str, payload: bytes) -> bytes:
 
 
 class Dedup(Generic[Waiter]):
-    """Keys seen within ``ttl_s`` seconds, ``keys_max`` at most (about 300 bytes each as they come and go). ``ttl_s`` 0: nothing is kept."""
+    """Keys seen within ``ttl_s`` seconds, ``keys_max`` at most (about 300 bytes each, as they come and go).
+
+    ``ttl_s`` 0: nothing is kept.
+    """
 
     def __init__(self, ttl_s: float, keys_max: int) -> None:
         self.ttl_s = ttl_s

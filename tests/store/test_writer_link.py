@@ -99,8 +99,8 @@ async def test_progress_keeps_a_long_write_alive_and_silence_ends_it() -> None:
 async def test_what_is_under_way_is_bounded_and_large_batches_take_turns() -> None:
     async with linked() as (link, writer):
         part = "x" * 100_000
-        calls = [asyncio.create_task(link.call(name, [part] * 40)) for name in ("first", "second")]
         budget_frames = LARGE_BUDGET_BYTES // len(pack((0, "second", part)))
+        calls = [asyncio.create_task(link.call(name, [part] * budget_frames)) for name in ("first", "second")]
         names = [(await writer.frame())[1] for _ in range(budget_frames)]
         assert abs(names.count("first") - names.count("second")) <= 1
         with pytest.raises(TimeoutError):  # the budget is spent: nothing more comes before a reply
