@@ -141,7 +141,7 @@ class Driver:
         much is still in the lanes."""
         self._begin_segment(t0_ns)
         turn = 0
-        for send in self._plan.sends(rate_per_s, duration_s):
+        for send in self._plan.sends(rate_per_s, duration_s, self._process, self._processes):
             intended_ns = t0_ns + send.at_ns
             turn += 1
             while (left_ns := intended_ns - time.monotonic_ns()) > 0 or turn > _TURN_MAX:

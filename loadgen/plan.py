@@ -45,9 +45,12 @@ class Plan(Protocol):
     def expected(self, topic: int) -> int:
         """How many connections get a message of that topic."""
 
-    def sends(self, rate_per_s: float | None, duration_s: float) -> Iterator[Send]:
+    def sends(
+        self, rate_per_s: float | None, duration_s: float, process: int = 0, processes: int = 1
+    ) -> Iterator[Send]:
         """The next segment, by intended time: of every connection, at that rate in all. ``None``: the plan's own times.
-        Segments continue each other's sequence numbers, so all of a run's segments are drawn in the same order."""
+        Segments continue each other's sequence numbers, so all of a run's segments are drawn in the same order. What
+        connections send that are not of the remainder ``process`` by ``processes`` may be left out."""
 
 
 class Heading(NamedTuple):

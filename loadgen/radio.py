@@ -189,13 +189,15 @@ class AirPlan:
         """See ``Plan``."""
         return self._world.subscribers[topic]
 
-    def sends(self, rate_per_s: float | None, duration_s: float) -> Iterator[Send]:
+    def sends(
+        self, rate_per_s: float | None, duration_s: float, process: int = 0, processes: int = 1
+    ) -> Iterator[Send]:
         """See ``Plan``. The world has its own times; ``duration_s`` is what it was drawn for."""
-        news = self._world.schedule.news
+        news, of_clients = self._world.schedule.news, self._world.schedule.reports
         reports = [
             (report.at_ns, client, report.news, report.first)
-            for client, mine in enumerate(self._world.schedule.reports)
-            for report in mine
+            for client in range(process, len(of_clients), processes)
+            for report in of_clients[client]
         ]
         for at_ns, client, number, first in sorted(reports):
             what = news[number]

@@ -56,7 +56,9 @@ class TopicsPlan:
         """See ``Plan``."""
         return 1
 
-    def sends(self, rate_per_s: float | None, duration_s: float) -> Iterator[Send]:
+    def sends(
+        self, rate_per_s: float | None, duration_s: float, process: int = 0, processes: int = 1
+    ) -> Iterator[Send]:
         """See ``Plan``: all messages, round-robin over the topics. A closed loop has no intended times: all are 0."""
         random = Random(f"sizes {self._settings.seed}")
         draw_size = self._settings.payload_sizes.draw

@@ -59,7 +59,9 @@ class TrafficPlan:
         """See ``Plan``."""
         return self._expected[topic]
 
-    def sends(self, rate_per_s: float | None, duration_s: float) -> Iterator[Send]:
+    def sends(
+        self, rate_per_s: float | None, duration_s: float, process: int = 0, processes: int = 1
+    ) -> Iterator[Send]:
         """See ``Plan``. ``int(rate_per_s * duration_s)`` publishes."""
         assert rate_per_s is not None
         self._segment += 1

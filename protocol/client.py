@@ -40,9 +40,10 @@ ERRORS_KEPT_MAX = 1000
 #: A number may grow when it is written again (``1e15`` becomes ``1000000000000000.0``), nearly fourfold at worst, so a
 #: notification may be longer than the publish it comes from.
 _GROWTH_MAX = 4
-#: Keepalive: a ping so often, and a connection that has not answered the last one by then is dead. A program that does
-#: not consume (its queue full, nothing read, so no pong either) is disconnected by the endpoint's own pings.
-_PING_INTERVAL_S = 20.0
+#: Keepalive: a connection that has been silent for so long is pinged, and dead if it stays so for as long again. An
+#: endpoint pings every 25 s, so that this hardly ever happens. A program that does not consume (its queue full, nothing
+#: read, so no pong either) is disconnected by the endpoint.
+_PING_INTERVAL_S = 30.0
 _CLOSE_TIMEOUT_S = 2.0
 
 
@@ -656,9 +657,9 @@ class _Socket(Socket):
 
     def _keep_alive(self) -> None:
         self._pinging = asyncio.get_running_loop().call_later(_PING_INTERVAL_S, self._keep_alive)
-        if self._paused:
-            return  # a pong would not be read
-        if self.unanswered_pings:
+        if self.heard or self._paused:  # a pong would not be read
+            self.heard = False
+        elif self.unanswered_pings:
             self._why = f"no answer to a ping within {_PING_INTERVAL_S:g} s"
             self.abort()
         else:

@@ -4,8 +4,9 @@ Owns: the bytes of one connection, from ``data_received`` to ``write``. Must nev
 
 Why not the library's own asyncio connections: they put a queue and several awaits between the socket and the reader of
 every message. Here a chunk of the socket becomes a row of messages in one call, and what a turn of the loop has to send
-leaves in one write. What nearly every frame is, a whole uncompressed message, is read and written here (ADR 7); the
-rest of the protocol (handshake, fragments, compression, pings, closes, and every violation) is the library's.
+leaves in one write. What nearly every frame is, a whole uncompressed message or an empty ping or pong, is read and
+written here (ADR 7); the rest of the protocol (handshake, fragments, compression, closes, and every violation) is the
+library's.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ PATIENCE_S = 5.0
 
 #: First bytes of a whole message: FIN and the opcode, no extension's bits (RFC 6455 section 5.2).
 _TEXT, _BINARY = 0x81, 0x82
+_PING, _PONG = 0x89, 0x8A
 
 #: What ends a request's or a response's head.
 _HEAD_ENDS = b"\r\n\r\n"
@@ -54,6 +56,11 @@ def text_frame(data: bytes) -> bytes:
     if length < 65536:
         return b"\x81\x7e%b%b" % (length.to_bytes(2, "big"), data)
     return b"\x81\x7f%b%b" % (length.to_bytes(8, "big"), data)
+
+
+def _empty_frame(first: int, masked: bool) -> bytes:
+    """A ping or pong without a payload; with nothing to mask any key will do."""
+    return bytes((first, 0x80, 0, 0, 0, 0)) if masked else bytes((first, 0))
 
 
 class Masks:
@@ -103,6 +110,8 @@ class Socket(asyncio.Protocol):
         self._buffer = bytearray()  # of a frame that has not come whole
         self._needed = 0  # bytes of it, as far as known
         self._masked = ws.side is SERVER  # what comes is
+        self._ping, self._pong = (_empty_frame(first, not self._masked) for first in (_PING, _PONG))
+        self.heard = False  # something has come since somebody last set this
         self._passing = 0  # bytes of the frame under way that the protocol still has to be given
         self._abort: asyncio.TimerHandle | None = None
 
@@ -134,6 +143,7 @@ class Socket(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """A chunk came: perhaps many frames, perhaps a piece of one."""
+        self.heard = True
         if self._head is not None:
             self._receive_head(data)
         elif not self._buffer:
@@ -200,12 +210,25 @@ class Socket(asyncio.Protocol):
                     break
                 self._text = first == _TEXT
                 self._whole(apply_mask(data[body:stop], data[body - 4 : body]) if masked else data[body:stop])
+            elif size == 0 and masked is self._masked and stop <= end and self._beat(first):
+                pass
             else:
                 self._passing = max(stop - end, 0)
                 self._receive(data[at:stop])
             at = stop
         if at < end:
             self._buffer += data[at:]
+
+    def _beat(self, first: int) -> bool:
+        """A ping or pong without a payload, of which idle connections have nothing else. False: something else, or a
+        ping whose answer nobody would read."""
+        if first == _PONG:
+            self.unanswered_pings = 0
+            return True
+        if first == _PING and self.is_writable:
+            self.transport.write(self._pong)
+            return True
+        return False
 
     def _receive(self, data: bytes) -> None:
         ws = self.ws
@@ -280,7 +303,8 @@ class Socket(asyncio.Protocol):
     def send_protocol(self) -> None:
         """Write what the protocol wants written: handshakes, pongs, closes."""
         for data in self.ws.data_to_send():
-            if self._half_closed:
+            # A transport that is closing may be gone already, though nobody has been told yet.
+            if self._half_closed or self.transport.is_closing():
                 break
             if data:
                 self.transport.write(data)
@@ -296,8 +320,7 @@ class Socket(asyncio.Protocol):
         """Ask the peer for a sign of life."""
         if self.ws.state is OPEN:
             self.unanswered_pings += 1
-            self.ws.send_ping(b"")  # type: ignore[attr-defined, unused-ignore]
-            self.send_protocol()
+            self.transport.write(self._ping)
 
     def close(self, code: CloseCode) -> None:
         """Begin the closing handshake; it has ``PATIENCE_S``, then the connection is cut."""
