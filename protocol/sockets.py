@@ -37,6 +37,7 @@ PATIENCE_S = 5.0
 #: First bytes of a whole message: FIN and the opcode, no extension's bits (RFC 6455 section 5.2).
 _TEXT, _BINARY = 0x81, 0x82
 _PING, _PONG = 0x89, 0x8A
+_OPCODES = frozenset((0x0, 0x1, 0x2, 0x8, 0x9, 0xA))
 
 #: What ends a request's or a response's head.
 _HEAD_ENDS = b"\r\n\r\n"
@@ -188,6 +189,9 @@ class Socket(asyncio.Protocol):
                 break
             first, second = data[at], data[at + 1]
             size, masked = second & 0x7F, second >= 0x80
+            if masked is not self._masked or first & 0x0F not in _OPCODES:
+                self._receive(data[at:])  # which closes the connection
+                return
             body = at + 2
             if size >= 126:
                 body += 2 if size == 126 else 8
@@ -198,10 +202,8 @@ class Socket(asyncio.Protocol):
             if masked:
                 body += 4
             stop = body + size
-            whole = first in (_TEXT, _BINARY)
             if (
-                whole
-                and masked is self._masked
+                first in (_TEXT, _BINARY)
                 and ws.current_size is None  # no fragmented message is under way
                 and (ws.max_message_size is None or size <= ws.max_message_size)
             ):
@@ -210,7 +212,7 @@ class Socket(asyncio.Protocol):
                     break
                 self._text = first == _TEXT
                 self._whole(apply_mask(data[body:stop], data[body - 4 : body]) if masked else data[body:stop])
-            elif size == 0 and masked is self._masked and stop <= end and self._beat(first):
+            elif size == 0 and stop <= end and self._beat(first):
                 pass
             else:
                 self._passing = max(stop - end, 0)
