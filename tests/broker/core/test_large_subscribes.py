@@ -1,0 +1,100 @@
+"""How much of large subscribes is under way: as much as the store wants, as long as it writes it in time. ADR 8."""
+
+from __future__ import annotations
+
+import orjson
+
+from broker.core.hub import Connection
+from broker.core.membership import SLOTS, slot_of
+from broker.core.model import Endpoint, Shape
+from broker.core.router import Router, StoreCall
+from broker.core.subscribing import SLOT_GROUPS, TOPICS_UNDER_WAY
+
+WANTED = 20_000
+
+
+class Store:
+    """Of one endpoint: keeps what it is asked to write until it is told to have written it."""
+
+    def __init__(self, shape: Shape) -> None:
+        self.now = 100.0
+        # Lookup routing: an endpoint needs no leave of others to write.
+        self.router = Router(Endpoint("a", "i", "ws://a", 0), self.now, routing="lookup", shape=shape)
+        self.calls: list[StoreCall] = []
+        self.topics: list[str] = []
+
+    def subscribe(self, number: int, topics: int) -> Connection:
+        connection = self.router.connected(number)
+        command = {
+            "command": "subscribe",
+            "client_id": f"c{number}",
+            "topic": [f"t{n}" for n in range(topics)],
+            "id": 1,
+        }
+        self.router.frame(connection, orjson.dumps(command), self.now)
+        self.turn()
+        return connection
+
+    def turn(self) -> None:
+        while True:
+            effects = self.router.flush()
+            self.calls += [call for call in effects.store if call.operation == "subscribe"]
+            if not effects.more:
+                return
+            self.router.work(self.now)
+
+    def under_way(self) -> int:
+        return sum(len(topics) for call in self.calls for _, topics in call.arguments[0])
+
+    def written(self, took_s: float) -> None:
+        """Everything that is under way."""
+        self.now += took_s
+        calls, self.calls = self.calls, []
+        for call in calls:
+            for _, topics in call.arguments[0]:
+                self.topics += topics
+            self.router.stored(call.number, None, None, self.now)
+        self.turn()
+
+
+def test_it_grows_to_what_the_store_wants_while_writes_are_quick_and_shrinks_when_they_are_not() -> None:
+    store = Store(Shape(WANTED, slots_together=False))
+    connection = store.subscribe(1, 300_000)
+    seen = [store.under_way()]
+    assert seen[0] == TOPICS_UNDER_WAY
+    for _ in range(10):
+        store.written(0.2)
+        seen.append(store.under_way())
+    assert seen == sorted(seen)
+    assert seen[-1] == WANTED
+    for _ in range(2):
+        store.written(2.0)  # neither quick nor slow
+        assert store.under_way() == WANTED
+    for _ in range(3):
+        store.written(3.0)
+    assert store.under_way() == TOPICS_UNDER_WAY
+    while store.under_way():
+        store.written(0.2)
+    assert store.topics == [f"t{n}" for n in range(300_000)]
+    assert connection.outbox.take() == [b'{"result":"success","id":1}']
+
+
+def test_each_command_has_its_own_least_however_many_there_are() -> None:
+    store = Store(Shape(WANTED, slots_together=False))
+    for number in range(30):
+        store.subscribe(number, 10_000)
+    assert store.under_way() == 30 * TOPICS_UNDER_WAY
+    while store.under_way():
+        store.written(0.2)
+    assert len(store.topics) == 300_000
+
+
+def test_a_store_that_keeps_slots_together_gets_the_topics_slot_by_slot() -> None:
+    store = Store(Shape(TOPICS_UNDER_WAY, slots_together=True))
+    store.subscribe(1, 10_000)
+    while store.under_way():
+        store.written(0.2)
+
+    groups = [slot_of(topic) * SLOT_GROUPS // SLOTS for topic in store.topics]
+    assert groups == sorted(groups)
+    assert sorted(store.topics) == sorted(f"t{n}" for n in range(10_000))
