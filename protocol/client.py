@@ -647,6 +647,7 @@ class _Socket(Socket):
         """Tell whoever waits."""
         if self._pinging is not None:
             self._pinging.cancel()
+            self._pinging = None
         received = self.ws.close_rcvd
         if not self.opened.done():
             self.opened.set_exception(ConnectionLost("the connection was closed before the handshake was done"))

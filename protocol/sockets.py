@@ -283,6 +283,8 @@ class Socket(asyncio.Protocol):
         """The TCP connection is gone."""
         self.settled()
         self.closed()
+        # The parser and its protocol hold each other: without this a closed connection is the collector's to find.
+        self.ws.parser.close()
 
     def pause_writing(self) -> None:
         """The transport's buffer is full: what follows waits in the outbox."""

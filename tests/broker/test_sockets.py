@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import secrets
 import socket
+import weakref
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -326,3 +328,21 @@ async def test_a_message_may_come_in_very_many_fragments(shared: Running) -> Non
         pieces = [raw_frame(0x00, bytes([byte])) + raw_frame(0x00) * 3 for byte in padded(FRAME_BYTES_MAX)]
         connection.writer.write(raw_frame(0x01) + b"".join(pieces) + raw_frame(0x80))
         assert orjson.loads((await connection.frame())[1]) == SUCCESS
+
+
+async def test_a_closed_connection_is_gone_without_the_collectors_help(tmp_path: Path) -> None:
+    async with running(tmp_path / "store") as endpoint:
+        gc.collect()
+        gc.disable()
+        try:
+            async with plain(endpoint.url) as connection:
+                await connection.ask({"command": "listen", "client_id": "c"})
+                (socket,) = endpoint.server._sockets.values()
+                left = [weakref.ref(socket), weakref.ref(socket.ws)]
+                del socket
+            await no_connections(endpoint)
+            for _ in range(3):
+                await asyncio.sleep(0)  # what was scheduled for it
+            assert [reference() for reference in left] == [None, None]
+        finally:
+            gc.enable()
