@@ -20,7 +20,7 @@ from protocol.errors import ProtocolError
 from protocol.messages import Command, failure, success
 
 from .calls import TIMEOUT_S, Call, Kind
-from .dedup import WAITERS_MAX, Dedup, identity
+from .dedup import KEY_BYTES, WAITERS_MAX, Dedup, key_of, payload_hash, slot_of_key
 from .hub import Connection
 from .membership import slot_of
 from .message import Publish
@@ -157,7 +157,7 @@ class Publishing:
                 self._parked.append((router.now + TIMEOUT_S, message))
                 return
             if message.dedup and self.dedup.ttl_s > 0:
-                key = identity(message.slot, message.topic, message.payload)
+                key = key_of(message.slot, message.topic, message.payload)
                 if self.dedup.duplicate(key, router.now):
                     router.counts["duplicates_dropped"] += 1
                     self._settle(message, True)
@@ -196,7 +196,7 @@ class Publishing:
             message = queue[0]
             if router.lookup and message.dedup and self.dedup.ttl_s > 0:
                 if message.seen is None:
-                    self._see.append((identity(message.slot, topic, message.payload)[2:], message))
+                    self._see.append((payload_hash(topic, message.payload), message))
                     return
                 if message.seen:
                     router.counts["duplicates_dropped"] += 1
@@ -547,9 +547,9 @@ class Publishing:
         members = self._router.members
         keys = self.dedup.snapshot()
         for start in range(0, len(keys), KEYS_PER_SLICE):
-            batches: dict[str, list[tuple[bytes, float]]] = {}
+            batches: dict[str, list[tuple[int, float]]] = {}
             for key in keys[start : start + KEYS_PER_SLICE]:
-                home = members.table[int.from_bytes(key[:2], "big")]
+                home = members.table[slot_of_key(key)]
                 if home != self._me:
                     left = self.dedup.take(key, self._router.now)
                     if left > 0:
@@ -560,13 +560,14 @@ class Publishing:
         self.handing -= 1
         self._router.joining.welcome()
 
-    def _hand_on(self, keys: list[tuple[bytes, float]], home: str) -> None:
-        self._router.ask(Kind.SEEN, home, (keys,), self, None)
+    def _hand_on(self, keys: list[tuple[int, float]], home: str) -> None:
+        packed = [(key.to_bytes(KEY_BYTES), left) for key, left in keys]
+        self._router.ask(Kind.SEEN, home, (packed,), self, None)
 
     def seen_handed_over(self, peer: str, number: int, arguments: list[Any]) -> None:
         """The former home of slots that are ours now tells which payloads it has seen lately."""
         for key, left in arguments[0]:
-            self.dedup.add(key, self._router.now, left)
+            self.dedup.add(int.from_bytes(key), self._router.now, left)
         self._router.answer(peer, number)
 
     # Time

@@ -5,15 +5,15 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.core.dedup import Dedup, identity
+from broker.core.dedup import KEY_BYTES, Dedup, key_of, slot_of_key
 from broker.core.membership import SLOTS, slot_of
 
 TTL_S = 60.0
 ROOMY = 1_000
 
 
-def key(number: int, slot: int = 7) -> bytes:
-    return identity(slot, "t", b"%d" % number)
+def key(number: int, slot: int = 7) -> int:
+    return key_of(slot, "t", b"%d" % number)
 
 
 # What is a duplicate
@@ -30,6 +30,7 @@ def test_its_time_is_over_at_the_exact_instant() -> None:
     table: Dedup[None] = Dedup(TTL_S, ROOMY)
     table.add(key(1), 100.0)
     assert not table.duplicate(key(1), 160.0)
+    table.expire(160.0, 1)
     assert len(table) == 0
 
 
@@ -120,27 +121,40 @@ def test_the_time_runs_from_the_outcome() -> None:
 # Bounds
 
 
-def test_a_full_table_forgets_what_was_seen_longest_ago_and_counts_it() -> None:
-    table: Dedup[None] = Dedup(TTL_S, 3)
-    for number in range(3):
-        table.add(key(number), float(number))
-    assert table.duplicate(key(0), 10.0)  # so 1 is now the nearest its expiry
-    table.add(key(3), 11.0)
-    assert (table.evicted, len(table)) == (1, 3)
-    assert not table.duplicate(key(1), 11.0)
-    assert all(table.duplicate(key(number), 11.0) for number in (0, 2, 3))
+def test_a_full_table_forgets_of_those_seen_longest_ago_and_counts_it() -> None:
+    table: Dedup[None] = Dedup(TTL_S, 100)
+    for number in range(100):
+        table.add(key(number), number / 100)
+    assert all(table.duplicate(key(number), 2.0) for number in range(25))
+    for number in range(100, 150):
+        table.add(key(number), 3.0)
+        assert len(table) == 100
+    assert table.evicted == 50
+    gone = [number for number in range(150) if not table.duplicate(key(number), 4.0)]
+    assert gone == list(range(25, 75))
 
 
-@given(st.integers(1, 6), st.lists(st.integers(0, 20), max_size=80))
-def test_the_bound_holds_and_what_is_left_is_the_latest_seen(keys_max: int, numbers: list[int]) -> None:
+def test_what_makes_room_although_its_time_is_over_was_not_evicted() -> None:
+    table: Dedup[None] = Dedup(TTL_S, 4)
+    table.add(key(0), 0.0, 1.0)
+    for number in range(1, 5):
+        table.add(key(number), 2.0)
+    assert (table.evicted, len(table)) == (0, 4)
+    table.add(key(5), 3.0)
+    assert (table.evicted, len(table)) == (1, 4)
+
+
+@given(st.integers(1, 12), st.lists(st.integers(0, 20), max_size=120))
+def test_the_bound_holds_and_the_latest_seen_are_kept(keys_max: int, numbers: list[int]) -> None:
     table: Dedup[None] = Dedup(TTL_S, keys_max)
     latest: list[int] = []
     for now, number in enumerate(numbers):
-        assert table.duplicate(key(number), now / 1000) is (number in latest)
-        table.add(key(number), now / 1000)
-        latest = [other for other in latest if other != number][-(keys_max - 1) :] if keys_max > 1 else []
-        latest.append(number)
-        assert len(table) == len(latest) <= keys_max
+        found = table.duplicate(key(number), now / 1000)
+        assert found is (number in latest) or number in latest[: -max(keys_max // 2, 1)]
+        if not found:
+            table.add(key(number), now / 1000)
+        latest = [other for other in latest if other != number] + [number]
+        assert len(table) <= keys_max
 
 
 def test_expiring_takes_a_bounded_number_of_keys_at_a_time() -> None:
@@ -150,20 +164,34 @@ def test_expiring_takes_a_bounded_number_of_keys_at_a_time() -> None:
     table.add(key(10), 30.0)
     table.expire(59.9, 4)
     assert len(table) == 11
-    table.expire(60.0, 4)
+    # The time of ten is over, and they go with the generation that was theirs.
+    table.expire(90.0, 4)
     assert len(table) == 7
+    table.expire(90.0, 100)
+    assert len(table) <= 1
+    table.expire(120.0, 100)
+    table.expire(150.0, 100)
+    assert len(table) == 0
+
+
+def test_a_key_seen_again_stays_for_its_whole_time() -> None:
+    table: Dedup[None] = Dedup(TTL_S, ROOMY)
+    for number in range(10):
+        table.add(key(number), 0.0)
+    assert table.duplicate(key(3), 50.0)
     table.expire(60.0, 100)
     assert len(table) == 1
-    table.expire(90.0, 100)
-    table.expire(90.0, 100)
+    assert table.duplicate(key(3), 109.9)
+    table.expire(169.9, 100)
+    table.expire(169.9, 100)
     assert len(table) == 0
 
 
 def test_keys_whose_time_is_over_do_not_pile_up_however_fast_new_ones_come() -> None:
     table: Dedup[None] = Dedup(TTL_S, ROOMY)
     for number in range(2_000):
-        table.add(key(number), number / 5)  # 300 of them live at a time
-        assert len(table) <= 301
+        table.add(key(number), number / 5)  # 300 of them live at a time, and a third as many may be over
+        assert len(table) <= 401
     assert table.evicted == 0
 
 
@@ -175,12 +203,13 @@ def test_the_keys_of_moved_slots_are_handed_on_with_what_is_left_of_their_time()
     old.add(key(1, slot=4095), 0.0)
     old.add(key(2, slot=4095), 10.0)
     old.add(key(3, slot=0), 10.0)
-    moved = [one for one in old.snapshot() if one[:2] == (4095).to_bytes(2, "big")]
+    moved = [one for one in old.snapshot() if slot_of_key(one) == 4095]
     handed = {one: left for one in moved if (left := old.take(one, 60.0)) > 0}
     assert handed == {key(2, slot=4095): 10.0}  # the time of the first was over
     assert old.take(key(2, slot=4095), 60.0) <= 0  # it is gone
-    assert len(old) == 1
     assert old.duplicate(key(3, slot=0), 60.0)
+    old.expire(70.0, 10)
+    assert len(old) == 1
 
     new: Dedup[None] = Dedup(TTL_S, ROOMY)
     for moved, left in handed.items():
@@ -201,20 +230,20 @@ def test_a_handed_over_key_does_not_shorten_the_time_of_one_seen_here() -> None:
     assert table.duplicate(key(1), 69.0)
 
 
-# Identity
+# Keys
 
 
 @given(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])), st.binary(max_size=20))
-def test_identities_begin_with_the_slot(topic: str, payload: bytes) -> None:
+def test_a_key_tells_its_slot(topic: str, payload: bytes) -> None:
     slot = slot_of(topic)
-    made = identity(slot, topic, payload)
-    assert len(made) == 18
-    assert int.from_bytes(made[:2], "big") == slot < SLOTS
+    made = key_of(slot, topic, payload)
+    assert slot_of_key(made) == slot < SLOTS
+    assert int.from_bytes(made.to_bytes(KEY_BYTES)) == made
 
 
 @given(
     st.lists(st.tuples(st.sampled_from(["", "a", "ab", "b"]), st.sampled_from([b"", b"1", b"b1", b'"b"'])), max_size=9)
 )
-def test_different_messages_have_different_identities(messages: list[tuple[str, bytes]]) -> None:
-    made = {message: identity(slot_of(message[0]), *message) for message in messages}
+def test_different_messages_have_different_keys(messages: list[tuple[str, bytes]]) -> None:
+    made = {message: key_of(slot_of(message[0]), *message) for message in messages}
     assert len(set(made.values())) == len(made)
