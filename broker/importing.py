@@ -24,8 +24,8 @@ from .store.base import Store, StoreError
 #: Subscriptions handed to the store at once, and how often that may be under way: 20 MB of topics of usual length. The
 #: embedded store writes large batches in the order of its pages.
 BATCH, BATCHES_AT_ONCE = 100_000, 2
-#: Lines are read so many bytes at a time.
-READ_BYTES = 1 << 20
+#: Lines are read so many bytes at a time; a line may have as many as a client's frame.
+READ_BYTES, LINE_BYTES_MAX = 1 << 20, 16 << 20
 #: Two looks at the registry so far apart tell living endpoints from dead ones: they show a sign of life each second.
 LOOK_S = 2.5
 SAY_EVERY_S = 1.0
@@ -69,7 +69,7 @@ async def _batches(lines: BinaryIO) -> AsyncIterator[tuple[int, int, Batch]]:
     number = size = 0
     batch: Batch = []
     # In a thread, since a terminal or a pipe blocks.
-    while part := await loop.run_in_executor(None, lines.readlines, READ_BYTES):
+    while part := await loop.run_in_executor(None, _read, lines):
         for line in part:
             number += 1
             if line.isspace():
@@ -89,7 +89,19 @@ async def _batches(lines: BinaryIO) -> AsyncIterator[tuple[int, int, Batch]]:
         yield number, size, batch
 
 
+def _read(lines: BinaryIO) -> list[bytes]:
+    """Some lines; of one that is too long, its beginning."""
+    part: list[bytes] = []
+    size = 0
+    while size < READ_BYTES and (line := lines.readline(LINE_BYTES_MAX + 1)):
+        part.append(line)
+        size += len(line)
+    return part
+
+
 def _command(line: bytes) -> Command:
+    if len(line) > LINE_BYTES_MAX:
+        raise ProtocolError("too_large", f"longer than {LINE_BYTES_MAX} bytes; one client may have several lines")
     value = decode(line)
     value["command"] = "subscribe"
     return check(value, 0)

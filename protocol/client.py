@@ -14,37 +14,33 @@ from __future__ import annotations
 
 import asyncio
 import random as random_module
-import ssl
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType, TracebackType
 from typing import Any, NamedTuple, Self
 
 import orjson
-from websockets.client import ClientProtocol
 from websockets.exceptions import InvalidURI, WebSocketException
-from websockets.http11 import Request, Response
-from websockets.protocol import OPEN
 from websockets.uri import parse_uri
 
-from .errors import CLOSES, NORMAL, PROTOCOL_VIOLATION, ProtocolError
+from .errors import CLOSES, ProtocolError
+from .outgoing import OutgoingSocket, connect
 from .requests import body, check_client_id, error_of, may_retry, topic_bodies
-from .sockets import Masks, Socket, library_log, masked_text_frame
 from .topics import check_topic
 
 FRAME_BYTES_MAX = 16 * 1024 * 1024  # the endpoints' default, SPEC section 1
 #: Commands that wait for their replies; more would only grow the time-outs, since an endpoint answers in order.
 IN_FLIGHT_MAX = 1024
+#: A large subscribe is sent as commands of so many bytes, one after the other at first, and one more at once for each
+#: that took less than the first time, half as many for each that took longer than the second. Together they fill what
+#: an endpoint with an embedded store has under way, and one of them is written by a slow one within a time-out.
+TOPICS_BYTES_MAX, TOPICS_AT_ONCE_MAX = 256 * 1024, 32
+_TOPICS_S_SHORT, _TOPICS_S_LONG = 1.5, 3.0
 #: Errors of unacknowledged publishes that are kept to be looked at; all are counted.
 ERRORS_KEPT_MAX = 1000
 #: A number may grow when it is written again (``1e15`` becomes ``1000000000000000.0``), nearly fourfold at worst, so a
 #: notification may be longer than the publish it comes from.
 _GROWTH_MAX = 4
-#: Keepalive: a connection that has been silent for so long is pinged, and dead if it stays so for as long again. An
-#: endpoint pings every 25 s, so that this hardly ever happens. A program that does not consume (its queue full, nothing
-#: read, so no pong either) is disconnected by the endpoint.
-_PING_INTERVAL_S = 30.0
-_CLOSE_TIMEOUT_S = 2.0
 
 
 class ClientError(Exception):
@@ -141,15 +137,15 @@ class Client:
 
         self._next_url = 0
         self._failures = 0  # connections in a row that brought nothing; what the backoff grows with
-        self._socket: _Socket | None = None
+        self._socket: OutgoingSocket | None = None
         self._changed = asyncio.Event()  # set: there is a socket, or the client has ended
         self._ended: Exception | None = None
+        self._failure: Exception | None = None  # a callback's
         self._task: asyncio.Task[None] | None = None
         self._id = 0
         self._pending: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._slots = asyncio.Semaphore(IN_FLIGHT_MAX)
         self._queue: deque[Notification] = deque()
-        self.next_mask = Masks().next
         self._consumer_waiter: asyncio.Future[None] | None = None
 
     # -- life
@@ -209,8 +205,9 @@ class Client:
     async def subscribe(self, topics: str | Sequence[str], *, timeout_s: float | None = None) -> None:
         """Subscribe to one topic or to any number of them.
 
-        More than fit one frame are sent as several commands one after the other, each with ``timeout_s``. After an
-        error some topics may be subscribed to; repeating is safe. ``bad_topic``: checked before anything is sent.
+        Many are sent as several commands, of which more are under way at once as long as they are quick, each with
+        ``timeout_s``. After an error some topics may be subscribed to; repeating is safe. ``bad_topic``: checked before
+        anything is sent.
         """
         await self._with_topics("subscribe", topics, timeout_s)
 
@@ -296,7 +293,7 @@ class Client:
 
     # -- from here on: inside
 
-    async def _run(self, socket: _Socket) -> None:
+    async def _run(self, socket: OutgoingSocket) -> None:
         try:
             while True:
                 self._socket = socket
@@ -306,8 +303,8 @@ class Client:
                 code, why = await socket.over
                 self._socket = self.url = None
                 if self._ended is not None:
-                    if socket.failure is not None:
-                        raise socket.failure
+                    if self._failure is not None:
+                        raise self._failure
                     return
                 self._changed.clear()
                 lost = ConnectionLost(why)
@@ -322,11 +319,13 @@ class Client:
                 self.reconnects += 1
         except ProtocolError as error:
             self._end(error)  # listening again was refused for good
+            if error is self._failure:
+                raise
         except Exception as error:  # a callback's; `close` raises it again out of this task
             self._end(error)
             raise
 
-    async def _reconnect(self) -> _Socket:
+    async def _reconnect(self) -> OutgoingSocket:
         while True:
             delay_s = self._delay_s(self._failures)
             self._failures += 1
@@ -336,28 +335,23 @@ class Client:
             except _Unreachable:
                 continue  # told by the commands that time out; the next URL is tried
 
-    async def _open(self) -> _Socket:
+    async def _open(self) -> OutgoingSocket:
         """Connect to the next URL of the list, and listen there before anybody else's command, if it is listening."""
         url = self._urls[self._next_url]
         self._next_url = (self._next_url + 1) % len(self._urls)
-        uri = parse_uri(url)
-        ws = ClientProtocol(uri, max_size=_GROWTH_MAX * self._frame_max, logger=library_log)
-        socket = _Socket(self, ws, url)
+        socket: OutgoingSocket | None = None
         try:
             async with asyncio.timeout(self._timeout_s):
-                await asyncio.get_running_loop().create_connection(
-                    lambda: socket,
-                    uri.host,
-                    uri.port,
-                    ssl=ssl.create_default_context() if uri.secure else None,
-                )
-                await socket.opened
+                socket = await connect(url, self._received, message_bytes_max=_GROWTH_MAX * self._frame_max)
                 self.url = url  # before anything comes of listening
                 if self._listening:
                     await self._listen_first(socket)
         except BaseException as error:
             self.url = None
-            socket.abort()
+            if socket is not None:
+                socket.abort()
+            if self._failure is not None:
+                raise self._failure from None
             if isinstance(error, TimeoutError):
                 raise _Unreachable(f"no answer within {self._timeout_s:g} s") from None
             if isinstance(error, OSError | WebSocketException | ConnectionLost):
@@ -367,7 +361,7 @@ class Client:
             raise
         return socket
 
-    async def _listen_first(self, socket: _Socket) -> None:
+    async def _listen_first(self, socket: OutgoingSocket) -> None:
         number, future = self._expect()
         try:
             socket.write(b'%b,"id":%d}' % (self._body("listen"), number))
@@ -378,7 +372,7 @@ class Client:
         finally:
             self._forget(number)
 
-    def _received(self, socket: _Socket, frame: bytes) -> None:
+    def _received(self, socket: OutgoingSocket, frame: bytes) -> None:
         """A frame of the socket's. What is wrong with it costs the endpoint the connection, and what a callback raises
         ends the client."""
         try:
@@ -386,7 +380,7 @@ class Client:
         except _Garbage as error:
             socket.give_up(str(error))
         except Exception as error:
-            socket.failure = error
+            self._failure = error
             self._end(error)
             socket.abort()
         else:
@@ -432,8 +426,36 @@ class Client:
 
     async def _with_topics(self, command: str, topics: str | Sequence[str], timeout_s: float | None) -> None:
         chosen = [topics] if isinstance(topics, str) else topics
-        for command_body in topic_bodies(command, self.client_id, chosen, self._frame_max):
-            await self._request(command_body, retry=True, timeout_s=timeout_s)
+        bytes_max = min(self._frame_max, TOPICS_BYTES_MAX)
+        bodies = deque(topic_bodies(command, self.client_id, chosen, bytes_max))
+        if len(bodies) == 1:
+            await self._request(bodies[0], retry=True, timeout_s=timeout_s)
+            return
+        at_once = 1.0
+        under_way: set[asyncio.Task[float]] = set()
+        try:
+            while bodies or under_way:
+                while bodies and len(under_way) < at_once:
+                    under_way.add(asyncio.create_task(self._timed_request(bodies.popleft(), timeout_s)))
+                done, _ = await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    took_s = task.result()
+                    under_way.discard(task)
+                    if took_s > _TOPICS_S_LONG:
+                        at_once = max(at_once / 2, 1.0)
+                    elif took_s < _TOPICS_S_SHORT:
+                        at_once = min(at_once + 1.0, TOPICS_AT_ONCE_MAX)
+        finally:
+            for task in under_way:
+                task.cancel()
+            await asyncio.gather(*under_way, return_exceptions=True)
+
+    async def _timed_request(self, command_body: bytes, timeout_s: float | None) -> float:
+        """Returns how long it took, in seconds."""
+        loop = asyncio.get_running_loop()
+        start_s = loop.time()
+        await self._request(command_body, retry=True, timeout_s=timeout_s)
+        return loop.time() - start_s
 
     async def _publish(self, command: str, fields: dict[str, Any], ack: bool, retry: bool) -> bool | None:
         if ack:
@@ -453,7 +475,7 @@ class Client:
                 raise CommandTimeout(f"not written within {self._timeout_s:g} s") from None
         socket.write(*frames)
 
-    async def _writable(self, retry: bool) -> _Socket:
+    async def _writable(self, retry: bool) -> OutgoingSocket:
         """A connection that takes more. Without ``retry`` it has to be the present one, if there is one."""
         while True:
             socket = await self._connected()
@@ -498,7 +520,7 @@ class Client:
         finally:
             self._forget(number)
 
-    async def _connected(self) -> _Socket:
+    async def _connected(self) -> OutgoingSocket:
         if self._task is None:
             raise RuntimeError("not connected: use `async with`, or `connect` first")
         while True:
@@ -537,134 +559,6 @@ class Client:
 
     def _body(self, command: str, fields: Mapping[str, Any] = MappingProxyType({})) -> bytes:
         return body(command, self.client_id, fields, self._frame_max)
-
-
-class _Socket(Socket):
-    """One connection of a client's."""
-
-    def __init__(self, client: Client, ws: ClientProtocol, url: str) -> None:
-        super().__init__(ws)
-        self._client = client
-        self._url = url
-        loop = asyncio.get_running_loop()
-        #: Set once the handshake is done; its exception says why it failed.
-        self.opened: asyncio.Future[None] = loop.create_future()
-        #: Set at the end: the code the endpoint closed with, if it did, and what happened in words.
-        self.over: asyncio.Future[tuple[int | None, str]] = loop.create_future()
-        self.failure: Exception | None = None  # a callback's
-        self._why = ""  # what we ended it for
-        self._paused = False
-        self._drained: asyncio.Future[None] | None = None
-        self._pinging: asyncio.TimerHandle | None = None
-
-    # What the client asks of it
-
-    @property
-    def takes_more(self) -> bool:
-        """Whether a write would leave at once, or be kept for long."""
-        return self.is_writable and self.ws.state is OPEN
-
-    def write(self, *commands: bytes) -> None:
-        """Send commands, in one write."""
-        next_mask = self._client.next_mask
-        self.transport.write(b"".join([masked_text_frame(command, next_mask()) for command in commands]))
-
-    def drained(self) -> asyncio.Future[None]:
-        """Set when the connection takes more."""
-        if self._drained is None:
-            self._drained = asyncio.get_running_loop().create_future()
-        return self._drained
-
-    def pause(self) -> None:
-        """Read no more for now."""
-        if not self._paused and not self.transport.is_closing():
-            self._paused = True
-            self.transport.pause_reading()
-
-    def go_on(self) -> None:
-        """Read again."""
-        if self._paused:
-            self._paused = False
-            if not self.transport.is_closing():
-                self.transport.resume_reading()
-
-    def give_up(self, why: str) -> None:
-        """The endpoint does not speak this protocol."""
-        self._why = why
-        self.fail(PROTOCOL_VIOLATION._replace(reason="not a frame of this protocol"))
-
-    def abort(self) -> None:
-        """Cut the connection, if there is one."""
-        if (transport := getattr(self, "transport", None)) is not None:
-            transport.abort()
-
-    async def end(self) -> None:
-        """The closing handshake, or what comes of it in ``_CLOSE_TIMEOUT_S``."""
-        self.close(NORMAL)
-        self.go_on()
-        await asyncio.wait((self.over,), timeout=_CLOSE_TIMEOUT_S)
-        self.abort()
-
-    # What happens to it
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Ask for the upgrade."""
-        super().connection_made(transport)
-        self.settled()  # whoever waits for ``opened`` has a time-out of its own
-        assert isinstance(self.ws, ClientProtocol)
-        self.ws.send_request(self.ws.connect())
-        self.send_protocol()
-
-    def handshake(self, event: Request | Response) -> None:
-        """The endpoint has answered."""
-        if self.ws.state is OPEN and not self.opened.done():
-            self.opened.set_result(None)
-            self._pinging = asyncio.get_running_loop().call_later(_PING_INTERVAL_S, self._keep_alive)
-
-    def chunk_ends(self) -> None:
-        """An answer that the protocol does not accept is not given to ``handshake``."""
-        if self.ws.handshake_exc is not None and not self.opened.done():
-            self.opened.set_exception(self.ws.handshake_exc)
-            self.opened.exception()  # seen: nobody may be waiting any more
-
-    def message(self, data: bytes) -> None:
-        """A reply or a notification."""
-        if self.failure is None:
-            self._client._received(self, data)
-
-    def writable(self) -> None:
-        """The transport takes data again."""
-        if self._drained is not None:
-            _wake(self._drained)
-            self._drained = None
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """The connection is gone; the protocol has to know to say why."""
-        self.ws.receive_eof()
-        super().connection_lost(exc)
-
-    def closed(self) -> None:
-        """Tell whoever waits."""
-        if self._pinging is not None:
-            self._pinging.cancel()
-            self._pinging = None
-        received = self.ws.close_rcvd
-        if not self.opened.done():
-            self.opened.set_exception(ConnectionLost("the connection was closed before the handshake was done"))
-            self.opened.exception()
-        if not self.over.done():
-            why = self._why or str(self.ws.close_exc)
-            self.over.set_result((received.code if received is not None else None, f"{self._url}: {why}"))
-
-    def _keep_alive(self) -> None:
-        self._pinging = asyncio.get_running_loop().call_later(_PING_INTERVAL_S, self._keep_alive)
-        if self.heard or self._paused:  # a pong would not be read
-            self.heard = False
-        elif self.unanswered_pings:
-            self._why = f"no answer to a ping within {_PING_INTERVAL_S:g} s"
-            self.abort()
-        else:
-            self.ping()
 
 
 class _Unreachable(Exception):

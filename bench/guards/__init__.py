@@ -1,4 +1,4 @@
-"""What this broker has to reach, figure by figure, each beside its comparison in the same run: `bench self`.
+"""What this broker has to reach, figure by figure, each beside its comparison in the same run.
 
-Every module measures one kind of figure and returns `model.Check` rows. None is a test: they need an idle machine.
+Each is a command of its own (`python -m bench.guards.cost`, `.latency`) and needs an idle machine. None is a test.
 """

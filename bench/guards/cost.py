@@ -22,9 +22,10 @@ import psutil
 import uvloop
 
 from bench.errors import BenchError
+from protocol.outgoing import OutgoingSocket
 
-from .light import TIMEOUT_S, Light, connect, cpu_s, started
-from .model import Check
+from .light import TIMEOUT_S, ask, cpu_s, dial, started
+from .model import Check, show
 
 #: Subscribers of the topic, and publishes a second: no more than either server carries at a third of a core.
 RATES = {1: 4000, 5: 1600, 20: 500, 100: 100}
@@ -61,26 +62,26 @@ class _Load:
     def __init__(self, url: str, process: psutil.Process, fanout: int) -> None:
         self._url, self._process, self._fanout = url, process, fanout
         self._topic = f"topic {fanout}"
-        self._lights: list[Light] = []
+        self._subscribers: list[OutgoingSocket] = []
         self._received = self._expected = 0
         self._all_came = asyncio.Event()
         self._number = 0
 
     async def __aenter__(self) -> _Load:
         for number in range(self._fanout):
-            light = await connect(self._url, self._count)
-            self._lights.append(light)
+            subscriber = await dial(self._url, self._count)
+            self._subscribers.append(subscriber)
             name = f"s{self._fanout}-{number}"
-            await light.ask(orjson.dumps({"command": "listen", "client_id": name}))
-            await light.ask(orjson.dumps({"command": "subscribe", "client_id": name, "topic": self._topic}))
-        self._publisher = await connect(self._url)
+            await ask(subscriber, orjson.dumps({"command": "listen", "client_id": name}))
+            await ask(subscriber, orjson.dumps({"command": "subscribe", "client_id": name, "topic": self._topic}))
+        self._publisher = await dial(self._url)
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        for light in (*self._lights, self._publisher):
-            light.transport.close()
+        for socket in (*self._subscribers, self._publisher):
+            socket.transport.close()
 
-    def _count(self, data: bytes) -> None:
+    def _count(self, _: OutgoingSocket, data: bytes) -> None:
         self._received += 1
         if self._received == self._expected:
             self._all_came.set()
@@ -102,7 +103,7 @@ class _Load:
         while sent < count:
             due = min(int((time.monotonic() - start_s) * rate) + 1, count)
             if due > sent:
-                self._publisher.say(*frames[sent:due])
+                self._publisher.write(*frames[sent:due])
                 sent = due
             await asyncio.sleep(TICK_S)
         async with asyncio.timeout(TIMEOUT_S):
@@ -149,8 +150,7 @@ def main() -> None:
     print("subscribers  endpoint, us per publish  bare websockets  ratio")
     for fanout, cost in ours.items():
         print(f"{fanout:11}  {cost:24.1f}  {bare[fanout]:15.1f}  {cost / bare[fanout]:5.2f}")
-    for check in checks(ours, bare):
-        print(f"{check.figure}: {check.measured} (goal: {check.goal}): {'met' if check.met else 'not met'}")
+    show(checks(ours, bare))
 
 
 if __name__ == "__main__":

@@ -22,9 +22,10 @@ import uvloop
 
 from bench.matrix import System
 from bench.servers import running
+from protocol.outgoing import OutgoingSocket
 
-from .light import TIMEOUT_S, Light, connect, started
-from .model import Check
+from .light import TIMEOUT_S, ask, dial, started
+from .model import Check, show
 
 #: Messages of one turn; the first ones of it are not counted.
 TURN, WARM_UP = 200, 20
@@ -32,19 +33,19 @@ TURN, WARM_UP = 200, 20
 TOPICS = 16
 ONE_RATIO, TWO_RATIO = 1.5, 3.0
 
-Trip = Callable[[int], Awaitable[None]]
+Trip = Callable[[int], Awaitable[object]]
 """Send message number N and wait until it has come."""
 
 
 class _Way:
     """Publish at one URL, receive at another."""
 
-    def __init__(self, publisher: Light, subscriber: Light) -> None:
+    def __init__(self, publisher: OutgoingSocket, subscriber: OutgoingSocket) -> None:
         self._publisher = publisher
         self._waiter: asyncio.Future[None] | None = None
         subscriber.on_message = self._came
 
-    def _came(self, data: bytes) -> None:
+    def _came(self, _: OutgoingSocket, data: bytes) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
@@ -53,16 +54,18 @@ class _Way:
         self._waiter = asyncio.get_running_loop().create_future()
         payload = f"{number:09} ".ljust(150, "x")
         topic = f"latency {number % TOPICS}"
-        self._publisher.say(orjson.dumps({"command": "publish", "client_id": "p", "topic": topic, "payload": payload}))
+        self._publisher.write(
+            orjson.dumps({"command": "publish", "client_id": "p", "topic": topic, "payload": payload})
+        )
         await self._waiter
 
 
 async def _way(urls: Sequence[str]) -> _Way:
-    subscriber = await connect(urls[-1])
-    await subscriber.ask(orjson.dumps({"command": "listen", "client_id": "s"}))
+    subscriber = await dial(urls[-1])
+    await ask(subscriber, orjson.dumps({"command": "listen", "client_id": "s"}))
     topics = [f"latency {number}" for number in range(TOPICS)]
-    await subscriber.ask(orjson.dumps({"command": "subscribe", "client_id": "s", "topic": topics}))
-    return _Way(await connect(urls[0]), subscriber)
+    await ask(subscriber, orjson.dumps({"command": "subscribe", "client_id": "s", "topic": topics}))
+    return _Way(await dial(urls[0]), subscriber)
 
 
 async def _turn(trip: Trip, first: int) -> list[int]:
@@ -82,9 +85,9 @@ async def measure(messages: int) -> dict[str, list[int]]:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         echo_url, _ = stack.enter_context(started("bench.guards.bare"))
         trips: dict[str, Trip] = {}
-        echo = await connect(echo_url + "/echo")
+        echo = await dial(echo_url + "/echo")
         frame = b"x" * 230
-        trips["echo"] = lambda number: echo.ask(frame)  # type: ignore[assignment,return-value]
+        trips["echo"] = lambda number: ask(echo, frame)
         for name, count in (("one", "1"), ("two", "2")):
             system = System(name=name, system="ingeborg", serve=("--endpoints", count))
             servers = stack.enter_context(running(system, folder / name, layer=False))
@@ -116,8 +119,7 @@ def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--messages", type=int, default=4000)
-    for check in checks(uvloop.run(measure(parser.parse_args().messages))):
-        print(f"{check.figure}: {check.measured} (goal: {check.goal}): {'met' if check.met else 'not met'}")
+    show(checks(uvloop.run(measure(parser.parse_args().messages))))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A WebSocket client that costs next to nothing, and processes to measure: what the guards share.
+"""Bare connections, and processes to measure: what the guards share.
 
 Owns: connections that hand over bytes as they come, so that on few cores the server is what is measured. Must never:
 know what a message means.
@@ -13,78 +13,36 @@ import sys
 from collections.abc import Callable, Iterator
 
 import psutil
-from websockets.client import ClientProtocol
-from websockets.http11 import Request, Response
-from websockets.protocol import OPEN
-from websockets.uri import parse_uri
 
 from bench.errors import BenchError
-from protocol.sockets import Masks, Socket, masked_text_frame
+from protocol.outgoing import OutgoingSocket, connect
 
 TIMEOUT_S = 30.0
 
-
-class Light(Socket):
-    """A connection. ``on_message`` is given every message."""
-
-    def __init__(self, ws: ClientProtocol, on_message: Callable[[bytes], None]) -> None:
-        super().__init__(ws)
-        self.on_message = on_message
-        self.opened = asyncio.get_running_loop().create_future()
-        self._next_mask = Masks().next
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Ask for the upgrade."""
-        super().connection_made(transport)
-        assert isinstance(self.ws, ClientProtocol)
-        self.ws.send_request(self.ws.connect())
-        self.send_protocol()
-
-    def handshake(self, event: Request | Response) -> None:
-        """The answer."""
-        if self.ws.state is OPEN:
-            self.settled()
-            self.opened.set_result(None)
-
-    def closed(self) -> None:
-        """A server that goes away while it is measured has failed."""
-        if not self.opened.done():
-            self.opened.set_exception(BenchError("the server closed the connection"))
-
-    def message(self, data: bytes) -> None:
-        """A message came."""
-        self.on_message(data)
-
-    def say(self, *messages: bytes) -> None:
-        """Send messages in one write."""
-        self.transport.write(b"".join([masked_text_frame(message, self._next_mask()) for message in messages]))
-
-    async def ask(self, message: bytes) -> bytes:
-        """Send a message and wait for the next one that comes."""
-        before, answer = self.on_message, asyncio.get_running_loop().create_future()
-
-        def answered(data: bytes) -> None:
-            if not answer.done():
-                answer.set_result(data)
-
-        self.on_message = answered
-        try:
-            self.say(message)
-            async with asyncio.timeout(TIMEOUT_S):
-                return bytes(await answer)
-        finally:
-            self.on_message = before
+OnMessage = Callable[[OutgoingSocket, bytes], None]
 
 
-async def connect(url: str, on_message: Callable[[bytes], None] = lambda data: None) -> Light:
-    """Connect to a server on this machine."""
-    uri = parse_uri(url)
+async def dial(url: str, on_message: OnMessage = lambda socket, message: None) -> OutgoingSocket:
+    """A connection to a server on this machine."""
     async with asyncio.timeout(TIMEOUT_S):
-        _, light = await asyncio.get_running_loop().create_connection(
-            lambda: Light(ClientProtocol(uri), on_message), uri.host, uri.port
-        )
-        await light.opened
-    return light
+        return await connect(url, on_message)
+
+
+async def ask(socket: OutgoingSocket, message: bytes) -> bytes:
+    """Send a message and wait for the next one that comes."""
+    before, answer = socket.on_message, asyncio.get_running_loop().create_future()
+
+    def answered(_: OutgoingSocket, data: bytes) -> None:
+        if not answer.done():
+            answer.set_result(data)
+
+    socket.on_message = answered
+    try:
+        socket.write(message)
+        async with asyncio.timeout(TIMEOUT_S):
+            return bytes(await answer)
+    finally:
+        socket.on_message = before
 
 
 @contextlib.contextmanager

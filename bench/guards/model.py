@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 
 class Check(NamedTuple):
-    """``figure``: what is measured; ``goal``, ``measured``: in words, with their units; ``met``: whether it was, and
-    ``None`` where the goal needs what is not here, which ``measured`` says then."""
+    """``figure``: what is measured; ``goal``, ``measured``: in words, with their units; ``met``: whether it was."""
 
     figure: str
     goal: str
     measured: str
-    met: bool | None
+    met: bool
+
+
+def show(checks: Iterable[Check]) -> None:
+    """A line each."""
+    for check in checks:
+        print(f"{check.figure}: {check.measured} (goal: {check.goal}): {'met' if check.met else 'not met'}")

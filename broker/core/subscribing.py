@@ -6,6 +6,7 @@ has; that is what "a publish handled afterwards reaches the subscriber" rests on
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Iterator
 from itertools import chain
@@ -180,10 +181,12 @@ class Subscribing:
 
     def answered(self, call: Call, value: Any) -> None:
         """The home has written its topics."""
+        self._pace(call.context, self._router.now - call.deadline + TIMEOUT_S)
         self._done(call.context, len(call.arguments[1]))
 
     def failed(self, call: Call, code: str, info: Any) -> None:
         """It could not, or did not answer in time."""
+        self._pace(call.context, math.inf)
         self._done(call.context, len(call.arguments[1]), ProtocolError(code, info))
 
     def lost(self, call: Call) -> None:
@@ -259,11 +262,12 @@ class Subscribing:
             publishing.doubtful(write.topics)
             self._again(write)
         elif error is None:
-            self._pace(len(write.topics), self._router.now - write.deadline + TIMEOUT_S)
+            self._pace(write.change, self._router.now - write.deadline + TIMEOUT_S)
             publishing.changed(write.client, write.topics, write.added)
             self._router.counts["subscriptions_changed"] += len(write.topics)
             self._finish(write, None)
         else:
+            self._pace(write.change, math.inf)
             publishing.doubtful(write.topics)
             self._finish(write, ProtocolError("store_unavailable", str(error) or repr(error)))
         while writes.waiting and (not writes.under_way or writes.added == writes.waiting[0].added):
@@ -277,9 +281,10 @@ class Subscribing:
             self._clients.pop(write.client, None)
         self._router.joining.write_ended(write)
 
-    def _pace(self, topics: int, took_s: float) -> None:
-        """A write has taken so long: begin more of them at once, or less. Small ones say nothing about large ones."""
-        if topics < TOPICS_PER_SLICE:
+    def _pace(self, change: Change | None, took_s: float) -> None:
+        """A part of our client's command was written within so long (``inf``: it failed): begin more of them at once,
+        or less. Small commands say nothing about large ones."""
+        if change is None or change.job is None:
             return
         if took_s > WRITE_S_LONG:
             self._window = max(self._window * (1 - WINDOW_GROWTH), TOPICS_UNDER_WAY)

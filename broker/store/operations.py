@@ -57,7 +57,7 @@ class Rows:
     """Subscriptions in the order of their topics' hashes, as the trees have them: neighbours share pages.
 
     A row is kept as one bytes object (the topic's hash, the client's number, the topic), some 90 bytes for topics of
-    usual length: a run has a quarter of a million.
+    usual length: a run has more than a hundred thousand.
     """
 
     def __init__(self, batch: Iterable[tuple[str, Sequence[str]]]) -> None:

@@ -34,7 +34,7 @@ RECEIVE_BYTES = 1 << 18
 LARGE_ROWS = 128
 """From how many subscriptions on a frame waits for the next run (``Run``) instead of going into the next commit."""
 
-RUN_ROWS = int(os.environ.get("RUN", "125000"))
+RUN_ROWS = 125_000
 """Most subscriptions in a run: half of what may be under way, so that the next run is here when this one is done."""
 
 Frame = tuple[int, str, Any]  # number, operation, argument

@@ -33,7 +33,10 @@ class Command:
         self.out, self.told = io.StringIO(), io.StringIO()
 
     async def run(self, lines: bytes) -> int:
-        return await importing.run(io.BytesIO(lines), EmbeddedStore(self._lmdb), out=self.out, told=self.told)
+        return await self.read(io.BytesIO(lines))
+
+    async def read(self, lines: io.BytesIO) -> int:
+        return await importing.run(lines, EmbeddedStore(self._lmdb), out=self.out, told=self.told)
 
 
 @pytest.fixture
@@ -80,6 +83,21 @@ async def test_a_bad_line_ends_it_and_everything_before_is_in(
     assert words in told
     assert command.out.getvalue() == ""
     assert await store.subscribers(["good"]) == [{"c"}]
+
+
+@pytest.mark.parametrize("end", [b"", b'"}\n{"client_id": "c", "topic": "after"}\n'])
+async def test_a_line_that_is_too_long_is_told_and_not_read_to_its_end(
+    command: Command, store: EmbeddedStore, monkeypatch, end: bytes
+) -> None:
+    monkeypatch.setattr(importing, "LINE_BYTES_MAX", 100)
+    monkeypatch.setattr(importing, "READ_BYTES", 1)  # a line at a time
+    longest = b'{"client_id": "c", "topic": "good"}'.ljust(99) + b"\n"
+    before = longest + b"\n"
+    lines = io.BytesIO(before + b'{"client_id": "c", "topic": "' + b"x" * 100_000 + end)
+    assert await command.read(lines) == 1
+    assert "line 3: too_large: longer than 100 bytes" in command.told.getvalue()
+    assert lines.tell() == len(before) + 101
+    assert await store.subscribers(["good", "after"]) == [{"c"}, set()]
 
 
 async def test_a_store_that_endpoints_are_using_is_left_alone(

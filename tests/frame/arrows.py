@@ -46,6 +46,7 @@ LAYERS = (
     Layer("protocol", ("protocol",), pure=True),
     Layer("protocol.client", ("protocol",)),
     Layer("protocol.sockets", ("protocol",)),
+    Layer("protocol.outgoing", ("protocol",)),
     Layer("protocol.pages", ("protocol",)),
     Layer("broker.core", ("protocol", "broker.core"), pure=True),
     Layer("broker.store", ("protocol", "broker.store", "broker.core")),

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import deque
 
 import pytest
 
+import protocol.client
 from protocol.client import (
     Client,
     ClosedForGood,
@@ -138,6 +140,68 @@ async def test_a_batch_over_the_frame_limit_is_split_and_complete(endpoint):
     frames = [endpoint.frames.get_nowait() for _ in range(endpoint.frames.qsize())]
     assert len(frames) > 1
     assert [topic for frame in frames for topic in frame["topic"]] == topics
+
+
+async def test_more_and_more_of_a_large_subscribe_is_under_way_while_it_is_quick(endpoint, monkeypatch):
+    monkeypatch.setattr(protocol.client, "TOPICS_BYTES_MAX", 1500)
+    monkeypatch.setattr(protocol.client, "TOPICS_AT_ONCE_MAX", 5)
+    held, most = deque(), []
+
+    async def hold(endpoint, connection, command):
+        """Answers when as many as there ever were, and one more, are under way; or all there are."""
+        held.append(command)
+        nonlocal left
+        left -= len(command["topic"])
+        if len(held) > len(most) or len(held) == 5 or not left:
+            most.append(len(held))
+            while held:
+                await endpoint.reply(connection, held.popleft(), result="success")
+
+    endpoint.script = hold
+    topics = [f"topic {number:04}" for number in range(3000)]
+    left = len(topics)
+    async with client_of(endpoint) as client:
+        await client.subscribe(topics)
+    assert most[:4] == [1, 2, 3, 4]
+    assert max(most) == 5
+
+
+async def test_a_large_subscribe_ends_with_the_first_error_and_sends_no_more(endpoint, monkeypatch):
+    monkeypatch.setattr(protocol.client, "TOPICS_BYTES_MAX", 1500)
+
+    async def fail(endpoint, connection, command):
+        if "topic 0100" in command["topic"]:
+            await endpoint.reply(connection, command, error="bad_state", message="no")
+        elif command["topic"][0] != "after it":
+            await succeed(endpoint, connection, command)
+
+    endpoint.script = fail
+    async with client_of(endpoint) as client:
+        with pytest.raises(ProtocolError, match="bad_state"):
+            await client.subscribe([f"topic {number:04}" for number in range(3000)])
+    sent = sum(len(endpoint.frames.get_nowait()["topic"]) for _ in range(endpoint.frames.qsize()))
+    assert sent < 3000
+
+
+async def test_a_batch_of_publishes_goes_out_in_its_order(endpoint):
+    pairs = [(f"t{number % 3}", [number]) for number in range(100)]
+    async with client_of(endpoint) as client:
+        await client.publish_many(pairs, dedup=False)
+        await client.subscribe("after them")
+    frames = [endpoint.frames.get_nowait() for _ in pairs]
+    assert frames == [
+        {"command": "publish", "client_id": "c1", "topic": topic, "payload": payload, "dedup": False}
+        for topic, payload in pairs
+    ]
+
+
+async def test_a_batch_of_publishes_with_a_bad_one_sends_none(endpoint):
+    async with client_of(endpoint) as client:
+        with pytest.raises(ProtocolError, match="bad_topic"):
+            await client.publish_many([("a", 1), ("", 2), ("b", 3)])
+        await client.subscribe("after them")
+    assert endpoint.frames.get_nowait()["command"] == "subscribe"
+    assert endpoint.frames.empty()
 
 
 @pytest.mark.parametrize(
@@ -456,6 +520,36 @@ async def test_the_callback_takes_the_place_of_the_iterator_and_its_exception_is
         await client.subscribe("t")
     with pytest.raises(LookupError):
         await client.close()
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        LookupError("the program's own"),
+        BrokenPipeError("its output, no connection"),
+        ProtocolError("bad_state", "of something else"),
+    ],
+)
+async def test_a_callback_that_fails_while_the_client_listens_again_ends_it(endpoint, failure):
+    def callback(key, payload):
+        raise failure
+
+    async def notify_first(endpoint, connection, command):
+        await endpoint.notify("t", 1)
+        await succeed(endpoint, connection, command)
+
+    client = client_of(endpoint, listen=True, on_notification=callback)
+    await client.connect()
+    endpoint.script = notify_first
+    endpoint.cut()
+    with pytest.raises(type(failure)):
+        await client.subscribe("t")
+    async with asyncio.timeout(5):
+        await asyncio.wait({client._task})  # by itself: `close` would end one that connects again and again
+    with pytest.raises(type(failure)) as caught:
+        await client.close()
+    assert caught.value is failure
+    assert len(endpoint.connections) == 2
 
 
 async def test_close_fails_the_commands_under_way_and_is_idempotent(endpoint):

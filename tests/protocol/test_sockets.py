@@ -89,7 +89,7 @@ frames = st.one_of(
 def chunked(draw: st.DrawFn, masked: bool) -> list[bytes]:
     """Frames, most of them of the right kind, and perhaps what is no frame at all, cut anywhere."""
     stream = b""
-    for frame in draw(st.lists(frames, max_size=8)):
+    for frame in draw(st.lists(frames, max_size=5)):
         wrong = draw(st.sampled_from([""] * 18 + ["mask", "bit"]))
         part = frame.serialize(mask=masked is (wrong != "mask"))
         stream += bytes([part[0] | 0x40]) + part[1:] if wrong == "bit" else part

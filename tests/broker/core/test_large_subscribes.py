@@ -6,9 +6,11 @@ import orjson
 
 from broker.core.hub import Connection
 from broker.core.membership import SLOTS, slot_of
-from broker.core.model import Endpoint, Shape
+from broker.core.model import Endpoint, Shape, StoreError, StoreUnavailable
 from broker.core.router import Router, StoreCall
 from broker.core.subscribing import SLOT_GROUPS, TOPICS_UNDER_WAY
+
+from .talk import Cluster
 
 WANTED = 20_000
 
@@ -46,14 +48,15 @@ class Store:
     def under_way(self) -> int:
         return sum(len(topics) for call in self.calls for _, topics in call.arguments[0])
 
-    def written(self, took_s: float) -> None:
-        """Everything that is under way."""
+    def written(self, took_s: float, error: StoreError | None = None) -> None:
+        """Everything that is under way; or, with an error, none of it."""
         self.now += took_s
         calls, self.calls = self.calls, []
         for call in calls:
-            for _, topics in call.arguments[0]:
-                self.topics += topics
-            self.router.stored(call.number, None, None, self.now)
+            if error is None:
+                for _, topics in call.arguments[0]:
+                    self.topics += topics
+            self.router.stored(call.number, None, error, self.now)
         self.turn()
 
 
@@ -77,6 +80,36 @@ def test_it_grows_to_what_the_store_wants_while_writes_are_quick_and_shrinks_whe
         store.written(0.2)
     assert store.topics == [f"t{n}" for n in range(300_000)]
     assert connection.outbox.take() == [b'{"result":"success","id":1}']
+
+
+def test_it_shrinks_when_writes_fail_however_quickly() -> None:
+    store = Store(Shape(WANTED, slots_together=False))
+    failed = store.subscribe(1, 300_000)
+    for _ in range(10):
+        store.written(0.2)
+    assert store.under_way() == WANTED
+    store.written(0.2, StoreUnavailable("down"))
+    assert store.under_way() == 0
+    (reply,) = failed.outbox.take()
+    assert orjson.loads(reply)["error"] == "store_unavailable"
+
+    store.subscribe(2, 300_000)
+    assert store.under_way() == TOPICS_UNDER_WAY
+
+
+def test_it_grows_as_well_when_the_topics_have_several_homes() -> None:
+    cluster = Cluster("a", "b", "c", shape=Shape(WANTED, slots_together=False))
+    anna = cluster.client("anna", "a")
+    anna.send(command="subscribe", topic=[f"t{number}" for number in range(60_000)], id=1)
+    most = 0
+    for _ in range(1_000):
+        cluster.world.run(0.01)
+        writes = [write for node in cluster.nodes.values() for write in node.router.subscribing.under_way]
+        most = max(most, sum(len(write.topics) for write in writes))
+        if anna.heard:
+            break
+    assert anna.heard == ["ok 1"]
+    assert 2 * TOPICS_UNDER_WAY < most <= WANTED
 
 
 def test_each_command_has_its_own_least_however_many_there_are() -> None:

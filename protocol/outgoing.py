@@ -1,0 +1,175 @@
+"""The side of a WebSocket that connects: its handshake, its masked frames, its keepalive, how it ends.
+
+Owns: one connection from being made to being over. Must never: know what a message means, or connect again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable
+
+from websockets.client import ClientProtocol
+from websockets.http11 import Request, Response
+from websockets.protocol import OPEN
+from websockets.uri import parse_uri
+
+from .errors import NORMAL, PROTOCOL_VIOLATION
+from .sockets import Masks, Socket, library_log, masked_text_frame
+
+#: Keepalive: a connection that has been silent for so long is pinged, and dead if it stays so for as long again. An
+#: endpoint pings every 25 s, so that this hardly ever happens. A program that does not consume (its queue full, nothing
+#: read, so no pong either) is disconnected by the endpoint.
+_PING_INTERVAL_S = 30.0
+_CLOSE_TIMEOUT_S = 2.0
+
+_next_mask = Masks().next  # one supply for all connections of the process
+
+
+class OutgoingSocket(Socket):
+    """A connection to a WebSocket server. ``url``: for messages; ``on_message``: given the connection and each message
+    as it comes, and none after the connection was cut."""
+
+    def __init__(self, ws: ClientProtocol, url: str, *, on_message: Callable[[OutgoingSocket, bytes], None]) -> None:
+        super().__init__(ws)
+        self.on_message = on_message
+        self._url = url
+        loop = asyncio.get_running_loop()
+        #: Set once the handshake is done; its exception says why it failed.
+        self.opened: asyncio.Future[None] = loop.create_future()
+        #: Set at the end: the code the peer closed with, if it did, and what happened in words.
+        self.over: asyncio.Future[tuple[int | None, str]] = loop.create_future()
+        self._why = ""  # what we ended it for
+        self._paused = False
+        self._cut = False
+        self._drained: asyncio.Future[None] | None = None
+        self._pinging: asyncio.TimerHandle | None = None
+
+    # What its owner asks of it
+
+    @property
+    def takes_more(self) -> bool:
+        """Whether it is open, and what has been written is not waiting for the peer to read."""
+        return self.is_writable and self.ws.state is OPEN
+
+    def write(self, *messages: bytes) -> None:
+        """Send text messages, in one write."""
+        self.transport.write(b"".join([masked_text_frame(message, _next_mask()) for message in messages]))
+
+    def drained(self) -> asyncio.Future[None]:
+        """Set when the connection takes more."""
+        if self._drained is None:
+            self._drained = asyncio.get_running_loop().create_future()
+        return self._drained
+
+    def pause(self) -> None:
+        """Read no more for now."""
+        if not self._paused and not self.transport.is_closing():
+            self._paused = True
+            self.transport.pause_reading()
+
+    def go_on(self) -> None:
+        """Read again."""
+        if self._paused:
+            self._paused = False
+            if not self.transport.is_closing():
+                self.transport.resume_reading()
+
+    def give_up(self, why: str) -> None:
+        """The peer does not speak our protocol."""
+        self._why = why
+        self.fail(PROTOCOL_VIOLATION._replace(reason="not a frame of this protocol"))
+
+    def abort(self) -> None:
+        """Cut the connection, if there is one."""
+        self._cut = True
+        if (transport := getattr(self, "transport", None)) is not None:
+            transport.abort()
+
+    async def end(self) -> None:
+        """The closing handshake, or what comes of it in ``_CLOSE_TIMEOUT_S``."""
+        self.close(NORMAL)
+        self.go_on()
+        await asyncio.wait((self.over,), timeout=_CLOSE_TIMEOUT_S)
+        self.abort()
+
+    # What happens to it
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Ask for the upgrade."""
+        super().connection_made(transport)
+        self.settled()  # whoever waits for ``opened`` has a time-out of its own
+        assert isinstance(self.ws, ClientProtocol)
+        self.ws.send_request(self.ws.connect())
+        self.send_protocol()
+
+    def handshake(self, event: Request | Response) -> None:
+        """The peer has answered."""
+        if self.ws.state is OPEN and not self.opened.done():
+            self.opened.set_result(None)
+            self._pinging = asyncio.get_running_loop().call_later(_PING_INTERVAL_S, self._keep_alive)
+
+    def chunk_ends(self) -> None:
+        """An answer that the protocol does not accept is not given to ``handshake``."""
+        if self.ws.handshake_exc is not None and not self.opened.done():
+            self.opened.set_exception(self.ws.handshake_exc)
+            self.opened.exception()  # seen: nobody may be waiting any more
+
+    def message(self, data: bytes) -> None:
+        """A message came."""
+        if not self._cut:
+            self.on_message(self, data)
+
+    def writable(self) -> None:
+        """The transport takes data again."""
+        if self._drained is not None:
+            if not self._drained.done():
+                self._drained.set_result(None)
+            self._drained = None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The connection is gone; the protocol has to know to say why."""
+        self.ws.receive_eof()
+        super().connection_lost(exc)
+
+    def closed(self) -> None:
+        """Tell whoever waits."""
+        if self._pinging is not None:
+            self._pinging.cancel()
+            self._pinging = None
+        received = self.ws.close_rcvd
+        if not self.opened.done():
+            self.opened.set_exception(ConnectionResetError("the connection was closed before the handshake was done"))
+            self.opened.exception()
+        if not self.over.done():
+            why = self._why or str(self.ws.close_exc)
+            self.over.set_result((received.code if received is not None else None, f"{self._url}: {why}"))
+
+    def _keep_alive(self) -> None:
+        self._pinging = asyncio.get_running_loop().call_later(_PING_INTERVAL_S, self._keep_alive)
+        if self.heard or self._paused:  # a pong would not be read
+            self.heard = False
+        elif self.unanswered_pings:
+            self._why = f"no answer to a ping within {_PING_INTERVAL_S:g} s"
+            self.abort()
+        else:
+            self.ping()
+
+
+async def connect(
+    url: str, on_message: Callable[[OutgoingSocket, bytes], None], *, message_bytes_max: int | None = None
+) -> OutgoingSocket:
+    """A connection whose handshake is done. ``OSError``, or what ``websockets`` says of a handshake that failed. It has
+    no time-out of its own. ``wss`` is verified against the system's certificates."""
+    uri = parse_uri(url)
+    ws = ClientProtocol(uri, max_size=message_bytes_max, logger=library_log)
+    socket = OutgoingSocket(ws, url, on_message=on_message)
+    try:
+        await asyncio.get_running_loop().create_connection(
+            lambda: socket, uri.host, uri.port, ssl=ssl.create_default_context() if uri.secure else None
+        )
+        await socket.opened
+    except BaseException:
+        socket.abort()
+        raise
+    return socket
