@@ -32,7 +32,7 @@ from websockets.server import ServerProtocol
 from websockets.uri import parse_uri
 
 from protocol.errors import GOING_AWAY, POLICY, PROTOCOL_VIOLATION
-from protocol.sockets import Socket, library_log
+from protocol.sockets import Socket, binary_frame, library_log, masked_binary_frame, next_mask
 
 from .core.model import Endpoint
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("ingeborg.peers")
 
 #: The version of the handshake, the links and the requests; endpoints of different versions do not talk.
-VERSION = 1
+VERSION = 2
 
 #: The path clients may not use.
 PEER_PATH = "/_peer"
@@ -158,9 +158,10 @@ class PeerSocket(Socket):
         """Write frames of the link. What they hold is bounded by the link, which keeps them until confirmed."""
         if self.ws.state is not OPEN:
             return
-        for frame in frames:
-            self.ws.send_binary(frame)  # type: ignore[attr-defined, unused-ignore]
-        self.send_protocol()
+        if self._dialled is None:
+            self.transport.write(b"".join([binary_frame(frame) for frame in frames]))
+        else:
+            self.transport.write(b"".join([masked_binary_frame(frame, next_mask()) for frame in frames]))
 
     def _whole(self, data: bytes) -> None:
         if self._text:

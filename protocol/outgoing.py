@@ -15,15 +15,13 @@ from websockets.protocol import OPEN
 from websockets.uri import parse_uri
 
 from .errors import NORMAL, PROTOCOL_VIOLATION
-from .sockets import Masks, Socket, library_log, masked_text_frame
+from .sockets import Socket, library_log, masked_text_frame, next_mask
 
 #: Keepalive: a connection that has been silent for so long is pinged, and dead if it stays so for as long again. An
 #: endpoint pings every 25 s, so that this hardly ever happens. A program that does not consume (its queue full, nothing
 #: read, so no pong either) is disconnected by the endpoint.
 _PING_INTERVAL_S = 30.0
 _CLOSE_TIMEOUT_S = 2.0
-
-_next_mask = Masks().next  # one supply for all connections of the process
 
 
 class OutgoingSocket(Socket):
@@ -54,7 +52,7 @@ class OutgoingSocket(Socket):
 
     def write(self, *messages: bytes) -> None:
         """Send text messages, in one write."""
-        self.transport.write(b"".join([masked_text_frame(message, _next_mask()) for message in messages]))
+        self.transport.write(b"".join([masked_text_frame(message, next_mask()) for message in messages]))
 
     def drained(self) -> asyncio.Future[None]:
         """Set when the connection takes more."""

@@ -51,12 +51,21 @@ PONGS_UNREAD_MAX = 1_000
 
 def text_frame(data: bytes) -> bytes:
     """An unmasked, unfragmented text frame (RFC 6455 section 5.2): header and payload."""
+    return _frame(_TEXT, data)
+
+
+def binary_frame(data: bytes) -> bytes:
+    """The same, of a binary message."""
+    return _frame(_BINARY, data)
+
+
+def _frame(first: int, data: bytes) -> bytes:
     length = len(data)
     if length < 126:
-        return b"\x81%c%b" % (length, data)
+        return b"%c%c%b" % (first, length, data)
     if length < 65536:
-        return b"\x81\x7e%b%b" % (length.to_bytes(2, "big"), data)
-    return b"\x81\x7f%b%b" % (length.to_bytes(8, "big"), data)
+        return b"%c\x7e%b%b" % (first, length.to_bytes(2, "big"), data)
+    return b"%c\x7f%b%b" % (first, length.to_bytes(8, "big"), data)
 
 
 def _empty_frame(first: int, masked: bool) -> bytes:
@@ -80,14 +89,27 @@ class Masks:
         return self._drawn[start : start + 4]
 
 
+#: One supply for all connections of the process.
+next_mask = Masks().next
+
+
 def masked_text_frame(data: bytes, mask: bytes) -> bytes:
-    """The same as a client has to send it (RFC 6455 section 5.3). ``mask``: 4 bytes."""
+    """A text frame as a client has to send it (RFC 6455 section 5.3). ``mask``: 4 bytes."""
+    return _masked_frame(_TEXT, data, mask)
+
+
+def masked_binary_frame(data: bytes, mask: bytes) -> bytes:
+    """The same, of a binary message."""
+    return _masked_frame(_BINARY, data, mask)
+
+
+def _masked_frame(first: int, data: bytes, mask: bytes) -> bytes:
     length = len(data)
     if length < 126:
-        return b"\x81%c%b%b" % (length | 0x80, mask, apply_mask(data, mask))
+        return b"%c%c%b%b" % (first, length | 0x80, mask, apply_mask(data, mask))
     if length < 65536:
-        return b"\x81\xfe%b%b%b" % (length.to_bytes(2, "big"), mask, apply_mask(data, mask))
-    return b"\x81\xff%b%b%b" % (length.to_bytes(8, "big"), mask, apply_mask(data, mask))
+        return b"%c\xfe%b%b%b" % (first, length.to_bytes(2, "big"), mask, apply_mask(data, mask))
+    return b"%c\xff%b%b%b" % (first, length.to_bytes(8, "big"), mask, apply_mask(data, mask))
 
 
 class Socket(asyncio.Protocol):

@@ -24,14 +24,14 @@ RETRY_S = 0.05
 class Kind(IntEnum):
     """What a request asks. An item is ``[number, kind, *arguments]``, its answer ``[-number, code, value]``."""
 
-    PUBLISH = 1  # origin -> home: topic ("": a broadcast), payload, dedup
+    PUBLISH = 1  # origin -> home: topic ("": a broadcast), payload, its key (b"": do not check for duplicates)
     CHANGE = 2  # -> home: client, topics, added
     DELIVER = 3  # home -> endpoint: origin's incarnation and number, topic, payload, clients
     BROADCAST = 4  # home -> every endpoint: origin's incarnation and number, payload
     LISTEN = 5  # -> every peer: [[client, number, incarnation, online], ...]
     JOIN = 6  # -> every peer: round
     LEAVE = 7  # -> every peer
-    SEEN = 8  # -> the next home: [[key, seconds left], ...]
+    SEEN = 8  # -> the home: [[key, seconds left], ...]
 
 
 #: The answer of an endpoint that is not home of the topic: ask again, the views will agree.

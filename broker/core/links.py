@@ -29,6 +29,10 @@ BATCH_ITEMS_MAX = 1_000
 #: And about how many bytes, but for a single item that has more. Far below what a receiver takes in one frame.
 BATCH_BYTES_MAX = 4 << 20
 
+#: Processed bytes that are confirmed at once. Less waits for the next batch to be sent, or for the next tick: under a
+#: light load every third frame would be a bare confirmation.
+CONFIRM_BYTES = 1 << 20
+
 
 def _size(item: Item) -> int:
     """Roughly the item's bytes: of its byte strings and its lists of names, which are what can be large."""
@@ -50,6 +54,7 @@ class Link:
 
     __slots__ = (
         "_confirm",
+        "_confirm_bytes",
         "_echo",
         "_number",
         "_open",
@@ -69,7 +74,8 @@ class Link:
         self._out: list[Item] = []
         self._number = 0  # of the last batch sent
         self._processed = 0  # number of the last batch of the peer's that was processed
-        self._confirm = False  # something was processed that the peer has not been told of
+        self._confirm = False  # something was processed that the peer has not been told of,
+        self._confirm_bytes = 0  # in frames of so many bytes
         self._unconfirmed: deque[tuple[int, bytes]] = deque()
         self.unconfirmed_bytes = 0
         self._open = False
@@ -107,6 +113,7 @@ class Link:
             if kind == "batch" and self._open:
                 number, last, items = fields
                 self._settle(last)
+                self._confirm_bytes += len(frame)
                 if number <= self._processed:
                     self._confirm = True
                     return [], []
@@ -138,8 +145,9 @@ class Link:
             raise LinkError(f"not a frame of this protocol: {error}") from None
         raise LinkError(f"unexpected frame {kind!r}")
 
-    def flush(self) -> Iterator[bytes]:
-        """What is due on the open connection: batches, or the bare confirmation of what was processed."""
+    def flush(self, confirm: bool = True) -> Iterator[bytes]:
+        """What is due on the open connection: batches, or a bare confirmation of what was processed. Without
+        ``confirm`` that is left for later, unless it is much."""
         if not self._open:
             return
         while self._out:
@@ -154,17 +162,21 @@ class Link:
             data = ormsgpack.packb(["batch", self._number, self._processed, items])
             self._unconfirmed.append((self._number, data))
             self.unconfirmed_bytes += len(data)
-            self._confirm = False
+            self._told()
             yield data
-        if self._confirm:
-            self._confirm = False
+        if self._confirm and (confirm or self._confirm_bytes >= CONFIRM_BYTES):
+            self._told()
             yield ormsgpack.packb(["done", self._processed])
 
     def ping(self, now: float) -> Iterator[bytes]:
         """The sign of life to send at ``now``; none while the connection is not open."""
         if self._open:
-            self._confirm = False
+            self._told()
             yield ormsgpack.packb(["ping", now, self._echo, self._processed])
+
+    def _told(self) -> None:
+        self._confirm = False
+        self._confirm_bytes = 0
 
     def _settle(self, last: int) -> None:
         if last > self._number:

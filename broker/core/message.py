@@ -31,6 +31,7 @@ class Publish:
         "outcome",
         "payload",
         "peer",
+        "pending",
         "reply",
         "seen",
         "slot",
@@ -55,7 +56,8 @@ class Publish:
         self.number = 0
         self.travelled = False  # another endpoint has had a hand in it, and may have delivered it
         # At the home.
-        self.key: int | None = None  # in the table of duplicates, while it is pending there
+        self.key: int | None = None  # in the tables of duplicates; None: it is not checked
+        self.pending = False  # there, until it has been handed over
         self.seen: bool | None = None  # lookup routing: the store's word on it, once it is known
         self.frame: bytes | None = None  # encoded once, for all
         self.open = 0  # endpoints that have not confirmed yet

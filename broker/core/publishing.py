@@ -25,6 +25,7 @@ from .hub import Connection
 from .membership import slot_of
 from .message import Publish
 from .model import Location
+from .repeats import Repeats
 from .routes import Locations, Route, Routes
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ class Publishing:
         self._router = router
         self._me = router.me.incarnation
         self.dedup: Dedup[Publish] = Dedup(dedup_ttl_s, limits.dedup_keys)
+        self.repeats = Repeats(dedup_ttl_s)
         self.routes = Routes(limits.routes_topics, limits.routes_ids)
         self.locations = Locations(limits.locations_clients)
         self.inflight = 0
@@ -96,12 +98,19 @@ class Publishing:
     def _dispatch(self, message: Publish) -> None:
         router = self._router
         home = self._me if router.lookup else router.members.table[message.slot]
+        if message.key is None and message.dedup and self.dedup.ttl_s > 0 and not router.lookup:
+            message.key = key_of(message.slot, message.topic, message.payload)
         if home == self._me:
             self._at_home(message)
             return
+        if message.key is not None and self.repeats.known(message.key, router.now):
+            router.counts["duplicates_dropped"] += 1
+            self._settle(message, True)
+            return
         self._wait(message)
         message.travelled = True
-        arguments = (message.topic, message.payload, message.dedup)
+        packed = b"" if message.key is None else message.key.to_bytes(KEY_BYTES)
+        arguments = (message.topic, message.payload, packed)
         router.calls.make_numbered(message.number, Kind.PUBLISH, home, arguments, self, message, router.now)
 
     def _wait(self, message: Publish) -> None:
@@ -139,8 +148,10 @@ class Publishing:
 
     def publish_requested(self, peer: str, number: int, arguments: list[Any]) -> None:
         """A peer takes us for the home of the message's topic."""
-        topic, payload, dedup = arguments
-        message = Publish(topic, payload, dedup)
+        topic, payload, packed = arguments
+        message = Publish(topic, payload, bool(packed))
+        if packed:
+            message.key = int.from_bytes(packed)
         if self._router.lookup or self._router.members.table[message.slot] != self._me:
             self._router.not_home(peer, number)
             return
@@ -156,8 +167,8 @@ class Publishing:
                 self._wait(message)
                 self._parked.append((router.now + TIMEOUT_S, message))
                 return
-            if message.dedup and self.dedup.ttl_s > 0:
-                key = key_of(message.slot, message.topic, message.payload)
+            key = message.key
+            if key is not None:
                 if self.dedup.duplicate(key, router.now):
                     router.counts["duplicates_dropped"] += 1
                     self._settle(message, True)
@@ -166,7 +177,7 @@ class Publishing:
                 if waiters is not None:
                     self._share(message, waiters)
                     return
-                message.key = key
+                message.pending = True
                 self.dedup.begin(key)
         route = self.routes.use(message.topic)
         if route is None:
@@ -223,7 +234,7 @@ class Publishing:
                         wanted.append(topic)
                 return
             queue.popleft()
-            self._hand_over(message, local, remote, 1)
+            self._hand_over(message, local, remote)
             route.found = None
             if router.lookup:
                 route.subscribers = None
@@ -265,14 +276,21 @@ class Publishing:
                 self._router.drops["endpoint_gone"] += 1
         return local, remote, missing
 
-    def _hand_over(self, message: Publish, local: list[str], remote: dict[str, list[str]], attempt: int) -> None:
+    def _hand_over(
+        self,
+        message: Publish,
+        local: list[str],
+        remote: dict[str, list[str]],
+        again: dict[str, Location | None] | None = None,
+    ) -> None:
+        """To each endpoint its clients. ``again``: where the store says that they are, at the second attempt."""
         if local:
-            self._router.delivering.deliver(message, local, self._me, -attempt)
+            self._router.delivering.deliver(message, local, self._me, -1 if again is None else -2)
             message.confirmed.append(self._router.me.name)
         for endpoint, clients in remote.items():
             message.open += 1
             arguments = (message.origin, message.number, message.topic, message.payload, clients)
-            self._router.ask(Kind.DELIVER, endpoint, arguments, self, (message, clients, attempt))
+            self._router.ask(Kind.DELIVER, endpoint, arguments, self, (message, clients, again))
             self._router.counts["messages_forwarded"] += 1
         if not message.open:
             self._handed_over(message)
@@ -292,8 +310,10 @@ class Publishing:
         router = self._router
         if error is not None:
             router.drops[f"publish_{error.code}"] += 1
-        if message.key is not None:
-            key, message.key = message.key, None
+        if message.pending:
+            message.pending = False
+            key = message.key
+            assert key is not None
             handed_over = error is None or error.code == "partial"
             for waiter in self.dedup.settle(key, handed_over, router.now):
                 if error is None:
@@ -307,12 +327,15 @@ class Publishing:
     def answered(self, call: Call, value: Any) -> None:
         """A peer has done what it was asked."""
         if call.kind == Kind.PUBLISH:
-            self._settle(call.context, bool(value))
+            message: Publish = call.context
+            if message.key is not None:
+                self.repeats.learn(message.key, self._router.now)
+            self._settle(message, bool(value))
         elif call.kind == Kind.DELIVER:
-            message, clients, attempt = call.context
+            message, clients, again = call.context
             if len(value) < len(clients):
                 message.confirmed.append(self._name(call.target))
-            self._confirmed(message, call.target, value, attempt)
+            self._confirmed(message, value, again)
         elif call.kind == Kind.BROADCAST:
             message = call.context
             message.confirmed.append(self._name(call.target))
@@ -334,7 +357,7 @@ class Publishing:
         """The peer is gone."""
         calls = self._router.calls
         if call.kind == Kind.PUBLISH:
-            message: Publish = call.context
+            message = call.context
             home = self._router.members.table[message.slot]
             if home != self._me:
                 calls.send(call, home)
@@ -344,8 +367,8 @@ class Publishing:
             return
         calls.settle(call)
         if call.kind == Kind.DELIVER:
-            message, clients, attempt = call.context
-            self._confirmed(message, None, clients, attempt)
+            message, clients, again = call.context
+            self._confirmed(message, clients, again)
         elif call.kind == Kind.BROADCAST:
             self._closed(call.context)  # whoever was there is connected nowhere now
         else:
@@ -360,35 +383,39 @@ class Publishing:
         peer = self._router.members.peers.get(incarnation)
         return peer.endpoint.name if peer is not None else incarnation
 
-    def _confirmed(self, message: Publish, target: str | None, absent: list[str], attempt: int) -> None:
-        """An endpoint has what it was sent. ``absent``: the clients it does not hold, ``target`` None: it is dead."""
-        if absent and attempt == 1:
-            # Moved meanwhile? Read once where to, and resend or forget. Until then nothing is known: the endpoint may
-            # have heard of the client's new place before us.
+    def _confirmed(self, message: Publish, absent: list[str], again: dict[str, Location | None] | None) -> None:
+        """An endpoint has what it was sent, or is dead. ``absent``: the clients it does not hold."""
+        if absent and again is None:
+            # Moved meanwhile? Read once where to, and resend; perhaps to the same endpoint, where it came back to.
+            # Until then nothing is known: that endpoint may have heard of the client's new place before us.
             self._router.counts["relocations"] += 1
-            self._router.store("locations", (absent,), self._relocated, (message, absent, target))
+            self._router.store("locations", (absent,), self._relocated, (message, absent))
             return
         if absent:
+            assert again is not None
             self._router.drops["not_listening"] += len(absent)
+            if not self._router.lookup:
+                for client in absent:
+                    # Since the store said so it has left the place again, or the endpoint failed to clear it.
+                    if (location := again[client]) is not None:
+                        self.locations.learn(client, location._replace(online=False))
         self._closed(message)
 
     def _relocated(self, context: Any, result: Any, error: Exception | None) -> None:
-        message, clients, target = context
+        message, clients = context
         if error is not None:
             self._router.drops["relocation_failed"] += len(clients)
             message.failed.append("store")
             self._closed(message)
             return
         found: dict[str, Location | None] = dict(zip(clients, result, strict=True))
-        for client, location in found.items():
-            if location is not None and location.online and location.incarnation == target:
-                # The store knows no later place than the one where the client is not.
-                found[client] = location = location._replace(online=False)
-            if not self._router.lookup:
+        if not self._router.lookup:
+            for client, location in found.items():
                 self.locations.learn(client, location or _NEVER_LISTENED)
+                found[client] = self.locations.get(client) or location  # what is known by now may be later
         local, remote, _ = self._places(clients, found)
         # The place it kept open stays so until all of the second attempt is on its way.
-        self._hand_over(message, local, remote, 2)
+        self._hand_over(message, local, remote, found)
         self._closed(message)
 
     # Broadcast
@@ -521,9 +548,10 @@ class Publishing:
         self.routes.drop(topic)
         for message in route.queue or ():
             waiters: list[Publish] = []
-            if message.key is not None:
+            if message.pending:
+                assert message.key is not None
+                message.pending = False
                 waiters = self.dedup.settle(message.key, False, self._router.now)
-                message.key = None
             for moved in (message, *waiters):
                 if moved.peer is not None:
                     self._forget(moved)
@@ -565,10 +593,22 @@ class Publishing:
         self._router.ask(Kind.SEEN, home, (packed,), self, None)
 
     def seen_handed_over(self, peer: str, number: int, arguments: list[Any]) -> None:
-        """The former home of slots that are ours now tells which payloads it has seen lately."""
+        """Payloads that were seen lately: by the former home of slots that are ours now, or again by an origin."""
         for key, left in arguments[0]:
             self.dedup.add(int.from_bytes(key), self._router.now, left)
         self._router.answer(peer, number)
+
+    def _tell_homes(self) -> None:
+        """Which payloads that they know were seen again here."""
+        batches: dict[str, list[tuple[int, float]]] = {}
+        for key, left in self.repeats.to_tell(self._router.now):
+            batches.setdefault(self._router.members.table[slot_of_key(key)], []).append((key, left))
+        for home, batch in batches.items():
+            if home != self._me:
+                self._hand_on(batch, home)
+                continue
+            for key, left in batch:
+                self.dedup.add(key, self._router.now, left)
 
     # Time
 
@@ -591,3 +631,4 @@ class Publishing:
             else:
                 self._parked.append((deadline, message))
         self.dedup.expire(now, KEYS_PER_SLICE)
+        self._tell_homes()

@@ -143,6 +143,7 @@ class Router:
         self._holding: dict[Connection, None] = {}
         self._drop_links: list[str] = []
         self._link_frames: dict[str, list[bytes]] = {}
+        self._confirm = False  # links confirm in this turn what they have processed
 
     def _at(self, now: float) -> None:
         """It is ``now``. Comes before everything else: a home whose lease has lapsed is none any more."""
@@ -448,6 +449,7 @@ class Router:
     def tick(self, now: float) -> None:
         """Call every 100 ms or so: time-outs, signs of life, expiry."""
         self._at(now)
+        self._confirm = True
         self.members.tick(now)
         self.joining.tick()
         self._tend_links(now)
@@ -484,11 +486,12 @@ class Router:
         pings = self.joining.pings()
         for incarnation, link in self.calls.links.items():
             due = frames.get(incarnation, [])
-            due.extend(link.flush())
+            due.extend(link.flush(self._confirm))
             if incarnation in pings:
                 due.extend(link.ping(self.now))
             if due:
                 links.append((incarnation, due))
+        self._confirm = False
         effects = Effects(
             self._flush, self._store, links, self._close, self._hold, self._drop_links, bool(self.jobs or self._ready)
         )

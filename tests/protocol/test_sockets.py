@@ -17,7 +17,7 @@ from websockets.protocol import OPEN, Protocol
 from websockets.server import ServerProtocol
 from websockets.uri import parse_uri
 
-from protocol.sockets import Masks, Socket, masked_text_frame, text_frame
+from protocol.sockets import Masks, Socket, binary_frame, masked_binary_frame, masked_text_frame, text_frame
 
 SIZE_MAX = 300
 URI = parse_uri("ws://127.0.0.1/")
@@ -145,13 +145,15 @@ def test_what_comes_before_the_frames_is_the_librarys_wherever_it_is_cut(draws: 
 
 @pytest.mark.parametrize("size", [0, 1, 125, 126, 65535, 65536, 70_000])
 def test_frames_are_those_of_the_library(size: int) -> None:
-    text = b"x" * size
-    assert text_frame(text) == Frame(Opcode.TEXT, text).serialize(mask=False)
+    data = b"x" * size
+    assert text_frame(data) == Frame(Opcode.TEXT, data).serialize(mask=False)
+    assert binary_frame(data) == Frame(Opcode.BINARY, data).serialize(mask=False)
     ws = ServerProtocol(state=OPEN, max_size=None)
-    ws.receive_data(masked_text_frame(text, b"\x01\x80\xfe\x00"))
-    (frame,) = ws.events_received()
-    assert isinstance(frame, Frame)
-    assert (frame.opcode, bytes(frame.data)) == (Opcode.TEXT, text)
+    for masked, opcode in ((masked_text_frame, Opcode.TEXT), (masked_binary_frame, Opcode.BINARY)):
+        ws.receive_data(masked(data, b"\x01\x80\xfe\x00"))
+        (frame,) = ws.events_received()
+        assert isinstance(frame, Frame)
+        assert (frame.opcode, bytes(frame.data)) == (opcode, data)
 
 
 def test_no_two_frames_have_the_same_mask() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from broker.core.links import BATCH_ITEMS_MAX, Link, LinkError, SessionMismatch
+from broker.core.links import BATCH_ITEMS_MAX, CONFIRM_BYTES, Link, LinkError, SessionMismatch
 
 
 def opened() -> tuple[Link, Link]:
@@ -55,6 +55,21 @@ def test_a_batch_confirms_what_came_before_it() -> None:
     assert ormsgpack.unpackb(frame)[0] == "batch"
     assert one.receive(frame) == ([[2]], [])
     assert one.unconfirmed_bytes == 0
+
+
+def test_a_bare_confirmation_can_wait_unless_it_is_of_much() -> None:
+    one, other = opened()
+    one.send(["a"])
+    carry(one, other)
+    assert list(other.flush(confirm=False)) == []
+    one.send([b"b" * CONFIRM_BYTES])
+    carry(one, other)
+    (frame,) = other.flush(confirm=False)
+    assert ormsgpack.unpackb(frame) == ["done", 2]
+    assert list(other.flush()) == []
+    one.send(["c"])
+    carry(one, other)
+    assert list(other.flush(confirm=False)) == []
 
 
 def test_a_frame_takes_a_bounded_number_of_items() -> None:
@@ -142,9 +157,9 @@ class LossyLink(RuleBasedStateMachine):
             self.sent[side].append(number)
             self.links[side].send([number])
 
-    @rule(side=st.integers(0, 1))
-    def flush(self, side: int) -> None:
-        self.put(side, list(self.links[side].flush()))
+    @rule(side=st.integers(0, 1), confirm=st.booleans())
+    def flush(self, side: int, confirm: bool) -> None:
+        self.put(side, list(self.links[side].flush(confirm)))
 
     @rule(side=st.integers(0, 1))
     def ping(self, side: int) -> None:
@@ -197,7 +212,7 @@ class LossyLink(RuleBasedStateMachine):
         for _ in range(4):
             for side in (0, 1):
                 self.deliver(side, len(self.wires[side]))
-                self.flush(side)
+                self.flush(side, True)
         assert self.got == [self.sent[1], self.sent[0]]
         assert [link.unconfirmed_bytes for link in self.links] == [0, 0]
 

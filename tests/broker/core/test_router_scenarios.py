@@ -13,7 +13,7 @@ from broker.core.hub import Connection
 from broker.core.membership import slot_of
 from broker.core.router import Effects, Limits
 
-from .talk import Cluster
+from .talk import Cluster, parse
 
 ROUTINGS = pytest.mark.parametrize("routing", ["home", "lookup"])
 PLACES = pytest.mark.parametrize("names", [("a",), ("a", "b", "c")], ids=["one endpoint", "three endpoints"])
@@ -471,3 +471,22 @@ def test_a_subscribe_of_many_topics_is_written_whole_and_keeps_nobody_waiting() 
     anna.hear(10.0)
     assert anna.heard == ["ok 1"]
     assert sum("anna" in clients for clients in cluster.world.store.subscribers_of.values()) == len(topics)
+
+
+@pytest.mark.parametrize("after_ms", range(0, 60, 5))
+def test_a_client_that_comes_back_to_its_endpoint_while_a_message_looks_for_it_there_is_found(after_ms: int) -> None:
+    """At some of these moments the home is told that the client is not there, and then reads that it is, anew."""
+    cluster = Cluster("a", "b")
+    topic = cluster.topic_at("a")
+    cluster.listener("anna", "b", topic)
+    bob = cluster.client("bob", "a")
+    assert bob.say(f"publish {topic} 'there' #1") == ["ok 1"]
+    (anna,) = (client for client in cluster.nodes["b"].clients.values() if client.name == "anna")
+    bob.send(**parse(f"publish {topic} 'going' #2"))
+    cluster.world.run(0.015)
+    anna.close()
+    cluster.world.run(after_ms / 1000)
+    again = cluster.client("anna", "b")
+    assert "ok 3" in again.say("listen #3")
+    assert bob.say(f"publish {topic} 'back' #4")[-1] == "ok 4"
+    assert f"{topic}: 'back'" in again.heard
