@@ -6,7 +6,7 @@ never: look for a client elsewhere; a home is told who is not here.
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -27,8 +27,11 @@ RECENT_MAX = 200_000
 #: And how many recipients of them in all, at some 100 bytes each.
 RECENT_CLIENTS_MAX = 500_000
 
-#: Connections a broadcast goes to in one slice: about 5 ms of writing.
-BROADCAST_SLICE = 500
+#: Connections that one message goes to in one slice: about 5 ms of writing.
+DELIVERY_SLICE = 500
+
+Done = Callable[[Publish, list[str]], None]
+"""Told when a message is in the outboxes, and which of its clients were not there."""
 
 
 class Had(NamedTuple):
@@ -47,19 +50,24 @@ class Delivering:
         self._router = router
         self._recent: OrderedDict[tuple[str, int], Had] = OrderedDict()
         self._recent_clients = 0  # recipients in it
+        # By topic: messages for many, in their order, the first of which is going out.
+        self._queues: dict[str, deque[tuple[Publish, bytes, list[str], Done]]] = {}
 
     def deliver_requested(self, peer: str, number: int, arguments: list[Any]) -> None:
         """A home has a message for clients of ours."""
         origin, origin_number, topic, payload, clients = arguments
         message = Publish(topic, payload, False)
         message.origin, message.number, message.travelled = origin, origin_number, True
-        absent = self.deliver(message, clients, peer, number)
+        self.deliver(message, clients, peer, number, partial(self._delivered, peer, number))
+
+    def _delivered(self, peer: str, number: int, message: Publish, absent: list[str]) -> None:
         self._router.answer(peer, number, absent)
         if absent:
             self._router.listening.absent(absent)
 
-    def deliver(self, message: Publish, clients: list[str], home: str, call: int) -> list[str]:
-        """Put the message into its clients' outboxes, but for those that have had it. Returns the absent ones.
+    def deliver(self, message: Publish, clients: list[str], home: str, call: int, done: Done) -> None:
+        """Put the message into its clients' outboxes, but for those that have had it: at once; or, if there are many,
+        in slices, and the topic's next messages behind it.
 
         ``home`` and ``call`` tell a home's second call (for clients that have moved here) from a first one that came
         again, and from another home's that took over.
@@ -70,6 +78,37 @@ class Delivering:
         frame = message.frame
         if frame is None:
             frame = message.frame = router.wrap(notification(message.topic, message.payload))
+        queue = self._queues.get(message.topic)
+        if queue is None and len(clients) <= DELIVERY_SLICE:
+            absent = self._push(frame, clients)
+            if message.travelled:
+                gone = set(absent)
+                self._remember(message, [client for client in clients if client not in gone], home, call)
+            done(message, absent)
+            return
+        if message.travelled:
+            self._remember(message, clients, home, call)
+        if queue is None:
+            queue = self._queues[message.topic] = deque()
+            router.jobs.append(self._deliver_queued(message.topic, queue))
+        queue.append((message, frame, clients, done))
+
+    def _deliver_queued(self, topic: str, queue: deque[tuple[Publish, bytes, list[str], Done]]) -> Iterator[bool]:
+        while queue:
+            message, frame, clients, done = queue[0]
+            absent: list[str] = []
+            for start in range(0, len(clients), DELIVERY_SLICE):
+                absent += self._push(frame, clients[start : start + DELIVERY_SLICE])
+                yield False
+            queue.popleft()
+            if message.travelled and absent:
+                self._have_not_had(message, absent)
+            done(message, absent)
+        del self._queues[topic]
+
+    def _push(self, frame: bytes, clients: list[str]) -> list[str]:
+        """Into the outboxes; returns the clients that are not here."""
+        router = self._router
         bindings = router.hub.bindings
         absent = []
         for client in clients:
@@ -79,9 +118,6 @@ class Delivering:
             else:
                 router.push(binding.connection, frame)
         router.counts["messages_delivered"] += len(clients) - len(absent)
-        if message.travelled:
-            gone = set(absent)
-            self._remember(message, [client for client in clients if client not in gone], home, call)
         return absent
 
     def _fresh(self, message: Publish, clients: list[str], home: str, call: int) -> list[str]:
@@ -109,6 +145,15 @@ class Delivering:
             self._forget_oldest()
             self._router.drops["recent_evicted"] += 1
 
+    def _have_not_had(self, message: Publish, clients: list[str]) -> None:
+        """They were remembered when the message began to go out."""
+        key = (message.origin, message.number)
+        had = self._recent.get(key)
+        if had is not None:
+            left = had.clients.difference(clients)
+            self._recent_clients += len(left) - len(had.clients)
+            self._recent[key] = had._replace(clients=left)
+
     def _forget_oldest(self) -> None:
         _, had = self._recent.popitem(last=False)
         self._recent_clients -= len(had.clients)
@@ -128,8 +173,8 @@ class Delivering:
         message.origin, message.number = origin, number
         self._remember(message, [], "", 0)
         clients = [] if again else list(router.hub.bindings)
-        for start in range(0, len(clients), BROADCAST_SLICE):
-            for client in clients[start : start + BROADCAST_SLICE]:
+        for start in range(0, len(clients), DELIVERY_SLICE):
+            for client in clients[start : start + DELIVERY_SLICE]:
                 binding = router.hub.bindings.get(client)
                 if binding is not None:
                     router.push(binding.connection, frame)

@@ -11,7 +11,7 @@ of everything and asks the store each of these questions for each message.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -33,6 +33,12 @@ if TYPE_CHECKING:
 
 #: Duplicate-table keys expired, or handed to the next home, in one go: about 2 ms.
 KEYS_PER_SLICE = 2_000
+
+#: Subscribers of one message that are looked for, or read from the store, in one go: 2 to 5 ms.
+CLIENTS_PER_SLICE = 5_000
+
+Places = tuple[list[str], dict[str, list[str]], list[str]]
+"""Of clients: who is here, who is at which peer, of whom it is not known."""
 
 _NEVER_LISTENED = Location(0, "", False)
 
@@ -57,6 +63,7 @@ class Publishing:
         self._read: list[tuple[str, Route]] = []  # sets to read at the end of the turn
         self._find: list[str] = []  # clients to find
         self._wanted: dict[str, list[str]] = {}  # client -> topics whose head waits for its location
+        self._unfound: Counter[str] = Counter()  # topic -> clients whose location its head waits for
         self._see: list[tuple[bytes, Publish]] = []  # hashes to look up (lookup routing)
 
     # Origin
@@ -223,7 +230,17 @@ class Publishing:
                     route.reading = True
                     self._read.append((topic, route))
                 return
-            local, remote, missing = self._places(route.subscribers, route.found or {})
+            if len(route.subscribers) <= CLIENTS_PER_SLICE:
+                places = self._places(route.subscribers, route.found or {})
+            elif route.placing:
+                return
+            elif message.places is None:
+                route.placing = True
+                router.jobs.append(self._place(topic, route, message, list(route.subscribers)))
+                return
+            else:
+                places, message.places = message.places, None
+            local, remote, missing = places
             if missing:
                 for client in missing:
                     wanted = self._wanted.get(client)
@@ -232,6 +249,9 @@ class Publishing:
                         self._find.append(client)
                     elif topic not in wanted:
                         wanted.append(topic)
+                    else:
+                        continue
+                    self._unfound[topic] += 1
                 return
             queue.popleft()
             self._hand_over(message, local, remote)
@@ -242,10 +262,24 @@ class Publishing:
         if router.lookup or not topic:
             self.routes.drop(topic)
 
-    def _places(
-        self, clients: Iterable[str], found: dict[str, Location | None]
-    ) -> tuple[list[str], dict[str, list[str]], list[str]]:
-        """Which of the clients are here, which at which peer, and of which it is not known."""
+    def _place(self, topic: str, route: Route, message: Publish, clients: list[str]) -> Iterator[bool]:
+        """Where the many subscribers of the topic's first message are."""
+        local, remote, missing = self._places((), {})
+        for start in range(0, len(clients), CLIENTS_PER_SLICE):
+            more = self._places(clients[start : start + CLIENTS_PER_SLICE], route.found or {})
+            local += more[0]
+            for endpoint, there in more[1].items():
+                remote.setdefault(endpoint, []).extend(there)
+            missing += more[2]
+            yield False
+            if not route.queue or route.queue[0] is not message or self.routes.get(topic) is not route:
+                return  # the topic's messages are another home's by now
+        route.placing = False
+        message.places = (local, remote, missing)
+        self._advance(topic, route)
+
+    def _places(self, clients: Iterable[str], found: dict[str, Location | None]) -> Places:
+        """Where the clients are."""
         known = self.locations.get
         in_view = self._router.members.in_view
         bindings = self._router.hub.bindings
@@ -284,16 +318,24 @@ class Publishing:
         again: dict[str, Location | None] | None = None,
     ) -> None:
         """To each endpoint its clients. ``again``: where the store says that they are, at the second attempt."""
+        message.open += 1  # until all of it is on its way
         if local:
-            self._router.delivering.deliver(message, local, self._me, -1 if again is None else -2)
-            message.confirmed.append(self._router.me.name)
+            message.open += 1
+            call = -1 if again is None else -2
+            self._router.delivering.deliver(message, local, self._me, call, self._delivered_here)
         for endpoint, clients in remote.items():
             message.open += 1
             arguments = (message.origin, message.number, message.topic, message.payload, clients)
             self._router.ask(Kind.DELIVER, endpoint, arguments, self, (message, clients, again))
             self._router.counts["messages_forwarded"] += 1
-        if not message.open:
-            self._handed_over(message)
+        self._closed(message)
+
+    def _delivered_here(self, message: Publish, absent: list[str]) -> None:
+        """``absent``: those that have gone since the message began to go out."""
+        message.confirmed.append(self._router.me.name)
+        if absent:
+            self._router.drops["not_listening"] += len(absent)
+        self._closed(message)
 
     def _handed_over(self, message: Publish) -> None:
         """Every endpoint has confirmed, or failed to."""
@@ -444,7 +486,9 @@ class Publishing:
             self._router.store("subscribers", (topics,), self._subscribers, self._read)
             self._read = []
         if self._find:
-            self._router.store("locations", (self._find,), self._found, self._find)
+            for start in range(0, len(self._find), CLIENTS_PER_SLICE):
+                part = self._find[start : start + CLIENTS_PER_SLICE]
+                self._router.store("locations", (part,), self._found, part)
             self._find = []
         if self._see:
             hashes = [key for key, _ in self._see]
@@ -462,19 +506,23 @@ class Publishing:
             self._advance(topic, route)
 
     def _found(self, clients: list[str], result: Any, error: Exception | None) -> None:
-        topics: dict[str, None] = {}
+        topics: dict[str, None] = {}  # that wait for nobody any more
         for index, client in enumerate(clients):
             location = None if error is not None else result[index]
             if error is None and not self._router.lookup:
                 self.locations.learn(client, location or _NEVER_LISTENED)
             for topic in self._wanted.pop(client, ()):
-                topics[topic] = None
+                self._unfound[topic] -= 1
+                if error is not None or not self._unfound[topic]:
+                    topics[topic] = None
                 route = self.routes.get(topic)
                 if route is not None and error is None:
                     if route.found is None:
                         route.found = {}
                     route.found[client] = location
         for topic in topics:
+            if not self._unfound[topic]:
+                del self._unfound[topic]
             route = self.routes.get(topic)
             if route is None:
                 continue

@@ -21,7 +21,7 @@ class Route:
     There are as many as there is room for, most of them idle: what only a busy one needs is None.
     """
 
-    __slots__ = ("changes", "found", "ids", "queue", "reading", "subscribers")
+    __slots__ = ("changes", "found", "ids", "placing", "queue", "reading", "subscribers")
 
     def __init__(self) -> None:
         self.subscribers: tuple[str, ...] | set[str] | None = None
@@ -31,6 +31,7 @@ class Route:
         # Publishes of this topic in their order; the head waits for the store, the others wait for the head.
         self.queue: deque[Any] | None = None
         self.found: dict[str, Location | None] | None = None  # locations read for the head
+        self.placing = False  # the head's many subscribers are being looked for, slice by slice
 
     def filled(self, subscribers: set[str]) -> None:
         """The read returned. What was confirmed meanwhile may or may not be in it, so it is applied again."""

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import pytest
 
+from broker.core import delivering, publishing
+
 from .history import History
 
 HISTORIES = 1_000
@@ -42,6 +44,13 @@ def test_an_undisturbed_cluster_delivers_exactly_once_and_in_order_ten_thousand_
 
 def test_lookup_routing_delivers_in_an_undisturbed_cluster() -> None:
     check(range(30_000, 30_030), faults=False, routing="lookup")
+
+
+def test_guarantees_hold_when_every_message_goes_out_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delivering, "DELIVERY_SLICE", 1)
+    monkeypatch.setattr(publishing, "CLIENTS_PER_SLICE", 1)
+    check(range(50_000, 50_100))
+    check(range(51_000, 51_040), faults=False)
 
 
 def test_a_history_is_its_seed() -> None:

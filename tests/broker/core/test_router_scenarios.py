@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.core.delivering import BROADCAST_SLICE
+from broker.core.delivering import DELIVERY_SLICE
 from broker.core.hub import Connection
 from broker.core.membership import slot_of
 from broker.core.router import Effects, Limits
@@ -268,10 +268,10 @@ def test_a_broadcast_goes_to_every_listening_client_once(routing: str) -> None:
 def test_a_broadcast_to_many_leaves_room_for_other_messages() -> None:
     cluster = Cluster("a")
     crowd = cluster.client("0", "a")
-    for number in range(3 * BROADCAST_SLICE):
+    for number in range(3 * DELIVERY_SLICE):
         crowd.send(command="listen", client_id=str(number))
     cluster.world.run(1.0)
-    assert crowd.heard == ["ok"] * 3 * BROADCAST_SLICE
+    assert crowd.heard == ["ok"] * 3 * DELIVERY_SLICE
     anna = cluster.listener("anna", "a", "t")
     anna.say("publish t 'warm'")
     sender = cluster.client("sender", "a")
@@ -281,9 +281,34 @@ def test_a_broadcast_to_many_leaves_room_for_other_messages() -> None:
     assert router.jobs
     sent = router.counts["messages_delivered"]
     router.work(cluster.world.now)
-    assert 0 < router.counts["messages_delivered"] - sent <= BROADCAST_SLICE
+    assert 0 < router.counts["messages_delivered"] - sent <= DELIVERY_SLICE
     assert sender.hear() == ["ok 1"]
-    assert crowd.heard.count("everybody: 'news'") == 3 * BROADCAST_SLICE
+    assert crowd.heard.count("everybody: 'news'") == 3 * DELIVERY_SLICE
+
+
+def test_a_message_for_many_leaves_room_for_others_and_keeps_its_topic_s_order() -> None:
+    cluster = Cluster("a")
+    crowd = cluster.client("0", "a")
+    for command in ({"command": "listen"}, {"command": "subscribe", "topic": "hot"}):
+        for number in range(3 * DELIVERY_SLICE):
+            crowd.send(**command, client_id=str(number))
+    anna = cluster.listener("anna", "a", "t")
+    cluster.world.run(2.0)
+    bob = cluster.client("bob", "a")
+    bob.say("publish hot 'warm' #0", "publish t 'warm' #1")
+    crowd.heard.clear()
+    anna.heard.clear()
+    for payload in ("first", "second"):
+        bob.send(**parse(f"publish hot '{payload}' #1"))
+    bob.send(**parse("publish t 'between' #2"))
+    router = cluster.nodes["a"].router
+    sent = router.counts["messages_delivered"]
+    cluster.world.run(0.0105)
+    assert router.jobs
+    assert router.counts["messages_delivered"] - sent <= DELIVERY_SLICE + 1
+    assert bob.hear() == ["ok 1", "ok 1", "ok 2"]
+    assert anna.heard == ["t: 'between'"]
+    assert crowd.heard == ["hot: 'first'"] * 3 * DELIVERY_SLICE + ["hot: 'second'"] * 3 * DELIVERY_SLICE
 
 
 # Section 8: guarantees
