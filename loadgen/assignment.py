@@ -78,7 +78,15 @@ def air_plan(made: Radio | Replay) -> AirPlan:
     """The plan of the radio world, made up or recorded."""
     wishes = min(_WISHES, made.clients / 2) if made.wishes is None else made.wishes
     listens = min(made.listens, made.stations)
-    crowd = Crowd(made.clients, listens, wishes, made.idle_wishes, made.spread_ms / 1000, made.seed)
+    crowd = Crowd(
+        clients=made.clients,
+        listens=listens,
+        wishes=wishes,
+        wish_exponent=made.wish_exponent,
+        idle_wishes=made.idle_wishes,
+        spread_s=made.spread_ms / 1000,
+        seed=made.seed,
+    )
     if isinstance(made, Radio):
         world = radio.radio(
             crowd, stations=made.stations, songs=made.songs, song_s=made.song_s, duration_s=made.duration_s

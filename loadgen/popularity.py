@@ -11,13 +11,13 @@ from itertools import accumulate
 def counts(ranks: int, mean: float, most: int, exponent: float) -> list[int]:
     """How many each rank gets, from the most popular down: proportional to ``rank ** -exponent``, ``most`` at most.
 
-    They add up to ``ranks * mean`` but for the last one's rounding; ``mean`` is at most ``most``.
+    They add up to ``ranks * mean`` but for the last one's rounding; ``mean`` is at most ``most``, ``exponent`` 2.
     """
     if ranks == 0:
         return []
     weights = [(rank + 1) ** -exponent for rank in range(ranks)]
     low, high = 0.0, most / weights[-1]
-    for _ in range(60):  # halves the interval each time: beyond a double's precision
+    for _ in range(60):  # halves the interval each time: to less than 1 at a million ranks and a million most
         scale = (low + high) / 2
         if sum(min(most, scale * weight) for weight in weights) < mean * ranks:
             low = scale

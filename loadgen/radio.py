@@ -18,8 +18,6 @@ from .schedule import Change, Schedule, schedule
 from .settings import WorkloadError
 from .sizes import Sizes
 
-#: Wish lists follow Zipf with this exponent over the songs, from the most played down: popular, yet with a long tail.
-WISH_EXPONENT = 0.8
 #: A song lasts ``song_s`` within this share, so that stations do not change in step.
 _SONG_SPREAD = 0.2
 #: Draws of a wish that are given up on because the song is taken; only tiny catalogues come near.
@@ -28,12 +26,14 @@ _DRAWS_MAX = 4
 
 @dataclass(frozen=True, slots=True)
 class Crowd:
-    """The listeners. ``wishes``: on how many wish lists a played song is, on average; ``idle_wishes``: how many songs
-    that nobody plays in this run each wish list has besides (subscriptions that cost, and never fire)."""
+    """The listeners. ``wishes``: on how many wish lists a played song is, on average; ``wish_exponent``: of Zipf over
+    the played songs, from the most played down (0: each is on as many); ``idle_wishes``: how many songs that nobody
+    plays in this run each wish list has besides (subscriptions that cost, and never fire)."""
 
     clients: int
     listens: int  # stations that each client listens to
     wishes: float
+    wish_exponent: float
     idle_wishes: int
     spread_s: float  # reports of a change come within so many seconds of it
     seed: int
@@ -134,7 +134,7 @@ def world(changes: Sequence[Change], stations: Sequence[str], catalogue: Sequenc
 
     random = Random(f"wishes {crowd.seed}")
     plays = Counter(news.topic for news in plan.news)
-    counts = popularity.counts(len(plan.topics), crowd.wishes, crowd.clients, WISH_EXPONENT)
+    counts = popularity.counts(len(plan.topics), crowd.wishes, crowd.clients, crowd.wish_exponent)
     subscribers = [0] * len(plan.topics)
     wishes: list[list[int]] = [[] for _ in range(crowd.clients)]
     for (topic, _), count in zip(plays.most_common(), counts, strict=True):

@@ -22,6 +22,8 @@ from .sizes import Sizes
 CONNECTIONS_MAX = 1_000_000
 TOPICS_MAX = 1 << 24
 RATE_MAX = 10_000_000.0
+#: Beyond it nearly all wishes are for a handful of songs, and `popularity.counts` would not keep their mean.
+WISH_EXPONENT_MAX = 2.0
 DURATION_S_MAX = 24 * 3600.0
 
 
@@ -124,6 +126,12 @@ class _Air(_Paced):
     duration_s: float = _option(20.0, "seconds of load", "S", least=1, most=DURATION_S_MAX)
     wishes: float | None = _option(
         None, "wish lists a played song is on, on average (default: 100, or half of the clients if that is less)"
+    )
+    wish_exponent: float = _option(
+        0.8,
+        "Zipf exponent of how many wish lists a played song is on, from the most played down (0: each on as many)",
+        "X",
+        most=WISH_EXPONENT_MAX,
     )
     idle_wishes: int = _option(50, "songs nobody plays on each wish list")
     spread_ms: float = _option(200.0, "reports of a change come within so long of it", "MS")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
 from collections import Counter, defaultdict
 from itertools import pairwise
@@ -13,16 +14,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loadgen import popularity, replay
-from loadgen.radio import WISH_EXPONENT, Catalogue, Crowd, radio
+from loadgen.assignment import air_plan
+from loadgen.radio import Catalogue, Crowd, radio
 from loadgen.schedule import Change, schedule
-from loadgen.settings import WorkloadError
+from loadgen.settings import WISH_EXPONENT_MAX, Replay, WorkloadError
 
-CROWD = Crowd(clients=60, listens=3, wishes=12.0, idle_wishes=5, spread_s=0.2, seed=7)
+CROWD = Crowd(clients=60, listens=3, wishes=12.0, wish_exponent=0.8, idle_wishes=5, spread_s=0.2, seed=7)
 
 
 def changed(crowd: Crowd, **fields) -> Crowd:
-    names = ("clients", "listens", "wishes", "idle_wishes", "spread_s", "seed")
-    return Crowd(**{**{name: getattr(crowd, name) for name in names}, **fields})
+    return dataclasses.replace(crowd, **fields)
 
 
 def small_radio(crowd: Crowd = CROWD, **options):
@@ -38,7 +39,8 @@ def test_the_same_seed_makes_the_same_world_and_another_another():
 
 
 def test_a_changed_option_does_not_shuffle_the_rest():
-    assert small_radio().schedule == small_radio(changed(CROWD, wishes=3.0, idle_wishes=0)).schedule
+    other = small_radio(changed(CROWD, wishes=3.0, wish_exponent=0.0, idle_wishes=0))
+    assert small_radio().schedule == other.schedule
 
 
 @settings(max_examples=40)
@@ -48,6 +50,7 @@ def test_a_changed_option_does_not_shuffle_the_rest():
         clients=st.integers(1, 30),
         listens=st.integers(1, 4),
         wishes=st.just(0.0),
+        wish_exponent=st.floats(0, WISH_EXPONENT_MAX),
         idle_wishes=st.integers(0, 5),
         spread_s=st.floats(0, 0.9),
         seed=st.integers(),
@@ -97,9 +100,9 @@ def test_what_holds_in_every_world(crowd, wishes_share, stations):
     assert len({(plan.topics[news.topic], news.station, news.start_ms) for news in plan.news}) == len(plan.news)
 
 
-@given(st.integers(0, 300), st.integers(1, 500), st.floats(0, 1))
-def test_wish_counts_keep_the_mean_the_limit_and_the_order(songs, most, share):
-    counts = popularity.counts(songs, most * share, most, WISH_EXPONENT)
+@given(st.integers(0, 300), st.integers(1, 500), st.floats(0, 1), st.floats(0, WISH_EXPONENT_MAX))
+def test_wish_counts_keep_the_mean_the_limit_and_the_order(songs, most, share, exponent):
+    counts = popularity.counts(songs, most * share, most, exponent)
     assert len(counts) == songs
     assert sum(counts) == pytest.approx(most * share * songs, abs=1)
     assert all(0 <= count <= most for count in counts)
@@ -110,6 +113,16 @@ def test_the_most_played_song_is_on_the_most_wish_lists():
     world = small_radio(songs=5)
     plays = Counter(news.topic for news in world.schedule.news)
     assert world.subscribers[plays.most_common(1)[0][0]] == max(world.subscribers)
+
+
+def test_a_larger_exponent_gives_the_top_songs_more_lists_and_0_gives_each_as_many():
+    tops = [max(small_radio(changed(CROWD, wish_exponent=exponent)).subscribers) for exponent in (0.0, 0.4, 0.8)]
+    assert 12 == tops[0] < tops[1] < tops[2]
+    even = small_radio(changed(CROWD, wish_exponent=0.0))
+    assert set(even.subscribers) == {12}
+    assert even.expected == 12 * len(even.schedule.news)  # however often a song is played
+    uneven = small_radio(changed(CROWD, wishes=2.5, wish_exponent=0.0))
+    assert set(uneven.subscribers) == {2, 3}
 
 
 def test_a_station_that_nobody_hears_makes_no_news():
@@ -206,6 +219,17 @@ def test_plays_the_chosen_part_at_the_chosen_speed(tmp_path):
         replay.replay(log, crowd, stations=3, start_s=5000.0, speed=1.0, duration_s=10.0)
     with pytest.raises(WorkloadError, match="--speed"):
         replay.replay(log, crowd, stations=3, start_s=0.0, speed=0.0, duration_s=10.0)
+
+
+@pytest.mark.parametrize("exponent", [0.0, 0.8])
+def test_wish_lists_of_a_replay_have_the_exponent_too(tmp_path, exponent):
+    rows = "".join(f"s{number % 3},{number},artist {number % 20},t,1\n" for number in range(100))
+    made = Replay(
+        log=str(log_file(tmp_path, HEADER + rows)), clients=20, wishes=5.0, stations=3, wish_exponent=exponent
+    )
+    plan = air_plan(made)
+    lists = {plan.expected(topic) for topic in range(len(plan.topics))}
+    assert (lists == {5}) is (exponent == 0)
 
 
 def test_the_real_log_is_playable_whole():

@@ -59,9 +59,11 @@ async def broker():
         yield broker
 
 
-async def test_wish_lists_that_are_in_the_store_are_not_subscribed_to_again(broker, tmp_path, capsys):
+@pytest.mark.parametrize("exponent", ["0", "0.8"])
+async def test_wish_lists_that_are_in_the_store_are_not_subscribed_to_again(broker, tmp_path, capsys, exponent):
     file = tmp_path / "wishes.jsonl"
-    assert cli.main(["wishes", *SMALL, "--out", str(file)]) == 0
+    workload = [*SMALL, "--wish-exponent", exponent]
+    assert cli.main(["wishes", *workload, "--out", str(file)]) == 0
     subscriptions = 0
     for line in map(json.loads, file.read_text().splitlines()):
         subscriptions += len(line["topic"])
@@ -70,8 +72,11 @@ async def test_wish_lists_that_are_in_the_store_are_not_subscribed_to_again(brok
     assert f"{subscriptions:,} subscriptions of 20 clients" in capsys.readouterr().out
 
     log = tmp_path / "log"
-    code, said = await generate(broker, log, "radio", *SMALL, "--subscribed", "--processes", "2", "--check")
+    code, said = await generate(broker, log, "radio", *workload, "--subscribed", "--processes", "2", "--check")
     assert code == 0, said
+    assert json.loads((log / "run.json").read_text())["config"]["wish_exponent"] == float(exponent)
+    lists = {int(event["value"]) for event in events_of(log) if event["kind"] == "news"}
+    assert (lists == {10}) is (exponent == "0")  # by default half of the clients, here of each song
     assert broker.subscribed == {}
     assert [phase["phase"] for phase in rows_of(log / "phases.csv")] == ["connect", "run", "drain"]
     assert sum(event["kind"] == "received" for event in events_of(log)) > 0

@@ -85,3 +85,21 @@ def test_numbers_of_topics_double():
 def test_radio_has_the_figures_of_the_thesis_within_reach():
     made = Radio(clients=100_000, stations=20_000, songs=1_000_000, song_s=240.0)
     assert made.listens == 5
+
+
+@pytest.mark.parametrize("kind", [Radio, Replay])
+def test_wish_lists_are_skewed_unless_said_otherwise(tmp_path, kind):
+    log = 'log = "x"\n' if kind is Replay else ""
+    assert settings(kind, written(tmp_path, log), {}).wish_exponent == 0.8
+    file = written(tmp_path, log + "wish_exponent = 0\n")
+    assert settings(kind, file, {}).wish_exponent == 0.0
+    assert settings(kind, file, {"wish_exponent": "1.2"}).wish_exponent == 1.2
+    with pytest.raises(WorkloadError, match="wish_exponent has to be at least 0 and at most 2, not -1"):
+        settings(kind, file, {"wish_exponent": "-1"})
+
+
+def test_the_even_radio_world_is_the_full_one_but_for_its_wish_lists():
+    workloads = Path(__file__).parents[2] / "bench" / "workloads"
+    full = settings(Radio, workloads / "radio.toml", {})
+    even = settings(Radio, workloads / "radio-even.toml", {})
+    assert even == dataclasses.replace(full, wishes=100.0, wish_exponent=0.0)
