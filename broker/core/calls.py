@@ -73,6 +73,7 @@ class Calls:
 
     def __init__(self) -> None:
         self.links: dict[str, Link] = {}  # by the peer's incarnation
+        self.due: dict[str, None] = {}  # peers whose links may have something to send at the end of the turn
         self._number = 0
         self._calls: dict[int, Call] = {}
         # Every call has the same time-out from its start, so the order of starting is that of the deadlines. A call
@@ -104,16 +105,21 @@ class Calls:
     def send(self, call: Call, target: str) -> None:
         """Send a request, or send it anew."""
         call.target = target
-        link = self.links.get(target)
+        self.put(target, (call.number, call.kind, *call.arguments))
+
+    def put(self, peer: str, item: Item) -> None:
+        """Put the item into the peer's link, if there is one. A peer that is gone has asked another by now."""
+        link = self.links.get(peer)
         if link is not None:
-            link.send((call.number, call.kind, *call.arguments))
+            link.send(item)
+            self.due[peer] = None
 
     def linked(self, peer: str, link: Link) -> None:
         """The peer has a link now, or a fresh one: what it is being asked goes over it from the start."""
         self.links[peer] = link
         for call in self._calls.values():
             if call.target == peer:
-                link.send((call.number, call.kind, *call.arguments))
+                self.put(peer, (call.number, call.kind, *call.arguments))
 
     def answer(self, peer: str, number: int, code: str, value: Any, now: float) -> None:
         """An answer came. One to a request that was made again elsewhere, or was given up, means nothing now."""

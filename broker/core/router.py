@@ -361,6 +361,7 @@ class Router:
         self.members.heard(incarnation, now)
         if link.confirmed_sent_at is not None:
             self.members.confirmed(incarnation, link.confirmed_sent_at)
+        self.calls.due[incarnation] = None
         if again:
             self._link_frames.setdefault(incarnation, []).extend(again)
         fault: Exception | None = None
@@ -405,16 +406,12 @@ class Router:
         self.calls.make(kind, target, arguments, asker, context, self.now)
 
     def answer(self, peer: str, number: int, value: Any = None) -> None:
-        """Answer a peer's request. A peer that is gone has asked another by now."""
-        link = self.calls.links.get(peer)
-        if link is not None:
-            link.send((-number, "", value))
+        """Answer a peer's request."""
+        self.calls.put(peer, (-number, "", value))
 
     def decline(self, peer: str, number: int, code: str, info: Any = "") -> None:
         """Refuse a peer's request with an error code, or ``NOT_HOME``."""
-        link = self.calls.links.get(peer)
-        if link is not None:
-            link.send((-number, code, info))
+        self.calls.put(peer, (-number, code, info))
 
     def not_home(self, peer: str, number: int) -> None:
         """Refuse a request for a slot that is another's, as far as is known here."""
@@ -476,22 +473,31 @@ class Router:
             if not parked:
                 self.jobs.append(job)
 
+    def _flush_links(self) -> list[tuple[str, list[bytes]]]:
+        """Frames for peers. With many peers most turns are about few of them."""
+        frames, self._link_frames = self._link_frames, {}
+        pings = self.joining.pings()
+        due, self.calls.due = self.calls.due, {}
+        links = []
+        for incarnation in self.calls.links if pings or self._confirm else due:
+            link = self.calls.links.get(incarnation)
+            if link is None:
+                continue
+            sent = frames.get(incarnation, [])
+            sent.extend(link.flush(self._confirm))
+            if incarnation in pings:
+                sent.extend(link.ping(self.now))
+            if sent:
+                links.append((incarnation, sent))
+        self._confirm = False
+        return links
+
     def flush(self) -> Effects:
         """End the turn: everything decided since the last call, to be done now."""
         self._run_backlogs()
         self.publishing.flush()
         self.listening.flush()
-        links = []
-        frames, self._link_frames = self._link_frames, {}
-        pings = self.joining.pings()
-        for incarnation, link in self.calls.links.items():
-            due = frames.get(incarnation, [])
-            due.extend(link.flush(self._confirm))
-            if incarnation in pings:
-                due.extend(link.ping(self.now))
-            if due:
-                links.append((incarnation, due))
-        self._confirm = False
+        links = self._flush_links()
         effects = Effects(
             self._flush, self._store, links, self._close, self._hold, self._drop_links, bool(self.jobs or self._ready)
         )
