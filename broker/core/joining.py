@@ -33,7 +33,7 @@ class Joining:
         self._asked: dict[str, int] = {}  # peer -> the round it was asked to welcome
         # Requests to answer (peer, number), each once these writes have ended and nothing is being handed on.
         self._welcomes: list[tuple[str, int, set[Write]]] = []
-        self._pings: list[str] = []
+        self._pings: frozenset[str] = frozenset()
         self._joined = False
         self._announced = False
         self._deregistered = False
@@ -52,7 +52,7 @@ class Joining:
         if router.now >= self._due:
             self._due = router.now + PERIOD_S
             self._heartbeat()
-            self._pings = list(router.calls.links)
+            self._pings = frozenset(router.calls.links)
         if router.members.leaving:
             self._leave()
         self._join()
@@ -63,9 +63,9 @@ class Joining:
         self._router.publishing.lapsed()
         self._router.subscribing.lapsed()
 
-    def pings(self) -> list[str]:
+    def pings(self) -> frozenset[str]:
         """The peers a ping is due to."""
-        pings, self._pings = self._pings, []
+        pings, self._pings = self._pings, frozenset()
         return pings
 
     def _heartbeat(self) -> None:

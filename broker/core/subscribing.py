@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterator
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from protocol.errors import ProtocolError
@@ -36,10 +35,6 @@ WRITE_S_SHORT, WRITE_S_LONG = 1.5, 2.5
 
 #: By what part more is begun at once, each time.
 WINDOW_GROWTH = 0.25
-
-#: A large command is gone through in the order of its topics' slots, in so many groups: a store that keeps neighbours
-#: together then writes each of its objects once per command.
-SLOT_GROUPS = 256
 
 #: Changes that may wait for another of the same client to be written; more are refused.
 WRITES_WAITING_MAX = 1_000
@@ -120,25 +115,42 @@ class Subscribing:
 
     def _cut(self, change: Change, topics: Any) -> Iterator[bool]:
         """A large command, slice by slice, so that it keeps nobody else waiting."""
-        ordered = topics
-        if self._router.shape.slots_together:
-            groups: list[list[str]] = [[] for _ in range(SLOT_GROUPS)]
-            for start in range(0, len(topics), TOPICS_PER_SLICE):
-                for topic in topics[start : start + TOPICS_PER_SLICE]:
-                    groups[slot_of(topic) * SLOT_GROUPS // SLOTS].append(topic)
+        for part in self._slices(topics):
+            if not part:
                 yield False
-            ordered = list(chain.from_iterable(groups))
-        for start in range(0, len(ordered), TOPICS_PER_SLICE):
+                continue
             # One that waits has topics of its own under way, whose end wakes it up.
             while change.topics >= TOPICS_UNDER_WAY and self._topics >= self._window and change.error is None:
                 change.parked = True
                 yield True
             if change.error is not None:
                 break
-            for home, part in self._by_home(ordered[start : start + TOPICS_PER_SLICE]):
-                self._dispatch(change, home, part)
+            for home, topics_of_home in self._by_home(part):
+                self._dispatch(change, home, topics_of_home)
             yield False
         self._done(change, 0)
+
+    def _slices(self, topics: Any) -> Iterator[list[str]]:
+        """Up to ``TOPICS_PER_SLICE`` each; an empty one where there is work but nothing yet."""
+        starts = range(0, len(topics), TOPICS_PER_SLICE)
+        if not self._router.shape.slots_together:
+            yield from (topics[start : start + TOPICS_PER_SLICE] for start in starts)
+            return
+        slots: list[list[str]] = [[] for _ in range(SLOTS)]
+        for start in starts:
+            for topic in topics[start : start + TOPICS_PER_SLICE]:
+                slots[slot_of(topic)].append(topic)
+            yield []
+        part: list[str] = []
+        for slot in slots:
+            # A slot cut in two is written twice; that is left to those which are larger than a slice.
+            if len(part) + len(slot) > TOPICS_PER_SLICE:
+                yield part
+                part = []
+            for start in range(0, len(slot) - TOPICS_PER_SLICE, TOPICS_PER_SLICE):
+                yield slot[start : start + TOPICS_PER_SLICE]
+            part += slot[-(len(slot) % TOPICS_PER_SLICE or TOPICS_PER_SLICE) :]
+        yield part
 
     def _by_home(self, topics: Any) -> list[tuple[str, list[str]]]:
         if self._router.lookup:

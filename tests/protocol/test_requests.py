@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from zlib import crc32
+
 import orjson
 import pytest
 from hypothesis import given
@@ -24,7 +26,15 @@ def test_batches_fit_the_frame_and_lose_no_topic(wanted, limit):
         command = check(decode(frame), payload_bytes_max=limit)
         assert (command.name, command.client, command.id) == ("subscribe", "c", 2**63)
         seen += command.topics
-    assert seen == wanted
+    assert sorted(seen) == sorted(wanted)
+
+
+def test_neighbours_are_in_one_command():
+    wanted = [f"topic {number}" for number in range(20_000)]
+    bodies = topic_bodies("subscribe", "c", wanted, 65_536)
+    assert len(bodies) > 2
+    groups = [{crc32(topic.encode()) % 4096 for topic in check(decode(body + b"}"), payload_bytes_max=65_536).topics} for body in bodies]
+    assert sum(map(len, groups)) < 4096 + len(bodies)
 
 
 def test_what_an_endpoint_writes_as_an_error_is_read_as_the_same_error():

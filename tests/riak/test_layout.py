@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from broker.store.base import Location
 from broker.store.riak import layout
 from broker.store.riak.layout import (
+    VERSION,
     Buckets,
     Directory,
     Entry,
@@ -20,26 +21,26 @@ from broker.store.riak.layout import (
     Partition,
     SetObject,
     Whereabouts,
-    digest,
     partition_of,
+    place_of,
     shard_of,
 )
 
 NAMES = st.text(min_size=1, max_size=4)
 PARTITIONS = st.builds(
-    lambda topics, spilled, full: ormsgpack.packb([1, topics, spilled, full]),
+    lambda topics, spilled, full: ormsgpack.packb([VERSION, topics, spilled, full]),
     st.dictionaries(NAMES, st.lists(NAMES, max_size=4, unique=True), max_size=4),
     st.lists(NAMES, max_size=2, unique=True),
     st.booleans(),
 )
 LOCATIONS = st.builds(
-    lambda number, incarnation, online: ormsgpack.packb([1, number, incarnation, online]),
+    lambda number, incarnation, online: ormsgpack.packb([VERSION, number, incarnation, online]),
     st.integers(1, 3),
     st.sampled_from("ab"),
     st.booleans(),
 )
 ENTRIES = st.builds(
-    lambda *fields: ormsgpack.packb([1, *fields]),
+    lambda *fields: ormsgpack.packb([VERSION, *fields]),
     st.integers(1, 3),
     st.sampled_from("ab"),
     st.booleans(),
@@ -47,7 +48,7 @@ ENTRIES = st.builds(
     st.integers(0, 3),
 )
 SETS = st.builds(
-    lambda level, members: ormsgpack.packb([1, "name", level, members]),
+    lambda level, members: ormsgpack.packb([VERSION, "name", level, members]),
     st.integers(0, 3),
     st.lists(NAMES, max_size=4, unique=True),
 )
@@ -149,12 +150,19 @@ def test_a_partition_lies_within_the_slot_of_the_routing(topic, partitions_per_s
 
 
 @given(st.lists(st.text(max_size=8), min_size=2, max_size=20))
-def test_the_objects_of_a_level_hold_their_members_in_the_order_of_the_hash(members) -> None:
-    ordered = sorted(members, key=digest)
+def test_the_objects_of_a_level_hold_their_members_in_the_order_of_the_pages(members) -> None:
+    ordered = sorted(members, key=place_of)
     for level in (1, 2, 3):
         shards = [shard_of(member, level) for member in ordered]
         assert shards == sorted(shards)
         assert all(0 <= shard < 16**level for shard in shards)
+
+
+@given(st.text(max_size=20))
+def test_topics_of_one_slot_share_an_object_of_each_level(topic) -> None:
+    """A large subscribe comes in the order of slots: a part of it goes to few objects of the client's set."""
+    slot, _ = partition_of(topic, 1)
+    assert [shard_of(topic, level) for level in (3, 2, 1)] == [slot, slot >> 4, slot >> 8]
 
 
 def test_the_registry_entry_of_any_name_is_not_the_directory() -> None:
@@ -165,15 +173,15 @@ def test_the_registry_entry_of_any_name_is_not_the_directory() -> None:
 def test_an_offline_location_beats_an_online_one_of_the_same_listen_only() -> None:
     whereabouts = Whereabouts()
     for location in (Location(2, "a", True), Location(1, "z", False), Location(2, "a", False)):
-        whereabouts.absorb(ormsgpack.packb([1, *location]))
+        whereabouts.absorb(ormsgpack.packb([VERSION, *location]))
     assert whereabouts.location == Location(2, "a", False)
 
 
 @pytest.mark.parametrize("kind", [Layout, Partition, SetObject, Whereabouts, Directory, Entry])
 @pytest.mark.parametrize(
     "value",
-    [b"", b"\xc1", b"text", ormsgpack.packb(7), ormsgpack.packb([]), ormsgpack.packb([2, {}, [], False])]
-    + [ormsgpack.packb([1] * length) for length in (1, 9)],
+    [b"", b"\xc1", b"text", ormsgpack.packb(7), ormsgpack.packb([]), ormsgpack.packb([1, {}, [], False])]
+    + [ormsgpack.packb([VERSION] * length) for length in (1, 9)],
 )
 def test_what_is_of_another_layout_is_refused_and_not_guessed_at(kind, value) -> None:
     with pytest.raises(ValueError, match=r"MessagePack|layout|belong"):

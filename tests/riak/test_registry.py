@@ -8,7 +8,7 @@ import ormsgpack
 import pytest
 
 from broker.store.base import Endpoint, Superseded
-from broker.store.riak.layout import Buckets
+from broker.store.riak.layout import VERSION, Buckets
 from broker.store.riak.registry import FULL_EVERY
 
 from .conftest import StoreOn
@@ -46,7 +46,7 @@ async def test_the_next_heartbeat_tells_a_holder_that_the_name_is_anothers(riak:
 async def test_a_rival_that_came_between_reading_and_writing_is_noticed(riak: RiakDouble, store_on: StoreOn) -> None:
     store = await store_on(riak)
     entry = Key(b"ingeborg", *Buckets("ingeborg").endpoint("ann"))
-    rival = ormsgpack.packb([1, 5, "b", True, RIVAL.url, 0])
+    rival = ormsgpack.packb([VERSION, 5, "b", True, RIVAL.url, 0])
     read = riak.memory.read
 
     def read_and_be_overtaken(at: int, key: Key, request: dict[str, Any]) -> StoredObject:

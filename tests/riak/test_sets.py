@@ -59,7 +59,7 @@ async def test_a_clients_topics_spread_and_come_in_pages(riak: RiakDouble, store
     assert store.counters["sets_grown"] >= 2
     for limit in (1, 7, 100, 599, 600, 601):
         found = await pages(store, "ann", limit)
-        assert found == sorted(topics, key=layout.digest)
+        assert found == sorted(topics, key=layout.place_of)
 
 
 @pytest.mark.usefixtures("small_objects")
@@ -95,7 +95,7 @@ def test_any_growing_set_is_the_set_the_model_has() -> None:
             (topics.update if adding else topics.difference_update)(topic + member for member in members)
         for store in stores:
             assert await store.subscribers([topic]) == [subscribers]
-            assert await pages(store, client, 3) == sorted(topics, key=layout.digest)
+            assert await pages(store, client, 3) == sorted(topics, key=layout.place_of)
 
     async def start() -> tuple[RiakDouble, list[RiakStore]]:
         riak = await RiakDouble(nodes=1).__aenter__()

@@ -22,7 +22,7 @@ import pytest
 
 from broker.store.base import Location
 from broker.store.riak import RiakStore
-from broker.store.riak.layout import Buckets, partition_of, set_root
+from broker.store.riak.layout import VERSION, Buckets, partition_of, set_root
 from broker.store.riak.objects import Address
 
 from .double import RiakDouble
@@ -141,9 +141,9 @@ async def test_the_witness_reads_what_the_driver_wrote(witness_python: Path, ria
         (riak.buckets.location("ann"), "get", True),
         (riak.buckets.location("nobody"), "get", True),
     )
-    assert ormsgpack.unpackb(topic) == [1, {"rock": ["ann", "bob"]}, [], False]
-    assert ormsgpack.unpackb(topics) == [1, "ann", 0, ["rock"]]
-    assert ormsgpack.unpackb(location) == [1, *listening]
+    assert ormsgpack.unpackb(topic) == [VERSION, {"rock": ["ann", "bob"]}, [], False]
+    assert ormsgpack.unpackb(topics) == [VERSION, "ann", 0, ["rock"]]
+    assert ormsgpack.unpackb(location) == [VERSION, *listening]
     assert nothing == []
 
 
@@ -153,8 +153,8 @@ async def test_the_driver_reads_what_the_witness_wrote(witness_python: Path, ria
     await witness(
         witness_python,
         riak,
-        (partition(riak, "rock"), "blind", ormsgpack.packb([1, {"rock": ["ann"]}, [], False])),
-        (riak.buckets.location("ann"), "blind", ormsgpack.packb([1, *there])),
+        (partition(riak, "rock"), "blind", ormsgpack.packb([VERSION, {"rock": ["ann"]}, [], False])),
+        (riak.buckets.location("ann"), "blind", ormsgpack.packb([VERSION, *there])),
     )
     assert await store.subscribers(["rock"]) == [{"ann"}]
     assert await store.locations(["ann"]) == [there]
@@ -167,7 +167,7 @@ async def test_the_driver_reads_what_the_witness_wrote(witness_python: Path, ria
 async def test_the_driver_resolves_siblings_the_witness_made(witness_python: Path, riak: Riak) -> None:
     store = await riak.open_store()
     await store.subscribe([("ann", ["rock"])])
-    rival = ormsgpack.packb([1, {"rock": ["bob"], "jazz": ["bob"]}, [], False])
+    rival = ormsgpack.packb([VERSION, {"rock": ["bob"], "jazz": ["bob"]}, [], False])
     if partition(riak, "jazz") == partition(riak, "rock"):
         raise AssertionError("two topics of different partitions were meant")
     (made,) = await witness(witness_python, riak, (partition(riak, "rock"), "blind", rival))
@@ -182,11 +182,11 @@ async def test_the_driver_resolves_siblings_the_witness_made(witness_python: Pat
 async def test_the_witness_resolves_siblings_the_driver_met(witness_python: Path, riak: Riak) -> None:
     store = await riak.open_store()
     await store.subscribe([("ann", ["rock"])])
-    united = ormsgpack.packb([1, {"rock": ["ann", "bob"]}, [], False])
+    united = ormsgpack.packb([VERSION, {"rock": ["ann", "bob"]}, [], False])
     both, one = await witness(
         witness_python,
         riak,
-        (partition(riak, "rock"), "blind", ormsgpack.packb([1, {"rock": ["bob"]}, [], False])),
+        (partition(riak, "rock"), "blind", ormsgpack.packb([VERSION, {"rock": ["bob"]}, [], False])),
         (partition(riak, "rock"), "put", united),
     )
     assert len(both) == 2

@@ -1,4 +1,4 @@
-"""What is in the objects: keys, values, and how two versions of a value merge. Layout version 1.
+"""What is in the objects: keys, values, and how two versions of a value merge. Layout version 2.
 
 Owns: every byte the driver leaves in Riak, buckets and keys included. Must never: do I/O, or forget a subscription in a
 merge: merging is a union (or a maximum), so it gives the same result in any order and any number of times.
@@ -18,7 +18,8 @@ import ormsgpack
 from ..base import Location
 from .objects import Address
 
-VERSION: Final = 1
+VERSION: Final = 2
+"""Version 1 spread the objects of a large set by ``digest`` alone."""
 SLOTS: Final = 4096
 """The slots of the routing (``crc32(topic) & 4095``): a partition lies within one slot, so it has one home and, mostly,
 one writer."""
@@ -40,19 +41,31 @@ _ENTRY_BYTES: Final = 5  # the longest MessagePack header of a string or an arra
 
 
 def digest(text: str) -> bytes:
-    """128 bits of a name: what keys are made of, and what the pages of a client's topics are ordered by."""
+    """128 bits of a name: what keys are made of."""
     return blake2b(text.encode(), digest_size=16).digest()
 
 
 def partition_of(topic: str, partitions_per_slot: int) -> tuple[int, int]:
     """``(slot, partition within it)``. The partition comes of another hash: the slot has used up the first one."""
-    return zlib.crc32(topic.encode()) & (SLOTS - 1), digest(topic)[0] & (partitions_per_slot - 1)
+    return _slot(topic), digest(topic)[0] & (partitions_per_slot - 1)
+
+
+def _slot(name: str) -> int:
+    return zlib.crc32(name.encode()) & (SLOTS - 1)
+
+
+def place_of(member: str) -> bytes:
+    """128 bits: where a member of a large set stands among the others. By its slot first, because a large subscribe
+    comes in the order of its topics' slots (``Shape.slots_together``): each part of it goes to one or two objects of
+    the client's set, where by hash alone it would go to them all."""
+    hashed = digest(member)
+    return (_slot(member) << 4 | hashed[0] >> 4).to_bytes(2, "big") + hashed[2:]
 
 
 def shard_of(member: str, level: int) -> int:
-    """Which of the 16 ** level objects of a level holds the member: by the leading bits of its hash, so that the
+    """Which of the 16 ** level objects of a level holds the member: by the leading bits of its place, so that the
     objects of a level, taken in order, hold their members in the order of the pages."""
-    return int.from_bytes(digest(member)[:2], "big") >> (16 - FANOUT_BITS * level)
+    return int.from_bytes(place_of(member)[:2], "big") >> (16 - FANOUT_BITS * level)
 
 
 class Buckets:
@@ -99,7 +112,7 @@ def _unpack(value: bytes, items: int) -> list[Any]:
     except ormsgpack.MsgpackDecodeError as error:
         raise ValueError(f"not MessagePack ({error})") from error
     if not isinstance(unpacked, list) or not unpacked or unpacked[0] != VERSION:
-        raise ValueError("not layout version 1")
+        raise ValueError(f"not layout version {VERSION}")
     if len(unpacked) != items + 1:
         raise ValueError(f"{len(unpacked) - 1} items where {items} belong")
     return unpacked[1:]

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from .flow import each
-from .layout import FANOUT_BITS, LEVEL_MAX, OBJECT_BYTES_MAX, SetObject, digest, set_root, set_shard, shard_of
+from .layout import FANOUT_BITS, LEVEL_MAX, OBJECT_BYTES_MAX, SetObject, place_of, set_root, set_shard, shard_of
 from .objects import Objects
 
 PAGE_SHARDS_AHEAD: Final = 4
@@ -68,9 +68,9 @@ class LargeSets:
         return members
 
     async def page(self, name: str, after: bytes, limit: int) -> list[str]:
-        """Up to ``limit`` members in the order of their hash, from the first whose hash is above ``after`` on."""
+        """Up to ``limit`` members in the order of their places (``place_of``), from the first above ``after`` on."""
         root = await self._objects.read(SetObject, set_root(self._bucket, name))
-        above = sorted((position, member) for member in root.members if (position := digest(member)) > after)
+        above = sorted((position, member) for member in root.members if (position := place_of(member)) > after)
         if root.level == 0:
             return [member for _, member in above[:limit]]
         found: dict[str, bytes] = {}
@@ -79,7 +79,7 @@ class LargeSets:
         loaded: set[tuple[int, int]] = set()
         for start in range(first, 1 << bits, PAGE_SHARDS_AHEAD):
             end = min(start + PAGE_SHARDS_AHEAD, 1 << bits)
-            # The objects of every level that can hold a member of this stretch of hashes.
+            # The objects of every level that can hold a member of this stretch.
             places = {
                 (level, segment >> (bits - FANOUT_BITS * level))
                 for level in range(1, root.level + 1)
@@ -89,7 +89,7 @@ class LargeSets:
 
             async def collect(place: tuple[int, int]) -> None:
                 for member in (await self._shard(name, *place)).members:
-                    if (position := digest(member)) > after:
+                    if (position := place_of(member)) > after:
                         found[member] = position
 
             await each(sorted(places), collect, self._at_once)

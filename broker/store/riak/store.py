@@ -22,7 +22,7 @@ from . import wire
 from .checks import check_nodes, check_types, settle_layout
 from .counters import zeroed
 from .flow import each
-from .layout import VERSION, Buckets, Partition, Whereabouts, digest, partition_of
+from .layout import VERSION, Buckets, Partition, Whereabouts, partition_of, place_of
 from .objects import Address, Objects
 from .pool import Pool
 from .registry import Registry
@@ -37,7 +37,7 @@ ATTEMPT_TIMEOUT_S: Final = 1.5
 CONNECTIONS_PER_NODE: Final = 8
 """A node does 1,000 requests a second on one connection and about twice that on many; eight are plenty."""
 
-_CURSOR: Final = re.compile("[0-9a-f]{32}", re.ASCII)  # the hash of the last topic of a page
+_CURSOR: Final = re.compile("[0-9a-f]{32}", re.ASCII)  # the place of the last topic of a page
 
 # partition -> (topics and clients to add, topics and clients to take out)
 _Plan = dict[Address, tuple[list[tuple[str, str]], list[tuple[str, str]]]]
@@ -206,7 +206,7 @@ class RiakStore:
         page = await self._topics_of.page(client, after, limit + 1)
         if len(page) <= limit:
             return page, None
-        return page[:limit], digest(page[limit - 1]).hex()
+        return page[:limit], place_of(page[limit - 1]).hex()
 
     def _partition(self, topic: str) -> Address:
         self._require_open()

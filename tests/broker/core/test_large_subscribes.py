@@ -5,10 +5,10 @@ from __future__ import annotations
 import orjson
 
 from broker.core.hub import Connection
-from broker.core.membership import SLOTS, slot_of
+from broker.core.membership import slot_of
 from broker.core.model import Endpoint, Shape, StoreError, StoreUnavailable
 from broker.core.router import Router, StoreCall
-from broker.core.subscribing import SLOT_GROUPS, TOPICS_UNDER_WAY
+from broker.core.subscribing import TOPICS_UNDER_WAY
 
 from .talk import Cluster
 
@@ -128,6 +128,6 @@ def test_a_store_that_keeps_slots_together_gets_the_topics_slot_by_slot() -> Non
     while store.under_way():
         store.written(0.2)
 
-    groups = [slot_of(topic) * SLOT_GROUPS // SLOTS for topic in store.topics]
+    groups = [slot_of(topic) for topic in store.topics]
     assert groups == sorted(groups)
     assert sorted(store.topics) == sorted(f"t{n}" for n in range(10_000))
