@@ -53,6 +53,10 @@ bench: $(READY) ## the thesis's benchmarks, this broker and its rivals: half an 
 	@JAVA_HOME=$$(bash bench/java.sh) && export JAVA_HOME \
 		&& $(BIN)/bench compare bench/matrices/thesis.toml --out '$(RESULTS)' $(BENCH_ARGS)
 
+.PHONY: bench-self
+bench-self: $(READY) ## this broker's figures beside their goals: a quarter of an hour (FULL=1: an hour)
+	@JAVA_HOME=$$(bash bench/java.sh) && export JAVA_HOME && $(BIN)/python -m bench.guards $(if $(FULL),--full) $(ARGS)
+
 .PHONY: test
 test: $(READY) ## run all tests (ARGS="-k name" is passed to pytest)
 	@JAVA_HOME=$$(bash bench/java.sh) && export JAVA_HOME && $(BIN)/python -m pytest $(ARGS)

@@ -16,7 +16,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -49,14 +49,17 @@ class Running(NamedTuple):
 
 
 @contextlib.contextmanager
-def running(system: System, state: Path, *, layer: bool) -> Iterator[Running]:
-    """The system, started on an empty store, until the block ends. ``Skipped``, ``BenchError``."""
+def running(
+    system: System, state: Path, *, layer: bool, prepare: Callable[[str], None] = lambda store: None
+) -> Iterator[Running]:
+    """The system, started on an empty store, until the block ends. ``prepare``: given this broker's store (as `--store`
+    takes it), before its start. ``Skipped``, ``BenchError``."""
     with contextlib.ExitStack() as stack:
         dedup_url = None
         if layer:
             dedup_url = stack.enter_context(_peer("redis", state / "layer")).url
         if system.system == "ingeborg":
-            yield Running(stack.enter_context(_broker(system, state / "ingeborg")), "", dedup_url)
+            yield Running(stack.enter_context(_broker(system, state / "ingeborg", prepare)), "", dedup_url)
             return
         server = stack.enter_context(_peer(system.system, state))
         yield Running([server.url], server.version, dedup_url)
@@ -72,13 +75,14 @@ def _peer(name: str, state: Path) -> Iterator[peers.Server]:
 
 
 @contextlib.contextmanager
-def _broker(system: System, state: Path) -> Iterator[list[str]]:
+def _broker(system: System, state: Path, prepare: Callable[[str], None]) -> Iterator[list[str]]:
     riak = os.environ.get(RIAK_VARIABLE)
     if system.store == "riak" and not riak:
         raise Skipped(f"{RIAK_VARIABLE}=HOST:PORT[,HOST:PORT…] does not name a Riak cluster")
     shutil.rmtree(state, ignore_errors=True)
     state.mkdir(parents=True)
     store = f"riak:{riak}" if system.store == "riak" else f"lmdb:{state / 'store'}"
+    prepare(store)
     port = _first_port(_endpoints(system.serve))
     command = [sys.executable, "-m", "broker.cli", "serve", "--host", "127.0.0.1", "--port", str(port)]
     command += ["--store", store]

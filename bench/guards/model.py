@@ -19,3 +19,13 @@ def show(checks: Iterable[Check]) -> None:
     """A line each."""
     for check in checks:
         print(f"{check.figure}: {check.measured} (goal: {check.goal}): {'met' if check.met else 'not met'}")
+
+
+def table(checks: Iterable[Check]) -> str:
+    """A Markdown table of them, its columns as wide as what is in them."""
+    rows: list[tuple[str, ...]] = [("figure", "goal", "measured", "met")]
+    rows += [(check.figure, check.goal, check.measured, "yes" if check.met else "no") for check in checks]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    rows.insert(1, tuple("-" * width for width in widths))
+    lines = [" | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
+    return "".join(f"| {line} |\n" for line in lines)

@@ -1,0 +1,89 @@
+"""All of them: `make bench-self` (FULL=1: at full length).
+
+    python -m bench.guards [--full] [--only NAME …] [--out FILE]
+
+Prints each figure beside its goal as it is measured, and a table at the end; the table goes to FILE as well. Ends with
+1 if one could not be measured; a goal that is not met is a result.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import uvloop
+
+from bench.errors import BenchError
+
+from . import cost, idle, latency, loads, scaling, storm
+from .model import Check, show, table
+
+
+def _cost(full: bool) -> list[Check]:
+    return list(cost.checks(*uvloop.run(cost.measure(3 if full else 1))))
+
+
+def _latency(full: bool) -> list[Check]:
+    return latency.checks(uvloop.run(latency.measure(20_000 if full else 4_000)))
+
+
+def _storm(full: bool) -> list[Check]:
+    clients, endpoints = (100_000, 7) if full else (20_000, 4)
+    return storm.checks(uvloop.run(storm.measure(clients, endpoints)))
+
+
+def _idle(full: bool) -> list[Check]:
+    return idle.checks(uvloop.run(idle.measure(15_000, 120.0 if full else 30.0)))
+
+
+def _scaling(full: bool) -> list[Check]:
+    return scaling.report(4 if full else 1)
+
+
+#: In the order of the figures; what takes longest last.
+GUARDS: Mapping[str, Callable[[bool], list[Check]]] = {
+    "latency": _latency,
+    "cost": _cost,
+    "traffic": loads.traffic,
+    "scaling": _scaling,
+    "storm": _storm,
+    "idle": _idle,
+    "memory": loads.memory,
+    "topics": loads.topics,
+    "radio": loads.radio,
+}
+
+
+def main() -> int:
+    """The command. Returns the exit code."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--full", action="store_true", help="at full length: an hour")
+    every = list(GUARDS)
+    parser.add_argument("--only", choices=every, nargs="+", default=every, metavar="NAME", help=", ".join(every))
+    parser.add_argument("--out", type=Path, metavar="FILE", help="the table, as Markdown")
+    options = parser.parse_args()
+    found: list[Check] = []
+    failed = False
+    for name in options.only:
+        started_s = time.monotonic()
+        try:
+            checks = GUARDS[name](options.full)
+        except BenchError as error:
+            print(f"{name}: not measured: {error}", file=sys.stderr, flush=True)
+            failed = True
+            continue
+        show(checks)
+        print(f"  ({name}: {time.monotonic() - started_s:.0f} s)", flush=True)
+        found += checks
+    text = table(found)
+    print("\n" + text)
+    if options.out is not None:
+        options.out.write_text(text, encoding="utf-8")
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

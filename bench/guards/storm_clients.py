@@ -1,0 +1,148 @@
+"""One process of the storm's clients; started by ``storm``.
+
+Each client listens and is subscribed to a topic of its own. Those of a killed endpoint connect and listen again by
+themselves, as the client library does it; this process looks when they have, and publishes to the topic of each: what
+comes back shows that it can send, that its subscription is kept, and that the broker knows where it listens now.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import itertools
+import os
+import time
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import uvloop
+
+from protocol.client import Client, ClientError, ConnectionLost
+from protocol.errors import ProtocolError
+
+from .clients import assignment, commands, each, say
+
+#: How exactly it is seen when a client listens again.
+_LOOK_S = 0.02
+#: A message that did not come within so long after it was confirmed is sent again, and counted.
+_AGAIN_S = 5.0
+
+
+def own_list(urls: Sequence[str], number: int) -> list[str]:
+    """In which order client ``number`` tries the endpoints: round-robin at first, and so that the clients of one are
+    spread over all others when it dies, instead of all going to the next."""
+    first, lap = number % len(urls), number // len(urls)
+    others = [*urls[first + 1 :], *urls[:first]]
+    start = lap % len(others) if others else 0
+    return [urls[first], *others[start:], *others[:start]]
+
+
+class Clients:
+    """The clients of these numbers."""
+
+    def __init__(self, urls: Sequence[str], numbers: range) -> None:
+        self._urls = urls
+        self._numbers = numbers
+        self._clients: dict[int, Client] = {}
+        self._lost: Counter[int] = Counter()  # connections, by client
+        self._back_ns: dict[int, int] = {}  # when it was seen to listen again
+        self._got_ns: dict[int, int] = {}  # when its message came
+        self._repeated = 0
+
+    async def connect(self) -> None:
+        """All of them, listening and subscribed. ``ClientError``, ``ProtocolError``."""
+
+        async def one(number: int) -> None:
+            topic = _topic(number)
+
+            def on_notification(key: str | None, payload: Any) -> None:
+                if key == topic:
+                    self._got_ns.setdefault(number, time.monotonic_ns())
+
+            def on_lost(_: ConnectionLost) -> None:
+                self._lost[number] += 1
+
+            client = Client(
+                own_list(self._urls, number), topic, listen=True, on_notification=on_notification, on_lost=on_lost
+            )
+            await client.connect()
+            self._clients[number] = client
+            await client.subscribe(topic)
+
+        await each(self._numbers, one)
+
+    def at(self, url: str) -> list[int]:
+        """The clients that are connected to that endpoint."""
+        return [number for number, client in self._clients.items() if client.url == url]
+
+    async def storm(self, victims: Sequence[int], within_s: float) -> dict[str, Any]:
+        """Wait until all of them have lost their connection, listen again and got a message, ``within_s`` at most."""
+        waiting = set(victims)
+        probes = set()
+        end_s = time.monotonic() + within_s
+        while len(self._got_ns) < len(victims) and time.monotonic() < end_s:
+            now_ns = time.monotonic_ns()
+            for number in [number for number in waiting if self._listens_again(number)]:
+                waiting.discard(number)
+                self._back_ns[number] = now_ns
+                probes.add(asyncio.create_task(self._probe(number)))
+            await asyncio.sleep(_LOOK_S)
+        for probe in probes:
+            probe.cancel()
+        for result in await asyncio.gather(*probes, return_exceptions=True):
+            if isinstance(result, Exception):
+                raise result
+        hurt = frozenset(victims)
+        return {
+            "back_ns": list(self._back_ns.values()),
+            "got_ns": list(self._got_ns.values()),
+            "went_to": Counter(self._clients[number].url or "" for number in self._back_ns),
+            "lost_again": sum(self._lost[number] - 1 for number in hurt if self._lost[number]),
+            "others": len(self._clients) - len(hurt),
+            "others_lost": sum(number not in hurt for number in self._lost),
+            "repeated": self._repeated,
+        }
+
+    def _listens_again(self, number: int) -> bool:
+        return 0 < self._lost[number] == self._clients[number].reconnects
+
+    async def _probe(self, number: int) -> None:
+        client, topic = self._clients[number], _topic(number)
+        for attempt in itertools.count(1):
+            try:
+                await client.publish(topic, f"storm {number}, {attempt}", ack=True)
+            except (ClientError, ProtocolError):
+                pass  # it repeats what may be repeated by itself; what is left is tried again here
+            await asyncio.sleep(_AGAIN_S)
+            if number in self._got_ns:
+                return
+            self._repeated += 1
+
+
+def _topic(number: int) -> str:
+    """Of a client, and its id."""
+    return f"storm {number}"
+
+
+async def main() -> None:
+    """Connect; at each command wait for the storm, and tell what came of it."""
+    given = assignment()
+    clients = Clients(given["urls"], range(*given["numbers"]))
+    try:
+        await clients.connect()
+    except (ClientError, ProtocolError) as error:
+        say(failed=str(error))
+        return
+    gc.collect()
+    gc.freeze()  # what exists now lives to the end, and need not be looked at while times are taken
+    say(connected=len(range(*given["numbers"])))
+    async for command in commands():
+        victims = clients.at(command["victim"])
+        say(victims=len(victims))
+        say(**await clients.storm(victims, command["within_s"]))
+    os._exit(0)  # the system closes the connections: a goodbye of each would take longer than the measurement
+
+
+if __name__ == "__main__":
+    uvloop.run(main())
