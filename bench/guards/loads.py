@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -87,21 +88,22 @@ def _digest(folder: Path) -> list[Json]:
 
 
 @contextlib.contextmanager
-def _endpoint(folder: Path) -> Iterator[tuple[str, list[int]]]:
-    """One, on an empty store: its URL, and the bytes of its anonymous memory, twice a second."""
+def _endpoint(folder: Path) -> Iterator[tuple[str, list[tuple[int, int]]]]:
+    """One, on an empty store: its URL; and twice a second the time, as `loadgen` has it, and the bytes of its
+    anonymous memory."""
     with (
         tempfile.TemporaryDirectory(dir=folder) as store,
         started("broker.cli", "serve", "--port", "0", "--store", f"lmdb:{store}", "--dedup-ttl", "10") as found,
     ):
         url, process = found
-        seen: list[int] = []
+        seen: list[tuple[int, int]] = []
         over = threading.Event()
 
         def watch() -> None:
             with contextlib.suppress(psutil.NoSuchProcess):
                 while not over.wait(0.5):
                     memory = process.memory_info()
-                    seen.append(memory.rss - memory.shared)
+                    seen.append((time.monotonic_ns(), memory.rss - memory.shared))
 
         thread = threading.Thread(target=watch, daemon=True)
         thread.start()
@@ -151,7 +153,7 @@ def topics(full: bool) -> list[Check]:
             words = _options({"first": number, "last": number, "messages": FEW_MESSAGES})
             with _endpoint(folder) as (url, memory):
                 _loadgen("topics", "topics.toml", [url], folder / "logs" / str(number), *words)
-            most[number] = max(memory)
+            most[number] = max(size for _, size in memory)
         runs = _digest(folder)
     _, few, many = sorted(runs, key=number_of_topics)
     subscribed = _phase(many, "subscribe")["amount_per_s"]
@@ -259,8 +261,14 @@ def memory(full: bool) -> list[Check]:
             _loadgen("traffic", "traffic.toml", [url], folder / "logs" / "flood", *words)
         (run,) = _digest(folder)
     found = run["measured"]
-    # The first third fills what is to be filled. What comes after the load is not flat, it falls.
-    middle, last = (max(seen[len(seen) * n // 3 : len(seen) * (n + 1) // 3]) for n in (1, 2))
+    phase = _phase(run, "run")
+    start_ns = run["facts"]["started_ns"] + int(phase["start_s"] * 1e9)
+    third_ns = int(phase["duration_s"] / 3 * 1e9)
+    # The first third of the load fills what is to be filled.
+    middle, last = (
+        max(size for at_ns, size in seen if start_ns + n * third_ns <= at_ns < start_ns + (n + 1) * third_ns)
+        for n in (1, 2)
+    )
     words_of = f"{last / 1e6:.0f} MB after {middle / 1e6:.0f} MB; {found['news']:,} payloads, {found['lost']} lost"
     flat = last - middle <= FLAT_BYTES and not found["lost"]
     return [Check(f"memory, over {seconds} s of distinct payloads", f"flat: +{FLAT_BYTES / 1e6:g} MB", words_of, flat)]

@@ -62,9 +62,6 @@ PROJECTED = (10, 100, 1_000)
 PROJECTED_FANOUTS = (5, 100)
 #: Signs of life an endpoint gives a second (ARCHITECTURE.md: the lease), and slots that have homes.
 BEATS_PER_S, SLOTS = 2, 4096
-#: Assumed: what an endpoint takes at the end of each turn to look at a link without work. Too little to be seen here
-#: (``Router.flush`` alone, with 999 links: 390 us).
-LINK_US = 0.4
 
 
 # -- the model
@@ -85,11 +82,6 @@ def away(endpoints: int) -> float:
     return (endpoints - 1) / endpoints
 
 
-def turns(endpoints: int, forwards: float) -> float:
-    """Turns of all loops for a publish that is alone: where it comes in, and two per request, one for its answer."""
-    return 1 + 2 * away(endpoints) + 2 * forwards
-
-
 class Costs(NamedTuple):
     """CPU microseconds: ``publish``, received and routed at its home; ``hop``, from its origin to the home, both sides
     and the answer; ``forward``, from the home to an endpoint, likewise; ``delivery``."""
@@ -107,11 +99,6 @@ class Costs(NamedTuple):
 def terms(endpoints: int, fanout: int, forwards: float) -> tuple[float, ...]:
     """How often one publish makes each of ``Costs``."""
     return (1.0, away(endpoints), forwards, fanout)
-
-
-def walks(endpoints: int, forwards: float) -> float:
-    """CPU microseconds that the ends of turns take to look at every link, for one publish that is alone in each."""
-    return LINK_US * (endpoints - 1) * turns(endpoints, forwards)
 
 
 class Point(NamedTuple):
@@ -182,11 +169,10 @@ class Projection(NamedTuple):
     total: float
 
 
-def projection(costs: Costs, idle: Line, endpoints: int, fanout: int, *, walked: bool) -> Projection:
-    """With all endpoints fully busy, one core each; ``idle``: the share of a core that one takes without messages;
-    ``walked``: with what the links cost that have nothing to do, see ``walks``."""
+def projection(costs: Costs, idle: Line, endpoints: int, fanout: int) -> Projection:
+    """With all endpoints fully busy, one core each; ``idle``: the share of a core that one takes without messages."""
     forwards = forwards_expected(endpoints, fanout)
-    cpu_us = costs.of(endpoints, fanout, forwards) + (walks(endpoints, forwards) if walked else 0.0)
+    cpu_us = costs.of(endpoints, fanout, forwards)
     total = endpoints * max(1 - idle.at(endpoints), 0.0) * 1e6 / cpu_us
     return Projection(cpu_us, away(endpoints) + forwards, total / endpoints, total)
 
@@ -484,17 +470,16 @@ def _show_growth(found: dict[int, Found], costs: dict[str, Costs], idle: Line, l
 
 def _show_projection(costs: dict[str, Costs], idle: Line, listen: Line) -> None:
     kinds = (
-        (f"one by one, and {LINK_US:g} us for each link in each turn (assumed)", costs["alone"], True),
-        ("one by one, were links without work not looked at", costs["alone"], False),
-        ("in bursts, likewise", costs["bursts"], False),
+        ("one by one", costs["alone"]),
+        ("in bursts", costs["bursts"]),
     )
-    for words, cost, walked in kinds:
+    for words, cost in kinds:
         print(
             f"{words}:\nendpoints  subscribers  hops  CPU us per publish  publishes/s per core     in all  deliveries/s"
         )
         for fanout in PROJECTED_FANOUTS:
             for endpoints in PROJECTED:
-                cpu_us, hops, per_core, total = projection(cost, idle, endpoints, fanout, walked=walked)
+                cpu_us, hops, per_core, total = projection(cost, idle, endpoints, fanout)
                 print(
                     f"{endpoints:9,}  {fanout:11}  {hops:4.1f}  {cpu_us:18,.0f}  {per_core:20,.0f}"
                     f"  {total:9,.0f}  {total * fanout:12,.0f}"

@@ -45,19 +45,12 @@ def test_as_many_endpoints_hold_a_subscriber_and_are_forwarded_to_as_counted_ove
 
 def test_one_endpoint_forwards_nothing_and_a_thousand_to_nearly_every_subscriber() -> None:
     assert scaling.forwards_expected(1, 20) == scaling.away(1) == 0
-    assert scaling.turns(1, 0.0) == 1
     assert 4.98 < scaling.forwards_expected(1000, 5) < 5
 
 
 def test_a_publish_costs_what_its_steps_cost() -> None:
     # Half of the publishes go to the other endpoint.
     assert COSTS.of(2, 5, 0.75) == pytest.approx(60 + 140 * 0.5 + 25 * 0.75 + 5 * 5)
-
-
-def test_every_turn_of_a_publish_looks_at_every_link() -> None:
-    # Where it comes in; the home, and its answer, for half of them; each forward, and its answer.
-    assert scaling.walks(2, 0.75) == pytest.approx(scaling.LINK_US * (1 + 2 * 0.5 + 2 * 0.75))
-    assert scaling.walks(1, 0.0) == 0
 
 
 @pytest.mark.parametrize("costs", [COSTS, Costs(100.0, 290.0, 98.0, 6.7), Costs(10.0, 1.0, 80.0, 0.1)])
@@ -97,20 +90,20 @@ def test_a_line_is_what_one_has_alone_and_more_for_each_peer() -> None:
 
 def test_endpoints_carry_what_their_cores_leave_them() -> None:
     idle = Line(0.01, 0.001)
-    found = scaling.projection(COSTS, idle, 100, 5, walked=True)
+    found = scaling.projection(COSTS, idle, 100, 5)
     forwards = scaling.forwards_expected(100, 5)
-    assert found.cpu_us == pytest.approx(COSTS.of(100, 5, forwards) + scaling.walks(100, forwards))
+    assert found.cpu_us == pytest.approx(COSTS.of(100, 5, forwards))
     assert found.hops == pytest.approx(0.99 + forwards)
     assert found.per_core == pytest.approx((1 - 0.109) * 1e6 / found.cpu_us)
     assert found.total == pytest.approx(100 * found.per_core)
 
 
 def test_endpoints_that_are_busy_with_each_other_carry_nothing() -> None:
-    assert scaling.projection(COSTS, Line(0.01, 0.001), 1000, 5, walked=False).total == 0
+    assert scaling.projection(COSTS, Line(0.01, 0.001), 1000, 5).total == 0
 
 
-def test_without_the_look_at_every_link_a_publish_costs_hardly_more_at_a_thousand_endpoints_than_at_a_hundred() -> None:
-    hundred, thousand = (scaling.projection(COSTS, Line(0, 0), n, 5, walked=False).cpu_us for n in (100, 1000))
+def test_a_publish_costs_hardly_more_at_a_thousand_endpoints_than_at_a_hundred() -> None:
+    hundred, thousand = (scaling.projection(COSTS, Line(0, 0), n, 5).cpu_us for n in (100, 1000))
     assert hundred < thousand < 1.03 * hundred
 
 

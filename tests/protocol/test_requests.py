@@ -33,7 +33,10 @@ def test_neighbours_are_in_one_command():
     wanted = [f"topic {number}" for number in range(20_000)]
     bodies = topic_bodies("subscribe", "c", wanted, 65_536)
     assert len(bodies) > 2
-    groups = [{crc32(topic.encode()) % 4096 for topic in check(decode(body + b"}"), payload_bytes_max=65_536).topics} for body in bodies]
+    groups = [
+        {crc32(topic.encode()) % 4096 for topic in check(decode(body + b"}"), payload_bytes_max=65_536).topics}
+        for body in bodies
+    ]
     assert sum(map(len, groups)) < 4096 + len(bodies)
 
 
