@@ -274,6 +274,8 @@ class Publishing:
             yield False
             if not route.queue or route.queue[0] is not message or self.routes.get(topic) is not route:
                 return  # the topic's messages are another home's by now
+        for endpoint in [endpoint for endpoint in remote if not self._router.members.in_view(endpoint)]:
+            self._router.drops["endpoint_gone"] += len(remote.pop(endpoint))
         route.placing = False
         message.places = (local, remote, missing)
         self._advance(topic, route)

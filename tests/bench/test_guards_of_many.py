@@ -177,10 +177,11 @@ def test_the_kernels_growth_is_that_of_two_ends() -> None:
 
 @pytest.mark.parametrize(("each_bytes", "lost", "met"), [(16_000, 0, [True, True]), (16_001, 1, [False, False])])
 def test_an_idle_client_may_take_16_kb(each_bytes: int, lost: int, met: list[bool]) -> None:
-    grown = idle.Levels(each_bytes * 1000, 18_000_000, 0, 0, 2000)
+    grown = idle.Levels(each_bytes * 1000, 18_000_000, 8_000_000, 400_000, 2000)
     checks = idle.checks(idle.Found(1000, idle.Levels(0, 0, 0, 0, 0), grown, lost))
     assert [check.met for check in checks] == met
-    assert [check.measured for check in checks] == ["16.0 kB (PSS 18.0 kB)", str(lost)]
+    assert checks[0].measured == "16.0 kB (PSS 18.0 kB); 4.2 kB of the kernel beside it"
+    assert checks[1].measured == str(lost)
 
 
 @pytest.mark.cluster
