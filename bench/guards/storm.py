@@ -39,7 +39,8 @@ class Found(NamedTuple):
     """``victims``: clients of the killed endpoint; ``back_s``, ``got_s``: seconds from the kill until one listened
     again and until it got a message, sorted; ``went_to``: how many to each endpoint; ``lost_again``: connections of
     theirs that were lost once more; ``others``, ``others_lost``: clients of the other endpoints, and how many of them
-    lost their connections; ``repeated``: messages that had to be sent again."""
+    lost their connections; ``repeated``: messages that had to be sent again;
+    ``refused``: publishes that failed."""
 
     victims: int
     back_s: list[float]
@@ -49,6 +50,7 @@ class Found(NamedTuple):
     others: int
     others_lost: int
     repeated: int
+    refused: int
 
 
 async def measure(clients: int, endpoints: int) -> Found:
@@ -80,9 +82,8 @@ async def measure(clients: int, endpoints: int) -> Found:
     went_to: Counter[str] = Counter()
     for answer in answers:
         went_to.update(answer["went_to"])
-    lost_again, others, others_lost, repeated = (
-        sum(answer[name] for answer in answers) for name in ("lost_again", "others", "others_lost", "repeated")
-    )
+    names = ("lost_again", "others", "others_lost", "repeated", "refused")
+    lost_again, others, others_lost, repeated, refused = (sum(answer[name] for answer in answers) for name in names)
     return Found(
         victims,
         since_s("back_ns"),
@@ -92,6 +93,7 @@ async def measure(clients: int, endpoints: int) -> Found:
         others,
         others_lost,
         repeated,
+        refused,
     )
 
 
@@ -133,7 +135,7 @@ def main() -> None:
             half, most = times[len(times) // 2], times[-1]
             print(f"{what:13}  first {times[0]:.2f} s  half {half:.2f} s  last {most:.2f} s")
     print("they went to  ", "  ".join(f"{count:,}" for count in found.went_to), " clients per endpoint")
-    print(f"lost once more  {found.lost_again:,}; messages sent again  {found.repeated:,}")
+    print(f"lost once more  {found.lost_again:,}; messages sent again  {found.repeated:,}; refused  {found.refused:,}")
     show(checks(found))
 
 

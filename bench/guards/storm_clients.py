@@ -49,6 +49,7 @@ class Clients:
         self._back_ns: dict[int, int] = {}  # when it was seen to listen again
         self._got_ns: dict[int, int] = {}  # when its message came
         self._repeated = 0
+        self._refused = 0
 
     async def connect(self) -> None:
         """All of them, listening and subscribed. ``ClientError``, ``ProtocolError``."""
@@ -102,6 +103,7 @@ class Clients:
             "others": len(self._clients) - len(hurt),
             "others_lost": sum(number not in hurt for number in self._lost),
             "repeated": self._repeated,
+            "refused": self._refused,
         }
 
     def _listens_again(self, number: int) -> bool:
@@ -113,7 +115,7 @@ class Clients:
             try:
                 await client.publish(topic, f"storm {number}, {attempt}", ack=True)
             except (ClientError, ProtocolError):
-                pass  # it repeats what may be repeated by itself; what is left is tried again here
+                self._refused += 1  # the client repeats what may be repeated by itself; what is left is repeated here
             await asyncio.sleep(_AGAIN_S)
             if number in self._got_ns:
                 return

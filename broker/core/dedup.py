@@ -33,6 +33,12 @@ _PART_MASK = _PARTS - 1
 _GENERATIONS = 3
 _GENERATIONS_FULL = 4
 
+#: Old generations; beyond, the two oldest become one, part by part. Keys that are seen again and again leave nearly
+#: empty ones behind, and where the time-to-live is long there would be ever more of them.
+_OLD = 6
+#: And beyond this, in one go.
+_OLD_MAX = 8
+
 _Generation = list[dict[int, float]]
 
 
@@ -75,6 +81,11 @@ class Dedup(Generic[Waiter]):
     def __len__(self) -> int:
         """Keys that take up room."""
         return self._count + len(self._pending)
+
+    @property
+    def generations(self) -> int:
+        """That a new payload is looked for in."""
+        return 1 + len(self._old)
 
     def duplicate(self, key: int, now: float) -> bool:
         """Was it seen, and is its time not over? Being asked is a sighting: a duplicate extends its time."""
@@ -127,6 +138,8 @@ class Dedup(Generic[Waiter]):
             self._begin_generation(now)
         while self._old and self._old[-1][1] <= now:
             self._over.extend(self._old.pop()[0])
+        if len(self._old) > _OLD:
+            self._merge(now)
         self._now, self._expiry = now, now + self.ttl_s
 
     def _insert(self, key: int, expiry: float) -> None:
@@ -163,7 +176,24 @@ class Dedup(Generic[Waiter]):
             self._old.appendleft((self._young, self._expiry))
             self._young = _generation()
             self._young_count = 0
+            while len(self._old) > _OLD_MAX:
+                self._merge(now)
         self._young_until = now + self.ttl_s / _GENERATIONS
+
+    def _merge(self, now: float) -> None:
+        """One part of the oldest generation into the next, less what is over: a turn for each part."""
+        oldest, newer = self._old[-1][0], self._old[-2][0]
+        index = next((index for index, part in enumerate(oldest) if part), None)
+        if index is None:
+            self._old.pop()
+            return
+        part, into = oldest[index], newer[index]
+        self._count -= len(part) + len(into)
+        for key, expiry in part.items():
+            if expiry > now:
+                into.setdefault(key, expiry)
+        self._count += len(into)
+        oldest[index] = {}
 
     def _evict(self, index: int) -> None:
         """Make room for one, from the oldest generation; its parts are about equally full."""

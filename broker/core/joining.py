@@ -166,7 +166,7 @@ class Joining:
 
     def welcome(self) -> None:
         """Let those in whose slots we have let go of: no write for them under way, all that was seen handed on."""
-        if self._router.publishing.handing:
+        if self._router.publishing.handing.under_way:
             return
         for peer, number, _ in [welcome for welcome in self._welcomes if not welcome[2]]:
             self._router.answer(peer, number)

@@ -32,7 +32,7 @@ class Publish:
         "payload",
         "peer",
         "pending",
-        "places",
+        "recipients",
         "reply",
         "seen",
         "slot",
@@ -58,8 +58,8 @@ class Publish:
         self.travelled = False  # another endpoint has had a hand in it, and may have delivered it
         # At the home.
         self.key: int | None = None  # in the tables of duplicates; None: it is not checked
-        self.places: Any = None  # of its many subscribers, once they have been looked for
         self.pending = False  # there, until it has been handed over
+        self.recipients = 0  # counted while it is being handed over, if they are many
         self.seen: bool | None = None  # lookup routing: the store's word on it, once it is known
         self.frame: bytes | None = None  # encoded once, for all
         self.open = 0  # endpoints that have not confirmed yet

@@ -1,7 +1,7 @@
 """The way of a message: from its publisher's endpoint to its topic's home, from there to every subscriber's endpoint.
 
-Owns: the messages under way, the routing cache, and the table of duplicates. Must
-never: write a subscription, or hold a message for longer than the time-outs of what it waits for.
+Owns: the messages under way, the routing cache, and the table of duplicates. Must never: write a subscription, or hold
+a message for longer than the time-outs of what it waits for.
 
 At the origin a publish is one ``Publish`` until its outcome is known: sent to the home, and to the next home if that
 one dies. At the home the same class goes through its topic's queue: duplicate? subscribers? where are they? handed
@@ -20,7 +20,9 @@ from protocol.errors import ProtocolError
 from protocol.messages import Command, failure, success
 
 from .calls import TIMEOUT_S, Call, Kind
-from .dedup import KEY_BYTES, WAITERS_MAX, Dedup, key_of, payload_hash, slot_of_key
+from .dedup import KEY_BYTES, WAITERS_MAX, Dedup, key_of, payload_hash
+from .delivering import DELIVERY_SLICE
+from .handing import Handing
 from .hub import Connection
 from .membership import slot_of
 from .message import Publish
@@ -31,11 +33,12 @@ from .routes import Locations, Route, Routes
 if TYPE_CHECKING:
     from .router import Router
 
-#: Duplicate-table keys expired, or handed to the next home, in one go: about 2 ms.
-KEYS_PER_SLICE = 2_000
-
 #: Subscribers of one message that are looked for, or read from the store, in one go: 2 to 5 ms.
 CLIENTS_PER_SLICE = 5_000
+
+#: Recipients of messages for many (``DELIVERY_SLICE``) that are being handed over at once, some 70 MB of their names at
+#: the endpoints that hold them; the next such message waits.
+RECIPIENTS_MAX = 1_000_000
 
 Places = tuple[list[str], dict[str, list[str]], list[str]]
 """Of clients: who is here, who is at which peer, of whom it is not known."""
@@ -58,7 +61,9 @@ class Publishing:
         self.inflight_bytes = 0
         self._links_full = False
         self._parked: list[tuple[float, Publish]] = []
-        self.handing = 0  # jobs that hand keys on to new homes
+        self.handing = Handing(router, self.dedup, self.repeats)
+        self.recipients = 0  # of messages for many that are being handed over
+        self._too_many: deque[tuple[str, Route]] = deque()  # topics whose head is for many, and waits until it is less
         self._version = 0  # of the table that the routes are of
         self._read: list[tuple[str, Route]] = []  # sets to read at the end of the turn
         self._find: list[str] = []  # clients to find
@@ -230,17 +235,20 @@ class Publishing:
                     route.reading = True
                     self._read.append((topic, route))
                 return
-            if len(route.subscribers) <= CLIENTS_PER_SLICE:
-                places = self._places(route.subscribers, route.found or {})
-            elif route.placing:
+            many = len(route.subscribers) > DELIVERY_SLICE
+            if many and self.recipients >= RECIPIENTS_MAX:
+                self._too_many.append((topic, route))
                 return
-            elif message.places is None:
-                route.placing = True
-                router.jobs.append(self._place(topic, route, message, list(route.subscribers)))
+            if route.placing:
                 return
+            if route.places is not None:
+                (local, remote, missing), route.places = route.places, None
+            elif len(route.subscribers) <= CLIENTS_PER_SLICE:
+                local, remote, missing = self._places(route.subscribers, route.found or {})
             else:
-                places, message.places = message.places, None
-            local, remote, missing = places
+                route.placing = True
+                router.jobs.append(self._place(topic, route, list(route.subscribers)))
+                return
             if missing:
                 for client in missing:
                     wanted = self._wanted.get(client)
@@ -254,6 +262,9 @@ class Publishing:
                     self._unfound[topic] += 1
                 return
             queue.popleft()
+            if many:
+                message.recipients = len(route.subscribers)
+                self.recipients += message.recipients
             self._hand_over(message, local, remote)
             route.found = None
             if router.lookup:
@@ -262,7 +273,7 @@ class Publishing:
         if router.lookup or not topic:
             self.routes.drop(topic)
 
-    def _place(self, topic: str, route: Route, message: Publish, clients: list[str]) -> Iterator[bool]:
+    def _place(self, topic: str, route: Route, clients: list[str]) -> Iterator[bool]:
         """Where the many subscribers of the topic's first message are."""
         local, remote, missing = self._places((), {})
         for start in range(0, len(clients), CLIENTS_PER_SLICE):
@@ -272,12 +283,12 @@ class Publishing:
                 remote.setdefault(endpoint, []).extend(there)
             missing += more[2]
             yield False
-            if not route.queue or route.queue[0] is not message or self.routes.get(topic) is not route:
+            if self.routes.get(topic) is not route:
                 return  # the topic's messages are another home's by now
         for endpoint in [endpoint for endpoint in remote if not self._router.members.in_view(endpoint)]:
             self._router.drops["endpoint_gone"] += len(remote.pop(endpoint))
         route.placing = False
-        message.places = (local, remote, missing)
+        route.places = (local, remote, missing)
         self._advance(topic, route)
 
     def _places(self, clients: Iterable[str], found: dict[str, Location | None]) -> Places:
@@ -352,6 +363,10 @@ class Publishing:
     def _end(self, message: Publish, error: ProtocolError | None) -> None:
         """The home is done with the message; its duplicates share the outcome."""
         router = self._router
+        if message.recipients:
+            self.recipients -= message.recipients
+            message.recipients = 0
+            router.jobs.append(self._let_go_on())
         if error is not None:
             router.drops[f"publish_{error.code}"] += 1
         if message.pending:
@@ -365,8 +380,16 @@ class Publishing:
                 self._settle(waiter, True if error is None else error)
             home = router.members.table[message.slot]
             if handed_over and home != self._me and not router.lookup:
-                self._hand_on([(key, self.dedup.ttl_s)], home)
+                self.handing.hand_on([(key, self.dedup.ttl_s)])
         self._settle(message, False if error is None else error)
+
+    def _let_go_on(self) -> Iterator[bool]:
+        """Topics that waited until less is being handed over: in a turn of their own, and not inside the message's."""
+        while self._too_many and self.recipients < RECIPIENTS_MAX:
+            topic, route = self._too_many.popleft()
+            if self.routes.get(topic) is route:
+                self._advance(topic, route)
+                yield False
 
     def answered(self, call: Call, value: Any) -> None:
         """A peer has done what it was asked."""
@@ -380,7 +403,7 @@ class Publishing:
             if len(value) < len(clients):
                 message.confirmed.append(self._name(call.target))
             self._confirmed(message, value, again)
-        elif call.kind == Kind.BROADCAST:
+        else:
             message = call.context
             message.confirmed.append(self._name(call.target))
             self._closed(message)
@@ -390,12 +413,10 @@ class Publishing:
         if call.kind == Kind.PUBLISH:
             text, extra = info if isinstance(info, list) else (info, {})
             self._settle(call.context, ProtocolError(code, text, **extra))
-        elif call.kind in (Kind.DELIVER, Kind.BROADCAST):
+        else:
             message = call.context[0] if call.kind == Kind.DELIVER else call.context
             message.failed.append(self._name(call.target))
             self._closed(message)
-        else:  # SEEN: the next home will not know these payloads
-            self._router.drops["dedup_not_handed_on"] += len(call.arguments[0])
 
     def lost(self, call: Call) -> None:
         """The peer is gone."""
@@ -413,10 +434,8 @@ class Publishing:
         if call.kind == Kind.DELIVER:
             message, clients, again = call.context
             self._confirmed(message, clients, again)
-        elif call.kind == Kind.BROADCAST:
-            self._closed(call.context)  # whoever was there is connected nowhere now
         else:
-            self._router.drops["dedup_not_handed_on"] += len(call.arguments[0])
+            self._closed(call.context)  # whoever was there is connected nowhere now
 
     def _closed(self, message: Publish) -> None:
         message.open -= 1
@@ -577,8 +596,7 @@ class Publishing:
             if topic and table[slot_of(topic)] != me:
                 self._release(topic)
         if not self._router.lookup:
-            self.handing += 1
-            self._router.jobs.append(self._hand_all_on())
+            self.handing.view_changed()
 
     def lapsed(self) -> None:
         """Others may act for us: nothing cached is to be trusted."""
@@ -620,46 +638,6 @@ class Publishing:
             if less and not self._links_full:
                 self._router.speed_up()
 
-    def _hand_all_on(self) -> Iterator[bool]:
-        """Slice by slice. A newcomer is welcome when its keys are on their way (the link keeps the order)."""
-        members = self._router.members
-        keys = self.dedup.snapshot()
-        for start in range(0, len(keys), KEYS_PER_SLICE):
-            batches: dict[str, list[tuple[int, float]]] = {}
-            for key in keys[start : start + KEYS_PER_SLICE]:
-                home = members.table[slot_of_key(key)]
-                if home != self._me:
-                    left = self.dedup.take(key, self._router.now)
-                    if left > 0:
-                        batches.setdefault(home, []).append((key, left))
-            for home, batch in batches.items():
-                self._hand_on(batch, home)
-            yield False
-        self.handing -= 1
-        self._router.joining.welcome()
-
-    def _hand_on(self, keys: list[tuple[int, float]], home: str) -> None:
-        packed = [(key.to_bytes(KEY_BYTES), left) for key, left in keys]
-        self._router.ask(Kind.SEEN, home, (packed,), self, None)
-
-    def seen_handed_over(self, peer: str, number: int, arguments: list[Any]) -> None:
-        """Payloads that were seen lately: by the former home of slots that are ours now, or again by an origin."""
-        for key, left in arguments[0]:
-            self.dedup.add(int.from_bytes(key), self._router.now, left)
-        self._router.answer(peer, number)
-
-    def _tell_homes(self) -> None:
-        """Which payloads that they know were seen again here."""
-        batches: dict[str, list[tuple[int, float]]] = {}
-        for key, left in self.repeats.to_tell(self._router.now):
-            batches.setdefault(self._router.members.table[slot_of_key(key)], []).append((key, left))
-        for home, batch in batches.items():
-            if home != self._me:
-                self._hand_on(batch, home)
-                continue
-            for key, left in batch:
-                self.dedup.add(key, self._router.now, left)
-
     # Time
 
     def tick(self) -> None:
@@ -680,5 +658,4 @@ class Publishing:
                 self._end(message, ProtocolError("peer_unavailable", "This endpoint has not joined the others yet"))
             else:
                 self._parked.append((deadline, message))
-        self.dedup.expire(now, KEYS_PER_SLICE)
-        self._tell_homes()
+        self.handing.tick()

@@ -9,6 +9,8 @@ seen again, all of them together, long before the first of them could be over th
 
 from __future__ import annotations
 
+from itertools import islice
+
 from .dedup import Dedup
 
 #: A payload is taken for known for so long after it was last seen here; half the time-to-live, if that is less.
@@ -20,7 +22,9 @@ TELLS = 10
 #: Payloads known at most; 11 MB.
 KEYS_MAX = 100_000
 
-_EXPIRE_MAX = 2_000  # in one go: about 1 ms
+#: Dropped payloads that homes have not been told of yet, at most: they are told of 2,000 in 100 ms. Beyond, the home is
+#: asked.
+AGAIN_MAX = 20_000
 
 #: With a shorter time-to-live than this, in seconds, a home might not be told in time, and is asked every time.
 TTL_S_MIN = 4.0
@@ -40,6 +44,8 @@ class Repeats:
 
     def known(self, key: int, now: float) -> bool:
         """Does its home know the payload for sure? Being asked is a sighting, and a yes a drop."""
+        if len(self._again) >= AGAIN_MAX and key not in self._again:
+            return False
         if not self._known.duplicate(key, now):
             return False
         self._again[key] = now
@@ -49,12 +55,12 @@ class Repeats:
         """The home has answered: it knows the payload."""
         self._known.add(key, now)
 
-    def to_tell(self, now: float) -> list[tuple[int, float]]:
+    def to_tell(self, now: float, keys_max: int) -> list[tuple[int, float]]:
         """What the homes have to hear of now: keys, and what is left of their time in seconds. Call every 100 ms."""
-        self._known.expire(now, _EXPIRE_MAX)
+        self._known.expire(now, keys_max)
         if now < self._tell_at or not self._again:
             return []
-        self._tell_at = now + self._known.ttl_s / TELLS
-        told = [(key, seen + self._ttl_s - now) for key, seen in self._again.items()]
-        self._again = {}
-        return told
+        told = list(islice(self._again, keys_max))
+        if len(told) == len(self._again):
+            self._tell_at = now + self._known.ttl_s / TELLS
+        return [(key, self._again.pop(key) + self._ttl_s - now) for key in told]

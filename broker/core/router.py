@@ -117,7 +117,7 @@ class Router:
             Kind.PUBLISH: self.publishing.publish_requested,
             Kind.DELIVER: self.delivering.deliver_requested,
             Kind.BROADCAST: self.delivering.broadcast_requested,
-            Kind.SEEN: self.publishing.seen_handed_over,
+            Kind.SEEN: self.publishing.handing.seen_requested,
             Kind.CHANGE: self.subscribing.change_requested,
             Kind.LISTEN: self.listening.listen_announced,
             Kind.JOIN: self.joining.join_requested,

@@ -21,7 +21,7 @@ class Route:
     There are as many as there is room for, most of them idle: what only a busy one needs is None.
     """
 
-    __slots__ = ("changes", "found", "ids", "placing", "queue", "reading", "subscribers")
+    __slots__ = ("changes", "found", "ids", "places", "placing", "queue", "reading", "subscribers")
 
     def __init__(self) -> None:
         self.subscribers: tuple[str, ...] | set[str] | None = None
@@ -32,6 +32,7 @@ class Route:
         self.queue: deque[Any] | None = None
         self.found: dict[str, Location | None] | None = None  # locations read for the head
         self.placing = False  # the head's many subscribers are being looked for, slice by slice
+        self.places: Any = None  # of them, once they have been
 
     def filled(self, subscribers: set[str]) -> None:
         """The read returned. What was confirmed meanwhile may or may not be in it, so it is applied again."""

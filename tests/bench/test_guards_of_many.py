@@ -96,7 +96,7 @@ def test_one_endpoint_has_no_others() -> None:
 
 
 def found(got_s: list[float], others_lost: int = 0) -> storm.Found:
-    return storm.Found(3, got_s, got_s, [2, 1], lost_again=0, others=6, others_lost=others_lost, repeated=0)
+    return storm.Found(3, got_s, got_s, [2, 1], lost_again=0, others=6, others_lost=others_lost, repeated=0, refused=0)
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,13 @@
-"""What an entry of an endpoint's caches takes of memory.
+"""What an entry of an endpoint's caches takes of memory, and a payload in the table of duplicates of time.
 
     python -m tests.broker.measure_caches [--entries 100000]
 
-Owns: the bytes in docs/limits.md and beside the caches (`broker/core/routes.py`). Each row is a process of its own that
-fills a cache to its limit and then once more, so that every entry it began with has gone, as in an endpoint that has
-run for a while; the difference of its resident memory is divided by the entries. Names and ids are objects of their
-own, as they come from a store or a frame: topics of 30 to 35 bytes, client ids of 14, incarnations of 16. Ten
-seconds; at most 700 MB. Must never: be collected as a test.
+Owns: the bytes in docs/limits.md and beside the caches (`broker/core/routes.py`), and the times in docs/adr/0009. Each
+row is a process of its own that fills a cache to its limit and then once more, so that every entry it began with has
+gone, as in an endpoint that has run for a while; the difference of its resident memory is divided by the entries. Names
+and ids are objects of their own, as they come from a store or a frame: topics of 30 to 35 bytes, client ids of 14,
+incarnations of 16. A new payload's time is that to hash it, look it up and add it, timing included. Fifteen seconds;
+at most 700 MB. Must never: be collected as a test.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import functools
 import gc
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Sequence
 
 import psutil
@@ -70,6 +72,22 @@ CACHES: dict[str, Fill] = {
 }
 
 
+def _new_payload_us(entries: int) -> tuple[float, float]:
+    """Microseconds to hash, look up and add a new payload, and the longest of these calls, in a table of three times
+    ``entries`` that is filled twice."""
+    table: Dedup[None] = Dedup(60.0, 3 * entries)
+    longest = 0
+    begun = time.perf_counter_ns()
+    for number in range(6 * entries):
+        at = time.perf_counter_ns()
+        key = key_of(number % 4096, "topic", b"%d" % number)
+        now = number // 10 / 1_000_000
+        if not table.duplicate(key, now):
+            table.add(key, now)
+        longest = max(longest, time.perf_counter_ns() - at)
+    return (time.perf_counter_ns() - begun) / (6 * entries) / 1000, longest / 1000
+
+
 def bytes_per_entry(fill: Fill, entries: int) -> float:
     """In this process, once."""
     process = psutil.Process()
@@ -99,6 +117,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for fanout in FANOUTS[1:]:
         each = (found[_route(fanout)] - found[_route(0)]) / fanout
         print(f"id, {fanout:>2} in a route {each:12,.0f} bytes")
+    gc.collect()
+    gc.freeze()
+    mean, longest = _new_payload_us(options.entries)
+    print(f"a new payload: {mean:.1f} us; the longest of {6 * options.entries:,} {longest / 1000:.1f} ms")
 
 
 if __name__ == "__main__":

@@ -48,7 +48,9 @@ def test_lookup_routing_delivers_in_an_undisturbed_cluster() -> None:
 
 def test_guarantees_hold_when_every_message_goes_out_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delivering, "DELIVERY_SLICE", 1)
+    monkeypatch.setattr(publishing, "DELIVERY_SLICE", 1)
     monkeypatch.setattr(publishing, "CLIENTS_PER_SLICE", 1)
+    monkeypatch.setattr(publishing, "RECIPIENTS_MAX", 3)
     check(range(50_000, 50_050))
     check(range(51_000, 51_020), faults=False)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -53,18 +54,19 @@ def test_a_time_to_live_of_zero_turns_it_off() -> None:
 
 
 @given(
+    st.sampled_from([20, ROOMY]),  # a generation of 5 keys, so that there are many of them, or of 250
     st.lists(
         st.tuples(
             st.sampled_from(["duplicate", "publish", "expire", "handed over"]),
             st.integers(0, 4),
-            st.sampled_from([0.0, 0.5, 1.0, 4.0, 9.5, 10.0, 11.0]),
+            st.sampled_from([0.0, 0.001, 0.5, 1.0, 4.0, 9.5, 10.0, 11.0]),
             st.sampled_from([0.5, 3.0, 10.0]),
         ),
-        max_size=60,
-    )
+        max_size=150,
+    ),
 )
-def test_it_agrees_with_a_dictionary_of_expiries(steps: list[tuple[str, int, float, float]]) -> None:
-    table: Dedup[None] = Dedup(10.0, ROOMY)
+def test_it_agrees_with_a_dictionary_of_expiries(keys_max: int, steps: list[tuple[str, int, float, float]]) -> None:
+    table: Dedup[None] = Dedup(10.0, keys_max)
     expiries: dict[int, float] = {}
     now = 0.0
     for what, number, passed, left in steps:
@@ -192,6 +194,27 @@ def test_keys_whose_time_is_over_do_not_pile_up_however_fast_new_ones_come() -> 
     for number in range(2_000):
         table.add(key(number), number / 5)  # 300 of them live at a time, and a third as many may be over
         assert len(table) <= 401
+    assert table.evicted == 0
+
+
+@pytest.mark.parametrize("rare_left", [0, 200])
+def test_keys_seen_again_and_again_leave_no_ever_growing_row_of_generations(rare_left: int) -> None:
+    """Each would keep the room that it had for its keys, and be looked at for every new payload."""
+    ttl_s = 1_000.0
+    table: Dedup[None] = Dedup(ttl_s, ROOMY)
+    for number in range(500, 700):
+        table.add(key(number), 0.0, None if rare_left else 1.0)
+    for number in range(300):
+        table.add(key(number), 0.0)
+    most = 0
+    for now in range(1, 900):
+        for number in range(300):  # more than a generation has room for
+            assert table.duplicate(key(number), float(now))
+        most = max(most, table.generations)
+    assert most <= 9
+    table.expire(900.0, ROOMY)
+    assert len(table) == 300 + rare_left
+    assert all(table.duplicate(key(number), 901.0) for number in range(500, 500 + rare_left))
     assert table.evicted == 0
 
 

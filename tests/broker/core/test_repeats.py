@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from broker.core import repeats as repeats_module
 from broker.core.dedup import key_of
 from broker.core.repeats import KNOWN_S, TELLS, TTL_S_MIN, Repeats
 
@@ -30,13 +31,13 @@ def test_homes_are_told_of_what_was_dropped_once_and_with_what_is_left_of_its_ti
     repeats = Repeats(TTL_S)
     for number in range(3):
         repeats.learn(key(number), 100.0)
-    assert repeats.to_tell(100.0) == []
+    assert repeats.to_tell(100.0, 9) == []
     for now in (100.1, 100.2, 100.3):
         assert repeats.known(key(1), now)
-    assert repeats.to_tell(100.4) == [(key(1), pytest.approx(TTL_S - 0.1))]
+    assert repeats.to_tell(100.4, 9) == [(key(1), pytest.approx(TTL_S - 0.1))]
     assert repeats.known(key(2), 100.5)
-    assert repeats.to_tell(100.4 + INTERVAL_S - 0.1) == []
-    assert [one for one, _ in repeats.to_tell(100.4 + INTERVAL_S)] == [key(2)]
+    assert repeats.to_tell(100.4 + INTERVAL_S - 0.1, 9) == []
+    assert [one for one, _ in repeats.to_tell(100.4 + INTERVAL_S, 9)] == [key(2)]
 
 
 @pytest.mark.parametrize("ttl_s", [TTL_S_MIN, 10.0, 20.0, TTL_S])
@@ -48,7 +49,7 @@ def test_a_home_hears_of_a_drop_long_before_it_forgets_the_payload(ttl_s: float)
         now += 0.1
         if repeats.known(key(1), now):
             assert home_forgets_at - now > 1.0  # what a link may take
-        for _, left in repeats.to_tell(now):
+        for _, left in repeats.to_tell(now, 9):
             home_forgets_at = max(home_forgets_at, now + left)
 
 
@@ -58,6 +59,22 @@ def test_with_a_short_time_to_live_the_home_is_asked_every_time(ttl_s: float) ->
     repeats.learn(key(1), 0.0)
     assert not repeats.known(key(1), 0.1)
     assert len(repeats) == 0
+
+
+def test_homes_are_told_of_many_part_by_part_and_none_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(repeats_module, "AGAIN_MAX", 7)
+    repeats = Repeats(TTL_S)
+    for number in range(10):
+        repeats.learn(key(number), 100.0)
+    dropped = [number for number in range(10) if repeats.known(key(number), 100.0)]
+    assert dropped == list(range(7))  # of the others the home is asked
+    told = []
+    for now in (100.1, 100.2, 100.3, 100.4):
+        part = [one for one, _ in repeats.to_tell(now, 3)]
+        assert len(part) <= 3
+        told += part
+    assert told == [key(number) for number in dropped]
+    assert repeats.known(key(9), 100.5)
 
 
 # In a cluster

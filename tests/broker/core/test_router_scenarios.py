@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pytest
 
+from broker.core import publishing
 from broker.core.delivering import DELIVERY_SLICE
 from broker.core.hub import Connection
 from broker.core.membership import slot_of
@@ -309,6 +310,38 @@ def test_a_message_for_many_leaves_room_for_others_and_keeps_its_topic_s_order()
     assert bob.hear() == ["ok 1", "ok 1", "ok 2"]
     assert anna.heard == ["t: 'between'"]
     assert crowd.heard == ["hot: 'first'"] * 3 * DELIVERY_SLICE + ["hot: 'second'"] * 3 * DELIVERY_SLICE
+
+
+def test_messages_for_many_wait_until_fewer_names_are_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(publishing, "RECIPIENTS_MAX", DELIVERY_SLICE)
+    cluster = Cluster("a")
+    topics = ["w", "x", "y", "z"]
+    crowd = cluster.client("0", "a")
+    for command in ({"command": "listen"}, {"command": "subscribe", "topic": topics[:3]}):
+        for number in range(DELIVERY_SLICE + 1):
+            crowd.send(**command, client_id=str(number))
+    anna = cluster.listener("anna", "a", topics[3])
+    cluster.world.run(5.0)
+    bert, carl = cluster.client("bert", "a"), cluster.client("carl", "a")
+    bert.say(*(f"publish {topic} 'warm'" for topic in topics))
+    crowd.notes.clear()
+    home = cluster.nodes["a"].router.publishing
+    for number, topic in enumerate(topics[:3]):
+        bert.send(**parse(f"publish {topic} 'news' #{number}"))
+    carl.send(**parse(f"publish {topics[3]} 'news' #3"))
+    most, anna_at_s = 0, None
+    while len(bert.replies) < 7:
+        cluster.world.run(0.001)
+        most = max(most, home.recipients)
+        if anna_at_s is None and len(anna.notes) == 2:
+            anna_at_s = cluster.world.now
+    assert most == DELIVERY_SLICE + 1  # one message's at a time
+    assert home.recipients == 0
+    assert bert.heard[4:] == ["ok 0", "ok 1", "ok 2"]
+    assert anna_at_s is not None
+    assert anna_at_s < bert.replies[4][0]  # who has few subscribers does not wait
+    assert [note[1:] for note in crowd.notes].count((topics[2], "news")) == DELIVERY_SLICE + 1
+    assert len(crowd.notes) == 3 * (DELIVERY_SLICE + 1)
 
 
 # Section 8: guarantees
