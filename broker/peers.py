@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("ingeborg.peers")
 
 #: The version of the handshake, the links and the requests; endpoints of different versions do not talk.
-VERSION = 2
+VERSION = 3
 
 #: The path clients may not use.
 PEER_PATH = "/_peer"

@@ -21,6 +21,7 @@ _COUNTERS = {
     "publishes_received": "Publishes and broadcasts received from clients of this endpoint",
     "messages_delivered": "Messages put into outboxes of clients of this endpoint",
     "messages_forwarded": "Items sent by this endpoint, as home, to other endpoints",
+    "lists_sent": "Lists of recipients sent to other endpoints, once for each version of a large set",
     "duplicates_dropped": "Publishes dropped by this endpoint, as home, because their payload was seen lately",
     "subscriptions_changed": "Subscriptions added or removed by this endpoint, as home",
     "relocations": "Locations read again because a client was not where it was thought to be",

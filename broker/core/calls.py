@@ -26,7 +26,8 @@ class Kind(IntEnum):
 
     PUBLISH = 1  # origin -> home: topic ("": a broadcast), payload, its key (b"": do not check for duplicates)
     CHANGE = 2  # -> home: client, topics, added
-    DELIVER = 3  # home -> endpoint: origin's incarnation and number, topic, payload, clients
+    # home -> endpoint: origin's incarnation and number, topic, payload, clients (nil: those kept for the topic), keep?
+    DELIVER = 3
     BROADCAST = 4  # home -> every endpoint: origin's incarnation and number, payload
     LISTEN = 5  # -> every peer: [[client, number, incarnation, online], ...]
     JOIN = 6  # -> every peer: round
@@ -97,10 +98,23 @@ class Calls:
         self, number: int, kind: Kind, target: str, arguments: Item, asker: Asker, context: Any, now: float
     ) -> None:
         """``make``, with a number that was drawn before."""
+        self._begin(number, kind, target, arguments, asker, context, now)
+        self.put(target, (number, kind, *arguments))
+
+    def make_linked(
+        self, kind: Kind, target: str, arguments: Item, linked: Item, asker: Asker, context: Any, now: float
+    ) -> None:
+        """``make``. Over the present link go the arguments ``linked``, which mean the same there, and only there."""
+        number = self.number()
+        self._begin(number, kind, target, arguments, asker, context, now)
+        self.put(target, (number, kind, *linked))
+
+    def _begin(
+        self, number: int, kind: Kind, target: str, arguments: Item, asker: Asker, context: Any, now: float
+    ) -> None:
         call = Call(number, kind, target, arguments, asker, context, now + TIMEOUT_S)
         self._calls[number] = call
         self._by_deadline.append(call)
-        self.send(call, target)
 
     def send(self, call: Call, target: str) -> None:
         """Send a request, or send it anew."""

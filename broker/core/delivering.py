@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from protocol.messages import notification
 
+from .lists import Recipients
 from .message import Publish
 
 if TYPE_CHECKING:
@@ -55,7 +56,14 @@ class Delivering:
 
     def deliver_requested(self, peer: str, number: int, arguments: list[Any]) -> None:
         """A home has a message for clients of ours."""
-        origin, origin_number, topic, payload, clients = arguments
+        origin, origin_number, topic, payload, clients, keep = arguments
+        if keep:
+            kept = self._router.calls.links[peer].kept
+            if clients is None:
+                clients = kept.use(topic)
+            else:
+                clients = Recipients(clients)
+                kept.keep(topic, clients)
         message = Publish(topic, payload, False)
         message.origin, message.number, message.travelled = origin, origin_number, True
         self.deliver(message, clients, peer, number, partial(self._delivered, peer, number))
@@ -133,7 +141,7 @@ class Delivering:
         key = (message.origin, message.number)
         had = self._recent.get(key)
         calls: tuple[int, ...] = (call,)
-        recipients = frozenset(clients)
+        recipients = clients.ids if isinstance(clients, Recipients) else frozenset(clients)
         if had is not None:
             calls = (*had.calls, call) if had.home == home else calls
             recipients |= had.clients

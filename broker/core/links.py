@@ -21,6 +21,8 @@ from typing import Any
 
 import ormsgpack
 
+from .lists import Lists
+
 Item = list[Any] | tuple[Any, ...]
 
 #: Items in one frame: a frame is built and taken apart in one turn of the loop, which should stay below some 10 ms.
@@ -50,7 +52,11 @@ class SessionMismatch(LinkError):
 
 
 class Link:
-    """One peer's link. ``session`` tells this life of the link from any other (made by the caller, unique)."""
+    """One peer's link. ``session`` tells this life of the link from any other (made by the caller, unique).
+
+    ``sent``: the lists that the peer has kept of those sent over it, or will have once what is under way gets there;
+    ``kept``: those of the peer's. Within one life of the link every item is processed once, and in order.
+    """
 
     __slots__ = (
         "_confirm",
@@ -64,12 +70,16 @@ class Link:
         "_unconfirmed",
         "confirmed_sent_at",
         "down_since",
+        "kept",
+        "sent",
         "session",
         "unconfirmed_bytes",
     )
 
     def __init__(self, session: str) -> None:
         self.session = session
+        self.sent = Lists()
+        self.kept = Lists()
         self._peer_session: str | None = None
         self._out: list[Item] = []
         self._number = 0  # of the last batch sent

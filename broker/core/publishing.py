@@ -338,10 +338,27 @@ class Publishing:
             self._router.delivering.deliver(message, local, self._me, call, self._delivered_here)
         for endpoint, clients in remote.items():
             message.open += 1
-            arguments = (message.origin, message.number, message.topic, message.payload, clients)
-            self._router.ask(Kind.DELIVER, endpoint, arguments, self, (message, clients, again))
-            self._router.counts["messages_forwarded"] += 1
+            self._forward(message, endpoint, clients, again)
         self._closed(message)
+
+    def _forward(
+        self, message: Publish, endpoint: str, clients: list[str], again: dict[str, Location | None] | None
+    ) -> None:
+        router = self._router
+        router.counts["messages_forwarded"] += 1
+        head = (message.origin, message.number, message.topic, message.payload)
+        arguments = (*head, clients, False)
+        context = (message, clients, again)
+        link = router.calls.links.get(endpoint)
+        if len(clients) <= DELIVERY_SLICE or link is None or again is not None or router.lookup:
+            router.ask(Kind.DELIVER, endpoint, arguments, self, context)
+            return
+        known = link.sent.holds(message.topic, clients)
+        if not known:
+            link.sent.keep(message.topic, clients)
+            router.counts["lists_sent"] += 1
+        linked = (*head, None if known else clients, True)
+        router.calls.make_linked(Kind.DELIVER, endpoint, arguments, linked, self, context, router.now)
 
     def _delivered_here(self, message: Publish, absent: list[str]) -> None:
         """``absent``: those that have gone since the message began to go out."""

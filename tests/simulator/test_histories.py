@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.core import delivering, publishing
+from broker.core import delivering, lists, publishing
 
 from .history import History
 
@@ -51,6 +51,7 @@ def test_guarantees_hold_when_every_message_goes_out_in_slices(monkeypatch: pyte
     monkeypatch.setattr(publishing, "DELIVERY_SLICE", 1)
     monkeypatch.setattr(publishing, "CLIENTS_PER_SLICE", 1)
     monkeypatch.setattr(publishing, "RECIPIENTS_MAX", 3)
+    monkeypatch.setattr(lists, "IDS_MAX", 6)
     check(range(50_000, 50_050))
     check(range(51_000, 51_020), faults=False)
 

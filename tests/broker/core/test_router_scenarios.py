@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import pytest
 
-from broker.core import publishing
+from broker.core import lists, publishing
 from broker.core.delivering import DELIVERY_SLICE
 from broker.core.hub import Connection
 from broker.core.membership import slot_of
 from broker.core.router import Effects, Limits
 
-from .talk import Cluster, parse
+from .talk import Cluster, Talker, parse
 
 ROUTINGS = pytest.mark.parametrize("routing", ["home", "lookup"])
 PLACES = pytest.mark.parametrize("names", [("a",), ("a", "b", "c")], ids=["one endpoint", "three endpoints"])
@@ -342,6 +342,61 @@ def test_messages_for_many_wait_until_fewer_names_are_under_way(monkeypatch: pyt
     assert anna_at_s < bert.replies[4][0]  # who has few subscribers does not wait
     assert [note[1:] for note in crowd.notes].count((topics[2], "news")) == DELIVERY_SLICE + 1
     assert len(crowd.notes) == 3 * (DELIVERY_SLICE + 1)
+
+
+def forwarding(subscribers: int) -> tuple[Cluster, Talker, Talker, str]:
+    """A topic's home, and its many subscribers at another endpoint; two messages have been there."""
+    cluster = Cluster("a", "b")
+    topic = cluster.topic_at("b")
+    crowd = cluster.client("0", "a")
+    for command in ({"command": "listen"}, {"command": "subscribe", "topic": topic}):
+        for number in range(subscribers):
+            crowd.send(**command, client_id=str(number))
+    cluster.world.run(20.0)
+    assert crowd.heard == ["ok"] * 2 * subscribers
+    bert = cluster.client("bert", "b")
+    assert bert.say(f"publish {topic} 'first'", f"publish {topic} 'second'") == ["ok", "ok"]
+    return cluster, crowd, bert, topic
+
+
+def test_a_large_set_is_sent_once_for_each_version() -> None:
+    cluster, crowd, bert, topic = forwarding(DELIVERY_SLICE + 2)
+    home = cluster.nodes["b"].router
+    assert (home.counts["messages_forwarded"], home.counts["lists_sent"]) == (2, 1)
+    crowd.send(command="unsubscribe", topic=topic, client_id="7")
+    crowd.hear()
+    crowd.notes.clear()
+    assert bert.say(*(f"publish {topic} '{number}'" for number in range(3))) == ["ok"] * 3
+    assert (home.counts["messages_forwarded"], home.counts["lists_sent"]) == (5, 2)
+    assert len(crowd.notes) == 3 * (DELIVERY_SLICE + 1)
+    cluster.client("0", "b").send(command="listen", client_id="8")  # it has moved
+    crowd.hear()
+    crowd.notes.clear()
+    assert bert.say(f"publish {topic} '3'", f"publish {topic} '4'") == ["ok"] * 2
+    assert len(crowd.notes) == 2 * DELIVERY_SLICE
+    assert home.counts["lists_sent"] == 2  # a slice is sent as it is
+
+
+def test_a_set_that_was_not_kept_for_want_of_room_is_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lists, "IDS_MAX", DELIVERY_SLICE)
+    cluster, crowd, _, _ = forwarding(DELIVERY_SLICE + 1)
+    assert cluster.nodes["b"].router.counts["lists_sent"] == 2
+    assert len(crowd.notes) == 2 * (DELIVERY_SLICE + 1)
+
+
+def test_a_set_kept_before_the_link_began_afresh_is_sent_again() -> None:
+    cluster, crowd, bert, topic = forwarding(DELIVERY_SLICE + 1)
+    cluster.world.cut("a", "b", 10.0)
+    cluster.world.cut("b", "a", 10.0)
+    cluster.world.run(7.0)
+    crowd.notes.clear()
+    bert.send(**parse(f"publish {topic} 'meanwhile'"))  # over the old link, and over the new one again
+    cluster.world.run(6.0)
+    assert bert.heard[2:] == ["ok"]
+    assert bert.say(f"publish {topic} 'afterwards'") == ["ok"]
+    assert [note[2] for note in crowd.notes].count("meanwhile") == DELIVERY_SLICE + 1
+    assert [note[2] for note in crowd.notes].count("afterwards") == DELIVERY_SLICE + 1
+    assert cluster.nodes["b"].router.counts["lists_sent"] == 2
 
 
 # Section 8: guarantees
