@@ -15,7 +15,7 @@ import contextlib
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
-from itertools import islice
+from itertools import chain, islice
 from typing import NamedTuple
 
 from .backends.base import Backend, BackendError, Connection
@@ -86,6 +86,7 @@ class Driver:
         self._phase = "connect"
         self._segment = self._segment_before = "connect"  # phases that messages belong to, whenever they come
         self._t0_ns = 0
+        self._sends: Iterator[Send] = iter(())  # of the segment that is about to run
         self.amount = 0  # of connections made, or subscriptions, in a phase of that kind
         self.sent = 0
         self.received = 0
@@ -136,12 +137,18 @@ class Driver:
 
         await self._each(one)
 
-    async def run(self, t0_ns: int, rate_per_s: float | None, duration_s: float) -> None:
-        """Put the next segment of the plan into the lanes, each send when it is due. Done at the segment's end, however
-        much is still in the lanes."""
+    def prepare(self, rate_per_s: float | None, duration_s: float) -> None:
+        """Draw the next segment of the plan up to its first send: a plan with times of its own may sort all of them
+        for that, which would make the first seconds late if they ran already."""
+        sends = iter(self._plan.sends(rate_per_s, duration_s, self._process, self._processes))
+        self._sends = chain(list(islice(sends, 1)), sends)
+
+    async def run(self, t0_ns: int, duration_s: float) -> None:
+        """Put the prepared segment into the lanes, each send when it is due. Done at the segment's end, however much is
+        still in the lanes."""
         self._begin_segment(t0_ns)
         turn = 0
-        for send in self._plan.sends(rate_per_s, duration_s, self._process, self._processes):
+        for send in self._sends:
             intended_ns = t0_ns + send.at_ns
             turn += 1
             while (left_ns := intended_ns - time.monotonic_ns()) > 0 or turn > _TURN_MAX:

@@ -326,9 +326,10 @@ class Run:
 
     async def _segment(self, phase: Phase, rate_per_s: float | None, duration_s: float) -> None:
         self._before = self._crew.sum()
+        await self._crew.do("prepare", None, rate_per_s=rate_per_s, duration_s=duration_s)
         t0_ns = time.monotonic_ns() + _LEAD_NS
         phase.start_ns = t0_ns
-        await self._crew.do("run", None, phase=phase.name, t0_ns=t0_ns, rate_per_s=rate_per_s, duration_s=duration_s)
+        await self._crew.do("run", None, phase=phase.name, t0_ns=t0_ns, duration_s=duration_s)
         await self._end(phase)
 
     def _take(self, phase: Phase, before: Sum | None = None) -> None:

@@ -69,8 +69,10 @@ class Worker:
                     gc.freeze()
                 case "subscribe":
                     await driver.subscribe()
+                case "prepare":
+                    driver.prepare(command["rate_per_s"], command["duration_s"])
                 case "run":
-                    await driver.run(command["t0_ns"], command["rate_per_s"], command["duration_s"])
+                    await driver.run(command["t0_ns"], command["duration_s"])
                 case "flood":
                     await driver.flood(command["window"], command["stall_s"])
                 case "give_up":
