@@ -1,4 +1,4 @@
-"""The command line: `ingeborg serve | sub | pub | import | status`.
+"""The command line: `ingeborg serve | sub | pub | import | token | status`.
 
 Owns: the options' spelling and help. Must never: do what they say (``serve``, ``supervisor`` and ``commands`` do).
 """
@@ -54,6 +54,17 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument(
         "--peer-secret-file", metavar="FILE", help="the endpoints' shared secret (generated in the data directory)"
     )
+    options.add_argument(
+        "--auth-keys",
+        metavar="FILE",
+        help="JWK set: clients need a token signed with one of its keys (`ingeborg token`)",
+    )
+    options.add_argument(
+        "--insecure", action="store_true", help="without --auth-keys, listen on an address that others reach, too"
+    )
+    options.add_argument(
+        "--allowed-origins", metavar="URL[,URL…]", help="of pages that may connect, beside this machine's own; *: any"
+    )
     options.add_argument("--config", metavar="FILE.toml", help="a file with these options")
 
     text = "subscribe a client and print its notifications, one JSON object a line"
@@ -82,6 +93,22 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("--store", metavar="STORE", help="as of `ingeborg serve`")
     options.add_argument("--config", metavar="FILE.toml", help="as of `ingeborg serve`")
 
+    text = "make a token for trying out"
+    options = subcommands.add_parser(
+        "token",
+        help=text,
+        description=f"{text.capitalize()}, and print it. PREFIX is what the topics begin with; '' is all of them. "
+        "An issuer of your own makes them in the same way, with any JWT library (docs/security.md).",
+    )
+    options.add_argument("keys", metavar="FILE", help="the JWK set that `ingeborg serve --auth-keys` is given")
+    options.add_argument("client_id", metavar="CLIENT", nargs="?", help="its id; ending in *: what its ids begin with")
+    options.add_argument("--new-keys", action="store_true", help="make FILE, with a new HS256 key")
+    options.add_argument("--publish", metavar="PREFIX", action="append", default=[], help="it may publish to")
+    options.add_argument("--subscribe", metavar="PREFIX", action="append", default=[], help="it may subscribe to")
+    options.add_argument("--broadcast", action="store_true", help="it may broadcast")
+    options.add_argument("--lifetime", metavar="SECONDS", type=_positive, default=3600, help="until it expires (3600)")
+    options.add_argument("--kid", metavar="ID", help="of the key to sign with (the first that can)")
+
     text = "show the endpoints, their clients and rates"
     options = subcommands.add_parser("status", help=text, description=text.capitalize() + ".")
     options.add_argument("--url", default=DEFAULT_URL, metavar="URL", help=f"of any endpoint ({DEFAULT_URL})")
@@ -91,6 +118,16 @@ def parser() -> argparse.ArgumentParser:
 def _client(options: argparse.ArgumentParser) -> None:
     options.add_argument("--url", default=DEFAULT_URL, metavar="URL", help=f"of an endpoint ({DEFAULT_URL})")
     options.add_argument("--client-id", required=True, metavar="ID", help="who this client is")
+    options.add_argument(
+        "--token-file", metavar="FILE", help="with the token, where the endpoint wants one (else: INGEBORG_TOKEN)"
+    )
+
+
+def _token(path: str | None) -> str | None:
+    """Never an option's value: everybody on the machine can read those."""
+    if path is not None:
+        return Path(path).read_text(encoding="utf-8").strip()
+    return os.environ.get(config.ENVIRONMENT_PREFIX + "TOKEN")
 
 
 def _positive(text: str) -> int:
@@ -143,16 +180,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _serve(parsed)
         if command == "import":
             return _import(parsed)
-        if command == "sub":
-            return asyncio.run(
-                commands.sub(
-                    parsed["url"], parsed["client_id"], parsed["topics"], parsed["topics_file"], parsed["count"]
-                )
-            )
-        if command == "pub":
-            return asyncio.run(
-                commands.pub(parsed["url"], parsed["client_id"], parsed["topic"], parsed["payload"], parsed["ack"])
-            )
+        if command == "token":
+            return commands.token(**parsed)
+        if command in ("sub", "pub"):
+            try:
+                token = _token(parsed["token_file"])
+            except (OSError, UnicodeDecodeError) as error:
+                print(f"ingeborg {command}: cannot read the token in {parsed['token_file']}: {error}", file=sys.stderr)
+                return 2
+            url, client_id = parsed["url"], parsed["client_id"]
+            if command == "sub":
+                topics, file, count = parsed["topics"], parsed["topics_file"], parsed["count"]
+                return asyncio.run(commands.sub(url, client_id, topics, file, count, token=token))
+            topic, payload, ack = parsed["topic"], parsed["payload"], parsed["ack"]
+            return asyncio.run(commands.pub(url, client_id, topic, payload, ack, token=token))
         return asyncio.run(commands.status(parsed["url"]))
     except KeyboardInterrupt:
         return 130

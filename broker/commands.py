@@ -20,6 +20,9 @@ from protocol.client import FRAME_BYTES_MAX, Client, ClientError, ClosedForGood,
 from protocol.errors import ProtocolError
 from protocol.pages import PageError, fetch, samples
 
+from . import auth
+from .config import ConfigError
+
 OK = 0
 FAILED = 1
 USAGE = 2
@@ -41,6 +44,7 @@ async def sub(
     topics_file: str | None = None,
     count: int | None = None,
     *,
+    token: str | None = None,
     out: TextIO | None = None,
 ) -> int:
     """Subscribe, listen, and print each notification as one line of JSON; end after ``count`` of them, if given.
@@ -59,7 +63,7 @@ async def sub(
 
     left = count
     try:
-        async with Client(url, client_id, on_lost=lost) as client:
+        async with Client(url, client_id, token=token, on_lost=lost) as client:
             if wanted:
                 await client.subscribe(wanted, timeout_s=_SUBSCRIBE_TIMEOUT_S)
             await client.listen()
@@ -81,6 +85,33 @@ async def sub(
     return FAILED
 
 
+def token(
+    keys: str,
+    client_id: str | None,
+    new_keys: bool,
+    publish: Sequence[str],
+    subscribe: Sequence[str],
+    broadcast: bool,
+    lifetime: int,
+    kid: str | None,
+) -> int:
+    """Print a token for the client, or make the file of keys first, or only that."""
+    path = Path(keys).expanduser()
+    try:
+        if new_keys:
+            _say(f"ingeborg token: made {path}, with the HS256 key {auth.new_keys(path)}")
+        elif client_id is None:
+            _say("ingeborg token: for which CLIENT? (Or --new-keys, to make the file.)")
+            return USAGE
+        if client_id is not None:
+            permissions: dict[str, Any] = {"publish": publish, "subscribe": subscribe, "broadcast": broadcast}
+            print(auth.make_token(path, client_id, lifetime_s=lifetime, kid=kid, **permissions))
+    except ConfigError as error:
+        _say(f"ingeborg token: {error}")
+        return USAGE
+    return OK
+
+
 def _read_topics(path: str) -> list[str]:
     text = sys.stdin.buffer.read().decode() if path == "-" else Path(path).read_text(encoding="utf-8")
     # Not splitlines(): it also splits at characters such as U+2028 that a topic may have.
@@ -94,6 +125,7 @@ async def pub(
     payload_text: str,
     ack: bool = False,
     *,
+    token: str | None = None,
     out: TextIO | None = None,
     lines: BinaryIO | None = None,
 ) -> int:
@@ -105,7 +137,7 @@ async def pub(
     out = out or sys.stdout
     number = 0
     try:
-        async with Client(url, client_id) as client:
+        async with Client(url, client_id, token=token) as client:
             async for text in _payload_texts(payload_text, lines):
                 number += 1
                 duplicate = await client.publish(topic, _payload(text), ack=True)

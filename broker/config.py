@@ -46,6 +46,9 @@ class ServeOptions:
     routing: str = "home"
     dedup_ttl: float = 60.0  # seconds; 0: off
     peer_secret_file: str = ""  # empty: generated in the data directory
+    auth_keys: str = ""  # file with a JWK set that tokens are checked with; empty: nobody needs one
+    insecure: bool = False  # listen on other addresses than loopback ones without auth_keys
+    allowed_origins: str = ""  # of pages that may connect, with commas; *: any
     # Only by file or environment: nobody types these.
     riak_namespace: str = "ingeborg"  # what bucket names begin with: one per broker that shares the Riak cluster
     riak_node_confirms: int = 2  # machines that have to have a write; 1 for a cluster of one node
@@ -61,6 +64,11 @@ class ServeOptions:
     max_duplicate_keys: int = 1_000_000  # payload hashes
     max_inflight: int = 20_000  # publishes under way
     max_inflight_bytes: int = 64 << 20
+
+    @property
+    def origins(self) -> list[str]:
+        """``allowed_origins``, one by one."""
+        return [origin.strip() for origin in self.allowed_origins.split(",") if origin.strip()]
 
     @property
     def store_url(self) -> str:
@@ -137,6 +145,9 @@ def _check(options: ServeOptions) -> None:
         raise wrong("advertise", "has to be a URL such as ws://host:9000")
     if options.routing not in ("home", "lookup"):
         raise wrong("routing", "has to be home or lookup")
+    for origin in options.origins:
+        if origin not in ("*", "null") and not re.fullmatch(r"https?://[^/?#@\s]+", origin):
+            raise wrong("allowed_origins", f"{origin!r} has to be like https://radio.example, without a path")
     if not 0 <= options.dedup_ttl <= 86_400:
         raise wrong("dedup_ttl", "has to be from 0 (off) to 86400 seconds")
     if not 1 <= options.ping_interval <= 3600:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import math
 import socket
 import time
 from collections.abc import Callable
@@ -23,10 +24,12 @@ from websockets.http11 import Request, Response
 from websockets.protocol import OPEN
 from websockets.server import ServerProtocol
 
-from protocol.errors import GOING_AWAY, PING_TIMEOUT
+from protocol.errors import GOING_AWAY, PING_TIMEOUT, TOKEN_EXPIRED
 from protocol.sockets import Socket, library_log, text_frame
 
 from . import web
+from .access import Access, Refused
+from .core.grants import Grant
 from .core.hub import Connection
 from .core.model import Endpoint, StoreError
 from .core.router import Limits, Router, StoreCall
@@ -61,6 +64,8 @@ class ClientSocket(Socket):
         )
         super().__init__(self.ws)
         self.server = server
+        self.grant: Grant | None = None  # what its token permits; None: everything
+        self.expires_s = 0  # the second of Unix time in which that is over
         self.connection: Connection | None = None
 
     def handshake(self, event: Request | Response) -> None:
@@ -75,7 +80,12 @@ class ClientSocket(Socket):
             self._become_peer(event)
             return
         if response is None:
-            response = self.ws.accept(event)
+            try:
+                self.grant = server.access.admit(event)
+                response = self.ws.accept(event)
+            except Refused as refused:
+                server.router.counts["connections_refused"] += 1
+                response = web.refusal(refused)
         if response.status_code == 101 and server.leaving:
             response = self.ws.reject(503, "This endpoint is shutting down\n")
         self.ws.send_response(response)
@@ -150,6 +160,7 @@ class EndpointServer:
         frame_bytes_max: int = 16 << 20,
         ping_s: float = 25.0,
         compression: bool = False,
+        access: Access | None = None,
         on_fatal: Callable[[str], None] | None = None,
     ) -> None:
         wrap = bytes if compression else text_frame
@@ -162,6 +173,7 @@ class EndpointServer:
         self.secret = secret
         self.frame_bytes_max = frame_bytes_max
         self.compression = compression
+        self.access = access or Access()
         self.leaving = False
         self.started_unix_s = time.time()
         self.ready = asyncio.Event()
@@ -172,6 +184,9 @@ class EndpointServer:
         # Connections by the tick of the ping period at which they are pinged: staggered, and no scan of all.
         self._ping_slots: list[set[ClientSocket]] = [set() for _ in range(max(1, round(ping_s / TICK_S)))]
         self._ticks = 0
+        # Connections by the second of Unix time in which their token has expired, up to the one looked at last.
+        self._expiring: dict[int, set[ClientSocket]] = {}
+        self._expired_s = int(time.time())
         self._reasons: list[str] | None = None  # what was last logged of ``not_ready``
         self._turn_due = False
         self._tick_handle: asyncio.TimerHandle | None = None
@@ -244,10 +259,13 @@ class EndpointServer:
     def client_connected(self, client: ClientSocket) -> Connection:
         """A client's handshake is done."""
         number = next(self._numbers)
-        connection = self.router.connected(number)
+        connection = self.router.connected(number, client.grant)
         self.router.counts["connections_accepted"] += 1
         self._sockets[connection] = client
         self._ping_slots[number % len(self._ping_slots)].add(client)
+        if client.grant is not None:
+            client.expires_s = max(math.ceil(client.grant.expires_at), self._expired_s + 1)
+            self._expiring.setdefault(client.expires_s, set()).add(client)
         return connection
 
     def client_frame(self, connection: Connection, data: bytes) -> None:
@@ -263,6 +281,11 @@ class EndpointServer:
         assert connection is not None
         self._sockets.pop(connection, None)
         self._ping_slots[connection.number % len(self._ping_slots)].discard(client)
+        expiring = self._expiring.get(client.expires_s)
+        if expiring is not None:
+            expiring.discard(client)
+            if not expiring:
+                del self._expiring[client.expires_s]
         self.router.disconnected(connection, time.monotonic())
         if self.leaving and not self._sockets:
             self._all_closed.set()
@@ -379,6 +402,7 @@ class EndpointServer:
                 router.close(client.connection, PING_TIMEOUT)
             else:
                 client.ping()
+        self._expire_tokens()
         if not self.leaving:
             self.peers.dial(router.joining.discovered(), now)
             if router.members.joined:
@@ -390,6 +414,23 @@ class EndpointServer:
         elif router.joining.left:
             self._left.set()
         self.turn()
+
+    def _expire_tokens(self) -> None:
+        """Close the connections whose token has expired since the last look; to the second."""
+        now_s = int(time.time())
+        since = now_s - self._expired_s
+        if since <= 0:
+            self._expired_s = now_s  # lower where the clock was set back
+            return
+        expiring = self._expiring
+        seconds = range(self._expired_s + 1, now_s + 1) if since <= len(expiring) else list(expiring)
+        self._expired_s = now_s
+        for second in seconds:
+            if second <= now_s:
+                for client in expiring.pop(second, ()):
+                    if client.connection is not None:
+                        self.router.counts["tokens_expired"] += 1
+                        self.router.close(client.connection, TOKEN_EXPIRED)
 
     def _tell_readiness(self) -> None:
         """Log what ``/readyz`` says, when it changes."""

@@ -20,6 +20,8 @@ from pathlib import Path
 
 import uvloop
 
+from .access import Access, is_loopback
+from .auth import Keys
 from .config import ConfigError, ServeOptions, data_folder, default_name, parse_store
 from .core.model import Endpoint, StoreError
 from .core.router import Limits
@@ -126,7 +128,14 @@ async def _serve(options: ServeOptions) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, finish, None)
     secret = read_secret(options)
+    keys = Keys(options.auth_keys) if options.auth_keys else None
     sock = listen(options.host, options.port)
+    if keys is None and not options.insecure and not is_loopback(sock.getsockname()[0]):
+        sock.close()
+        raise ConfigError(
+            f"host {options.host!r}: whoever reaches this address could read and publish everything; give --auth-keys "
+            "FILE, so that clients need a token, or --insecure, where only friends reach it"
+        )
     port = sock.getsockname()[1]
     url = advertised(options, port)
     me = Endpoint(options.name or default_name(port), secrets.token_hex(8), url, 0)
@@ -150,6 +159,7 @@ async def _serve(options: ServeOptions) -> int:
         frame_bytes_max=options.max_frame_bytes,
         ping_s=options.ping_interval,
         compression=options.compression,
+        access=Access(keys, options.origins),
         on_fatal=finish,
     )
     try:

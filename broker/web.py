@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 from websockets.datastructures import Headers
 from websockets.http11 import Response
 
+from .access import Refused
+
 if TYPE_CHECKING:
     from .endpoint import EndpointServer
 
@@ -36,6 +38,8 @@ _COUNTERS = {
     "store_errors": "Calls to the store that failed",
     "stale_mappings_left": "Client mappings that could not be cleared when their connection closed",
     "connections_accepted": "Connections accepted",
+    "connections_refused": "Connections refused for want of a token, or for where their page comes from",
+    "tokens_expired": "Connections closed because their token expired",
     "pings_unanswered": "Connections closed because two pings went unanswered",
     "turns_failed": "Events whose handling failed; each is a fault of the endpoint and logged",
 }
@@ -54,6 +58,13 @@ def answer(server: EndpointServer, path: str) -> Response | None:
     if path == "/metrics":
         return _text(http.HTTPStatus.OK, metrics(server), "text/plain; version=0.0.4; charset=utf-8")
     return None
+
+
+def refusal(refused: Refused) -> Response:
+    """The answer to a request that is not let in."""
+    response = _text(refused.status, f"{refused}\n")
+    response.headers.update(refused.headers)
+    return response
 
 
 def _text(status: http.HTTPStatus, text: str, content_type: str = "text/plain; charset=utf-8") -> Response:

@@ -20,7 +20,7 @@ from types import MappingProxyType, TracebackType
 from typing import Any, NamedTuple, Self
 
 import orjson
-from websockets.exceptions import InvalidURI, WebSocketException
+from websockets.exceptions import InvalidStatus, InvalidURI, WebSocketException
 from websockets.uri import parse_uri
 
 from .errors import CLOSES, ProtocolError
@@ -86,7 +86,8 @@ class Client:
     A lost connection is renewed after ``random() * min(backoff_max_s, backoff_base_s * 2**failures)`` seconds (full
     jitter), at the next URL, for as long as it takes, and listens again by itself; subscriptions are the broker's to
     keep. Notifications sent in between are missed. A client that listened elsewhere since (code 4001) ends instead.
-    ``wss`` URLs are verified against the system's certificates.
+    ``wss`` URLs are verified against the system's certificates. ``token``: for an endpoint that wants one; or what
+    gives one for each connection, since an endpoint closes a connection whose token has expired.
 
     ``on_notification(key, payload)`` takes the place of the iterator: called as they come, it has to be quick, and its
     exception ends the client (``close`` raises it). ``on_error(error)`` is told of publishes that failed without
@@ -104,6 +105,7 @@ class Client:
         backoff_base_s: float = 0.1,
         backoff_max_s: float = 10.0,
         max_frame_bytes: int = FRAME_BYTES_MAX,
+        token: str | Callable[[], str] | None = None,
         random: random_module.Random | None = None,
         on_notification: Callable[[str | None, Any], None] | None = None,
         on_error: Callable[[ProtocolError], None] | None = None,
@@ -124,6 +126,7 @@ class Client:
         self._backoff_base_s = backoff_base_s
         self._backoff_max_s = backoff_max_s
         self._frame_max = max_frame_bytes
+        self._token = token
         self._random = random or random_module.Random()
         self._on_notification = on_notification
         self._on_error = on_error
@@ -342,7 +345,9 @@ class Client:
         socket: OutgoingSocket | None = None
         try:
             async with asyncio.timeout(self._timeout_s):
-                socket = await connect(url, self._received, message_bytes_max=_GROWTH_MAX * self._frame_max)
+                token = self._token() if callable(self._token) else self._token
+                frame_max = _GROWTH_MAX * self._frame_max
+                socket = await connect(url, self._received, message_bytes_max=frame_max, token=token)
                 self.url = url  # before anything comes of listening
                 if self._listening:
                     await self._listen_first(socket)
@@ -354,6 +359,8 @@ class Client:
                 raise self._failure from None
             if isinstance(error, TimeoutError):
                 raise _Unreachable(f"no answer within {self._timeout_s:g} s") from None
+            if isinstance(error, InvalidStatus):
+                raise _Unreachable(_refusal(error)) from error
             if isinstance(error, OSError | WebSocketException | ConnectionLost):
                 raise _Unreachable(str(error) or type(error).__name__) from error
             if isinstance(error, ProtocolError) and may_retry(error):
@@ -572,3 +579,10 @@ class _Garbage(Exception):
 def _wake(waiter: asyncio.Future[None]) -> None:
     if not waiter.done():
         waiter.set_result(None)
+
+
+def _refusal(error: InvalidStatus) -> str:
+    """What the endpoint said instead of upgrading; its text is for people."""
+    response = error.response
+    said = (response.body or b"").decode(errors="replace").strip()[:500]
+    return f"HTTP {response.status_code}{': ' if said else ''}{said}"

@@ -32,6 +32,8 @@ _ROWS = (
     ErrorCode("bad_state", "Error", Next.FIX),
     ErrorCode("bad_topic", "The topic is not valid", Next.FIX),
     ErrorCode("too_large", "The payload is too large", Next.FIX),
+    ErrorCode("unauthorized", "The token is for another client", Next.FIX),
+    ErrorCode("forbidden", "The token does not permit it", Next.FIX),
     ErrorCode("store_unavailable", "The store does not answer", Next.RETRY),
     ErrorCode("peer_unavailable", "Another endpoint does not answer", Next.RETRY),
     ErrorCode("partial", "Some endpoints got the message, some did not", Next.GIVE_UP),
@@ -78,6 +80,7 @@ INTERNAL = CloseCode(1011, "the endpoint failed; the fault is ours", True)
 REPLACED = CloseCode(4001, "replaced by a newer listen of this client", False)
 SLOW_CONSUMER = CloseCode(4002, "slow consumer: its outbox is full", True)
 PING_TIMEOUT = CloseCode(4003, "two pings went unanswered", True)
+TOKEN_EXPIRED = CloseCode(4004, "the token has expired; connect with a new one", True)
 
 CLOSES: dict[int, CloseCode] = {
     row.code: row
@@ -91,5 +94,6 @@ CLOSES: dict[int, CloseCode] = {
         REPLACED,
         SLOW_CONSUMER,
         PING_TIMEOUT,
+        TOKEN_EXPIRED,
     )
 }

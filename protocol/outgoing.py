@@ -28,8 +28,16 @@ class OutgoingSocket(Socket):
     """A connection to a WebSocket server. ``url``: for messages; ``on_message``: given the connection and each message
     as it comes, and none after the connection was cut."""
 
-    def __init__(self, ws: ClientProtocol, url: str, *, on_message: Callable[[OutgoingSocket, bytes], None]) -> None:
+    def __init__(
+        self,
+        ws: ClientProtocol,
+        url: str,
+        *,
+        on_message: Callable[[OutgoingSocket, bytes], None],
+        token: str | None = None,
+    ) -> None:
         super().__init__(ws)
+        self._token = token
         self.on_message = on_message
         self._url = url
         loop = asyncio.get_running_loop()
@@ -98,7 +106,10 @@ class OutgoingSocket(Socket):
         super().connection_made(transport)
         self.settled()  # whoever waits for ``opened`` has a time-out of its own
         assert isinstance(self.ws, ClientProtocol)
-        self.ws.send_request(self.ws.connect())
+        request = self.ws.connect()
+        if self._token is not None:
+            request.headers["Authorization"] = f"Bearer {self._token}"
+        self.ws.send_request(request)
         self.send_protocol()
 
     def handshake(self, event: Request | Response) -> None:
@@ -155,13 +166,18 @@ class OutgoingSocket(Socket):
 
 
 async def connect(
-    url: str, on_message: Callable[[OutgoingSocket, bytes], None], *, message_bytes_max: int | None = None
+    url: str,
+    on_message: Callable[[OutgoingSocket, bytes], None],
+    *,
+    message_bytes_max: int | None = None,
+    token: str | None = None,
 ) -> OutgoingSocket:
-    """A connection whose handshake is done. ``OSError``, or what ``websockets`` says of a handshake that failed. It has
-    no time-out of its own. ``wss`` is verified against the system's certificates."""
+    """A connection whose handshake is done. ``token``: for the request's Authorization. ``OSError``, or what
+    ``websockets`` says of a handshake that failed. It has no time-out of its own. ``wss`` is verified against the
+    system's certificates."""
     uri = parse_uri(url)
     ws = ClientProtocol(uri, max_size=message_bytes_max, logger=library_log)
-    socket = OutgoingSocket(ws, url, on_message=on_message)
+    socket = OutgoingSocket(ws, url, on_message=on_message, token=token)
     try:
         await asyncio.get_running_loop().create_connection(
             lambda: socket, uri.host, uri.port, ssl=ssl.create_default_context() if uri.secure else None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 
+from .grants import Grant
 from .model import Location
 from .outbox import Outbox
 
@@ -24,7 +25,7 @@ class Reply:
 class Connection:
     """A client's connection, as the core sees it. Compared by identity."""
 
-    __slots__ = ("backlog", "clients", "closed", "dirty", "held", "kind", "number", "outbox", "replies")
+    __slots__ = ("backlog", "clients", "closed", "dirty", "grant", "held", "kind", "number", "outbox", "replies")
 
     def __init__(self, number: int, outbox_bytes_max: int) -> None:
         self.number = number
@@ -33,6 +34,7 @@ class Connection:
         self.replies: deque[Reply] = deque()  # of commands under way
         self.kind = ""  # what kind of commands is under way, where there are replies to come
         self.backlog: deque[bytes] = deque()  # frames that wait for commands of another kind to end
+        self.grant: Grant | None = None  # None: it may do everything
         self.dirty = False  # already on the list of connections to flush
         self.held = False  # not being read: the router asked the shell to stop
         self.closed = False

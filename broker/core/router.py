@@ -22,6 +22,7 @@ from protocol.wire import decode
 
 from .calls import NOT_HOME, TIMEOUT_S, Calls, Kind
 from .delivering import Delivering
+from .grants import Grant
 from .hub import Connection, Hub, Reply
 from .joining import Joining
 from .links import Item, Link, LinkError, SessionMismatch
@@ -153,9 +154,10 @@ class Router:
 
     # Clients
 
-    def connected(self, number: int) -> Connection:
-        """A client has connected; ``number`` is the shell's, unique."""
+    def connected(self, number: int, grant: Grant | None = None) -> Connection:
+        """A client has connected; ``number`` is the shell's, unique. ``grant``: what it may do (``None``: all)."""
         connection = Connection(number, self.limits.outbox_bytes)
+        connection.grant = grant
         self.connections[number] = connection
         return connection
 
@@ -194,6 +196,8 @@ class Router:
             return self._refuse(connection, None, error, None)
         try:
             command = check(value, self.limits.payload_bytes)
+            if connection.grant is not None:
+                connection.grant.check(command)
         except ProtocolError as error:
             number, name = reply_fields(value)
             return self._refuse(connection, number, error, name)

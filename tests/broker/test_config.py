@@ -42,6 +42,7 @@ def other_value(option: str, default: Any) -> Any:
         "advertise": "ws://elsewhere:9001",
         "routing": "lookup",
         "endpoints": 1,
+        "allowed_origins": "https://radio.example,null",
     }
     if option in by_name:
         return by_name[option]

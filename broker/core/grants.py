@@ -1,0 +1,45 @@
+"""What a connection may do, as its token says. SPEC section 1.5.
+
+Owns: which commands a grant covers. Must never: know what a token is, or read a clock.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from protocol.errors import ProtocolError
+from protocol.messages import Command
+
+
+class Grant(NamedTuple):
+    """``client``: the id that commands may be sent for, or, where it ends in ``*``, what the ids begin with; topic
+    prefixes for publishing and subscribing (``""``: every topic); ``expires_at``: Unix time in seconds, with leeway."""
+
+    client: str
+    publish: tuple[str, ...]
+    subscribe: tuple[str, ...]
+    broadcast: bool
+    expires_at: float
+
+    def check(self, command: Command) -> None:
+        """Raises ``ProtocolError`` (`unauthorized`, `forbidden`) where the command is not covered.
+
+        Taking back a subscription needs no permission: who lost one may still clean up.
+        """
+        client = self.client
+        if command.client != client and not (client.endswith("*") and command.client.startswith(client[:-1])):
+            raise ProtocolError("unauthorized", f"The token is for client {client!r}, not for {command.client!r}")
+        name = command.name
+        if name == "publish":
+            self._topics("publish to", command, self.publish)
+        elif name == "subscribe":
+            self._topics("subscribe to", command, self.subscribe)
+        elif name == "broadcast" and not self.broadcast:
+            raise ProtocolError("forbidden", "The token does not permit to broadcast")
+
+    def _topics(self, what: str, command: Command, prefixes: tuple[str, ...]) -> None:
+        if "" in prefixes:
+            return
+        for topic in command.topics:
+            if not topic.startswith(prefixes):
+                raise ProtocolError("forbidden", f"The token does not permit to {what} {topic[:128]!r}")

@@ -1,0 +1,213 @@
+"""Connecting with and without a token, from pages and from elsewhere, over real sockets. SPEC section 1.5."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from websockets.exceptions import InvalidStatus
+
+from broker.access import Access
+from broker.auth import LEEWAY_S, Keys, make_token, new_keys
+from protocol.client import Client, ConnectFailed
+from protocol.errors import ProtocolError
+from protocol.pages import fetch
+
+from .running import Running, ingeborg, plain, running
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    new_keys(tmp_path / "keys")
+    return tmp_path / "keys"
+
+
+@pytest.fixture
+async def endpoint(tmp_path: Path, file: Path) -> AsyncIterator[Running]:
+    async with running(tmp_path / "store", access=Access(Keys(file), ["https://radio.example"])) as endpoint:
+        yield endpoint
+
+
+def bearer(token: str) -> dict[str, Any]:
+    return {"additional_headers": {"Authorization": f"Bearer {token}"}}
+
+
+async def refused(url: str, **options: Any) -> tuple[int, str, str]:
+    """Status, WWW-Authenticate, text."""
+    with pytest.raises(InvalidStatus) as error:
+        async with plain(url, **options):
+            pass
+    response = error.value.response
+    return response.status_code, response.headers.get("WWW-Authenticate", ""), (response.body or b"").decode()
+
+
+async def test_without_a_token_nobody_gets_in(endpoint: Running) -> None:
+    status, challenge, text = await refused(endpoint.url)
+    assert (status, challenge) == (401, "Bearer")
+    assert "Authorization" in text
+    assert "access_token" in text
+    assert (await fetch(endpoint.url, "/healthz")).status == 200
+    await endpoint.until(lambda metrics: metrics["ingeborg_connections_refused_total"] == 1)
+
+
+@pytest.mark.parametrize(
+    "header", ["Bearer", "Bearer ", "Basic YTpi", "Bearer a.b.c", "Bearer " + "x" * 5_000], ids=lambda text: text[:12]
+)
+async def test_a_bad_token_is_refused_with_a_reason(endpoint: Running, header: str) -> None:
+    status, challenge, text = await refused(endpoint.url, additional_headers={"Authorization": header})
+    assert (status, challenge) == (401, 'Bearer error="invalid_token"')
+    assert text.startswith("The token is not accepted: ")
+    assert "a.b.c" not in text
+
+
+async def test_a_token_twice_is_refused(endpoint: Running, file: Path) -> None:
+    token = make_token(file, "anna")
+    assert (await refused(f"{endpoint.url}?access_token={token}&access_token={token}"))[0] == 401
+    twice = [("Authorization", f"Bearer {token}")] * 2
+    assert (await refused(endpoint.url, additional_headers=twice))[0] == 400
+
+
+@pytest.mark.parametrize("where", ["header", "query"])
+async def test_a_token_lets_its_client_do_what_it_permits(endpoint: Running, file: Path, where: str) -> None:
+    token = make_token(file, "anna", publish=["news/"], subscribe=["news/", "anna/"])
+    url = endpoint.url if where == "header" else f"{endpoint.url}?access_token={token}"
+    async with plain(url, **(bearer(token) if where == "header" else {})) as anna:
+        mine = {"client_id": "anna"}
+        assert await anna.ask({**mine, "command": "listen"}) == {"result": "success"}
+        assert await anna.ask({**mine, "command": "subscribe", "topic": ["news/1", "anna/1"]}) == {"result": "success"}
+        reply = await anna.ask({**mine, "command": "subscribe", "topic": ["news/2", "other"], "id": 1})
+        assert (reply["error"], reply["id"]) == ("forbidden", 1)
+        assert "'other'" in reply["info"]
+        reply = await anna.ask({**mine, "command": "publish", "topic": "anna/1", "payload": 1})
+        assert (reply["error"], reply["command"]) == ("forbidden", "publish")
+        reply = await anna.ask({**mine, "command": "broadcast", "payload": 1})
+        assert (reply["error"], reply["command"]) == ("forbidden", "broadcast")
+        reply = await anna.ask({"client_id": "bert", "command": "listen"})
+        assert reply["error"] == "unauthorized"
+        await anna.send({**mine, "command": "publish", "topic": "news/1", "payload": "x"})
+        assert await anna.hear() == {"key": "news/1", "broadcast": "x"}
+        page = await anna.ask({**mine, "command": "subscriptions"})
+        assert sorted(page["topic"]) == ["anna/1", "news/1"]  # of the refused batch nothing was taken
+
+
+async def test_a_gateway_s_token_is_for_all_its_clients(endpoint: Running, file: Path) -> None:
+    async with plain(endpoint.url, **bearer(make_token(file, "gw/*"))) as gateway:
+        for client in ("gw/1", "gw/2"):
+            assert await gateway.ask({"client_id": client, "command": "listen"}) == {"result": "success"}
+        assert (await gateway.ask({"client_id": "other", "command": "listen"}))["error"] == "unauthorized"
+
+
+async def test_the_connection_of_an_expired_token_is_closed(endpoint: Running, file: Path) -> None:
+    begun_at = time.time()
+    short, long = make_token(file, "short", lifetime_s=2 - LEEWAY_S), make_token(file, "long")
+    async with plain(endpoint.url, **bearer(short)) as closed, plain(endpoint.url, **bearer(long)) as open_:
+        code, reason = await closed.closed()
+        assert code == 4004
+        assert "expired" in reason
+        assert 0.5 < time.time() - begun_at < 10
+        assert await open_.ask({"client_id": "long", "command": "listen"}) == {"result": "success"}
+    assert (await endpoint.metrics())["ingeborg_tokens_expired_total"] == 1
+
+
+async def test_the_client_library_brings_its_token_and_a_new_one_to_each_connection(
+    endpoint: Running, file: Path
+) -> None:
+    given = []
+
+    def token() -> str:
+        given.append(make_token(file, "anna", publish=[""], lifetime_s=2 - LEEWAY_S if not given else 60))
+        return given[-1]
+
+    async with Client(endpoint.url, "anna", token=token, backoff_base_s=0.01) as client:
+        while not client.reconnects:
+            await client.publish("t", len(given), ack=True)
+        await client.publish("t", "with a new one", ack=True)
+        with pytest.raises(ProtocolError, match="forbidden"):
+            await client.subscribe("t")
+    assert len(given) == 2
+    with pytest.raises(ConnectFailed, match="HTTP 401: This endpoint wants a token"):
+        async with Client(endpoint.url, "anna"):
+            pass
+
+
+@pytest.mark.parametrize(
+    ("origin", "status"),
+    [
+        ("http://localhost:8000", 101),
+        ("http://127.0.0.1", 101),
+        ("http://[::1]:3000", 101),
+        ("https://radio.example", 101),
+        ("https://radio.example.evil.example", 403),
+        ("https://evil.example", 403),
+        ("http://localhost.evil.example", 403),
+        ("null", 403),
+        ("http://[", 403),
+    ],
+)
+async def test_pages_of_other_origins_are_refused(endpoint: Running, file: Path, origin: str, status: int) -> None:
+    url = f"{endpoint.url}?access_token={make_token(file, 'anna')}"
+    if status == 101:
+        async with plain(url, additional_headers={"Origin": origin}) as page:
+            assert await page.ask({"client_id": "anna", "command": "listen"}) == {"result": "success"}
+    else:
+        assert (await refused(url, additional_headers={"Origin": origin}))[0] == status
+
+
+async def test_an_endpoint_without_keys_refuses_pages_of_other_origins_too(tmp_path: Path) -> None:
+    async with running(tmp_path) as endpoint:
+        assert (await refused(endpoint.url, additional_headers={"Origin": "https://evil.example"}))[0] == 403
+        async with plain(endpoint.url):
+            pass
+    async with (
+        running(tmp_path, access=Access(None, ["*"])) as endpoint,
+        plain(endpoint.url, additional_headers={"Origin": "https://evil.example"}),
+    ):
+        pass
+
+
+# The command line
+
+
+async def test_serve_wants_keys_or_an_explicit_word_before_it_listens_to_others(tmp_path: Path, file: Path) -> None:
+    store = ("--store", f"lmdb:{tmp_path / 'store'}", "--port", "0")
+    async with ingeborg(tmp_path, "serve", "--host", "0.0.0.0", *store) as process:
+        assert await process.ended() == 2
+        assert "--auth-keys" in process.said()
+        assert "--insecure" in process.said()
+    for options in (("--insecure",), ("--auth-keys", str(file))):
+        async with ingeborg(tmp_path, "serve", "--host", "0.0.0.0", *store, *options) as process:
+            await process.ready_url()
+    async with ingeborg(tmp_path, "serve", *store, "--auth-keys", str(tmp_path / "none")) as process:
+        assert await process.ended() == 2
+        assert "No such file" in process.said()
+
+
+async def test_from_new_keys_to_a_published_message(tmp_path: Path) -> None:
+    keys = tmp_path / "made"
+    async with ingeborg(tmp_path, "token", str(keys), "anna", "--new-keys", "--publish", "t") as process:
+        token = await process.line(r"^ey")
+        assert await process.ended() == 0
+        assert "HS256" in process.said()
+        assert token not in process.said()
+    (tmp_path / "token").write_text(token + "\n", encoding="utf-8")
+    store = ("--store", f"lmdb:{tmp_path / 'store'}", "--port", "0")
+    async with ingeborg(tmp_path, "serve", *store, "--auth-keys", str(keys)) as endpoint:
+        url = await endpoint.ready_url()
+        pub = ("pub", "--url", url, "--client-id", "anna")
+        async with ingeborg(tmp_path, *pub, "--token-file", str(tmp_path / "token"), "t", "x") as process:
+            assert await process.ended() == 0
+        async with ingeborg(tmp_path, *pub, "t", "y", variables={"INGEBORG_TOKEN": token}) as process:
+            assert await process.ended() == 0
+        async with ingeborg(tmp_path, *pub, "u", "x", variables={"INGEBORG_TOKEN": token}) as process:
+            assert await process.ended() == 1
+            assert "forbidden" in process.said()
+        async with ingeborg(tmp_path, *pub, "t", "x") as process:
+            assert await process.ended() == 1
+            assert "HTTP 401" in process.said()
+        assert token not in endpoint.said()
+    async with ingeborg(tmp_path, "token", str(keys)) as process:
+        assert await process.ended() == 2
+        assert "CLIENT" in process.said()
