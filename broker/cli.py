@@ -54,6 +54,8 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument(
         "--peer-secret-file", metavar="FILE", help="the endpoints' shared secret (generated in the data directory)"
     )
+    options.add_argument("--tls-cert", metavar="FILE", help="PEM, the chain included: speak TLS, wss:// and https://")
+    options.add_argument("--tls-key", metavar="FILE", help="PEM: the certificate's key")
     options.add_argument(
         "--auth-keys",
         metavar="FILE",

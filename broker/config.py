@@ -42,11 +42,13 @@ class ServeOptions:
     store: str = ""  # lmdb:DIR or riak:HOST:PORT[,HOST:PORT…]; empty: lmdb under the user's data folder
     endpoints: int = 1  # processes, on consecutive ports
     name: str = ""  # empty: host name and port
-    advertise: str = ""  # ws:// URL under which peers reach this endpoint; empty: from host and port
+    advertise: str = ""  # ws:// or wss:// URL under which peers reach this endpoint; empty: from host and port
     routing: str = "home"
     dedup_ttl: float = 60.0  # seconds; 0: off
     peer_secret_file: str = ""  # empty: generated in the data directory
     auth_keys: str = ""  # file with a JWK set that tokens are checked with; empty: nobody needs one
+    tls_cert: str = ""  # PEM file with the certificate and its chain; empty: no TLS
+    tls_key: str = ""  # PEM file with its key
     insecure: bool = False  # listen on other addresses than loopback ones without auth_keys
     allowed_origins: str = ""  # of pages that may connect, with commas; *: any
     # Only by file or environment: nobody types these.
@@ -143,6 +145,10 @@ def _check(options: ServeOptions) -> None:
         raise wrong("name", "has to be 1 to 64 letters, digits, dots, colons, hyphens or underscores")
     if options.advertise and not _is_endpoint_url(options.advertise):
         raise wrong("advertise", "has to be a URL such as ws://host:9000")
+    if bool(options.tls_cert) != bool(options.tls_key):
+        raise ConfigError("tls-cert and tls-key: give both, or none")
+    if options.advertise and options.tls_cert and not options.advertise.startswith("wss:"):
+        raise wrong("advertise", "has to begin with wss://, since this endpoint speaks TLS")
     if options.routing not in ("home", "lookup"):
         raise wrong("routing", "has to be home or lookup")
     for origin in options.origins:
@@ -167,7 +173,7 @@ def _check(options: ServeOptions) -> None:
 def _is_endpoint_url(url: str) -> bool:
     try:
         parts = urlsplit(url)
-        return bool(re.fullmatch(r"ws://[^/?#@\s]+/?", url)) and bool(parts.hostname) and parts.port != 0
+        return bool(re.fullmatch(r"wss?://[^/?#@\s]+/?", url)) and bool(parts.hostname) and parts.port != 0
     except ValueError:  # a port that is none
         return False
 

@@ -35,6 +35,7 @@ from .core.model import Endpoint, StoreError
 from .core.router import Limits, Router, StoreCall
 from .peers import HANDSHAKE_BYTES_MAX, PEER_PATH, Peers, PeerSocket
 from .store.base import Store
+from .tls import Certificate
 
 log = logging.getLogger("ingeborg.endpoint")
 
@@ -49,6 +50,9 @@ LEAVE_S = 8.0
 
 #: How long the clients may take to answer the closing handshake then, in seconds.
 CLOSE_S = 2.0
+
+#: How long a TLS handshake may take, and the end of one, in seconds.
+TLS_S = 5.0
 
 #: Connections waiting to be accepted: a reconnect storm's worth.
 BACKLOG = 4096
@@ -161,6 +165,7 @@ class EndpointServer:
         ping_s: float = 25.0,
         compression: bool = False,
         access: Access | None = None,
+        certificate: Certificate | None = None,
         on_fatal: Callable[[str], None] | None = None,
     ) -> None:
         wrap = bytes if compression else text_frame
@@ -174,6 +179,7 @@ class EndpointServer:
         self.frame_bytes_max = frame_bytes_max
         self.compression = compression
         self.access = access or Access()
+        self._certificate = certificate
         self.leaving = False
         self.started_unix_s = time.time()
         self.ready = asyncio.Event()
@@ -204,7 +210,10 @@ class EndpointServer:
         Raises ``StoreError`` where the store cannot be used; what was opened is closed again.
         """
         await self.store.open()
-        self._server = await self._loop.create_server(lambda: ClientSocket(self), sock=sock, backlog=BACKLOG)
+        tls: dict[str, Any] = {}
+        if self._certificate is not None:
+            tls = {"ssl": self._certificate.context, "ssl_handshake_timeout": TLS_S, "ssl_shutdown_timeout": TLS_S}
+        self._server = await self._loop.create_server(lambda: ClientSocket(self), sock=sock, backlog=BACKLOG, **tls)
         self._tick()
 
     async def stop(self) -> None:
@@ -403,6 +412,8 @@ class EndpointServer:
             else:
                 client.ping()
         self._expire_tokens()
+        if self._certificate is not None:
+            self._certificate.refresh(now)
         if not self.leaving:
             self.peers.dial(router.joining.discovered(), now)
             if router.members.joined:

@@ -20,6 +20,7 @@ import hashlib
 import hmac
 import logging
 import secrets
+import ssl
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +36,7 @@ from protocol.errors import GOING_AWAY, POLICY, PROTOCOL_VIOLATION
 from protocol.sockets import Socket, binary_frame, library_log, masked_binary_frame, next_mask
 
 from .core.model import Endpoint
+from .tls import trust
 
 if TYPE_CHECKING:
     from .endpoint import EndpointServer
@@ -188,6 +190,7 @@ class Peers:
         self._server = server
         self.sockets: dict[str, PeerSocket] = {}
         self._dialling: dict[str, asyncio.Task[None]] = {}
+        self._trust: ssl.SSLContext | None = None
         self._waits: dict[str, tuple[float, float]] = {}  # incarnation -> (not before, next wait)
 
     def dial(self, wanted: list[Endpoint], now: float) -> None:
@@ -216,11 +219,24 @@ class Peers:
             uri = parse_uri(endpoint.url.rstrip("/") + PEER_PATH)
             ws = ClientProtocol(uri, max_size=FRAME_BYTES_MAX, logger=library_log)
             async with asyncio.timeout(DIAL_TIMEOUT_S):
-                await loop.create_connection(lambda: PeerSocket(self._server, ws, endpoint), uri.host, uri.port)
+                await loop.create_connection(
+                    lambda: PeerSocket(self._server, ws, endpoint),
+                    uri.host,
+                    uri.port,
+                    ssl=self._trusted() if uri.secure else None,
+                )
+        except ssl.SSLError as error:
+            self._server.router.counts["dials_failed"] += 1
+            log.warning("%s at %s: its certificate, or its TLS, will not do: %s", endpoint.name, endpoint.url, error)
         except (OSError, TimeoutError, ValueError, InvalidURI) as error:
             # Refused while a peer starts or ends: membership is what decides whether it is dead.
             self._server.router.counts["dials_failed"] += 1
             log.debug("cannot reach %s at %s: %s", endpoint.name, endpoint.url, error)
+
+    def _trusted(self) -> ssl.SSLContext:
+        if self._trust is None:
+            self._trust = trust()  # 10 ms: once
+        return self._trust
 
     def up(self, socket: PeerSocket) -> None:
         """The connection is authenticated; a former one of the same peer is of no use any more."""

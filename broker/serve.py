@@ -29,6 +29,7 @@ from .endpoint import BACKLOG, EndpointServer
 from .store.base import Store
 from .store.embedded import EmbeddedStore
 from .store.riak import RiakStore
+from .tls import Certificate
 
 log = logging.getLogger("ingeborg")
 
@@ -111,7 +112,8 @@ def advertised(options: ServeOptions, port: int) -> str:
     if options.advertise:
         return options.advertise.rstrip("/")
     host = socket.gethostname() if options.host in ("", "0.0.0.0", "::") else options.host
-    return f"ws://[{host}]:{port}" if ":" in host else f"ws://{host}:{port}"
+    scheme = "wss" if options.tls_cert else "ws"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
 async def _serve(options: ServeOptions) -> int:
@@ -129,6 +131,7 @@ async def _serve(options: ServeOptions) -> int:
         loop.add_signal_handler(number, finish, None)
     secret = read_secret(options)
     keys = Keys(options.auth_keys) if options.auth_keys else None
+    certificate = Certificate(options.tls_cert, options.tls_key) if options.tls_cert else None
     sock = listen(options.host, options.port)
     if keys is None and not options.insecure and not is_loopback(sock.getsockname()[0]):
         sock.close()
@@ -160,6 +163,7 @@ async def _serve(options: ServeOptions) -> int:
         ping_s=options.ping_interval,
         compression=options.compression,
         access=Access(keys, options.origins),
+        certificate=certificate,
         on_fatal=finish,
     )
     try:

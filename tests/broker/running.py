@@ -250,7 +250,7 @@ class Process:
 
     async def ready_url(self) -> str:
         """Wait until an endpoint says that it is ready; where it is."""
-        return re.findall(r"ws://\S+", await self.line(r" ready at ws://"))[0]
+        return re.findall(r"wss?://\S+", await self.line(r" ready at wss?://"))[0]
 
     def said(self) -> str:
         """Its standard error so far."""

@@ -41,7 +41,15 @@ def test_help_of_serve_names_every_option_that_is_typed(capsys: pytest.CaptureFi
     named = set(re.findall(r"^  (--[a-z-]+)", capsys.readouterr().out, re.MULTILINE))
     assert named == {
         *("--host", "--port", "--store", "--endpoints", "--name", "--advertise", "--routing", "--dedup-ttl"),
-        *("--peer-secret-file", "--auth-keys", "--insecure", "--allowed-origins", "--config"),
+        *(
+            "--peer-secret-file",
+            "--tls-cert",
+            "--tls-key",
+            "--auth-keys",
+            "--insecure",
+            "--allowed-origins",
+            "--config",
+        ),
     }
 
 

@@ -1,0 +1,73 @@
+"""The endpoint's certificate, and how it trusts those of others.
+
+Owns: TLS contexts, and reading a certificate again when its files change. Must never: show a key.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import ssl
+from pathlib import Path
+
+from .config import ConfigError
+
+log = logging.getLogger("ingeborg.tls")
+
+#: The files are looked at for changes so often, in seconds.
+LOOK_S = 5.0
+
+
+class Certificate:
+    """A certificate chain and its key, two PEM files. ``context``: of the listening socket, TLS 1.2 and newer.
+    ``ConfigError`` where the files cannot be used at the start; later it is logged, and what was read stays."""
+
+    def __init__(self, chain: str, key: str) -> None:
+        self._chain = Path(chain).expanduser()
+        self._key = Path(key).expanduser()
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self._stamps = self._look()
+        self._load(self.context)
+        self._look_at = 0.0
+
+    def _look(self) -> list[tuple[int, int, int]]:
+        stamps = []
+        for option, path in (("tls-cert", self._chain), ("tls-key", self._key)):
+            try:
+                stat = os.stat(path)
+            except OSError as error:
+                raise ConfigError(f"{option} {path}: {error.strerror}") from None
+            stamps.append((stat.st_mtime_ns, stat.st_size, stat.st_ino))
+        return stamps
+
+    def _load(self, context: ssl.SSLContext) -> None:
+        try:
+            context.load_cert_chain(self._chain, self._key, password="")  # an empty one: nobody is there to be asked
+        except (OSError, ValueError) as error:  # SSLError is an OSError
+            reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or error
+            raise ConfigError(
+                f"tls-cert {self._chain}, tls-key {self._key}: have to be a certificate chain and its key in PEM, not "
+                f"encrypted ({reason})"
+            ) from None
+
+    def refresh(self, now: float) -> None:
+        """New connections get the certificate that is in the files by now. Call at every tick; ``now``: monotonic."""
+        if now < self._look_at:
+            return
+        self._look_at = now + LOOK_S
+        try:
+            stamps = self._look()
+            if stamps == self._stamps:
+                return
+            self._load(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))  # half a pair would stay in the one in use
+            self._load(self.context)
+        except ConfigError as error:
+            log.error("the certificate stays as it was: %s", error)
+            return
+        self._stamps = stamps
+        log.info("tls-cert %s: read again", self._chain)
+
+
+def trust() -> ssl.SSLContext:
+    """How a peer's certificate is verified: by the system's authorities, or those of ``SSL_CERT_FILE``."""
+    return ssl.create_default_context()
