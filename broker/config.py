@@ -60,6 +60,7 @@ class ServeOptions:
     max_frame_bytes: int = 16 << 20
     max_payload_bytes: int = 1 << 20
     max_outbox_bytes: int = 16 << 20
+    slow_consumer: str = "close"  # what becomes of a connection whose outbox is full: close, or drop_oldest
     max_routes: int = 50_000  # topics in the routing cache
     max_route_ids: int = 2_000_000  # subscriber ids in it
     max_locations: int = 500_000  # clients in the location cache
@@ -145,8 +146,6 @@ def _check(options: ServeOptions) -> None:
         raise wrong("name", "has to be 1 to 64 letters, digits, dots, colons, hyphens or underscores")
     if options.advertise and not _is_endpoint_url(options.advertise):
         raise wrong("advertise", "has to be a URL such as ws://host:9000")
-    if bool(options.tls_cert) != bool(options.tls_key):
-        raise ConfigError("tls-cert and tls-key: give both, or none")
     if options.advertise and options.tls_cert and not options.advertise.startswith("wss:"):
         raise wrong("advertise", "has to begin with wss://, since this endpoint speaks TLS")
     if options.routing not in ("home", "lookup"):
@@ -154,6 +153,8 @@ def _check(options: ServeOptions) -> None:
     for origin in options.origins:
         if origin not in ("*", "null") and not re.fullmatch(r"https?://[^/?#@\s]+", origin):
             raise wrong("allowed_origins", f"{origin!r} has to be like https://radio.example, without a path")
+    if options.slow_consumer not in ("close", "drop_oldest"):
+        raise wrong("slow_consumer", "has to be close or drop_oldest")
     if not 0 <= options.dedup_ttl <= 86_400:
         raise wrong("dedup_ttl", "has to be from 0 (off) to 86400 seconds")
     if not 1 <= options.ping_interval <= 3600:

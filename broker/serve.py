@@ -131,7 +131,7 @@ async def _serve(options: ServeOptions) -> int:
         loop.add_signal_handler(number, finish, None)
     secret = read_secret(options)
     keys = Keys(options.auth_keys) if options.auth_keys else None
-    certificate = Certificate(options.tls_cert, options.tls_key) if options.tls_cert else None
+    certificate = Certificate(options.tls_cert, options.tls_key) if options.tls_cert or options.tls_key else None
     sock = listen(options.host, options.port)
     if keys is None and not options.insecure and not is_loopback(sock.getsockname()[0]):
         sock.close()
@@ -152,6 +152,7 @@ async def _serve(options: ServeOptions) -> int:
         limits=Limits(
             payload_bytes=options.max_payload_bytes,
             outbox_bytes=options.max_outbox_bytes,
+            drop_oldest=options.slow_consumer == "drop_oldest",
             routes_topics=options.max_routes,
             routes_ids=options.max_route_ids,
             locations_clients=options.max_locations,

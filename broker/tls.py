@@ -23,6 +23,8 @@ class Certificate:
     ``ConfigError`` where the files cannot be used at the start; later it is logged, and what was read stays."""
 
     def __init__(self, chain: str, key: str) -> None:
+        if not chain or not key:
+            raise ConfigError("tls-cert and tls-key: give both, or none")
         self._chain = Path(chain).expanduser()
         self._key = Path(key).expanduser()
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

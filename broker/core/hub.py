@@ -27,9 +27,9 @@ class Connection:
 
     __slots__ = ("backlog", "clients", "closed", "dirty", "grant", "held", "kind", "number", "outbox", "replies")
 
-    def __init__(self, number: int, outbox_bytes_max: int) -> None:
+    def __init__(self, number: int, outbox: Outbox) -> None:
         self.number = number
-        self.outbox = Outbox(outbox_bytes_max)
+        self.outbox = outbox
         self.clients: set[str] = set()  # that listen here
         self.replies: deque[Reply] = deque()  # of commands under way
         self.kind = ""  # what kind of commands is under way, where there are replies to come

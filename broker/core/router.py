@@ -29,6 +29,7 @@ from .links import Item, Link, LinkError, SessionMismatch
 from .listening import Listening
 from .membership import DEAD_AFTER_S, Membership
 from .model import Endpoint, Shape
+from .outbox import DroppingOutbox, Outbox
 from .publishing import Publishing
 from .subscribing import Subscribing
 
@@ -45,6 +46,7 @@ class Limits:
 
     payload_bytes: int = 1 << 20
     outbox_bytes: int = 16 << 20
+    drop_oldest: bool = False  # of a full outbox, instead of closing its connection
     routes_topics: int = 50_000
     routes_ids: int = 2_000_000
     locations_clients: int = 500_000
@@ -156,7 +158,8 @@ class Router:
 
     def connected(self, number: int, grant: Grant | None = None) -> Connection:
         """A client has connected; ``number`` is the shell's, unique. ``grant``: what it may do (``None``: all)."""
-        connection = Connection(number, self.limits.outbox_bytes)
+        outbox = DroppingOutbox if self.limits.drop_oldest else Outbox
+        connection = Connection(number, outbox(self.limits.outbox_bytes))
         connection.grant = grant
         self.connections[number] = connection
         return connection
@@ -242,7 +245,7 @@ class Router:
         if reply is None:
             if not connection.replies:
                 if data is not None:
-                    self.push(connection, self.wrap(data))
+                    self.push(connection, self.wrap(data), True)
                 return
             reply = self.expect(connection)
         reply.done = True
@@ -251,7 +254,7 @@ class Router:
         while replies and replies[0].done:
             first = replies.popleft()
             if first.data is not None:
-                self.push(connection, self.wrap(first.data))
+                self.push(connection, self.wrap(first.data), True)
         if connection.backlog and len(replies) in (0, REPLIES_MAX // 2):
             self._ready.append(connection)
 
@@ -262,17 +265,17 @@ class Router:
         self.errors[error.code] += 1
         self.reply(connection, reply, failure(number, error, name))
 
-    def push(self, connection: Connection, frame: bytes) -> None:
-        """Put a transport frame into the connection's outbox."""
+    def push(self, connection: Connection, frame: bytes, reply: bool = False) -> None:
+        """Put a transport frame into the connection's outbox. ``reply``: a command waits for it."""
         if connection.closed:
             self.drops["connection_closed"] += 1
             return
         outbox = connection.outbox
         overflowed = outbox.overflowed
-        dropped = outbox.push(frame)
+        dropped = outbox.push(frame, reply)
         if dropped:
             self.drops["slow_consumer"] += dropped
-            if not overflowed:
+            if outbox.overflowed and not overflowed:
                 self.close(connection, SLOW_CONSUMER)
         if not connection.dirty:
             connection.dirty = True

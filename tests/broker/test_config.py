@@ -42,6 +42,7 @@ def other_value(option: str, default: Any) -> Any:
         "advertise": "ws://elsewhere:9001",
         "routing": "lookup",
         "endpoints": 1,
+        "slow_consumer": "drop_oldest",
         "allowed_origins": "https://radio.example,null",
     }
     if option in by_name:
@@ -89,7 +90,7 @@ def test_the_store_defaults_to_the_users_data_folder(monkeypatch: pytest.MonkeyP
         ("name", "x" * 65, "has to be 1 to 64 letters"),
         ("name", 'x"', "has to be 1 to 64 letters"),
         ("advertise", "here:9000", "advertise 'here:9000': has to be a URL such as ws://host:9000"),
-        ("advertise", "wss://here", "has to be a URL such as ws://host:9000"),
+        ("advertise", "http://here", "has to be a URL such as ws://host:9000"),
         ("advertise", "ws://here/path", "has to be a URL such as ws://host:9000"),
         ("advertise", "ws://here:port", "has to be a URL such as ws://host:9000"),
         ("advertise", "ws://here:70000", "has to be a URL such as ws://host:9000"),

@@ -187,14 +187,9 @@ def test_files_that_will_not_do(tmp_path: Path, authority: Authority) -> None:
             Certificate(str(chain), str(key))
 
 
-@pytest.mark.parametrize(
-    ("options", "why"),
-    [
-        ({"tls_cert": "a"}, "give both"),
-        ({"tls_key": "a"}, "give both"),
-        ({"tls_cert": "a", "tls_key": "b", "advertise": "ws://a:1"}, "wss://"),
-    ],
-)
-def test_options_that_contradict_each_other(options: dict[str, str], why: str) -> None:
-    with pytest.raises(ConfigError, match=why):
-        load(options, {}, None)
+def test_options_that_contradict_each_other(tmp_path: Path) -> None:
+    for chain, key in (("a", ""), ("", "b")):
+        with pytest.raises(ConfigError, match="give both"):
+            Certificate(chain, key)
+    with pytest.raises(ConfigError, match="wss://"):
+        load({"tls_cert": "a", "tls_key": "b", "advertise": "ws://a:1"}, {}, None)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.core.outbox import BURST, Outbox
+from broker.core.outbox import BURST, DroppingOutbox, Outbox
 
 
 def test_frames_leave_once_and_in_order() -> None:
@@ -71,3 +73,50 @@ def test_every_frame_is_taken_or_counted_as_dropped(bytes_max: int, steps: list[
     assert len(taken) + dropped == len(pushed)
     assert taken == pushed[: len(taken)]
     assert outbox.overflowed is (dropped > 0)
+
+
+# Dropping the oldest
+
+
+@given(
+    st.integers(0, 30),
+    st.booleans(),
+    st.lists(st.tuples(st.binary(max_size=12), st.booleans()) | st.none(), max_size=60),
+)
+def test_a_dropping_outbox_keeps_replies_and_the_latest_notifications(
+    bytes_max: int, flowing: bool, steps: list[tuple[bytes, bool] | None]
+) -> None:
+    outbox = DroppingOutbox(bytes_max)
+    outbox.flowing = flowing
+    bound = BURST * bytes_max if flowing else bytes_max
+    waiting: list[tuple[bytes, bool]] = []
+    for step in steps:
+        if step is None:
+            assert outbox.take() == [frame for frame, _ in waiting]
+            waiting = []
+            continue
+        waiting.append(step)
+        dropped = 0
+        while sum(len(frame) for frame, _ in waiting) > bound:
+            oldest = next((place for place, (_, reply) in enumerate(waiting) if not reply), None)
+            if oldest is None:  # nothing but replies
+                assert outbox.push(*step) == dropped + len(waiting)
+                assert outbox.overflowed
+                assert (outbox.push(b""), len(outbox), outbox.size, outbox.take()) == (1, 0, 0, [])
+                return
+            del waiting[oldest]
+            dropped += 1
+        assert outbox.push(*step) == dropped
+        assert (len(outbox), outbox.size) == (len(waiting), sum(len(frame) for frame, _ in waiting))
+        assert not outbox.overflowed
+
+
+def test_a_reader_that_never_reads_takes_no_more_room_with_time() -> None:
+    outbox = DroppingOutbox(1_000)
+    outbox.flowing = False
+    sizes = set()
+    for number in range(100_000):
+        outbox.push(b"0123456789", number % 1_000 == 0 and number < 50_000)
+        if number % 10_000 == 9_999:
+            sizes.add(sys.getsizeof(outbox._row) + sys.getsizeof(outbox._notifications))
+    assert max(sizes) < 50_000

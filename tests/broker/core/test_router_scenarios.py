@@ -441,6 +441,22 @@ def test_a_slow_reader_loses_its_connection_and_slows_nobody() -> None:
     assert "slow" not in node.router.hub.bindings
 
 
+def test_a_slow_reader_may_keep_its_connection_and_lose_the_oldest_instead() -> None:
+    cluster = Cluster("a", limits=Limits(outbox_bytes=200, drop_oldest=True))
+    slow = cluster.listener("slow", "a", "t")
+    sender = cluster.client("sender", "a")
+    node = cluster.nodes["a"]
+    next(iter(node.router.hub.bindings.values())).connection.outbox.flowing = False  # its socket is full
+    node.stalled_until = cluster.world.now + 0.1  # so that all of it is one turn's
+    for number in range(10):
+        sender.send(command="publish", topic="t", payload=f"number {number}")
+    slow.send(command="subscribe", topic="u", id=7)
+    cluster.world.run(1.0)
+    assert slow.heard[2:] == ["ok 7", *(f"t: 'number {number}'" for number in range(5, 10))]
+    assert node.router.drops["slow_consumer"] == 5
+    assert "slow" in node.router.hub.bindings
+
+
 @ROUTINGS
 def test_a_publish_nobody_has_subscribed_to_succeeds(routing: str) -> None:
     bert = Cluster("a", "b", routing=routing).client("bert", "b")
