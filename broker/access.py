@@ -1,14 +1,15 @@
 """Who may open a connection: the request's token, and the page that a browser says it comes from. SPEC section 1.5.
 
-Owns: where a token stands in a request, and which origins are let in. Must never: log a request's path (it may hold a
-token).
+Owns: where a token stands in a request, which origins are let in, and how many connections an address may have. Must
+never: log a request's path (it may hold a token).
 """
 
 from __future__ import annotations
 
 import http
-import ipaddress
+from collections import Counter
 from collections.abc import Iterable
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from urllib.parse import parse_qs, urlsplit
 
 from websockets.datastructures import MultipleValuesError
@@ -29,11 +30,60 @@ class Refused(Exception):
 
 class Access:
     """``keys``: what tokens are checked with; ``None``: nobody needs one. ``origins``: of pages that may connect beside
-    those of this machine, such as ``https://radio.example``; ``*``: any."""
+    those of this machine, such as ``https://radio.example``; ``*``: any. ``per_address_max``: connections at once; of
+    this machine any number. ``proxies``: networks of those whose ``X-Forwarded-For`` is believed."""
 
-    def __init__(self, keys: Keys | None = None, origins: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        keys: Keys | None = None,
+        origins: Iterable[str] = (),
+        per_address_max: int = 1_000,
+        proxies: Iterable[IPv4Network | IPv6Network] = (),
+    ) -> None:
         self._keys = keys
         self._origins = frozenset(origins)
+        self._per_address_max = per_address_max
+        self._proxies = tuple(proxies)
+        self._connections: Counter[str] = Counter()  # by address, or network
+
+    def arrived(self, request: Request, peer: str) -> str | None:
+        """A connection from the numeric address ``peer`` is let in: count it, until ``left``. Returns under what it is,
+        ``None``: it is of this machine. Raises ``Refused``."""
+        address = self._address(request, peer)
+        if is_loopback(address):
+            return None
+        if self._connections[address] >= self._per_address_max:
+            text = f"There are {self._per_address_max} connections from your address already; close some"
+            raise Refused(http.HTTPStatus.TOO_MANY_REQUESTS, text)
+        self._connections[address] += 1
+        return address
+
+    def left(self, address: str) -> None:
+        """A connection that was counted is gone."""
+        self._connections[address] -= 1
+        if not self._connections[address]:
+            del self._connections[address]
+
+    def _address(self, request: Request, peer: str) -> str:
+        """The client's: the last one of those forwarded that is not a proxy of ours. IPv6: its /64, which is what one
+        customer has."""
+        address = peer
+        if self._of_proxy(peer):
+            forwarded = ",".join(request.headers.get_all("X-Forwarded-For")).split(",")
+            for hop in reversed([hop.strip() for hop in forwarded]):
+                if _parsed(hop) is None:
+                    break
+                address = hop
+                if not self._of_proxy(hop):
+                    break
+        parsed = _parsed(address)
+        if isinstance(parsed, IPv6Address) and not parsed.is_loopback:
+            return str(ip_network((parsed, 64), strict=False))
+        return str(parsed or address)
+
+    def _of_proxy(self, address: str) -> bool:
+        parsed = _parsed(address)
+        return parsed is not None and any(parsed in network for network in self._proxies)
 
     def admit(self, request: Request) -> Grant | None:
         """What the connection may do; ``None``: everything. Raises ``Refused``."""
@@ -85,7 +135,14 @@ def _of_this_machine(origin: str) -> bool:
 
 def is_loopback(address: str) -> bool:
     """Is the numeric address one that only this machine reaches?"""
+    parsed = _parsed(address)
+    return parsed is not None and parsed.is_loopback
+
+
+def _parsed(address: str) -> IPv4Address | IPv6Address | None:
     try:
-        return ipaddress.ip_address(address.partition("%")[0]).is_loopback
+        parsed = ip_address(address.partition("%")[0])
     except ValueError:
-        return False
+        return None
+    mapped = parsed.ipv4_mapped if isinstance(parsed, IPv6Address) else None
+    return mapped or parsed

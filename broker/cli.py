@@ -67,6 +67,9 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument(
         "--allowed-origins", metavar="URL[,URL…]", help="of pages that may connect, beside this machine's own; *: any"
     )
+    options.add_argument(
+        "--trusted-proxies", metavar="NETWORK[,NETWORK…]", help="whose X-Forwarded-For is believed (nobody's)"
+    )
     options.add_argument("--config", metavar="FILE.toml", help="a file with these options")
 
     text = "subscribe a client and print its notifications, one JSON object a line"

@@ -11,6 +11,7 @@ import socket
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -50,6 +51,8 @@ class ServeOptions:
     tls_cert: str = ""  # PEM file with the certificate and its chain; empty: no TLS
     tls_key: str = ""  # PEM file with its key
     insecure: bool = False  # listen on other addresses than loopback ones without auth_keys
+    max_connections_per_address: int = 1_000  # of clients; not of this machine
+    trusted_proxies: str = ""  # networks whose X-Forwarded-For is believed, with commas
     allowed_origins: str = ""  # of pages that may connect, with commas; *: any
     # Only by file or environment: nobody types these.
     riak_namespace: str = "ingeborg"  # what bucket names begin with: one per broker that shares the Riak cluster
@@ -67,6 +70,11 @@ class ServeOptions:
     max_duplicate_keys: int = 1_000_000  # payload hashes
     max_inflight: int = 20_000  # publishes under way
     max_inflight_bytes: int = 64 << 20
+
+    @property
+    def proxies(self) -> list[IPv4Network | IPv6Network]:
+        """``trusted_proxies``, one by one. ``ValueError``."""
+        return [ip_network(network.strip()) for network in self.trusted_proxies.split(",") if network.strip()]
 
     @property
     def origins(self) -> list[str]:
@@ -153,6 +161,10 @@ def _check(options: ServeOptions) -> None:
     for origin in options.origins:
         if origin not in ("*", "null") and not re.fullmatch(r"https?://[^/?#@\s]+", origin):
             raise wrong("allowed_origins", f"{origin!r} has to be like https://radio.example, without a path")
+    try:
+        _ = options.proxies
+    except ValueError as error:
+        raise wrong("trusted_proxies", f"has to be networks such as 10.0.0.0/8,fd00::/8: {error}") from None
     if options.slow_consumer not in ("close", "drop_oldest"):
         raise wrong("slow_consumer", "has to be close or drop_oldest")
     if not 0 <= options.dedup_ttl <= 86_400:

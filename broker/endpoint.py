@@ -69,6 +69,7 @@ class ClientSocket(Socket):
         super().__init__(self.ws)
         self.server = server
         self.grant: Grant | None = None  # what its token permits; None: everything
+        self.address: str | None = None  # under which it is counted
         self.expires_s = 0  # the second of Unix time in which that is over
         self.connection: Connection | None = None
 
@@ -86,6 +87,8 @@ class ClientSocket(Socket):
         if response is None:
             try:
                 self.grant = server.access.admit(event)
+                peer = self.transport.get_extra_info("peername")  # None: it is gone already
+                self.address = server.access.arrived(event, peer[0] if peer else "")
                 response = self.ws.accept(event)
             except Refused as refused:
                 server.router.counts["connections_refused"] += 1
@@ -117,6 +120,8 @@ class ClientSocket(Socket):
 
     def closed(self) -> None:
         """The connection is gone."""
+        if self.address is not None:
+            self.server.access.left(self.address)
         if self.connection is not None:
             self.server.client_disconnected(self)
 

@@ -163,7 +163,7 @@ async def _serve(options: ServeOptions) -> int:
         frame_bytes_max=options.max_frame_bytes,
         ping_s=options.ping_interval,
         compression=options.compression,
-        access=Access(keys, options.origins),
+        access=Access(keys, options.origins, options.max_connections_per_address, options.proxies),
         certificate=certificate,
         on_fatal=finish,
     )

@@ -38,7 +38,7 @@ _COUNTERS = {
     "store_errors": "Calls to the store that failed",
     "stale_mappings_left": "Client mappings that could not be cleared when their connection closed",
     "connections_accepted": "Connections accepted",
-    "connections_refused": "Connections refused for want of a token, or for where their page comes from",
+    "connections_refused": "Connections refused: no token, a page of another origin, too many of an address",
     "tokens_expired": "Connections closed because their token expired",
     "pings_unanswered": "Connections closed because two pings went unanswered",
     "turns_failed": "Events whose handling failed; each is a fault of the endpoint and logged",

@@ -6,6 +6,7 @@ Owns: the mapping of a run's clients to client ids and endpoints. Must never: kn
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -15,6 +16,9 @@ from protocol.errors import ProtocolError
 from protocol.pages import PageError, fetch, samples
 
 from .base import BackendError, Connection, Counters, OnError, OnMessage
+
+#: Holds the token for an endpoint that wants one; its `sub` has to be `*`, or what the run's client ids begin with.
+TOKEN_VARIABLE = "INGEBORG_TOKEN"
 
 #: Each command of a large subscribe (of some ten thousand topics) may take so long over a slow store.
 _SUBSCRIBE_TIMEOUT_S = 120.0
@@ -55,6 +59,7 @@ class Ingeborg:
                 self._urls[first:] + self._urls[:first],
                 client_id(self._run, number),
                 listen=True,
+                token=os.environ.get(TOKEN_VARIABLE),
                 on_notification=on_notification,
                 on_error=lambda error: on_error(error.code),
                 on_lost=lambda _: on_error("connection_lost"),

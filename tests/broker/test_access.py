@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
 import pytest
+from websockets.datastructures import Headers
 from websockets.exceptions import InvalidStatus
+from websockets.http11 import Request
 
-from broker.access import Access
+from broker.access import Access, Refused
 from broker.auth import LEEWAY_S, Keys, make_token, new_keys
 from protocol.client import Client, ConnectFailed
 from protocol.errors import ProtocolError
@@ -166,6 +169,67 @@ async def test_an_endpoint_without_keys_refuses_pages_of_other_origins_too(tmp_p
         plain(endpoint.url, additional_headers={"Origin": "https://evil.example"}),
     ):
         pass
+
+
+# Addresses
+
+PROXIES = [ip_network("10.0.0.0/8"), ip_network("fd00::/8")]
+
+
+def request(*forwarded: str) -> Request:
+    return Request("/", Headers([("X-Forwarded-For", value) for value in forwarded]))
+
+
+@pytest.mark.parametrize(
+    ("peer", "forwarded", "address"),
+    [
+        ("192.0.2.1", [], "192.0.2.1"),
+        ("192.0.2.1", ["198.51.100.1"], "192.0.2.1"),  # whoever that is, it is no proxy of ours
+        ("10.0.0.1", [], "10.0.0.1"),
+        ("10.0.0.1", ["198.51.100.1"], "198.51.100.1"),
+        ("10.0.0.1", ["203.0.113.9, 198.51.100.1"], "198.51.100.1"),  # what stands before it anybody may have written
+        ("10.0.0.1", ["203.0.113.9", "198.51.100.1, 10.9.9.9"], "198.51.100.1"),
+        ("10.0.0.1", ["198.51.100.1, nonsense"], "10.0.0.1"),
+        ("10.0.0.1", [""], "10.0.0.1"),
+        ("fd00::1", ["2001:db8:1:2:3::4"], "2001:db8:1:2::/64"),
+        ("2001:db8:1:2::9", [], "2001:db8:1:2::/64"),
+        ("::ffff:192.0.2.1", [], "192.0.2.1"),
+        ("::ffff:10.0.0.1", ["198.51.100.1"], "198.51.100.1"),
+        ("fe80::1%eth0", [], "fe80::/64"),
+        ("127.0.0.1", [], None),
+        ("::1", [], None),
+        ("127.0.0.1", ["198.51.100.1"], None),
+    ],
+)
+def test_whose_connection_it_is(peer: str, forwarded: list[str], address: str | None) -> None:
+    assert Access(proxies=PROXIES).arrived(request(*forwarded), peer) == address
+
+
+def test_an_address_has_so_many_connections_and_no_more() -> None:
+    access = Access(per_address_max=2)
+    assert [access.arrived(request(), "192.0.2.1") for _ in range(2)] == ["192.0.2.1"] * 2
+    for _ in range(3):
+        with pytest.raises(Refused, match="2 connections") as refusal:
+            access.arrived(request(), "192.0.2.1")
+        assert refusal.value.status == 429
+    assert access.arrived(request(), "192.0.2.2") == "192.0.2.2"
+    access.left("192.0.2.1")
+    assert access.arrived(request(), "192.0.2.1") == "192.0.2.1"
+    assert all(access.arrived(request(), "127.0.0.1") is None for _ in range(5))
+
+
+async def test_too_many_connections_of_a_forwarded_address_are_refused_until_one_ends(tmp_path: Path) -> None:
+    access = Access(per_address_max=2, proxies=[ip_network("127.0.0.0/8")])
+    async with running(tmp_path, access=access) as endpoint:
+        client = {"additional_headers": {"X-Forwarded-For": "198.51.100.1"}}
+        async with plain(endpoint.url, **client):
+            async with plain(endpoint.url, **client):
+                status, _, text = await refused(endpoint.url, **client)
+                assert (status, text) == (429, "There are 2 connections from your address already; close some\n")
+                async with plain(endpoint.url, additional_headers={"X-Forwarded-For": "198.51.100.2"}):
+                    pass
+            async with plain(endpoint.url, **client):
+                pass
 
 
 # The command line

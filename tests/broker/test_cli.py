@@ -48,6 +48,7 @@ def test_help_of_serve_names_every_option_that_is_typed(capsys: pytest.CaptureFi
             "--auth-keys",
             "--insecure",
             "--allowed-origins",
+            "--trusted-proxies",
             "--config",
         ),
     }

@@ -42,6 +42,7 @@ def other_value(option: str, default: Any) -> Any:
         "advertise": "ws://elsewhere:9001",
         "routing": "lookup",
         "endpoints": 1,
+        "trusted_proxies": "10.0.0.0/8, fd00::/8",
         "slow_consumer": "drop_oldest",
         "allowed_origins": "https://radio.example,null",
     }
@@ -106,6 +107,9 @@ def test_the_store_defaults_to_the_users_data_folder(monkeypatch: pytest.MonkeyP
         ("ping_interval", "inf", "has to be from 1 to 3600 seconds"),
         ("compression", "maybe", "command line: --compression has to be true or false, not 'maybe'"),
         ("max_frame_bytes", "0", "max-frame-bytes 0: has to be at least 1"),
+        ("trusted_proxies", "10.0.0.1/8", "trusted-proxies '10.0.0.1/8': has to be networks such as"),
+        ("slow_consumer", "wait", "has to be close or drop_oldest"),
+        ("allowed_origins", "https://a/b", "has to be like https://radio.example, without a path"),
         ("max_inflight", "-5", "max-inflight -5: has to be at least 1"),
         ("store", "sqlite:x", "store 'sqlite:x': has to be lmdb:DIR or riak:HOST:PORT[,HOST:PORT…]"),
         ("store", "lmdb:", "has to be lmdb:DIR or riak:HOST:PORT"),
