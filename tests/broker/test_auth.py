@@ -12,6 +12,7 @@ import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ed25519, rsa
 from jwt.algorithms import HMACAlgorithm, OKPAlgorithm, RSAAlgorithm
+from jwt.utils import base64url_encode
 
 from broker.auth import CLAIM, KEYS_MAX, LEEWAY_S, Keys, TokenError, make_token, new_keys, read_keys
 from broker.config import ConfigError
@@ -89,6 +90,9 @@ def test_what_a_token_does_not_name_it_does_not_permit(keys: Keys) -> None:
         ("", "no JWT"),
         ("a.b.c", "no JWT"),
         ("x" * 9_000, "too long"),
+        (base64url_encode(b"[" * 5_000).decode() + ".e30.", "no JWT"),
+        (base64url_encode(b'{"alg": ["HS256"]}').decode() + ".e30.", "algorithm"),
+        (base64url_encode(b'{"alg": "HS256", "kid": {}}').decode() + ".e30.", "no JWT"),
         (token(kid="other"), "no key here"),
         (token(2 * SECRET, "HS512"), "algorithm"),
         (jwt.encode({"sub": "anna", "exp": NOW + 60}, "", algorithm="none"), "algorithm"),
