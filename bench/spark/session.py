@@ -47,8 +47,8 @@ _LEAN = {
     "spark.sql.shuffle.partitions": "2",
     # Small stages: re-planning each costs more than it can win.
     "spark.sql.adaptive.enabled": "false",
-    # What is broadcast is small, and is made of everything: of a hundred million events that takes more than the default
-    # of five minutes.
+    # What is broadcast is small, and made of everything: of a hundred million events that takes longer than the five
+    # minutes of the default.
     "spark.sql.broadcastTimeout": "14400",
     "spark.sql.session.timeZone": "UTC",
     # Or PySpark notes the Python line of every expression, and prints them with a Java stack trace on an error.
