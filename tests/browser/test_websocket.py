@@ -119,7 +119,7 @@ async def the_page(port: int) -> str:
 
 
 async def test_a_browser_speaks_the_frames_of_the_thesis(page: Page, tmp_path: Path) -> None:
-    async with serving(tmp_path) as (process, url):
+    async with serving(tmp_path, "--allowed-origins", "null") as (process, url):  # an empty page's origin
         heard = await page.run(
             f"""
             const subscriber = new Connection("{url}"), publisher = new Connection("{url}");
@@ -168,3 +168,14 @@ async def test_a_browser_speaks_the_frames_of_the_thesis(page: Page, tmp_path: P
         await asyncio.sleep(0)
         assert await process.end() == 0
         assert await closed == [1001, True]
+
+
+async def test_a_page_whose_origin_is_not_allowed_gets_no_connection(page: Page, tmp_path: Path) -> None:
+    async with serving(tmp_path) as (_, url):
+        heard = await page.run(
+            f"""
+            const refused = new Connection("{url}");
+            return await refused.opened.then(() => "opened", error => error.message);
+            """
+        )
+    assert heard == "WebSocket error"
