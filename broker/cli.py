@@ -117,6 +117,7 @@ def parser() -> argparse.ArgumentParser:
     text = "show the endpoints, their clients and rates"
     options = subcommands.add_parser("status", help=text, description=text.capitalize() + ".")
     options.add_argument("--url", default=DEFAULT_URL, metavar="URL", help=f"of any endpoint ({DEFAULT_URL})")
+    options.add_argument("--json", action="store_true", help="one line of JSON instead of a table")
     return root
 
 
@@ -199,7 +200,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 return asyncio.run(commands.sub(url, client_id, topics, file, count, token=token))
             topic, payload, ack = parsed["topic"], parsed["payload"], parsed["ack"]
             return asyncio.run(commands.pub(url, client_id, topic, payload, ack, token=token))
-        return asyncio.run(commands.status(parsed["url"]))
+        return asyncio.run(commands.status(parsed["url"], parsed["json"]))
     except KeyboardInterrupt:
         return 130
 

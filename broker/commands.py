@@ -189,27 +189,30 @@ class _Scrape(NamedTuple):
 
 class _Column(NamedTuple):
     title: str
+    key: str  # in JSON
     metric: str
-    unit: str  # "": as it is; "/s": a rate; "%": a rate of seconds; "MB"
+    rate: bool = False  # per second, over the time between two scrapes
+    scale: float = 1.0  # from the key's unit to the title's
 
 
 _COLUMNS = (
-    _Column("clients", "ingeborg_clients", ""),
-    _Column("conns", "ingeborg_connections", ""),
-    _Column("in/s", "ingeborg_publishes_received_total", "/s"),
-    _Column("out/s", "ingeborg_messages_delivered_total", "/s"),
-    _Column("dup/s", "ingeborg_duplicates_dropped_total", "/s"),
-    _Column("drops", "ingeborg_drops_total", ""),
-    _Column("errors", "ingeborg_errors_total", ""),
-    _Column("cpu %", "process_cpu_seconds_total", "%"),
-    _Column("MB", "process_resident_memory_bytes", "MB"),
+    _Column("clients", "clients", "ingeborg_clients"),
+    _Column("conns", "connections", "ingeborg_connections"),
+    _Column("in/s", "publishes_per_s", "ingeborg_publishes_received_total", True),
+    _Column("out/s", "deliveries_per_s", "ingeborg_messages_delivered_total", True),
+    _Column("dup/s", "duplicates_per_s", "ingeborg_duplicates_dropped_total", True),
+    _Column("drops", "drops", "ingeborg_drops_total"),
+    _Column("errors", "errors", "ingeborg_errors_total"),
+    _Column("cpu %", "cpu_cores", "process_cpu_seconds_total", True, 100.0),
+    _Column("MB", "resident_bytes", "process_resident_memory_bytes", False, 1e-6),
 )
 
 
-async def status(url: str, *, out: TextIO | None = None) -> int:
+async def status(url: str, as_json: bool = False, *, out: TextIO | None = None) -> int:
     """Print a table of the cluster as the endpoint at ``url`` knows it: one row per endpoint, rates over one second.
 
-    0 when that endpoint answered and is ready, 1 otherwise.
+    ``as_json``: as one line of JSON, where what is not known is ``null``. 0 when that endpoint answered and is ready, 1
+    otherwise.
     """
     out = out or sys.stdout
     try:
@@ -223,19 +226,27 @@ async def status(url: str, *, out: TextIO | None = None) -> int:
     after = await asyncio.gather(*map(_scrape, urls.values()), return_exceptions=True)
 
     rows = [["endpoint", "url", "state", *(column.title for column in _COLUMNS)]]
+    endpoints = []
     for (name, its_url), old, new in zip(urls.items(), before, after, strict=True):
         if isinstance(old, _Scrape) and isinstance(new, _Scrape):
             state = new.ready
-            cells = [_cell(column, old, new) for column in _COLUMNS]
+            values = [_value(column, old, new) for column in _COLUMNS]
         else:
             for result in (old, new):
                 if isinstance(result, BaseException) and not isinstance(result, PageError | ValueError):
                     raise result
             state = "unreachable"
-            cells = ["-"] * len(_COLUMNS)
+            values = [None] * len(_COLUMNS)
         if name in first.peers and not first.peers[name][1]:
             state += ", link down"
-        rows.append([name, its_url, state, *cells])
+        known = zip(_COLUMNS, values, strict=True)
+        rows.append([name, its_url, state, *(_cell(column, value) for column, value in known)])
+        named = {column.key: value for column, value in zip(_COLUMNS, values, strict=True)}
+        endpoints.append({"name": name, "url": its_url, "state": state, **named})
+    if as_json:
+        cluster = {"routing": first.routing, "store": first.store, "endpoints": endpoints}
+        print(orjson.dumps(cluster).decode(), file=out)
+        return OK if first.ready == "ready" else FAILED
     print(f"routing {first.routing}, store {first.store}", file=out)
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
@@ -267,12 +278,14 @@ async def _scrape(url: str) -> _Scrape:
     )
 
 
-def _cell(column: _Column, old: _Scrape, new: _Scrape) -> str:
+def _value(column: _Column, old: _Scrape, new: _Scrape) -> float | None:
     value = new.values.get(column.metric)
-    if value is None:
-        return "-"
-    if column.unit in ("/s", "%"):
-        # A restart in between would make it negative: then nothing is known, rather than something wrong.
-        rate = (value - old.values.get(column.metric, 0.0)) / max(new.at_s - old.at_s, 1e-9)
-        return "-" if rate < 0 else f"{rate * 100:.0f}" if column.unit == "%" else f"{rate:.0f}"
-    return f"{value / 1e6:.0f}" if column.unit == "MB" else f"{value:.0f}"
+    if value is None or not column.rate:
+        return value
+    # A restart in between would make it negative: then nothing is known, rather than something wrong.
+    rate = (value - old.values.get(column.metric, 0.0)) / max(new.at_s - old.at_s, 1e-9)
+    return rate if rate >= 0 else None
+
+
+def _cell(column: _Column, value: float | None) -> str:
+    return "-" if value is None else f"{value * column.scale:.0f}"

@@ -183,6 +183,20 @@ async def test_status_shows_a_row_per_endpoint_with_rates(quick, capsys):
     assert third.split()[2] == "unreachable"
 
 
+async def test_status_as_json_has_the_same_with_null_for_what_is_not_known(quick, capsys):
+    async with Pages("e-1", 500) as one:
+        one.peers = {"e-3": (free_url(), 1)}
+        assert await commands.status(one.url, as_json=True) == 0
+    cluster = orjson.loads(capsys.readouterr().out)
+    assert (cluster["routing"], cluster["store"]) == ("home", "lmdb")
+    here, away = cluster["endpoints"]
+    assert (here["name"], here["url"], here["state"], here["clients"], here["drops"]) == ("e-1", one.url, "ready", 3, 5)
+    assert here["publishes_per_s"] > 0
+    assert here["resident_bytes"] == 52_000_000
+    assert here["deliveries_per_s"] is None
+    assert (away["name"], away["state"], away["clients"]) == ("e-3", "unreachable", None)
+
+
 async def test_status_fails_when_nothing_answers_or_it_is_no_endpoint_or_not_ready(quick, capsys):
     assert await commands.status(free_url()) == 1
     assert await commands.status("nonsense") == 1
