@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator
 from ipaddress import ip_network
@@ -19,7 +20,7 @@ from protocol.client import Client, ConnectFailed
 from protocol.errors import ProtocolError
 from protocol.pages import fetch
 
-from .running import Running, ingeborg, plain, running
+from .running import PATIENCE_S, Running, ingeborg, plain, running
 
 
 @pytest.fixture
@@ -124,9 +125,12 @@ async def test_the_client_library_brings_its_token_and_a_new_one_to_each_connect
         given.append(make_token(file, "anna", publish=[""], lifetime_s=2 - LEEWAY_S if not given else 60))
         return given[-1]
 
-    async with Client(endpoint.url, "anna", token=token, backoff_base_s=0.01) as client:
-        while not client.reconnects:
-            await client.publish("t", len(given), ack=True)
+    lost = asyncio.Event()
+    client = Client(endpoint.url, "anna", token=token, backoff_base_s=0.01, on_lost=lambda _: lost.set())
+    async with client:
+        await client.publish("t", "with the first", ack=True)
+        async with asyncio.timeout(PATIENCE_S):
+            await lost.wait()
         await client.publish("t", "with a new one", ack=True)
         with pytest.raises(ProtocolError, match="forbidden"):
             await client.subscribe("t")
