@@ -280,8 +280,10 @@ async def _scrape(url: str) -> _Scrape:
 
 def _value(column: _Column, old: _Scrape, new: _Scrape) -> float | None:
     value = new.values.get(column.metric)
-    if value is None or not column.rate:
-        return value
+    if value is None:
+        return None
+    if not column.rate:
+        return int(value)  # counts and bytes
     # A restart in between would make it negative: then nothing is known, rather than something wrong.
     rate = (value - old.values.get(column.metric, 0.0)) / max(new.at_s - old.at_s, 1e-9)
     return rate if rate >= 0 else None
