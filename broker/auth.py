@@ -21,6 +21,7 @@ from jwt.utils import base64url_encode
 
 from .config import ConfigError
 from .core.grants import Grant
+from .watched import WatchedFiles
 
 log = logging.getLogger("ingeborg.auth")
 
@@ -66,36 +67,21 @@ class Keys:
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        path = Path(path).expanduser()
-        self._path = path
+        self._path = Path(path).expanduser()
         self._clock = clock
         self._monotonic = monotonic
-        self._stamp = self._stat()
-        self._keys = read_keys(path)
-        self._look_at = monotonic() + LOOK_S
-
-    def _stat(self) -> tuple[int, int, int]:
-        try:
-            stat = os.stat(self._path)
-        except OSError as error:
-            raise ConfigError(f"auth-keys {self._path}: {error.strerror}") from None
-        return stat.st_mtime_ns, stat.st_size, stat.st_ino
+        self._file = WatchedFiles([self._path], LOOK_S)
+        self._keys = read_keys(self._path)
 
     def _refresh(self) -> None:
-        now = self._monotonic()
-        if now < self._look_at:
+        if not self._file.changed(self._monotonic()):
             return
-        self._look_at = now + LOOK_S
         try:
-            stamp = self._stat()
-            if stamp == self._stamp:
-                return
             self._keys = read_keys(self._path)
         except ConfigError as error:
             log.error("the keys stay as they were: %s", error)
-            return
-        self._stamp = stamp
-        log.info("auth-keys %s: read again, %d keys", self._path, len(self._keys))
+        else:
+            log.info("auth-keys %s: read again, %d keys", self._path, len(self._keys))
 
     def grant(self, token: str) -> Grant:
         """What the token permits now. Raises ``TokenError``."""

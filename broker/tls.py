@@ -6,11 +6,11 @@ Owns: TLS contexts, and reading a certificate again when its files change. Must 
 from __future__ import annotations
 
 import logging
-import os
 import ssl
 from pathlib import Path
 
 from .config import ConfigError
+from .watched import WatchedFiles
 
 log = logging.getLogger("ingeborg.tls")
 
@@ -27,22 +27,16 @@ class Certificate:
             raise ConfigError("tls-cert and tls-key: give both, or none")
         self._chain = Path(chain).expanduser()
         self._key = Path(key).expanduser()
+        self._files = WatchedFiles([self._chain, self._key], LOOK_S)
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        self._stamps = self._look()
         self._load(self.context)
-        self._look_at = 0.0
-
-    def _look(self) -> list[tuple[int, int, int]]:
-        stamps = []
-        for option, path in (("tls-cert", self._chain), ("tls-key", self._key)):
-            try:
-                stat = os.stat(path)
-            except OSError as error:
-                raise ConfigError(f"{option} {path}: {error.strerror}") from None
-            stamps.append((stat.st_mtime_ns, stat.st_size, stat.st_ino))
-        return stamps
 
     def _load(self, context: ssl.SSLContext) -> None:
+        for option, path in (("tls-cert", self._chain), ("tls-key", self._key)):
+            try:
+                path.open("rb").close()
+            except OSError as error:
+                raise ConfigError(f"{option} {path}: {error.strerror}") from None
         try:
             context.load_cert_chain(self._chain, self._key, password="")  # an empty one: nobody is there to be asked
         except (OSError, ValueError) as error:  # SSLError is an OSError
@@ -54,20 +48,15 @@ class Certificate:
 
     def refresh(self, now: float) -> None:
         """New connections get the certificate that is in the files by now. Call at every tick; ``now``: monotonic."""
-        if now < self._look_at:
+        if not self._files.changed(now):
             return
-        self._look_at = now + LOOK_S
         try:
-            stamps = self._look()
-            if stamps == self._stamps:
-                return
             self._load(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))  # half a pair would stay in the one in use
             self._load(self.context)
         except ConfigError as error:
             log.error("the certificate stays as it was: %s", error)
-            return
-        self._stamps = stamps
-        log.info("tls-cert %s: read again", self._chain)
+        else:
+            log.info("tls-cert %s: read again", self._chain)
 
 
 def trust() -> ssl.SSLContext:

@@ -95,26 +95,22 @@ class Calls:
         self.make_numbered(self.number(), kind, target, arguments, asker, context, now)
 
     def make_numbered(
-        self, number: int, kind: Kind, target: str, arguments: Item, asker: Asker, context: Any, now: float
+        self,
+        number: int,
+        kind: Kind,
+        target: str,
+        arguments: Item,
+        asker: Asker,
+        context: Any,
+        now: float,
+        linked: Item | None = None,
     ) -> None:
-        """``make``, with a number that was drawn before."""
-        self._begin(number, kind, target, arguments, asker, context, now)
-        self.put(target, (number, kind, *arguments))
-
-    def make_linked(
-        self, kind: Kind, target: str, arguments: Item, linked: Item, asker: Asker, context: Any, now: float
-    ) -> None:
-        """``make``. Over the present link go the arguments ``linked``, which mean the same there, and only there."""
-        number = self.number()
-        self._begin(number, kind, target, arguments, asker, context, now)
-        self.put(target, (number, kind, *linked))
-
-    def _begin(
-        self, number: int, kind: Kind, target: str, arguments: Item, asker: Asker, context: Any, now: float
-    ) -> None:
+        """``make``, with a number that was drawn before. ``linked``: arguments that go over the present link instead,
+        since they mean the same there, and only there."""
         call = Call(number, kind, target, arguments, asker, context, now + TIMEOUT_S)
         self._calls[number] = call
         self._by_deadline.append(call)
+        self.put(target, (number, kind, *(arguments if linked is None else linked)))
 
     def send(self, call: Call, target: str) -> None:
         """Send a request, or send it anew."""

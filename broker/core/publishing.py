@@ -238,6 +238,7 @@ class Publishing:
             many = len(route.subscribers) > DELIVERY_SLICE
             if many and self.recipients >= RECIPIENTS_MAX:
                 self._too_many.append((topic, route))
+                route.places = None  # they may be elsewhere by then
                 return
             if route.placing:
                 return
@@ -345,20 +346,19 @@ class Publishing:
         self, message: Publish, endpoint: str, clients: list[str], again: dict[str, Location | None] | None
     ) -> None:
         router = self._router
+        calls = router.calls
         router.counts["messages_forwarded"] += 1
-        head = (message.origin, message.number, message.topic, message.payload)
-        arguments = (*head, clients, False)
+        arguments = (message.origin, message.number, message.topic, message.payload, clients, False)
+        linked = None
+        if len(clients) > DELIVERY_SLICE and again is None and not router.lookup and endpoint in calls.links:
+            sent = calls.links[endpoint].sent
+            known = sent.holds(message.topic, clients)
+            if not known:
+                sent.keep(message.topic, clients)
+                router.counts["lists_sent"] += 1
+            linked = (*arguments[:4], None if known else clients, True)
         context = (message, clients, again)
-        link = router.calls.links.get(endpoint)
-        if len(clients) <= DELIVERY_SLICE or link is None or again is not None or router.lookup:
-            router.ask(Kind.DELIVER, endpoint, arguments, self, context)
-            return
-        known = link.sent.holds(message.topic, clients)
-        if not known:
-            link.sent.keep(message.topic, clients)
-            router.counts["lists_sent"] += 1
-        linked = (*head, None if known else clients, True)
-        router.calls.make_linked(Kind.DELIVER, endpoint, arguments, linked, self, context, router.now)
+        calls.make_numbered(calls.number(), Kind.DELIVER, endpoint, arguments, self, context, router.now, linked)
 
     def _delivered_here(self, message: Publish, absent: list[str]) -> None:
         """``absent``: those that have gone since the message began to go out."""
