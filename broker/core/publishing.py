@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from protocol.errors import ProtocolError
@@ -22,6 +21,7 @@ from protocol.messages import Command, failure, success
 from .calls import TIMEOUT_S, Call, Kind
 from .dedup import KEY_BYTES, WAITERS_MAX, Dedup, key_of, payload_hash
 from .delivering import DELIVERY_SLICE
+from .forwarding import NEVER_LISTENED, Forwarding
 from .handing import Handing
 from .hub import Connection
 from .membership import slot_of
@@ -43,8 +43,6 @@ RECIPIENTS_MAX = 1_000_000
 Places = tuple[list[str], dict[str, list[str]], list[str]]
 """Of clients: who is here, who is at which peer, of whom it is not known."""
 
-_NEVER_LISTENED = Location(0, "", False)
-
 
 class Publishing:
     """One endpoint's part in the way of messages, as origin and home (``delivering``: as destination)."""
@@ -62,6 +60,7 @@ class Publishing:
         self._links_full = False
         self._parked: list[tuple[float, Publish]] = []
         self.handing = Handing(router, self.dedup, self.repeats)
+        self.forwarding = Forwarding(router, self)
         self.recipients = 0  # of messages for many that are being handed over
         self._too_many: deque[tuple[str, Route]] = deque()  # topics whose head is for many, and waits until it is less
         self._version = 0  # of the table that the routes are of
@@ -228,7 +227,7 @@ class Publishing:
                     continue
             if not topic:
                 queue.popleft()
-                self._broadcast(message)
+                self.forwarding.broadcast(message)
                 continue
             if route.subscribers is None:
                 if not route.reading:
@@ -245,7 +244,7 @@ class Publishing:
             if route.places is not None:
                 (local, remote, missing), route.places = route.places, None
             elif len(route.subscribers) <= CLIENTS_PER_SLICE:
-                local, remote, missing = self._places(route.subscribers, route.found or {})
+                local, remote, missing = self.places(route.subscribers, route.found or {})
             else:
                 route.placing = True
                 router.jobs.append(self._place(topic, route, list(route.subscribers)))
@@ -266,7 +265,7 @@ class Publishing:
             if many:
                 message.recipients = len(route.subscribers)
                 self.recipients += message.recipients
-            self._hand_over(message, local, remote)
+            self.forwarding.hand_over(message, local, remote)
             route.found = None
             if router.lookup:
                 route.subscribers = None
@@ -276,9 +275,9 @@ class Publishing:
 
     def _place(self, topic: str, route: Route, clients: list[str]) -> Iterator[bool]:
         """Where the many subscribers of the topic's first message are."""
-        local, remote, missing = self._places((), {})
+        local, remote, missing = self.places((), {})
         for start in range(0, len(clients), CLIENTS_PER_SLICE):
-            more = self._places(clients[start : start + CLIENTS_PER_SLICE], route.found or {})
+            more = self.places(clients[start : start + CLIENTS_PER_SLICE], route.found or {})
             local += more[0]
             for endpoint, there in more[1].items():
                 remote.setdefault(endpoint, []).extend(there)
@@ -292,7 +291,7 @@ class Publishing:
         route.places = (local, remote, missing)
         self._advance(topic, route)
 
-    def _places(self, clients: Iterable[str], found: dict[str, Location | None]) -> Places:
+    def places(self, clients: Iterable[str], found: dict[str, Location | None]) -> Places:
         """Where the clients are."""
         known = self.locations.get
         in_view = self._router.members.in_view
@@ -324,60 +323,7 @@ class Publishing:
                 self._router.drops["endpoint_gone"] += 1
         return local, remote, missing
 
-    def _hand_over(
-        self,
-        message: Publish,
-        local: list[str],
-        remote: dict[str, list[str]],
-        again: dict[str, Location | None] | None = None,
-    ) -> None:
-        """To each endpoint its clients. ``again``: where the store says that they are, at the second attempt."""
-        message.open += 1  # until all of it is on its way
-        if local:
-            message.open += 1
-            call = -1 if again is None else -2
-            self._router.delivering.deliver(message, local, self._me, call, self._delivered_here)
-        for endpoint, clients in remote.items():
-            message.open += 1
-            self._forward(message, endpoint, clients, again)
-        self._closed(message)
-
-    def _forward(
-        self, message: Publish, endpoint: str, clients: list[str], again: dict[str, Location | None] | None
-    ) -> None:
-        router = self._router
-        calls = router.calls
-        router.counts["messages_forwarded"] += 1
-        arguments = (message.origin, message.number, message.topic, message.payload, clients, False)
-        linked = None
-        if len(clients) > DELIVERY_SLICE and again is None and not router.lookup and endpoint in calls.links:
-            sent = calls.links[endpoint].sent
-            known = sent.holds(message.topic, clients)
-            if not known:
-                sent.keep(message.topic, clients)
-                router.counts["lists_sent"] += 1
-            linked = (*arguments[:4], None if known else clients, True)
-        context = (message, clients, again)
-        calls.make_numbered(calls.number(), Kind.DELIVER, endpoint, arguments, self, context, router.now, linked)
-
-    def _delivered_here(self, message: Publish, absent: list[str]) -> None:
-        """``absent``: those that have gone since the message began to go out."""
-        message.confirmed.append(self._router.me.name)
-        if absent:
-            self._router.drops["not_listening"] += len(absent)
-        self._closed(message)
-
-    def _handed_over(self, message: Publish) -> None:
-        """Every endpoint has confirmed, or failed to."""
-        if not message.failed:
-            self._end(message, None)
-        elif message.confirmed:
-            extra = {"delivered": sorted(set(message.confirmed)), "failed": sorted(set(message.failed))}
-            self._end(message, ProtocolError("partial", "Do not retry: it would be a duplicate", **extra))
-        else:
-            self._end(message, ProtocolError("peer_unavailable", "An endpoint with subscribers did not answer"))
-
-    def _end(self, message: Publish, error: ProtocolError | None) -> None:
+    def ended(self, message: Publish, error: ProtocolError | None) -> None:
         """The home is done with the message; its duplicates share the outcome."""
         router = self._router
         if message.recipients:
@@ -409,111 +355,26 @@ class Publishing:
                 yield False
 
     def answered(self, call: Call, value: Any) -> None:
-        """A peer has done what it was asked."""
-        if call.kind == Kind.PUBLISH:
-            message: Publish = call.context
-            if message.key is not None:
-                self.repeats.learn(message.key, self._router.now)
-            self._settle(message, bool(value))
-        elif call.kind == Kind.DELIVER:
-            message, clients, again = call.context
-            if len(value) < len(clients):
-                message.confirmed.append(self._name(call.target))
-            self._confirmed(message, value, again)
-        else:
-            message = call.context
-            message.confirmed.append(self._name(call.target))
-            self._closed(message)
+        """The home has the message."""
+        message: Publish = call.context
+        if message.key is not None:
+            self.repeats.learn(message.key, self._router.now)
+        self._settle(message, bool(value))
 
     def failed(self, call: Call, code: str, info: Any) -> None:
-        """It could not, or did not in time."""
-        if call.kind == Kind.PUBLISH:
-            text, extra = info if isinstance(info, list) else (info, {})
-            self._settle(call.context, ProtocolError(code, text, **extra))
-        else:
-            message = call.context[0] if call.kind == Kind.DELIVER else call.context
-            message.failed.append(self._name(call.target))
-            self._closed(message)
+        """It could not take it, or did not answer in time."""
+        text, extra = info if isinstance(info, list) else (info, {})
+        self._settle(call.context, ProtocolError(code, text, **extra))
 
     def lost(self, call: Call) -> None:
-        """The peer is gone."""
-        calls = self._router.calls
-        if call.kind == Kind.PUBLISH:
-            message = call.context
-            home = self._router.members.table[message.slot]
-            if home != self._me:
-                calls.send(call, home)
-            else:
-                calls.settle(call)
-                self._at_home(message)
-            return
-        calls.settle(call)
-        if call.kind == Kind.DELIVER:
-            message, clients, again = call.context
-            self._confirmed(message, clients, again)
+        """The home is gone, or not the home any more."""
+        message = call.context
+        home = self._router.members.table[message.slot]
+        if home != self._me:
+            self._router.calls.send(call, home)
         else:
-            self._closed(call.context)  # whoever was there is connected nowhere now
-
-    def _closed(self, message: Publish) -> None:
-        message.open -= 1
-        if not message.open:
-            self._handed_over(message)
-
-    def _name(self, incarnation: str) -> str:
-        peer = self._router.members.peers.get(incarnation)
-        return peer.endpoint.name if peer is not None else incarnation
-
-    def _confirmed(self, message: Publish, absent: list[str], again: dict[str, Location | None] | None) -> None:
-        """An endpoint has what it was sent, or is dead. ``absent``: the clients it does not hold."""
-        if absent and again is None:
-            # Moved meanwhile? Read once where to, and resend; perhaps to the same endpoint, where it came back to.
-            # Until then nothing is known: that endpoint may have heard of the client's new place before us.
-            self._router.counts["relocations"] += 1
-            self._router.store("locations", (absent,), self._relocated, (message, absent))
-            return
-        if absent:
-            assert again is not None
-            self._router.drops["not_listening"] += len(absent)
-            if not self._router.lookup:
-                for client in absent:
-                    # Since the store said so it has left the place again, or the endpoint failed to clear it.
-                    if (location := again[client]) is not None:
-                        self.locations.learn(client, location._replace(online=False))
-        self._closed(message)
-
-    def _relocated(self, context: Any, result: Any, error: Exception | None) -> None:
-        message, clients = context
-        if error is not None:
-            self._router.drops["relocation_failed"] += len(clients)
-            message.failed.append("store")
-            self._closed(message)
-            return
-        found: dict[str, Location | None] = dict(zip(clients, result, strict=True))
-        if not self._router.lookup:
-            for client, location in found.items():
-                self.locations.learn(client, location or _NEVER_LISTENED)
-                found[client] = self.locations.get(client) or location  # what is known by now may be later
-        local, remote, _ = self._places(clients, found)
-        # The place it kept open stays so until all of the second attempt is on its way.
-        self._hand_over(message, local, remote, found)
-        self._closed(message)
-
-    # Broadcast
-
-    def _broadcast(self, message: Publish) -> None:
-        """Once to every endpoint, this one included."""
-        message.open = 1
-        done = partial(self._broadcast_here, message)
-        delivering = self._router.delivering
-        self._router.jobs.append(delivering.broadcast(message.origin, message.number, message.payload, done))
-        for endpoint in self._router.members.view():
-            message.open += 1
-            arguments = (message.origin, message.number, message.payload)
-            self._router.ask(Kind.BROADCAST, endpoint, arguments, self, message)
-
-    def _broadcast_here(self, message: Publish) -> None:
-        message.confirmed.append(self._router.me.name)
-        self._closed(message)
+            self._router.calls.settle(call)
+            self._at_home(message)
 
     # Store
 
@@ -548,7 +409,7 @@ class Publishing:
         for index, client in enumerate(clients):
             location = None if error is not None else result[index]
             if error is None and not self._router.lookup:
-                self.locations.learn(client, location or _NEVER_LISTENED)
+                self.locations.learn(client, location or NEVER_LISTENED)
             for topic in self._wanted.pop(client, ()):
                 self._unfound[topic] -= 1
                 if error is not None or not self._unfound[topic]:
@@ -585,7 +446,7 @@ class Publishing:
         route = self.routes.drop(topic)
         if route is not None:
             for message in route.queue or ():
-                self._end(message, ProtocolError("store_unavailable", str(error) or repr(error)))
+                self.ended(message, ProtocolError("store_unavailable", str(error) or repr(error)))
 
     # Changes of subscriptions and of the cluster
 
@@ -672,7 +533,7 @@ class Publishing:
             elif router.members.joined:
                 self._at_home(message)
             elif deadline <= now:
-                self._end(message, ProtocolError("peer_unavailable", "This endpoint has not joined the others yet"))
+                self.ended(message, ProtocolError("peer_unavailable", "This endpoint has not joined the others yet"))
             else:
                 self._parked.append((deadline, message))
         self.handing.tick()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.core import delivering, lists, publishing
+from broker.core import delivering, forwarding, lists, publishing
 
 from .history import History
 
@@ -49,6 +49,7 @@ def test_lookup_routing_delivers_in_an_undisturbed_cluster() -> None:
 def test_guarantees_hold_when_every_message_goes_out_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delivering, "DELIVERY_SLICE", 1)
     monkeypatch.setattr(publishing, "DELIVERY_SLICE", 1)
+    monkeypatch.setattr(forwarding, "DELIVERY_SLICE", 1)
     monkeypatch.setattr(publishing, "CLIENTS_PER_SLICE", 1)
     monkeypatch.setattr(publishing, "RECIPIENTS_MAX", 3)
     monkeypatch.setattr(lists, "IDS_MAX", 6)

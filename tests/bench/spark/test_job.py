@@ -109,7 +109,7 @@ def close(value: float | None) -> Any:
     phases=[Phase.explicit, Phase.generate],
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
-@given(seeds=st.lists(st.integers(0, 2**64 - 1), min_size=40, max_size=40, unique=True))
+@given(seeds=st.lists(st.integers(0, 2**64 - 1), min_size=50, max_size=50, unique=True))
 def test_random_runs_agree_with_a_plain_computation(spark, seeds):
     runs = {f"r{seed}": synthetic.random_run(f"r{seed}", random.Random(seed)) for seed in seeds}
     with tempfile.TemporaryDirectory() as directory:

@@ -1,0 +1,171 @@
+"""A message on its way from its home: to each endpoint its clients, once more where they have moved, until all confirm.
+
+Owns: the requests that carry it, and who has confirmed. Must never: know why it goes to whom (``publishing`` does), or
+hold it for longer than the time-outs of what it waits for.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from protocol.errors import ProtocolError
+
+from .calls import Call, Kind
+from .delivering import DELIVERY_SLICE
+from .message import Publish
+from .model import Location
+
+if TYPE_CHECKING:
+    from .publishing import Publishing
+    from .router import Router
+
+NEVER_LISTENED = Location(0, "", False)
+
+
+class Forwarding:
+    """One endpoint's part as the home of messages, once it is known who gets them."""
+
+    def __init__(self, router: Router, publishing: Publishing) -> None:
+        self._router = router
+        self._publishing = publishing
+        self._me = router.me.incarnation
+
+    def hand_over(
+        self,
+        message: Publish,
+        local: list[str],
+        remote: dict[str, list[str]],
+        again: dict[str, Location | None] | None = None,
+    ) -> None:
+        """To each endpoint its clients. ``again``: where the store says that they are, at the second attempt."""
+        message.open += 1  # until all of it is on its way
+        if local:
+            message.open += 1
+            call = -1 if again is None else -2
+            self._router.delivering.deliver(message, local, self._me, call, self._delivered_here)
+        for endpoint, clients in remote.items():
+            message.open += 1
+            self._forward(message, endpoint, clients, again)
+        self._closed(message)
+
+    def _forward(
+        self, message: Publish, endpoint: str, clients: list[str], again: dict[str, Location | None] | None
+    ) -> None:
+        router = self._router
+        calls = router.calls
+        router.counts["messages_forwarded"] += 1
+        arguments = (message.origin, message.number, message.topic, message.payload, clients, False)
+        linked = None
+        if len(clients) > DELIVERY_SLICE and again is None and not router.lookup and endpoint in calls.links:
+            sent = calls.links[endpoint].sent
+            known = sent.holds(message.topic, clients)
+            if not known:
+                sent.keep(message.topic, clients)
+                router.counts["lists_sent"] += 1
+            linked = (*arguments[:4], None if known else clients, True)
+        context = (message, clients, again)
+        calls.make_numbered(calls.number(), Kind.DELIVER, endpoint, arguments, self, context, router.now, linked)
+
+    def _delivered_here(self, message: Publish, absent: list[str]) -> None:
+        """``absent``: those that have gone since the message began to go out."""
+        message.confirmed.append(self._router.me.name)
+        if absent:
+            self._router.drops["not_listening"] += len(absent)
+        self._closed(message)
+
+    def _handed_over(self, message: Publish) -> None:
+        """Every endpoint has confirmed, or failed to."""
+        error = None
+        if message.failed and message.confirmed:
+            extra = {"delivered": sorted(set(message.confirmed)), "failed": sorted(set(message.failed))}
+            error = ProtocolError("partial", "Do not retry: it would be a duplicate", **extra)
+        elif message.failed:
+            error = ProtocolError("peer_unavailable", "An endpoint with subscribers did not answer")
+        self._publishing.ended(message, error)
+
+    def answered(self, call: Call, value: Any) -> None:
+        """An endpoint has what it was sent."""
+        if call.kind == Kind.DELIVER:
+            message, clients, again = call.context
+            if len(value) < len(clients):
+                message.confirmed.append(self._name(call.target))
+            self._confirmed(message, value, again)
+        else:
+            message = call.context
+            message.confirmed.append(self._name(call.target))
+            self._closed(message)
+
+    def failed(self, call: Call, code: str, info: Any) -> None:
+        """It could not take it, or did not answer in time."""
+        message = call.context[0] if call.kind == Kind.DELIVER else call.context
+        message.failed.append(self._name(call.target))
+        self._closed(message)
+
+    def lost(self, call: Call) -> None:
+        """It is gone: its clients may listen elsewhere by now."""
+        self._router.calls.settle(call)
+        if call.kind == Kind.DELIVER:
+            message, clients, again = call.context
+            self._confirmed(message, clients, again)
+        else:
+            self._closed(call.context)  # whoever was there is connected nowhere now
+
+    def _closed(self, message: Publish) -> None:
+        message.open -= 1
+        if not message.open:
+            self._handed_over(message)
+
+    def _name(self, incarnation: str) -> str:
+        peer = self._router.members.peers.get(incarnation)
+        return peer.endpoint.name if peer is not None else incarnation
+
+    def _confirmed(self, message: Publish, absent: list[str], again: dict[str, Location | None] | None) -> None:
+        """An endpoint has what it was sent, or is dead. ``absent``: the clients it does not hold."""
+        if absent and again is None:
+            # Moved meanwhile? Read once where to, and resend; perhaps to the same endpoint, where it came back to.
+            # Until then nothing is known: that endpoint may have heard of the client's new place before us.
+            self._router.counts["relocations"] += 1
+            self._router.store("locations", (absent,), self._relocated, (message, absent))
+            return
+        if absent:
+            assert again is not None
+            self._router.drops["not_listening"] += len(absent)
+            if not self._router.lookup:
+                for client in absent:
+                    # Since the store said so it has left the place again, or the endpoint failed to clear it.
+                    if (location := again[client]) is not None:
+                        self._publishing.locations.learn(client, location._replace(online=False))
+        self._closed(message)
+
+    def _relocated(self, context: Any, result: Any, error: Exception | None) -> None:
+        message, clients = context
+        if error is not None:
+            self._router.drops["relocation_failed"] += len(clients)
+            message.failed.append("store")
+            self._closed(message)
+            return
+        found: dict[str, Location | None] = dict(zip(clients, result, strict=True))
+        if not self._router.lookup:
+            for client, location in found.items():
+                self._publishing.locations.learn(client, location or NEVER_LISTENED)
+                found[client] = self._publishing.locations.get(client) or location  # what is known by now may be later
+        local, remote, _ = self._publishing.places(clients, found)
+        # The place it kept open stays so until all of the second attempt is on its way.
+        self.hand_over(message, local, remote, found)
+        self._closed(message)
+
+    def broadcast(self, message: Publish) -> None:
+        """Once to every endpoint, this one included."""
+        message.open = 1
+        done = partial(self._broadcast_here, message)
+        delivering = self._router.delivering
+        self._router.jobs.append(delivering.broadcast(message.origin, message.number, message.payload, done))
+        for endpoint in self._router.members.view():
+            message.open += 1
+            arguments = (message.origin, message.number, message.payload)
+            self._router.ask(Kind.BROADCAST, endpoint, arguments, self, message)
+
+    def _broadcast_here(self, message: Publish) -> None:
+        message.confirmed.append(self._router.me.name)
+        self._closed(message)
