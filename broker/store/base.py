@@ -13,7 +13,7 @@ under way at the same time may take effect in any order.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Protocol
 
 from broker.core.model import (
@@ -27,6 +27,7 @@ from broker.core.model import (
 )
 
 __all__ = [
+    "PAGE_SUBSCRIPTIONS",
     "Endpoint",
     "Location",
     "Shape",
@@ -36,6 +37,9 @@ __all__ = [
     "StoreUnavailable",
     "Superseded",
 ]
+
+PAGE_SUBSCRIPTIONS = 1_000
+"""Most subscriptions in a page of all of them: 2 ms of reading the embedded store, for which the event loop waits."""
 
 
 class Store(Protocol):
@@ -71,6 +75,15 @@ class Store(Protocol):
 
         Order is the implementation's (by hash), stable; a topic that stays subscribed through the paging comes
         exactly once. ``ValueError`` for a cursor that is none of this store's.
+        """
+
+    def subscriptions(self) -> AsyncIterator[list[tuple[str, list[str]]]]:
+        """All subscriptions there are, in pages of ``(topic, clients)``: ``PAGE_SUBSCRIPTIONS`` a page at most, none
+        empty. A topic with many subscribers comes in parts. Order is the implementation's.
+
+        Not a snapshot, since endpoints may write meanwhile: what stays subscribed from the first page to the last
+        comes out, once (twice where the store itself holds it twice: Riak after a cut); what comes or goes meanwhile
+        may come out or not. What it holds does not grow with the number of subscriptions.
         """
 
     async def listen(self, clients: Sequence[str], incarnation: str) -> list[Location]:

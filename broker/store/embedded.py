@@ -4,13 +4,15 @@ Owns: the store contract on LMDB. Reads are memory reads on the event loop (micr
 slices; writes go to two writer processes (``writer_link.py``, ``writer.py``), one for what must survive a power cut
 and one for what must survive only ``kill -9``. Must never: take LMDB's write lock, hold a read transaction across an
 ``await`` (it would keep freed pages from being used again), or be open in a process that forks without exec.
+
+Opened with ``read_only`` it starts no writer, makes nothing, and cannot write.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -19,7 +21,15 @@ from typing import Any, cast
 import lmdb
 import ormsgpack
 
-from broker.store.base import Endpoint, Location, Shape, StoreError, StoreMisconfigured, StoreUnavailable
+from broker.store.base import (
+    PAGE_SUBSCRIPTIONS,
+    Endpoint,
+    Location,
+    Shape,
+    StoreError,
+    StoreMisconfigured,
+    StoreUnavailable,
+)
 from broker.store.layout import (
     DEFAULT_MAP_SIZE_BYTES,
     FRAME_ITEMS,
@@ -27,6 +37,7 @@ from broker.store.layout import (
     Environment,
     Lane,
     digest,
+    of_this_boot,
     open_for_reading,
 )
 from broker.store.writer_link import WriterProcess
@@ -50,11 +61,14 @@ class EmbeddedStore:
         *,
         map_size_bytes: int = DEFAULT_MAP_SIZE_BYTES,
         timeout_s: float = 4.0,
+        read_only: bool = False,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
         """``map_size_bytes``: most that either environment can grow to; address space, not disk. ``timeout_s``: how
         long the writer may acknowledge nothing before operations fail; a large batch that gets on takes its time.
+        ``read_only``: of a directory that is a store already; writing ends with ``StoreUnavailable``.
         """
+        self._read_only = read_only
         self._directory, self._map_size_bytes = directory.absolute(), map_size_bytes
         self._wall_clock = wall_clock
         self._writers = {
@@ -82,6 +96,19 @@ class EmbeddedStore:
         return {lane: writer.pid for lane, writer in self._writers.items()}
 
     async def open(self) -> None:
+        if self._read_only:
+            try:
+                self._environments[Lane.DURABLE] = _share(self._directory, Lane.DURABLE, self._map_size_bytes)
+                # One of an earlier boot may be half written; the next endpoint that starts empties it.
+                if of_this_boot(self._directory):
+                    self._environments[Lane.SOFT] = _share(self._directory, Lane.SOFT, self._map_size_bytes)
+            except OSError as error:
+                await self.close()
+                raise StoreMisconfigured(f"the embedded store cannot read {self._directory}: {error}") from error
+            except BaseException:
+                await self.close()
+                raise
+            return
         try:
             outcomes = await asyncio.gather(
                 *(writer.open() for writer in self._writers.values()), return_exceptions=True
@@ -153,6 +180,38 @@ class EmbeddedStore:
                     return page, None
             await asyncio.sleep(0)
 
+    async def subscriptions(self) -> AsyncIterator[list[tuple[str, list[str]]]]:
+        # Each page is a transaction of its own. One over all of them would be a snapshot, and for as long as its reader
+        # takes no page that writers free could be used again: the file would grow by all that they write.
+        last: tuple[bytes, bytes] | None = None
+        while True:
+            page, last = self._page(last)
+            if page:
+                yield page
+            if last is None:
+                return
+            await asyncio.sleep(0)
+
+    def _page(
+        self, after: tuple[bytes, bytes] | None
+    ) -> tuple[list[tuple[str, list[str]]], tuple[bytes, bytes] | None]:
+        """The subscriptions behind the entry ``after``, and the last one's entry; ``None``: there are no more."""
+        page: list[tuple[str, list[str]]] = []
+        with self._reading(Lane.DURABLE, "subscribers") as (txn, cursor):
+            if not _seek_behind(cursor, after):
+                return page, None
+            texts = self._environments[Lane.DURABLE].db["texts"]
+            entries = list(islice(cast(Iterator[tuple[bytes, bytes]], cursor.iternext()), PAGE_SUBSCRIPTIONS))
+            key = None
+            for topic_hash, client in entries:
+                if topic_hash != key:
+                    key = topic_hash
+                    clients: list[str] = []
+                    page.append((cast(bytes, txn.get(topic_hash, db=texts)).decode(), clients))
+                clients.append(client.decode())
+        self._reads += len(entries)
+        return page, entries[-1] if len(entries) == PAGE_SUBSCRIPTIONS else None
+
     # --- locations
 
     async def listen(self, clients: Sequence[str], incarnation: str) -> list[Location]:
@@ -203,6 +262,8 @@ class EmbeddedStore:
         await self._soft_writer.call("deregister", [tuple(endpoint)])
 
     async def endpoints(self) -> list[Endpoint]:
+        if self._read_only and Lane.DURABLE in self._environments and Lane.SOFT not in self._environments:
+            return []
         with self._reading(Lane.SOFT, "registry") as (_, cursor):
             # As many as there are endpoint names on one machine: no need for slices.
             return [Endpoint(*ormsgpack.unpackb(value)) for value in cursor.iternext(keys=False, values=True)]
@@ -268,6 +329,17 @@ def _entries_after(cursor: lmdb.Cursor, key: bytes, after: bytes | None) -> Iter
                 yield value
 
 
+def _seek_behind(cursor: lmdb.Cursor, after: tuple[bytes, bytes] | None) -> bool:
+    """Stand on the first entry of the database behind ``after``, which may be gone by now; whether there is one."""
+    if after is None:
+        return cursor.first()
+    key, value = after
+    if cursor.set_range_dup(key, value):
+        return cursor.next() if cursor.value() == value else True
+    behind = int.from_bytes(key, "big") + 1
+    return behind < 1 << 8 * HASH_BYTES and cursor.set_range(behind.to_bytes(HASH_BYTES, "big"))
+
+
 def _hash_of_cursor(cursor: str) -> bytes:
     try:
         found = bytes.fromhex(cursor)
@@ -290,7 +362,10 @@ def _share(directory: Path, lane: Lane, map_size_bytes: int) -> Environment:
             0,
         )
     except (OSError, lmdb.Error) as error:
-        raise StoreMisconfigured(f"the embedded store cannot read the directory {directory}: {error}") from error
+        raise StoreMisconfigured(
+            f"the embedded store cannot read the directory {directory}: {error}. Is it the store's (lmdb:DIR)? The "
+            "first endpoint that starts makes one; whoever reads it has to be able to write its lock.mdb files"
+        ) from error
     _shared[_file_of(directory / lane)] = environment, users + 1
     return environment
 

@@ -99,7 +99,9 @@ class Environment:
 
 
 def open_for_reading(directory: Path, lane: Lane, map_size_bytes: int) -> Environment:
-    """Open what a writer has prepared. Such an environment cannot take the write lock, so it cannot wait for it."""
+    """Open what a writer has prepared, now or once. Such an environment cannot take the write lock, so it cannot wait
+    for it. ``StoreMisconfigured``: it is of another program or layout.
+    """
     env = lmdb.open(
         str(directory / lane),
         readonly=True,
@@ -108,7 +110,14 @@ def open_for_reading(directory: Path, lane: Lane, map_size_bytes: int) -> Enviro
         max_dbs=len(DATABASES[lane]),
         max_readers=MAX_READERS,
     )
-    return Environment(env, lane)
+    try:
+        with env.begin() as txn:
+            found = txn.get(b"layout")
+        _require_layout(found, lane, directory)
+        return Environment(env, lane)
+    except BaseException:
+        env.close()
+        raise
 
 
 class Gate:
@@ -193,6 +202,14 @@ def prepare(directory: Path, lane: Lane, map_size_bytes: int) -> tuple[Environme
         ) from error
 
 
+def of_this_boot(directory: Path) -> bool:
+    """Whether the soft environment is there and of this boot: of an earlier one it means nothing."""
+    try:
+        return (directory / Lane.SOFT / "boot_id").read_text() == boot_id()
+    except FileNotFoundError:
+        return False
+
+
 def _empty_after_reboot(soft: Path) -> None:
     """Remove a soft environment of an earlier boot, before it is opened: unsynced pages may have been half written."""
     mark, current = soft / "boot_id", boot_id()
@@ -212,6 +229,10 @@ def _check_layout(env: lmdb.Environment, lane: Lane, directory: Path) -> None:
             for name, flags in DATABASES[lane].items():
                 env.open_db(name.encode(), txn=txn, **flags)
         return
+    _require_layout(found, lane, directory)
+
+
+def _require_layout(found: bytes | None, lane: Lane, directory: Path) -> None:
     program, _, number = bytes(found or b"").rpartition(b" ")
     if program != LAYOUT_NAME or not number.isdigit():
         raise StoreMisconfigured(

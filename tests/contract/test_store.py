@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from broker.store.base import Endpoint, Location, Store, StoreUnavailable, Superseded
+from broker.store.base import PAGE_SUBSCRIPTIONS, Endpoint, Location, Store, StoreUnavailable, Superseded
 from tests.contract.conftest import STORES, OpenStore
 
 ODD_TOPICS = [
@@ -49,6 +49,16 @@ async def all_topics(store: Store, client: str, limit: int = 100) -> list[str]:
         topics += page
         if cursor is None:
             return topics
+
+
+async def everything(store: Store) -> Counter[tuple[str, str]]:
+    """How often each ``(topic, client)`` comes among all subscriptions; each page checked for its size."""
+    found: Counter[tuple[str, str]] = Counter()
+    async for page in store.subscriptions():
+        assert 1 <= sum(len(clients) for _, clients in page) <= PAGE_SUBSCRIPTIONS
+        assert all(clients for _, clients in page)
+        found.update((topic, client) for topic, clients in page for client in clients)
+    return found
 
 
 # --- subscriptions -----------------------------------------------------------------------------------------------
@@ -255,6 +265,44 @@ async def test_a_cursor_of_elsewhere_is_refused(store: Store, cursor: str) -> No
         await store.topics("ann", cursor, 10)
 
 
+# --- all of them --------------------------------------------------------------------------------------------------
+
+
+async def test_an_empty_store_has_no_subscriptions_to_go_through(store: Store) -> None:
+    assert await everything(store) == {}
+
+
+async def test_all_subscriptions_come_once_odd_ones_and_whole_pages_too(store: Store, other: Store) -> None:
+    wanted = {(topic, client) for topic in ODD_TOPICS for client in ODD_CLIENTS}
+    wanted |= {("hit", f"client {index}") for index in range(3 * PAGE_SUBSCRIPTIONS)}  # more pages than one
+    wanted |= {(f"song {index}", "ann") for index in range(PAGE_SUBSCRIPTIONS)}
+    await store.subscribe([(client, [topic]) for topic, client in wanted])
+    await store.subscribe([("ann", ["left"])])
+    await store.unsubscribe([("ann", ["left"])])
+    assert await everything(other) == dict.fromkeys(wanted, 1)
+
+
+async def test_what_stays_subscribed_comes_once_while_others_come_and_go(store: Store, other: Store) -> None:
+    staying = {(f"staying {index}", f"client {index % 7}") for index in range(2 * PAGE_SUBSCRIPTIONS)}
+    staying |= {("hit", f"client {index}") for index in range(2 * PAGE_SUBSCRIPTIONS)}
+    leaving = [f"leaving {index}" for index in range(PAGE_SUBSCRIPTIONS)]
+    await store.subscribe([*((client, [topic]) for topic, client in staying), ("ann", leaving), ("leaver", ["hit"])])
+    found: Counter[tuple[str, str]] = Counter()
+    step = 0
+    async for page in store.subscriptions():
+        found.update((topic, client) for topic, clients in page for client in clients)
+        # Among them the very entry that the page ended with, and those of the set it ended in.
+        last, clients = page[-1]
+        await other.unsubscribe([("ann", leaving[step : step + 99]), ("leaver", ["hit"])])
+        if (last, clients[-1]) not in staying:
+            await other.unsubscribe([(clients[-1], [last])])
+        await other.subscribe([("ann", [f"coming {step} {index}" for index in range(20)]), (f"a {step}", ["hit"])])
+        step += 99
+    assert step >= 99 * 3
+    assert {entry: found[entry] for entry in staying} == dict.fromkeys(staying, 1)
+    assert max(found.values()) == 1
+
+
 # --- locations ---------------------------------------------------------------------------------------------------
 
 
@@ -457,6 +505,8 @@ async def test_a_closed_store_is_unavailable_and_may_be_closed_twice(open_store:
     ):
         with pytest.raises(StoreUnavailable):
             await operation
+    with pytest.raises(StoreUnavailable):
+        await everything(mine)
     await store.subscribe([("ann", ["rock"])])  # a sibling's handle is not affected
 
 

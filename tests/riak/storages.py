@@ -2,7 +2,8 @@
 
 ``INGEBORG_TEST_RIAK=host:port[,host:port…]`` names the nodes of a real cluster with the bucket types of
 ``docs/riak.md``. Every storage is a namespace of its own in it: nothing there is read or changed but what the test
-wrote, and nothing is deleted afterwards. ``INGEBORG_TEST_RIAK_NODE_CONFIRMS=1`` is for a cluster of one node.
+wrote, and nothing is deleted afterwards. ``INGEBORG_TEST_RIAK_NODE_CONFIRMS=1`` is for a cluster of one node,
+``INGEBORG_TEST_RIAK_USER``, ``_PASSWORD_FILE`` and ``_CA_FILE`` are for one whose security is on.
 """
 
 from __future__ import annotations
@@ -16,9 +17,12 @@ from typing import Any
 
 import pytest
 
-from broker.store.riak import RiakStore
+from broker.config import ServeOptions
+from broker.riak_credentials import RiakCredentials
+from broker.store.riak import Credentials, RiakStore, Secured
+from tests.broker.test_tls import Authority
 
-from .double import RiakDouble
+from .double import RiakDouble, Security
 
 OpenRiakStore = Callable[[], Awaitable[RiakStore]]
 
@@ -34,7 +38,15 @@ def real_nodes() -> list[tuple[str, int]]:
 def real_options() -> dict[str, Any]:
     """What a store on the real cluster is made with."""
     node_confirms = int(os.environ.get("INGEBORG_TEST_RIAK_NODE_CONFIRMS", "2"))
-    return {"namespace": f"test-{secrets.token_hex(8)}", "node_confirms": node_confirms}
+    options = {"namespace": f"test-{secrets.token_hex(8)}", "node_confirms": node_confirms}
+    return {**options, "connecting": Secured(credentials.current)} if (credentials := real_credentials()) else options
+
+
+def real_credentials() -> RiakCredentials | None:
+    """Of a user of the real cluster, where its security is on."""
+    names = ("riak_user", "riak_password_file", "riak_ca_file")
+    given = {name: os.environ.get(f"INGEBORG_TEST_{name.upper()}", "") for name in names}
+    return RiakCredentials(ServeOptions(**given)) if given["riak_user"] else None
 
 
 @asynccontextmanager
@@ -57,6 +69,28 @@ async def riak_double(_directory: Path) -> AsyncIterator[OpenRiakStore]:
     async with RiakDouble(nodes=3) as riak:
         riak.create_broker_types()
         async with stores_on(riak.addresses) as opener:
+            yield opener
+
+
+USER, PASSWORD = "ingeborg", b"the password of these tests"
+
+
+def secure(riak: RiakDouble, authority: Authority) -> Credentials:
+    """Turn the double's security on; who the driver is to it."""
+    nodes = authority.issue(11)
+    riak.security = Security(nodes.chain, nodes.key, authority.file)
+    riak.security.passwords[USER.encode()] = PASSWORD
+    riak.security.grant_all(USER.encode(), b"ingeborg", b"ingeborg_seen")
+    return Credentials(USER, PASSWORD, authority.context)
+
+
+@asynccontextmanager
+async def riak_double_tls(directory: Path) -> AsyncIterator[OpenRiakStore]:
+    """A fresh double of three nodes whose security is on."""
+    async with RiakDouble(nodes=3) as riak:
+        riak.create_broker_types()
+        credentials = secure(riak, Authority(directory))
+        async with stores_on(riak.addresses, connecting=Secured(lambda: credentials)) as opener:
             yield opener
 
 

@@ -91,7 +91,7 @@ async def test_a_node_that_misbehaves_is_worked_around(
 
 
 async def test_a_silent_node_is_set_aside_and_comes_back_into_use(riak: RiakDouble, store_on: StoreOn) -> None:
-    store = await store_on(riak, **FAST)
+    store = await store_on(riak, timeout_s=4.0, attempt_timeout_s=0.2)
     riak.nodes[0].behaviour = "hang"
     await store.subscribe([("ann", TOPICS)])
     assert store.counters["nodes_set_aside"] >= 1
@@ -175,17 +175,33 @@ async def test_a_store_opens_with_some_nodes_down_and_not_with_all(riak: RiakDou
 # --- not-founds that are none ----------------------------------------------------------------------------------------
 
 
-async def test_a_not_found_by_two_of_three_copies_is_not_believed(riak: RiakDouble, store_on: StoreOn) -> None:
+async def test_a_not_found_by_a_primary_and_a_fallback_is_not_believed(riak: RiakDouble, store_on: StoreOn) -> None:
     store = await store_on(riak)
     await store.subscribe([("ann", ["rock"])])
-    # One primary is back with an empty disk, one is down and a fallback that never saw the key stands in for it: two
-    # not-founds, one of them by a primary, outvote the only copy left. Nothing repairs it behind the reader's back.
+    # One primary is back with an empty disk, one is down and a fallback that never saw the key stands in for it.
     first, second, third = (place.node for place in riak.memory.preference_list(0, key_of("rock")))
     riak.memory.faults.read_repair = False
     riak.memory.faults.fallbacks_answer_first = True
     riak.memory.wipe(first)
     await riak.nodes[third].kill()
     answer = riak.memory.read(second, key_of("rock"), {"r": 2, "pr": 1, "node_confirms": 0})
+    assert not answer.siblings  # that is what the cluster says when asked for one primary's word
+    assert await store.subscribers(["rock"]) == [{"ann"}]
+    # And a writer does not start from nothing.
+    await store.subscribe([("bob", ["rock"])])
+    assert await store.subscribers(["rock"]) == [{"ann", "bob"}]
+
+
+async def test_a_not_found_by_two_of_three_copies_is_not_believed(riak: RiakDouble, store_on: StoreOn) -> None:
+    store = await store_on(riak)
+    await store.subscribe([("ann", ["rock"])])
+    # Two primaries are back with empty disks: two not-founds outvote the only copy left. Nothing repairs it behind the
+    # reader's back.
+    first, second, _ = (place.node for place in riak.memory.preference_list(0, key_of("rock")))
+    riak.memory.faults.read_repair = False
+    riak.memory.wipe(first)
+    riak.memory.wipe(second)
+    answer = riak.memory.read(0, key_of("rock"), {"r": 2, "pr": 2, "node_confirms": 0})
     assert not answer.siblings  # that is what the cluster says when asked once
     assert await store.subscribers(["rock"]) == [{"ann"}]
     assert store.counters["notfounds_false"] == 1
@@ -241,6 +257,30 @@ async def test_two_halves_add_subscribers_and_after_healing_there_is_the_union_i
         await right.unsubscribe([("before", [topic])])
         assert await right.subscribers([topic]) == [everybody]
         assert right.counters["siblings_written"] == 0
+
+
+async def test_a_node_that_is_cut_off_does_not_answer_with_what_was_before(riak: RiakDouble, store_on: StoreOn) -> None:
+    """It has a primary of everything, and stands in for the two others itself: two answers of three, both old."""
+    store = await store_on(riak)
+    await store.subscribe([("ann", ["rock"])])
+    before = (await store.listen(["ann"], "i1"))[0]
+    riak.memory.cut([0], [1, 2])
+    await store.subscribe([("bob", ["rock"]), ("bob", ["jazz"])])
+    after = (await store.listen(["ann"], "i2"))[0]
+    assert after.rank > before.rank
+    for _ in range(6):  # the nodes take turns
+        assert await store.subscribers(["rock", "jazz"]) == [{"ann", "bob"}, {"bob"}]
+        assert await store.locations(["ann"]) == [after]
+    assert store.counters["reads_of_few"] == 0
+
+
+async def test_where_no_node_reaches_two_primaries_one_will_do(riak: RiakDouble, store_on: StoreOn) -> None:
+    store = await store_on(riak, **FAST)
+    await store.subscribe([("ann", ["rock"])])
+    for number in (0, 2):
+        await riak.nodes[number].kill()
+    assert await store.subscribers(["rock"]) == [{"ann"}]
+    assert store.counters["reads_of_few"] == 1
 
 
 async def test_a_writer_cut_off_with_one_machine_is_told_so_and_confirms_nothing(

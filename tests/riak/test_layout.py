@@ -13,11 +13,13 @@ from hypothesis import strategies as st
 from broker.store.base import Location
 from broker.store.riak import layout
 from broker.store.riak.layout import (
+    LIST_VERSION,
     VERSION,
     Buckets,
     Directory,
     Entry,
     Layout,
+    ListObject,
     Partition,
     SetObject,
     Whereabouts,
@@ -52,6 +54,15 @@ SETS = st.builds(
     st.integers(0, 3),
     st.lists(NAMES, max_size=4, unique=True),
 )
+NOW_MS = 1_800_000_000_000
+TIMES = st.sampled_from([0, *range(NOW_MS - 3, NOW_MS)])
+LISTS = st.builds(
+    lambda members, removed: ormsgpack.packb(
+        [LIST_VERSION, "name", 0, members, {name: at for name, at in removed.items() if name not in members}]
+    ),
+    st.dictionaries(NAMES, TIMES, max_size=4),
+    st.dictionaries(NAMES, TIMES, max_size=4),
+)
 
 
 def state(kind, values):
@@ -61,9 +72,13 @@ def state(kind, values):
     return {name: field for name, field in vars(merged).items() if name not in ("dirty", "_bytes")}
 
 
+def list_now() -> ListObject:
+    return ListObject(NOW_MS)
+
+
 @pytest.mark.parametrize(
     ("kind", "values"),
-    [(Partition, PARTITIONS), (Whereabouts, LOCATIONS), (Entry, ENTRIES), (SetObject, SETS)],
+    [(Partition, PARTITIONS), (Whereabouts, LOCATIONS), (Entry, ENTRIES), (SetObject, SETS), (list_now, LISTS)],
     ids=lambda value: getattr(value, "__name__", None),
 )
 def test_versions_merge_to_the_same_in_any_order_and_any_number_of_times(kind, values) -> None:
@@ -168,6 +183,82 @@ def test_topics_of_one_slot_share_an_object_of_each_level(topic) -> None:
 def test_the_registry_entry_of_any_name_is_not_the_directory() -> None:
     buckets = Buckets("ingeborg")
     assert buckets.endpoint("directory") != buckets.directory
+
+
+def version(kind, *versions: bytes):
+    merged = kind()
+    for each in versions:
+        merged.absorb(each)
+    return merged
+
+
+@given(st.lists(st.tuples(st.integers(0, 1), NAMES, st.booleans(), st.booleans()), max_size=30))
+def test_of_a_client_s_list_the_latest_change_of_each_topic_is_true(steps) -> None:
+    """Two homes that write at once, each from what it last saw; sometimes one reads what there is, and merges."""
+    empty = ListObject(NOW_MS)
+    empty.belongs_to("ann")
+    versions = [empty.encode(), empty.encode()]
+    model: dict[str, bool] = {}
+    for number, (writer, topic, adding, reading) in enumerate(steps):
+        seen = versions if reading else versions[writer : writer + 1]
+        state = version(lambda number=number: ListObject(NOW_MS + number), *seen)
+        present = topic in state.members
+        if adding:
+            assert state.add(topic, 10_000)
+        else:
+            state.discard(topic)
+        if adding or present:  # taking out what is not there says nothing
+            model[topic] = adding
+        versions[writer] = state.encode()
+    merged = version(lambda: ListObject(NOW_MS + len(steps)), *versions)
+    assert merged.members == {topic for topic, there in model.items() if there}
+
+
+def test_changes_of_a_list_are_forgotten_after_a_while() -> None:
+    state = ListObject(NOW_MS)
+    for topic in ("rock", "jazz"):
+        state.add(topic, 10_000)
+    state.discard("rock")
+    old = state.encode()
+    later = version(lambda: ListObject(NOW_MS + layout.RECENT_MS + 1), old)
+    assert ormsgpack.unpackb(later.encode()) == [LIST_VERSION, "", 0, {"jazz": 0}, {}]
+    # A version with the removal that turns up only now is merged as in other sets: nothing is lost by it.
+    again = version(
+        lambda: ListObject(NOW_MS + layout.RECENT_MS + 1), old, ormsgpack.packb([LIST_VERSION, "", 0, {"rock": 0}, {}])
+    )
+    assert again.members == {"rock", "jazz"}
+
+
+def test_what_has_left_a_list_takes_no_room_in_it() -> None:
+    state = list_now()
+    for number in range(20_000):
+        topic = f"a topic of some length {number}"
+        assert state.add(topic, layout.OBJECT_BYTES_MAX)
+        state.discard(topic)
+    assert len(ormsgpack.unpackb(state.encode())[4]) == layout.REMOVED_MAX
+    again = version(list_now, state.encode())
+    assert again.add("x" * 1_000, layout.OBJECT_BYTES_MAX)
+
+
+def test_a_full_list_is_no_longer_than_an_object_may_be() -> None:
+    state = list_now()
+    number = 0
+    while state.add(f"t{number}", layout.OBJECT_BYTES_MAX):
+        number += 1
+    assert 0.6 * layout.OBJECT_BYTES_MAX < len(state.encode()) <= layout.OBJECT_BYTES_MAX
+
+
+def test_a_list_of_an_earlier_build_is_read() -> None:
+    assert version(list_now, ormsgpack.packb([VERSION, "ann", 1, ["rock", "jazz"]])).members == {"rock", "jazz"}
+
+
+def test_what_is_added_is_written_even_where_it_is_there_already() -> None:
+    partition, members = Partition(), SetObject()
+    for kind, add in ((partition, lambda: partition.add("t", "ann")), (members, lambda: members.add("ann", 10_000))):
+        assert add()
+        kind.dirty = False
+        assert add()
+        assert kind.dirty
 
 
 def test_an_offline_location_beats_an_online_one_of_the_same_listen_only() -> None:

@@ -11,8 +11,10 @@ import pytest
 from broker.store.base import StoreMisconfigured, StoreUnavailable
 from broker.store.riak import riak_pb2 as pb
 from broker.store.riak import wire
+from broker.store.riak.connecting import Plain
 from broker.store.riak.counters import zeroed
-from broker.store.riak.pool import BACKOFF_FIRST_S, BACKOFF_MAX_S, Node, Pool
+from broker.store.riak.node import BACKOFF_FIRST_S, BACKOFF_MAX_S, Node
+from broker.store.riak.pool import Pool
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 PONG = wire.frame(wire.SERVER_INFO_ANSWER, pb.RpbGetServerInfoResp(node=b"n").SerializeToString())
@@ -222,8 +224,12 @@ async def test_one_who_gives_up_does_not_take_the_others_turn(listen) -> None:
     pool.close()
 
 
+def node_of_none() -> Node:
+    return Node("h", 1, Plain(1.0), zeroed(), 1)
+
+
 def test_a_node_is_set_aside_for_longer_each_time_but_never_for_long() -> None:
-    node, now, waits = Node("h", 1), 0.0, []
+    node, now, waits = node_of_none(), 0.0, []
     for _ in range(12):
         assert node.failed(now)
         assert not node.failed(now)  # those that fail together count once
@@ -237,7 +243,7 @@ def test_a_node_is_set_aside_for_longer_each_time_but_never_for_long() -> None:
 
 
 def test_a_node_set_aside_is_tried_by_one_request_at_a_time() -> None:
-    node = Node("h", 1)
+    node = node_of_none()
     node.failed(0.0)
     node.probing = True
     assert not node.usable(100.0)

@@ -208,6 +208,7 @@ async def test_three_nodes_with_one_and_two_killed_answer_as_the_real_ones_did(c
                 if riak.memory.up[number]:
                     await riak.nodes[number].kill()
             await replay(case, client, riak.addresses[0], clocks)
+        assert riak.memory.up == [True, False, False]
 
 
 @pytest.mark.parametrize("name", ["transcripts.jsonl", "failures.jsonl"])

@@ -22,7 +22,7 @@ import pytest
 
 from broker.store.base import Location
 from broker.store.riak import RiakStore
-from broker.store.riak.layout import VERSION, Buckets, partition_of, set_root
+from broker.store.riak.layout import LIST_VERSION, VERSION, Buckets, partition_of, set_root
 from broker.store.riak.objects import Address
 
 from .double import RiakDouble
@@ -142,7 +142,8 @@ async def test_the_witness_reads_what_the_driver_wrote(witness_python: Path, ria
         (riak.buckets.location("nobody"), "get", True),
     )
     assert ormsgpack.unpackb(topic) == [VERSION, {"rock": ["ann", "bob"]}, [], False]
-    assert ormsgpack.unpackb(topics) == [VERSION, "ann", 0, ["rock"]]
+    version, name, level, members, removed = ormsgpack.unpackb(topics)
+    assert (version, name, level, list(members), removed) == (LIST_VERSION, "ann", 0, ["rock"], {})
     assert ormsgpack.unpackb(location) == [VERSION, *listening]
     assert nothing == []
 

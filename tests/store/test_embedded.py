@@ -472,3 +472,36 @@ async def test_what_is_read_and_written_is_counted(tmp_path: Path) -> None:
         await store.locations(["ann", "bob", "eve"])
         await store.topics("ann", None, 10)
         assert store.counters == {"reads": read + 6, "writes": written, "writer_restarts": 0}
+
+
+# --- for reading only
+
+
+async def test_for_reading_only_nothing_is_made_and_no_writer_is_started(tmp_path: Path) -> None:
+    absent = EmbeddedStore(tmp_path / "absent", read_only=True)
+    with pytest.raises(StoreMisconfigured, match=r"cannot read .*absent.* Is it the store's"):
+        await absent.open()
+    await absent.close()
+    assert os.listdir(tmp_path) == []
+    async with opened(tmp_path / "store") as store:
+        await store.subscribe([("ann", ["rock"])])
+        await store.register(ME)
+        async with opened(tmp_path / "store", read_only=True) as reader:
+            assert await reader.subscribers(["rock"]) == [{"ann"}]
+            assert await reader.endpoints() == [ME]
+            assert list(reader.writer_pids.values()) == [None, None]
+            with pytest.raises(StoreUnavailable):
+                await reader.subscribe([("ann", ["jazz"])])
+    (tmp_path / "store" / "soft" / "boot_id").write_text("another boot")
+    async with opened(tmp_path / "store", read_only=True) as reader:
+        assert await reader.endpoints() == []  # it may be half written
+        assert [page async for page in reader.subscriptions()] == [[("rock", ["ann"])]]
+
+
+async def test_for_reading_only_a_directory_of_another_program_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "durable").mkdir()
+    with lmdb.open(str(tmp_path / "durable"), map_size=MAP_BYTES) as foreign, foreign.begin(write=True) as txn:
+        txn.put(b"layout", b"something else 1")
+    reader = EmbeddedStore(tmp_path, read_only=True, map_size_bytes=MAP_BYTES)
+    with pytest.raises(StoreMisconfigured, match="of another program"):
+        await reader.open()

@@ -17,13 +17,18 @@ from ..base import StoreMisconfigured, StoreUnavailable
 from . import riak_pb2 as pb
 from . import wire
 from .layout import PARTITIONS_PER_SLOT_MAX, Buckets, Layout
+from .node import Node, grouped
 from .objects import WRITE_W, Objects
-from .pool import Node, Pool
+from .pool import Pool
 
 log = logging.getLogger(__name__)
 
 N_VAL: Final = 3
+GRANTS: Final = "riak_core.get_bucket_type,riak_kv.get,riak_kv.put"
+"""What the driver's user may do to both bucket types, and nothing else, where Riak's security is on."""
 NODE_CONFIRMS_SINCE: Final = (3, 0)
+
+_NOT_GRANTED: Final = "not granted"
 
 
 def creation_commands(bucket_type: str, seen_type: str) -> dict[str, str]:
@@ -37,21 +42,24 @@ def creation_commands(bucket_type: str, seen_type: str) -> dict[str, str]:
 async def check_nodes(pool: Pool) -> list[tuple[int, ...]]:
     """The versions of the nodes that answer; those that do not are set aside, to be tried again. One is enough."""
 
-    async def version(node: Node) -> tuple[int, ...] | str:
+    async def version(node: Node) -> tuple[int, ...] | Exception:
         try:
             info = await pool.ask(node, wire.SERVER_INFO_REQUEST, b"", wire.SERVER_INFO_ANSWER, pb.RpbGetServerInfoResp)
-        except (OSError, EOFError, wire.WireError, wire.Refusal) as error:
-            return f"{node}: {error or type(error).__name__}"
+        except (StoreMisconfigured, OSError, EOFError, wire.WireError, wire.Refusal) as error:
+            return error
         numbers = info.server_version.decode("ascii", "replace").split(".")
         return tuple(int(number) for number in numbers[:3] if number.isdecimal())
 
     answers = await asyncio.gather(*map(version, pool.nodes))
-    silent = [answer for answer in answers if isinstance(answer, str)]
-    versions = [answer for answer in answers if not isinstance(answer, str)]
+    versions = [answer for answer in answers if isinstance(answer, tuple)]
+    failed = [(node, answer) for node, answer in zip(pool.nodes, answers, strict=True) if isinstance(answer, Exception)]
+    why = grouped((node, str(error) or type(error).__name__) for node, error in failed)
+    if not versions and any(isinstance(error, StoreMisconfigured) for _, error in failed):
+        raise StoreMisconfigured(f"no Riak node lets the broker in: {why}. See docs/riak.md")
     if not versions:
-        raise StoreUnavailable(f"no Riak node answers: {'; '.join(silent)}")
-    for reason in silent:
-        log.warning("riak: set aside for now: %s", reason)
+        raise StoreUnavailable(f"no Riak node answers: {why}")
+    if failed:
+        log.warning("riak: set aside for now: %s", why)
     if min(versions) < NODE_CONFIRMS_SINCE:
         log.warning(
             "riak: a node runs %s: before 3.0 there is no node_confirms, so that while nodes are down a write can be "
@@ -69,6 +77,11 @@ async def check_types(pool: Pool, bucket_type: str, seen_type: str) -> None:
     ]
     if not problems:
         return
+    if any(_NOT_GRANTED in problem for problem in problems):
+        lines = ["Riak does not let the broker's user do what it has to:", *(f"  - {problem}" for problem in problems)]
+        lines.append("Run these on one node of the cluster:")
+        lines += [f"  riak-admin security grant {GRANTS} on {name} to USER" for name in (bucket_type, seen_type)]
+        raise StoreMisconfigured("\n".join(lines))
     lines = ["Riak is not set up for this broker:", *(f"  - {problem}" for problem in problems)]
     lines.append("Run these on one node of the cluster (a type that exists already needs only 'activate' or 'update'):")
     for name, properties in creation_commands(bucket_type, seen_type).items():
@@ -86,6 +99,8 @@ async def _problems(pool: Pool, name: str, *, allow_mult: bool) -> list[str]:
         answer = await pool.request(wire.TYPE_PROPS_REQUEST, request, wire.BUCKET_PROPS_ANSWER, pb.RpbGetBucketResp)
     except StoreMisconfigured as error:
         refusal = error.__cause__ if isinstance(error.__cause__, wire.Refusal) else None
+        if refusal is not None and refusal.not_granted:
+            return [f"{_NOT_GRANTED}: {refusal.text}"]
         if refusal is None or not refusal.no_such_type:
             raise
         return [f"bucket type '{name}' does not exist, or is not active"]
@@ -106,8 +121,9 @@ def _word(value: bool) -> str:
     return "true" if value else "false"
 
 
-async def settle_layout(objects: Objects, buckets: Buckets, wanted: int | None) -> int:
-    """The partitions per slot of this store: as it was first opened with, else ``wanted`` (or 1) from now on.
+async def settle_layout(objects: Objects, buckets: Buckets, wanted: int | None, *, read_only: bool = False) -> int:
+    """The partitions per slot of this store: as it was first opened with, else ``wanted`` (or 1) from now on;
+    ``read_only``: one that was never opened is none.
 
     Two endpoints that disagreed would each miss the other's subscriptions. Riak has no atomic create; so whoever
     creates it reads it once more, and of two that did so at once at least the later one sees both versions.
@@ -122,6 +138,11 @@ async def settle_layout(objects: Objects, buckets: Buckets, wanted: int | None) 
             layout.dirty = True
 
     layout = await objects.read_only(Layout, buckets.layout)
+    if not layout.partitions_per_slot and read_only:
+        raise StoreMisconfigured(
+            f"there is no store in this Riak cluster whose buckets begin with {buckets.layout.bucket.decode()!r}: the "
+            "first endpoint that starts makes one; give --config, or INGEBORG_RIAK_NAMESPACE, as it has it"
+        )
     if not layout.partitions_per_slot:
         await objects.change(Layout, buckets.layout, create)
         layout = await objects.read_only(Layout, buckets.layout)

@@ -37,7 +37,18 @@ FANOUT_BITS: Final = 4
 LEVEL_MAX: Final = 3
 """A set of its own spreads over 1, then 16, 256, 4,096 more objects: 1 GB, some 30 million members, at the end."""
 
+LIST_VERSION: Final = 3
+"""Of a client's list; version 2 was a set like the others, and is read."""
+
+REMOVED_MAX: Final = 1_000
+"""Members taken out that a list remembers, the latest, and no more bytes of them than an object may have. More of them
+in ten minutes are taken out by each home alone."""
+
+RECENT_MS: Final = 10 * 60 * 1000
+"""How long a change of a client's list is known as one: longer than a cut that homes on both sides live through."""
+
 _ENTRY_BYTES: Final = 5  # the longest MessagePack header of a string or an array
+_TIME_BYTES: Final = 9  # of a time in milliseconds
 
 
 def digest(text: str) -> bytes:
@@ -105,14 +116,14 @@ def set_shard(bucket: bytes, name: str, level: int, shard: int) -> Address:
     return Address(bucket, b"%s.%d.%03x" % (digest(name).hex().encode(), level, shard))
 
 
-def _unpack(value: bytes, items: int) -> list[Any]:
-    """The items after the version. ``ValueError`` for anything else than ``items`` of them after this version."""
+def _unpack(value: bytes, items: int, version: int = VERSION) -> list[Any]:
+    """The items after the version; ``ValueError`` for another version, or another number of ``items``."""
     try:
         unpacked = ormsgpack.unpackb(value)
     except ormsgpack.MsgpackDecodeError as error:
         raise ValueError(f"not MessagePack ({error})") from error
-    if not isinstance(unpacked, list) or not unpacked or unpacked[0] != VERSION:
-        raise ValueError(f"not layout version {VERSION}")
+    if not isinstance(unpacked, list) or not unpacked or unpacked[0] != version:
+        raise ValueError(f"not layout version {version}")
     if len(unpacked) != items + 1:
         raise ValueError(f"{len(unpacked) - 1} items where {items} belong")
     return unpacked[1:]
@@ -171,9 +182,14 @@ class Partition:
         return self.full or topic in self.spilled
 
     def add(self, topic: str, client: str) -> bool:
-        """Whether it is in here now; if not, it belongs into the topic's own objects (and that has been noted)."""
+        """Whether it is in here now; if not, it belongs into the topic's own objects (and that has been noted).
+
+        What is in here already is written all the same: this may be an old copy, from before a removal that the other
+        side of a cut has seen. Written back it is a version of its own, and the merge has it in.
+        """
         clients = self.topics.get(topic)
         if clients is not None and client in clients:
+            self.dirty = True
             return True
         if self.elsewhere(topic):
             return False
@@ -220,11 +236,14 @@ class SetObject:
 
     def absorb(self, value: bytes) -> None:
         name, level, members = _unpack(value, 3)
+        self._of(name, level, value)
+        self.members.update(members)
+
+    def _of(self, name: str, level: int, value: bytes) -> None:
         if self.name and name != self.name:
             raise ValueError("two sets under one key")
         self.name = name
         self.level = max(self.level, level)
-        self.members.update(members)
         self._bytes = max(self._bytes, len(value))
 
     def encode(self) -> bytes:
@@ -237,10 +256,11 @@ class SetObject:
             self._bytes += _utf8_bytes(name) + _ENTRY_BYTES
 
     def add(self, member: str, limit: int) -> bool:
-        """Whether it is in here now; if not, there is no room within ``limit`` bytes."""
+        """Whether it is in here now, and written as ``Partition.add``; if not, there is no room in ``limit`` bytes."""
         if member in self.members:
+            self.dirty = True
             return True
-        more = _utf8_bytes(member) + _ENTRY_BYTES
+        more = self._entry_bytes(member)
         if self._bytes + more > limit:
             return False
         self.dirty = True
@@ -254,11 +274,73 @@ class SetObject:
             self.members.discard(member)
             self._bytes -= _utf8_bytes(member) + 1
 
+    def _entry_bytes(self, member: str) -> int:
+        return _utf8_bytes(member) + _ENTRY_BYTES
+
     def spread(self, level: int) -> None:
         """From now on there are this many levels of further objects. Never fewer."""
         if level > self.level:
             self.dirty = True
             self.level = level
+
+
+class ListObject(SetObject):
+    """One object of a client's list of topics, which several homes write at once: an `unsubscribe` of topics of two of
+    them is two versions, each with a topic that the other one has taken out. A union would bring both back.
+
+    So it is known for a while when a member was added or taken out, and the later of the two is true; an addition where
+    they are equal. After ``RECENT_MS`` that is forgotten, and a version so old is merged as in other sets. Clocks that
+    differ by more than the time between two changes can mix these up: in a listing, never in who gets a message.
+    """
+
+    def __init__(self, now_ms: int) -> None:
+        super().__init__()
+        self._now_ms = now_ms
+        self._added: dict[str, int] = {}
+        self._removed: dict[str, int] = {}
+
+    def absorb(self, value: bytes) -> None:
+        try:
+            name, level, members, removed = _unpack(value, 4, LIST_VERSION)
+        except ValueError:
+            name, level, listed = _unpack(value, 3)
+            members, removed = dict.fromkeys(listed, 0), {}
+        self._of(name, level, value)
+        self.members.update(members)
+        for times, known in ((members, self._added), (removed, self._removed)):
+            for member, at_ms in times.items():
+                if at_ms > max(known.get(member, 0), self._now_ms - RECENT_MS):
+                    known[member] = at_ms
+        self.members.difference_update(
+            member for member, at_ms in self._removed.items() if at_ms > self._added.get(member, 0)
+        )
+        # Of the members alone: a list does not grow by what has left it.
+        self._bytes = 32 + _utf8_bytes(name) + sum(map(self._entry_bytes, self.members))
+
+    def encode(self) -> bytes:
+        members = {member: self._added.get(member, 0) for member in sorted(self.members)}
+        gone = [(member, at_ms) for member, at_ms in self._removed.items() if member not in self.members]
+        removed: dict[str, int] = {}
+        room = OBJECT_BYTES_MAX
+        for member, at_ms in sorted(gone, key=lambda entry: entry[1], reverse=True)[:REMOVED_MAX]:
+            room -= self._entry_bytes(member)
+            if room >= 0:
+                removed[member] = at_ms
+        return ormsgpack.packb([LIST_VERSION, self.name, self.level, members, removed])
+
+    def _entry_bytes(self, member: str) -> int:
+        return super()._entry_bytes(member) + _TIME_BYTES
+
+    def add(self, member: str, limit: int) -> bool:
+        if not super().add(member, limit):
+            return False
+        self._added[member] = max(self._now_ms, self._removed.get(member, 0) + 1)
+        return True
+
+    def discard(self, member: str) -> None:
+        if member in self.members:
+            super().discard(member)
+            self._removed[member] = max(self._now_ms, self._added.get(member, 0) + 1)
 
 
 class Whereabouts:

@@ -11,6 +11,7 @@ one, so this process never makes a sibling with itself and a busy object costs t
 from __future__ import annotations
 
 import asyncio
+import operator
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
@@ -21,7 +22,9 @@ from . import wire
 from .pool import Pool
 
 READ_R: Final = 2
-READ_PR: Final = 1
+READ_PR: Final = 2
+READ_PR_OF_FEW: Final = 1
+"""Where no node reaches two primaries: most of the cluster is down."""
 WRITE_W: Final = 2
 
 REPAIRS_MAX: Final = 64
@@ -44,6 +47,8 @@ class StoredObject(Protocol):
     def encode(self) -> bytes:
         """The version to store."""
 
+
+_primaries_missing: Final = operator.attrgetter("primaries_missing")
 
 S = TypeVar("S", bound=StoredObject)
 R = TypeVar("R")
@@ -96,8 +101,16 @@ class Objects:
     """All objects of one bucket type whose versions merge (``allow_mult=true``)."""
 
     def __init__(
-        self, pool: Pool, counters: dict[str, int], *, bucket_type: bytes, node_confirms: int, server_timeout_s: float
+        self,
+        pool: Pool,
+        counters: dict[str, int],
+        *,
+        bucket_type: bytes,
+        node_confirms: int,
+        server_timeout_s: float,
+        read_only: bool = False,
     ) -> None:
+        self._read_only = read_only
         self._pool = pool
         self._counters = counters
         self._type = bucket_type
@@ -110,7 +123,11 @@ class Objects:
 
     async def get(self, address: Address) -> Fetched:
         """All versions there are. A not-found is believed at the second look only, see ``docs/riak.md``."""
-        fetched = await self._get(address, pb.RpbGetReq(r=READ_R, pr=READ_PR))
+        try:
+            fetched = await self._get(address, pb.RpbGetReq(r=READ_R, pr=READ_PR), final=_primaries_missing)
+        except wire.Refusal:
+            self._counters["reads_of_few"] += 1
+            fetched = await self._get(address, pb.RpbGetReq(r=READ_R, pr=READ_PR_OF_FEW))
         if fetched.found:
             return fetched
         # Two virtual nodes that never saw the key (fallbacks, a primary with a new disk) can outvote the one that has
@@ -119,7 +136,9 @@ class Objects:
         self._counters["notfounds_false" if fetched.siblings else "notfounds_confirmed"] += 1
         return fetched
 
-    async def _get(self, address: Address, request: pb.RpbGetReq) -> Fetched:
+    async def _get(
+        self, address: Address, request: pb.RpbGetReq, final: Callable[[wire.Refusal], bool] | None = None
+    ) -> Fetched:
         request.type = self._type
         request.bucket, request.key = address
         request.deletedvclock = True  # a tombstone's causal context, so that what is written next replaces it
@@ -128,7 +147,8 @@ class Objects:
         # with notfound_ok=false, and all reads in a cluster of which one machine is left.
         request.node_confirms = 0
         self._counters["gets"] += 1
-        answer = await self._pool.request(wire.GET_REQUEST, request.SerializeToString(), wire.GET_ANSWER, pb.RpbGetResp)
+        body = request.SerializeToString()
+        answer = await self._pool.request(wire.GET_REQUEST, body, wire.GET_ANSWER, pb.RpbGetResp, final=final)
         values = [content.value for content in answer.content if not content.deleted]
         self._counters["bytes_read"] += sum(map(len, values))
         if len(answer.content) > 1:
@@ -137,6 +157,8 @@ class Objects:
 
     async def put(self, address: Address, value: bytes, vclock: bytes | None) -> Written:
         """Write a version that replaces those ``vclock`` covers. On two nodes, and on two machines, when it returns."""
+        if self._read_only:
+            raise StoreUnavailable("the store was opened for reading only")
         request = pb.RpbPutReq(
             bucket=address.bucket,
             key=address.key,
@@ -159,7 +181,7 @@ class Objects:
     async def read(self, kind: Callable[[], S], address: Address) -> S:
         """The object, its versions merged; more than one is written back as one, soon and best effort."""
         fetched = await self.get(address)
-        if fetched.siblings > 1:
+        if fetched.siblings > 1 and not self._read_only:
             self._repair(kind, address)
         return merged(kind, address, fetched)
 

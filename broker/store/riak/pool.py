@@ -1,7 +1,7 @@
-"""Connections to the nodes of a cluster, and which of them gets the next request.
+"""Which node of the cluster gets the next request, and what becomes of one that fails.
 
-Owns: the connections, their number, the time-outs, the second attempts, and which nodes are set aside for failing.
-Must never: know what a request means. A request given to ``Pool.request`` may be carried out more than once (an answer
+Owns: the requests' time-outs, the second attempts, and setting nodes aside for failing. Must never: know what a request
+means, or how a connection is made. A request given to ``Pool.request`` may be carried out more than once (an answer
 that does not come in time says nothing about what happened), so only requests that may be repeated come here: reads,
 and writes that merge.
 
@@ -15,53 +15,21 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Final
 
 from ..base import StoreMisconfigured, StoreUnavailable
+from .connecting import Connecting, Plain, Stream
+from .node import Node, grouped
 from .wire import HEADER, M, Refusal, WireError, frame, frame_length, parse
-
-BACKOFF_FIRST_S: Final = 0.05
-BACKOFF_MAX_S: Final = 2.0
-"""A node that is back serves again this much later at the latest; one connection attempt in that time costs nothing."""
 
 REFUSAL_ROUNDS_MAX: Final = 3
 ROUND_PAUSE_S: Final = 0.1
 
-_Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
-
-
-class Node:
-    """One node of the cluster: its connections, and whether it is set aside."""
-
-    def __init__(self, host: str, port: int) -> None:
-        self.host = host
-        self.port = port
-        self.idle: list[_Stream] = []  # last in, first out: what is not needed stays at the bottom
-        self.busy: set[asyncio.StreamWriter] = set()
-        self.in_use = 0  # turns given out, those still connecting included
-        self.failures = 0  # in a row; 0: in good standing
-        self.retry_at = 0.0  # loop time, while failures > 0
-        self.probing = False  # a node set aside is tried by one request at a time
-
-    def __str__(self) -> str:
-        return f"{self.host}:{self.port}"
-
-    def usable(self, now: float) -> bool:
-        """In good standing, or due for one more try."""
-        return self.failures == 0 or (now >= self.retry_at and not self.probing)
-
-    def failed(self, now: float) -> bool:
-        """Set it aside; whether it was not already. Requests that fail together count as one failure."""
-        if self.failures and now < self.retry_at:
-            return False
-        self.failures += 1
-        self.retry_at = now + min(BACKOFF_MAX_S, BACKOFF_FIRST_S * 2 ** (self.failures - 1))
-        return True
-
 
 class Pool:
-    """All nodes of the cluster. Use it in one event loop, the one it was first used in."""
+    """All nodes of the cluster. Use it in one event loop, the one it was first used in. ``connecting``: how connections
+    are made, in plain text where none is given."""
 
     def __init__(
         self,
@@ -71,8 +39,10 @@ class Pool:
         timeout_s: float,
         attempt_timeout_s: float,
         connections_per_node: int,
+        connecting: Connecting | None = None,
     ) -> None:
-        self.nodes = [Node(host, port) for host, port in nodes]
+        self._connecting = connecting or Plain(attempt_timeout_s)
+        self.nodes = [Node(host, port, self._connecting, counters, connections_per_node) for host, port in nodes]
         self._counters = counters
         self._timeout_s = timeout_s
         self._attempt_timeout_s = attempt_timeout_s
@@ -86,21 +56,32 @@ class Pool:
         """Requests that can be under way at once, with every node up."""
         return len(self.nodes) * self._connections_per_node
 
-    async def request(self, code: int, body: bytes, expected: int, kind: type[M]) -> M:
-        """Have some node do it. Raises ``StoreUnavailable``, or ``StoreMisconfigured`` where no node ever will."""
+    async def request(
+        self, code: int, body: bytes, expected: int, kind: type[M], *, final: Callable[[Refusal], bool] | None = None
+    ) -> M:
+        """Have some node do it. Raises ``StoreUnavailable``, or ``StoreMisconfigured`` where no node ever will.
+
+        ``final``: refusals that are believed once all nodes that live have said so; then ``Refusal`` is raised.
+        """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._timeout_s
         request = frame(code, body)
         tried: set[Node] = set()
         rounds = refused_rounds = 0
         refused = False
+        believed: Refusal | None = None  # a final one of this round, unless a node may think otherwise
+        undecided = False
         reason = "no connection became free"
         while True:
             node = await self._next(deadline, tried, reason)
             attempt_ends = min(deadline, loop.time() + self._attempt_timeout_s)
+            asked = False
             try:
-                answered, answer = await self._exchange(node, request, attempt_ends)
-                result = parse(kind, expected, answered, answer)
+                async with asyncio.timeout_at(attempt_ends):
+                    stream = await node.connection()
+                    asked = True
+                    answer = await _exchange(node, stream, request)
+                result = parse(kind, expected, *answer)
                 self._restore(node)
                 return result
             except Refusal as refusal:
@@ -108,18 +89,28 @@ class Pool:
                 self._counters["refusals"] += 1
                 self._counters["overloads"] += refusal.overload
                 refused = True
+                if final is not None and final(refusal):
+                    believed = refusal
+                else:
+                    undecided = True
                 reason = f"{node} answers: {refusal.text}"
                 if refusal.permanent:
-                    raise StoreMisconfigured(f"Riak refuses: {reason}. See docs/riak.md") from refusal
-            except TimeoutError:
-                self._counters["timeouts"] += 1
-                if not refused:  # what a node said explains more than another one's silence
-                    reason = f"{node} does not answer"
+                    raise StoreMisconfigured(f"Riak refuses: {node} {_advice(refusal)} See docs/riak.md") from refusal
+            except StoreMisconfigured as error:  # no connection: the request was not sent
+                self._counters["connection_failures"] += 1
+                reason = f"{node}: {error}"
                 self._set_aside(node)
+            except TimeoutError as error:
+                self._counters["timeouts"] += 1
+                undecided = True
+                if not refused:  # what a node said explains more than another one's silence
+                    reason = f"{node}: {error}" if str(error) else f"{node} does not answer"
+                if asked or not node.connected:  # else its connections have been busy, and that is no failure of its
+                    self._set_aside(node, silent=True)
             except (OSError, EOFError, WireError) as error:
                 self._counters["connection_failures"] += 1
                 if not refused:
-                    reason = f"{node}: {error or type(error).__name__}"
+                    reason = f"{node}: {str(error) or type(error).__name__}"
                 self._set_aside(node)
             finally:
                 self._leave(node)
@@ -129,6 +120,9 @@ class Pool:
                 continue
             # Every node there is has had its chance: pause, for longer each time, and begin again.
             tried.clear()
+            if believed is not None and not undecided:
+                raise believed
+            believed, undecided = None, False
             rounds += 1
             refused_rounds += refused
             if refused_rounds == REFUSAL_ROUNDS_MAX:
@@ -137,14 +131,57 @@ class Pool:
             await asyncio.sleep(min(ROUND_PAUSE_S * rounds, max(0.0, deadline - loop.time())))
 
     async def ask(self, node: Node, code: int, body: bytes, expected: int, kind: type[M]) -> M:
-        """Have this one node do it, in one attempt. Raises ``Refusal``, ``OSError``, ``EOFError`` or ``WireError``."""
+        """Have this one node do it, in one attempt, for which a connection may take as long as it takes to be made.
+        Raises ``Refusal``, ``StoreMisconfigured``, ``OSError``, ``EOFError`` or ``WireError``."""
         node.in_use += 1
         try:
-            ends = asyncio.get_running_loop().time() + self._attempt_timeout_s
-            return parse(kind, expected, *await self._exchange(node, frame(code, body), ends))
-        except (OSError, EOFError, WireError):
+            async with asyncio.timeout(self._connecting.timeout_s):
+                stream = await node.connection()
+            async with asyncio.timeout(self._attempt_timeout_s):
+                answer = await _exchange(node, stream, frame(code, body))
+            return parse(kind, expected, *answer)
+        except Refusal as refusal:
+            if refusal.permanent:
+                raise StoreMisconfigured(_advice(refusal)) from refusal
+            raise
+        except TimeoutError as error:
+            self._set_aside(node, silent=True)
+            raise TimeoutError(str(error) or "does not answer") from error
+        except (StoreMisconfigured, OSError, EOFError, WireError):
             self._set_aside(node)
             raise
+        finally:
+            self._leave(node)
+
+    async def stream(
+        self, code: int, body: bytes, expected: int, kind: type[M], silence_s: float
+    ) -> AsyncGenerator[M, None]:
+        """Have one node do what it answers with many messages, for as long as the caller takes them. The connection is
+        not used again. ``StoreUnavailable`` where it ends before the caller does, or says nothing for ``silence_s``.
+        """
+        node = await self._next(asyncio.get_running_loop().time() + self._timeout_s, set(), "no connection became free")
+        try:
+            async with asyncio.timeout(self._connecting.timeout_s):
+                reader, writer = stream = await node.connection()
+            try:
+                writer.write(frame(code, body))
+                while True:
+                    async with asyncio.timeout(silence_s):
+                        answered, length = frame_length(await reader.readexactly(HEADER.size))
+                        answer = await reader.readexactly(length)
+                    yield parse(kind, expected, answered, answer)
+            finally:
+                node.release(stream, whole=False)
+        except Refusal as refusal:
+            self._counters["refusals"] += 1
+            raise StoreUnavailable(f"Riak did not do it: {node} answers: {refusal.text}") from refusal
+        except StoreMisconfigured as error:  # no connection
+            self._set_aside(node)
+            raise StoreUnavailable(f"Riak did not do it: {node}: {error}") from error
+        except (OSError, EOFError, WireError) as error:  # a TimeoutError is an OSError
+            self._set_aside(node)
+            why = str(error) or type(error).__name__
+            raise StoreUnavailable(f"Riak did not do all of it: {node}: {why}") from error
         finally:
             self._leave(node)
 
@@ -152,11 +189,7 @@ class Pool:
         """Cut every connection; what is under way ends with ``StoreUnavailable``."""
         self._closed = True
         for node in self.nodes:
-            for _, writer in node.idle:
-                writer.transport.abort()
-            node.idle.clear()
-            for writer in node.busy:
-                writer.transport.abort()
+            node.close()
         while self._waiting:
             self._wake()
 
@@ -167,12 +200,9 @@ class Pool:
             for _ in range(self._connections_per_node):
                 self._wake()
 
-    def _set_aside(self, node: Node) -> None:
+    def _set_aside(self, node: Node, *, silent: bool = False) -> None:
         self._counters["nodes_set_aside"] += node.failed(asyncio.get_running_loop().time())
-        # What idles there has likely died with it; a node that is back gets fresh connections.
-        for _, writer in node.idle:
-            writer.transport.abort()
-        node.idle.clear()
+        node.drop_idle(silent=silent)
 
     async def _next(self, deadline: float, tried: set[Node], reason: str) -> Node:
         """A node with a free connection, the least busy; one not ``tried`` where there is one. Takes the turn."""
@@ -197,6 +227,10 @@ class Pool:
                 node.in_use += 1
                 node.probing = node.failures > 0
                 return node
+            if all(node.failures and node.misconfigured for node in self.nodes):  # and none is due for another try
+                self._counters["unavailable"] += 1
+                why = grouped((node, node.misconfigured) for node in self.nodes)
+                raise StoreMisconfigured(f"no Riak node lets the broker in: {why}. See docs/riak.md")
             retries = [node.retry_at for node in self.nodes if node.failures and not node.probing]
             await self._wait(min([deadline, *(at for at in retries if at > now)]), first_in_line)
             first_in_line = True
@@ -231,33 +265,31 @@ class Pool:
         node.probing = False
         self._wake()
 
-    async def _exchange(self, node: Node, request: bytes, ends: float) -> tuple[int, bytes]:
-        """One request and its answer. A connection that saw anything but a whole answer is not used again."""
-        async with asyncio.timeout_at(ends):
-            reader, writer = await self._connection(node)
-            node.busy.add(writer)
-            try:
-                writer.write(request)
-                await writer.drain()
-                code, length = frame_length(await reader.readexactly(HEADER.size))
-                answer = await reader.readexactly(length)
-            except BaseException:
-                writer.transport.abort()
-                raise
-            finally:
-                node.busy.discard(writer)
-        if self._closed:
-            writer.transport.abort()
-        else:
-            node.idle.append((reader, writer))
-        return code, answer
 
-    async def _connection(self, node: Node) -> _Stream:
-        while node.idle:
-            reader, writer = node.idle.pop()
-            if not (reader.at_eof() or writer.is_closing()):
-                return reader, writer
-            writer.transport.abort()
-        stream = await asyncio.open_connection(node.host, node.port)
-        self._counters["connections_opened"] += 1
-        return stream
+async def _exchange(node: Node, stream: Stream, request: bytes) -> tuple[int, bytes]:
+    """One request and its answer; the connection is given back."""
+    reader, writer = stream
+    length: int | None = None
+    try:
+        writer.write(request)
+        await writer.drain()
+        code, length = frame_length(await reader.readexactly(HEADER.size))
+        answer = await reader.readexactly(length)
+    except asyncio.CancelledError:
+        node.release_owing(stream, length)
+        raise
+    except BaseException:
+        node.release(stream, whole=False)
+        raise
+    node.release(stream, whole=True)
+    return code, answer
+
+
+def _advice(refusal: Refusal) -> str:
+    """What a node says that no node will ever do, and what to do about it."""
+    advice = ""
+    if refusal.plain_text:
+        advice = " Riak's security is on: give riak-user, riak-password-file and riak-ca-file."
+    elif refusal.not_granted:
+        advice = " Grant it with riak-admin security grant."
+    return f"answers: {refusal.text}.{advice}"

@@ -9,21 +9,31 @@ root, and neither a reader nor a second writer can meet a moment at which a memb
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import aclosing
 from typing import Final
 
 from .flow import each
 from .layout import FANOUT_BITS, LEVEL_MAX, OBJECT_BYTES_MAX, SetObject, place_of, set_root, set_shard, shard_of
 from .objects import Objects
 
-PAGE_SHARDS_AHEAD: Final = 4
+STRETCH_SHARDS: Final = 4
 """Objects of the last level read at once while a page is filled: most pages need no more."""
 
 
 class LargeSets:
     """The sets in one bucket."""
 
-    def __init__(self, objects: Objects, bucket: bytes, counters: dict[str, int], *, at_once: int) -> None:
+    def __init__(
+        self,
+        objects: Objects,
+        bucket: bytes,
+        counters: dict[str, int],
+        *,
+        at_once: int,
+        kind: Callable[[], SetObject] = SetObject,
+    ) -> None:
+        self._kind = kind
         self._objects = objects
         self._bucket = bucket
         self._counters = counters
@@ -39,7 +49,13 @@ class LargeSets:
             for member in removing:
                 root.discard(member)
             if root.level:
-                return root.level, [member for member in adding if member not in root.members]
+                left = []
+                for member in adding:
+                    if member in root.members:
+                        root.add(member, OBJECT_BYTES_MAX)  # perhaps an old copy
+                    else:
+                        left.append(member)
+                return root.level, left
             left = [member for member in adding if not root.add(member, OBJECT_BYTES_MAX)]
             if left:
                 # Noted before anything is written there: a writer that takes a member out must know where to look.
@@ -47,7 +63,7 @@ class LargeSets:
                 self._counters["sets_grown"] += 1
             return root.level, left
 
-        level, left = await self._objects.change(SetObject, set_root(self._bucket, name), edit_root)
+        level, left = await self._objects.change(self._kind, set_root(self._bucket, name), edit_root)
         if removing and level:
             await self._discard(name, removing, level)
         while left:
@@ -57,7 +73,7 @@ class LargeSets:
 
     async def members(self, name: str) -> set[str]:
         """All of them."""
-        root = await self._objects.read(SetObject, set_root(self._bucket, name))
+        root = await self._objects.read(self._kind, set_root(self._bucket, name))
         members = root.members
         places = [(level, shard) for level in range(1, root.level + 1) for shard in range(1 << FANOUT_BITS * level)]
 
@@ -67,18 +83,21 @@ class LargeSets:
         await each(places, collect, self._at_once)
         return members
 
-    async def page(self, name: str, after: bytes, limit: int) -> list[str]:
-        """Up to ``limit`` members in the order of their places (``place_of``), from the first above ``after`` on."""
-        root = await self._objects.read(SetObject, set_root(self._bucket, name))
-        above = sorted((position, member) for member in root.members if (position := place_of(member)) > after)
+    async def stretches(self, name: str, after: bytes = b"") -> AsyncGenerator[dict[str, bytes], None]:
+        """All members with their places (``place_of``), those above ``after``, some neighbours at a time: the stretches
+        come in the order of their places, and none holds more than a few objects do. Some are empty.
+        """
+        root = await self._objects.read(self._kind, set_root(self._bucket, name))
+        # Met already, in an object that reaches beyond the stretch.
+        waiting = {member: position for member in root.members if (position := place_of(member)) > after}
         if root.level == 0:
-            return [member for _, member in above[:limit]]
-        found: dict[str, bytes] = {}
+            yield waiting
+            return
         bits = FANOUT_BITS * root.level
         first = int.from_bytes(after[:2], "big") >> (16 - bits) if after else 0
         loaded: set[tuple[int, int]] = set()
-        for start in range(first, 1 << bits, PAGE_SHARDS_AHEAD):
-            end = min(start + PAGE_SHARDS_AHEAD, 1 << bits)
+        for start in range(first, 1 << bits, STRETCH_SHARDS):
+            end = min(start + STRETCH_SHARDS, 1 << bits)
             # The objects of every level that can hold a member of this stretch.
             places = {
                 (level, segment >> (bits - FANOUT_BITS * level))
@@ -90,22 +109,32 @@ class LargeSets:
             async def collect(place: tuple[int, int]) -> None:
                 for member in (await self._shard(name, *place)).members:
                     if (position := place_of(member)) > after:
-                        found[member] = position
+                        waiting[member] = position
 
             await each(sorted(places), collect, self._at_once)
             # What lies beyond the stretch is not complete yet: objects of the last level there are still unread.
             horizon = end << (16 - bits)
             whole = {
                 member: position
-                for member, position in (*found.items(), *((member, position) for position, member in above))
+                for member, position in waiting.items()
                 if int.from_bytes(position[:2], "big") < horizon
             }
-            if len(whole) >= limit:
-                break
-        return sorted(whole, key=lambda member: whole[member])[:limit]
+            for member in whole:
+                del waiting[member]
+            yield whole
+
+    async def page(self, name: str, after: bytes, limit: int) -> list[str]:
+        """Up to ``limit`` members in the order of their places, from the first above ``after`` on."""
+        found: dict[str, bytes] = {}
+        async with aclosing(self.stretches(name, after)) as stretches:
+            async for stretch in stretches:
+                found.update(stretch)
+                if len(found) >= limit:
+                    break
+        return sorted(found, key=lambda member: found[member])[:limit]
 
     async def _shard(self, name: str, level: int, shard: int) -> SetObject:
-        return await self._objects.read(SetObject, set_shard(self._bucket, name, level, shard))
+        return await self._objects.read(self._kind, set_shard(self._bucket, name, level, shard))
 
     async def _spread(self, name: str, level: int) -> int:
         def edit(root: SetObject) -> int:
@@ -113,7 +142,7 @@ class LargeSets:
             root.spread(level)
             return root.level
 
-        return await self._objects.change(SetObject, set_root(self._bucket, name), edit)
+        return await self._objects.change(self._kind, set_root(self._bucket, name), edit)
 
     async def _discard(self, name: str, members: set[str], levels: int) -> None:
         places: defaultdict[tuple[int, int], list[str]] = defaultdict(list)
@@ -126,7 +155,7 @@ class LargeSets:
                 for member in places[place]:
                     shard.discard(member)
 
-            await self._objects.change(SetObject, set_shard(self._bucket, name, *place), edit)
+            await self._objects.change(self._kind, set_shard(self._bucket, name, *place), edit)
 
         await each(list(places), discard, self._at_once)
 
@@ -144,7 +173,7 @@ class LargeSets:
                 return [member for member in shards[shard] if not state.add(member, limit)]
 
             address = set_shard(self._bucket, name, level, shard)
-            left.extend(await self._objects.change(SetObject, address, edit))
+            left.extend(await self._objects.change(self._kind, address, edit))
 
         await each(list(shards), put, self._at_once)
         return left

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Final
 
 import ormsgpack
@@ -20,9 +20,11 @@ from ..base import Endpoint, Location, Shape, StoreMisconfigured, StoreUnavailab
 from . import riak_pb2 as pb
 from . import wire
 from .checks import check_nodes, check_types, settle_layout
+from .connecting import Connecting
 from .counters import zeroed
 from .flow import each
-from .layout import VERSION, Buckets, Partition, Whereabouts, partition_of, place_of
+from .layout import VERSION, Buckets, ListObject, Partition, Whereabouts, partition_of, place_of
+from .listing import Listing
 from .objects import Address, Objects
 from .pool import Pool
 from .registry import Registry
@@ -56,6 +58,8 @@ class RiakStore:
     :param namespace: what the names of all buckets start with; several brokers can share a cluster.
     :param partitions_per_slot: a power of two; ``None`` takes what the store was created with (1 for a new one).
     :param node_confirms: machines that must have a write before it counts. 1 for a cluster of one node, for trying out.
+    :param read_only: of a store that is there already; nothing is written, siblings that are found are left.
+    :param connecting: ``Secured`` where Riak's security is on; in plain text where none is given.
     """
 
     #: A cluster of three nodes writes 600 objects a second; a partition's is written once for all its topics.
@@ -73,6 +77,8 @@ class RiakStore:
         namespace: str = "ingeborg",
         partitions_per_slot: int | None = None,
         node_confirms: int = 2,
+        read_only: bool = False,
+        connecting: Connecting | None = None,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
         if not nodes:
@@ -84,6 +90,7 @@ class RiakStore:
             timeout_s=timeout_s,
             attempt_timeout_s=attempt_timeout_s,
             connections_per_node=connections_per_node,
+            connecting=connecting,
         )
         # The node gives up a little before the driver does: its own error says more than silence.
         self._server_timeout_s = attempt_timeout_s * 0.9
@@ -93,7 +100,9 @@ class RiakStore:
             bucket_type=bucket_type.encode(),
             node_confirms=node_confirms,
             server_timeout_s=self._server_timeout_s,
+            read_only=read_only,
         )
+        self._read_only = read_only
         self._buckets = Buckets(namespace)
         self._types = (bucket_type, seen_type)
         self._wanted = partitions_per_slot
@@ -102,13 +111,21 @@ class RiakStore:
         # One operation may fill the pool; several share it by its line.
         self._at_once = self._pool.capacity
         self._large_topics = LargeSets(self._objects, self._buckets.subscribers, self.counters, at_once=self._at_once)
-        self._topics_of = LargeSets(self._objects, self._buckets.clients, self.counters, at_once=self._at_once)
+        self._topics_of = LargeSets(
+            self._objects,
+            self._buckets.clients,
+            self.counters,
+            at_once=self._at_once,
+            kind=lambda: ListObject(int(self._wall_clock() * 1000)),
+        )
         self._registry = Registry(self._objects, self._buckets, at_once=self._at_once)
 
     async def open(self) -> None:
         await check_nodes(self._pool)
         await check_types(self._pool, *self._types)
-        self._partitions_per_slot = await settle_layout(self._objects, self._buckets, self._wanted)
+        self._partitions_per_slot = await settle_layout(
+            self._objects, self._buckets, self._wanted, read_only=self._read_only
+        )
 
     async def close(self) -> None:
         self._partitions_per_slot = 0
@@ -207,6 +224,19 @@ class RiakStore:
         if len(page) <= limit:
             return page, None
         return page[:limit], place_of(page[limit - 1]).hex()
+
+    async def subscriptions(self) -> AsyncIterator[list[tuple[str, list[str]]]]:
+        self._require_open()
+        listing = Listing(
+            self._pool,
+            self._objects,
+            self._buckets,
+            self._large_topics,
+            bucket_type=self._types[0].encode(),
+            partitions_per_slot=self._partitions_per_slot,
+        )
+        async for page in listing.pages():
+            yield page
 
     def _partition(self, topic: str) -> Address:
         self._require_open()

@@ -14,8 +14,9 @@ from contextlib import asynccontextmanager
 from .causality import StoredObject
 from .cluster import Key, Memory
 from .node import Node
+from .security import Security
 
-__all__ = ["Key", "Memory", "Node", "RiakDouble", "StoredObject"]
+__all__ = ["Key", "Memory", "Node", "RiakDouble", "Security", "StoredObject"]
 
 
 class RiakDouble:
@@ -23,6 +24,7 @@ class RiakDouble:
 
     def __init__(self, nodes: int = 3, *, version: str = "3.2.1") -> None:
         self.version = version
+        self.security: Security | None = None  # new connections need TLS and a user
         self.memory = Memory(nodes)
         self.nodes = [Node(self, number) for number in range(nodes)]
         self.in_flight = 0

@@ -131,6 +131,7 @@ FIELDS: dict[str, dict[int, tuple[str, str]]] = {
     "GetBucketResp": {1: ("props", "Props")},
     "SetBucketReq": {1: ("bucket", "bytes"), 2: ("props", "Props"), 3: ("type", "bytes")},
     "GetTypeReq": {1: ("type", "bytes")},
+    "AuthReq": {1: ("user", "bytes"), 2: ("password", "bytes")},
 }
 
 CODES: dict[int, str] = {
@@ -154,6 +155,9 @@ CODES: dict[int, str] = {
     21: "SetBucketReq",
     22: "Empty",
     31: "GetTypeReq",
+    253: "AuthReq",
+    254: "Empty",
+    255: "Empty",
 }
 
 NUMBERS = {name: {field: (number, kind) for number, (field, kind) in table.items()} for name, table in FIELDS.items()}

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from .causality import NOTHING, Sibling, StoredObject, decode_vector, encode_vector
 from .cluster import Key, Refuse
 from .messages import CODES, Undecodable, decode, encode
+from .security import START_TLS
 
 if TYPE_CHECKING:
     from . import RiakDouble
@@ -31,7 +32,6 @@ OUT_OF_SCOPE = {
     50: "RpbCounterUpdateReq",
     80: "DtFetchReq",
     82: "DtUpdateReq",
-    253: "RpbAuthReq",
 }
 """What Riak does and the double does not."""
 
@@ -80,6 +80,11 @@ class Node:
             writer.transport.abort()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        security, user = self._double.security, None
+        if security is not None:
+            user = await security.welcome(reader, writer)
+            if user is None:
+                return
         while True:
             length, code = struct.unpack(">IB", await reader.readexactly(5))
             body = await reader.readexactly(length - 1)
@@ -89,7 +94,7 @@ class Node:
             if self.behaviour == "close":
                 return
             async with self._double.under_way():
-                frames, hang_up = self._handle(code, body)
+                frames, hang_up = self._handle(code, body, user)
             if self.behaviour == "mute" and code == 11:
                 await asyncio.Event().wait()
             writer.write(frames)
@@ -97,12 +102,14 @@ class Node:
             if hang_up:
                 return
 
-    def _handle(self, code: int, body: bytes) -> tuple[bytes, bool]:
-        """The answer's frames, and whether the connection ends with them."""
+    def _handle(self, code: int, body: bytes, user: bytes | None) -> tuple[bytes, bool]:
+        """The answer's frames, and whether the connection ends with them. ``user``: ``None`` in plain text."""
         if self.behaviour == "overload":
             return _error("overload"), False
         if code in OUT_OF_SCOPE:
             return _error(f"the double does not do {OUT_OF_SCOPE[code]}"), False
+        if code == START_TLS:
+            return _error("Security not enabled; STARTTLS not allowed."), False
         handler = {
             1: self._ping,
             7: self._server_info,
@@ -121,6 +128,9 @@ class Node:
             request = decode(CODES[code], body)
         except Undecodable as error:
             return _error(f"{{error,{{exit,badarg,[{{{error}}}]}}}}"), True
+        security = self._double.security
+        if user is not None and security is not None and (denied := security.denied(user, code, request)):
+            return _error(denied), False
         try:
             return b"".join(_frame(answer_code, answer) for answer_code, answer in handler(request)), False
         except Refuse as refusal:

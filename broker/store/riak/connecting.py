@@ -1,0 +1,194 @@
+"""How a connection to a node is made: plain, or with TLS and a user where Riak's security is on.
+
+Owns: the steps (connecting, StartTls, the TLS handshake, the user), how long each may take, and the words for what is
+set up wrongly. Must never: send anything but the StartTls request before TLS is there, go on in plain text where TLS
+was asked for, or show a password.
+
+What goes wrong by the set-up is ``StoreMisconfigured``; ``OSError``, ``EOFError`` and ``WireError`` are the node's
+trouble, and may pass.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from ..base import StoreMisconfigured
+from . import riak_pb2 as pb
+from . import wire
+
+STEP_TIMEOUT_S: Final = 3.0
+"""For connecting, StartTls and the handshake, each: together they take milliseconds."""
+
+AUTHENTICATION_TIMEOUT_S: Final = 15.0
+"""A node takes 0.7 s of a core to compare a password, after those of other connections, and refuses 5 s after that."""
+
+SECURED_AT_ONCE: Final = 1
+"""Connections to one node that are made at once: the password of each costs the node as much as 700 requests do. Who
+waits is served as well by a connection that becomes free."""
+
+Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """Who the driver is to Riak, and how it knows the nodes: ``context`` verifies their certificates and host names,
+    and holds the client's certificate where Riak wants one."""
+
+    user: str
+    password: bytes = field(repr=False)
+    context: ssl.SSLContext
+
+
+class Connecting(Protocol):
+    """A way of making connections."""
+
+    timeout_s: float
+    """All steps together take no longer."""
+
+    @property
+    def at_once(self) -> int | None:
+        """Connections to one node that are made at once, where each is dear; ``None``: they cost nothing."""
+
+    async def open(self, host: str, port: int) -> Stream:
+        """A connection that takes requests."""
+
+
+class Plain:
+    """To nodes whose security is off."""
+
+    at_once: int | None = None
+
+    def __init__(self, timeout_s: float) -> None:
+        self.timeout_s = timeout_s
+
+    async def open(self, host: str, port: int) -> Stream:
+        async with asyncio.timeout(self.timeout_s):
+            return await asyncio.open_connection(host, port)
+
+
+class Secured:
+    """To nodes whose security is on. ``credentials`` is called for every connection."""
+
+    at_once: int | None = SECURED_AT_ONCE
+
+    def __init__(
+        self,
+        credentials: Callable[[], Credentials],
+        *,
+        step_timeout_s: float = STEP_TIMEOUT_S,
+        authentication_timeout_s: float = AUTHENTICATION_TIMEOUT_S,
+    ) -> None:
+        self.timeout_s = 3 * step_timeout_s + authentication_timeout_s
+        self._credentials = credentials
+        self._step_timeout_s = step_timeout_s
+        self._authentication_timeout_s = authentication_timeout_s
+
+    async def open(self, host: str, port: int) -> Stream:
+        credentials = self._credentials()
+        async with _step("connecting", self._step_timeout_s):
+            sock = await _connected(host, port)
+        try:
+            async with _step("StartTls", self._step_timeout_s):
+                await _start_tls(sock)
+            async with _step("the TLS handshake", self._step_timeout_s):
+                # Made from the socket: no byte that came before the handshake can be taken for one that came after.
+                reader, writer = await asyncio.open_connection(sock=sock, ssl=credentials.context, server_hostname=host)
+        except BaseException:
+            sock.close()
+            raise
+        try:
+            async with _step("user and password", self._authentication_timeout_s):
+                await _authenticate(reader, writer, credentials)
+        except BaseException:
+            writer.transport.abort()
+            raise
+        return reader, writer
+
+
+@asynccontextmanager
+async def _step(name: str, timeout_s: float) -> AsyncIterator[None]:
+    """Within its time, or ``TimeoutError`` that names it; what TLS finds wrong is put into words."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            yield
+    except TimeoutError:
+        raise TimeoutError(f"{name}: no answer within {timeout_s:g} s") from None
+    except ssl.SSLCertVerificationError as error:
+        raise StoreMisconfigured(
+            f"its certificate is not accepted: {error.verify_message.rstrip('.')}. riak-ca-file (else the system's "
+            "authorities) has to hold the authority that signed it, and it has to be for the host that the store's URL "
+            "names"
+        ) from error
+    except (ssl.SSLEOFError, ssl.SSLZeroReturnError, ConnectionResetError, asyncio.IncompleteReadError) as error:
+        raise ConnectionResetError(f"{name}: the connection was closed") from error
+    except ssl.SSLError as error:
+        raise StoreMisconfigured(
+            f"{name}: TLS fails ({error.reason or error}). It takes TLS 1.2 or newer, and a client's "
+            "certificate, where one is given, that Riak's ssl.cacertfile covers, with check_crl = off or a CRL"
+        ) from error
+
+
+async def _connected(host: str, port: int) -> socket.socket:
+    """To the first of the host's addresses that takes it."""
+    loop = asyncio.get_running_loop()
+    refused: OSError | None = None
+    for family, kind, protocol, _, address in await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+        sock = socket.socket(family, kind, protocol)
+        try:
+            sock.setblocking(False)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            await loop.sock_connect(sock, address)
+        except OSError as error:
+            sock.close()
+            refused = error
+        except BaseException:
+            sock.close()
+            raise
+        else:
+            return sock
+    raise refused or OSError(f"{host} has no address")
+
+
+async def _start_tls(sock: socket.socket) -> None:
+    loop = asyncio.get_running_loop()
+
+    async def exactly(size: int) -> bytes:
+        data = b""
+        while len(data) < size:
+            part = await loop.sock_recv(sock, size - len(data))
+            if not part:
+                raise ConnectionResetError
+            data += part
+        return data
+
+    await loop.sock_sendall(sock, wire.frame(wire.START_TLS))
+    code, length = wire.frame_length(await exactly(wire.HEADER.size), wire.GREETING_BYTES_MAX)
+    text = wire.error_text(code, await exactly(length))
+    if text is not None:
+        raise StoreMisconfigured(
+            f"it takes no TLS: {text!r}. Turn its security on (ssl.certfile, ssl.keyfile and ssl.cacertfile in "
+            "riak.conf, riak-admin security enable), or leave out riak-user; a password is never sent in plain text"
+        )
+    if code != wire.START_TLS:
+        raise wire.WireError(f"message code {code} where {wire.START_TLS} was due")
+
+
+async def _authenticate(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, credentials: Credentials) -> None:
+    request = pb.RpbAuthReq(user=credentials.user.encode(), password=credentials.password)
+    writer.write(wire.frame(wire.AUTH_REQUEST, request.SerializeToString()))
+    code, length = wire.frame_length(await reader.readexactly(wire.HEADER.size), wire.GREETING_BYTES_MAX)
+    text = wire.error_text(code, await reader.readexactly(length))
+    if text is not None:
+        raise StoreMisconfigured(
+            f"it refuses the user {credentials.user!r}: {text!r}. Either there is no such user (names are in lower "
+            "case), or the password is another (riak-password-file), or no source lets the user in from this address "
+            "(riak-admin security add-source)"
+        )
+    if code != wire.AUTH_ANSWER:
+        raise wire.WireError(f"message code {code} where {wire.AUTH_ANSWER} was due")
