@@ -51,7 +51,9 @@ class Access:
         ``None``: it is of this machine. Raises ``Refused``."""
         address = self._address(request, peer)
         if is_loopback(address):
-            return None
+            if is_loopback(peer):
+                return None
+            address = peer  # forwarded as "this machine", but for that of another one, or by a liar
         if self._connections[address] >= self._per_address_max:
             text = f"There are {self._per_address_max} connections from your address already; close some"
             raise Refused(http.HTTPStatus.TOO_MANY_REQUESTS, text)
@@ -90,10 +92,13 @@ class Access:
         try:
             origin = request.headers.get("Origin")
             authorization = request.headers.get("Authorization")
+            host = request.headers.get("Host")
         except MultipleValuesError:
-            raise Refused(http.HTTPStatus.BAD_REQUEST, "Origin and Authorization may be given once") from None
+            raise Refused(http.HTTPStatus.BAD_REQUEST, "Host, Origin and Authorization may be given once") from None
         # Only browsers send it, and any page may have a browser connect to any address, this machine's own included.
-        if origin is not None and not (self._origins & {origin, "*"} or _of_this_machine(origin)):
+        # Where a token is wanted that is what lets a page in: the console's, of the very host that is asked, may ask.
+        own = self._keys is not None and origin is not None and host is not None and _is_at(origin, host)
+        if origin is not None and not (own or self._origins & {origin, "*"} or _of_this_machine(origin)):
             raise Refused(http.HTTPStatus.FORBIDDEN, "Pages of this origin may not connect; see --allowed-origins")
         if self._keys is None:
             return None
@@ -113,7 +118,7 @@ def _token(path: str, authorization: str | None) -> str:
         if scheme.lower() == "bearer" and token.strip():
             return token.strip()
         raise TokenError("the Authorization header has to be: Bearer TOKEN")
-    tokens = parse_qs(urlsplit(path).query).get("access_token", [])
+    tokens = parse_qs(path.partition("?")[2]).get("access_token", [])
     if len(tokens) == 1:
         return tokens[0]
     if tokens:
@@ -123,6 +128,12 @@ def _token(path: str, authorization: str | None) -> str:
         "This endpoint wants a token: in the Authorization header (Bearer TOKEN), or as access_token in the query",
         **{"WWW-Authenticate": "Bearer"},
     )
+
+
+def _is_at(origin: str, host: str) -> bool:
+    """Is the origin's host, with its port, the one of a Host header?"""
+    scheme, _, place = origin.lower().partition("://")
+    return scheme in ("http", "https") and place == host.lower()
 
 
 def _of_this_machine(origin: str) -> bool:

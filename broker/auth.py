@@ -79,6 +79,7 @@ class Keys:
         try:
             self._keys = read_keys(self._path)
         except ConfigError as error:
+            self._file.again()
             log.error("the keys stay as they were: %s", error)
         else:
             log.info("auth-keys %s: read again, %d keys", self._path, len(self._keys))
@@ -126,16 +127,21 @@ class Keys:
         permissions = claims.get(CLAIM, {})
         if not isinstance(permissions, dict):
             raise TokenError(f"claim {CLAIM!r} has to be an object")
-        if unknown := sorted(set(permissions) - {"publish", "subscribe", "broadcast"}):
-            raise TokenError(f"claim {CLAIM!r} has publish, subscribe and broadcast, not {unknown[0][:64]!r}")
-        broadcast = permissions.get("broadcast", False)
-        if type(broadcast) is not bool:
-            raise TokenError(f"{CLAIM}.broadcast has to be true or false")
+        if unknown := sorted(set(permissions) - {"publish", "subscribe", "broadcast", "inspect"}):
+            raise TokenError(f"claim {CLAIM!r} has publish, subscribe, broadcast and inspect, not {unknown[0][:64]!r}")
+        broadcast, inspect = (_flag(permissions, name) for name in ("broadcast", "inspect"))
         client = claims["sub"]
         if not client:
             raise TokenError("sub has to be a client id, or the beginning of several and a *")
         publish, subscribe = (_prefixes(permissions, name) for name in ("publish", "subscribe"))
-        return Grant(client, publish, subscribe, broadcast, expires_at + LEEWAY_S)
+        return Grant(client, publish, subscribe, broadcast, expires_at + LEEWAY_S, inspect)
+
+
+def _flag(permissions: Mapping[str, Any], name: str) -> bool:
+    flag = permissions.get(name, False)
+    if type(flag) is not bool:
+        raise TokenError(f"{CLAIM}.{name} has to be true or false")
+    return flag
 
 
 def _prefixes(permissions: Mapping[str, Any], name: str) -> tuple[str, ...]:
@@ -160,7 +166,7 @@ def read_keys(path: Path) -> list[jwt.PyJWK]:
     try:
         value = json.loads(path.read_bytes())
     except OSError as error:
-        raise wrong(str(error.strerror)) from None
+        raise wrong(f"{error.strerror}; `ingeborg token {path} --new-keys` makes one") from None
     except ValueError:
         raise wrong("has to be JSON: a JWK set (RFC 7517)") from None
     entries = value.get("keys") if isinstance(value, dict) else None
@@ -197,7 +203,8 @@ def new_keys(path: Path) -> str:
             json.dump({"keys": [key]}, file, indent=2)
             file.write("\n")
     except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror}") from None
+        todo = "; give another name: it is not overwritten" if isinstance(error, FileExistsError) else ""
+        raise ConfigError(f"{path}: {error.strerror}{todo}") from None
     return kid
 
 
@@ -208,6 +215,7 @@ def make_token(
     publish: Sequence[str] = (),
     subscribe: Sequence[str] = (),
     broadcast: bool = False,
+    inspect: bool = False,
     lifetime_s: float = 3600.0,
     kid: str | None = None,
     clock: Callable[[], float] = time.time,
@@ -216,11 +224,12 @@ def make_token(
     for key in read_keys(path):
         if kid in (None, key.key_id) and (isinstance(key.key, bytes) or hasattr(key.key, "public_key")):
             now = int(clock())
+            flags = {"broadcast": broadcast, "inspect": inspect}
             claims = {
                 "sub": client,
                 "iat": now,
                 "exp": int(now + lifetime_s),
-                CLAIM: {"publish": list(publish), "subscribe": list(subscribe), "broadcast": broadcast},
+                CLAIM: {"publish": list(publish), "subscribe": list(subscribe), **flags},
             }
             headers = {} if key.key_id is None else {"kid": key.key_id}
             return jwt.encode(claims, key.key, algorithm=key.algorithm_name, headers=headers)

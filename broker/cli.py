@@ -1,4 +1,4 @@
-"""The command line: `ingeborg serve | sub | pub | import | token | status`.
+"""The command line: `ingeborg serve | sub | pub | import | export | token | status | doctor`.
 
 Owns: the options' spelling and help. Must never: do what they say (``serve``, ``supervisor`` and ``commands`` do).
 """
@@ -8,17 +8,28 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import logging
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import uvloop
 
-from . import commands, config, importing, serve, supervisor
+from . import commands, config, exporting, importing, logs, serve, supervisor
+from .doctor import command as doctor
+from .version import VERSION
 
 DEFAULT_URL = "ws://127.0.0.1:9000"
+
+#: Of `serve`'s options those that say where a store is and how to get in.
+_STORE_OPTIONS = {
+    "--store": "STORE",
+    "--riak-user": "USER",
+    **dict.fromkeys(("--riak-password-file", "--riak-ca-file", "--riak-cert-file", "--riak-key-file"), "FILE"),
+    "--config": "FILE.toml",
+}
 
 
 def parser() -> argparse.ArgumentParser:
@@ -26,61 +37,29 @@ def parser() -> argparse.ArgumentParser:
     root = argparse.ArgumentParser(
         prog="ingeborg", description="A publish/subscribe broker for millions of topics, over WebSocket and JSON."
     )
+    root.add_argument("--version", action="version", version=f"ingeborg {VERSION}")
     subcommands = root.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     text = "run an endpoint, or several"
     options = subcommands.add_parser(
         "serve",
         help=text,
-        description=f"{text.capitalize()}. Every option can also be given as an INGEBORG_… variable (INGEBORG_PORT, "
+        description=f"{_sentence(text)}. Every option can also be given as an INGEBORG_… variable (INGEBORG_PORT, "
         "INGEBORG_DEDUP_TTL) or in a TOML file (port, dedup-ttl); the command line wins, then variables, then the "
         "file.",
         argument_default=argparse.SUPPRESS,
     )
-    options.add_argument("--host", metavar="ADDRESS", help="address to listen on (127.0.0.1)")
-    options.add_argument("--port", metavar="PORT", help="port to listen on, the first of several; 0: any free (9000)")
-    options.add_argument(
-        "--store",
-        metavar="lmdb:DIR|riak:HOST:PORT[,HOST:PORT…]",
-        help=f"where subscriptions live (lmdb:{config.data_folder() / 'store'})",
-    )
-    options.add_argument("--endpoints", metavar="N", help="processes to run, on consecutive ports (1)")
-    options.add_argument("--name", metavar="NAME", help="of the endpoint, stable; NAME-1 … NAME-N for several")
-    options.add_argument("--advertise", metavar="URL", help="where the other endpoints reach this one (ws://HOST:PORT)")
-    options.add_argument("--routing", metavar="home|lookup", help="home, or the thesis's lookup per message (home)")
-    options.add_argument(
-        "--dedup-ttl", metavar="SECONDS", help="a payload repeated within it is dropped; 0: none is (60)"
-    )
-    options.add_argument(
-        "--peer-secret-file", metavar="FILE", help="the endpoints' shared secret (generated in the data directory)"
-    )
-    options.add_argument("--tls-cert", metavar="FILE", help="PEM, the chain included: speak TLS, wss:// and https://")
-    options.add_argument("--tls-key", metavar="FILE", help="PEM: the certificate's key")
-    options.add_argument(
-        "--auth-keys",
-        metavar="FILE",
-        help="JWK set: clients need a token signed with one of its keys (`ingeborg token`)",
-    )
-    options.add_argument(
-        "--insecure", action="store_true", help="without --auth-keys, listen on an address that others reach, too"
-    )
-    options.add_argument(
-        "--allowed-origins", metavar="URL[,URL…]", help="of pages that may connect, beside this machine's own; *: any"
-    )
-    options.add_argument(
-        "--trusted-proxies", metavar="NETWORK[,NETWORK…]", help="whose X-Forwarded-For is believed (nobody's)"
-    )
-    options.add_argument("--config", metavar="FILE.toml", help="a file with these options")
+    _serve_options(options)
 
     text = "subscribe a client and print its notifications, one JSON object a line"
-    options = subcommands.add_parser("sub", help=text, description=text.capitalize() + ".")
+    options = subcommands.add_parser("sub", help=text, description=_sentence(text) + ".")
     _client(options)
     options.add_argument("topics", metavar="TOPIC", nargs="*")
     options.add_argument("--topics-file", metavar="FILE", help="more topics, one a line")
     options.add_argument("--count", metavar="N", type=_positive, help="end after so many notifications")
 
     text = "publish a payload to a topic"
-    options = subcommands.add_parser("pub", help=text, description=text.capitalize() + ".")
+    options = subcommands.add_parser("pub", help=text, description=_sentence(text) + ".")
     _client(options)
     options.add_argument("topic", metavar="TOPIC")
     options.add_argument("payload", metavar="PAYLOAD", help="JSON if it parses, else a string; -: lines of the input")
@@ -90,19 +69,35 @@ def parser() -> argparse.ArgumentParser:
     options = subcommands.add_parser(
         "import",
         help=text,
-        description=f'{text.capitalize()}. A line is {{"client_id": "…", "topic": "…"}}, or has a list of topics; '
-        "importing a line again is harmless.",
+        description=f'{_sentence(text)}. A line is {{"client_id": "…", "topic": "…"}}, or has a list of topics, '
+        'or is {"topic": "…", "client_ids": […]}, as `ingeborg export` writes them; a line again is harmless.',
         argument_default=argparse.SUPPRESS,
     )
     options.add_argument("file", metavar="FILE", help="-: standard input")
-    options.add_argument("--store", metavar="STORE", help="as of `ingeborg serve`")
-    options.add_argument("--config", metavar="FILE.toml", help="as of `ingeborg serve`")
+    _store(options)
+    options.add_argument("--json", action="store_true", help="the outcome as one line of JSON, and no progress")
+
+    text = "write all subscriptions of a store as JSON lines, also while endpoints use it"
+    options = subcommands.add_parser(
+        "export",
+        help=text,
+        description=f'{_sentence(text)}. A line is {{"topic": "…", "client_ids": […]}}, which `ingeborg import` '
+        "reads; a topic with many subscribers has several. What stays subscribed from the beginning to the end is in "
+        "it. FILE gets its name when everything is in it. On Riak all partition objects are read, and where some are "
+        "full all keys are listed, which is expensive for the cluster: choose a quiet hour (docs/riak.md).",
+        argument_default=argparse.SUPPRESS,
+    )
+    options.add_argument("file", metavar="FILE", nargs="?", default="-", help="-: standard output (-)")
+    _store(options)
+    options.add_argument(
+        "--json", action="store_true", help="the outcome as one line of JSON (on standard error), and no progress"
+    )
 
     text = "make a token for trying out"
     options = subcommands.add_parser(
         "token",
         help=text,
-        description=f"{text.capitalize()}, and print it. PREFIX is what the topics begin with; '' is all of them. "
+        description=f"{_sentence(text)}, and print it. PREFIX is what the topics begin with; '' is all of them. "
         "An issuer of your own makes them in the same way, with any JWT library (docs/security.md).",
     )
     options.add_argument("keys", metavar="FILE", help="the JWK set that `ingeborg serve --auth-keys` is given")
@@ -111,14 +106,49 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("--publish", metavar="PREFIX", action="append", default=[], help="it may publish to")
     options.add_argument("--subscribe", metavar="PREFIX", action="append", default=[], help="it may subscribe to")
     options.add_argument("--broadcast", action="store_true", help="it may broadcast")
+    options.add_argument("--inspect", action="store_true", help="it may look at endpoints and subscribers (/console)")
     options.add_argument("--lifetime", metavar="SECONDS", type=_positive, default=3600, help="until it expires (3600)")
     options.add_argument("--kid", metavar="ID", help="of the key to sign with (the first that can)")
+    options.add_argument("--json", action="store_true", help='the token as one line of JSON: {"token": …}')
 
     text = "show the endpoints, their clients and rates"
-    options = subcommands.add_parser("status", help=text, description=text.capitalize() + ".")
+    options = subcommands.add_parser("status", help=text, description=_sentence(text) + ".")
     options.add_argument("--url", default=DEFAULT_URL, metavar="URL", help=f"of any endpoint ({DEFAULT_URL})")
     options.add_argument("--json", action="store_true", help="one line of JSON instead of a table")
+
+    text = "check a set-up, and say how to mend what is wrong; nothing is changed"
+    options = subcommands.add_parser(
+        "doctor",
+        help=text,
+        description=f"{_sentence(text)}. Give it what `ingeborg serve` is given: options, variables, file. It looks at "
+        "the store, the files, the ports, the limits of this machine and at the other endpoints.",
+        argument_default=argparse.SUPPRESS,
+    )
+    _serve_options(options)
+    options.add_argument("--connections", metavar="N", type=_positive, help="how many an endpoint is to hold")
+    options.add_argument("--json", action="store_true", help="one line of JSON instead of a list")
     return root
+
+
+def _serve_options(options: argparse.ArgumentParser) -> None:
+    for option in fields(config.ServeOptions):
+        flag = "--" + option.name.replace("_", "-")
+        help, metavar = option.metadata["help"], option.metadata["metavar"]
+        if option.metadata["flag"]:
+            options.add_argument(flag, action="store_true", help=help)
+        elif metavar:
+            default = f"{option.default:g}" if option.type == "float" else option.default
+            options.add_argument(flag, metavar=metavar, help=f"{help} ({default})" if default else help)
+    options.add_argument("--config", metavar="FILE.toml", help="a file with these options")
+
+
+def _sentence(text: str) -> str:
+    return text[0].upper() + text[1:]
+
+
+def _store(options: argparse.ArgumentParser) -> None:
+    for flag, metavar in _STORE_OPTIONS.items():
+        options.add_argument(flag, metavar=metavar, help="as of `ingeborg serve`")
 
 
 def _client(options: argparse.ArgumentParser) -> None:
@@ -143,13 +173,32 @@ def _positive(text: str) -> int:
     return number
 
 
-def _options(arguments: dict[str, str], environment: dict[str, str]) -> config.ServeOptions:
+def _options(arguments: dict[str, Any], environment: dict[str, str]) -> config.ServeOptions:
     file = arguments.pop("config", environment.get(config.ENVIRONMENT_PREFIX + "CONFIG"))
     return config.load(arguments, environment, Path(file) if file else None)
 
 
-def _import(arguments: dict[str, str]) -> int:
-    path = arguments.pop("file")
+def _export(arguments: dict[str, Any]) -> int:
+    path, as_json = arguments.pop("file"), arguments.pop("json", False)
+    try:
+        store = serve.make_store(_options(arguments, dict(os.environ)), read_only=True)
+    except config.ConfigError as error:
+        print(f"ingeborg export: {error}", file=sys.stderr)
+        return 2
+    return uvloop.run(exporting.run(store, path, as_json=as_json))
+
+
+def _doctor(arguments: dict[str, Any]) -> int:
+    as_json, connections = arguments.pop("json", False), arguments.pop("connections", None)
+    try:
+        options = _options(arguments, dict(os.environ))
+    except config.ConfigError as error:
+        return doctor.show([doctor.misconfigured(str(error))], as_json=as_json, out=sys.stdout)
+    return uvloop.run(doctor.run(options, connections, as_json=as_json))
+
+
+def _import(arguments: dict[str, Any]) -> int:
+    path, as_json = arguments.pop("file"), arguments.pop("json", False)
     with contextlib.ExitStack() as stack:
         try:
             store = serve.make_store(_options(arguments, dict(os.environ)))
@@ -160,11 +209,10 @@ def _import(arguments: dict[str, str]) -> int:
         except OSError as error:
             print(f"ingeborg import: cannot read {path}: {error.strerror}", file=sys.stderr)
             return 2
-        return uvloop.run(importing.run(lines, store))
+        return uvloop.run(importing.run(lines, store, as_json=as_json))
 
 
 def _serve(arguments: dict[str, str]) -> int:
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     environment = dict(os.environ)
     supervisor_fd = environment.pop(supervisor.SUPERVISOR_FD, None)
     try:
@@ -172,6 +220,7 @@ def _serve(arguments: dict[str, str]) -> int:
     except config.ConfigError as error:
         print(f"ingeborg serve: {error}", file=sys.stderr)
         return 2
+    logs.set_up(options.log_format, options.log_level)
     if options.endpoints > 1:
         return supervisor.run(options)
     return serve.run(options, int(supervisor_fd) if supervisor_fd else None)
@@ -186,13 +235,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _serve(parsed)
         if command == "import":
             return _import(parsed)
+        if command == "export":
+            return _export(parsed)
+        if command == "doctor":
+            return _doctor(parsed)
         if command == "token":
             return commands.token(**parsed)
         if command in ("sub", "pub"):
             try:
                 token = _token(parsed["token_file"])
             except (OSError, UnicodeDecodeError) as error:
-                print(f"ingeborg {command}: cannot read the token in {parsed['token_file']}: {error}", file=sys.stderr)
+                file, why = parsed["token_file"], getattr(error, "strerror", None) or "it is not UTF-8"
+                print(f"ingeborg {command}: --token-file {file}: {why}; it holds one token", file=sys.stderr)
                 return 2
             url, client_id = parsed["url"], parsed["client_id"]
             if command == "sub":

@@ -92,10 +92,12 @@ def token(
     publish: Sequence[str],
     subscribe: Sequence[str],
     broadcast: bool,
+    inspect: bool,
     lifetime: int,
     kid: str | None,
+    json: bool = False,
 ) -> int:
-    """Print a token for the client, or make the file of keys first, or only that."""
+    """Print a token for the client, or make the file of keys first, or only that. ``json``: in a line of JSON."""
     path = Path(keys).expanduser()
     try:
         if new_keys:
@@ -104,8 +106,10 @@ def token(
             _say("ingeborg token: for which CLIENT? (Or --new-keys, to make the file.)")
             return USAGE
         if client_id is not None:
-            permissions: dict[str, Any] = {"publish": publish, "subscribe": subscribe, "broadcast": broadcast}
-            print(auth.make_token(path, client_id, lifetime_s=lifetime, kid=kid, **permissions))
+            permissions: dict[str, Any] = {"publish": publish, "subscribe": subscribe}
+            permissions |= {"broadcast": broadcast, "inspect": inspect}
+            made = auth.make_token(path, client_id, lifetime_s=lifetime, kid=kid, **permissions)
+            print(orjson.dumps({"token": made}).decode() if json else made)
     except ConfigError as error:
         _say(f"ingeborg token: {error}")
         return USAGE
@@ -260,7 +264,7 @@ async def _scrape(url: str) -> _Scrape:
     ready, metrics = await asyncio.gather(fetch(url, "/readyz"), fetch(url, "/metrics"))
     at_s = asyncio.get_running_loop().time()
     if metrics.status != 200:
-        raise PageError(f"{url}/metrics: HTTP status {metrics.status}")
+        raise PageError(f"{url}/metrics: HTTP status {metrics.status}: {metrics.text.strip()[:200]}")
     values: dict[str, float] = {}
     info: dict[str, str] = {}
     peers: dict[str, tuple[str, bool]] = {}

@@ -10,7 +10,7 @@ import re
 import socket
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,12 @@ _NAME = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 ENDPOINTS_MAX = 256
 
 
+LOG_LEVELS = ("debug", "info", "warning", "error")
+
+#: With a limit each `subscribe` reads all topics that the client has: some 10 ms of the store's time for so many.
+SUBSCRIPTIONS_MAX = 100_000
+
+
 class ConfigError(Exception):
     """An option is wrong; the text names it, where it came from, and what it should be."""
 
@@ -34,42 +40,81 @@ def data_folder() -> Path:
     return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "ingeborg"
 
 
+def _option(default: Any, help: str, metavar: str = "", *, flag: bool = False, least: int | None = None) -> Any:
+    """An option. ``metavar``: what its value is called on the command line; without it the option is for files and
+    variables only, since nobody types it. ``flag``: it is on the command line, and takes no value. ``least``: what a
+    number may be, where that is all there is to check."""
+    return field(default=default, metadata={"help": help, "metavar": metavar, "flag": flag, "least": least})
+
+
 @dataclass(frozen=True)
 class ServeOptions:
-    """Everything `serve` can be told. The comments are the help texts' source of truth for units."""
+    """Everything `serve` can be told. The command line, its help and the reference in the docs are made from this."""
 
-    host: str = "127.0.0.1"
-    port: int = 9000  # 0: any free one
-    store: str = ""  # lmdb:DIR or riak:HOST:PORT[,HOST:PORT…]; empty: lmdb under the user's data folder
-    endpoints: int = 1  # processes, on consecutive ports
-    name: str = ""  # empty: host name and port
-    advertise: str = ""  # ws:// or wss:// URL under which peers reach this endpoint; empty: from host and port
-    routing: str = "home"
-    dedup_ttl: float = 60.0  # seconds; 0: off
-    peer_secret_file: str = ""  # empty: generated in the data directory
-    auth_keys: str = ""  # file with a JWK set that tokens are checked with; empty: nobody needs one
-    tls_cert: str = ""  # PEM file with the certificate and its chain; empty: no TLS
-    tls_key: str = ""  # PEM file with its key
-    insecure: bool = False  # listen on other addresses than loopback ones without auth_keys
-    max_connections_per_address: int = 1_000  # of clients; not of this machine
-    trusted_proxies: str = ""  # networks whose X-Forwarded-For is believed, with commas
-    allowed_origins: str = ""  # of pages that may connect, with commas; *: any
-    # Only by file or environment: nobody types these.
-    riak_namespace: str = "ingeborg"  # what bucket names begin with: one per broker that shares the Riak cluster
-    riak_node_confirms: int = 2  # machines that have to have a write; 1 for a cluster of one node
-    map_size_bytes: int = 64 << 30  # most an LMDB environment may grow to: address space, not disk
-    compression: bool = False  # permessage-deflate
-    ping_interval: float = 25.0  # seconds
-    max_frame_bytes: int = 16 << 20
-    max_payload_bytes: int = 1 << 20
-    max_outbox_bytes: int = 16 << 20
-    slow_consumer: str = "close"  # what becomes of a connection whose outbox is full: close, or drop_oldest
-    max_routes: int = 50_000  # topics in the routing cache
-    max_route_ids: int = 2_000_000  # subscriber ids in it
-    max_locations: int = 500_000  # clients in the location cache
-    max_duplicate_keys: int = 1_000_000  # payload hashes
-    max_inflight: int = 20_000  # publishes under way
-    max_inflight_bytes: int = 64 << 20
+    host: str = _option("127.0.0.1", "address to listen on", "ADDRESS")
+    port: int = _option(9000, "port to listen on, the first of several; 0: any free", "PORT")
+    store: str = _option(
+        "", "where subscriptions live; empty: lmdb under the user's data folder", "lmdb:DIR|riak:HOST:PORT[,HOST:PORT…]"
+    )
+    endpoints: int = _option(1, "processes to run, on consecutive ports", "N")
+    name: str = _option("", "of the endpoint, stable; NAME-1 … NAME-N for several; empty: host name and port", "NAME")
+    advertise: str = _option("", "where the other endpoints reach this one; empty: from host and port", "URL")
+    routing: str = _option("home", "home, or the thesis's lookup per message", "home|lookup")
+    dedup_ttl: float = _option(60.0, "a payload repeated within so many seconds is dropped; 0: none is", "SECONDS")
+    internal_address: str = _option(
+        "",
+        "for the other endpoints' links and /metrics, which are nowhere else then; the first of several; empty: at "
+        "the port, links of this machine's endpoints only",
+        "HOST:PORT",
+    )
+    peer_secret_file: str = _option("", "the endpoints' shared secret; empty: generated in the data directory", "FILE")
+    tls_cert: str = _option("", "PEM, the chain included: speak TLS, wss:// and https://", "FILE")
+    tls_key: str = _option("", "PEM: the certificate's key", "FILE")
+    auth_keys: str = _option(
+        "", "JWK set: clients need a token signed with one of its keys (`ingeborg token`); empty: nobody does", "FILE"
+    )
+    insecure: bool = _option(False, "without auth-keys, listen on an address that others reach, too", flag=True)
+    allowed_origins: str = _option("", "of pages that may connect, beside this machine's own; *: any", "URL[,URL…]")
+    trusted_proxies: str = _option("", "whose X-Forwarded-For is believed; empty: nobody's", "NETWORK[,NETWORK…]")
+    drain_time: float = _option(5.0, "seconds over which clients are told to go at an orderly end")
+    log_format: str = _option("text", "of log lines: text or json", "text|json")
+    log_level: str = _option("info", "from which on lines are logged: debug, info, warning or error", "LEVEL")
+    compression: bool = _option(False, "permessage-deflate")
+    ping_interval: float = _option(25.0, "seconds between two pings of a connection")
+    slow_consumer: str = _option(
+        "close", "what becomes of a connection whose outbox is full: close, or drop_oldest of its notifications"
+    )
+    max_connections_per_address: int = _option(
+        1_000,
+        "clients' connections of one address at once (of IPv6 its /64); not of this machine",
+        least=1,
+    )
+    max_commands_per_second: int = _option(
+        20_000,
+        "commands of one connection, each topic of a list counting as one; more are read later; not of this machine; "
+        "0: any number",
+        least=0,
+    )
+    max_subscriptions: int = _option(0, "topics of one client (100,000 at most); 0: any number")
+    max_frame_bytes: int = _option(16 << 20, "bytes of a client's message", least=1)
+    max_payload_bytes: int = _option(1 << 20, "bytes of a payload in canonical JSON", least=1)
+    max_outbox_bytes: int = _option(16 << 20, "bytes that a reader may be behind", least=1)
+    max_inflight: int = _option(20_000, "publishes under way; then publishers are read more slowly", least=1)
+    max_inflight_bytes: int = _option(
+        64 << 20, "bytes of their payloads, and of what a link's peer has not confirmed", least=1
+    )
+    max_routes: int = _option(50_000, "topics in the routing cache", least=1)
+    max_route_ids: int = _option(2_000_000, "subscriber ids in it", least=1)
+    max_locations: int = _option(500_000, "clients in the location cache", least=1)
+    max_duplicate_keys: int = _option(1_000_000, "payload hashes in the table of duplicates", least=1)
+    riak_namespace: str = _option("ingeborg", "what bucket names begin with: one per broker on the Riak cluster")
+    riak_node_confirms: int = _option(2, "machines that have to have a write; 1 for a cluster of one node")
+    riak_user: str = _option("", "of Riak's security: connections are TLS, never plain text", "USER")
+    riak_password_file: str = _option("", "its password, alone in a file that others cannot read", "FILE")
+    riak_ca_file: str = _option("", "PEM: who signs the nodes' certificates; empty: the system's authorities", "FILE")
+    riak_cert_file: str = _option("", "PEM, the chain included: shown to Riak, for its source `certificate`", "FILE")
+    riak_key_file: str = _option("", "PEM: that certificate's key", "FILE")
+    map_size_bytes: int = _option(64 << 30, "most that an LMDB environment may grow to: address space, not disk")
 
     @property
     def proxies(self) -> list[IPv4Network | IPv6Network]:
@@ -80,6 +125,14 @@ class ServeOptions:
     def origins(self) -> list[str]:
         """``allowed_origins``, one by one."""
         return [origin.strip() for origin in self.allowed_origins.split(",") if origin.strip()]
+
+    @property
+    def internal(self) -> tuple[str, int] | None:
+        """Host and port of ``internal_address``; ``None`` without one, or where it is none."""
+        host, colon, port = self.internal_address.rpartition(":")
+        if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
+            return None
+        return host.strip("[]"), int(port)
 
     @property
     def store_url(self) -> str:
@@ -112,14 +165,15 @@ def _convert(name: str, kind: str, value: Any, source: str) -> Any:
 
 def load(command_line: Mapping[str, Any], environment: Mapping[str, str], file: Path | None) -> ServeOptions:
     """Put the sources together. ``command_line`` holds the options that were given. Raises ``ConfigError``."""
-    kinds = {field.name: str(field.type) for field in fields(ServeOptions)}
+    kinds = {option.name: str(option.type) for option in fields(ServeOptions)}
     values: dict[str, Any] = {}
     if file is not None:
         try:
             with file.open("rb") as opened:
                 table = tomllib.load(opened)
         except (OSError, ValueError) as error:  # ValueError: not TOML, or not UTF-8
-            raise ConfigError(f"--config {file}: {error}") from None
+            why = f"{error.strerror}" if isinstance(error, OSError) else f"{error}; it has to be TOML: name = value"
+            raise ConfigError(f"--config {file}: {why}") from None
         for key, value in table.items():
             name = key.replace("-", "_")
             if name not in kinds:
@@ -165,6 +219,28 @@ def _check(options: ServeOptions) -> None:
         _ = options.proxies
     except ValueError as error:
         raise wrong("trusted_proxies", f"has to be networks such as 10.0.0.0/8,fd00::/8: {error}") from None
+    if options.internal_address and options.internal is None:
+        raise wrong("internal_address", "has to be HOST:PORT")
+    if options.internal is not None and options.internal[1] + options.endpoints - 1 > 65535:
+        raise wrong("internal_address", f"there are no {options.endpoints} ports from it on")
+    if (
+        options.internal is not None
+        and options.internal[1]
+        and abs(options.internal[1] - options.port) < options.endpoints
+    ):
+        raise wrong(
+            "internal_address", f"its {options.endpoints} ports overlap those of clients, from {options.port} on"
+        )
+    if options.endpoints > 1 and options.internal is not None and options.internal[1] == 0:
+        raise wrong("internal_address", "several endpoints need a first port; the others get the ones after it")
+    if not 0 <= options.drain_time <= 3600:
+        raise wrong("drain_time", "has to be from 0 to 3600 seconds")
+    if options.log_format not in ("text", "json"):
+        raise wrong("log_format", "has to be text or json")
+    if options.log_level not in LOG_LEVELS:
+        raise wrong("log_level", f"has to be one of {', '.join(LOG_LEVELS)}")
+    if not 0 <= options.max_subscriptions <= SUBSCRIPTIONS_MAX:
+        raise wrong("max_subscriptions", f"has to be from 0 (any number) to {SUBSCRIPTIONS_MAX}")
     if options.slow_consumer not in ("close", "drop_oldest"):
         raise wrong("slow_consumer", "has to be close or drop_oldest")
     if not 0 <= options.dedup_ttl <= 86_400:
@@ -175,11 +251,14 @@ def _check(options: ServeOptions) -> None:
         raise wrong("riak_namespace", "has to be 1 to 64 letters, digits, hyphens or underscores")
     if options.riak_node_confirms not in (1, 2, 3):
         raise wrong("riak_node_confirms", "has to be 1, 2 or 3")
+    if not re.fullmatch(r"[^\x00-\x20\x7f]{0,256}", options.riak_user):
+        raise wrong("riak_user", "has to be a name of up to 256 characters, without spaces")
     if options.map_size_bytes < 1 << 20:
         raise wrong("map_size_bytes", "has to be at least a MiB")
-    for name in [field.name for field in fields(options) if field.name.startswith("max_")]:
-        if getattr(options, name) < 1:
-            raise wrong(name, "has to be at least 1")
+    for option in fields(options):
+        least = option.metadata["least"]
+        if least is not None and getattr(options, option.name) < least:
+            raise wrong(option.name, f"has to be at least {least}")
     parse_store(options.store_url)
 
 
@@ -201,7 +280,7 @@ def parse_store(url: str) -> tuple[str, Any]:
         for node in rest.split(","):
             host, colon, port = node.rpartition(":")
             if not colon or not host or not port.isascii() or not port.isdigit() or not 1 <= int(port) <= 65535:
-                raise ConfigError(f"store {url!r}: {node!r} has to be HOST:PORT")
+                raise ConfigError(f"store {url!r}: {node!r} has to be HOST:PORT, such as 10.0.0.7:8087")
             nodes.append((host.strip("[]"), int(port)))
         return "riak", nodes
     raise ConfigError(f"store {url!r}: has to be lmdb:DIR or riak:HOST:PORT[,HOST:PORT…]")

@@ -11,12 +11,15 @@ locations or listens that it is about.
 from __future__ import annotations
 
 import asyncio
+import http
 import itertools
 import logging
 import math
 import socket
 import time
+from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from websockets.extensions.permessage_deflate import ServerPerMessageDeflateFactory
@@ -24,15 +27,19 @@ from websockets.http11 import Request, Response
 from websockets.protocol import OPEN
 from websockets.server import ServerProtocol
 
-from protocol.errors import GOING_AWAY, PING_TIMEOUT, TOKEN_EXPIRED
+from protocol.errors import CLOSES, GOING_AWAY, PING_TIMEOUT, TOKEN_EXPIRED, ProtocolError
 from protocol.sockets import Socket, library_log, text_frame
 
-from . import web
-from .access import Access, Refused
+from . import operating, web
+from .access import Access, Refused, is_loopback
 from .core.grants import Grant
+from .core.histogram import Histogram
 from .core.hub import Connection
 from .core.model import Endpoint, StoreError
 from .core.router import Limits, Router, StoreCall
+from .draining import send_away
+from .fairness import QUANTUM_BYTES, RoundRobin
+from .logs import cut, request_id
 from .peers import HANDSHAKE_BYTES_MAX, PEER_PATH, Peers, PeerSocket
 from .store.base import Store
 from .tls import Certificate
@@ -45,10 +52,10 @@ TICK_S = 0.1
 #: A ready endpoint's last sign of life in the store is no older than this, in seconds.
 STORE_FRESH_S = 3.0
 
-#: How long an orderly end may take, in seconds: as long as the slowest request, then the connections' closing.
+#: How long an orderly end may take beside the clients' going, in seconds: to hand over; to finish, as long as the
+#: slowest request; and then the closing of what has not answered a close.
+HAND_OVER_S = 4.0
 LEAVE_S = 8.0
-
-#: How long the clients may take to answer the closing handshake then, in seconds.
 CLOSE_S = 2.0
 
 #: How long a TLS handshake may take, and the end of one, in seconds.
@@ -61,13 +68,19 @@ BACKLOG = 4096
 class ClientSocket(Socket):
     """A client's connection. Until its request has come it may turn out to be HTTP, or a peer."""
 
-    def __init__(self, server: EndpointServer) -> None:
+    quantum_bytes = QUANTUM_BYTES
+
+    def __init__(self, server: EndpointServer, internal: bool = False) -> None:
         extensions = [ServerPerMessageDeflateFactory()] if server.compression else None
         self.ws: ServerProtocol = ServerProtocol(
             max_size=server.frame_bytes_max, extensions=extensions, logger=library_log
         )
         super().__init__(self.ws)
         self.server = server
+        self.internal = internal  # it came to the internal address
+        self.quiet = False  # it is not read: it is told to go as soon as its commands are done
+        self.going = False  # it is told to go, and read for its close only
+        self._reads = True
         self.grant: Grant | None = None  # what its token permits; None: everything
         self.address: str | None = None  # under which it is counted
         self.expires_s = 0  # the second of Unix time in which that is over
@@ -80,16 +93,21 @@ class ClientSocket(Socket):
             self.transport.close()
             return
         server = self.server
-        response = web.answer(server, event.path)
-        if response is None and event.path == PEER_PATH and "Upgrade" in event.headers:
-            self._become_peer(event)
-            return
+        response = web.answer(server, event, self.internal)
         if response is None:
+            peer = self.transport.get_extra_info("peername")  # None: it is gone already
+            address = peer[0] if peer else ""
             try:
+                if event.path == PEER_PATH and "Upgrade" in event.headers:
+                    here = self.transport.get_extra_info("sockname")
+                    self._links_come_in(address, here[0] if here else "")
+                    self._become_peer(event)
+                    return
                 self.grant = server.access.admit(event)
-                peer = self.transport.get_extra_info("peername")  # None: it is gone already
-                self.address = server.access.arrived(event, peer[0] if peer else "")
+                self.address = server.access.arrived(event, address)
                 response = self.ws.accept(event)
+                if response.status_code == 400:
+                    response.headers["Sec-WebSocket-Version"] = "13"  # RFC 6455 section 4.4: it may be why
             except Refused as refused:
                 server.router.counts["connections_refused"] += 1
                 response = web.refusal(refused)
@@ -99,6 +117,15 @@ class ClientSocket(Socket):
         if self.ws.state is OPEN:
             self.settled()
             self.connection = server.client_connected(self)
+
+    def _links_come_in(self, address: str, here: str) -> None:
+        """At our address ``here``, and from that one? A machine that connects to an address of its own comes from
+        it. Raises ``Refused``."""
+        if not self.internal and self.server.internal:
+            raise Refused(http.HTTPStatus.NOT_FOUND, "Links come in at this endpoint's internal address only")
+        if not self.internal and not is_loopback(address) and address != here:
+            text = "Links of other machines come in at an internal address: give the endpoints --internal-address"
+            raise Refused(http.HTTPStatus.FORBIDDEN, text)
 
     def _become_peer(self, request: Request) -> None:
         self.ws.send_response(self.ws.accept(request))
@@ -111,12 +138,49 @@ class ClientSocket(Socket):
 
     def message(self, data: bytes) -> None:
         """A command."""
-        if self.connection is not None:
-            self.server.client_frame(self.connection, data)
+        connection = self.connection
+        if connection is None:
+            return
+        if self.going and connection.held:  # what it may not send now it never will
+            self.server.router.drops["command_of_closed_connection"] += 1
+        else:
+            self.server.client_frame(connection, data)
 
     def chunk_ends(self) -> None:
         """End the turn."""
         self.server.turn()
+
+    def head_comes(self, data: bytes) -> None:
+        """Those who are connected come before those who want to be."""
+        self.take_later(data)
+
+    def rest_waits(self) -> None:
+        """It gets on in its turn, and TCP makes it wait so long."""
+        self.server.wait_for_turn(self)
+        self.read_or_not()
+
+    def next_turn(self) -> bool:
+        """It has come. True: it wants another one."""
+        try:
+            self.next_quantum()
+        except Exception:
+            log.exception("what came over a connection could not be taken; it is cut")
+            self.transport.abort()
+        if self.waits:
+            return True
+        self.read_or_not()
+        return False
+
+    def read_or_not(self) -> None:
+        """Read on, or not: as long as something read before waits for its turn, or the router has had enough."""
+        held = self.connection is not None and self.connection.held and not self.going
+        reads = not (held or self.quiet or self.waits)
+        if reads is not self._reads and not self.transport.is_closing():
+            self._reads = reads
+            if reads:
+                self.transport.resume_reading()
+            else:
+                self.transport.pause_reading()
 
     def closed(self) -> None:
         """The connection is gone."""
@@ -136,6 +200,16 @@ class ClientSocket(Socket):
         if self.connection is not None:
             self.connection.outbox.flowing = True
         self.flush()
+
+    @property
+    def close_code(self) -> str:
+        """What ended the connection: a code of ours or of the client's library, else ``other``; 1006: none was said."""
+        first = (
+            self.ws.close_sent if self.ws.close_rcvd is None or not self.ws.close_rcvd_then_sent else self.ws.close_rcvd
+        )
+        if first is None:
+            return "1006"
+        return str(first.code) if first.code in CLOSES or 1000 <= first.code < 1016 else "other"
 
     def flush(self) -> None:
         """Hand the outbox to the transport, in one write, unless it has enough as it is."""
@@ -171,13 +245,23 @@ class EndpointServer:
         compression: bool = False,
         access: Access | None = None,
         certificate: Certificate | None = None,
+        drain_s: float = 5.0,
         on_fatal: Callable[[str], None] | None = None,
     ) -> None:
         wrap = bytes if compression else text_frame
         now = time.monotonic()
         self.router = Router(
-            me, now, routing=routing, dedup_ttl_s=dedup_ttl_s, limits=limits, wrap=wrap, shape=store.shape
+            me,
+            now,
+            routing=routing,
+            dedup_ttl_s=dedup_ttl_s,
+            limits=limits,
+            wrap=wrap,
+            shape=store.shape,
+            figures=lambda: operating.figures(self),
         )
+        if log.isEnabledFor(logging.DEBUG):
+            self.router.on_refusal = _log_refusal
         self.store = store
         self.store_name = store_name
         self.secret = secret
@@ -185,10 +269,14 @@ class EndpointServer:
         self.compression = compression
         self.access = access or Access()
         self._certificate = certificate
+        self.internal = False  # it has an internal address
         self.leaving = False
+        self.loop_lag = Histogram()
+        self.closes: Counter[str] = Counter()  # clients' connections that are over, by close code
         self.started_unix_s = time.time()
         self.ready = asyncio.Event()
         self.peers = Peers(self)
+        self._drain_s = drain_s
         self._on_fatal = on_fatal
         self._sockets: dict[Connection, ClientSocket] = {}
         self._numbers = itertools.count(1)
@@ -200,17 +288,22 @@ class EndpointServer:
         self._expired_s = int(time.time())
         self._reasons: list[str] | None = None  # what was last logged of ``not_ready``
         self._turn_due = False
+        self._waiting = RoundRobin[ClientSocket](ClientSocket.next_turn, time.monotonic)
+        self._written: list[tuple[float, list[tuple[float, int]]]] = []  # since the last tick: when, and what
         self._tick_handle: asyncio.TimerHandle | None = None
+        self._tick_due = now
         self._store_tasks: set[asyncio.Task[None]] = set()
-        self._server: asyncio.Server | None = None
+        self._servers: list[asyncio.Server] = []
         self._loop = asyncio.get_running_loop()
+        self._handed_over = asyncio.Event()
         self._left = asyncio.Event()
         self._all_closed = asyncio.Event()
 
     # Start and end
 
-    async def start(self, sock: socket.socket) -> None:
+    async def start(self, sock: socket.socket, internal: socket.socket | None = None) -> None:
         """Open the store and accept on the listening socket; ``ready`` is set once the others have let this one in.
+        ``internal``: a socket for the other endpoints and ``/metrics``, which are only there then.
 
         Raises ``StoreError`` where the store cannot be used; what was opened is closed again.
         """
@@ -218,30 +311,36 @@ class EndpointServer:
         tls: dict[str, Any] = {}
         if self._certificate is not None:
             tls = {"ssl": self._certificate.context, "ssl_handshake_timeout": TLS_S, "ssl_shutdown_timeout": TLS_S}
-        self._server = await self._loop.create_server(lambda: ClientSocket(self), sock=sock, backlog=BACKLOG, **tls)
+        self.internal = internal is not None
+        create = partial(self._loop.create_server, backlog=BACKLOG, **tls)
+        self._servers.append(await create(lambda: ClientSocket(self), sock=sock))
+        if internal is not None:
+            self._servers.append(await create(lambda: ClientSocket(self, True), sock=internal))
+        self._tick_due = time.monotonic()
         self._tick()
 
     async def stop(self) -> None:
-        """Leave in order: take no more in, finish what is under way, hand on, say goodbye, close."""
-        if self._server is not None:
-            self._server.close()
+        """Leave in order: be home of nothing, send the clients away, finish what is under way, close."""
         self.leaving = True
-        for client in self._sockets.values():
-            client.transport.pause_reading()
         self.router.joining.leave()
+        self.turn()
+        try:
+            async with asyncio.timeout(HAND_OVER_S):
+                await self._handed_over.wait()
+        except TimeoutError:
+            log.warning("could not hand over to the other endpoints within %.0f s", HAND_OVER_S)
+        await send_away(list(self._sockets.values()), self.router, self._drain_s, self.turn)
+        self.router.joining.depart()
         self.turn()
         try:
             async with asyncio.timeout(LEAVE_S):
                 await self._left.wait()
         except TimeoutError:
-            log.warning("could not finish everything within %.0f s of the stop", LEAVE_S)
-        sockets = list(self._sockets.values())
-        for client in sockets:
-            if not client.transport.is_closing():
-                client.transport.resume_reading()
-            client.close(GOING_AWAY)
-        if not sockets:
+            log.warning("could not finish everything within %.0f s of the last client's going", LEAVE_S)
+        if not self._sockets:
             self._all_closed.set()
+        for server in self._servers:
+            server.close()
         await self.peers.close()
         try:
             async with asyncio.timeout(CLOSE_S):
@@ -273,13 +372,14 @@ class EndpointServer:
     def client_connected(self, client: ClientSocket) -> Connection:
         """A client's handshake is done."""
         number = next(self._numbers)
-        connection = self.router.connected(number, client.grant)
+        connection = self.router.connected(number, client.grant, throttled=client.address is not None)
         self.router.counts["connections_accepted"] += 1
         self._sockets[connection] = client
         self._ping_slots[number % len(self._ping_slots)].add(client)
         if client.grant is not None:
             client.expires_s = max(math.ceil(client.grant.expires_at), self._expired_s + 1)
             self._expiring.setdefault(client.expires_s, set()).add(client)
+        log.debug("connected", extra={"connection": number, "address": client.address or "of this machine"})
         return connection
 
     def client_frame(self, connection: Connection, data: bytes) -> None:
@@ -287,7 +387,7 @@ class EndpointServer:
         try:
             self.router.frame(connection, data, time.monotonic())
         except Exception:
-            self._failed("a client's frame")
+            self._failed("a client's frame", connection=connection.number, request=request_id(data))
 
     def client_disconnected(self, client: ClientSocket) -> None:
         """A client's connection is gone."""
@@ -300,6 +400,9 @@ class EndpointServer:
             expiring.discard(client)
             if not expiring:
                 del self._expiring[client.expires_s]
+        code = client.close_code
+        self.closes[code] += 1
+        log.debug("closed", extra={"connection": connection.number, "code": code})
         self.router.disconnected(connection, time.monotonic())
         if self.leaving and not self._sockets:
             self._all_closed.set()
@@ -363,18 +466,27 @@ class EndpointServer:
         for connection, code in effects.close:
             client = sockets.get(connection)
             if client is not None:
-                client.close(code)
+                # What a client has sent before it hears that it is to go still counts, though it gets no reply.
+                client.close(code, deaf=code is not GOING_AWAY)
+        if effects.written:
+            self._written.append((time.monotonic(), effects.written))
         for connection in effects.hold:
             client = sockets.get(connection)
-            if client is not None and not self.leaving:
-                if connection.held:
-                    client.transport.pause_reading()
-                else:
-                    client.transport.resume_reading()
+            if client is not None:
+                client.read_or_not()
         for incarnation in effects.drop_links:
             self.peers.drop(incarnation)
         if effects.more:
             self._loop.call_soon(self._work)
+
+    def wait_for_turn(self, client: ClientSocket) -> None:
+        """More has come of the client than it may have taken at once."""
+        if self._waiting.add(client):
+            self._loop.call_soon(self._next_turns)
+
+    def _next_turns(self) -> None:
+        if self._waiting.run():
+            self._loop.call_soon(self._next_turns)
 
     def _work(self) -> None:
         try:
@@ -400,8 +512,11 @@ class EndpointServer:
         self.turn()
 
     def _tick(self) -> None:
-        self._tick_handle = self._loop.call_later(TICK_S, self._tick)
         now = time.monotonic()
+        self.loop_lag.observe(max(now - self._tick_due, 0.0))
+        self._tick_due = now + TICK_S
+        self._tick_handle = self._loop.call_later(TICK_S, self._tick)
+        self.observe()
         router = self.router
         try:
             router.tick(now)
@@ -419,8 +534,8 @@ class EndpointServer:
         self._expire_tokens()
         if self._certificate is not None:
             self._certificate.refresh(now)
+        self.peers.dial(router.joining.discovered(), now)
         if not self.leaving:
-            self.peers.dial(router.joining.discovered(), now)
             if router.members.joined:
                 self.ready.set()
             self._tell_readiness()
@@ -429,7 +544,16 @@ class EndpointServer:
                 self._on_fatal = None
         elif router.joining.left:
             self._left.set()
+        elif router.joining.handed_over:
+            self._handed_over.set()
         self.turn()
+
+    def observe(self) -> None:
+        """Put the times since the last tick into the histograms; as they happen that would cost more."""
+        self.router.observe_publishes()
+        written, self._written = self._written, []
+        for at, messages in written:
+            self.router.delivery_times.observe_since(at, messages)
 
     def _expire_tokens(self) -> None:
         """Close the connections whose token has expired since the last look; to the second."""
@@ -458,7 +582,15 @@ class EndpointServer:
             else:
                 log.info("%s: ready", self.router.me.name)
 
-    def _failed(self, where: str) -> None:
+    def _failed(self, where: str, **ids: Any) -> None:
         """A fault of ours. The event is lost, said and counted; the endpoint goes on."""
         self.router.counts["turns_failed"] += 1
-        log.exception("the handling of %s failed", where)
+        log.exception("the handling of %s failed", where, extra=ids)
+
+
+def _log_refusal(connection: int, request: Any, command: str, error: ProtocolError) -> None:
+    log.debug(
+        "refused: %s",
+        error.info,
+        extra={"connection": connection, "request": cut(request), "command": command, "code": error.code},
+    )

@@ -3,8 +3,9 @@
 Owns: reading and checking the lines, batches for the store, what is said of the progress. Must never: write to a store
 with living endpoints: their caches would not know, and publishes would miss the new subscribers.
 
-A line is ``{"client_id": "…", "topic": "…"}``, or has a list of topics. They are checked as a ``subscribe`` is (SPEC
-section 2). Adding is idempotent: a file may be imported again, from any line on.
+A line is ``{"client_id": "…", "topic": "…"}``, or has a list of topics; or it is ``{"topic": "…", "client_ids": […]}``,
+as `ingeborg export` writes them. They are checked as a ``subscribe`` is (SPEC section 2). Adding is idempotent: a file
+may be imported again, from any line on.
 """
 
 from __future__ import annotations
@@ -13,10 +14,13 @@ import asyncio
 import sys
 import time
 from collections.abc import AsyncIterator
-from typing import BinaryIO, NamedTuple, TextIO
+from typing import Any, BinaryIO, NamedTuple, TextIO
+
+import orjson
 
 from protocol.errors import ProtocolError
-from protocol.messages import Command, check
+from protocol.messages import check
+from protocol.topics import check_topic
 from protocol.wire import decode
 
 from .store.base import Store, StoreError
@@ -75,13 +79,16 @@ async def _batches(lines: BinaryIO) -> AsyncIterator[tuple[int, int, Batch]]:
             if line.isspace():
                 continue
             try:
-                command = _command(line)
+                subscriptions = _subscriptions(line)
             except ProtocolError as error:
                 if batch:
                     yield number - 1, size, batch
-                raise ImportFailed(f"line {number}: {error}; everything before it is in the store") from None
-            batch.append((command.client, list(command.topics)))
-            size += len(command.topics)
+                raise ImportFailed(
+                    f"line {number}: {error}; everything before it is in the store: mend the line, and import the file "
+                    "again"
+                ) from None
+            batch += subscriptions
+            size += sum(len(topics) for _, topics in subscriptions)
             if size >= BATCH:
                 yield number, size, batch
                 batch, size = [], 0
@@ -99,16 +106,40 @@ def _read(lines: BinaryIO) -> list[bytes]:
     return part
 
 
-def _command(line: bytes) -> Command:
+def _subscriptions(line: bytes) -> Batch:
     if len(line) > LINE_BYTES_MAX:
-        raise ProtocolError("too_large", f"longer than {LINE_BYTES_MAX} bytes; one client may have several lines")
+        raise ProtocolError(
+            "too_large", f"longer than {LINE_BYTES_MAX} bytes; one client, or topic, may have several lines"
+        )
     value = decode(line)
+    if "client_ids" in value:
+        return _subscribers(value)
     value["command"] = "subscribe"
-    return check(value, 0)
+    command = check(value, 0)
+    return [(command.client, list(command.topics))]
 
 
-async def load(lines: BinaryIO, store: Store, told: TextIO) -> Imported:
-    """Everything into an open store. ``ImportFailed``, ``StoreError``; what was handed over before is in."""
+def _subscribers(value: dict[str, Any]) -> Batch:
+    """Of a line with one topic and its clients."""
+    clients, topic = value["client_ids"], value.get("topic")
+    if "client_id" in value or type(clients) is not list:
+        raise ProtocolError("bad_state", "Key 'client_ids' has to be a list, without a 'client_id' beside it")
+    if type(topic) is not str:
+        raise ProtocolError("bad_state", "Key 'topic' has to be one string where there are 'client_ids'")
+    topics = [check_topic(topic)]
+    batch = []
+    for number, client in enumerate(clients, 1):
+        try:
+            batch.append((check({"command": "listen", "client_id": client}, 0).client, topics))
+        except ProtocolError as error:
+            raise ProtocolError("bad_state", f"Item {number} of 'client_ids': {error}") from None
+    return batch
+
+
+async def load(lines: BinaryIO, store: Store, told: TextIO | None) -> Imported:
+    """Everything into an open store. ``ImportFailed``, ``StoreError``; what was handed over before is in. ``told``:
+    where progress is said, if anywhere.
+    """
     began_s = said_s = time.monotonic()
     under_way: dict[asyncio.Task[None], tuple[int, int]] = {}
     line = done = 0
@@ -127,7 +158,7 @@ async def load(lines: BinaryIO, store: Store, told: TextIO) -> Imported:
             await finish_some(BATCHES_AT_ONCE - 1)
             under_way[asyncio.create_task(store.subscribe(batch))] = (number, size)
             line = number
-            if time.monotonic() - said_s >= SAY_EVERY_S:
+            if told is not None and time.monotonic() - said_s >= SAY_EVERY_S:
                 said_s = time.monotonic()
                 print(f"ingeborg import: {Imported(line, done, said_s - began_s)}", file=told, flush=True)
         await finish_some(0)
@@ -141,7 +172,9 @@ async def load(lines: BinaryIO, store: Store, told: TextIO) -> Imported:
     return Imported(line, done, time.monotonic() - began_s)
 
 
-async def run(lines: BinaryIO, store: Store, *, out: TextIO | None = None, told: TextIO | None = None) -> int:
+async def run(
+    lines: BinaryIO, store: Store, *, as_json: bool = False, out: TextIO | None = None, told: TextIO | None = None
+) -> int:
     """The command: results to ``out``, everything said to the person to ``told``. Returns the exit code."""
     out, told = out or sys.stdout, told or sys.stderr
     try:
@@ -152,11 +185,11 @@ async def run(lines: BinaryIO, store: Store, *, out: TextIO | None = None, told:
                     f"the store is in use by {', '.join(names)}, whose caches would not know of new subscriptions: "
                     "stop the endpoints first, or subscribe through one of them"
                 )
-            imported = await load(lines, store, told)
+            imported = await load(lines, store, None if as_json else told)
         finally:
             await store.close()
     except (ImportFailed, StoreError) as error:
         print(f"ingeborg import: {error}", file=told)
         return FAILED
-    print(f"imported {imported}", file=out)
+    print(orjson.dumps(imported._asdict()).decode() if as_json else f"imported {imported}", file=out)
     return OK

@@ -19,8 +19,11 @@ import asyncio
 import hashlib
 import hmac
 import logging
+import math
 import secrets
 import ssl
+import time
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -44,7 +47,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("ingeborg.peers")
 
 #: The version of the handshake, the links and the requests; endpoints of different versions do not talk.
-VERSION = 3
+VERSION = 4
 
 #: The path clients may not use.
 PEER_PATH = "/_peer"
@@ -58,6 +61,13 @@ HANDSHAKE_BYTES_MAX = 4096
 #: Redialling a peer: from the first to the longest wait, in seconds.
 REDIAL_FIRST_S = 0.1
 REDIAL_MAX_S = 1.0
+
+#: The same reason for want of a link is logged so often, in seconds, and so many reasons are remembered for that.
+COMPLAINT_S = 30.0
+COMPLAINTS_MAX = 1_000
+
+#: Of what an HTTP answer says why there is no link, for the log.
+ANSWER_CHARS_MAX = 200
 
 #: How long a TCP connection to a peer may take, in seconds.
 DIAL_TIMEOUT_S = 2.0
@@ -78,6 +88,7 @@ class PeerSocket(Socket):
         self._dialled = dialled  # whom we meant to reach; None: we were dialled
         self._nonce = secrets.token_bytes(16)
         self.endpoint: Endpoint | None = None  # the peer, once it has proved itself
+        self.introduced = asyncio.Event()  # it has, or never will over this connection
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Dialled: ask for the upgrade."""
@@ -95,6 +106,9 @@ class PeerSocket(Socket):
     def handshake(self, event: Request | Response) -> None:
         """The acceptor's answer to our request is checked by the protocol."""
         if self.ws.state is not OPEN:
+            if isinstance(event, Response):
+                said = (event.body or b"").decode(errors="replace").strip()[:ANSWER_CHARS_MAX]
+                self._complain(f"it answers {event.status_code}: {said!r}")
             self.transport.close()
 
     def message(self, data: bytes) -> None:
@@ -144,14 +158,19 @@ class PeerSocket(Socket):
 
     def _proved(self, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
+        self.introduced.set()
         self.settled()
         self._server.link_up(self)
 
     def _refuse(self, why: str) -> None:
-        whom = self._dialled.url if self._dialled is not None else self.transport.get_extra_info("peername")
-        log.warning("no link with %s: %s", whom, why)
-        self._server.router.errors["peer_handshake"] += 1
+        self._complain(why)
         self.close(POLICY)
+
+    def _complain(self, why: str) -> None:
+        self._server.router.errors["peer_handshake"] += 1
+        peer = self.transport.get_extra_info("peername")
+        whom = self._dialled.url if self._dialled is not None else str(peer[0] if peer else "somebody who has gone")
+        self._server.peers.complain(whom, why)
 
     def _say(self, fields: list[Any]) -> None:
         self.send([ormsgpack.packb(fields)])
@@ -177,10 +196,11 @@ class PeerSocket(Socket):
 
     def closed(self) -> None:
         """The connection is gone; the link may go on over another."""
+        self.introduced.set()
         if self.endpoint is not None:
             self._server.link_down(self)
         elif self._dialled is not None and self.ws.close_rcvd_then_sent and self.ws.close_code == POLICY.code:
-            log.warning("no link with %s: it refused ours; its log says why (another secret?)", self._dialled.url)
+            self._server.peers.complain(self._dialled.url, "it refused ours; its log says why (another secret?)")
 
 
 class Peers:
@@ -192,6 +212,17 @@ class Peers:
         self._dialling: dict[str, asyncio.Task[None]] = {}
         self._trust: ssl.SSLContext | None = None
         self._waits: dict[str, tuple[float, float]] = {}  # incarnation -> (not before, next wait)
+        self._complained: dict[tuple[str, str], float] = {}  # of whom and why -> when it was last said
+
+    def complain(self, whom: str, why: str) -> None:
+        """Say why there is no link, now and then: it is tried again every second."""
+        now = time.monotonic()
+        if now - self._complained.get((whom, why), -math.inf) < COMPLAINT_S:
+            return
+        if len(self._complained) >= COMPLAINTS_MAX:
+            self._complained.clear()
+        self._complained[whom, why] = now
+        log.warning("no link with %s: %s", whom, why)
 
     def dial(self, wanted: list[Endpoint], now: float) -> None:
         """Dial the peers that it is ours to dial and that there is no connection to."""
@@ -219,7 +250,7 @@ class Peers:
             uri = parse_uri(endpoint.url.rstrip("/") + PEER_PATH)
             ws = ClientProtocol(uri, max_size=FRAME_BYTES_MAX, logger=library_log)
             async with asyncio.timeout(DIAL_TIMEOUT_S):
-                await loop.create_connection(
+                _, peer = await loop.create_connection(
                     lambda: PeerSocket(self._server, ws, endpoint),
                     uri.host,
                     uri.port,
@@ -227,11 +258,17 @@ class Peers:
                 )
         except ssl.SSLError as error:
             self._server.router.counts["dials_failed"] += 1
-            log.warning("%s at %s: its certificate, or its TLS, will not do: %s", endpoint.name, endpoint.url, error)
+            self.complain(endpoint.url, f"its certificate, or its TLS, will not do: {error}")
         except (OSError, TimeoutError, ValueError, InvalidURI) as error:
             # Refused while a peer starts or ends: membership is what decides whether it is dead.
             self._server.router.counts["dials_failed"] += 1
             log.debug("cannot reach %s at %s: %s", endpoint.name, endpoint.url, error)
+        else:
+            # A busy peer takes a while to introduce itself: a second connection would only be one more to do that on,
+            # and break the first. A silent one may be a connection that came to nothing, and another would not.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(REDIAL_MAX_S):
+                    await peer.introduced.wait()
 
     def _trusted(self) -> ssl.SSLContext:
         if self._trust is None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
+import errno
 import gc
 import logging
 import os
@@ -20,21 +21,23 @@ from pathlib import Path
 
 import uvloop
 
+from . import logs
 from .access import Access, is_loopback
 from .auth import Keys
 from .config import ConfigError, ServeOptions, data_folder, default_name, parse_store
 from .core.model import Endpoint, StoreError
 from .core.router import Limits
 from .endpoint import BACKLOG, EndpointServer
+from .riak_credentials import riak_credentials
 from .store.base import Store
 from .store.embedded import EmbeddedStore
-from .store.riak import RiakStore
+from .store.riak import RiakStore, Secured
 from .tls import Certificate
 
 log = logging.getLogger("ingeborg")
 
-#: Messages live and die by their reference counts; cycles are left by failures and closed connections only. A
-#: collection looks at hundreds of thousands of cached objects for nothing: it comes a hundredth as often as by default.
+#: Messages and connections live and die by their reference counts; cycles are left by faults only. A collection looks
+#: at hundreds of thousands of cached objects for nothing: it comes a hundredth as often as by default.
 GC_THRESHOLDS = (70_000, 20, 20)
 
 #: `M_MMAP_THRESHOLD`, `M_TRIM_THRESHOLD` (mallopt(3)): from what size on memory comes from the system, and how much of
@@ -45,16 +48,22 @@ MALLOC_OPTIONS = ((-3, 512 * 1024), (-1, 1024 * 1024))
 SECRET_BYTES_MIN = 16
 
 
+def secret_path(options: ServeOptions) -> Path:
+    """Where the endpoints' shared secret is, or will be."""
+    if options.peer_secret_file:
+        return Path(options.peer_secret_file).expanduser()
+    kind, where = parse_store(options.store_url)
+    folder: Path = where if kind == "lmdb" else data_folder()
+    return folder / "peer-secret"
+
+
 def read_secret(options: ServeOptions) -> bytes:
     """The shared secret of the endpoints. Generated where none is given: all processes that share a store directory
     (embedded) or a user (Riak) find the same. Raises ``ConfigError``.
     """
-    if options.peer_secret_file:
-        path = Path(options.peer_secret_file).expanduser()
-    else:
-        kind, where = parse_store(options.store_url)
-        folder = where if kind == "lmdb" else data_folder()
-        path = folder / "peer-secret"
+    path = secret_path(options)
+    if not options.peer_secret_file:
+        folder = path.parent
         try:
             folder.mkdir(parents=True, exist_ok=True)
             if not path.exists():
@@ -69,22 +78,40 @@ def read_secret(options: ServeOptions) -> bytes:
                 finally:
                     draft.unlink()
         except OSError as error:
-            raise ConfigError(f"cannot keep the endpoints' secret in {folder}: {error}") from None
+            raise ConfigError(
+                f"cannot keep the endpoints' secret in {folder}: {error}; give --store lmdb:DIR with a DIR that this "
+                "user may write, or --peer-secret-file"
+            ) from None
     try:
         secret = path.read_bytes().strip()
     except OSError as error:
-        raise ConfigError(f"peer-secret-file {path}: {error}") from None
+        raise ConfigError(
+            f"peer-secret-file {path}: {error.strerror}; make one with: (umask 077; openssl rand -hex 32 > {path}), "
+            "the same for all endpoints"
+        ) from None
     if len(secret) < SECRET_BYTES_MIN:
-        raise ConfigError(f"peer-secret-file {path}: has to hold at least {SECRET_BYTES_MIN} bytes")
+        raise ConfigError(
+            f"peer-secret-file {path}: has to hold at least {SECRET_BYTES_MIN} bytes (openssl rand -hex 32)"
+        )
     return secret
 
 
-def make_store(options: ServeOptions) -> Store:
-    """The store the options name, not opened yet."""
+def make_store(options: ServeOptions, *, read_only: bool = False) -> Store:
+    """The store the options name, not opened yet. ``read_only``: it has to be there already, and is not changed.
+
+    Raises ``ConfigError``.
+    """
     kind, where = parse_store(options.store_url)
     if kind == "lmdb":
-        return EmbeddedStore(where, map_size_bytes=options.map_size_bytes)
-    return RiakStore(where, namespace=options.riak_namespace, node_confirms=options.riak_node_confirms)
+        return EmbeddedStore(where, map_size_bytes=options.map_size_bytes, read_only=read_only)
+    credentials = riak_credentials(options)
+    return RiakStore(
+        where,
+        namespace=options.riak_namespace,
+        node_confirms=options.riak_node_confirms,
+        read_only=read_only,
+        connecting=Secured(credentials.current) if credentials else None,
+    )
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -95,7 +122,7 @@ def listen(host: str, port: int) -> socket.socket:
         )[0]
         sock = socket.socket(family, kind, protocol)
     except OSError as error:
-        raise ConfigError(f"host {host!r}: {error}") from None
+        raise ConfigError(f"host {host!r}: {error}; it has to be a name or an address of this machine") from None
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind(address)
@@ -103,15 +130,31 @@ def listen(host: str, port: int) -> socket.socket:
         sock.setblocking(False)
     except OSError as error:
         sock.close()
-        raise ConfigError(f"cannot listen on {host}:{port}: {error.strerror}") from None
+        todo = {
+            errno.EADDRINUSE: f"; give another --port, or end what holds it (ss -ltnp 'sport = :{port}')",
+            errno.EADDRNOTAVAIL: "; --host has to be an address of this machine, or 0.0.0.0 for all of them",
+            errno.EACCES: "; give a --port from 1024 on",
+        }.get(error.errno or 0, "")
+        raise ConfigError(f"cannot listen on {host}:{port}: {error.strerror}{todo}") from None
     return sock
 
 
 def advertised(options: ServeOptions, port: int) -> str:
-    """The URL peers and people are told."""
+    """The URL that peers are told, with the port that it is at."""
     if options.advertise:
         return options.advertise.rstrip("/")
-    host = socket.gethostname() if options.host in ("", "0.0.0.0", "::") else options.host
+    return url_at(options, options.host if options.internal is None else options.internal[0], port)
+
+
+def planned_url(options: ServeOptions) -> str:
+    """What peers will be told, of an endpoint that does not run yet and whose ports are given."""
+    return advertised(options, options.port if options.internal is None else options.internal[1])
+
+
+def url_at(options: ServeOptions, host: str, port: int) -> str:
+    """The URL of an address that is listened on, as others on the network have it."""
+    if host in ("", "0.0.0.0", "::"):
+        host = socket.gethostname()
     scheme = "wss" if options.tls_cert else "ws"
     return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
@@ -140,8 +183,10 @@ async def _serve(options: ServeOptions) -> int:
             "FILE, so that clients need a token, or --insecure, where only friends reach it"
         )
     port = sock.getsockname()[1]
-    url = advertised(options, port)
+    internal = listen(*options.internal) if options.internal is not None else None
+    url = advertised(options, port if internal is None else internal.getsockname()[1])
     me = Endpoint(options.name or default_name(port), secrets.token_hex(8), url, 0)
+    logs.set_up(options.log_format, options.log_level, me.name)
     server = EndpointServer(
         me,
         make_store(options),
@@ -159,23 +204,27 @@ async def _serve(options: ServeOptions) -> int:
             dedup_keys=options.max_duplicate_keys,
             inflight_messages=options.max_inflight,
             inflight_bytes=options.max_inflight_bytes,
+            commands_per_s=options.max_commands_per_second,
+            subscriptions=options.max_subscriptions,
         ),
         frame_bytes_max=options.max_frame_bytes,
         ping_s=options.ping_interval,
         compression=options.compression,
         access=Access(keys, options.origins, options.max_connections_per_address, options.proxies),
         certificate=certificate,
+        drain_s=options.drain_time,
         on_fatal=finish,
     )
     try:
-        await server.start(sock)
+        await server.start(sock, internal)
     except StoreError as error:
         log.error("cannot use the store %s: %s", options.store_url, error)
         return 1
 
     async def announce() -> None:
         await server.ready.wait()
-        print(f"ingeborg: endpoint {me.name} ready at {url}/", flush=True)
+        clients_url = url if internal is None else url_at(options, options.host, port)
+        print(f"ingeborg: endpoint {me.name} ready at {clients_url}/", flush=True)
 
     announcement = loop.create_task(announce())
     why = await end
@@ -225,6 +274,7 @@ def run(options: ServeOptions, supervisor_fd: int | None = None) -> int:
         return await _serve(options)
 
     gc.set_threshold(*GC_THRESHOLDS)
+    gc.freeze()  # what is there by now stays to the end, and need not be looked at
     _return_large_memory()
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

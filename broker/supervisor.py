@@ -23,8 +23,8 @@ RESTART_FIRST_S = 0.2
 RESTART_MAX_S = 10.0
 STABLE_S = 30.0
 
-#: How long the processes may take to end in order, before they are killed, in seconds.
-END_S = 15.0
+#: How long the processes may take to end in order beside their ``drain_time``, before they are killed, in seconds.
+END_S = 20.0
 
 #: Tells a child the descriptor that closes when the supervisor is gone.
 SUPERVISOR_FD = "INGEBORG_SUPERVISOR_FD"
@@ -68,14 +68,19 @@ class Child:
         self._wait_s = min(2 * self._wait_s, RESTART_MAX_S)
 
 
+def _options_of(options: ServeOptions, base: str, index: int) -> ServeOptions:
+    internal = options.internal_address
+    if options.internal is not None:
+        internal = f"{internal.rpartition(':')[0]}:{options.internal[1] + index}"
+    name = f"{base}-{index + 1}"
+    return replace(options, endpoints=1, port=options.port + index, name=name, internal_address=internal)
+
+
 def run(options: ServeOptions) -> int:
     """Run the endpoints until told to end. Returns the exit code: 2 if one says that its options are wrong."""
     base = options.name or default_name(options.port)
     pipe_read, pipe_write = os.pipe()
-    children = [
-        Child(replace(options, endpoints=1, port=options.port + index, name=f"{base}-{index + 1}"), pipe_read)
-        for index in range(options.endpoints)
-    ]
+    children = [Child(_options_of(options, base, index), pipe_read) for index in range(options.endpoints)]
     asked: list[int] = []
 
     def ask(number: int, _frame: object) -> None:
@@ -114,13 +119,14 @@ def _end(children: list[Child], asked: list[int]) -> bool:
     running = {child.options.name: child.process for child in children if child.process is not None}
     for process in running.values():
         process.send_signal(signal.SIGTERM)
-    deadline = time.monotonic() + END_S
+    longest_s = END_S + max(child.options.drain_time for child in children)
+    deadline = time.monotonic() + longest_s
     asked_before = len(asked)
     while any(process.poll() is None for process in running.values()):
         if time.monotonic() < deadline and len(asked) == asked_before:
             time.sleep(0.05)
             continue
-        why = "told to end twice" if len(asked) > asked_before else f"not ended within {END_S:.0f} s"
+        why = "told to end twice" if len(asked) > asked_before else f"not ended within {longest_s:.0f} s"
         for name, process in running.items():
             if process.poll() is None:
                 log.error("%s: endpoint %s is killed", why, name)

@@ -32,19 +32,7 @@ class Certificate:
         self._load(self.context)
 
     def _load(self, context: ssl.SSLContext) -> None:
-        for option, path in (("tls-cert", self._chain), ("tls-key", self._key)):
-            try:
-                path.open("rb").close()
-            except OSError as error:
-                raise ConfigError(f"{option} {path}: {error.strerror}") from None
-        try:
-            context.load_cert_chain(self._chain, self._key, password="")  # an empty one: nobody is there to be asked
-        except (OSError, ValueError) as error:  # SSLError is an OSError
-            reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or error
-            raise ConfigError(
-                f"tls-cert {self._chain}, tls-key {self._key}: have to be a certificate chain and its key in PEM, not "
-                f"encrypted ({reason})"
-            ) from None
+        load_pair(context, ("tls-cert", self._chain), ("tls-key", self._key))
 
     def refresh(self, now: float) -> None:
         """New connections get the certificate that is in the files by now. Call at every tick; ``now``: monotonic."""
@@ -54,9 +42,33 @@ class Certificate:
             self._load(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))  # half a pair would stay in the one in use
             self._load(self.context)
         except ConfigError as error:
+            self._files.again()
             log.error("the certificate stays as it was: %s", error)
         else:
             log.info("tls-cert %s: read again", self._chain)
+
+
+def load_pair(context: ssl.SSLContext, chain: tuple[str, Path], key: tuple[str, Path]) -> None:
+    """Into the context a certificate chain and its key, each with the option that names it. ``ConfigError``."""
+    for option, path in (chain, key):
+        readable(option, path)
+    try:
+        context.load_cert_chain(chain[1], key[1], password="")  # an empty one: nobody is there to be asked
+    except (OSError, ValueError) as error:  # SSLError is an OSError
+        reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or error
+        names = ", ".join(f"{option} {path}" for option, path in (chain, key))
+        raise ConfigError(
+            f"{names}: have to be a certificate chain and its key in PEM, not encrypted ({reason})"
+        ) from None
+
+
+def readable(option: str, path: Path) -> Path:
+    """The path again, if the file can be read. ``ConfigError``."""
+    try:
+        path.open("rb").close()
+    except OSError as error:
+        raise ConfigError(f"{option} {path}: {error.strerror}") from None
+    return path
 
 
 def trust() -> ssl.SSLContext:

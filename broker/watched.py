@@ -27,6 +27,10 @@ class WatchedFiles:
         before, self._stamps = self._stamps, [_stamp(path) for path in self._paths]
         return self._stamps != before
 
+    def again(self) -> None:
+        """What has changed could not be read: it counts as changed at the next look, too."""
+        self._stamps = []
+
 
 def _stamp(path: Path) -> tuple[int, int, int] | None:
     try:

@@ -24,7 +24,7 @@ from websockets.exceptions import InvalidStatus, InvalidURI, WebSocketException
 from websockets.uri import parse_uri
 
 from .errors import CLOSES, ProtocolError
-from .outgoing import OutgoingSocket, connect
+from .outgoing import OutgoingSocket, connect, explained
 from .requests import body, check_client_id, error_of, may_retry, topic_bodies
 from .topics import check_topic
 
@@ -39,7 +39,7 @@ _TOPICS_S_SHORT, _TOPICS_S_LONG = 1.5, 3.0
 #: Errors of unacknowledged publishes that are kept to be looked at; all are counted.
 ERRORS_KEPT_MAX = 1000
 #: A number may grow when it is written again (``1e15`` becomes ``1000000000000000.0``), nearly fourfold at worst, so a
-#: notification may be longer than the publish it comes from.
+#: notification may be longer than the publish it comes from; and a page of ``subscriptions`` than any command.
 _GROWTH_MAX = 4
 
 
@@ -346,7 +346,7 @@ class Client:
         try:
             async with asyncio.timeout(self._timeout_s):
                 token = self._token() if callable(self._token) else self._token
-                frame_max = _GROWTH_MAX * self._frame_max
+                frame_max = _GROWTH_MAX * max(self._frame_max, FRAME_BYTES_MAX)
                 socket = await connect(url, self._received, message_bytes_max=frame_max, token=token)
                 self.url = url  # before anything comes of listening
                 if self._listening:
@@ -361,7 +361,9 @@ class Client:
                 raise _Unreachable(f"no answer within {self._timeout_s:g} s") from None
             if isinstance(error, InvalidStatus):
                 raise _Unreachable(_refusal(error)) from error
-            if isinstance(error, OSError | WebSocketException | ConnectionLost):
+            if isinstance(error, OSError):
+                raise _Unreachable(explained(error)) from error
+            if isinstance(error, WebSocketException | ConnectionLost):
                 raise _Unreachable(str(error) or type(error).__name__) from error
             if isinstance(error, ProtocolError) and may_retry(error):
                 raise _Unreachable(str(error)) from error

@@ -32,6 +32,7 @@ _ROWS = (
     ErrorCode("bad_state", "Error", Next.FIX),
     ErrorCode("bad_topic", "The topic is not valid", Next.FIX),
     ErrorCode("too_large", "The payload is too large", Next.FIX),
+    ErrorCode("too_many_topics", "The client has too many topics", Next.FIX),
     ErrorCode("unauthorized", "The token is for another client", Next.FIX),
     ErrorCode("forbidden", "The token does not permit it", Next.FIX),
     ErrorCode("store_unavailable", "The store does not answer", Next.RETRY),

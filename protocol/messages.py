@@ -84,6 +84,21 @@ def _payload(value: dict[str, Any], bytes_max: int) -> bytes:
     return payload
 
 
+def _page(name: str, client: str, number: Id, value: dict[str, Any], payload_bytes_max: int) -> Command:
+    cursor = value.get("cursor")
+    if cursor is not None and type(cursor) is not str:
+        raise ProtocolError("bad_state", "Key 'cursor' has to be a string, as an earlier reply gave it")
+    limit = value.get("limit", PAGE_LIMIT_DEFAULT)
+    if type(limit) is not int or not 1 <= limit <= PAGE_LIMIT_MAX:
+        raise ProtocolError("bad_state", f"Key 'limit' has to be an integer from 1 to {PAGE_LIMIT_MAX}")
+    return Command(name, client, number, cursor=cursor, limit=limit)
+
+
+def _subscribers(name: str, client: str, number: Id, value: dict[str, Any], payload_bytes_max: int) -> Command:
+    topic = (_topic(value),)
+    return _page(name, client, number, value, payload_bytes_max)._replace(topics=topic)
+
+
 def _plain(name: str, client: str, number: Id, value: dict[str, Any], payload_bytes_max: int) -> Command:
     return Command(name, client, number)
 
@@ -99,13 +114,17 @@ def _with_topics(name: str, client: str, number: Id, value: dict[str, Any], payl
     return Command(name, client, number, (check_topic(topic),))
 
 
-def _publish(name: str, client: str, number: Id, value: dict[str, Any], payload_bytes_max: int) -> Command:
+def _topic(value: dict[str, Any]) -> str:
     topic = value.get("topic")
     if type(topic) is not str:
         if "topic" not in value:
             raise ProtocolError("bad_state", "Key 'topic' not specified")
         raise ProtocolError("bad_state", "Key 'topic' has to be a string")
-    check_topic(topic)
+    return check_topic(topic)
+
+
+def _publish(name: str, client: str, number: Id, value: dict[str, Any], payload_bytes_max: int) -> Command:
+    topic = _topic(value)
     timestamp = value.get("timestamp", 0)
     if type(timestamp) is not int and type(timestamp) is not float:
         raise ProtocolError("bad_state", "Key 'timestamp' has to be a number (milliseconds since the epoch)")
@@ -125,16 +144,6 @@ def _broadcast(name: str, client: str, number: Id, value: dict[str, Any], payloa
     return Command(name, client, number, (), payload, _flag(value, "ack", False), _flag(value, "dedup", True))
 
 
-def _subscriptions(name: str, client: str, number: Id, value: dict[str, Any], payload_bytes_max: int) -> Command:
-    cursor = value.get("cursor")
-    if cursor is not None and type(cursor) is not str:
-        raise ProtocolError("bad_state", "Key 'cursor' has to be a string, as an earlier reply gave it")
-    limit = value.get("limit", PAGE_LIMIT_DEFAULT)
-    if type(limit) is not int or not 1 <= limit <= PAGE_LIMIT_MAX:
-        raise ProtocolError("bad_state", f"Key 'limit' has to be an integer from 1 to {PAGE_LIMIT_MAX}")
-    return Command(name, client, number, cursor=cursor, limit=limit)
-
-
 _COMMANDS = {
     "listen": _plain,
     "unlisten": _plain,
@@ -142,7 +151,10 @@ _COMMANDS = {
     "unsubscribe": _with_topics,
     "publish": _publish,
     "broadcast": _broadcast,
-    "subscriptions": _subscriptions,
+    "subscriptions": _page,
+    "endpoints": _plain,
+    "subscribers": _subscribers,
+    "location": _plain,
 }
 
 _SUCCESS = encode({"result": "success"})

@@ -6,6 +6,7 @@ Owns: one connection from being made to being over. Must never: know what a mess
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from collections.abc import Callable
 
@@ -187,3 +188,21 @@ async def connect(
         socket.abort()
         raise
     return socket
+
+
+def explained(error: OSError) -> str:
+    """Why a connection could not be made, and what to do about it, in words."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return (
+            f"its certificate is not trusted here: {error.verify_message}. Have SSL_CERT_FILE name the authority that "
+            "issued it, and use a host name that it is for"
+        )
+    if isinstance(error, ssl.SSLError):
+        return f"it does not speak TLS ({error.reason}); without TLS the URL begins with ws://"
+    if isinstance(error, ConnectionRefusedError):
+        return "nobody listens there (connection refused): is the endpoint up, and the port right?"
+    if isinstance(error, socket.gaierror):
+        return f"the host is not known ({error.strerror}): is the name right?"
+    if isinstance(error, ConnectionResetError):
+        return "it hung up: does it speak TLS? Then the URL begins with wss://"
+    return error.strerror or str(error) or type(error).__name__

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import re
+import ssl
 from collections.abc import Iterator
 from typing import NamedTuple
 from urllib.parse import urlsplit
+
+from .outgoing import explained
 
 #: A page of metrics is a few kilobytes; more than this is not one of ours.
 PAGE_BYTES_MAX = 4 * 1024 * 1024
@@ -26,10 +29,11 @@ class PageError(Exception):
 
 
 class Page(NamedTuple):
-    """``status``: of HTTP; 503 is an answer too."""
+    """``status``: of HTTP; 503 is an answer too. ``date``: what its head has for that, or nothing."""
 
     status: int
     text: str
+    date: str = ""
 
 
 class Sample(NamedTuple):
@@ -41,8 +45,10 @@ class Sample(NamedTuple):
     series: str
 
 
-async def fetch(url: str, path: str, *, timeout_s: float = 5.0) -> Page:
-    """GET ``path`` of the endpoint whose WebSocket URL (or http URL) is ``url``. Raises ``PageError``."""
+async def fetch(url: str, path: str, *, timeout_s: float = 5.0, tls: ssl.SSLContext | None = None) -> Page:
+    """GET ``path`` of the endpoint whose WebSocket URL (or http URL) is ``url``. Raises ``PageError``. ``tls``: how its
+    certificate is verified; by default as the system does.
+    """
     parts = urlsplit(url)
     secure = parts.scheme in ("wss", "https")
     try:
@@ -50,10 +56,12 @@ async def fetch(url: str, path: str, *, timeout_s: float = 5.0) -> Page:
     except ValueError as error:
         raise PageError(f"{url}: {error}") from None
     if parts.scheme not in ("ws", "wss", "http", "https") or not host:
-        raise PageError(f"{url}: not a ws:// or http:// URL")
+        raise PageError(f"{url}: not a ws:// or http:// URL, such as ws://127.0.0.1:9000")
     try:
         async with asyncio.timeout(timeout_s):
-            reader, writer = await asyncio.open_connection(host, port, ssl=secure or None, limit=_HEAD_BYTES_MAX)
+            reader, writer = await asyncio.open_connection(
+                host, port, ssl=(tls or True) if secure else None, limit=_HEAD_BYTES_MAX
+            )
             try:
                 # HTTP/1.1, since the `websockets` server accepts nothing older.
                 writer.write(f"GET {path} HTTP/1.1\r\nHost: {parts.netloc}\r\nConnection: close\r\n\r\n".encode())
@@ -67,13 +75,14 @@ async def fetch(url: str, path: str, *, timeout_s: float = 5.0) -> Page:
                     body = await reader.readexactly(length)
             finally:
                 writer.close()
-        return Page(int(head[0].split(" ", 2)[1]), body.decode())
+        return Page(int(head[0].split(" ", 2)[1]), body.decode(), _date(head))
     except TimeoutError:
-        raise PageError(f"{url}{path}: no answer within {timeout_s:g} s") from None
+        raise PageError(f"{url}{path}: no answer within {timeout_s:g} s: is it up, and can it be reached?") from None
     except OSError as error:
-        raise PageError(f"{url}: {error.strerror or error}") from None
+        raise PageError(f"{url}: {explained(error)}") from None
     except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError, IndexError) as error:
-        raise PageError(f"{url}{path}: not an HTTP answer: {error}") from None
+        hint = "" if secure else "; an endpoint that speaks TLS has a URL that begins with wss://"
+        raise PageError(f"{url}{path}: not an HTTP answer ({error}): is this an endpoint?{hint}") from None
 
 
 def _content_length(head: list[str]) -> int | None:
@@ -87,6 +96,10 @@ def _content_length(head: list[str]) -> int | None:
         elif name.lower() == "transfer-encoding":
             raise ValueError(f"transfer encoding {value.strip()} is not understood")
     return length
+
+
+def _date(head: list[str]) -> str:
+    return next((line.partition(":")[2].strip() for line in head[1:] if line.lower().startswith("date:")), "")
 
 
 def samples(text: str) -> Iterator[Sample]:

@@ -41,8 +41,9 @@ def body(command: str, client_id: str | int, fields: Mapping[str, Any], frame_by
         frame = orjson.dumps({"command": command, "client_id": client_id, **fields})[:-1]
     except (orjson.JSONEncodeError, RecursionError) as error:
         raise ProtocolError("bad_json", f"Cannot be written as JSON: {error}") from None
-    if len(frame) + _ENVELOPE_BYTES > frame_bytes_max:
-        raise ProtocolError("too_large", f"The frame would have {len(frame)} bytes; the limit is {frame_bytes_max}")
+    bytes_max = len(frame) + _ENVELOPE_BYTES
+    if bytes_max > frame_bytes_max:
+        raise ProtocolError("too_large", f"The frame may have {bytes_max} bytes; the limit is {frame_bytes_max}")
     return frame
 
 

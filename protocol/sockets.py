@@ -12,8 +12,10 @@ library's.
 from __future__ import annotations
 
 import asyncio
+import codecs
 import logging
 import os
+import sys
 from typing import cast
 
 from websockets.frames import Frame, Opcode
@@ -92,6 +94,8 @@ class Masks:
 #: One supply for all connections of the process.
 next_mask = Masks().next
 
+_utf8_decoder = codecs.getincrementaldecoder("utf-8")
+
 
 def masked_text_frame(data: bytes, mask: bytes) -> bytes:
     """A text frame as a client has to send it (RFC 6455 section 5.3). ``mask``: 4 bytes."""
@@ -115,6 +119,9 @@ def _masked_frame(first: int, data: bytes, mask: bytes) -> bytes:
 class Socket(asyncio.Protocol):
     """One connection. Subclasses get ``handshake``, ``message``, ``closed`` and ``writable``."""
 
+    #: What is taken of a chunk at a time, to the end of the frame; the rest waits until ``next_quantum`` is called.
+    quantum_bytes = sys.maxsize
+
     ws: Protocol
     transport: asyncio.Transport
 
@@ -125,6 +132,7 @@ class Socket(asyncio.Protocol):
         # Of a fragmented message; bounded by the protocol's limit on messages. Not a list: of fragments of a byte each,
         # or of none, it would be many times as large as what it holds.
         self._parts = bytearray()
+        self._checked: codecs.IncrementalDecoder | None = None  # as far as it has come; None: it is binary
         self._text = False
         self._deaf = False  # we have said goodbye: what still comes is not listened to
         self._half_closed = False
@@ -135,6 +143,8 @@ class Socket(asyncio.Protocol):
         self._masked = ws.side is SERVER  # what comes is
         self._ping, self._pong = (_empty_frame(first, not self._masked) for first in (_PING, _PONG))
         self.heard = False  # something has come since somebody last set this
+        self._rest: tuple[bytes, int] | None = None  # of a chunk, from that byte on: its turn comes later
+        self._lost = False  # the connection is gone; its rest is not done yet
         self._passing = 0  # bytes of the frame under way that the protocol still has to be given
         self._abort: asyncio.TimerHandle | None = None
 
@@ -149,7 +159,14 @@ class Socket(asyncio.Protocol):
         raise NotImplementedError
 
     def chunk_ends(self) -> None:
-        """All messages of a chunk have come."""
+        """All messages of a chunk have come, or a quantum of them."""
+
+    def rest_waits(self) -> None:
+        """There are more in it: ``next_quantum`` has to be called. Better read no more until then."""
+
+    def head_comes(self, data: bytes) -> None:
+        """A chunk came before the request's or response's head was complete: take it, or ``take_later``."""
+        self._receive_head(data)
 
     def closed(self) -> None:
         """The connection is gone."""
@@ -167,8 +184,12 @@ class Socket(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """A chunk came: perhaps many frames, perhaps a piece of one."""
         self.heard = True
+        if self._rest is not None:  # a TLS transport may still have had it, though it is not to be read
+            rest, at = self._rest
+            self._rest = rest[at:] + data, 0
+            return
         if self._head is not None:
-            self._receive_head(data)
+            self.head_comes(data)
         elif not self._buffer:
             self._receive_frames(data)
         else:
@@ -177,6 +198,32 @@ class Socket(asyncio.Protocol):
                 data, self._buffer = bytes(self._buffer), bytearray()
                 self._receive_frames(data)
         self.chunk_ends()
+        if self._rest is not None:
+            self.rest_waits()
+
+    def take_later(self, data: bytes) -> None:
+        """All of this is left for ``next_quantum``."""
+        self._rest = data, 0
+
+    @property
+    def waits(self) -> bool:
+        """Some of what has come has not been taken yet."""
+        return self._rest is not None
+
+    def next_quantum(self) -> None:
+        """Take some more of what has come, if there is any left."""
+        if self._rest is None:
+            return
+        (data, at), self._rest = self._rest, None
+        try:
+            if self._head is not None:
+                self._receive_head(data)
+            else:
+                self._receive_frames(data, at)
+            self.chunk_ends()
+        finally:
+            if self._lost and self._rest is None:
+                self._over()
 
     def _receive_head(self, data: bytes) -> None:
         """What comes before the frames: up to there the protocol's own parser has everything."""
@@ -193,19 +240,24 @@ class Socket(asyncio.Protocol):
         if len(data) > size:
             self._receive_frames(data[size:])
 
-    def _receive_frames(self, data: bytes) -> None:
+    def _receive_frames(self, data: bytes, at: int = 0) -> None:
         """Whole messages are taken as they are; the protocol is given the frames it has to know of, and whatever breaks
         the rules, to say so."""
-        at, end = 0, len(data)
+        end = len(data)
+        enough = at + self.quantum_bytes
         if self._passing:
-            at = min(self._passing, end)
-            self._passing -= at
-            self._receive(data[:at])
+            begin, at = at, min(at + self._passing, end)
+            self._passing -= at - begin
+            self._receive(data[begin:at])
         while at < end:
+            if at >= enough:
+                self._rest = data, at
+                return
             ws = self.ws  # a link's changes on the way
             if ws.state is not OPEN:
-                self._receive(data[at:])
-                return
+                begin, at = at, min(end, enough)
+                self._receive(data[begin:at])
+                continue
             if end - at < 2:
                 self._needed = 2
                 break
@@ -271,9 +323,10 @@ class Socket(asyncio.Protocol):
             if frame.fin:
                 self._whole(bytes(frame.data))
             else:
-                self._parts += frame.data
+                self._checked = _utf8_decoder() if self._text else None
+                self._fragment(frame.data)
         elif opcode is Opcode.CONT:
-            self._parts += frame.data
+            self._fragment(frame.data)
             if frame.fin:
                 data, self._parts = bytes(self._parts), bytearray()
                 self._whole(data)
@@ -284,7 +337,20 @@ class Socket(asyncio.Protocol):
             if self._pongs_unread > PONGS_UNREAD_MAX:
                 self.fail(SLOW_CONSUMER)
 
+    def _fragment(self, data: bytes | bytearray | memoryview) -> None:
+        """A text that is not UTF-8 fails with the fragment that shows it: its last one may never come."""
+        if self._deaf:
+            return
+        self._parts += data
+        if self._checked is not None:
+            try:
+                self._checked.decode(data)
+            except UnicodeDecodeError:
+                self.fail(NOT_UTF8)
+
     def _whole(self, data: bytes) -> None:
+        if self._deaf:
+            return
         if self._text and not data.isascii():
             try:
                 data.decode()
@@ -293,20 +359,35 @@ class Socket(asyncio.Protocol):
                 return
         # Not asked here: whether the connection is still open. A close, or a frame that breaks the protocol, that came
         # in the same chunk behind this message has closed it already, and the message counts all the same.
-        if not self._deaf:
-            self.message(data)
+        self.message(data)
 
     def eof_received(self) -> None:
         """The peer has half-closed: with WebSocket there is nothing more to be said."""
+        while self._rest is not None:
+            self.next_quantum()
         self.ws.receive_eof()
         self.send_protocol()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The TCP connection is gone."""
+        """The TCP connection is gone; what had come of it before counts as ever, each quantum in its turn."""
         self.settled()
+        if self._rest is None:
+            self._over()
+        else:
+            self._lost = True
+            self.pause_writing()
+
+    def _over(self) -> None:
         self.closed()
-        # The parser and its protocol hold each other: without this a closed connection is the collector's to find.
-        self.ws.parser.close()
+        # The parser and its protocol hold each other, and so do an error and the frames it came through: without this a
+        # closed connection is the collector's to find, and of many it finds at once it is long in getting rid.
+        ws = self.ws
+        ws.parser.close()
+        error: BaseException | None
+        for error in (ws.handshake_exc, ws.parser_exc):
+            while error is not None:
+                error.__traceback__ = None
+                error = error.__cause__ or error.__context__
 
     def pause_writing(self) -> None:
         """The transport's buffer is full: what follows waits in the outbox."""
@@ -348,9 +429,10 @@ class Socket(asyncio.Protocol):
             self.unanswered_pings += 1
             self.transport.write(self._ping)
 
-    def close(self, code: CloseCode) -> None:
-        """Begin the closing handshake; it has ``PATIENCE_S``, then the connection is cut."""
-        self._deaf = True
+    def close(self, code: CloseCode, *, deaf: bool = True) -> None:
+        """Begin the closing handshake; it has ``PATIENCE_S``, then the connection is cut. ``deaf``: what the peer has
+        sent before it hears of it does not count."""
+        self._deaf = deaf
         if self.ws.state is OPEN:
             self.ws.send_close(code.code, code.reason)
             self.send_protocol()

@@ -33,6 +33,7 @@ class Kind(IntEnum):
     JOIN = 6  # -> every peer: round
     LEAVE = 7  # -> every peer
     SEEN = 8  # -> the home: [[key, seconds left], ...]
+    FIGURES = 9  # -> any peer; answered with what it tells operators of itself
 
 
 #: The answer of an endpoint that is not home of the topic: ask again, the views will agree.

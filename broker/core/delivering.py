@@ -64,7 +64,7 @@ class Delivering:
             else:
                 clients = Recipients(clients)
                 kept.keep(topic, clients)
-        message = Publish(topic, payload, False)
+        message = Publish(topic, payload, False, self._router.now)
         message.origin, message.number, message.travelled = origin, origin_number, True
         self.deliver(message, clients, peer, number, partial(self._delivered, peer, number))
 
@@ -88,7 +88,7 @@ class Delivering:
             frame = message.frame = router.wrap(notification(message.topic, message.payload))
         queue = self._queues.get(message.topic)
         if queue is None and len(clients) <= DELIVERY_SLICE:
-            absent = self._push(frame, clients)
+            absent = self._push(message, frame, clients)
             if message.travelled:
                 gone = set(absent)
                 self._remember(message, [client for client in clients if client not in gone], home, call)
@@ -106,7 +106,7 @@ class Delivering:
             message, frame, clients, done = queue[0]
             absent: list[str] = []
             for start in range(0, len(clients), DELIVERY_SLICE):
-                absent += self._push(frame, clients[start : start + DELIVERY_SLICE])
+                absent += self._push(message, frame, clients[start : start + DELIVERY_SLICE])
                 yield False
             queue.popleft()
             if message.travelled and absent:
@@ -114,7 +114,7 @@ class Delivering:
             done(message, absent)
         del self._queues[topic]
 
-    def _push(self, frame: bytes, clients: list[str]) -> list[str]:
+    def _push(self, message: Publish, frame: bytes, clients: list[str]) -> list[str]:
         """Into the outboxes; returns the clients that are not here."""
         router = self._router
         bindings = router.hub.bindings
@@ -125,7 +125,10 @@ class Delivering:
                 absent.append(client)
             else:
                 router.push(binding.connection, frame)
-        router.counts["messages_delivered"] += len(clients) - len(absent)
+        delivered = len(clients) - len(absent)
+        router.counts["messages_delivered"] += delivered
+        if delivered:
+            router.written.append((message.received, delivered))
         return absent
 
     def _fresh(self, message: Publish, clients: list[str], home: str, call: int) -> list[str]:
@@ -170,23 +173,21 @@ class Delivering:
         """The broadcasts' home has one for all clients of ours."""
         origin, origin_number, payload = arguments
         answer = partial(self._router.answer, peer, number)
-        self._router.jobs.append(self.broadcast(origin, origin_number, payload, answer))
+        self._router.jobs.append(self.broadcast(origin, origin_number, payload, self._router.now, answer))
 
-    def broadcast(self, origin: str, number: int, payload: bytes, done: Callable[[], None]) -> Iterator[bool]:
+    def broadcast(
+        self, origin: str, number: int, payload: bytes, received: float, done: Callable[[], None]
+    ) -> Iterator[bool]:
         """To all clients here, in slices, so that a hundred thousand of them keep nobody waiting; then ``done``."""
         router = self._router
         frame = router.wrap(notification("", payload))
         again = (origin, number) in self._recent
-        message = Publish("", payload, False)
+        message = Publish("", payload, False, received)
         message.origin, message.number = origin, number
         self._remember(message, [], "", 0)
         clients = [] if again else list(router.hub.bindings)
         for start in range(0, len(clients), DELIVERY_SLICE):
-            for client in clients[start : start + DELIVERY_SLICE]:
-                binding = router.hub.bindings.get(client)
-                if binding is not None:
-                    router.push(binding.connection, frame)
-                    router.counts["messages_delivered"] += 1
+            self._push(message, frame, clients[start : start + DELIVERY_SLICE])
             yield False
         done()
 

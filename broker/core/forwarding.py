@@ -109,7 +109,9 @@ class Forwarding:
             message, clients, again = call.context
             self._confirmed(message, clients, again)
         else:
-            self._closed(call.context)  # whoever was there is connected nowhere now
+            # Whoever was there is connected nowhere now; how many that were was the other endpoint's to know.
+            self._router.drops["broadcast_endpoint_gone"] += 1
+            self._closed(call.context)
 
     def _closed(self, message: Publish) -> None:
         message.open -= 1
@@ -160,7 +162,9 @@ class Forwarding:
         message.open = 1
         done = partial(self._broadcast_here, message)
         delivering = self._router.delivering
-        self._router.jobs.append(delivering.broadcast(message.origin, message.number, message.payload, done))
+        self._router.jobs.append(
+            delivering.broadcast(message.origin, message.number, message.payload, message.received, done)
+        )
         for endpoint in self._router.members.view():
             message.open += 1
             arguments = (message.origin, message.number, message.payload)

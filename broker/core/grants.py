@@ -13,29 +13,35 @@ from protocol.messages import Command
 
 class Grant(NamedTuple):
     """``client``: the id that commands may be sent for, or, where it ends in ``*``, what the ids begin with; topic
-    prefixes for publishing and subscribing (``""``: every topic); ``expires_at``: Unix time in seconds, with leeway."""
+    prefixes for publishing and subscribing (``""``: every topic); ``expires_at``: Unix time in seconds, with leeway;
+    ``inspect``: it may look at the endpoints, and at every client's and topic's subscriptions."""
 
     client: str
     publish: tuple[str, ...]
     subscribe: tuple[str, ...]
     broadcast: bool
     expires_at: float
+    inspect: bool = False
 
     def check(self, command: Command) -> None:
         """Raises ``ProtocolError`` (`unauthorized`, `forbidden`) where the command is not covered.
 
         Taking back a subscription needs no permission: who lost one may still clean up.
         """
+        name = command.name
         client = self.client
+        if self.inspect and name in ("subscriptions", "location"):
+            return
         if command.client != client and not (client.endswith("*") and command.client.startswith(client[:-1])):
             raise ProtocolError("unauthorized", f"The token is for client {client!r}, not for {command.client!r}")
-        name = command.name
         if name == "publish":
             self._topics("publish to", command, self.publish)
         elif name == "subscribe":
             self._topics("subscribe to", command, self.subscribe)
         elif name == "broadcast" and not self.broadcast:
             raise ProtocolError("forbidden", "The token does not permit to broadcast")
+        elif name in ("endpoints", "subscribers") and not self.inspect:
+            raise ProtocolError("forbidden", "The token does not permit to inspect")
 
     def _topics(self, what: str, command: Command, prefixes: tuple[str, ...]) -> None:
         if "" in prefixes:

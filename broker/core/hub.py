@@ -25,7 +25,23 @@ class Reply:
 class Connection:
     """A client's connection, as the core sees it. Compared by identity."""
 
-    __slots__ = ("backlog", "clients", "closed", "dirty", "grant", "held", "kind", "number", "outbox", "replies")
+    __slots__ = (
+        "allowance",
+        "allowed_at",
+        "backlog",
+        "clients",
+        "closed",
+        "dirty",
+        "ends_at",
+        "grant",
+        "held",
+        "kind",
+        "number",
+        "outbox",
+        "replies",
+        "tally",
+        "throttled",
+    )
 
     def __init__(self, number: int, outbox: Outbox) -> None:
         self.number = number
@@ -33,11 +49,16 @@ class Connection:
         self.clients: set[str] = set()  # that listen here
         self.replies: deque[Reply] = deque()  # of commands under way
         self.kind = ""  # what kind of commands is under way, where there are replies to come
+        self.tally: dict[str, int] = {}  # the router's, of that kind: result -> how many
         self.backlog: deque[bytes] = deque()  # frames that wait for commands of another kind to end
         self.grant: Grant | None = None  # None: it may do everything
         self.dirty = False  # already on the list of connections to flush
         self.held = False  # not being read: the router asked the shell to stop
         self.closed = False
+        self.ends_at: float | None = None  # when the last of its commands may be begun; None: it is not told to go yet
+        self.allowance: float | None = None  # commands it may still send; None: any number
+        self.allowed_at = 0.0  # when that was
+        self.throttled = False  # it has sent too many: what has been read waits
 
 
 class Binding:

@@ -36,7 +36,8 @@ class Joining:
         self._pings: frozenset[str] = frozenset()
         self._joined = False
         self._announced = False
-        self._deregistered = False
+        self._departing = False
+        self._deregistering = self._deregistered = False
         self._cleaning: set[str] = set()
 
     @property
@@ -45,6 +46,11 @@ class Joining:
         router = self._router
         busy = router.busy or router.jobs or router.subscribing.under_way or len(router.calls)
         return self._announced and self._deregistered and not busy
+
+    @property
+    def handed_over(self) -> bool:
+        """Everybody has been told that we leave, and has been given what was seen lately."""
+        return self._announced and not self._router.publishing.handing.under_way
 
     def tick(self) -> None:
         """Signs of life when they are due."""
@@ -70,7 +76,7 @@ class Joining:
 
     def _heartbeat(self) -> None:
         router = self._router
-        if router.members.leaving:
+        if self._departing:
             return
         if not self._writing:
             self._writing = True
@@ -153,6 +159,8 @@ class Joining:
             router.decline(peer, number, "peer_unavailable", "This endpoint does not know yours yet")
             return
         router.members.joined_by(peer)
+        if self._announced:  # before it was there to hear it
+            router.ask(Kind.LEAVE, peer, (), self, None)
         router.publishing.view_changed()
         self._welcomes.append((peer, number, set(router.subscribing.under_way)))
         self.welcome()
@@ -180,7 +188,11 @@ class Joining:
 
     def failed(self, call: Call, code: str, info: Any) -> None:
         """It did not answer; ask again while it is alive."""
-        self._asked.pop(call.target, None)
+        if call.kind == Kind.LEAVE:
+            if not self._deregistering:
+                self._router.ask(Kind.LEAVE, call.target, (), self, None)
+        else:
+            self._asked.pop(call.target, None)
 
     def lost(self, call: Call) -> None:
         """It is gone; nothing is wanted of it any more."""
@@ -189,9 +201,13 @@ class Joining:
     # Leaving
 
     def leave(self) -> None:
-        """Orderly: finish what is under way, hand on what is known, tell everybody, and be gone."""
+        """Begin to: be home of nothing any more, hand on what is known, tell everybody. Clients here are served on."""
         self._router.members.leave()
         self._router.publishing.view_changed()
+
+    def depart(self) -> None:
+        """Its clients are gone: finish what is under way, and be gone."""
+        self._departing = True
 
     def _leave(self) -> None:
         router = self._router
@@ -201,6 +217,8 @@ class Joining:
             self._announced = True
             for peer in router.members.view():
                 router.ask(Kind.LEAVE, peer, (), self, None)
+        if self._announced and self._departing and not self._deregistering and not self._writing:
+            self._deregistering = True
             router.store("deregister", (self._me,), self._out, None)
 
     def _out(self, context: Any, result: Any, error: Exception | None) -> None:

@@ -94,6 +94,11 @@ class Link:
         self.confirmed_sent_at: float | None = None  # our clock, from the latest ping the peer echoed
 
     @property
+    def queued(self) -> int:
+        """Items that are not in a frame yet."""
+        return len(self._out)
+
+    @property
     def is_open(self) -> bool:
         """Both sides have exchanged their ``open`` on the present connection."""
         return self._open

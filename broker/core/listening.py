@@ -105,6 +105,15 @@ class Listening:
         if not self._router.lookup:
             self._router.publishing.locations.learn(client, location._replace(online=False))
 
+    def _learn_absent(self, client: str, location: Location) -> None:
+        """The newest ``listen`` came into effect when its connection was gone. If the client was elsewhere before, it
+        may still be, and will say so anew; until then it is looked for there.
+        """
+        if not self._router.lookup:
+            known = self._router.publishing.locations.get(client)
+            if known is None or not known.online or known.incarnation == location.incarnation:
+                self._learn_offline(client, location)
+
     def flush(self) -> None:
         """Write this turn's listens, and clear what ended."""
         router = self._router
@@ -140,15 +149,16 @@ class Listening:
         locations: dict[str, Location] = dict(zip(clients, result, strict=True))
         for listen in listens:
             location = locations[listen.client]
-            if not router.lookup:
-                router.publishing.locations.learn(listen.client, location)
             binding = router.hub.bindings.get(listen.client)
             if binding is None:
-                # Gone while it was being written: nobody holds the client now.
-                self._learn_offline(listen.client, location)
+                # Gone while it was being written.
+                self._learn_absent(listen.client, location)
                 self._clears.append((listen.client, location))
-            elif binding.location is None or binding.location.rank < location.rank:
-                binding.location = location
+            else:
+                if not router.lookup:
+                    router.publishing.locations.learn(listen.client, location)
+                if binding.location is None or binding.location.rank < location.rank:
+                    binding.location = location
             if listen.former is not None:
                 router.replaced(listen.former.connection)
             news.append((listen.client, location.number, location.incarnation, binding is not None))
@@ -265,7 +275,9 @@ class Listening:
         router = self._router
         for client, listen_number, incarnation, online in arguments[0]:
             location = Location(listen_number, incarnation, online)
-            if not router.lookup:
+            if not online:
+                self._learn_absent(client, location)
+            elif not router.lookup:
                 router.publishing.locations.learn(client, location)
             binding = router.hub.bindings.get(client)
             if online or binding is None or binding.location is None:

@@ -232,9 +232,9 @@ class Membership:
         return peer.endpoint if peer.in_view else None
 
     def leave(self) -> None:
-        """We go: our slots are the others' from here on. Without others we stay home to the end."""
+        """We go: our slots are the others' from here on. Without others that stay we are home to the end."""
         self.leaving = True
-        self.joined = self.joined and not self.view()
+        self.joined = self.joined and not any(peer.in_view and not peer.yields for peer in self.peers.values())
         self._changed()
 
     def tick(self, now: float) -> None:

@@ -32,6 +32,7 @@ class Publish:
         "payload",
         "peer",
         "pending",
+        "received",
         "recipients",
         "reply",
         "seen",
@@ -41,11 +42,12 @@ class Publish:
         "waits",
     )
 
-    def __init__(self, topic: str, payload: bytes, dedup: bool) -> None:
+    def __init__(self, topic: str, payload: bytes, dedup: bool, received: float) -> None:
         self.topic = topic
         self.payload = payload
         self.dedup = dedup
         self.slot = slot_of(topic)
+        self.received = received  # by this endpoint, in its monotonic seconds
         # Who is told: a client here, or the peer that it came from.
         self.connection: Connection | None = None
         self.reply: Reply | None = None

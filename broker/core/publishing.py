@@ -12,11 +12,11 @@ of everything and asks the store each of these questions for each message.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from protocol.errors import ProtocolError
-from protocol.messages import Command, failure, success
+from protocol.messages import Command, success
 
 from .calls import TIMEOUT_S, Call, Kind
 from .dedup import KEY_BYTES, WAITERS_MAX, Dedup, key_of, payload_hash
@@ -76,7 +76,7 @@ class Publishing:
         """A client's ``publish``, or ``broadcast``."""
         router = self._router
         router.counts["publishes_received"] += 1
-        message = Publish(command.topics[0] if command.topics else "", command.payload, command.dedup)
+        message = Publish(command.topics[0] if command.topics else "", command.payload, command.dedup, router.now)
         message.connection = connection
         message.id = command.id
         message.ack = command.ack
@@ -147,20 +147,24 @@ class Publishing:
         """Give the publisher its reply: none, where it succeeded and no ``ack`` was asked for (SPEC section 2)."""
         assert message.connection is not None
         outcome = message.outcome
-        data = None
+        router = self._router
+        if message.reply is None:
+            router.settled_at_once += 1
+        else:
+            router.settled_s.append(router.now - message.received)
         if isinstance(outcome, ProtocolError):
-            self._router.errors[outcome.code] += 1
-            data = failure(message.id, outcome, "publish" if message.topic else "broadcast")
-        elif message.ack:
-            data = success(message.id, duplicate=outcome)
-        self._router.reply(message.connection, message.reply, data)
+            name = "publish" if message.topic else "broadcast"
+            router.refuse(message.connection, message.reply, message.id, outcome, name)
+        else:
+            data = success(message.id, duplicate=outcome) if message.ack else None
+            router.reply(message.connection, message.reply, data)
 
     # The home
 
     def publish_requested(self, peer: str, number: int, arguments: list[Any]) -> None:
         """A peer takes us for the home of the message's topic."""
         topic, payload, packed = arguments
-        message = Publish(topic, payload, bool(packed))
+        message = Publish(topic, payload, bool(packed), self._router.now)
         if packed:
             message.key = int.from_bytes(packed)
         if self._router.lookup or self._router.members.table[message.slot] != self._me:
@@ -191,6 +195,10 @@ class Publishing:
                 message.pending = True
                 self.dedup.begin(key)
         route = self.routes.use(message.topic)
+        if message.topic:
+            self.routes.asked += 1
+            if route is None or route.subscribers is None:
+                self.routes.misses += 1
         if route is None:
             route = self.routes.add(message.topic)
         if route.queue is not None:
@@ -291,7 +299,7 @@ class Publishing:
         route.places = (local, remote, missing)
         self._advance(topic, route)
 
-    def places(self, clients: Iterable[str], found: dict[str, Location | None]) -> Places:
+    def places(self, clients: Collection[str], found: dict[str, Location | None]) -> Places:
         """Where the clients are."""
         known = self.locations.get
         in_view = self._router.members.in_view
@@ -321,6 +329,10 @@ class Publishing:
                 remote[incarnation] = [client]
             else:
                 self._router.drops["endpoint_gone"] += 1
+        if not lookup:
+            self.locations.asked += len(clients) - len(found)  # these have been asked for before
+            if missing:
+                self.locations.misses += len(missing)
         return local, remote, missing
 
     def ended(self, message: Publish, error: ProtocolError | None) -> None:

@@ -11,7 +11,8 @@ peers, calls to the store.
 
 from __future__ import annotations
 
-from collections import Counter, deque
+import math
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -23,7 +24,9 @@ from protocol.wire import decode
 from .calls import NOT_HOME, TIMEOUT_S, Calls, Kind
 from .delivering import Delivering
 from .grants import Grant
+from .histogram import Histogram
 from .hub import Connection, Hub, Reply
+from .inspecting import Inspecting
 from .joining import Joining
 from .links import Item, Link, LinkError, SessionMismatch
 from .listening import Listening
@@ -32,12 +35,28 @@ from .model import Endpoint, Shape
 from .outbox import DroppingOutbox, Outbox
 from .publishing import Publishing
 from .subscribing import Subscribing
+from .throttle import Throttle
 
 #: A store call that has not come back after this long is treated as failed; longer than the stores' own time-outs.
 STORE_TIMEOUT_S = 5.5
 
+#: What a command that is none is counted as.
+UNKNOWN = "unknown"
+
 #: Commands of one connection under way; its further ones are not read until half of them are done.
 REPLIES_MAX = 2_000
+
+#: Commands of one connection that are read though they have to wait for those before them, and bytes of one. Behind
+#: them comes the close of a client that has gone, which is to be seen before what it left here is begun.
+READ_AHEAD, READ_AHEAD_BYTES = 16, 16 << 10
+
+#: What waits on a connection that is over is begun for so long, in seconds: a client may send all it has to say, and
+#: close. Later it would undo what the client has said elsewhere since.
+AFTER_CLOSE_S = 1.0
+
+#: Of what waits on one that is over, or that is told to go, only these are begun: a `listen` would take the client away
+#: from where it listens now, and nobody is there to be answered.
+AFTER_CLOSE = frozenset(("publish", "broadcast", "subscribe", "unsubscribe"))
 
 
 @dataclass(frozen=True)
@@ -53,6 +72,8 @@ class Limits:
     dedup_keys: int = 1_000_000
     inflight_messages: int = 20_000
     inflight_bytes: int = 64 << 20
+    commands_per_s: int = 0  # of one connection; 0: any number
+    subscriptions: int = 0  # of one client; 0: any number
 
 
 class StoreCall(NamedTuple):
@@ -71,6 +92,7 @@ class Effects(NamedTuple):
     links: list[tuple[str, list[bytes]]]  # frames for each peer's link
     close: list[tuple[Connection, CloseCode]]  # after its outbox has been flushed
     hold: list[Connection]  # stop or go on reading, as its ``held`` now says
+    written: list[tuple[float, int]]  # when a message was received, and how many outboxes of ``flush`` it was put into
     drop_links: list[str]  # close the connection to the peer; the link starts afresh
     more: bool  # there is work left for the next turn: call ``work``
 
@@ -92,7 +114,9 @@ class Router:
         limits: Limits | None = None,
         wrap: Callable[[bytes], bytes] = bytes,
         shape: Shape | None = None,
+        figures: Callable[[], dict[str, Any]] = dict,
     ) -> None:
+        """``figures``: what this endpoint tells operators of itself (SPEC section 2.4)."""
         self.me = me
         self.now = now
         self.lookup = routing == "lookup"
@@ -106,6 +130,19 @@ class Router:
         self.counts: Counter[str] = Counter()
         self.drops: Counter[str] = Counter()  # by reason
         self.errors: Counter[str] = Counter()  # by code
+        self.commands: defaultdict[str, dict[str, int]] = defaultdict(dict)  # kind -> result -> how many
+        self.store_results: Counter[tuple[str, str]] = Counter()  # by operation and result
+        self.store_times: defaultdict[str, Histogram] = defaultdict(Histogram)  # by operation
+        self.publish_times = Histogram()  # from a client's publish to its outcome
+        self.delivery_times = Histogram()  # from a message's receipt to the sockets; the shell observes the writes
+        #: Of this turn: when messages were received that have been put into outboxes, and into how many.
+        self.written: list[tuple[float, int]] = []
+        #: Since the last tick: how long publishes took that had to wait for something, and how many had not.
+        self.settled_s: list[float] = []
+        self.settled_at_once = 0
+        self.figures = figures
+        #: Told of every refusal: connection's number, request id, kind of command, error.
+        self.on_refusal: Callable[[int, Any, str, ProtocolError], None] | None = None
         #: Work in slices. One that yields true waits for something, and is put back by who knows that it has come.
         self.jobs: deque[Iterator[bool]] = deque()
         self.connections: dict[int, Connection] = {}
@@ -116,6 +153,8 @@ class Router:
         self.subscribing = Subscribing(self)
         self.listening = Listening(self)
         self.joining = Joining(self)
+        self.inspecting = Inspecting(self)
+        self.throttle = Throttle(self.limits.commands_per_s)
         self._requests = {
             Kind.PUBLISH: self.publishing.publish_requested,
             Kind.DELIVER: self.delivering.deliver_requested,
@@ -125,6 +164,7 @@ class Router:
             Kind.LISTEN: self.listening.listen_announced,
             Kind.JOIN: self.joining.join_requested,
             Kind.LEAVE: self.joining.leave_announced,
+            Kind.FIGURES: self.inspecting.figures_requested,
         }
         self._commands: dict[str, Callable[[Connection, Command], None]] = {
             "publish": self.publishing.publish,
@@ -134,11 +174,14 @@ class Router:
             "listen": self.listening.listen,
             "unlisten": self.listening.unlisten,
             "subscriptions": self._subscriptions,
+            "endpoints": self.inspecting.endpoints,
+            "subscribers": self.inspecting.subscribers,
+            "location": self.inspecting.location,
         }
         self._ready: deque[Connection] = deque()  # whose backlog may go on
         self._sessions = 0
         self._store_number = 0
-        self._store_calls: dict[int, tuple[float, StoreDone, Any]] = {}
+        self._store_calls: dict[int, tuple[float, str, StoreDone, Any]] = {}
         self._flush: list[Connection] = []
         self._store: list[StoreCall] = []
         self._close: list[tuple[Connection, CloseCode]] = []
@@ -156,38 +199,42 @@ class Router:
 
     # Clients
 
-    def connected(self, number: int, grant: Grant | None = None) -> Connection:
-        """A client has connected; ``number`` is the shell's, unique. ``grant``: what it may do (``None``: all)."""
+    def connected(self, number: int, grant: Grant | None = None, *, throttled: bool = False) -> Connection:
+        """A client has connected; ``number`` is the shell's, unique. ``grant``: what it may do (``None``: all).
+        ``throttled``: its commands a second are limited."""
         outbox = DroppingOutbox if self.limits.drop_oldest else Outbox
         connection = Connection(number, outbox(self.limits.outbox_bytes))
         connection.grant = grant
+        if throttled:
+            self.throttle.limit(connection, self.now)
         self.connections[number] = connection
         return connection
 
     def disconnected(self, connection: Connection, now: float) -> None:
-        """Its connection is gone. What it published is still handed over; what waits behind a reply is not begun."""
+        """Its connection is gone. What it published is still handed over; what waits is begun for ``AFTER_CLOSE_S``."""
         self._at(now)
         if connection.closed:
             return
         connection.closed = True
+        connection.ends_at = now + AFTER_CLOSE_S
         del self.connections[connection.number]
         dropped = len(connection.outbox.take())
         if dropped:
             self.drops["connection_closed"] += dropped
-        if connection.backlog:
+        if connection.throttled:
             self.drops["command_of_closed_connection"] += len(connection.backlog)
             connection.backlog.clear()
         self._holding.pop(connection, None)
+        self.throttle.forget(connection)
         self.listening.connection_closed(connection)
 
     def frame(self, connection: Connection, data: bytes, now: float) -> None:
         """A whole message came from a client."""
         self._at(now)
-        if connection.backlog:
+        if connection.backlog or connection.throttled or not self._command(connection, data):
             connection.backlog.append(data)
-        elif not self._command(connection, data):
-            connection.backlog.append(data)
-            self._held(connection)
+            if len(connection.backlog) >= READ_AHEAD or len(data) > READ_AHEAD_BYTES:
+                self._held(connection)
 
     def _command(self, connection: Connection, data: bytes) -> bool:
         """Begin the command in the frame. False: it has to wait for the commands before it."""
@@ -196,27 +243,45 @@ class Router:
         try:
             value = decode(data)
         except ProtocolError as error:
-            return self._refuse(connection, None, error, None)
+            return self._refuse(connection, None, error, None, UNKNOWN)
         try:
             command = check(value, self.limits.payload_bytes)
             if connection.grant is not None:
                 connection.grant.check(command)
         except ProtocolError as error:
             number, name = reply_fields(value)
-            return self._refuse(connection, number, error, name)
+            kind = value.get("command")
+            known = kind if isinstance(kind, str) and kind in self._commands else UNKNOWN
+            return self._refuse(connection, number, error, name, known)
         # Commands of one connection take effect in order (SPEC section 1). Those of one kind commute or keep their
         # order on the way, so they overlap; one of another kind waits until everything before it is done.
         kind = command.name
+        if connection.ends_at is not None and (kind not in AFTER_CLOSE or self.now >= connection.ends_at):
+            self.drops["command_of_closed_connection"] += 1
+            return True
         if connection.replies and kind != connection.kind:
             return False
-        connection.kind = kind
+        if kind != connection.kind:
+            connection.kind = kind
+            connection.tally = self.commands[kind]
+        if connection.allowance is not None:
+            self._spend(connection, len(command.topics))
         self._commands[kind](connection, command)
         return True
 
-    def _refuse(self, connection: Connection, number: Any, error: ProtocolError, name: str | None) -> bool:
-        self.reply(connection, None, failure(number, error, name))
+    def _refuse(self, connection: Connection, number: Any, error: ProtocolError, name: str | None, kind: str) -> bool:
+        if connection.allowance is not None:
+            self._spend(connection, 1)
+        self.reply(connection, None, failure(number, error, name), error.code, kind)
         self.errors[error.code] += 1
+        if self.on_refusal is not None:
+            self.on_refusal(connection.number, number, kind, error)
         return True
+
+    def _spend(self, connection: Connection, topics: int) -> None:
+        if self.throttle.spend(connection, max(topics, 1), self.now):
+            self.counts["commands_throttled"] += 1
+            self._held(connection)
 
     def _subscriptions(self, connection: Connection, command: Command) -> None:
         context = (connection, self.expect(connection), command)
@@ -240,8 +305,20 @@ class Router:
         connection.replies.append(reply)
         return reply
 
-    def reply(self, connection: Connection, reply: Reply | None, data: bytes | None) -> None:
-        """Give a command its reply, ``None``: none. ``reply``: its place; without one it takes the next now."""
+    def reply(
+        self,
+        connection: Connection,
+        reply: Reply | None,
+        data: bytes | None,
+        result: str = "success",
+        kind: str | None = None,
+    ) -> None:
+        """Give a command its reply, ``None``: none. ``reply``: its place; without one it takes the next now.
+
+        It is counted as ``result``, of the ``kind`` of those under way on the connection, if no other is given.
+        """
+        tally = self.commands[kind] if kind is not None else connection.tally
+        tally[result] = tally.get(result, 0) + 1
         if reply is None:
             if not connection.replies:
                 if data is not None:
@@ -263,7 +340,9 @@ class Router:
     ) -> None:
         """Give a command an error reply."""
         self.errors[error.code] += 1
-        self.reply(connection, reply, failure(number, error, name))
+        if self.on_refusal is not None:
+            self.on_refusal(connection.number, number, connection.kind, error)
+        self.reply(connection, reply, failure(number, error, name), error.code)
 
     def push(self, connection: Connection, frame: bytes, reply: bool = False) -> None:
         """Put a transport frame into the connection's outbox. ``reply``: a command waits for it."""
@@ -284,6 +363,8 @@ class Router:
     def close(self, connection: Connection, code: CloseCode) -> None:
         """Close the connection, after what is in its outbox. Its clients are not reached through it from here on."""
         self._close.append((connection, code))
+        if connection.ends_at is None:
+            connection.ends_at = math.inf
         self.listening.connection_closed(connection)
 
     def replaced(self, connection: Connection) -> None:
@@ -295,9 +376,9 @@ class Router:
         while self._ready:
             connection = self._ready.popleft()
             backlog = connection.backlog
-            while backlog and self._command(connection, backlog[0]):
+            while backlog and not connection.throttled and self._command(connection, backlog[0]):
                 backlog.popleft()
-            if backlog or not connection.held:
+            if backlog or not connection.held or connection.throttled:
                 continue
             if self.publishing.congested:
                 self._holding[connection] = None
@@ -323,7 +404,7 @@ class Router:
     def speed_up(self) -> None:
         """It is less."""
         for connection in self._holding:
-            if connection.held and not connection.backlog:
+            if connection.held and not connection.backlog and not connection.throttled:
                 self._release(connection)
         self._holding.clear()
 
@@ -430,7 +511,7 @@ class Router:
     def store(self, operation: str, arguments: tuple[Any, ...], done: StoreDone, context: Any = None) -> None:
         """Call the store; ``done`` is told."""
         self._store_number += 1
-        self._store_calls[self._store_number] = (self.now + STORE_TIMEOUT_S, done, context)
+        self._store_calls[self._store_number] = (self.now + STORE_TIMEOUT_S, operation, done, context)
         self._store.append(StoreCall(self._store_number, operation, arguments))
         self.counts["store_calls"] += 1
 
@@ -444,9 +525,13 @@ class Router:
         self._at(now)
         call = self._store_calls.pop(number, None)
         if call is not None:
-            if error is not None and not isinstance(error, ValueError):  # which is the asker's fault: a bad cursor
+            deadline, operation, done, context = call
+            failed = error is not None and not isinstance(error, ValueError)  # which is the asker's fault: a bad cursor
+            if failed:
                 self.counts["store_errors"] += 1
-            call[1](call[2], result, error)
+            self.store_results[(operation, "error" if failed else "success")] += 1
+            self.store_times[operation].observe(now - (deadline - STORE_TIMEOUT_S))
+            done(context, result, error)
 
     # Time
 
@@ -459,7 +544,7 @@ class Router:
         self._tend_links(now)
         self.calls.tick(now)
         while self._store_calls:
-            number, (deadline, _, _) = next(iter(self._store_calls.items()))
+            number, (deadline, *_) = next(iter(self._store_calls.items()))
             if deadline > now:
                 break
             self.stored(number, None, TimeoutError("the store did not answer in time"), now)
@@ -467,6 +552,16 @@ class Router:
         self.delivering.tick()
         self.subscribing.tick()
         self.listening.tick()
+        self._ready.extend(self.throttle.released(now))
+        self.inspecting.tick()
+
+    def observe_publishes(self) -> None:
+        """Put the times of the publishes since the last tick into their histogram."""
+        settled_s, self.settled_s = self.settled_s, []
+        for seconds in settled_s:
+            self.publish_times.observe(seconds)
+        at_once, self.settled_at_once = self.settled_at_once, 0
+        self.publish_times.observe(0.0, at_once)
 
     def work(self, now: float) -> None:
         """One slice, of a few milliseconds at most, of what is too long for one turn."""
@@ -505,10 +600,13 @@ class Router:
         self.publishing.flush()
         self.listening.flush()
         links = self._flush_links()
+        more = bool(self.jobs or self._ready)
         effects = Effects(
-            self._flush, self._store, links, self._close, self._hold, self._drop_links, bool(self.jobs or self._ready)
+            self._flush, self._store, links, self._close, self._hold, self.written, self._drop_links, more
         )
         self._flush, self._store, self._close, self._hold, self._drop_links = [], [], [], [], []
+        if effects.written:
+            self.written = []
         for connection in effects.flush:
             connection.dirty = False
         return effects

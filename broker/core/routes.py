@@ -76,6 +76,7 @@ class Routes:
         self.ids_max = ids_max
         self.ids = 0  # in all sets
         self.evicted = 0
+        self.asked = self.misses = 0  # look-ups, and those that had to ask the store
         self._routes: OrderedDict[str, Route] = OrderedDict()
 
     def __len__(self) -> int:
@@ -151,6 +152,7 @@ class Locations:
     def __init__(self, clients_max: int) -> None:
         self.clients_max = clients_max
         self.evicted = 0
+        self.asked = self.misses = 0  # look-ups, and those that had to ask the store
         self._known: OrderedDict[str, Location] = OrderedDict()
         self.get = self._known.get  # the hot path's: no frame for it
 

@@ -16,7 +16,9 @@ from protocol.messages import Command, success
 
 from .calls import TIMEOUT_S, Call, Kind
 from .hub import Connection, Reply
+from .links import Link
 from .membership import SLOTS, slot_of
+from .quota import Quota
 
 if TYPE_CHECKING:
     from .router import Router
@@ -43,7 +45,7 @@ WRITES_WAITING_MAX = 1_000
 class Change:
     """A client's command: done when every slice of it is."""
 
-    __slots__ = ("added", "client", "connection", "error", "id", "job", "open", "parked", "reply", "topics")
+    __slots__ = ("added", "client", "connection", "counted", "error", "id", "job", "open", "parked", "reply", "topics")
 
     def __init__(self, client: str, added: bool, connection: Connection, reply: Reply, number: Any) -> None:
         self.client = client
@@ -56,12 +58,13 @@ class Change:
         self.job: Iterator[bool] | None = None  # the cutting of a large one
         self.parked = False  # it waits until less is under way
         self.error: ProtocolError | None = None
+        self.counted = False  # others of its client wait until it has ended, to be counted, too
 
 
 class Write:
     """A home's part of a change: from a command here, or for a peer."""
 
-    __slots__ = ("added", "change", "client", "deadline", "number", "peer", "round", "topics")
+    __slots__ = ("added", "change", "client", "deadline", "link", "number", "peer", "round", "topics")
 
     def __init__(self, client: str, topics: list[str], added: bool, deadline: float) -> None:
         self.client = client
@@ -70,6 +73,7 @@ class Write:
         self.deadline = deadline
         self.change: Change | None = None
         self.peer = ""
+        self.link: Link | None = None  # the life of the peer's link that it came over
         self.number = 0
         self.round = 0  # of membership, when the store was called
 
@@ -91,6 +95,7 @@ class Subscribing:
     def __init__(self, router: Router) -> None:
         self._router = router
         self._me = router.me.incarnation
+        self._quota = Quota(router, self)
         self._clients: dict[str, Writes] = {}
         self._parked: list[Write] = []
         self.under_way: set[Write] = set()  # given to the store
@@ -104,7 +109,14 @@ class Subscribing:
         router = self._router
         added = command.name == "subscribe"
         change = Change(command.client, added, connection, router.expect(connection), command.id)
-        topics = command.topics
+        if added and router.limits.subscriptions:
+            self._quota.ask(change, command.topics)
+        else:
+            self.begin(change, command.topics)
+
+    def begin(self, change: Change, topics: Any) -> None:
+        """It is permitted."""
+        router = self._router
         if len(topics) <= TOPICS_PER_SLICE:
             for home, part in self._by_home(topics):
                 self._dispatch(change, home, part)
@@ -112,6 +124,10 @@ class Subscribing:
         else:
             change.job = self._cut(change, topics)
             router.jobs.append(change.job)
+
+    def refuse(self, change: Change, error: ProtocolError) -> None:
+        """It is not."""
+        self._done(change, 0, error)
 
     def _cut(self, change: Change, topics: Any) -> Iterator[bool]:
         """A large command, slice by slice, so that it keeps nobody else waiting."""
@@ -186,6 +202,8 @@ class Subscribing:
         if change.open:
             return
         router = self._router
+        if change.counted:
+            self._quota.ended(change)
         if change.error is not None:
             router.refuse(change.connection, change.reply, change.id, change.error)
         else:
@@ -216,6 +234,7 @@ class Subscribing:
         client, topics, added = arguments
         write = Write(client, topics, added, self._router.now + TIMEOUT_S)
         write.peer = peer
+        write.link = self._router.calls.links.get(peer)
         write.number = number
         self._at_home(write)
 
@@ -322,6 +341,11 @@ class Subscribing:
         router = self._router
         parked, self._parked = self._parked, []
         for write in parked:
+            if write.peer and write.link is not router.calls.links.get(write.peer):
+                # The peer has taken us for dead, or the link: whatever it still wants it has asked anew, of us or of
+                # another. This may be over by now, and its client have said the contrary since.
+                router.drops["outdated_change"] += 1
+                continue
             if write.deadline <= router.now:
                 self._finish(write, ProtocolError("peer_unavailable", "This endpoint has not joined the others yet"))
             else:

@@ -292,14 +292,19 @@ async def ingeborg(
     try:
         yield Process(process, errors)
     finally:
-        if process.returncode is None:
-            process.terminate()
-            try:
-                async with asyncio.timeout(PATIENCE_S):
-                    await process.wait()
-            except TimeoutError:
-                process.kill()
+        await gone(process)
+
+
+async def gone(process: asyncio.subprocess.Process) -> None:
+    """Tell it to end, if it runs, and kill it where it does not."""
+    if process.returncode is None:
+        process.terminate()
+        try:
+            async with asyncio.timeout(PATIENCE_S):
                 await process.wait()
+        except TimeoutError:
+            process.kill()
+            await process.wait()
 
 
 @asynccontextmanager

@@ -20,7 +20,7 @@ from protocol.client import Client, ConnectFailed
 from protocol.errors import ProtocolError
 from protocol.pages import fetch
 
-from .running import PATIENCE_S, Running, ingeborg, plain, running
+from .running import HANDSHAKE, PATIENCE_S, Running, ingeborg, plain, raw, running
 
 
 @pytest.fixture
@@ -163,6 +163,33 @@ async def test_pages_of_other_origins_are_refused(endpoint: Running, file: Path,
         assert (await refused(url, additional_headers={"Origin": origin}))[0] == status
 
 
+async def with_host(endpoint: Running, path: str, origin: str, host: str) -> bytes:
+    """The first line of the answer to a handshake with these headers."""
+    async with raw(endpoint.port) as connection:
+        request = HANDSHAKE.format(path=path).replace("Host: 127.0.0.1", f"Host: {host}\r\nOrigin: {origin}")
+        connection.writer.write(request.encode())
+        return await asyncio.wait_for(connection.reader.readline(), PATIENCE_S)
+
+
+async def test_a_page_of_the_host_that_is_asked_may_connect_where_a_token_is_wanted(
+    endpoint: Running, file: Path, tmp_path: Path
+) -> None:
+    path = f"/?access_token={make_token(file, 'anna')}"
+    own = "ops.example:9000"
+    for origin, host in (
+        (f"http://{own}", own),
+        (f"https://{own}", own.upper()),
+        ("https://ops.example", "ops.example"),
+    ):
+        assert b" 101 " in await with_host(endpoint, path, origin, host)
+        assert b" 401 " in await with_host(endpoint, "/", origin, host)
+    for origin in ("http://ops.example", "http://ops.example:9001", f"ftp://{own}", f"http://x@{own}", own, "null"):
+        assert b" 403 " in await with_host(endpoint, path, origin, own)
+    # Without a token to tell them apart, a name that somebody has pointed at this machine is not trusted.
+    async with running(tmp_path / "open") as open_to_all:
+        assert b" 403 " in await with_host(open_to_all, "/", f"http://{own}", own)
+
+
 async def test_an_endpoint_without_keys_refuses_pages_of_other_origins_too(tmp_path: Path) -> None:
     async with running(tmp_path) as endpoint:
         assert (await refused(endpoint.url, additional_headers={"Origin": "https://evil.example"}))[0] == 403
@@ -203,6 +230,9 @@ def request(*forwarded: str) -> Request:
         ("127.0.0.1", [], None),
         ("::1", [], None),
         ("127.0.0.1", ["198.51.100.1"], None),
+        ("10.0.0.1", ["127.0.0.1"], "10.0.0.1"),  # nobody becomes this machine by saying so
+        ("10.0.0.1", ["127.0.0.1, 10.9.9.9"], "10.0.0.1"),
+        ("10.0.0.1", ["::1"], "10.0.0.1"),
     ],
 )
 def test_whose_connection_it_is(peer: str, forwarded: list[str], address: str | None) -> None:
@@ -279,3 +309,9 @@ async def test_from_new_keys_to_a_published_message(tmp_path: Path) -> None:
     async with ingeborg(tmp_path, "token", str(keys)) as process:
         assert await process.ended() == 2
         assert "CLIENT" in process.said()
+
+
+async def test_a_path_that_is_no_url_is_as_good_as_any(endpoint: Running, file: Path) -> None:
+    token = make_token(file, "anna")
+    async with raw(endpoint.port) as connection:
+        assert (await connection.upgrade(f"//[x?access_token={token}")).startswith(b"HTTP/1.1 101 ")

@@ -76,8 +76,13 @@ def token(key: Any = SECRET, algorithm: str = "HS256", kid: str | None = "mac", 
     ],
 )
 def test_a_token_of_each_algorithm_says_what_it_permits(keys: Keys, key: Any, algorithm: str, kid: str | None) -> None:
-    made = token(key, algorithm, kid, **{CLAIM: {"publish": ["news/"], "subscribe": ["", "x"], "broadcast": True}})
-    assert keys.grant(made) == Grant("anna", ("news/",), ("", "x"), True, NOW + 60 + LEEWAY_S)
+    made = token(
+        key,
+        algorithm,
+        kid,
+        **{CLAIM: {"publish": ["news/"], "subscribe": ["", "x"], "broadcast": True, "inspect": True}},
+    )
+    assert keys.grant(made) == Grant("anna", ("news/",), ("", "x"), True, NOW + 60 + LEEWAY_S, True)
 
 
 def test_what_a_token_does_not_name_it_does_not_permit(keys: Keys) -> None:
@@ -113,6 +118,7 @@ def test_what_a_token_does_not_name_it_does_not_permit(keys: Keys) -> None:
         (token(**{CLAIM: {"publish": "a"}}), "list"),
         (token(**{CLAIM: {"subscribe": [1]}}), "list"),
         (token(**{CLAIM: {"broadcast": 1}}), "true or false"),
+        (token(**{CLAIM: {"inspect": "yes"}}), "true or false"),
     ],
 )
 def test_what_is_not_accepted(keys: Keys, made: str, why: str) -> None:

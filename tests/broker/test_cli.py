@@ -27,7 +27,7 @@ pytestmark = pytest.mark.cluster
 # -- Spelling
 
 
-@pytest.mark.parametrize("command", ["serve", "sub", "pub", "status"])
+@pytest.mark.parametrize("command", ["serve", "sub", "pub", "import", "export", "token", "status", "doctor"])
 def test_help_is_there_for_every_command(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         cli.main([command, "--help"])
@@ -51,6 +51,8 @@ def test_help_of_serve_names_every_option_that_is_typed(capsys: pytest.CaptureFi
             "--trusted-proxies",
             "--config",
         ),
+        *("--internal-address", "--log-format", "--log-level"),
+        *("--riak-user", "--riak-password-file", "--riak-ca-file", "--riak-cert-file", "--riak-key-file"),
     }
 
 
@@ -130,7 +132,11 @@ def test_a_port_in_use_is_said(tmp_path: Path) -> None:
         port = other.getsockname()[1]
         code, said = failing("--port", str(port), "--store", f"lmdb:{tmp_path}")
     assert code == 2
-    assert said == f"ingeborg serve: cannot listen on 127.0.0.1:{port}: Address already in use\n"
+    holds = f"ss -ltnp 'sport = :{port}'"
+    assert said == (
+        f"ingeborg serve: cannot listen on 127.0.0.1:{port}: Address already in use; "
+        f"give another --port, or end what holds it ({holds})\n"
+    )
 
 
 def test_a_host_that_is_not_ours_is_said(tmp_path: Path) -> None:
@@ -158,7 +164,8 @@ def test_a_useless_secret_is_said(tmp_path: Path) -> None:
     short = tmp_path / "short"
     short.write_text("short", encoding="utf-8")
     code, said = failing("--port", "0", "--store", f"lmdb:{tmp_path}", "--peer-secret-file", str(short))
-    assert (code, said) == (2, f"ingeborg serve: peer-secret-file {short}: has to hold at least 16 bytes\n")
+    least = f"ingeborg serve: peer-secret-file {short}: has to hold at least 16 bytes (openssl rand -hex 32)\n"
+    assert (code, said) == (2, least)
     code, said = failing("--port", "0", "--store", f"lmdb:{tmp_path}", "--peer-secret-file", str(tmp_path / "none"))
     assert (code, "No such file" in said) == (2, True)
 
@@ -189,7 +196,7 @@ async def test_options_come_from_all_sources_into_a_real_endpoint(tmp_path: Path
     async with ingeborg(tmp_path, "serve", "--port", "0", "--name", "typed", variables=variables) as process:
         url = await process.ready_url()
         page = await fetch(url, "/metrics")
-        assert re.search(r'^ingeborg_info{name="typed",.*routing="lookup"', page.text, re.MULTILINE)
+        assert re.search(r'^ingeborg_info{.*name="typed",.*routing="lookup"', page.text, re.MULTILINE)
         async with plain(url) as connection:
             reply = await connection.ask({"command": "publish", "client_id": 1, "topic": "t", "payload": "x" * 9})
             assert reply["error"] == "too_large"

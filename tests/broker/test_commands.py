@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import io
+import ssl
+import tomllib
 from http import HTTPStatus
+from pathlib import Path
 
 import orjson
 import pytest
 from websockets.asyncio.server import serve
 
-from broker import commands
+from broker import cli, commands
+from tests.broker.test_tls import Authority
 from tests.protocol.scripted import ScriptedEndpoint, free_url, succeed
 
 
@@ -206,6 +210,53 @@ async def test_status_fails_when_nothing_answers_or_it_is_no_endpoint_or_not_rea
     assert "is this an endpoint?" in capsys.readouterr().err
     async with Pages("e-1", 1, ready=False) as pages:
         assert await commands.status(pages.url) == 1
+
+
+async def test_status_says_what_is_wrong_with_the_way_there(quick, capsys, tmp_path, monkeypatch):
+    async def said(url: str) -> str:
+        assert await commands.status(url) == 1
+        captured = capsys.readouterr()
+        assert captured.out == ""
+        return captured.err
+
+    assert "nobody listens there (connection refused): is the endpoint up" in await said(free_url())
+    assert "such as ws://127.0.0.1:9000" in await said("nonsense")
+    authority = Authority(tmp_path)
+    pair = authority.issue(1)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pair.chain, pair.key)
+    async with await asyncio.start_server(_no_endpoint, "127.0.0.1", 0, ssl=context) as server:
+        at = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        untrusted = await said(f"wss://{at}")
+        assert "its certificate is not trusted here: " in untrusted
+        assert "SSL_CERT_FILE" in untrusted
+        monkeypatch.setenv("SSL_CERT_FILE", str(authority.file))
+        assert "is this an endpoint?" in await said(f"wss://{at}")
+        assert "mismatch" in await said(f"wss://localhost:{at.partition(':')[2]}")
+        assert "wss://" in await said(f"ws://{at}")
+    async with await asyncio.start_server(_bad_request, "127.0.0.1", 0) as server:
+        assert "does not speak TLS" in await said(f"wss://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+
+
+def test_a_token_as_json(tmp_path, capsys):
+    keys = str(tmp_path / "keys.json")
+    assert cli.main(["token", keys, "ann", "--new-keys", "--json"]) == 0
+    assert orjson.loads(capsys.readouterr().out)["token"].count(".") == 2
+
+
+def test_the_version(capsys):
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["--version"])
+    assert ended.value.code == 0
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    assert capsys.readouterr().out == f"ingeborg {project['version']}\n"
+
+
+async def _bad_request(reader, writer):
+    await reader.read(1)
+    writer.write(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+    await writer.drain()
+    writer.close()
 
 
 async def _no_endpoint(reader, writer):

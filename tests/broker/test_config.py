@@ -44,6 +44,9 @@ def other_value(option: str, default: Any) -> Any:
         "endpoints": 1,
         "trusted_proxies": "10.0.0.0/8, fd00::/8",
         "slow_consumer": "drop_oldest",
+        "internal_address": "10.0.0.1:9100",
+        "log_format": "json",
+        "log_level": "debug",
         "allowed_origins": "https://radio.example,null",
     }
     if option in by_name:
@@ -110,6 +113,13 @@ def test_the_store_defaults_to_the_users_data_folder(monkeypatch: pytest.MonkeyP
         ("trusted_proxies", "10.0.0.1/8", "trusted-proxies '10.0.0.1/8': has to be networks such as"),
         ("slow_consumer", "wait", "has to be close or drop_oldest"),
         ("allowed_origins", "https://a/b", "has to be like https://radio.example, without a path"),
+        ("internal_address", "10.0.0.1", "internal-address '10.0.0.1': has to be HOST:PORT"),
+        ("internal_address", "h:65536", "has to be HOST:PORT"),
+        ("drain_time", "-1", "drain-time -1.0: has to be from 0 to 3600 seconds"),
+        ("log_format", "xml", "log-format 'xml': has to be text or json"),
+        ("log_level", "loud", "log-level 'loud': has to be one of debug, info, warning, error"),
+        ("max_subscriptions", "100001", "has to be from 0 (any number) to 100000"),
+        ("max_commands_per_second", "-1", "max-commands-per-second -1: has to be at least 0"),
         ("max_inflight", "-5", "max-inflight -5: has to be at least 1"),
         ("store", "sqlite:x", "store 'sqlite:x': has to be lmdb:DIR or riak:HOST:PORT[,HOST:PORT…]"),
         ("store", "lmdb:", "has to be lmdb:DIR or riak:HOST:PORT"),
@@ -132,6 +142,10 @@ def test_a_bad_value_is_named_with_what_it_should_be(option: str, value: str, sa
     [
         ({"endpoints": "2", "port": "0"}, "port 0: several endpoints need a first port"),
         ({"endpoints": "3", "port": "65534"}, "port 65534: there are no 3 ports from it on"),
+        ({"endpoints": "2", "internal_address": "h:0"}, "internal-address 'h:0': several endpoints need a first port"),
+        ({"endpoints": "2", "internal_address": "h:9001"}, "its 2 ports overlap those of clients, from 9000 on"),
+        ({"internal_address": "h:9000"}, "its 1 ports overlap those of clients"),
+        ({"endpoints": "3", "internal_address": "h:65534"}, "there are no 3 ports from it on"),
         ({"endpoints": "2", "advertise": "ws://here:9000"}, "advertise 'ws://here:9000': is one endpoint's"),
     ],
 )

@@ -184,7 +184,7 @@ async def test_a_peer_that_cannot_be_reached_is_dialled_with_growing_pauses(
     shared: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(peers, "DIAL_TIMEOUT_S", 0.1)
-    links = shared.server.peers
+    links = peers.Peers(shared.server)  # the server's own are told by its tick whom to dial
     deaf = socket.socket()
     deaf.bind(("127.0.0.1", 0))  # bound and not listening: refuses
     unreachable = [
@@ -208,6 +208,37 @@ async def test_a_peer_that_cannot_be_reached_is_dialled_with_growing_pauses(
     links.dial([], 101.0)
     assert links._waits == {}
     deaf.close()
+
+
+async def test_a_peer_that_is_slow_to_introduce_itself_is_not_dialled_a_second_time(
+    shared: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not for a while: its silence may be the connection's."""
+    accepted: asyncio.Queue[asyncio.StreamWriter] = asyncio.Queue()
+    links = peers.Peers(shared.server)  # the server's own are told by its tick whom to dial
+    async with await asyncio.start_server(lambda _, writer: accepted.put_nowait(writer), "127.0.0.1", 0) as slow:
+        url = "ws://%s:%d" % slow.sockets[0].getsockname()  # noqa: UP031
+        wanted = [Endpoint("slow", "f" * 16, url, 0)]
+        links.dial(wanted, 100.0)
+        first = await asyncio.wait_for(accepted.get(), 5)
+        dialling = list(links._dialling.values())
+        links.dial(wanted, 200.0)
+        assert list(links._dialling.values()) == dialling
+        # It hangs up: that was it.
+        first.transport.abort()
+        await asyncio.wait(dialling, timeout=5)
+        assert not links._dialling
+        assert accepted.empty()
+        # It stays silent: not for ever.
+        monkeypatch.setattr(peers, "REDIAL_MAX_S", 0.05)
+        links.dial(wanted, 300.0)
+        silent = await asyncio.wait_for(accepted.get(), 5)
+        await asyncio.wait(list(links._dialling.values()), timeout=5)
+        links.dial(wanted, 400.0)
+        assert links._dialling
+        silent.transport.abort()
+        (await asyncio.wait_for(accepted.get(), 5)).transport.abort()
+        await links.close()
 
 
 async def test_leaving_takes_no_longer_than_telling_the_others(tmp_path: Path) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import signal
 import time
 from pathlib import Path
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from broker.core.model import StoreUnavailable
 from broker.endpoint import EndpointServer
@@ -111,16 +111,39 @@ async def test_metrics_are_in_prometheus_text_format(shared: Running) -> None:
     page = await fetch(shared.url, "/metrics")
     _, head, _ = await request(shared, get("/metrics"))
     assert "Content-Type: text/plain; version=0.0.4; charset=utf-8" in head
-    kinds = dict(re.findall(r"^# TYPE (\S+) (\S+)$", page.text, re.MULTILINE))
-    helps = re.findall(r"^# HELP (\S+) \S", page.text, re.MULTILINE)
-    assert sorted(helps) == sorted(kinds)  # each once
     assert page.text.endswith("\n")
     seen = list(samples(page.text))
     assert len({sample.series for sample in seen}) == len(seen)
-    for sample in seen:
-        assert kinds[sample.name] in ("counter", "gauge")
-        assert sample.name.endswith("_total") == (kinds[sample.name] == "counter")
-        assert sample.value >= 0
+    families = list(text_string_to_metric_families(page.text))  # Prometheus' own reader
+    assert len({family.name for family in families}) == len(families)
+    assert all(family.documentation and family.type in ("counter", "gauge", "histogram") for family in families)
+    assert sum(len(family.samples) for family in families) == len(seen)
+    assert all(sample.value >= 0 for family in families for sample in family.samples)
+
+
+async def test_operators_are_shown_what_prometheus_is(tmp_path: Path) -> None:
+    async with running(tmp_path) as endpoint, plain(endpoint.url) as anna:
+        await anna.ask({"command": "listen", "client_id": "anna"})
+        await anna.ask({"command": "subscribe", "client_id": "anna", "topic": "t"})
+        await anna.send(*({"command": "publish", "client_id": "anna", "topic": "t", "payload": n} for n in range(3)))
+        for _ in range(3):
+            await anna.hear()
+        reply = await anna.ask({"command": "endpoints", "client_id": "anna"})
+        metrics = await endpoint.metrics()
+    (row,) = reply["endpoints"]
+    assert (row["name"], row["me"], row["up"], row["ready"], row["reasons"]) == (
+        *(endpoint.server.router.me.name, True, True, True),
+        [],
+    )
+    figures = row["figures"]
+    assert (figures["publishes_received"], figures["messages_delivered"], figures["clients"]) == (3, 3, 1)
+    for name in ("connections", "clients", "publishes_in_flight"):
+        assert figures[name] == metrics[f"ingeborg_{name}"]
+    assert figures["delivery_buckets"][-1] == [None, 3]
+    assert len(figures["delivery_buckets"]) == len([s for s in metrics if s.startswith("ingeborg_delivery_seconds_b")])
+    assert figures["rss_bytes"] > 1e6
+    assert figures["cpu_s"] > 0
+    assert 0 < row["uptime_s"] < 10 * PATIENCE_S
 
 
 async def test_labels_with_odd_characters_survive(tmp_path: Path) -> None:
@@ -167,10 +190,29 @@ async def test_known_traffic_is_counted_right(tmp_path: Path) -> None:
         'ingeborg_errors_total{code="bad_command"}': 1,
         "ingeborg_turns_failed_total": 0,
         "ingeborg_store_errors_total": 0,
+        "ingeborg_ready": 1,
+        'ingeborg_commands_total{command="publish",result="success"}': 5,
+        'ingeborg_commands_total{command="publish",result="bad_topic"}': 1,
+        'ingeborg_commands_total{command="broadcast",result="success"}': 1,
+        'ingeborg_commands_total{command="unknown",result="bad_json"}': 1,
+        'ingeborg_commands_total{command="unknown",result="bad_command"}': 1,
+        'ingeborg_commands_total{command="subscribe",result="success"}': 2,
+        'ingeborg_commands_total{command="unsubscribe",result="success"}': 1,
+        'ingeborg_commands_total{command="listen",result="success"}': 2,
+        'ingeborg_delivery_seconds_bucket{le="+Inf"}': 8,
+        "ingeborg_delivery_seconds_count": 8,
+        "ingeborg_publish_seconds_count": 6,
+        'ingeborg_cache_requests_total{cache="routes",result="miss"}': 1,
+        'ingeborg_cache_requests_total{cache="routes",result="hit"}': 2,
+        'ingeborg_store_operations_total{operation="subscribers",result="success"}': 1,
+        'ingeborg_store_seconds_count{operation="subscribers"}': 1,
     }
     assert {series: metrics[series] for series in expected} == expected
     assert not [series for series in metrics if series.startswith("ingeborg_drops_total")]
     assert metrics["process_resident_memory_bytes"] > 1e6
+    assert 0 < metrics["ingeborg_delivery_seconds_sum"] < PATIENCE_S
+    assert metrics["ingeborg_loop_lag_seconds_count"] > 0
+    assert after['ingeborg_connections_closed_total{code="1000"}'] == 3
     assert after["process_cpu_seconds_total"] >= metrics["process_cpu_seconds_total"] > 0
 
 

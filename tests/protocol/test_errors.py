@@ -21,7 +21,16 @@ def test_an_error_knows_what_may_be_done_about_it(code: str) -> None:
 
 def test_what_the_client_did_wrong_is_to_be_fixed_and_never_retried() -> None:
     mine = {code for code, row in ERRORS.items() if row.next is Next.FIX}
-    assert mine == {"bad_json", "bad_command", "bad_state", "bad_topic", "too_large", "unauthorized", "forbidden"}
+    assert mine == {
+        "bad_json",
+        "bad_command",
+        "bad_state",
+        "bad_topic",
+        "too_large",
+        "too_many_topics",
+        "unauthorized",
+        "forbidden",
+    }
 
 
 def test_a_partial_delivery_is_never_retried() -> None:

@@ -6,6 +6,9 @@ What an endpoint does on real sockets is tested in `tests/broker/test_sockets.py
 from __future__ import annotations
 
 import asyncio
+import gc
+import random
+import weakref
 from typing import Any
 
 import pytest
@@ -13,14 +16,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from websockets.client import ClientProtocol
 from websockets.frames import Frame, Opcode
-from websockets.protocol import OPEN, Protocol
+from websockets.protocol import CLOSED, OPEN, Protocol
 from websockets.server import ServerProtocol
 from websockets.uri import parse_uri
 
 from protocol.sockets import Masks, Socket, binary_frame, masked_binary_frame, masked_text_frame, text_frame
+from tests.fuzz import malformed
 
 SIZE_MAX = 300
 URI = parse_uri("ws://127.0.0.1/")
+
+
+_random = random.Random(1)
+#: Of every kind some.
+ATTACKS = [malformed.draw(_random) for _ in range(2_000)]
 
 
 class Transport(asyncio.Transport):
@@ -73,6 +82,23 @@ class Library(Ours):
     def data_received(self, data: bytes) -> None:
         for byte in data:
             self._receive(bytes([byte]))
+
+
+class Sliced(Ours):
+    """Takes a few bytes at a time, and is not always asked to before more comes."""
+
+    quantum_bytes = 7
+    turns = 1  # between two chunks
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        for _ in range(self.turns):
+            self.next_quantum()
+
+    def outcome(self) -> Any:
+        while self.waits:
+            self.next_quantum()
+        return super().outcome()
 
 
 sizes = st.one_of(st.integers(0, 130), st.integers(SIZE_MAX - 2, SIZE_MAX + 2))
@@ -143,6 +169,50 @@ def test_what_comes_before_the_frames_is_the_librarys_wherever_it_is_cut(draws: 
     assert len(ours[1]) == len(library[1])
 
 
+@given(chunked(masked=True), st.integers(1, SIZE_MAX), st.integers(0, 3))
+def test_a_quantum_at_a_time_comes_to_the_same(chunks: list[bytes], quantum_bytes: int, turns: int) -> None:
+    async def run(sliced: bool) -> Any:
+        socket = Sliced(ServerProtocol(state=OPEN, max_size=SIZE_MAX))
+        socket.quantum_bytes = quantum_bytes if sliced else Ours.quantum_bytes
+        socket.turns = turns
+        for chunk in chunks:
+            socket.data_received(chunk)
+        return socket.outcome()
+
+    assert asyncio.run(run(True)) == asyncio.run(run(False))
+
+
+def test_no_more_than_a_quantum_is_taken_at_once() -> None:
+    socket = Sliced(ServerProtocol(state=OPEN))
+    socket.turns = 0
+    frame = Frame(Opcode.TEXT, b"x" * 10).serialize(mask=True)
+    socket.quantum_bytes = 2 * len(frame) - 1  # to the end of the second
+    socket.data_received(5 * frame)
+    taken = [len(socket.messages)]
+    while socket.waits:
+        socket.next_quantum()
+        taken.append(len(socket.messages))
+    assert taken == [2, 4, 5]
+
+
+@pytest.mark.parametrize("ending", ["end of the stream", "connection lost"])
+def test_what_had_come_before_the_end_counts(ending: str) -> None:
+    socket = Sliced(ServerProtocol(state=OPEN))
+    socket.turns = 0
+    over: list[int] = []
+    socket.closed = lambda: over.append(len(socket.messages))  # type: ignore[method-assign]
+    socket.data_received(5 * Frame(Opcode.TEXT, b"x" * 10).serialize(mask=True))
+    if ending == "connection lost":
+        socket.connection_lost(None)
+        assert not over
+        while socket.waits:
+            socket.next_quantum()
+    else:
+        socket.eof_received()
+        socket.connection_lost(None)
+    assert over == [5]
+
+
 @pytest.mark.parametrize("size", [0, 1, 125, 126, 65535, 65536, 70_000])
 def test_frames_are_those_of_the_library(size: int) -> None:
     data = b"x" * size
@@ -161,3 +231,37 @@ def test_no_two_frames_have_the_same_mask() -> None:
     drawn = [masks.next() for _ in range(5000)]
     assert {len(mask) for mask in drawn} == {4}
     assert len(set(drawn)) > 4990  # by chance two of 5,000 are the same once in 300 runs
+
+
+def test_a_connection_that_is_lost_ends_even_if_what_had_come_cannot_be_taken() -> None:
+    socket = Sliced(ServerProtocol(state=OPEN))
+    socket.turns = 0
+    over: list[bool] = []
+    socket.closed = lambda: over.append(True)  # type: ignore[method-assign]
+    socket.data_received(3 * Frame(Opcode.TEXT, b"x" * 10).serialize(mask=True))
+    socket.connection_lost(None)
+    del socket.messages
+    with pytest.raises(AttributeError):
+        socket.next_quantum()
+    assert over == [True]
+
+
+@pytest.mark.parametrize("kind", sorted({attack.kind for attack in ATTACKS}))
+def test_a_connection_that_is_over_leaves_nothing_to_the_collector(kind: str) -> None:
+    """Of many such the collector would free all at once, and everybody would wait for it."""
+    kept: list[Any] = []
+    gc.collect()
+    gc.disable()
+    try:
+        for attack in ATTACKS:
+            if attack.kind == kind:
+                socket = Ours(ServerProtocol(max_size=SIZE_MAX))
+                for data in (attack.data, attack.then):
+                    if socket.ws.state is not CLOSED:
+                        socket.data_received(data)
+                socket.connection_lost(None)
+                kept.append(weakref.ref(socket.ws))
+        del socket
+        assert [ref() for ref in kept] == [None] * len(kept)
+    finally:
+        gc.enable()

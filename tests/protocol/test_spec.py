@@ -10,7 +10,7 @@ import pytest
 import protocol.messages
 from broker import endpoint
 from broker.config import ServeOptions
-from broker.core import calls, dedup, router, subscribing
+from broker.core import calls, dedup, quota, router, subscribing
 from protocol import client, sockets, topics, wire
 from protocol.errors import CLOSES, ERRORS, Next
 from protocol.messages import check
@@ -41,9 +41,15 @@ FIGURES: dict[str, tuple[float, ...]] = {
     "topics in a page, at most": (protocol.messages.PAGE_LIMIT_MAX,),
     "answer of another endpoint, s": (calls.TIMEOUT_S,),
     "answer of the store, s": (router.STORE_TIMEOUT_S,),
+    "commands of one connection in a second, each topic of a list counting as one; not of the endpoint's own machine; "
+    "0: any number": (OPTIONS.max_commands_per_second,),
+    "topics of one client; 0: any number": (OPTIONS.max_subscriptions, LIMITS.subscriptions),
     "commands of one connection under way": (router.REPLIES_MAX,),
     "duplicates waiting for one message's outcome": (dedup.WAITERS_MAX,),
-    "changes of one client's subscriptions waiting for others of it": (subscribing.WRITES_WAITING_MAX,),
+    "changes of one client's subscriptions waiting for others of it": (
+        subscribing.WRITES_WAITING_MAX,
+        quota.WAITING_MAX,
+    ),
 }
 
 

@@ -319,6 +319,8 @@ def test_decode_agrees_with_the_standard_parser_on_spoilt_json(value: dict[str, 
 
 
 @given(st.binary(max_size=40))
+@example(b"{}")
+@example(b'{"a":1}')
 def test_decode_agrees_with_the_standard_parser_on_anything(frame: bytes) -> None:
     agrees(frame)
 

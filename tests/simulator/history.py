@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from protocol.errors import GOING_AWAY
+
 from .world import Client, Node, World
 
 #: A publish's outcome and its deliveries are all there so long after it was sent, in virtual seconds.
@@ -72,10 +74,15 @@ class Subscriber:
 class History:
     """Runs one seed; ``violations`` says in words what was promised and did not hold."""
 
-    def __init__(self, seed: int, *, faults: bool = True, endpoints: int = 3, routing: str = "home") -> None:
+    def __init__(
+        self, seed: int, *, faults: bool = True, endpoints: int = 3, routing: str = "home", drains: bool = False
+    ) -> None:
         self.world = World(seed, routing=routing)
         self.random = self.world.random
         self.faults = faults
+        self.drains = drains  # every endpoint in turn is drained and started anew
+        self.draining: Node | None = None
+        self.drained = 0
         self.routing = routing
         self.names = [f"e-{index}" for index in range(endpoints)]
         self.subscribers = [Subscriber(f"c{index}") for index in range(6)]
@@ -103,6 +110,8 @@ class History:
         for subscriber in self.subscribers:
             self.connect(subscriber)
         world.run(0.5)
+        if self.drains:
+            world.at(0.5, self.drain, list(self.names))
         end = world.now + seconds
         while world.now < end:
             world.run(self.random.expovariate(12.0))
@@ -142,7 +151,9 @@ class History:
 
     def node(self) -> Node | None:
         """A process to use."""
-        nodes = [node for node in self.world.live() if node.stalled_until <= self.world.now]
+        nodes = [
+            node for node in self.world.live() if node.stalled_until <= self.world.now and node is not self.draining
+        ]
         return self.random.choice(nodes) if nodes else None
 
     def command(self, client: Client, then: Any = None, **fields: Any) -> None:
@@ -183,7 +194,11 @@ class History:
         node = self.node()
         if node is None:
             return None
+        if self.draining is not None and self.draining.alive and self.random.random() < 0.3:
+            node = self.draining  # over a connection that it has had before, if there is one
         client = self.publishers.get(node.me.incarnation)
+        if node is self.draining and (client is None or client.core is None):
+            return None
         if client is None or client.core is None:
             client = self.publishers[node.me.incarnation] = Client(self.world, f"p-{node.me.name}", node)
         return client
@@ -271,6 +286,49 @@ class History:
             self.say(f"{node.me.name} cannot write the store for {seconds:.1f} s")
             world.store.readonly.add(node.me.incarnation)
             world.at(seconds, world.store.readonly.discard, node.me.incarnation)
+
+    # A rolling restart
+
+    def drain(self, names: list[str]) -> None:
+        """An orderly end of the first one; then its next life, and the others."""
+        name, *others = names
+        node = next((node for node in self.world.live() if node.me.name == name), None)
+        if node is None:
+            return
+        self.say(f"{name} is drained")
+        self.draining = node
+        node.event(lambda now: node.router.joining.leave())
+        self.world.at(self.random.uniform(0.0, 2.0), self.send_away, node, others)
+
+    def send_away(self, node: Node, others: list[str]) -> None:
+        """One of its clients after the other, once it has its replies."""
+        for core, client in list(node.clients.items()):
+            if not core.replies and not core.backlog:
+                node.event(lambda now, core=core: node.router.close(core, GOING_AWAY))
+                subscriber = next((one for one in self.subscribers if one.connection is client), None)
+                if subscriber is not None:
+                    subscriber.went_away = True  # for a moment: until it listens elsewhere
+                    self.world.at(self.random.uniform(0.0, 0.3), self.connect, subscriber)
+                break
+        if node.clients:
+            self.world.at(0.05, self.send_away, node, others)
+        else:
+            node.event(lambda now: node.router.joining.depart())
+            self.world.at(0.1, self.restart, node, others)
+
+    def restart(self, node: Node, others: list[str]) -> None:
+        """Once it has left, unless it has crashed: then its next life is under way."""
+        if node.alive and not node.router.joining.left:
+            self.world.at(0.1, self.restart, node, others)
+            return
+        self.draining = None
+        if node.alive:
+            self.say(f"{node.me.name} has left")
+            self.drained += 1
+            self.world.crash(node)  # there is nobody left at it
+            self.world.at(0.3, self.start, node.me.name)
+        if others:
+            self.world.at(2.5, self.drain, others)
 
     # What must hold
 

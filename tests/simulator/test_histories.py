@@ -42,6 +42,21 @@ def test_an_undisturbed_cluster_delivers_exactly_once_and_in_order_ten_thousand_
     assert moved >= 10_000
 
 
+def test_a_rolling_restart_loses_nothing_and_doubles_nothing() -> None:
+    drained = deliveries = 0
+    for seed in range(60_000, 60_040):
+        history = History(seed, faults=False, drains=True)
+        assert not history.run(), f"seed {seed}: {history.violations[:5]}"
+        drained += history.drained
+        deliveries += history.steady_deliveries
+    assert drained == 120
+    assert deliveries >= 500
+
+
+def test_guarantees_hold_when_endpoints_are_drained_among_faults() -> None:
+    check(range(61_000, 61_040), drains=True)
+
+
 def test_lookup_routing_delivers_in_an_undisturbed_cluster() -> None:
     check(range(30_000, 30_030), faults=False, routing="lookup")
 

@@ -183,6 +183,7 @@ class Node:
         self.stalled_until = 0.0
         self.clients: dict[Connection, Client] = {}
         self._turn_due = False
+        self.links: dict[str, int] = {}  # the connections to others that it has and has not seen to end
         self._deferred: list[Callable[[float], object]] = []
         world.at(world.random.random() * TICK_S, self._tick)
 
@@ -368,14 +369,15 @@ class World:
         names = [end.me.name for end in ends if end is not None]
         if (names[0], names[1]) in self.cuts or (names[1], names[0]) in self.cuts:
             return
-        self._connected[pair] = next(self._generation)
+        generation = self._connected[pair] = next(self._generation)
         for node, peer in ((ends[0], ends[1]), (ends[1], ends[0])):
             assert node is not None
             assert peer is not None
-            node.event(lambda now, node=node, peer=peer: self._up(node, peer, now))
+            node.event(lambda now, node=node, peer=peer: self._up(node, peer, generation, now))
 
-    def _up(self, node: Node, peer: Node, now: float) -> None:
-        if frozenset((node.me.incarnation, peer.me.incarnation)) in self._connected:
+    def _up(self, node: Node, peer: Node, generation: int, now: float) -> None:
+        if self._connected.get(frozenset((node.me.incarnation, peer.me.incarnation))) == generation:
+            node.links[peer.me.incarnation] = generation
             self.send_link(node.me.incarnation, peer.me.incarnation, node.router.link_up(peer.me, now))
 
     def send_link(self, sender: str, receiver: str, frame: bytes) -> None:
@@ -396,7 +398,8 @@ class World:
         node.event(lambda now: self._receive(node, sender, generation, frame, now))
 
     def _receive(self, node: Node, sender: str, generation: int, frame: bytes, now: float) -> None:
-        if self._connected.get(frozenset((sender, node.me.incarnation))) == generation:
+        # What had come while the process stood still is read, though the other end has closed the connection since.
+        if node.links.get(sender) == generation:
             node.router.link_frame(sender, frame, now)
 
     def break_link(self, one: str, other: str) -> None:
@@ -408,6 +411,7 @@ class World:
 
     def _down(self, node: Node, peer: str, now: float) -> None:
         if frozenset((node.me.incarnation, peer)) not in self._connected:
+            node.links.pop(peer, None)
             node.router.link_down(peer, now)
 
     def cut(self, sender: str, receiver: str, seconds: float) -> None:

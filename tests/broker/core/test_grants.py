@@ -10,6 +10,7 @@ from protocol.messages import Command
 
 ANNA = Grant("anna", ("news/", "anna/"), ("news/",), False, 0.0)
 GATEWAY = Grant("gw-7/*", (), ("",), True, 0.0)
+OPERATOR = Grant("console", (), (), False, 0.0, inspect=True)
 
 
 def refused(grant: Grant, name: str, client: str, *topics: str) -> str | None:
@@ -57,3 +58,24 @@ def test_topics_and_broadcast_are_permitted_one_by_one(
     grant: Grant, name: str, topics: list[str], code: str | None
 ) -> None:
     assert refused(grant, name, grant.client.replace("*", "1"), *topics) == code
+
+
+@pytest.mark.parametrize(
+    ("grant", "name", "client", "code"),
+    [
+        (OPERATOR, "endpoints", "console", None),
+        (OPERATOR, "subscribers", "console", None),
+        (OPERATOR, "subscribers", "anna", "unauthorized"),
+        (OPERATOR, "location", "anna", None),
+        (OPERATOR, "subscriptions", "anna", None),
+        (OPERATOR, "unsubscribe", "anna", "unauthorized"),
+        (ANNA, "endpoints", "anna", "forbidden"),
+        (ANNA, "subscribers", "anna", "forbidden"),
+        (ANNA, "location", "anna", None),
+        (ANNA, "location", "bert", "unauthorized"),
+    ],
+)
+def test_looking_at_others_needs_a_permission_of_its_own(
+    grant: Grant, name: str, client: str, code: str | None
+) -> None:
+    assert refused(grant, name, client, "any topic") == code

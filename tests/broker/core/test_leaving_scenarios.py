@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import pytest
 
+from broker.core.calls import TIMEOUT_S, Kind
+
 from .talk import Cluster
 
 
@@ -18,6 +20,7 @@ def test_an_endpoint_that_leaves_hands_on_what_it_has_seen() -> None:
     assert bert.say(f"publish {topic} 'x'") == ["ok"]
     leaving = cluster.nodes["a"]
     leaving.router.joining.leave()
+    leaving.router.joining.depart()
     cluster.world.run(8.0)
     assert leaving.router.joining.left
     leaving.alive = False
@@ -34,6 +37,7 @@ def test_while_an_endpoint_leaves_the_others_lose_nothing(leaver: str) -> None:
     anna = cluster.listener("anna", "c", *topics)
     bert = cluster.client("bert", "c")
     cluster.nodes[leaver].router.joining.leave()
+    cluster.nodes[leaver].router.joining.depart()
     for number in range(40):
         for topic in topics:
             bert.send(command="publish", topic=topic, payload=number, ack=True)
@@ -53,6 +57,7 @@ def test_an_endpoint_that_leaves_finishes_what_its_clients_published() -> None:
     bert.send(command="publish", topic=topic, payload="x", ack=True)
     cluster.world.run(0.012)
     cluster.nodes["a"].router.joining.leave()
+    cluster.nodes["a"].router.joining.depart()
     assert bert.hear(2.0) == ["ok"]
     assert anna.heard[2:] == [f"{topic}: 'x'"]
 
@@ -63,6 +68,7 @@ def test_an_idle_endpoint_leaves_without_waiting_for_a_time_out() -> None:
     # A leaving endpoint dials nobody any more, and the others have written it off.
     cluster.world.dial = lambda dialler, target: None  # type: ignore[method-assign]
     leaving.router.joining.leave()
+    leaving.router.joining.depart()
     cluster.world.run(2.0)
     assert leaving.router.joining.left
 
@@ -73,6 +79,20 @@ def test_clients_of_an_endpoint_that_leaves_get_messages_until_their_connection_
     anna = cluster.listener("anna", "a", topic)
     bert = cluster.client("bert", "b")
     cluster.nodes["a"].router.joining.leave()
+    cluster.nodes["a"].router.joining.depart()
     cluster.world.run(0.3)
     assert bert.say(f"publish {topic} 'x'") == ["ok"]
     assert anna.heard[2:] == [f"{topic}: 'x'"]
+
+
+def test_a_peer_that_did_not_hear_of_it_is_told_again() -> None:
+    cluster = Cluster("a", "b")
+    leaving, deaf = (cluster.nodes[name] for name in "ab")
+    listen = deaf.router._requests[Kind.LEAVE]
+    deaf.router._requests[Kind.LEAVE] = lambda peer, number, arguments: None
+    leaving.router.joining.leave()
+    cluster.world.run(2.0)
+    assert set(deaf.router.members.table) == {leaving.me.incarnation, deaf.me.incarnation}
+    deaf.router._requests[Kind.LEAVE] = listen
+    cluster.world.run(TIMEOUT_S)
+    assert set(deaf.router.members.table) == {deaf.me.incarnation}

@@ -386,6 +386,14 @@ def test_the_last_one_stays_home_to_the_end() -> None:
     assert set(members.table) == {"a1"}
 
 
+def test_one_that_is_told_while_the_others_leave_already_is_the_last_one() -> None:
+    members = joined_with(B)
+    members.leaves("b1")
+    members.leave()
+    assert members.joined
+    assert set(members.table) == {"a1"}
+
+
 def test_this_endpoint_is_in_its_own_view() -> None:
     members = joined_with(B)
     assert members.in_view("a1")

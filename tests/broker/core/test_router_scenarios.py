@@ -11,9 +11,9 @@ import pytest
 from broker.core.delivering import DELIVERY_SLICE
 from broker.core.hub import Connection
 from broker.core.membership import slot_of
-from broker.core.router import Effects, Limits
+from broker.core.router import AFTER_CLOSE_S, READ_AHEAD, READ_AHEAD_BYTES, Effects, Limits
 
-from .talk import Cluster, parse
+from .talk import DELAY_S, Cluster, parse
 
 ROUTINGS = pytest.mark.parametrize("routing", ["home", "lookup"])
 PLACES = pytest.mark.parametrize("names", [("a",), ("a", "b", "c")], ids=["one endpoint", "three endpoints"])
@@ -71,11 +71,71 @@ def test_commands_of_one_kind_overlap_and_of_another_kind_wait() -> None:
     assert core is not None
     cluster.world.run(0.015)  # all four have arrived; the store has not answered
     assert (len(core.replies), len(core.backlog)) == (2, 2)
-    assert core.held
     assert router.counts["publishes_received"] == 0
     assert anna.hear() == ["ok 1", "ok 2", "ok 4"]
     assert router.counts["publishes_received"] == 1
+
+
+@pytest.mark.parametrize(("waiting", "held"), [(READ_AHEAD - 1, False), (READ_AHEAD, True)])
+def test_what_waits_is_read_up_to_a_bound(waiting: int, held: bool) -> None:
+    cluster = Cluster("a")
+    anna = cluster.client("anna", "a")
+    anna.send(command="subscribe", topic="t")
+    for number in range(waiting):
+        anna.send(command="publish", topic="u", payload=number, ack=True)
+    core = anna.core
+    assert core is not None
+    cluster.world.run(0.015)
+    assert (len(core.backlog), core.held) == (waiting, held)
+    assert anna.hear() == ["ok"] + waiting * ["ok"]
     assert not core.held
+
+
+def test_a_large_command_that_waits_is_the_last_one_read() -> None:
+    cluster = Cluster("a")
+    anna = cluster.client("anna", "a")
+    anna.send(command="subscribe", topic="t")
+    anna.send(command="publish", topic="u", payload=READ_AHEAD_BYTES * "x", ack=True)
+    core = anna.core
+    assert core is not None
+    cluster.world.run(0.015)
+    assert (len(core.backlog), core.held) == (1, True)
+    assert anna.hear() == ["ok", "ok"]
+    assert not core.held
+
+
+def test_of_what_waits_when_the_client_closes_all_is_begun_but_listens_and_reads() -> None:
+    cluster = Cluster("a", "b")
+    router = cluster.nodes["a"].router
+    anna, berta = cluster.client("anna", "a"), cluster.listener("berta", "b", "news")
+    for command in ("subscribe t", "publish news 'x'", "unsubscribe t", "listen", "subscriptions", "subscribe u"):
+        anna.send(**parse(command))
+    cluster.world.run(0.015)
+    anna.close()
+    there = cluster.listener("anna", "b")
+    assert berta.heard[-1] == "news: 'x'"
+    assert cluster.world.store.subscribers(["t", "u"]) == [set(), {"anna"}]
+    assert router.drops["command_of_closed_connection"] == 2
+    assert "closed 4001" not in there.hear()
+
+
+def test_what_waits_for_long_is_not_begun_after_the_client_has_closed() -> None:
+    cluster = Cluster("a")
+    router = cluster.nodes["a"].router
+    anna = cluster.client("anna", "a")
+    core = anna.core
+    assert core is not None
+    for frame in (
+        b'{"command":"subscribe","client_id":"anna","topic":"t"}',
+        b'{"command":"publish","client_id":"anna","topic":"t","payload":1}',
+    ):
+        router.frame(core, frame, cluster.world.now)
+    router.disconnected(core, cluster.world.now)
+    (call,) = router.flush().store
+    router.stored(call.number, None, None, cluster.world.now + AFTER_CLOSE_S)
+    router.flush()
+    assert router.counts["publishes_received"] == 0
+    assert router.drops["command_of_closed_connection"] == 1
 
 
 def test_a_bad_command_disturbs_nothing() -> None:
@@ -506,3 +566,49 @@ def test_a_client_that_comes_back_to_its_endpoint_while_a_message_looks_for_it_t
     assert "ok 3" in again.say("listen #3")
     assert bob.say(f"publish {topic} 'back' #4")[-1] == "ok 4"
     assert f"{topic}: 'back'" in again.heard
+
+
+def test_a_broadcast_that_died_with_an_endpoint_is_counted() -> None:
+    cluster = Cluster("a", "b")
+    home = cluster.world.nodes[cluster.nodes["a"].router.members.table[slot_of("")]]
+    (other,) = [node for node in cluster.nodes.values() if node is not home]
+    bert = cluster.client("bert", home.me.name)
+    cluster.world.crash(other)
+    bert.send(command="broadcast", payload="x", ack=True)
+    assert bert.hear(6.0) == ["ok"]
+    assert home.router.drops["broadcast_endpoint_gone"] == 1
+
+
+def test_a_change_that_an_endpoint_slept_over_does_not_undo_a_later_one() -> None:
+    cluster = Cluster("a", "b", "c")
+    topic = cluster.topic_at("c")
+    anna, bert = cluster.listener("anna", "a", topic), cluster.client("bert", "b")
+    asleep = cluster.nodes["c"]
+    asleep.stalled_until = cluster.world.now + 6.0
+    assert anna.say(f"unsubscribe {topic} #1", f"subscribe {topic} #2") == []
+    assert anna.hear(4.5) == ["ok 1", "ok 2"]  # by another home, since this one is taken for dead
+    cluster.world.run(5.0)
+    assert asleep.router.members.joined
+    assert asleep.router.drops["outdated_change"] == 1
+    assert cluster.world.store.subscribers([topic]) == [{"anna"}]
+    assert bert.say(f"publish {topic} 'x' #3") == ["ok 3"]
+    assert anna.heard[-1] == f"{topic}: 'x'"
+
+
+@pytest.mark.parametrize("home", ["a", "b", "c"])
+def test_a_listen_whose_connection_ended_before_it_took_effect_loses_nobody_a_message(home: str) -> None:
+    """It is the newest, and nobody is there: its client is still looked for where it listened before."""
+    cluster = Cluster("a", "b", "c")
+    topic = cluster.topic_at(home)
+    anna, bert = cluster.listener("anna", "b", topic), cluster.client("bert", "c")
+    assert bert.say(f"publish {topic} 'first' #1") == ["ok 1"]
+    gone = cluster.client("anna", "a")
+    gone.send(command="listen")
+    cluster.world.run(1.5 * DELAY_S)  # it is being written
+    gone.close()
+    for number in range(100):
+        bert.send(**parse(f"publish {topic} '{number}'"))
+        cluster.world.run(0.001)
+    cluster.world.run(1.0)
+    assert anna.heard[2:] == [f"{topic}: 'first'", *(f"{topic}: '{number}'" for number in range(100))]
+    assert anna.core is not None

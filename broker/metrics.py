@@ -1,0 +1,187 @@
+"""What `/metrics` shows: everything that an endpoint counts, in Prometheus' conventions, as text format 0.0.4.
+
+Owns: names, units and help texts. Must never: count; the parts count in their own state, which costs less than a
+library's counters, and it is read here at each scrape.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+
+from .core.histogram import Histogram
+from .core.routes import Locations, Routes
+from .version import VERSION
+
+if TYPE_CHECKING:
+    from .endpoint import EndpointServer
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+#: ``Router.counts``; those of them that a family below shows in full are not here.
+_COUNTERS = {
+    "publishes_received": "Publishes and broadcasts received from clients of this endpoint",
+    "messages_delivered": "Messages put into outboxes of clients of this endpoint",
+    "messages_forwarded": "Items sent by this endpoint, as home, to other endpoints",
+    "lists_sent": "Lists of recipients sent to other endpoints, once for each version of a large set",
+    "duplicates_dropped": "Publishes dropped by this endpoint, as home, because their payload was seen lately",
+    "subscriptions_changed": "Subscriptions added or removed by this endpoint, as home",
+    "relocations": "Locations read again because a client was not where it was thought to be",
+    "clients_replaced": "Clients that went on listening at another endpoint",
+    "not_home": "Requests of peers refused because the slot is not this endpoint's",
+    "joins": "Times this endpoint was welcomed by all others",
+    "leases_lapsed": "Times this endpoint stopped acting as home for want of signs of life",
+    "endpoints_gone": "Peers that died, left, or were superseded",
+    "links_restarted": "Links begun afresh because one side had given the other up",
+    "dials_failed": "Connections to peers that could not be made",
+    "commands_throttled": "Times a connection was not read because it sent commands too fast",
+    "store_calls": "Calls to the store (batches)",
+    "store_errors": "Calls to the store that failed",
+    "stale_mappings_left": "Client mappings that could not be cleared when their connection closed",
+    "connections_accepted": "Connections accepted",
+    "connections_refused": "Connections refused: no token, a page of another origin, too many of an address",
+    "tokens_expired": "Connections closed because their token expired",
+    "pings_unanswered": "Connections closed because two pings went unanswered",
+    "turns_failed": "Events whose handling failed; each is a fault of the endpoint and logged",
+}
+
+Samples = Iterable[tuple[tuple[str, ...], float]]
+
+
+def page(server: EndpointServer) -> str:
+    """All metrics of the endpoint."""
+    return generate_latest(_registry(server)).decode()
+
+
+@functools.lru_cache(maxsize=1)
+def _registry(server: EndpointServer) -> CollectorRegistry:
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Endpoint(server))
+    ProcessCollector(registry=registry)
+    return registry
+
+
+class _Endpoint:
+    """A collector of the Prometheus library."""
+
+    def __init__(self, server: EndpointServer) -> None:
+        self._server = server
+
+    def collect(self) -> Iterator[Metric]:
+        """All families."""
+        server = self._server
+        server.observe()
+        router = server.router
+        publishing = router.publishing
+        me = router.me
+        routing = "lookup" if router.lookup else "home"
+        labels = ("name", "incarnation", "routing", "store", "version")
+        about = (me.name, me.incarnation, routing, server.store_name, VERSION)
+        yield _gauges("info", "This endpoint", labels, [(about, 1)])
+        peers = [peer for peer in router.members.peers.values() if peer.dead_since is None]
+        up = [((p.endpoint.name, p.endpoint.url), float(p.in_view and p.connected)) for p in peers]
+        yield _gauges("peer_up", "Other endpoints: 1 if linked and taking part", ("name", "url"), up)
+        for name, help, value in self._gauges():
+            yield _gauges(name, help, (), [((), value)])
+        yield from self._links()
+
+        for name, help in _COUNTERS.items():
+            yield _counters(name, help, (), [((), router.counts[name])])
+        commands = [
+            ((kind, result), count) for kind, tally in router.commands.items() for result, count in tally.items()
+        ]
+        yield _counters("commands", "Commands of clients whose outcome is known", ("command", "result"), commands)
+        caches: dict[str, Routes | Locations] = {"routes": publishing.routes, "locations": publishing.locations}
+        evicted = [((name,), cache.evicted) for name, cache in caches.items()]
+        evicted.append((("duplicates",), publishing.dedup.evicted))
+        yield _counters("evictions", "Entries that left a full cache", ("cache",), evicted)
+        requests = [((name, "hit"), cache.asked - cache.misses) for name, cache in caches.items()]
+        requests += [((name, "miss"), cache.misses) for name, cache in caches.items()]
+        yield _counters(
+            "cache_requests", "Look-ups: topics of messages, clients of topics", ("cache", "result"), requests
+        )
+        yield _counters("drops", "Everything dropped, by reason", ("reason",), _by_one(router.drops))
+        yield _counters("errors", "Error replies, and errors of links, by code", ("code",), _by_one(router.errors))
+        closes = _by_one(server.closes)
+        yield _counters("connections_closed", "Connections of clients that are over, by close code", ("code",), closes)
+        results = router.store_results.items()
+        yield _counters("store_operations", "Calls to the store that have ended", ("operation", "result"), results)
+        store = getattr(server.store, "counters", None)
+        if store:
+            yield _counters("store", "What the store driver counts", ("what",), _by_one(store))
+
+        yield _histogram(
+            "delivery",
+            "From the receipt of a message here to its write to a subscriber's socket",
+            router.delivery_times,
+        )
+        yield _histogram(
+            "publish",
+            "From a client's publish to its outcome: all endpoints with subscribers have it",
+            router.publish_times,
+        )
+        yield _histogram("loop_lag", "How late the loop's ticks of 100 ms come", server.loop_lag)
+        times = HistogramMetricFamily("ingeborg_store_seconds", "Calls to the store (batches)", labels=("operation",))
+        for operation, histogram in sorted(router.store_times.items()):
+            times.add_metric((operation,), _buckets(histogram), histogram.sum_s)
+        yield times
+        uptime_s = time.time() - server.started_unix_s
+        yield GaugeMetricFamily("process_uptime_seconds", "Since the start", value=uptime_s)
+
+    def _gauges(self) -> Iterator[tuple[str, str, float]]:
+        server = self._server
+        router = server.router
+        publishing = router.publishing
+        yield "ready", "1 while /readyz says so", float(not server.not_ready())
+        yield "joined", "1 while this endpoint acts as home of its slots", float(router.members.joined)
+        yield "connections", "Open client connections", len(router.connections)
+        yield "clients", "Clients that listen at this endpoint", len(router.hub.bindings)
+        yield "publishes_in_flight", "Publishes whose outcome is not known yet", publishing.inflight
+        yield "publishes_in_flight_bytes", "Their payloads", publishing.inflight_bytes
+        yield "routes", "Topics in the routing cache", len(publishing.routes)
+        yield "locations", "Clients in the location cache", len(publishing.locations)
+        yield "duplicate_keys", "Payload hashes in the table of duplicates", len(publishing.dedup)
+        yield "requests_under_way", "Requests to other endpoints without an answer yet", len(router.calls)
+
+    def _links(self) -> Iterator[Metric]:
+        router = self._server.router
+        names = {incarnation: peer.endpoint.name for incarnation, peer in router.members.peers.items()}
+        links = [(names[incarnation], link) for incarnation, link in router.calls.links.items() if incarnation in names]
+        lags = [
+            ((name,), router.now - link.confirmed_sent_at) for name, link in links if link.confirmed_sent_at is not None
+        ]
+        queued = [((name,), link.queued) for name, link in links]
+        unconfirmed = [((name,), link.unconfirmed_bytes) for name, link in links]
+        yield _gauges("link_queued_items", "Items that wait for the link to be up", ("peer",), queued)
+        yield _gauges("link_unconfirmed_bytes", "Sent over the link, and not confirmed yet", ("peer",), unconfirmed)
+        yield _gauges("link_lag_seconds", "Age of the newest ping that the peer has echoed", ("peer",), lags)
+
+
+def _by_one(counts: dict[str, int]) -> Samples:
+    return [((label,), count) for label, count in counts.items()]
+
+
+def _family(kind: Callable[..., Metric], name: str, help: str, labels: tuple[str, ...], samples: Samples) -> Metric:
+    family = kind("ingeborg_" + name, help, labels=labels)
+    for values, value in sorted(samples):
+        family.add_metric(values, value)  # type: ignore[attr-defined]
+    return family
+
+
+_gauges = functools.partial(_family, GaugeMetricFamily)
+_counters = functools.partial(_family, CounterMetricFamily)
+
+
+def _histogram(name: str, help: str, histogram: Histogram) -> Metric:
+    family = HistogramMetricFamily(f"ingeborg_{name}_seconds", help)
+    family.add_metric((), _buckets(histogram), histogram.sum_s)
+    return family
+
+
+def _buckets(histogram: Histogram) -> list[tuple[str, float]]:
+    return [("+Inf" if bound is None else f"{bound:g}", count) for bound, count in histogram.buckets()]
