@@ -1,11 +1,9 @@
-"""Fixtures of the bench tests: one Spark session for all of them, and a browser where there is one."""
+"""Fixtures of the bench tests: one Spark session for all of them."""
 
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -24,11 +22,3 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
     log = tmp_path_factory.mktemp("spark") / "spark.log"
     with session.local_session("local[2]", "1g", log) as started:
         yield started
-
-
-@pytest.fixture
-def chromium() -> Path:
-    found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if found is None:
-        pytest.skip("no Chromium on this machine")
-    return Path(found)

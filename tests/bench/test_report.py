@@ -10,7 +10,8 @@ import pytest
 from bench import charts, comparison, figures, report
 from bench.report.page import DETAILED_MAX
 from bench.report.run import ROWS_MAX
-from tests.bench import browser, digests
+from tests.bench import digests
+from tests.browser.devtools import look
 
 SVG = set("viewbox x y width height d r cx cy text-anchor http-equiv tabindex".split())  # noqa: SIM905
 VOID = {"meta", "link", "br", "img", "hr", "input"}
@@ -248,11 +249,11 @@ _LAYOUT = """(() => {
 
 @pytest.mark.parametrize("width", [390, 1280])
 @pytest.mark.parametrize("dark", [False, True])
-async def test_in_a_browser_at_desktop_and_phone_width(chromium, tmp_path, many, width, dark):
+async def test_in_a_browser_at_desktop_and_phone_width(tmp_path, many, width, dark):
     """Every folded part unfolded."""
     path = tmp_path / "report.html"
     path.write_text(many, encoding="utf-8")
-    seen = await browser.look(chromium, path, tmp_path / "profile", width, _LAYOUT, dark)
+    seen = await look(path, tmp_path / "profile", width, _LAYOUT, dark)
     assert seen.complaints == []
     assert [url for url in seen.requests if not url.startswith(("file:", "about:"))] == []
     assert seen.value == {
@@ -266,10 +267,10 @@ async def test_in_a_browser_at_desktop_and_phone_width(chromium, tmp_path, many,
     }
 
 
-async def test_hostile_text_and_a_single_run_in_a_browser(chromium, tmp_path):
+async def test_hostile_text_and_a_single_run_in_a_browser(tmp_path):
     path = tmp_path / "report.html"
     for index, runs in enumerate(([digests.demo()], [digests.hostile(), *digests.hostile_compared()])):
         path.write_text(page_of(*runs), encoding="utf-8")
-        seen = await browser.look(chromium, path, tmp_path / f"profile-{index}", 390, _LAYOUT)
+        seen = await look(path, tmp_path / f"profile-{index}", 390, _LAYOUT)
         assert seen.complaints == []
         assert (seen.value["overflow"], seen.value["cut"], seen.value["wide"]) == (0, 0, 0)

@@ -1,0 +1,195 @@
+// Owns: one WebSocket to where the page came from, and its coming back: it asks whether it would be let in, connects,
+// matches replies with commands, and begins again with back-off. SPEC sections 1.5, 5, 6 and 9. Must never: keep a token
+// (whoever makes it gives it), or put one anywhere but into the two requests that need it.
+
+/** Seconds: before the first new try at most, before a later one at most, for a command's reply, for a handshake. */
+const FIRST_S = 0.5;
+const LONGEST_S = 20;
+const REPLY_S = 20; // longer than any time-out of the endpoint's own (SPEC section 1.4)
+const HANDSHAKE_S = 10;
+
+/** Commands without a reply yet; a page that asks for more has a fault. */
+const PENDING_MAX = 200;
+
+/** Close codes after which it does not come back by itself (SPEC section 6). */
+const REPLACED = 4001;
+const POLICY = 1008;
+const EXPIRED = 4004;
+
+/** The place of the endpoint: one level above its `/console`, whatever path a proxy has put before. */
+const ROOT = new URL("./", document.baseURI);
+
+/** An error reply: `code`, `message`, `info`; or no reply at all: only `message`. */
+export class Refusal extends Error {
+    constructor(message, fields = {}) {
+        super(message);
+        this.code = fields.error;
+        this.info = fields.info;
+        this.failed = fields.failed;
+    }
+}
+
+/**
+ * States, each told with an event "state": "idle", "connecting", "open", "waiting" (for the next try; `retry_at`, and
+ * `reason` why), "token" (one is needed; `reason`), "replaced" (another connection listens for its client).
+ * Event "note": a message that is no reply; `detail` is {key, payload} with the payload as JSON text.
+ */
+export class Connection extends EventTarget {
+    state = "idle";
+    reason = "";
+    retry_at = 0; // by performance.now(), in milliseconds
+
+    #token; // a function: the token to connect with now, or null
+    #socket = null;
+    #attempt = 0; // the number of the try: what belongs to an older one is void
+    #failures = 0;
+    #timer = 0;
+    #number = 0;
+    #pending = new Map();
+
+    constructor(token) {
+        super();
+        this.#token = token;
+    }
+
+    /** Connect now, whatever it waits for. */
+    open() {
+        this.#end("The connection was begun anew");
+        void this.#try(++this.#attempt);
+    }
+
+    /** Go, and stay away. */
+    close() {
+        this.#attempt++;
+        this.#end("The connection was closed");
+        this.#enter("idle");
+    }
+
+    #end(why) {
+        clearTimeout(this.#timer);
+        const socket = this.#socket;
+        this.#socket = null;
+        socket?.close(1000);
+        this.#refuse_all(why);
+    }
+
+    async #try(attempt) {
+        this.#enter("connecting");
+        const token = this.#token();
+        const verdict = await this.#ask(token);
+        if (attempt !== this.#attempt) return;
+        if (verdict.status === 401) this.#enter("token", token === null ? "" : verdict.text);
+        else if (verdict.status !== 200) this.#later(verdict.text);
+        else this.#connect(attempt, token);
+    }
+
+    /** A browser does not say why a WebSocket was refused: a request that asks the same does. */
+    async #ask(token) {
+        const url = new URL("console/access", ROOT);
+        url.searchParams.set("origin", location.origin);
+        const headers = token === null ? {} : { Authorization: `Bearer ${token}` };
+        try {
+            const answer = await fetch(url, { headers, cache: "no-store", signal: AbortSignal.timeout(HANDSHAKE_S * 1e3) });
+            const text = (await answer.text()).trim();
+            return { status: answer.status, text: text.length > 300 ? answer.statusText : text };
+        } catch {
+            return { status: 0, text: "The endpoint does not answer" };
+        }
+    }
+
+    #connect(attempt, token) {
+        const url = new URL(ROOT);
+        url.protocol = url.protocol.replace("http", "ws");
+        if (token !== null) url.searchParams.set("access_token", token);
+        const socket = new WebSocket(url);
+        const patience = setTimeout(() => socket.close(), HANDSHAKE_S * 1e3);
+        this.#socket = socket;
+        let opened = false;
+        socket.addEventListener("open", () => {
+            clearTimeout(patience);
+            if (attempt !== this.#attempt) return;
+            opened = true;
+            this.#failures = 0;
+            this.#enter("open");
+        });
+        socket.addEventListener("message", (event) => {
+            if (attempt === this.#attempt) this.#take(event.data);
+        });
+        socket.addEventListener("close", (event) => {
+            clearTimeout(patience);
+            if (attempt === this.#attempt) this.#lost(event, opened);
+        });
+    }
+
+    #lost(event, opened) {
+        this.#socket = null;
+        const why = event.reason || (opened ? "The connection was lost" : "The connection could not be opened");
+        this.#refuse_all(why);
+        if (event.code === REPLACED) this.#enter("replaced", why);
+        else if (event.code === EXPIRED) this.#enter("token", "The token has expired");
+        else this.#later(why, event.code === POLICY);
+    }
+
+    #later(reason, longest = false) {
+        // Full jitter (SPEC section 9), over half of the time: nobody likes to be told "in 0 s".
+        const most_s = longest ? LONGEST_S : Math.min(LONGEST_S, FIRST_S * 2 ** this.#failures++);
+        const wait_ms = most_s * (0.5 + Math.random() / 2) * 1e3;
+        this.retry_at = performance.now() + wait_ms;
+        const attempt = this.#attempt;
+        this.#timer = setTimeout(() => {
+            if (attempt === this.#attempt) void this.#try(++this.#attempt);
+        }, wait_ms);
+        this.#enter("waiting", reason);
+    }
+
+    #enter(state, reason = "") {
+        this.state = state;
+        this.reason = reason;
+        this.dispatchEvent(new Event("state"));
+    }
+
+    /** Send a command; its success. Rejects with a `Refusal`. `fields`: by name; `source`: JSON text, by name. */
+    ask(command, fields, source = {}) {
+        if (this.state !== "open") return Promise.reject(new Refusal("There is no connection"));
+        if (this.#pending.size >= PENDING_MAX) return Promise.reject(new Refusal("Too many commands wait for a reply"));
+        const id = ++this.#number;
+        // Values given as JSON text go as they are: a number may have more digits than JavaScript's have.
+        const texts = Object.entries(source).map(([name, text]) => `,${JSON.stringify(name)}:${text}`);
+        this.#socket.send(`${JSON.stringify({ command, id, ...fields }).slice(0, -1)}${texts.join("")}}`);
+        return new Promise((resolve, reject) => {
+            const patience = setTimeout(() => {
+                this.#pending.delete(id);
+                reject(new Refusal(`No reply within ${REPLY_S} s`));
+            }, REPLY_S * 1e3);
+            this.#pending.set(id, { resolve, reject, patience });
+        });
+    }
+
+    #take(frame) {
+        const message = JSON.parse(frame);
+        if ("broadcast" in message) {
+            this.dispatchEvent(new CustomEvent("note", { detail: { key: message.key, payload: payload_of(frame, message) } }));
+            return;
+        }
+        const pending = this.#pending.get(message.id);
+        if (pending === undefined) return; // it came after its time
+        this.#pending.delete(message.id);
+        clearTimeout(pending.patience);
+        if (message.error === undefined) pending.resolve(message);
+        else pending.reject(new Refusal(message.message ?? "Error", message));
+    }
+
+    #refuse_all(why) {
+        for (const { reject, patience } of this.#pending.values()) {
+            clearTimeout(patience);
+            reject(new Refusal(why));
+        }
+        this.#pending.clear();
+    }
+}
+
+/** The payload's own text where the frame is written as endpoints write it: parsing it would round its numbers. */
+export function payload_of(frame, message) {
+    const head = /^\{"key":(?:null|"(?:[^"\\]|\\.)*"),"broadcast":/s.exec(frame);
+    return head === null ? JSON.stringify(message.broadcast) : frame.slice(head[0].length, -1);
+}

@@ -1,0 +1,184 @@
+// Owns: what follows from counters: rates, quantiles, and their last minutes. Pure: no DOM, no clock.
+
+/** Looks that are shown, one a second; looks of an endpoint that are kept, for rates and for quantiles. */
+export const HISTORY = 180;
+const RATE_LOOKS = 5;
+const LATENCY_LOOKS = 10;
+
+/** Points of an endpoint's own small line. */
+export const SPARK = 60;
+
+/** Endpoints that are remembered; those that are not listed any more are forgotten after a while. */
+const ENDPOINTS_MAX = 256;
+const GONE_FOR_MS = 600_000;
+
+const COUNTERS = ["publishes_received", "messages_delivered", "duplicates_dropped", "drops", "errors", "cpu_s"];
+
+/** The buckets' increase: of two cumulative histograms of the same bounds; null where they are of different ones. */
+export function increase(earlier, later) {
+    if (earlier.length !== later.length || earlier.some(([bound], at) => bound !== later[at][0])) return null;
+    return later.map(([bound, total], at) => [bound, total - earlier[at][1]]);
+}
+
+/** The sum of histograms; those whose bounds are not the first one's are left out. */
+export function sum(histograms) {
+    const [first, ...others] = histograms;
+    if (first === undefined) return [];
+    const total = first.map(([bound, count]) => [bound, count]);
+    for (const other of others) {
+        if (other.length !== total.length || other.some(([bound], at) => bound !== total[at][0])) continue;
+        other.forEach(([, count], at) => (total[at][1] += count));
+    }
+    return total;
+}
+
+/** The q-quantile, in seconds, between a bucket's bounds by proportion. {value_s, beyond}; null: nothing was counted. */
+export function quantile(buckets, q) {
+    const total = buckets.at(-1)?.[1] ?? 0;
+    if (!(total > 0)) return null;
+    let [lower_s, below] = [0, 0];
+    for (const [upper_s, upto] of buckets) {
+        if (upper_s === null) break;
+        if (upto >= q * total) {
+            const part = upto === below ? 1 : (q * total - below) / (upto - below);
+            return { value_s: lower_s + (upper_s - lower_s) * part, beyond: false };
+        }
+        [lower_s, below] = [upper_s, upto];
+    }
+    return { value_s: lower_s, beyond: true };
+}
+
+/** Per second, between two looks at one endpoint; null: they are of two lives of it, or the same look. */
+function between(earlier, later) {
+    if (earlier === undefined || later === undefined) return null;
+    const time_s = later.uptime_s - earlier.uptime_s;
+    if (!(time_s > 0)) return null;
+    return Object.fromEntries(
+        COUNTERS.map((name) => [name, Math.max(0, later.figures[name] - earlier.figures[name]) / time_s]),
+    );
+}
+
+/** One endpoint over time. */
+export class Watched {
+    /** As the last look showed it. `seen_at`: when it was listed last, in milliseconds; `listed`: the last time, too. */
+    entry;
+    seen_at = 0;
+    listed = true;
+    spark = []; // deliveries per second; null: not known
+    #looks = [];
+
+    take(entry, at_ms) {
+        this.entry = entry;
+        this.seen_at = at_ms;
+        this.listed = true;
+        if (entry.figures === null) {
+            this.#looks = [];
+        } else {
+            const last = this.#looks.at(-1);
+            if (last !== undefined && entry.uptime_s < last.uptime_s) this.#looks = []; // it was started anew
+            this.#looks.push(entry);
+            if (this.#looks.length > LATENCY_LOOKS + 1) this.#looks.shift();
+        }
+        this.#draw(this.second?.messages_delivered ?? null);
+    }
+
+    /** What was seen before is not compared with what will be seen. */
+    pause() {
+        this.#looks = [];
+        this.#draw(null);
+    }
+
+    #draw(value) {
+        this.spark.push(value);
+        if (this.spark.length > SPARK) this.spark.shift();
+    }
+
+    /** Rates of the last second. */
+    get second() {
+        return between(this.#looks.at(-2), this.#looks.at(-1));
+    }
+
+    /** Rates of the last seconds: what numbers show, since those of one second are never still. */
+    get rates() {
+        return between(this.#looks.at(-1 - RATE_LOOKS) ?? this.#looks[0], this.#looks.at(-1));
+    }
+
+    /** The histogram of the last ten seconds; null: not known. */
+    get buckets() {
+        if (this.#looks.length < 2) return null;
+        return increase(this.#looks[0].figures.delivery_buckets, this.#looks.at(-1).figures.delivery_buckets);
+    }
+
+    /** p50 and p99 of the last ten seconds. */
+    get quantiles() {
+        const buckets = this.buckets ?? [];
+        return { p50: quantile(buckets, 0.5), p99: quantile(buckets, 0.99) };
+    }
+}
+
+/** All endpoints over time. */
+export class Cluster {
+    endpoints = new Map();
+    history = []; // of what `point` gives, oldest first
+
+    /** A reply to `endpoints`. `at_ms`: by any clock that only goes forward. */
+    take(entries, at_ms) {
+        for (const watched of this.endpoints.values()) watched.listed = false;
+        // One that was started anew is listed beside its former life for a while.
+        const dead_first = entries.slice(0, ENDPOINTS_MAX).sort((one, other) => Number(one.up) - Number(other.up));
+        const newest = new Map(dead_first.map((entry) => [entry.name, entry]));
+        for (const entry of newest.values()) {
+            if (!this.endpoints.has(entry.name)) this.endpoints.set(entry.name, new Watched());
+            this.endpoints.get(entry.name).take(entry, at_ms);
+        }
+        for (const [name, watched] of this.endpoints) {
+            const gone = !watched.listed && (at_ms - watched.seen_at > GONE_FOR_MS || this.endpoints.size > ENDPOINTS_MAX);
+            if (gone) this.endpoints.delete(name);
+        }
+        this.#remember({ at_ms, ...this.#point() });
+    }
+
+    /** Nobody will look for a while: rates across that gap would be true and misleading. */
+    pause(at_ms) {
+        for (const watched of this.endpoints.values()) watched.pause();
+        this.#remember({ at_ms, published: null, delivered: null, duplicates: null, p50: null, p99: null });
+    }
+
+    #remember(point) {
+        this.history.push(point);
+        if (this.history.length > HISTORY) this.history.shift();
+    }
+
+    get #up() {
+        return [...this.endpoints.values()].filter((watched) => watched.listed && watched.entry.figures !== null);
+    }
+
+    #point() {
+        const seconds = this.#up.map((watched) => watched.second).filter((rates) => rates !== null);
+        const total = (name) => (seconds.length ? seconds.reduce((sum, rates) => sum + rates[name], 0) : null);
+        const { p50, p99 } = this.latency;
+        return {
+            published: total("publishes_received"),
+            delivered: total("messages_delivered"),
+            duplicates: total("duplicates_dropped"),
+            p50: p50?.value_s ?? null,
+            p99: p99?.value_s ?? null,
+        };
+    }
+
+    /** p50 and p99 of the last ten seconds. */
+    get latency() {
+        const buckets = sum(this.#up.map((watched) => watched.buckets).filter((each) => each !== null));
+        return { p50: quantile(buckets, 0.5), p99: quantile(buckets, 0.99) };
+    }
+
+    /** Sums over the endpoints that are up: `now` of what is, `rates` of what happens; null: none is known. */
+    get totals() {
+        const up = this.#up;
+        const add = (values) => (values.length ? values.reduce((sum, value) => sum + value, 0) : null);
+        const now = (name) => add(up.map((watched) => watched.entry.figures[name]));
+        const known = up.map((watched) => watched.rates).filter((rates) => rates !== null);
+        const per_s = (name) => add(known.map((rates) => rates[name]));
+        return { now, per_s };
+    }
+}

@@ -1,0 +1,46 @@
+// Owns: the visitor's token and what it says of itself. It is kept for the tab's session, never in the page's address.
+// Must never: judge a token; the endpoint does.
+
+const PLACE = "ingeborg-token";
+
+/** The token, or null. */
+export function token() {
+    try {
+        return sessionStorage.getItem(PLACE);
+    } catch {
+        return held;
+    }
+}
+
+let held = null; // where a browser refuses to keep anything
+
+/** Keep it; null: forget it. */
+export function keep(value) {
+    held = value;
+    try {
+        if (value === null) sessionStorage.removeItem(PLACE);
+        else sessionStorage.setItem(PLACE, value);
+    } catch {
+        // see token()
+    }
+}
+
+/** The token's claims as it states them, unchecked: {} where it is no JWT. */
+export function claims(text) {
+    try {
+        const body = text.split(".")[1].replaceAll("-", "+").replaceAll("_", "/");
+        const value = JSON.parse(new TextDecoder().decode(Uint8Array.from(atob(body), (char) => char.charCodeAt(0))));
+        return typeof value === "object" && value !== null ? value : {};
+    } catch {
+        return {};
+    }
+}
+
+/** A client id that the token covers; the same one as long as the page lives, where the token leaves a choice. */
+export function client_id(text) {
+    const subject = text === null ? "*" : claims(text).sub;
+    if (typeof subject !== "string" || subject === "*") return mine;
+    return subject.endsWith("*") ? subject.slice(0, -1) + mine : subject;
+}
+
+const mine = `console-${Array.from(crypto.getRandomValues(new Uint8Array(4)), (byte) => byte.toString(16).padStart(2, "0")).join("")}`;

@@ -1,0 +1,96 @@
+"""The console's files over plain HTTP, at ``/console`` and below. SPEC section 1.2.
+
+Owns: which files there are, and the headers that keep a page to itself. Must never: serve what it has not read at its
+start (so that no path leads out of its folder), or put anything of the broker into a file: they hold no data and need
+no token; whatever the page shows it is told over a WebSocket, as any client is.
+"""
+
+from __future__ import annotations
+
+import email.utils
+import hashlib
+import http
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from websockets.datastructures import Headers
+from websockets.http11 import Request, Response
+
+PATH = "/console"
+
+#: By the ending of a file's name. What ends otherwise (this module) is not served.
+TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+
+#: Its own files, and connections to where it came from ('self' covers ws: and wss: of that host); nothing else, and
+#: nothing inline. A topic may be a script: with Trusted Types a browser refuses to make markup of any text.
+POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        *(f"{kind} 'self'" for kind in ("script-src", "style-src", "img-src", "connect-src")),
+        *(f"{kind} 'none'" for kind in ("base-uri", "form-action", "frame-ancestors")),
+        *("require-trusted-types-for 'script'", "trusted-types 'none'"),
+    )
+)
+
+
+@dataclass(frozen=True)
+class Page:
+    """A file, as it is sent."""
+
+    body: bytes
+    content_type: str
+    etag: str
+
+
+def read_pages(folder: Path) -> dict[str, Page]:
+    """The folder's files by the path at which they are served."""
+    pages = {}
+    for file in sorted(folder.iterdir()):
+        if file.suffix in TYPES:
+            body = file.read_bytes()
+            path = PATH if file.name == "index.html" else f"{PATH}/{file.name}"
+            pages[path] = Page(body, TYPES[file.suffix], f'"{hashlib.sha256(body).hexdigest()[:32]}"')
+    return pages
+
+
+#: Read once: together they are smaller than one message may be.
+PAGES = read_pages(Path(__file__).parent)
+
+
+def answer(request: Request) -> Response | None:
+    """The response to a GET at ``/console`` or below; ``None``: the path is not there."""
+    path = request.path.partition("?")[0]
+    if path == f"{PATH}/":
+        return _response(http.HTTPStatus.PERMANENT_REDIRECT, Location="../console")
+    if path != PATH and not path.startswith(f"{PATH}/"):
+        return None
+    page = PAGES.get(path)
+    if page is None:
+        text = b"The console has no such file; it is at /console\n"
+        return _response(http.HTTPStatus.NOT_FOUND, text, **{"Content-Type": "text/plain; charset=utf-8"})
+    if page.etag in re.findall(r'"[^"]*"', ",".join(request.headers.get_all("If-None-Match"))):
+        return _response(http.HTTPStatus.NOT_MODIFIED, ETag=page.etag)
+    return _response(http.HTTPStatus.OK, page.body, **{"Content-Type": page.content_type, "ETag": page.etag})
+
+
+def _response(status: http.HTTPStatus, body: bytes = b"", **headers: str) -> Response:
+    sent = Headers({"Date": email.utils.formatdate(usegmt=True), "Connection": "close"})
+    if status is not http.HTTPStatus.NOT_MODIFIED:
+        sent["Content-Length"] = str(len(body))
+    sent.update(
+        {
+            **headers,
+            "Cache-Control": "no-cache",  # asked for anew each time, and 304 where nothing changed
+            "Content-Security-Policy": POLICY,
+            "X-Content-Type-Options": "nosniff",
+            "Referrer-Policy": "no-referrer",
+            "Cross-Origin-Resource-Policy": "same-origin",
+        }
+    )
+    return Response(status.value, status.phrase, sent, body)

@@ -1,0 +1,73 @@
+// Owns: how figures, times and errors are written. Pure: whatever the time is, is an argument.
+
+const whole = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
+const tenth = new Intl.NumberFormat("en-US", { minimumFractionDigits: 1, maximumFractionDigits: 1 });
+const short = new Intl.NumberFormat("en-US", { notation: "compact", maximumSignificantDigits: 3 });
+
+/** What stands where there is no figure. */
+export const NONE = "–";
+
+/** A count. */
+export function count(value) {
+    return value === null || value === undefined ? NONE : whole.format(value);
+}
+
+/** A count and what of: "1 client", "2 clients". */
+export function counted(value, one, several = `${one}s`) {
+    return `${whole.format(value)} ${value === 1 ? one : several}`;
+}
+
+/** Something per second. */
+export function rate(value) {
+    if (value === null || value === undefined) return NONE;
+    if (value === 0) return "0";
+    if (value < 0.05) return "<0.1";
+    if (value < 9.95) return tenth.format(value);
+    return value < 1e6 ? whole.format(value) : short.format(value);
+}
+
+/** A time in seconds, of the order of milliseconds. `beyond`: it is more than that. */
+export function latency(value_s, beyond = false) {
+    if (value_s === null || value_s === undefined) return NONE;
+    if (value_s === 0) return "0";
+    const sign = beyond ? ">" : "";
+    const ms = value_s * 1e3;
+    if (ms >= 1e3) return `${sign}${tenth.format(value_s)} s`;
+    if (ms >= 9.95) return `${sign}${whole.format(ms)} ms`;
+    return `${sign}${ms >= 1 ? tenth.format(ms) : ms.toFixed(2)} ms`;
+}
+
+/** A part of 1. */
+export function share(value) {
+    if (value === null || value === undefined) return NONE;
+    return value > 0 && value < 0.001 ? "<0.1 %" : `${tenth.format(value * 100)} %`;
+}
+
+/** Memory. */
+export function bytes(value) {
+    if (value === null || value === undefined) return NONE;
+    if (value >= 1e9) return `${tenth.format(value / 1e9)} GB`;
+    return `${whole.format(value / 1e6)} MB`;
+}
+
+/** How long something has lasted. */
+export function duration(value_s) {
+    if (value_s === null || value_s === undefined) return NONE;
+    const s = Math.floor(value_s);
+    if (s < 60) return `${s} s`;
+    if (s < 3600) return `${Math.floor(s / 60)} min ${s % 60} s`;
+    if (s < 86400) return `${Math.floor(s / 3600)} h ${Math.floor((s % 3600) / 60)} min`;
+    return `${Math.floor(s / 86400)} d ${Math.floor((s % 86400) / 3600)} h`;
+}
+
+/** A time of day. */
+export function clock(date) {
+    return date.toLocaleTimeString("en-GB");
+}
+
+/** An error reply (SPEC section 5), or why a command got none. */
+export function trouble(error) {
+    if (error.code === undefined) return error.message;
+    const where = error.failed?.length ? ` Not delivered to: ${error.failed.join(", ")}.` : "";
+    return `${error.code}: ${error.message}.${error.info ? ` ${error.info}.` : ""}${where}`;
+}

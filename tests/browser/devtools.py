@@ -1,0 +1,200 @@
+"""A page of a real browser: headless Chromium, driven over its DevTools protocol on a loopback port of its choosing.
+
+Owns starting it, ending it whatever happens, and what the page complained of and requested. Must never: reach beyond
+this machine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from websockets.asyncio.client import ClientConnection, connect
+
+from tests.broker.running import gone
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+#: A cold start of Chromium takes seconds on a busy machine.
+PATIENCE_S = 60
+
+FLAGS = (
+    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--remote-debugging-port=0"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage"),
+)
+
+#: Waits in the page for an expression to become true, and gives its value.
+UNTIL = """
+async function until(look, what, patience_ms) {
+    const end = performance.now() + patience_ms;
+    for (;;) {
+        const value = look();
+        if (value) return value;
+        if (performance.now() > end) throw new Error(`not so: ${what}; the page says: ${document.body.innerText}`);
+        await new Promise(resolve => setTimeout(resolve, 20));
+    }
+}
+"""
+
+
+class Page:
+    """A page. ``complaints``: what it logged, threw, and was refused; ``requests``: URLs, of WebSockets too;
+    ``sent``: what it sent over these, and ``frame_sent`` is set each time."""
+
+    def __init__(self, devtools: ClientConnection) -> None:
+        self._devtools = devtools
+        self._number = 0
+        self._answers: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self._loaded = asyncio.Event()
+        self.complaints: list[str] = []
+        self.requests: list[str] = []
+        self.sent: list[str] = []
+        self.frame_sent = asyncio.Event()
+
+    async def read(self) -> None:
+        """Take what the browser says, until it is gone."""
+        async for text in self._devtools:
+            message = json.loads(text)
+            parameters = message.get("params", {})
+            match message.get("method"):
+                case None:
+                    answer = self._answers.pop(message["id"])
+                    if not answer.done():
+                        answer.set_result(message)
+                case "Log.entryAdded" | "Runtime.exceptionThrown" | "Runtime.consoleAPICalled":
+                    self.complaints.append(json.dumps(parameters))
+                case "Audits.issueAdded" if parameters["issue"]["code"] == "ContentSecurityPolicyIssue":
+                    self.complaints.append(json.dumps(parameters))
+                case "Network.requestWillBeSent":
+                    self.requests.append(parameters["request"]["url"])
+                case "Network.webSocketCreated":
+                    self.requests.append(parameters["url"])
+                case "Network.webSocketFrameSent":
+                    self.sent.append(parameters["response"]["payloadData"])
+                    self.frame_sent.set()
+                case "Page.loadEventFired":
+                    self._loaded.set()
+
+    async def call(self, method: str, **parameters: Any) -> dict[str, Any]:
+        """A command of the DevTools protocol; its result."""
+        self._number += 1
+        answer = self._answers[self._number] = asyncio.get_running_loop().create_future()
+        await self._devtools.send(json.dumps({"id": self._number, "method": method, "params": parameters}))
+        async with asyncio.timeout(PATIENCE_S):
+            message = await answer
+        assert "error" not in message, message
+        return message["result"]
+
+    async def run(self, body: str) -> Any:
+        """Run it as the body of an async function in the page; what it returns, which has to be JSON."""
+        answer = await self.call(
+            "Runtime.evaluate",
+            expression=f"(async () => {{ {UNTIL} {body} }})()",
+            awaitPromise=True,
+            returnByValue=True,
+        )
+        assert "exceptionDetails" not in answer, answer["exceptionDetails"]
+        return answer["result"].get("value")
+
+    async def until(self, expression: str, patience_s: float = 20.0) -> Any:
+        """Wait until the expression is true in the page; its value."""
+        what = json.dumps(expression)
+        return await self.run(f"return await until(() => ({expression}), {what}, {patience_s * 1e3});")
+
+    async def open(self, url: str) -> None:
+        """Load a page, and note what it requests and complains of from now on."""
+        for domain in ("Log", "Runtime", "Network", "Page", "Audits"):
+            await self.call(f"{domain}.enable")
+        self._loaded.clear()
+        await self.call("Page.navigate", url=url)
+        async with asyncio.timeout(PATIENCE_S):
+            await self._loaded.wait()
+
+    async def size(self, width: int, height: int = 900) -> None:
+        """In CSS pixels; a narrow one is a phone's."""
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
+        await self.call("Emulation.setDeviceMetricsOverride", **size)
+
+    async def media(self, **features: str) -> None:
+        """What the visitor prefers: ``prefers_color_scheme="dark"``."""
+        asked = [{"name": name.replace("_", "-"), "value": value} for name, value in features.items()]
+        await self.call("Emulation.setEmulatedMedia", features=asked)
+
+    async def press(self, key: str, shift: bool = False) -> None:
+        """A key of the keyboard, down and up: Tab, Enter, Escape, Space."""
+        code, text = {"Tab": (9, ""), "Enter": (13, "\r"), "Escape": (27, ""), "Space": (32, " ")}[key]
+        name = " " if key == "Space" else key
+        common = {"key": name, "code": key, "windowsVirtualKeyCode": code, "modifiers": 8 if shift else 0}
+        await self.call("Input.dispatchKeyEvent", type="keyDown" if text else "rawKeyDown", text=text, **common)
+        await self.call("Input.dispatchKeyEvent", type="keyUp", **common)
+
+    async def type(self, text: str) -> None:
+        """Text, into what has the focus."""
+        await self.call("Input.insertText", text=text)
+
+
+@asynccontextmanager
+async def browsing(profile: Path) -> AsyncIterator[Page]:
+    """An empty page. ``profile``: an empty folder for the browser. Skips the test where there is no Chromium."""
+    if CHROMIUM is None:
+        pytest.skip("Chromium is not installed")
+    process = await asyncio.create_subprocess_exec(
+        *(CHROMIUM, *FLAGS, f"--user-data-dir={profile}", "about:blank"),
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    assert process.stderr is not None
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            while (match := re.search(rb"ws://127\.0\.0\.1:(\d+)/", line := await process.stderr.readline())) is None:
+                assert line, "Chromium ended before it listened"
+            silent = asyncio.create_task(process.stderr.read())  # so that what it says never blocks it
+            target = await _target(int(match[1]))
+        async with connect(target, max_size=None, compression=None) as devtools:
+            page = Page(devtools)
+            reading = asyncio.create_task(page.read())
+            try:
+                yield page
+            finally:
+                reading.cancel()
+                (ended,) = await asyncio.gather(reading, return_exceptions=True)
+                assert ended is None or isinstance(ended, asyncio.CancelledError), ended
+    finally:
+        await gone(process)
+    await silent
+
+
+class Seen(NamedTuple):
+    """What the browser made of a page: the value of the expression, and what the page complained of and requested."""
+
+    value: Any
+    complaints: list[str]
+    requests: list[str]
+
+
+async def look(file: Path, profile: Path, width: int, expression: str, dark: bool = False) -> Seen:
+    """Load the file at a width in CSS pixels, and evaluate a JavaScript expression in it."""
+    async with browsing(profile) as page:
+        await page.size(width)
+        await page.media(prefers_color_scheme="dark" if dark else "light")
+        await page.open(file.as_uri())
+        return Seen(await page.run(f"return {expression};"), page.complaints, page.requests)
+
+
+async def _target(port: int) -> str:
+    """The DevTools URL of the browser's only page."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(f"GET /json HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n\r\n".encode())
+    head = await reader.readuntil(b"\r\n\r\n")
+    length = re.search(rb"Content-Length: ?(\d+)", head, re.IGNORECASE)
+    assert length is not None
+    targets = json.loads(await reader.readexactly(int(length[1])))
+    writer.close()
+    return next(target["webSocketDebuggerUrl"] for target in targets if target["type"] == "page")
