@@ -1,0 +1,864 @@
+/**
+ * The client: one `client_id`, connected to whichever endpoint of a list is alive. SPEC section 9.
+ *
+ * Owns: the connection and its renewal, the matching of replies to commands, the queue of notifications, and which
+ * command is repeated by itself. Must never: know what an endpoint does inside or what a connection is made of, drop a
+ * notification without counting and telling it, or repeat a command whose repetition could do harm.
+ *
+ * Commands are pipelined and matched by `id`. A publish that asks for no acknowledgement waits for nothing unless the
+ * connection takes no more.
+ */
+
+import {
+  CLOSED_FOR_GOOD,
+  ClosedForGood,
+  CommandTimeout,
+  ConnectFailed,
+  ConnectionLost,
+  ProtocolError,
+  Unreachable,
+} from "./errors.js";
+import { FRAME_BYTES_MAX, checkOptions, checkToken, checkUrl } from "./options.js";
+import { NotificationQueue } from "./queue.js";
+import { body, errorOf, topicBodies } from "./requests.js";
+import { checkClientId, checkTopic } from "./text.js";
+import { Bell, deferred, limited, onAbort, raced, sleep } from "./waiting.js";
+
+/** Commands that wait for their replies; more would only grow the time-outs, since an endpoint answers in order. */
+const IN_FLIGHT_MAX = 1024;
+
+/**
+ * A large subscribe is sent as commands of so many bytes, one after the other at first, and one more at once for each
+ * that took less than the first time, half as many for each that took longer than the second. Together they fill what an
+ * endpoint with an embedded store has under way, and one of them is written by a slow one within a time-out.
+ */
+const TOPICS_BYTES_MAX = 256 * 1024;
+const TOPICS_AT_ONCE_MAX = 32;
+const TOPICS_MS_SHORT = 1_500;
+const TOPICS_MS_LONG = 3_000;
+
+/** Errors of unacknowledged publishes that are kept to be looked at; all are counted. */
+const ERRORS_KEPT_MAX = 1_000;
+/** Error codes counted one by one: what is sent as a code is the other side's affair. */
+const CODES_MAX = 100;
+
+/**
+ * A number may grow when it is written again (`1e15` becomes `1000000000000000.0`), nearly fourfold at worst, so a
+ * notification may be longer than the publish it comes from; and a page of `subscriptions` than any command.
+ */
+const GROWTH_MAX = 4;
+
+/** @import { BroadcastOptions, ClientOptions, PublishOptions, WaitOptions } from "./options.js" */
+/** @import { Notification } from "./queue.js" */
+/** @import { Connect, Socket } from "./transport.js" */
+
+/** The endpoint sent a message that is not of this protocol. */
+class Garbage extends Error {}
+
+/**
+ * One client. Make it, `connect()`, and `close()` it at the end; or `await Client.open(…)`.
+ *
+ * A lost connection is renewed after `random() * min(backoffMaxMs, backoffBaseMs * 2 ** failures)` ms (full jitter), at
+ * the next URL, for as long as it takes, and listens again by itself; subscriptions are the broker's to keep.
+ * Notifications sent in between are missed. A client that listened elsewhere since (code 4001) ends instead.
+ *
+ * A handler has to be quick, and what it throws ends the client: `closed` tells it, and `close` throws it.
+ */
+export class Client {
+  /**
+   * What connections are made with: a subclass says.
+   * @internal
+   * @type {Connect}
+   */
+  static connectSocket = () => {
+    throw new TypeError("import Client from `ingeborg-client`, or from src/index.js");
+  };
+
+  #urls;
+  #clientId;
+  #options;
+  #listening;
+  #nextUrl = 0;
+  #failures = 0; // connections in a row that brought nothing; what the backoff grows with
+  /** @type {Socket | null} */
+  #socket = null; // where commands go
+  /** @type {Socket | null} */
+  #fresh = null; // one that only listens yet
+  #state = /** @type {"new" | "connecting" | "running"} */ ("new");
+  #changed = new Bell(); // there is a connection
+  /** @type {Error | null} */
+  #ended = null;
+  #ending = new AbortController(); // aborted with what ended it
+  /** @type {{ error: unknown } | null} */
+  #failure = null; // a handler's
+  #renewing = Promise.resolve();
+  /** @type {Unreachable | ConnectionLost | null} */
+  #lastFailure = null;
+  #id = 0;
+  /** @type {Map<number, { resolve: (reply: Record<string, any>) => void, reject: (error: unknown) => void }>} */
+  #pending = new Map();
+  #inFlight = 0;
+  #slotFree = new Bell();
+  #queue = new NotificationQueue();
+  #arrived = new Bell();
+  #iterating = false;
+  #handling = false; // an async handler is at work
+  /** @type {ReturnType<typeof deferred<Error | null>>} */
+  #closed = deferred();
+
+  /** @type {string | null} */
+  #url = null;
+  #reconnects = 0;
+  #dropped = 0;
+  #lateReplies = 0;
+  /** @type {ProtocolError[]} */
+  #errors = [];
+  /** @type {Map<string, number>} */
+  #errorCounts = new Map();
+
+  /**
+   * @param {string | readonly string[]} urls One `ws:` or `wss:` URL or several, tried in order and round again.
+   * @param {string | number} clientId A string of 1 to 128 bytes, or a safe integer.
+   * @param {ClientOptions} [options]
+   */
+  constructor(urls, clientId, options = {}) {
+    this.#urls = typeof urls === "string" ? [urls] : [...urls];
+    if (this.#urls.length === 0) throw new TypeError("at least one URL is needed");
+    for (const url of this.#urls) checkUrl(url);
+    this.#clientId = checkClientId(clientId);
+    this.#options = checkOptions(options);
+    this.#listening = options.listen ?? false;
+  }
+
+  /**
+   * A client that is connected. Throws as `connect` does.
+   * @template {typeof Client} T
+   * @this {T}
+   * @param {string | readonly string[]} urls
+   * @param {string | number} clientId
+   * @param {ClientOptions & { signal?: AbortSignal }} [options]
+   * @returns {Promise<InstanceType<T>>}
+   */
+  static async open(urls, clientId, options = {}) {
+    const client = new this(urls, clientId, options);
+    await client.connect({ signal: options.signal });
+    return /** @type {InstanceType<T>} */ (client);
+  }
+
+  // -- what can be looked at
+
+  get clientId() {
+    return this.#clientId;
+  }
+
+  /** Where it is connected; null: nowhere. */
+  get url() {
+    return this.#url;
+  }
+
+  /** Whether it listens, or will again when it is connected. */
+  get listening() {
+    return this.#listening;
+  }
+
+  get reconnects() {
+    return this.#reconnects;
+  }
+
+  /** Notifications dropped because the queue was full. */
+  get dropped() {
+    return this.#dropped;
+  }
+
+  /** Notifications that wait. */
+  get queued() {
+    return this.#queue.length;
+  }
+
+  /** Replies to commands that nobody waited for any more. */
+  get lateReplies() {
+    return this.#lateReplies;
+  }
+
+  /** The latest errors of unacknowledged publishes, 1,000 at most. */
+  get errors() {
+    return [...this.#errors];
+  }
+
+  /** All of them, by code. */
+  get errorCounts() {
+    return new Map(this.#errorCounts);
+  }
+
+  /** Fulfilled when the client has ended: with null after `close`, else with what ended it. Never rejected. */
+  get closed() {
+    return this.#closed.promise;
+  }
+
+  // -- life
+
+  /**
+   * Try each URL once. `ConnectFailed`: none works, and it may be called again; `ProtocolError`: listening is refused
+   * for good.
+   * @param {{ signal?: AbortSignal }} [options]
+   * @returns {Promise<void>}
+   */
+  async connect({ signal } = {}) {
+    if (this.#ended !== null) throw this.#ended;
+    if (this.#state !== "new") throw new TypeError("a client connects once");
+    this.#state = "connecting";
+    try {
+      const reasons = [];
+      for (let tried = 0; tried < this.#urls.length; tried++) {
+        try {
+          this.#use(await this.#open(signal), false);
+          return;
+        } catch (error) {
+          if (!(error instanceof Unreachable)) throw error;
+          reasons.push(error.message);
+        }
+      }
+      throw new ConnectFailed(reasons.join("; "));
+    } finally {
+      if (this.#state === "connecting") this.#state = "new";
+    }
+  }
+
+  /**
+   * Close the connection and end the iteration. Commands under way reject with `ClosedForGood`. Throws what a handler
+   * has thrown. May be called again.
+   * @returns {Promise<void>}
+   */
+  async close() {
+    this.#end(new ClosedForGood(1000, "closed by this program"));
+    await this.#socket?.end();
+    await this.#renewing;
+    if (this.#failure !== null) throw this.#failure.error;
+  }
+
+  // -- commands
+
+  /**
+   * Receive this client's messages here, after reconnecting too. SPEC section 2.
+   * @param {WaitOptions} [options]
+   * @returns {Promise<void>}
+   */
+  async listen(options) {
+    await this.#request(this.#body("listen", {}), true, options);
+    this.#listening = true;
+  }
+
+  /**
+   * Receive no more of them.
+   * @param {WaitOptions} [options]
+   * @returns {Promise<void>}
+   */
+  async unlisten(options) {
+    this.#listening = false;
+    await this.#request(this.#body("unlisten", {}), true, options);
+  }
+
+  /**
+   * Subscribe to one topic or to any number of them.
+   *
+   * Many are sent as several commands, of which more are under way at once as long as they are quick, each with
+   * `timeoutMs`. After an error some topics may be subscribed to; repeating is safe. `bad_topic`: checked before
+   * anything is sent.
+   * @param {string | readonly string[]} topics
+   * @param {WaitOptions} [options]
+   * @returns {Promise<void>}
+   */
+  async subscribe(topics, options) {
+    await this.#withTopics("subscribe", topics, options);
+  }
+
+  /**
+   * Undo `subscribe`, in the same way.
+   * @param {string | readonly string[]} topics
+   * @param {WaitOptions} [options]
+   * @returns {Promise<void>}
+   */
+  async unsubscribe(topics, options) {
+    await this.#withTopics("unsubscribe", topics, options);
+  }
+
+  /**
+   * Publish a JSON value.
+   *
+   * With `ack`: gives whether it was a duplicate, once it is in the outboxes of all subscribers' endpoints. Without:
+   * gives undefined once written, and a failure is told to `onError` and kept in `errors`. With `dedup` it is repeated
+   * by itself after a lost connection or a passing error, since the repetition is a duplicate at worst (so `true` may
+   * then mean this publish's own first try); without `dedup` never.
+   * @param {string} topic
+   * @param {unknown} payload
+   * @param {PublishOptions & WaitOptions} [options]
+   * @returns {Promise<boolean | undefined>}
+   */
+  async publish(topic, payload, options = {}) {
+    /** @type {Record<string, unknown>} */
+    const fields = { topic: checkTopic(topic), payload };
+    if (options.timestamp !== undefined) fields.timestamp = options.timestamp;
+    return this.#publish("publish", fields, options);
+  }
+
+  /**
+   * Publish [topic, payload] pairs in one go, without acknowledgements. Otherwise as `publish`. All are checked before
+   * the first is sent.
+   * @param {Iterable<readonly [string, unknown]>} messages
+   * @param {{ dedup?: boolean } & WaitOptions} [options]
+   * @returns {Promise<void>}
+   */
+  async publishMany(messages, options = {}) {
+    const { dedup = true } = options;
+    const bodies = [];
+    for (const [topic, payload] of messages) {
+      const fields = { topic: checkTopic(topic), payload, ...(dedup ? {} : { dedup }) };
+      bodies.push(`${this.#body("publish", fields)}}`);
+    }
+    await this.#write(bodies, dedup, options);
+  }
+
+  /**
+   * Publish to every listening client there is. Otherwise as `publish`.
+   * @param {unknown} payload
+   * @param {BroadcastOptions & WaitOptions} [options]
+   * @returns {Promise<boolean | undefined>}
+   */
+  async broadcast(payload, options = {}) {
+    return this.#publish("broadcast", { payload }, options);
+  }
+
+  /**
+   * This client's topics, read in pages of at most `limit`.
+   * @param {{ limit?: number } & WaitOptions} [options]
+   * @returns {AsyncGenerator<string, void, void>}
+   */
+  async *subscriptions(options = {}) {
+    const { limit = 1000 } = options;
+    let cursor = null;
+    do {
+      const fields = cursor === null ? { limit } : { limit, cursor };
+      const page = await this.#request(this.#body("subscriptions", fields), true, options);
+      yield* page.topic;
+      cursor = page.cursor ?? null;
+    } while (cursor !== null);
+  }
+
+  // -- notifications
+
+  /**
+   * The notifications as they come, those that were received before the end included. Ends after `close`; throws
+   * `ClosedForGood` or `ProtocolError` when the endpoint ended it. One iteration at a time.
+   * @returns {AsyncGenerator<Notification, void, void>}
+   */
+  [Symbol.asyncIterator]() {
+    return this.notifications();
+  }
+
+  /**
+   * The same, until the signal is aborted: then it throws the signal's reason.
+   * @param {{ signal?: AbortSignal }} [options]
+   * @returns {AsyncGenerator<Notification, void, void>}
+   */
+  notifications({ signal } = {}) {
+    if (this.#options.onNotification !== undefined) {
+      throw new TypeError("onNotification takes the place of the iterator");
+    }
+    return this.#notifications(signal);
+  }
+
+  // -- from here on: inside
+
+  /** @param {AbortSignal | undefined} signal */
+  async *#notifications(signal) {
+    if (this.#iterating) throw new TypeError("one iteration at a time");
+    this.#iterating = true;
+    const never = new AbortController().signal;
+    try {
+      for (;;) {
+        signal?.throwIfAborted();
+        const notification = this.#take();
+        if (notification !== undefined) {
+          yield notification;
+        } else if (this.#ended !== null) {
+          if (this.#ended instanceof ClosedForGood && this.#ended.closeCode === 1000) return;
+          throw this.#ended;
+        } else {
+          await this.#arrived.wait(signal ?? never);
+        }
+      }
+    } finally {
+      this.#iterating = false;
+    }
+  }
+
+  #take() {
+    const notification = this.#queue.shift();
+    // Half empty before reading goes on, so that the two do not take turns for every message.
+    if (this.#queue.length <= this.#options.queueMax / 2) this.#socket?.goOn();
+    return notification;
+  }
+
+  /**
+   * A connection is there and listens, if it has to; unless it is over again, or the client is, since it was made.
+   * @param {Socket} socket
+   * @param {boolean} isAnother
+   */
+  #use(socket, isAnother) {
+    this.#fresh = null;
+    if (this.#ended !== null || socket.isOver) {
+      this.#url = null;
+      socket.abort();
+      throw this.#ended ?? new Unreachable(socket.why);
+    }
+    this.#socket = socket;
+    this.#state = "running";
+    if (isAnother) this.#reconnects += 1;
+    this.#lastFailure = null;
+    if (this.#isFull()) socket.pause();
+    this.#changed.ring();
+    this.#tell(() => this.#options.onConnected?.(/** @type {string} */ (this.#url)));
+  }
+
+  /**
+   * @param {Socket} socket
+   */
+  #over(socket) {
+    if (socket === this.#fresh) {
+      this.#fresh = null;
+      this.#failPending(new Unreachable(socket.why));
+      return;
+    }
+    if (socket !== this.#socket) return;
+    this.#socket = this.#url = null;
+    const lost = new ConnectionLost(socket.why, socket.closeCode);
+    this.#failPending(this.#ended ?? lost);
+    if (this.#ended !== null) return;
+    this.#lastFailure = lost;
+    this.#tell(() => this.#options.onLost?.(lost));
+    const reason = socket.closeCode === null ? undefined : CLOSED_FOR_GOOD[socket.closeCode];
+    if (reason !== undefined) this.#end(new ClosedForGood(/** @type {number} */ (socket.closeCode), reason));
+    else this.#renewing = this.#renew();
+  }
+
+  /** Never rejects: what goes wrong for good ends the client. */
+  async #renew() {
+    try {
+      for (;;) {
+        const delayMs = this.#delayMs(this.#failures);
+        this.#failures += 1;
+        await sleep(delayMs, this.#ending.signal);
+        try {
+          this.#use(await this.#open(undefined), true);
+          return;
+        } catch (error) {
+          if (!(error instanceof Unreachable)) throw error;
+          this.#lastFailure = error;
+          this.#tell(() => this.#options.onUnreachable?.(error));
+        }
+      }
+    } catch (error) {
+      // Listening was refused for good, or `token` gave no token; or it has ended already, and this is why.
+      this.#end(error instanceof Error ? error : new TypeError(String(error)));
+    }
+  }
+
+  /**
+   * Connect to the next URL of the list, and listen there before anybody else's command, if it is listening.
+   * `Unreachable`: the next may work.
+   * @param {AbortSignal | undefined} signal
+   * @returns {Promise<Socket>}
+   */
+  async #open(signal) {
+    const url = this.#urls[this.#nextUrl];
+    this.#nextUrl = (this.#nextUrl + 1) % this.#urls.length;
+    const { timeoutMs, maxFrameBytes, ca } = this.#options;
+    const late = () => new Unreachable(`${url}: no answer within ${timeoutMs} ms`);
+    return limited(timeoutMs, signal, late, async (limit) => {
+      const attempt = new AbortController();
+      const forget = [limit, this.#ending.signal].map((by) => onAbort(by, () => attempt.abort(by.reason)));
+      /** @type {Socket | null} */
+      let socket = null;
+      try {
+        const token = await raced(this.#token(url), attempt.signal);
+        socket = await /** @type {typeof Client} */ (this.constructor).connectSocket(url, {
+          token,
+          ca,
+          messageBytesMax: GROWTH_MAX * Math.max(maxFrameBytes, FRAME_BYTES_MAX),
+          signal: attempt.signal,
+          onMessage: (from, text) => this.#received(from, text),
+          onOver: (from) => this.#over(from),
+        });
+        attempt.signal.throwIfAborted();
+        if (this.#options.overflow === "pause" && !socket.canPause) {
+          throw new TypeError("overflow: 'pause' needs Node's connections; a browser's cannot be paused");
+        }
+        this.#url = url; // before anything comes of listening
+        if (this.#listening) await this.#listenFirst(socket, attempt.signal);
+        if (socket.isOver) throw new Unreachable(socket.why);
+        return socket;
+      } catch (error) {
+        this.#url = this.#fresh = null;
+        socket?.abort();
+        if (this.#failure !== null) throw this.#failure.error;
+        if (error instanceof ProtocolError && error.next === "retry") throw new Unreachable(`${url}: ${error.message}`);
+        if (error instanceof Unreachable && !error.message.startsWith(url)) {
+          throw new Unreachable(`${url}: ${error.message}`, { cause: error.cause });
+        }
+        throw error;
+      } finally {
+        for (const one of forget) one();
+      }
+    });
+  }
+
+  /**
+   * @param {string} url
+   * @returns {Promise<string | null>}
+   */
+  async #token(url) {
+    const { token } = this.#options;
+    if (token === undefined) return null;
+    if (typeof token === "string") return token;
+    let given;
+    try {
+      given = await token();
+    } catch (error) {
+      // Its issuer may be out of reach as an endpoint may: it is asked again.
+      throw new Unreachable(`${url}: no token: ${error instanceof Error ? error.message : error}`, { cause: error });
+    }
+    return checkToken(given);
+  }
+
+  /**
+   * @param {Socket} socket
+   * @param {AbortSignal} signal
+   */
+  async #listenFirst(socket, signal) {
+    if (socket.isOver) throw new Unreachable(socket.why);
+    this.#fresh = socket;
+    await this.#ask(socket, this.#body("listen", {}), signal);
+  }
+
+  /**
+   * A message of a connection's. What is wrong with it costs the endpoint the connection.
+   * @param {Socket} socket
+   * @param {string} text
+   */
+  #received(socket, text) {
+    if (this.#ended !== null) return;
+    try {
+      this.#dispatch(text);
+    } catch (error) {
+      if (!(error instanceof Garbage)) throw error;
+      socket.giveUp(error.message);
+      return;
+    }
+    // Not while it only listens: its reply has to come, however full the queue is.
+    if (socket === this.#socket && this.#isFull()) socket.pause();
+  }
+
+  #isFull() {
+    return this.#options.overflow === "pause" && this.#queue.length >= this.#options.queueMax;
+  }
+
+  /** @param {string} text */
+  #dispatch(text) {
+    let message;
+    try {
+      message = JSON.parse(text);
+    } catch (error) {
+      throw new Garbage(`the endpoint sent what is not JSON: ${error instanceof Error ? error.message : error}`);
+    }
+    if (typeof message !== "object" || message === null || Array.isArray(message)) {
+      throw new Garbage("the endpoint sent what is not a JSON object");
+    }
+    this.#failures = 0;
+    if (Object.hasOwn(message, "broadcast")) this.#notified(message.key ?? null, message.broadcast);
+    else this.#settle(message);
+  }
+
+  /**
+   * @param {string | null} key
+   * @param {any} broadcast
+   */
+  #notified(key, broadcast) {
+    if (key !== null && typeof key !== "string") throw new Garbage("the endpoint sent a key that is no string");
+    if (this.#options.onNotification !== undefined && !this.#handling && this.#queue.length === 0) {
+      this.#handle(key, broadcast);
+      return;
+    }
+    this.#queue.push({ key, broadcast });
+    if (this.#queue.length > this.#options.queueMax && this.#options.overflow === "drop_oldest") {
+      const oldest = /** @type {Notification} */ (this.#queue.shift());
+      this.#dropped += 1;
+      this.#tell(() => this.#options.onDropped?.(oldest, this.#dropped));
+    }
+    this.#arrived.ring();
+  }
+
+  /**
+   * @param {string | null} key
+   * @param {any} broadcast
+   */
+  #handle(key, broadcast) {
+    if (this.#failure !== null) return;
+    this.#tell(() => {
+      const promise = this.#options.onNotification?.(key, broadcast);
+      if (typeof promise?.then !== "function") return;
+      this.#handling = true;
+      promise.then(
+        () => {
+          this.#handling = false;
+          this.#handleWaiting();
+        },
+        (error) => this.#fail(error),
+      );
+    });
+  }
+
+  #handleWaiting() {
+    // What waits when the endpoint ends it is still handled; not so when this program does.
+    const isClosed = this.#ended instanceof ClosedForGood && this.#ended.closeCode === 1000;
+    while (!this.#handling && !isClosed && this.#failure === null) {
+      const notification = this.#take();
+      if (notification === undefined) return;
+      this.#handle(notification.key, notification.broadcast);
+    }
+  }
+
+  /** @param {Record<string, any>} reply */
+  #settle(reply) {
+    const error = "error" in reply ? errorOf(reply) : null;
+    if (error === null && reply.result !== "success") throw new Garbage("the endpoint sent what is no message");
+    if (typeof reply.id === "number") {
+      if (!Number.isInteger(reply.id) || reply.id < 1 || reply.id > this.#id) {
+        throw new Garbage(`the endpoint sent a reply to ${reply.id}, which was never asked`);
+      }
+      const waiting = this.#pending.get(reply.id);
+      this.#pending.delete(reply.id); // now, for an answer given twice may be in the same chunk
+      if (waiting === undefined) this.#lateReplies += 1;
+      else if (error !== null) waiting.reject(error);
+      else waiting.resolve(reply);
+    } else if (error !== null) {
+      this.#errors.push(error);
+      if (this.#errors.length > ERRORS_KEPT_MAX) this.#errors.shift();
+      const known = this.#errorCounts.has(error.code) || this.#errorCounts.size < CODES_MAX;
+      const code = known ? error.code : "other";
+      this.#errorCounts.set(code, (this.#errorCounts.get(code) ?? 0) + 1);
+      this.#tell(() => this.#options.onError?.(error));
+    } else {
+      throw new Garbage("the endpoint sent a success that belongs to no command");
+    }
+  }
+
+  /**
+   * @param {string} command
+   * @param {string | readonly string[]} topics
+   * @param {WaitOptions | undefined} options
+   */
+  async #withTopics(command, topics, options) {
+    const chosen = typeof topics === "string" ? [topics] : topics;
+    if (!Array.isArray(chosen)) throw new TypeError("topics have to be a string, or an array of strings");
+    const bytesMax = Math.min(this.#options.maxFrameBytes, TOPICS_BYTES_MAX);
+    const bodies = topicBodies(command, this.#clientId, chosen, bytesMax);
+    if (bodies.length <= 1) {
+      for (const one of bodies) await this.#request(one, true, options);
+      return;
+    }
+    const stopped = new AbortController();
+    const { signal } = options ?? {};
+    const forget = signal === undefined ? undefined : onAbort(signal, () => stopped.abort(signal.reason));
+    let atOnce = 1;
+    let next = 0;
+    /** @type {Set<Promise<void>>} */
+    const underWay = new Set();
+    const send = async (/** @type {string} */ text) => {
+      const beganMs = performance.now();
+      await this.#request(text, true, { timeoutMs: options?.timeoutMs, signal: stopped.signal });
+      const tookMs = performance.now() - beganMs;
+      if (tookMs > TOPICS_MS_LONG) atOnce = Math.max(atOnce / 2, 1);
+      else if (tookMs < TOPICS_MS_SHORT) atOnce = Math.min(atOnce + 1, TOPICS_AT_ONCE_MAX);
+    };
+    try {
+      while (next < bodies.length || underWay.size > 0) {
+        while (next < bodies.length && underWay.size < atOnce) {
+          const sent = send(bodies[next++]).finally(() => underWay.delete(sent));
+          underWay.add(sent);
+        }
+        await Promise.race(underWay);
+      }
+    } finally {
+      forget?.();
+      stopped.abort();
+      await Promise.allSettled(underWay);
+    }
+  }
+
+  /**
+   * @param {string} command
+   * @param {Record<string, unknown>} fields
+   * @param {BroadcastOptions & WaitOptions} options
+   */
+  async #publish(command, fields, options) {
+    const { ack = false, dedup = true } = options;
+    if (!dedup) fields.dedup = false;
+    if (ack) {
+      fields.ack = true;
+      const reply = await this.#request(this.#body(command, fields), dedup, options);
+      return reply.duplicate === true;
+    }
+    await this.#write([`${this.#body(command, fields)}}`], dedup, options);
+    return undefined;
+  }
+
+  /**
+   * Write commands that nobody answers, all at once.
+   * @param {readonly string[]} frames
+   * @param {boolean} retry
+   * @param {WaitOptions} options
+   */
+  async #write(frames, retry, { timeoutMs = this.#options.timeoutMs, signal }) {
+    signal?.throwIfAborted();
+    let socket = this.#socket;
+    if (socket === null || this.#ended !== null || !socket.takesMore) {
+      const late = () => this.#late(`not written within ${timeoutMs} ms`);
+      socket = await limited(timeoutMs, signal, late, (limit) => this.#writable(retry, limit));
+    }
+    socket.write(frames);
+  }
+
+  /**
+   * A connection that takes more. Without `retry` it has to be the present one, if there is one.
+   * @param {boolean} retry
+   * @param {AbortSignal} signal
+   * @returns {Promise<Socket>}
+   */
+  async #writable(retry, signal) {
+    if (this.#state !== "running" && this.#ended === null) throw new TypeError("not connected: call `connect` first");
+    for (;;) {
+      if (this.#ended !== null) throw this.#ended;
+      const socket = this.#socket;
+      if (socket === null) {
+        await this.#changed.wait(signal);
+        continue;
+      }
+      if (socket.takesMore) return socket;
+      await socket.drained(signal);
+      if (socket.isOver && !retry) throw this.#ended ?? new ConnectionLost(socket.why, socket.closeCode);
+    }
+  }
+
+  /**
+   * Send and wait for the reply; with `retry` again and again while that may help and time is left.
+   * @param {string} text
+   * @param {boolean} retry
+   * @param {WaitOptions | undefined} options
+   * @returns {Promise<Record<string, any>>}
+   */
+  async #request(text, retry, options) {
+    const timeoutMs = options?.timeoutMs ?? this.#options.timeoutMs;
+    /** @type {ProtocolError | null} */
+    let last = null;
+    /** @type {ConnectionLost | null} */
+    let lost = null;
+    const late = () => last ?? this.#late(`no answer within ${timeoutMs} ms`, lost);
+    return limited(timeoutMs, options?.signal, late, async (limit) => {
+      while (this.#inFlight >= IN_FLIGHT_MAX) await this.#slotFree.wait(limit);
+      this.#inFlight += 1;
+      try {
+        for (let attempt = 0; ; attempt++) {
+          try {
+            return await this.#ask(await this.#writable(false, limit), text, limit);
+          } catch (error) {
+            if (retry && error instanceof ConnectionLost) lost = error;
+            else if (retry && error instanceof ProtocolError && error.next === "retry") last = error;
+            else throw error;
+          }
+          await sleep(this.#delayMs(attempt), limit);
+        }
+      } finally {
+        this.#inFlight -= 1;
+        this.#slotFree.ringOne();
+      }
+    });
+  }
+
+  /**
+   * @param {Socket} socket
+   * @param {string} text
+   * @param {AbortSignal} signal
+   * @returns {Promise<Record<string, any>>}
+   */
+  async #ask(socket, text, signal) {
+    const id = ++this.#id;
+    /** @type {ReturnType<typeof deferred<Record<string, any>>>} */
+    const reply = deferred();
+    this.#pending.set(id, reply);
+    try {
+      socket.write([`${text},"id":${id}}`]);
+      return await raced(reply.promise, signal);
+    } finally {
+      this.#pending.delete(id);
+    }
+  }
+
+  /**
+   * @param {string} text
+   * @param {ConnectionLost | null} [lost]
+   */
+  #late(text, lost = null) {
+    const last = this.#lastFailure ?? lost;
+    return last === null ? new CommandTimeout(text) : new CommandTimeout(`${text}; ${last.message}`, { cause: last });
+  }
+
+  /** @param {Error} error */
+  #failPending(error) {
+    for (const waiting of this.#pending.values()) waiting.reject(error);
+  }
+
+  /** @param {() => void} call */
+  #tell(call) {
+    try {
+      call();
+    } catch (error) {
+      this.#fail(error);
+    }
+  }
+
+  /**
+   * A handler has failed: that ends the client.
+   * @param {unknown} error
+   */
+  #fail(error) {
+    this.#failure ??= { error };
+    this.#end(error instanceof Error ? error : new TypeError(`a handler threw ${String(error)}`));
+    this.#socket?.abort();
+  }
+
+  /** @param {Error} why */
+  #end(why) {
+    if (this.#ended !== null) return;
+    this.#ended = why;
+    this.#ending.abort(why);
+    this.#failPending(why);
+    this.#changed.ring();
+    this.#arrived.ring();
+    this.#closed.resolve(why instanceof ClosedForGood && why.closeCode === 1000 ? null : why);
+  }
+
+  /** @param {number} attempt */
+  #delayMs(attempt) {
+    // Full jitter (Brooker, "Exponential Backoff And Jitter", 2015). 2 ** 32 is beyond any sensible maximum.
+    const { random, backoffMaxMs, backoffBaseMs } = this.#options;
+    return random() * Math.min(backoffMaxMs, backoffBaseMs * 2 ** Math.min(attempt, 32));
+  }
+
+  /**
+   * @param {string} command
+   * @param {Record<string, unknown>} fields
+   */
+  #body(command, fields) {
+    return body(command, this.#clientId, fields, this.#options.maxFrameBytes);
+  }
+}

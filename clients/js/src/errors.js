@@ -1,0 +1,129 @@
+/**
+ * Every way the broker says no, and what goes wrong here. SPEC sections 5 and 6.
+ *
+ * Owns: the two tables, and the classes of errors. Must never: know who throws.
+ */
+
+/**
+ * What to do after an error: `retry` later, with backoff; `fix` the command, for unchanged it fails again; `give_up`.
+ * @typedef {"retry" | "fix" | "give_up"} Next
+ */
+
+/** Error codes of replies, and what to do about each. @type {Readonly<Record<string, Next>>} */
+export const ERRORS = Object.freeze({
+  bad_json: "fix",
+  bad_command: "fix",
+  bad_state: "fix",
+  bad_topic: "fix",
+  too_large: "fix",
+  too_many_topics: "fix",
+  unauthorized: "fix",
+  forbidden: "fix",
+  store_unavailable: "retry",
+  peer_unavailable: "retry",
+  partial: "give_up",
+  internal: "give_up",
+});
+
+/** Close codes after which connecting again is no use, or does harm. @type {Readonly<Record<number, string>>} */
+export const CLOSED_FOR_GOOD = Object.freeze({
+  1008: "policy violation",
+  4001: "replaced by a newer listen of this client",
+});
+
+/** What all errors of this library are. An aborted command rejects with its signal's reason instead. */
+export class IngeborgError extends Error {
+  /**
+   * @param {string} code
+   * @param {Next} next
+   * @param {string} message
+   * @param {ErrorOptions} [options]
+   */
+  constructor(code, next, message, options) {
+    super(message, options);
+    this.name = new.target.name;
+    /** One word for programs: a code of the protocol, or one of this library's. */
+    this.code = code;
+    /** What to do about it. */
+    this.next = next;
+  }
+}
+
+/**
+ * A command that got an error reply, or would get one: what is checked here is refused with the endpoint's own codes,
+ * before anything is sent. A code that this version does not know means `give_up`.
+ */
+export class ProtocolError extends IngeborgError {
+  /**
+   * @param {string} code
+   * @param {string} info
+   * @param {Record<string, unknown>} [extra]
+   */
+  constructor(code, info, extra = {}) {
+    super(code, Object.hasOwn(ERRORS, code) ? ERRORS[code] : "give_up", `${code}: ${info}`);
+    /** Which field and why, or what failed. */
+    this.info = info;
+    /** Further fields of the reply (`partial`: delivered, failed). */
+    this.extra = extra;
+  }
+}
+
+/** No endpoint of the list could be connected to; the text has each one's reason. `code`: `connect_failed`. */
+export class ConnectFailed extends IngeborgError {
+  /** @param {string} message */
+  constructor(message) {
+    super("connect_failed", "retry", message);
+  }
+}
+
+/**
+ * The connection broke before the reply came: whether the command took effect is unknown. `code`: `connection_lost`.
+ * `next` is `give_up`, since what may be repeated has been.
+ */
+export class ConnectionLost extends IngeborgError {
+  /**
+   * @param {string} message
+   * @param {number | null} [closeCode]
+   */
+  constructor(message, closeCode = null) {
+    super("connection_lost", "give_up", message);
+    /** What the endpoint closed with, SPEC section 6; null: it did not say. */
+    this.closeCode = closeCode;
+  }
+}
+
+/** No reply in time, or no connection to send on: whether the command took effect is unknown. `code`: `timeout`. */
+export class CommandTimeout extends IngeborgError {
+  /**
+   * @param {string} message
+   * @param {ErrorOptions} [options]
+   */
+  constructor(message, options) {
+    super("timeout", "retry", message, options);
+  }
+}
+
+/** The endpoint closed with a code that forbids to reconnect, or `close` was called (1000). `code`: `closed`. */
+export class ClosedForGood extends IngeborgError {
+  /**
+   * @param {number} closeCode
+   * @param {string} reason
+   */
+  constructor(closeCode, reason) {
+    super("closed", "give_up", `connection closed, code ${closeCode}: ${reason}`);
+    /** SPEC section 6. */
+    this.closeCode = closeCode;
+    this.reason = reason;
+  }
+}
+
+/** This endpoint, this time; the next may work. `code`: `unreachable`. Given to `onUnreachable`. */
+export class Unreachable extends IngeborgError {
+  /**
+   * @param {string} message
+   * @param {ErrorOptions} [options]
+   */
+  constructor(message, options) {
+    super("unreachable", "retry", message, options);
+  }
+}

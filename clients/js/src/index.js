@@ -1,0 +1,38 @@
+/**
+ * The client for browsers, and for whatever else has their `WebSocket`: a page may import this file as it is.
+ *
+ * In Node, import `ingeborg-client` (package.json leads to node.js), or this file all the same: it then loads Node's
+ * connection when it is needed. It must never import a `node:` module by itself, for then no page could load it.
+ */
+
+import { Client as AnyClient } from "./client.js";
+
+export * from "./errors.js";
+export { checkClientId, checkTopic } from "./text.js";
+
+/** @import { Connect } from "./transport.js" */
+
+/** @typedef {import("./options.js").ClientOptions} ClientOptions */
+/** @typedef {import("./options.js").WaitOptions} WaitOptions */
+/** @typedef {import("./options.js").BroadcastOptions} BroadcastOptions */
+/** @typedef {import("./options.js").PublishOptions} PublishOptions */
+/** @typedef {import("./errors.js").Next} Next */
+/** @typedef {import("./queue.js").Notification} Notification */
+
+export class Client extends AnyClient {
+  /**
+   * @internal
+   * @type {Connect}
+   */
+  static connectSocket = async (url, options) => {
+    const { connect } = await import(isNode() ? NODE : "./web-socket.js");
+    return connect(url, options);
+  };
+}
+
+/** Not spelled out in the `import`, so that bundlers for browsers pass over it. */
+const NODE = "./node-socket.js";
+
+function isNode() {
+  return typeof process !== "undefined" && process.versions?.node !== undefined && typeof window === "undefined";
+}

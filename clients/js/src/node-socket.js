@@ -1,0 +1,341 @@
+/**
+ * A WebSocket in Node, on `node:http` and `node:https`: Node 20 has none of its own, and that of later versions takes
+ * neither headers nor authorities.
+ *
+ * Owns: one connection from being made to being over: handshake, keepalive, how it ends. Must never: know what a message
+ * means, connect again, or say a token.
+ */
+
+import { createHash, randomBytes, randomFillSync } from "node:crypto";
+import http from "node:http";
+import https from "node:https";
+
+import { Unreachable } from "./errors.js";
+import { CLOSE, FrameReader, PING, PONG, PROTOCOL_VIOLATION, TEXT, Violation, closePayload, frame } from "./frames.js";
+import { CLOSE_MS_MAX } from "./transport.js";
+import { Bell, deferred, onAbort } from "./waiting.js";
+
+/** @import { Connect, Socket, SocketOptions } from "./transport.js" */
+
+/** From the first packet to the endpoint's answer; an endpoint gives a handshake as long. */
+const HANDSHAKE_MS_MAX = 5_000;
+
+/**
+ * A connection that has been silent for so long is pinged, and dead if it stays so for as long again. An endpoint pings
+ * every 25 s, so that this hardly ever happens.
+ */
+const SILENT_MS_MAX = 30_000;
+
+/** Of what an endpoint says when it refuses; its text is for people. */
+const REFUSAL_BYTES_MAX = 500;
+
+/** RFC 6455 section 1.3. */
+const ACCEPT_GUID = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
+
+/** Masking keys are drawn from the system so many bytes at a time: a call for each frame would cost more than it. */
+const masks = Buffer.alloc(4096);
+let masksUsed = masks.length;
+
+function nextMask() {
+  if (masksUsed === masks.length) {
+    randomFillSync(masks);
+    masksUsed = 0;
+  }
+  masksUsed += 4;
+  return masks.subarray(masksUsed - 4, masksUsed);
+}
+
+/** @type {Connect} */
+export async function connect(url, options) {
+  const target = new URL(url);
+  const secure = target.protocol === "wss:";
+  target.protocol = secure ? "https:" : "http:";
+  const key = randomBytes(16).toString("base64");
+  /** @type {https.RequestOptions} */
+  const request = {
+    agent: false, // this connection is nobody else's
+    headers: {
+      Connection: "Upgrade",
+      Upgrade: "websocket",
+      "Sec-WebSocket-Version": "13",
+      "Sec-WebSocket-Key": key,
+      ...(options.token === null ? {} : { Authorization: `Bearer ${options.token}` }),
+    },
+  };
+  if (options.ca !== undefined) request.ca = /** @type {any} */ (options.ca);
+
+  const asked = secure ? https.request(target, request) : http.request(target, request);
+  /** @type {ReturnType<typeof deferred<NodeSocket>>} */
+  const opened = deferred();
+  const refuse = (/** @type {string} */ why, /** @type {unknown} */ cause) => opened.reject(new Unreachable(why, { cause }));
+  const timer = setTimeout(refuse, HANDSHAKE_MS_MAX, `no handshake within ${HANDSHAKE_MS_MAX} ms`);
+  const forget = onAbort(options.signal, () => opened.reject(options.signal.reason));
+  asked.on("error", (/** @type {NodeJS.ErrnoException} */ error) => refuse(error.message || error.code || error.name, error));
+  let answered = false;
+  let isSettled = false; // nobody waits any more
+  asked.on("close", () => {
+    if (!answered) refuse("the connection was closed before the handshake was done", undefined);
+  });
+  asked.on("response", (response) => {
+    answered = true;
+    refusal(response).then((text) => refuse(text, undefined));
+  });
+  asked.on("upgrade", (response, stream, head) => {
+    const wrong = whatIsWrong(response, key);
+    if (wrong === null && !isSettled) {
+      opened.resolve(new NodeSocket(stream, head, url, options));
+    } else {
+      stream.destroy(); // it is the request's no more
+      refuse(wrong ?? "too late", undefined);
+    }
+  });
+  asked.end();
+  try {
+    return await opened.promise;
+  } catch (error) {
+    asked.destroy();
+    throw error;
+  } finally {
+    isSettled = true;
+    clearTimeout(timer);
+    forget();
+  }
+}
+
+/**
+ * Of an answer to the handshake: why it is none, or null.
+ * @param {http.IncomingMessage} response
+ * @param {string} key
+ */
+function whatIsWrong(response, key) {
+  const { upgrade = "", connection = "" } = response.headers;
+  const accept = createHash("sha1").update(key + ACCEPT_GUID).digest("base64");
+  if (response.statusCode !== 101) return `HTTP ${response.statusCode} with an upgrade`;
+  if (upgrade.toLowerCase() !== "websocket") return "upgraded to something that is no WebSocket";
+  if (!connection.toLowerCase().split(/\s*,\s*/).includes("upgrade")) return "upgraded without 'Connection: Upgrade'";
+  if (response.headers["sec-websocket-accept"] !== accept) return "the wrong Sec-WebSocket-Accept";
+  if (response.headers["sec-websocket-extensions"]) return "an extension that was not asked for";
+  if (response.headers["sec-websocket-protocol"]) return "a subprotocol that was not asked for";
+  return null;
+}
+
+/**
+ * What the endpoint said instead of upgrading.
+ * @param {http.IncomingMessage} response
+ * @returns {Promise<string>}
+ */
+async function refusal(response) {
+  /** @type {Buffer[]} */
+  const parts = [];
+  let size = 0;
+  try {
+    for await (const part of response) {
+      parts.push(part);
+      size += part.length;
+      if (size >= REFUSAL_BYTES_MAX) break;
+    }
+  } catch {
+    // Cut in the middle: the status and what has come say enough.
+  }
+  const said = Buffer.concat(parts).toString().slice(0, REFUSAL_BYTES_MAX).trim();
+  return `HTTP ${response.statusCode}${said === "" ? "" : `: ${said}`}`;
+}
+
+/** @implements {Socket} */
+class NodeSocket {
+  isOver = false;
+  canPause = true;
+  /** @type {number | null} */
+  closeCode = null;
+  why = "";
+  #stream;
+  #url;
+  #options;
+  #reader;
+  #room = new Bell();
+  #open = true; // we may send messages
+  #deaf = false; // what still comes is not listened to
+  #heard = true; // something has come since the keepalive looked
+  #pinged = false;
+  /** @type {Buffer | null} */
+  #owedPong = null;
+  #paused = false;
+  #corked = false;
+  #keepAlive;
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  #cutting;
+  /** @type {ReturnType<typeof deferred<void>>} */
+  #gone = deferred();
+
+  /**
+   * @param {import("node:stream").Duplex} stream
+   * @param {Buffer} head What came behind the answer to the handshake.
+   * @param {string} url
+   * @param {SocketOptions} options
+   */
+  constructor(stream, head, url, options) {
+    this.#stream = /** @type {import("node:net").Socket} */ (stream);
+    this.#url = url;
+    this.#options = options;
+    this.#reader = new FrameReader(options.messageBytesMax, {
+      message: (text) => {
+        if (!this.#deaf) options.onMessage(this, text);
+      },
+      ping: (payload) => this.#answer(payload),
+      pong: () => {},
+      close: (code, reason) => this.#closedByPeer(code, reason),
+    });
+    this.#stream.setNoDelay(true);
+    this.#stream.on("data", (chunk) => this.#receive(chunk));
+    this.#stream.on("drain", () => this.#writable());
+    this.#stream.on("end", () => this.#stream.destroy()); // nobody answers any more
+    this.#stream.on("error", (error) => {
+      this.why ||= error.message;
+    });
+    this.#stream.on("close", () => this.#over());
+    this.#keepAlive = setInterval(() => this.#look(), SILENT_MS_MAX);
+    this.#keepAlive.unref(); // the connection itself keeps the program alive
+    // Not now: whoever connects has to have the socket before it gets a message of it.
+    if (head.length > 0) this.#stream.unshift(head);
+  }
+
+  get takesMore() {
+    return this.#open && !this.#stream.writableNeedDrain;
+  }
+
+  /** @param {readonly string[]} texts */
+  write(texts) {
+    if (!this.#open) return; // it is going, and `onOver` will say so
+    if (!this.#corked) {
+      // What is sent in one turn leaves in one write.
+      this.#corked = true;
+      this.#stream.cork();
+      process.nextTick(() => {
+        this.#corked = false;
+        this.#stream.uncork();
+      });
+    }
+    for (const text of texts) this.#stream.write(frame(TEXT, text, nextMask()));
+  }
+
+  /** @param {AbortSignal} signal */
+  async drained(signal) {
+    while (!this.takesMore && !this.isOver) await this.#room.wait(signal);
+  }
+
+  pause() {
+    if (this.#paused || this.#deaf) return;
+    this.#paused = true;
+    this.#stream.pause();
+  }
+
+  goOn() {
+    if (!this.#paused) return;
+    this.#paused = false;
+    this.#stream.resume();
+  }
+
+  /** @param {string} why */
+  giveUp(why) {
+    this.#fail(PROTOCOL_VIOLATION, why, "not a message of this protocol");
+  }
+
+  abort() {
+    this.#deaf = true;
+    this.#open = false;
+    this.#stream.destroy();
+  }
+
+  async end() {
+    this.#close(1000, "");
+    await this.#gone.promise;
+  }
+
+  /** @param {Buffer} chunk */
+  #receive(chunk) {
+    this.#heard = true;
+    try {
+      this.#reader.push(chunk);
+    } catch (error) {
+      if (!(error instanceof Violation)) throw error;
+      this.#fail(error.closeCode, `the endpoint sent ${error.message}`, error.message);
+    }
+  }
+
+  #writable() {
+    if (this.#owedPong !== null) {
+      const payload = this.#owedPong;
+      this.#owedPong = null;
+      this.#answer(payload);
+    }
+    this.#room.ring();
+  }
+
+  /** @param {Buffer} payload */
+  #answer(payload) {
+    if (!this.#open) return;
+    // Who pings and does not read gets an answer to the latest only (RFC 6455 section 5.5.3): pongs take no memory.
+    if (this.#stream.writableNeedDrain) this.#owedPong = payload;
+    else this.#stream.write(frame(PONG, payload, nextMask()));
+  }
+
+  #look() {
+    if (this.#heard || this.#paused) {
+      this.#heard = this.#pinged = false; // a pong would not be read while it is paused
+    } else if (this.#pinged) {
+      this.why ||= `silent for ${(2 * SILENT_MS_MAX) / 1000} s, a ping unanswered`;
+      this.abort();
+    } else if (this.#open) {
+      this.#pinged = true;
+      this.#stream.write(frame(PING, Buffer.alloc(0), nextMask()));
+    }
+  }
+
+  /**
+   * @param {number | null} code
+   * @param {string} reason
+   */
+  #closedByPeer(code, reason) {
+    this.closeCode = code;
+    if (this.#open) this.why ||= `closed by the endpoint, ${code ?? "without a code"}${reason === "" ? "" : `: ${reason}`}`;
+    this.#close(code ?? 1000, "");
+    this.#stream.end();
+  }
+
+  /**
+   * @param {number} code
+   * @param {string} why
+   * @param {string} reason
+   */
+  #fail(code, why, reason) {
+    this.why ||= why;
+    this.#deaf = true;
+    this.#reader.stop();
+    this.#close(code, reason);
+    this.#stream.end();
+  }
+
+  /**
+   * @param {number} code
+   * @param {string} reason
+   */
+  #close(code, reason) {
+    this.goOn(); // or the answer is never read
+    if (!this.#open) return;
+    this.#open = false;
+    this.#stream.write(frame(CLOSE, closePayload(code, reason), nextMask()));
+    this.#cutting = setTimeout(() => this.#stream.destroy(), CLOSE_MS_MAX);
+  }
+
+  #over() {
+    if (this.isOver) return;
+    this.isOver = true;
+    this.#open = false;
+    clearInterval(this.#keepAlive);
+    clearTimeout(this.#cutting);
+    this.why = `${this.#url}: ${this.why || "the connection was cut"}`;
+    this.#options.onOver(this);
+    this.#room.ring();
+    this.#gone.resolve();
+  }
+}

@@ -1,0 +1,121 @@
+/**
+ * What a client may be told when it is made: the options, their defaults, and what makes no sense.
+ *
+ * Owns: which values are right. Must never: use one.
+ */
+
+import { checkMs } from "./waiting.js";
+
+/** @import { ConnectionLost, ProtocolError, Unreachable } from "./errors.js" */
+/** @import { Notification } from "./queue.js" */
+
+/** The endpoints' default, SPEC section 1.4. */
+export const FRAME_BYTES_MAX = 16 * 1024 * 1024;
+
+/** What may stand in a header and, percent-encoded, in a query; every JWT is of this. */
+const TOKEN = /^[\x21-\x7e]+$/;
+
+/**
+ * @typedef {object} ClientOptions
+ * @property {boolean} [listen] Listen as part of connecting. Default: false.
+ * @property {number} [timeoutMs] Bounds every command, the wait for a connection included. Default: 10,000.
+ * @property {number} [queueMax] Notifications that wait for the iterator or an async handler. Default: 10,000.
+ * @property {"drop_oldest" | "pause"} [overflow] What happens when they are more. `drop_oldest`, the default: the oldest
+ *   goes, counted in `dropped` and told to `onDropped`. `pause`, in Node only: reading stops, so that commands wait
+ *   too, and the endpoint deals with a slow reader (SPEC section 1.4).
+ * @property {number} [backoffBaseMs] Default: 100.
+ * @property {number} [backoffMaxMs] Default: 10,000.
+ * @property {number} [maxFrameBytes] The endpoints' limit of a message. Default: 16 MiB.
+ * @property {string | (() => string | Promise<string>)} [token] For an endpoint that wants one, or what gives one for
+ *   each connection, since an endpoint closes a connection whose token has expired.
+ * @property {string | Uint8Array | readonly (string | Uint8Array)[]} [ca] Node only: certificates of the authorities to
+ *   trust instead of Node's own, PEM.
+ * @property {() => number} [random] In [0, 1), for the waits before connecting again. Default: `Math.random`.
+ * @property {(key: string | null, broadcast: any) => void | Promise<void>} [onNotification] Takes the place of the
+ *   iterator. One that returns a promise is not called again before that is fulfilled.
+ * @property {(error: ProtocolError) => void} [onError] A publish without `ack` has failed.
+ * @property {(url: string) => void} [onConnected] There is a connection, the first or another.
+ * @property {(error: ConnectionLost) => void} [onLost] A connection was lost.
+ * @property {(error: Unreachable) => void} [onUnreachable] An attempt to connect again has failed.
+ * @property {(notification: Notification, dropped: number) => void} [onDropped] The queue was full. `dropped`: how many
+ *   in all.
+ */
+
+/**
+ * @typedef {object} WaitOptions
+ * @property {number} [timeoutMs] In place of the client's.
+ * @property {AbortSignal} [signal] Stops waiting, with the signal's reason; what was sent already may take effect.
+ */
+
+/**
+ * @typedef {object} BroadcastOptions
+ * @property {boolean} [ack] Wait until it is in the outboxes of all recipients' endpoints. Default: false.
+ * @property {boolean} [dedup] Drop it as a duplicate of the same payload, SPEC section 7. Default: true.
+ */
+
+/**
+ * @typedef {BroadcastOptions & { timestamp?: number }} PublishOptions `timestamp`: ms since the epoch.
+ */
+
+/**
+ * All of them, with the defaults in place of what is not given.
+ * @param {ClientOptions} options
+ */
+export function checkOptions(options) {
+  const checked = {
+    timeoutMs: checkMs("timeoutMs", options.timeoutMs ?? 10_000),
+    queueMax: checkCount("queueMax", options.queueMax ?? 10_000),
+    overflow: options.overflow ?? "drop_oldest",
+    backoffBaseMs: checkMs("backoffBaseMs", options.backoffBaseMs ?? 100),
+    backoffMaxMs: checkMs("backoffMaxMs", options.backoffMaxMs ?? 10_000),
+    maxFrameBytes: checkCount("maxFrameBytes", options.maxFrameBytes ?? FRAME_BYTES_MAX),
+    token: options.token,
+    ca: options.ca,
+    random: options.random ?? Math.random,
+    onNotification: options.onNotification,
+    onError: options.onError,
+    onConnected: options.onConnected,
+    onLost: options.onLost,
+    onUnreachable: options.onUnreachable,
+    onDropped: options.onDropped,
+  };
+  if (checked.overflow !== "drop_oldest" && checked.overflow !== "pause") {
+    throw new TypeError("overflow has to be 'drop_oldest' or 'pause'");
+  }
+  if (typeof options.token === "string") checkToken(options.token);
+  return checked;
+}
+
+/** @param {string} text */
+export function checkUrl(text) {
+  let url;
+  try {
+    url = new URL(text);
+  } catch {
+    throw new TypeError(`not a URL: ${text}`);
+  }
+  if (url.protocol !== "ws:" && url.protocol !== "wss:") throw new TypeError(`not a ws: or wss: URL: ${text}`);
+  if (url.hash !== "") throw new TypeError(`a WebSocket URL has no fragment: ${text}`);
+  if (url.username !== "" || url.password !== "") throw new TypeError("not into the URL: names go into `token`");
+  if (url.searchParams.has("access_token")) throw new TypeError("not into the URL: a token goes into `token`");
+}
+
+/**
+ * @param {unknown} token
+ * @returns {string}
+ */
+export function checkToken(token) {
+  if (typeof token !== "string" || !TOKEN.test(token)) {
+    throw new TypeError("a token has to be a string of visible ASCII characters"); // and is not said
+  }
+  return token;
+}
+
+/**
+ * @param {string} name
+ * @param {unknown} count
+ */
+function checkCount(name, count) {
+  if (!Number.isSafeInteger(count) || Number(count) < 1) throw new TypeError(`${name} has to be a whole number above 0`);
+  return Number(count);
+}

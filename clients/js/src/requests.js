@@ -1,0 +1,119 @@
+/**
+ * The client's side of the wire: the text of commands, and what a reply means. SPEC sections 2, 5 and 9.
+ *
+ * Owns: how commands are written, batches cut to the message limit, and error replies understood. Must never: do I/O.
+ *
+ * A command is written up to where its `id` and the closing brace go (its *body*), so that sending it again under
+ * another id costs no second encoding.
+ */
+
+import { ProtocolError } from "./errors.js";
+import { checkTopic, json, utf8Bytes } from "./text.js";
+
+/** What the id and the braces may take beside a body, and the other fields of a command beside a batch of topics. */
+const ENVELOPE_BYTES = 1024;
+
+/** Topics that a store may keep together have the same CRC-32 modulo this. */
+const GROUPS = 4096;
+
+const CRC_TABLE = Uint32Array.from({ length: 256 }, (_, byte) => {
+  let rest = byte;
+  for (let bit = 0; bit < 8; bit++) rest = rest & 1 ? 0xedb88320 ^ (rest >>> 1) : rest >>> 1;
+  return rest;
+});
+
+/**
+ * CRC-32 (ISO-HDLC, that of zlib), as an unsigned integer.
+ * @param {Uint8Array} bytes
+ * @returns {number}
+ */
+export function crc32(bytes) {
+  let rest = 0xffffffff;
+  for (const byte of bytes) rest = CRC_TABLE[(rest ^ byte) & 0xff] ^ (rest >>> 8);
+  return (rest ^ 0xffffffff) >>> 0;
+}
+
+/**
+ * One command's body. `bad_json` for what JSON cannot say, `too_large` for what an endpoint would close upon.
+ * @param {string} command
+ * @param {string | number} clientId
+ * @param {Record<string, unknown>} fields
+ * @param {number} frameBytesMax
+ * @returns {string}
+ */
+export function body(command, clientId, fields, frameBytesMax) {
+  let text = `{"command":"${command}","client_id":${json(clientId)}`;
+  for (const [name, value] of Object.entries(fields)) text += `,"${name}":${json(value)}`;
+  // A UTF-16 unit is three bytes of UTF-8 at most, so only large commands need counting.
+  if (text.length * 3 + ENVELOPE_BYTES > frameBytesMax) {
+    const bytesMax = utf8Bytes(text) + ENVELOPE_BYTES;
+    if (bytesMax > frameBytesMax) {
+      throw new ProtocolError("too_large", `The frame may have ${bytesMax} bytes; the limit is ${frameBytesMax}`);
+    }
+  }
+  return text;
+}
+
+/**
+ * The bodies of as many commands as the message limit asks for. `bad_topic` for any of the topics.
+ *
+ * Where they are several, neighbours are in one: topics by CRC-32 modulo 4,096, as a store may share its objects among
+ * them (SPEC section 9) and write each once per command.
+ * @param {string} command
+ * @param {string | number} clientId
+ * @param {readonly string[]} topics
+ * @param {number} frameBytesMax
+ * @returns {string[]}
+ */
+export function topicBodies(command, clientId, topics, frameBytesMax) {
+  for (const topic of topics) checkTopic(topic);
+  const head = `${body(command, clientId, {}, frameBytesMax)},"topic":`;
+  const bytesMax = frameBytesMax - ENVELOPE_BYTES - utf8Bytes(head);
+  if (topics.length === 0) return [];
+  const whole = JSON.stringify(topics);
+  const wholeBytes = utf8Bytes(whole);
+  if (wholeBytes <= bytesMax || topics.length === 1) return [head + whole];
+  return [...cut(neighbours(topics), wholeBytes, bytesMax)].map((part) => head + part);
+}
+
+/**
+ * The topics in the order of their CRC-32 modulo 4,096.
+ * @param {readonly string[]} topics
+ * @returns {string[]}
+ */
+export function neighbours(topics) {
+  const encoder = new TextEncoder();
+  /** @type {string[][]} */
+  const groups = Array.from({ length: GROUPS }, () => []);
+  for (const topic of topics) groups[crc32(encoder.encode(topic)) % GROUPS].push(topic);
+  return groups.flat();
+}
+
+/**
+ * Into as many lists as there should be, by the mean length; where that is not enough, each again.
+ * @param {readonly string[]} topics
+ * @param {number} wholeBytes
+ * @param {number} bytesMax
+ * @returns {Generator<string>}
+ */
+function* cut(topics, wholeBytes, bytesMax) {
+  let size = Math.max(Math.floor((topics.length * bytesMax) / wholeBytes), 1);
+  if (size === topics.length) size -= 1;
+  for (let start = 0; start < topics.length; start += size) {
+    const part = topics.slice(start, start + size);
+    const text = JSON.stringify(part);
+    const bytes = utf8Bytes(text);
+    if (bytes <= bytesMax || part.length === 1) yield text;
+    else yield* cut(part, bytes, bytesMax);
+  }
+}
+
+/**
+ * The error that an error reply tells, with the fields beyond the usual ones in `extra`.
+ * @param {Record<string, unknown>} reply
+ * @returns {ProtocolError}
+ */
+export function errorOf(reply) {
+  const { error, message, info, id: _, ...extra } = reply;
+  return new ProtocolError(String(error), String(info || message || ""), extra);
+}

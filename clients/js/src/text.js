@@ -1,0 +1,137 @@
+/**
+ * What may be said: topics, client ids, JSON values. SPEC sections 2, 2.1 and 4.
+ *
+ * Owns: the checks, and how a value is written as JSON that an endpoint accepts. Must never: know a command.
+ *
+ * What an endpoint cannot read as JSON it answers without an `id`, so that the command would wait for its time-out:
+ * that is why payloads are checked here for what `JSON.stringify` lets pass.
+ */
+
+import { ProtocolError } from "./errors.js";
+
+export const TOPIC_BYTES_MAX = 1024;
+export const CLIENT_ID_BYTES_MAX = 128;
+
+/** The deepest nesting that an endpoint is sure to take. */
+export const LEVELS_MAX = 250;
+
+const CONTROL = /[\u0000-\u001f\u007f-\u009f]/;
+const LONE_SURROGATE = /\p{Surrogate}/u;
+
+/** In JSON as it was just written only a lone surrogate is escaped so; an escaped backslash may stand before it. */
+const ESCAPED_SURROGATE = /(?:^|[^\\])(?:\\\\)*\\ud[89a-f]/;
+
+/** Tokens of JSON that may hold digits; strings are there to be passed over. */
+const STRING_OR_NUMBER = /"(?:[^"\\]|\\.)*"|-?\d[\d.eE+-]*/g;
+const MANY_DIGITS = /\d{19}/;
+const INTEGER = /^-?\d{19,}$/;
+const INTEGER_MIN = -(2n ** 63n);
+const INTEGER_MAX = 2n ** 64n - 1n;
+
+/**
+ * Bytes of UTF-8 that a text takes.
+ * @param {string} text
+ * @returns {number}
+ */
+export function utf8Bytes(text) {
+  let bytes = text.length;
+  for (let at = 0; at < text.length; at++) {
+    const unit = text.charCodeAt(at);
+    if (unit > 0x7f) bytes += unit > 0x7ff && (unit < 0xd800 || unit > 0xdfff) ? 2 : 1;
+  }
+  return bytes;
+}
+
+/**
+ * The topic itself. `bad_state`: it is not a string; `bad_topic`: it is a bad one.
+ * @param {unknown} topic
+ * @returns {string}
+ */
+export function checkTopic(topic) {
+  if (typeof topic !== "string") {
+    throw new ProtocolError("bad_state", "Key 'topic' has to be a string, or a list of strings");
+  }
+  if (topic === "") throw new ProtocolError("bad_topic", "Key 'topic' is empty");
+  const control = CONTROL.exec(topic);
+  if (control !== null) {
+    const code = control[0].charCodeAt(0).toString(16).toUpperCase().padStart(4, "0");
+    throw new ProtocolError("bad_topic", `Key 'topic' has the control character U+${code}`);
+  }
+  if (LONE_SURROGATE.test(topic)) {
+    throw new ProtocolError("bad_topic", "Key 'topic' is not valid Unicode: it has a lone surrogate");
+  }
+  if (topic.length * 3 > TOPIC_BYTES_MAX && utf8Bytes(topic) > TOPIC_BYTES_MAX) {
+    throw new ProtocolError("bad_topic", `Key 'topic' is longer than ${TOPIC_BYTES_MAX} bytes of UTF-8`);
+  }
+  return topic;
+}
+
+/**
+ * The id itself, if it is a safe integer or a string of 1 to 128 bytes; else a `TypeError`.
+ * @param {unknown} clientId
+ * @returns {string | number}
+ */
+export function checkClientId(clientId) {
+  if (typeof clientId === "number" && Number.isSafeInteger(clientId)) return clientId;
+  if (typeof clientId === "string" && clientId !== "" && !LONE_SURROGATE.test(clientId)) {
+    if (utf8Bytes(clientId) <= CLIENT_ID_BYTES_MAX) return clientId;
+  }
+  throw new TypeError(`the client id has to be a safe integer or a string of 1 to ${CLIENT_ID_BYTES_MAX} bytes`);
+}
+
+/**
+ * A value as JSON that an endpoint accepts. `bad_json`: there is none. NaN and infinities become `null`, as
+ * `JSON.stringify` has it, and an integer beyond 64 bits is written as the double that it is.
+ * @param {unknown} value
+ * @returns {string}
+ */
+export function json(value) {
+  let text;
+  try {
+    text = JSON.stringify(value);
+  } catch (error) {
+    // A BigInt, a cycle, or nested beyond the stack; whatever a `toJSON` throws is of the same kind.
+    throw new ProtocolError("bad_json", `Cannot be written as JSON: ${error instanceof Error ? error.message : error}`);
+  }
+  if (text === undefined) {
+    throw new ProtocolError("bad_json", `Cannot be written as JSON: a value of type ${typeof value}`);
+  }
+  if (text.includes("\\ud") && ESCAPED_SURROGATE.test(text)) {
+    throw new ProtocolError("bad_json", "Not valid Unicode: it has a lone surrogate");
+  }
+  if (text.length > 2 * LEVELS_MAX && levels(text) > LEVELS_MAX) {
+    throw new ProtocolError("bad_json", `Nested too deeply: ${LEVELS_MAX} levels are the most`);
+  }
+  return MANY_DIGITS.test(text) ? text.replace(STRING_OR_NUMBER, withinRange) : text;
+}
+
+/**
+ * How deeply JSON is nested.
+ * @param {string} text
+ */
+function levels(text) {
+  let level = 0;
+  let most = 0;
+  for (let at = 0; at < text.length; at++) {
+    switch (text.charCodeAt(at)) {
+      case 0x22: // a string: on to its end
+        for (at++; text.charCodeAt(at) !== 0x22; at++) if (text.charCodeAt(at) === 0x5c) at++;
+        break;
+      case 0x5b: // [
+      case 0x7b: // {
+        if (++level > most) most = level;
+        break;
+      case 0x5d:
+      case 0x7d:
+        level--;
+    }
+  }
+  return most;
+}
+
+/** @param {string} token */
+function withinRange(token) {
+  if (!INTEGER.test(token)) return token;
+  const integer = BigInt(token);
+  return integer < INTEGER_MIN || integer > INTEGER_MAX ? `${token}.0` : token;
+}

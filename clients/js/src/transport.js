@@ -1,0 +1,40 @@
+/**
+ * What the client asks of a connection; there is one kind for browsers and one for Node.
+ *
+ * Owns: the interface, and nothing that runs.
+ */
+
+/**
+ * @typedef {object} SocketOptions
+ * @property {string | null} token For an endpoint that wants one.
+ * @property {number} messageBytesMax Of a message that is received.
+ * @property {string | Uint8Array | readonly (string | Uint8Array)[] | undefined} ca Node only.
+ * @property {AbortSignal} signal Ends the attempt to connect, and only that.
+ * @property {(socket: Socket, text: string) => void} onMessage Never called once the connection was given up or cut.
+ * @property {(socket: Socket) => void} onOver Called once, in the same turn in which the connection is found to be gone.
+ */
+
+/**
+ * One connection whose handshake is done.
+ * @typedef {object} Socket
+ * @property {boolean} takesMore It is open, and what has been written is not waiting for the endpoint to read.
+ * @property {boolean} isOver
+ * @property {number | null} closeCode What the endpoint closed with, if it did.
+ * @property {string} why What ended it, in words.
+ * @property {(texts: readonly string[]) => void} write Send text messages, in one write where that is possible.
+ * @property {(signal: AbortSignal) => Promise<void>} drained Until it takes more, or is over.
+ * @property {boolean} canPause
+ * @property {() => void} pause Read no more for now.
+ * @property {() => void} goOn Read again.
+ * @property {(why: string) => void} giveUp The endpoint does not speak our protocol.
+ * @property {() => void} abort Cut it.
+ * @property {() => Promise<void>} end The closing handshake, or what comes of it in `CLOSE_MS_MAX`.
+ */
+
+/**
+ * Makes a connection; rejects with `Unreachable`, or the signal's reason.
+ * @typedef {(url: string, options: SocketOptions) => Promise<Socket>} Connect
+ */
+
+/** How long an endpoint may take to answer a close, in milliseconds; then the connection is cut. */
+export const CLOSE_MS_MAX = 2_000;

@@ -1,0 +1,155 @@
+/**
+ * A connection on the `WebSocket` that browsers have.
+ *
+ * Owns: one connection from being made to being over. Must never: know what a message means, connect again, or say a
+ * token.
+ *
+ * What a page cannot do: set a header (so the token goes into the query, SPEC section 1.5), see why a handshake was
+ * refused, read more slowly, cut a connection at once, or see pings (the browser answers them).
+ */
+
+import { Unreachable } from "./errors.js";
+import { CLOSE_MS_MAX } from "./transport.js";
+import { Bell, deferred, onAbort, sleep } from "./waiting.js";
+
+/** @import { Connect, Socket, SocketOptions } from "./transport.js" */
+
+/** More than this waiting to be sent: whoever wants to send more waits. */
+const BUFFERED_BYTES_MAX = 1 << 20;
+
+/** How often is looked whether it has been sent, in milliseconds: there is no event for it. */
+const LOOK_MS = 20;
+
+/** @type {Connect} */
+export async function connect(url, options) {
+  if (typeof globalThis.WebSocket !== "function") {
+    throw new TypeError("there is no WebSocket here: in Node import `ingeborg-client`, or its src/node.js");
+  }
+  if (options.ca !== undefined) throw new TypeError("ca: a browser trusts its own authorities, and no others");
+  const target = new URL(url);
+  if (options.token !== null) target.searchParams.set("access_token", options.token);
+  options.signal.throwIfAborted();
+  const socket = new BrowserSocket(new WebSocket(target), url, options);
+  await socket.opened;
+  return socket;
+}
+
+/** @implements {Socket} */
+class BrowserSocket {
+  isOver = false;
+  canPause = false;
+  /** @type {number | null} */
+  closeCode = null;
+  why = "";
+  #ws;
+  #url;
+  #options;
+  #room = new Bell();
+  #deaf = false;
+  /** @type {ReturnType<typeof deferred<void>>} */
+  #opened = deferred();
+  /** @type {ReturnType<typeof deferred<void>>} */
+  #gone = deferred();
+
+  /**
+   * @param {WebSocket} ws
+   * @param {string} url
+   * @param {SocketOptions} options
+   */
+  constructor(ws, url, options) {
+    this.#ws = ws;
+    this.#url = url;
+    this.#options = options;
+    this.opened = this.#opened.promise;
+    let isOpen = false;
+    const forget = onAbort(options.signal, () => {
+      this.#opened.reject(options.signal.reason);
+      this.abort();
+    });
+    ws.binaryType = "arraybuffer";
+    ws.onopen = () => {
+      isOpen = true;
+      forget();
+      this.#opened.resolve();
+    };
+    ws.onmessage = (event) => this.#receive(event.data);
+    ws.onclose = (event) => {
+      forget();
+      if (isOpen) {
+        // 1005 and 1006 are the browser's own: the endpoint said nothing.
+        this.#over(event.code === 1005 || event.code === 1006 ? null : event.code, event.reason);
+      } else {
+        this.#opened.reject(new Unreachable("no connection, or refused; a browser does not say why"));
+      }
+    };
+  }
+
+  get takesMore() {
+    return this.#ws.readyState === WebSocket.OPEN && this.#ws.bufferedAmount < BUFFERED_BYTES_MAX;
+  }
+
+  /** @param {readonly string[]} texts */
+  write(texts) {
+    for (const text of texts) this.#ws.send(text);
+  }
+
+  /** @param {AbortSignal} signal */
+  async drained(signal) {
+    while (!this.takesMore && !this.isOver) {
+      if (this.#ws.readyState === WebSocket.OPEN) await sleep(LOOK_MS, signal);
+      else await this.#room.wait(signal);
+    }
+  }
+
+  pause() {}
+
+  goOn() {}
+
+  /** @param {string} why */
+  giveUp(why) {
+    this.why ||= why;
+    this.#deaf = true;
+    this.#ws.close(); // a page may send none of the codes that say this
+    this.#cutSoon();
+  }
+
+  abort() {
+    this.#deaf = true;
+    this.#ws.close();
+    this.#over(null, "");
+  }
+
+  async end() {
+    this.#ws.close(1000);
+    this.#cutSoon();
+    await this.#gone.promise;
+  }
+
+  #cutSoon() {
+    const timer = setTimeout(() => this.abort(), CLOSE_MS_MAX);
+    this.#gone.promise.then(() => clearTimeout(timer));
+  }
+
+  /** @param {unknown} data */
+  #receive(data) {
+    if (this.#deaf) return;
+    if (typeof data !== "string") this.giveUp("the endpoint sent a binary message");
+    else if (data.length > this.#options.messageBytesMax) this.giveUp("the endpoint sent too large a message");
+    else this.#options.onMessage(this, data);
+  }
+
+  /**
+   * @param {number | null} code
+   * @param {string} reason
+   */
+  #over(code, reason) {
+    if (this.isOver) return;
+    this.isOver = true;
+    this.closeCode = code;
+    const said = code === null ? "the connection was cut" : `closed by the endpoint, ${code}${reason ? `: ${reason}` : ""}`;
+    this.why = `${this.#url}: ${this.why || said}`;
+    this.#options.onOver(this);
+    this.#room.ring();
+    this.#gone.resolve();
+  }
+}

@@ -1,0 +1,187 @@
+/** The client against real endpoints: processes that are killed, stopped and started again; tokens; TLS. */
+
+import assert from "node:assert/strict";
+import { createHmac } from "node:crypto";
+import { readFileSync } from "node:fs";
+import path from "node:path";
+import { test } from "node:test";
+
+import { Client } from "../src/node.js";
+import { Endpoint, directory, ingeborg, skip, within } from "./endpoints.js";
+
+const real = { skip };
+
+async function opened(t, endpoints, clientId, options = {}) {
+  const urls = [endpoints].flat().map(({ url }) => url);
+  const client = await Client.open(urls, clientId, { timeoutMs: 20_000, backoffBaseMs: 20, backoffMaxMs: 200, ...options });
+  t.after(() => client.close().catch(() => {}));
+  return client;
+}
+
+async function next(client) {
+  const notes = client.notifications();
+  const { value } = await within(notes.next(), "a notification");
+  await notes.return();
+  return value;
+}
+
+/** Called when a client has connected again. */
+function reconnection() {
+  let told;
+  let first = true;
+  const promise = new Promise((resolve) => (told = resolve));
+  const onConnected = (url) => {
+    if (!first) told(url);
+    first = false;
+  };
+  return [within(promise, "connected again"), onConnected];
+}
+
+test("one endpoint: what all commands do", real, async (t) => {
+  const endpoint = await Endpoint.start(t);
+  const ann = await opened(t, endpoint, "ann", { listen: true });
+  const radio = await opened(t, endpoint, 7);
+
+  await ann.subscribe(["Höhe ☃", "Nena - 99 Luftballons"]);
+  assert.equal(await radio.publish("Höhe ☃", { b: [1.5, null, "é😀"], a: 1 }, { ack: true, timestamp: Date.now() }), false);
+  assert.deepEqual(await next(ann), { key: "Höhe ☃", broadcast: { a: 1, b: [1.5, null, "é😀"] } });
+  assert.equal(await radio.publish("Höhe ☃", { a: 1, b: [1.5, null, "é😀"] }, { ack: true }), true);
+  assert.equal(await radio.publish("Höhe ☃", { a: 1, b: [1.5, null, "é😀"] }, { ack: true, dedup: false }), false);
+  assert.deepEqual((await next(ann)).broadcast, { a: 1, b: [1.5, null, "é😀"] });
+  await radio.publish("Nena - 99 Luftballons", "no ack");
+  assert.deepEqual(await next(ann), { key: "Nena - 99 Luftballons", broadcast: "no ack" });
+  assert.equal(await radio.broadcast("to all", { ack: true }), false);
+  assert.deepEqual(await next(ann), { key: null, broadcast: "to all" });
+  await radio.publishMany([1, 2, 3].map((number) => ["Höhe ☃", number]));
+  for (const number of [1, 2, 3]) assert.equal((await next(ann)).broadcast, number);
+
+  // Values at the edge of what JSON and an endpoint take.
+  const edges = [1e20, -(2 ** 63), 2 ** 64, 5e-324, -0, NaN, "\\ud800", { __proto__: null, "": [] }];
+  const deep = JSON.parse("[".repeat(250) + "]".repeat(250));
+  await radio.publish("Höhe ☃", edges, { ack: true });
+  assert.deepEqual((await next(ann)).broadcast, [1e20, -(2 ** 63), 2 ** 64, 5e-324, 0, null, "\\ud800", { "": [] }]);
+  await radio.publish("Höhe ☃", deep, { ack: true });
+  assert.deepEqual((await next(ann)).broadcast, deep);
+
+  await ann.unsubscribe("Höhe ☃");
+  const topics = [];
+  for await (const topic of ann.subscriptions()) topics.push(topic);
+  assert.deepEqual(topics, ["Nena - 99 Luftballons"]);
+  await ann.unlisten();
+  await radio.publish("Nena - 99 Luftballons", "to nobody", { ack: true });
+  await ann.subscribe("behind it");
+  assert.equal(ann.queued, 0);
+  await assert.rejects(radio.publish("t", "x".repeat((1 << 20) + 1), { ack: true }), { code: "too_large", next: "fix" });
+});
+
+test("twenty thousand topics, and a page longer than a command may be", real, async (t) => {
+  const endpoint = await Endpoint.start(t, { env: { INGEBORG_MAX_FRAME_BYTES: "100000" } });
+  const client = await opened(t, endpoint, "ann", { maxFrameBytes: 100_000 });
+  const topics = Array.from({ length: 20_000 }, (_, number) => `${number} ${"é".repeat(number % 50)}`);
+  await client.subscribe(topics, { timeoutMs: 60_000 });
+  const found = [];
+  for await (const topic of client.subscriptions({ limit: 10_000, timeoutMs: 60_000 })) found.push(topic);
+  assert.deepEqual(found.sort(), topics.sort());
+  assert.equal(client.reconnects, 0);
+});
+
+test("an endpoint killed and started again: connected, listening and subscribed", real, async (t) => {
+  const endpoint = await Endpoint.start(t);
+  const [again, onConnected] = reconnection();
+  const ann = await opened(t, endpoint, "ann", { listen: true, onConnected });
+  await ann.subscribe("news");
+  await endpoint.kill();
+  const waiting = ann.subscribe("sports"); // repeated when there is a connection again
+  await endpoint.start();
+  await again;
+  await waiting;
+  const radio = await opened(t, endpoint, "radio");
+  await radio.publish("news", "after the crash", { ack: true });
+  await radio.publish("sports", "too", { ack: true });
+  assert.deepEqual([(await next(ann)).broadcast, (await next(ann)).broadcast], ["after the crash", "too"]);
+  assert.equal(ann.reconnects, 1);
+});
+
+test("two endpoints, one killed, then the other stopped in order", real, async (t) => {
+  const store = directory(t);
+  const one = await Endpoint.start(t, { name: "one", store });
+  const two = await Endpoint.start(t, { name: "two", store });
+  const [again, onConnected] = reconnection();
+  const lost = [];
+  const ann = await opened(t, [one, two], "ann", { listen: true, onConnected, onLost: (error) => lost.push(error.closeCode) });
+  const radio = await opened(t, two, "radio");
+  await ann.subscribe("news");
+  await radio.publish("news", 1, { ack: true });
+  assert.equal((await next(ann)).broadcast, 1);
+  await one.kill();
+  assert.equal(await again, two.url);
+  await radio.publish("news", 2, { ack: true });
+  assert.equal((await next(ann)).broadcast, 2);
+  await one.start();
+  await two.stop();
+  await ann.subscribe("sports");
+  assert.equal(ann.url, one.url);
+  assert.deepEqual(lost, [null, 1001]);
+});
+
+test("whoever listens elsewhere replaces: 4001, and no way back", real, async (t) => {
+  const endpoint = await Endpoint.start(t);
+  const first = await opened(t, endpoint, "ann", { listen: true });
+  const second = await opened(t, endpoint, "ann", { listen: true });
+  const error = await within(first.closed, "the first one's end");
+  assert.deepEqual([error.name, error.closeCode, error.next], ["ClosedForGood", 4001, "give_up"]);
+  await assert.rejects(next(first), error);
+  await second.subscribe("t");
+  await second.publish("t", "still here");
+  assert.equal((await next(second)).broadcast, "still here");
+});
+
+/** A JWT for ann, as an issuer makes it (SPEC section 1.5). */
+function token(keys, lifetimeS, ingeborg) {
+  const [{ k, kid }] = JSON.parse(readFileSync(keys, "utf8")).keys;
+  const parts = [{ alg: "HS256", kid }, { sub: "ann", exp: Math.floor(Date.now() / 1000) + lifetimeS, ingeborg }];
+  const signed = parts.map((part) => Buffer.from(JSON.stringify(part)).toString("base64url")).join(".");
+  return `${signed}.${createHmac("sha256", Buffer.from(k, "base64url")).update(signed).digest("base64url")}`;
+}
+
+test("tokens: refused, accepted, for another client, and expired with a fresh one at hand", real, async (t) => {
+  const keys = path.join(directory(t), "keys.json");
+  await ingeborg("token", keys, "--new-keys");
+  const endpoint = await Endpoint.start(t, { options: ["--auth-keys", keys] });
+  const make = (lifetime) => token(keys, lifetime, { subscribe: [""], publish: ["mine"] });
+  await assert.rejects(Client.open(endpoint.url, "ann"), { name: "ConnectFailed", message: /HTTP 401/ });
+  await assert.rejects(Client.open(endpoint.url, "ann", { token: "a.b.c" }), { message: /HTTP 401/ });
+
+  // Endpoints allow ten seconds of leeway: the first token has two of them left.
+  const lifetimes = [-8];
+  const lost = [];
+  const [again, onConnected] = reconnection();
+  const ann = await opened(t, endpoint, "ann", {
+    listen: true,
+    token: async () => make(lifetimes.shift() ?? 600),
+    onConnected,
+    onLost: (error) => lost.push(error.closeCode),
+  });
+  await again;
+  assert.deepEqual(lost, [4004]);
+  await ann.subscribe("mine");
+  await ann.publish("mine", "with the fresh one", { ack: true });
+  assert.equal((await next(ann)).broadcast, "with the fresh one");
+  await assert.rejects(ann.publish("not mine", 1, { ack: true }), { code: "forbidden", next: "fix" });
+  const bob = await opened(t, endpoint, "bob", { token: make(600) });
+  await assert.rejects(bob.subscribe("t"), { code: "unauthorized" });
+});
+
+test("TLS: with the authority, and not without it", { skip: skip || (process.env.INGEBORG_TLS ? false : "no INGEBORG_TLS") }, async (t) => {
+  const file = (name) => path.join(process.env.INGEBORG_TLS, name);
+  const endpoint = await Endpoint.start(t, {
+    options: ["--tls-cert", file("chain.pem"), "--tls-key", file("key.pem")],
+  });
+  assert.match(endpoint.url, /^wss:/);
+  const ann = await opened(t, endpoint, "ann", { listen: true, ca: readFileSync(file("authority.pem")) });
+  await ann.subscribe("t");
+  await ann.publish("t", "x".repeat(100_000));
+  assert.equal((await next(ann)).broadcast.length, 100_000);
+  await assert.rejects(Client.open(endpoint.url, "bob"), { name: "ConnectFailed", message: /certificate/ });
+  await assert.rejects(Client.open(endpoint.url.replace("wss", "ws"), "bob"), { name: "ConnectFailed" });
+});

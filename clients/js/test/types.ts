@@ -1,0 +1,31 @@
+/** What a program in TypeScript may write, and what it may not: checked by tsc, never run. */
+
+import { Client, ClosedForGood, ProtocolError, type ClientOptions, type Next, type Notification } from "ingeborg-client";
+
+const options: ClientOptions = {
+  listen: true,
+  overflow: "pause",
+  token: async () => "a.b.c",
+  onDropped: (notification: Notification, dropped: number) => console.log(notification.key, dropped),
+};
+const client: Client = await Client.open(["ws://127.0.0.1:9000"], "ann", { ...options, signal: AbortSignal.timeout(1000) });
+await client.subscribe(["a", "b"] as const, { timeoutMs: 60_000 });
+const duplicate: boolean | undefined = await client.publish("a", { any: ["value", null] }, { ack: true, timestamp: 1 });
+await client.publishMany(new Map([["a", 1]]), { dedup: false });
+for await (const topic of client.subscriptions({ limit: 10 })) topic.toUpperCase();
+for await (const { key, broadcast } of client) key?.toUpperCase() ?? broadcast.anything;
+const ended: Error | null = await client.closed;
+if (ended instanceof ClosedForGood) ended.closeCode.toFixed();
+if (ended instanceof ProtocolError) {
+  const next: Next = ended.next;
+  console.log(next, ended.code, ended.info, ended.extra, duplicate);
+}
+
+// @ts-expect-error: an object is no client id
+new Client("ws://127.0.0.1:9000", {});
+// @ts-expect-error: no such option
+new Client("ws://127.0.0.1:9000", "ann", { lisen: true });
+// @ts-expect-error: topics are strings
+await client.subscribe([1]);
+// @ts-expect-error: read only
+client.dropped = 0;

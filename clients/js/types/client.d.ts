@@ -1,0 +1,158 @@
+/**
+ * The client: one `client_id`, connected to whichever endpoint of a list is alive. SPEC section 9.
+ *
+ * Owns: the connection and its renewal, the matching of replies to commands, the queue of notifications, and which
+ * command is repeated by itself. Must never: know what an endpoint does inside or what a connection is made of, drop a
+ * notification without counting and telling it, or repeat a command whose repetition could do harm.
+ *
+ * Commands are pipelined and matched by `id`. A publish that asks for no acknowledgement waits for nothing unless the
+ * connection takes no more.
+ */
+import { ProtocolError } from "./errors.js";
+import type { BroadcastOptions, ClientOptions, PublishOptions, WaitOptions } from "./options.js";
+import type { Notification } from "./queue.js";
+/**
+ * One client. Make it, `connect()`, and `close()` it at the end; or `await Client.open(…)`.
+ *
+ * A lost connection is renewed after `random() * min(backoffMaxMs, backoffBaseMs * 2 ** failures)` ms (full jitter), at
+ * the next URL, for as long as it takes, and listens again by itself; subscriptions are the broker's to keep.
+ * Notifications sent in between are missed. A client that listened elsewhere since (code 4001) ends instead.
+ *
+ * A handler has to be quick, and what it throws ends the client: `closed` tells it, and `close` throws it.
+ */
+export declare class Client {
+    #private;
+    /**
+     * @param {string | readonly string[]} urls One `ws:` or `wss:` URL or several, tried in order and round again.
+     * @param {string | number} clientId A string of 1 to 128 bytes, or a safe integer.
+     * @param {ClientOptions} [options]
+     */
+    constructor(urls: string | readonly string[], clientId: string | number, options?: ClientOptions);
+    /**
+     * A client that is connected. Throws as `connect` does.
+     * @template {typeof Client} T
+     * @this {T}
+     * @param {string | readonly string[]} urls
+     * @param {string | number} clientId
+     * @param {ClientOptions & { signal?: AbortSignal }} [options]
+     * @returns {Promise<InstanceType<T>>}
+     */
+    static open<T extends typeof Client>(this: T, urls: string | readonly string[], clientId: string | number, options?: ClientOptions & {
+        signal?: AbortSignal;
+    }): Promise<InstanceType<T>>;
+    get clientId(): string | number;
+    /** Where it is connected; null: nowhere. */
+    get url(): string | null;
+    /** Whether it listens, or will again when it is connected. */
+    get listening(): boolean;
+    get reconnects(): number;
+    /** Notifications dropped because the queue was full. */
+    get dropped(): number;
+    /** Notifications that wait. */
+    get queued(): number;
+    /** Replies to commands that nobody waited for any more. */
+    get lateReplies(): number;
+    /** The latest errors of unacknowledged publishes, 1,000 at most. */
+    get errors(): ProtocolError[];
+    /** All of them, by code. */
+    get errorCounts(): Map<string, number>;
+    /** Fulfilled when the client has ended: with null after `close`, else with what ended it. Never rejected. */
+    get closed(): Promise<Error | null>;
+    /**
+     * Try each URL once. `ConnectFailed`: none works, and it may be called again; `ProtocolError`: listening is refused
+     * for good.
+     * @param {{ signal?: AbortSignal }} [options]
+     * @returns {Promise<void>}
+     */
+    connect({ signal }?: {
+        signal?: AbortSignal;
+    }): Promise<void>;
+    /**
+     * Close the connection and end the iteration. Commands under way reject with `ClosedForGood`. Throws what a handler
+     * has thrown. May be called again.
+     * @returns {Promise<void>}
+     */
+    close(): Promise<void>;
+    /**
+     * Receive this client's messages here, after reconnecting too. SPEC section 2.
+     * @param {WaitOptions} [options]
+     * @returns {Promise<void>}
+     */
+    listen(options?: WaitOptions): Promise<void>;
+    /**
+     * Receive no more of them.
+     * @param {WaitOptions} [options]
+     * @returns {Promise<void>}
+     */
+    unlisten(options?: WaitOptions): Promise<void>;
+    /**
+     * Subscribe to one topic or to any number of them.
+     *
+     * Many are sent as several commands, of which more are under way at once as long as they are quick, each with
+     * `timeoutMs`. After an error some topics may be subscribed to; repeating is safe. `bad_topic`: checked before
+     * anything is sent.
+     * @param {string | readonly string[]} topics
+     * @param {WaitOptions} [options]
+     * @returns {Promise<void>}
+     */
+    subscribe(topics: string | readonly string[], options?: WaitOptions): Promise<void>;
+    /**
+     * Undo `subscribe`, in the same way.
+     * @param {string | readonly string[]} topics
+     * @param {WaitOptions} [options]
+     * @returns {Promise<void>}
+     */
+    unsubscribe(topics: string | readonly string[], options?: WaitOptions): Promise<void>;
+    /**
+     * Publish a JSON value.
+     *
+     * With `ack`: gives whether it was a duplicate, once it is in the outboxes of all subscribers' endpoints. Without:
+     * gives undefined once written, and a failure is told to `onError` and kept in `errors`. With `dedup` it is repeated
+     * by itself after a lost connection or a passing error, since the repetition is a duplicate at worst (so `true` may
+     * then mean this publish's own first try); without `dedup` never.
+     * @param {string} topic
+     * @param {unknown} payload
+     * @param {PublishOptions & WaitOptions} [options]
+     * @returns {Promise<boolean | undefined>}
+     */
+    publish(topic: string, payload: unknown, options?: PublishOptions & WaitOptions): Promise<boolean | undefined>;
+    /**
+     * Publish [topic, payload] pairs in one go, without acknowledgements. Otherwise as `publish`. All are checked before
+     * the first is sent.
+     * @param {Iterable<readonly [string, unknown]>} messages
+     * @param {{ dedup?: boolean } & WaitOptions} [options]
+     * @returns {Promise<void>}
+     */
+    publishMany(messages: Iterable<readonly [string, unknown]>, options?: {
+        dedup?: boolean;
+    } & WaitOptions): Promise<void>;
+    /**
+     * Publish to every listening client there is. Otherwise as `publish`.
+     * @param {unknown} payload
+     * @param {BroadcastOptions & WaitOptions} [options]
+     * @returns {Promise<boolean | undefined>}
+     */
+    broadcast(payload: unknown, options?: BroadcastOptions & WaitOptions): Promise<boolean | undefined>;
+    /**
+     * This client's topics, read in pages of at most `limit`.
+     * @param {{ limit?: number } & WaitOptions} [options]
+     * @returns {AsyncGenerator<string, void, void>}
+     */
+    subscriptions(options?: {
+        limit?: number;
+    } & WaitOptions): AsyncGenerator<string, void, void>;
+    /**
+     * The notifications as they come, those that were received before the end included. Ends after `close`; throws
+     * `ClosedForGood` or `ProtocolError` when the endpoint ended it. One iteration at a time.
+     * @returns {AsyncGenerator<Notification, void, void>}
+     */
+    [Symbol.asyncIterator](): AsyncGenerator<Notification, void, void>;
+    /**
+     * The same, until the signal is aborted: then it throws the signal's reason.
+     * @param {{ signal?: AbortSignal }} [options]
+     * @returns {AsyncGenerator<Notification, void, void>}
+     */
+    notifications({ signal }?: {
+        signal?: AbortSignal;
+    }): AsyncGenerator<Notification, void, void>;
+}

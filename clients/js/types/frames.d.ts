@@ -1,0 +1,73 @@
+/**
+ * The frames of RFC 6455 as a client reads and writes them. Node only: it works on Buffers.
+ *
+ * Owns: which bytes are valid frames from a server, and the bytes of ours. Must never: do I/O, or hold more than a
+ * message's limit, however little of it comes at a time.
+ */
+export declare const TEXT = 1;
+export declare const CLOSE = 8;
+export declare const PING = 9;
+export declare const PONG = 10;
+export declare const PROTOCOL_VIOLATION = 1002;
+export declare const NOT_UTF8 = 1007;
+export declare const TOO_LARGE = 1009;
+/** The server broke the rules; `closeCode` says how. */
+export declare class Violation extends Error {
+    closeCode: number;
+    /**
+     * @param {number} closeCode
+     * @param {string} message
+     */
+    constructor(closeCode: number, message: string);
+}
+/**
+ * A whole masked frame.
+ * @param {number} opcode
+ * @param {string | Buffer} payload A string is written as UTF-8.
+ * @param {Buffer} mask Four bytes that whoever chooses the payload cannot foresee (RFC 6455 section 5.3).
+ * @returns {Buffer}
+ */
+export declare function frame(opcode: number, payload: string | Buffer, mask: Buffer): Buffer;
+/**
+ * The payload of a close frame.
+ * @param {number} code
+ * @param {string} reason 123 bytes at most.
+ * @returns {Buffer}
+ */
+export declare function closePayload(code: number, reason: string): Buffer;
+export type FrameHandlers = {
+    /**
+     * A whole text message came.
+     */
+    message: (text: string) => void;
+    ping: (payload: Buffer) => void;
+    pong: () => void;
+    /**
+     * Nothing comes behind it.
+     */
+    close: (code: number | null, reason: string) => void;
+};
+/**
+ * What a server may say.
+ * @typedef {object} FrameHandlers
+ * @property {(text: string) => void} message A whole text message came.
+ * @property {(payload: Buffer) => void} ping
+ * @property {() => void} pong
+ * @property {(code: number | null, reason: string) => void} close Nothing comes behind it.
+ */
+/** Reads what a server sends. */
+export declare class FrameReader {
+    #private;
+    /**
+     * @param {number} messageBytesMax
+     * @param {FrameHandlers} handlers
+     */
+    constructor(messageBytesMax: number, handlers: FrameHandlers);
+    /**
+     * A chunk of the connection came: perhaps many frames, perhaps a piece of one. Throws a `Violation`.
+     * @param {Buffer} chunk
+     */
+    push(chunk: Buffer): void;
+    /** Nothing that comes is listened to any more. */
+    stop(): void;
+}

@@ -1,0 +1,24 @@
+/**
+ * The client for browsers, and for whatever else has their `WebSocket`: a page may import this file as it is.
+ *
+ * In Node, import `ingeborg-client` (package.json leads to node.js), or this file all the same: it then loads Node's
+ * connection when it is needed. It must never import a `node:` module by itself, for then no page could load it.
+ */
+import { Client as AnyClient } from "./client.js";
+export * from "./errors.js";
+export { checkClientId, checkTopic } from "./text.js";
+export type ClientOptions = import("./options.js").ClientOptions;
+export type WaitOptions = import("./options.js").WaitOptions;
+export type BroadcastOptions = import("./options.js").BroadcastOptions;
+export type PublishOptions = import("./options.js").PublishOptions;
+export type Next = import("./errors.js").Next;
+export type Notification = import("./queue.js").Notification;
+/** @import { Connect } from "./transport.js" */
+/** @typedef {import("./options.js").ClientOptions} ClientOptions */
+/** @typedef {import("./options.js").WaitOptions} WaitOptions */
+/** @typedef {import("./options.js").BroadcastOptions} BroadcastOptions */
+/** @typedef {import("./options.js").PublishOptions} PublishOptions */
+/** @typedef {import("./errors.js").Next} Next */
+/** @typedef {import("./queue.js").Notification} Notification */
+export declare class Client extends AnyClient {
+}

@@ -1,0 +1,172 @@
+/**
+ * What a client may be told when it is made: the options, their defaults, and what makes no sense.
+ *
+ * Owns: which values are right. Must never: use one.
+ */
+import type { ConnectionLost, ProtocolError, Unreachable } from "./errors.js";
+import type { Notification } from "./queue.js";
+/** @import { ConnectionLost, ProtocolError, Unreachable } from "./errors.js" */
+/** @import { Notification } from "./queue.js" */
+/** The endpoints' default, SPEC section 1.4. */
+export declare const FRAME_BYTES_MAX: number;
+export type ClientOptions = {
+    /**
+     * Listen as part of connecting. Default: false.
+     */
+    listen?: boolean;
+    /**
+     * Bounds every command, the wait for a connection included. Default: 10,000.
+     */
+    timeoutMs?: number;
+    /**
+     * Notifications that wait for the iterator or an async handler. Default: 10,000.
+     */
+    queueMax?: number;
+    /**
+     * What happens when they are more. `drop_oldest`, the default: the oldest
+     * goes, counted in `dropped` and told to `onDropped`. `pause`, in Node only: reading stops, so that commands wait
+     * too, and the endpoint deals with a slow reader (SPEC section 1.4).
+     */
+    overflow?: "drop_oldest" | "pause";
+    /**
+     * Default: 100.
+     */
+    backoffBaseMs?: number;
+    /**
+     * Default: 10,000.
+     */
+    backoffMaxMs?: number;
+    /**
+     * The endpoints' limit of a message. Default: 16 MiB.
+     */
+    maxFrameBytes?: number;
+    /**
+     * For an endpoint that wants one, or what gives one for
+     * each connection, since an endpoint closes a connection whose token has expired.
+     */
+    token?: string | (() => string | Promise<string>);
+    /**
+     * Node only: certificates of the authorities to
+     * trust instead of Node's own, PEM.
+     */
+    ca?: string | Uint8Array | readonly (string | Uint8Array)[];
+    /**
+     * In [0, 1), for the waits before connecting again. Default: `Math.random`.
+     */
+    random?: () => number;
+    /**
+     * Takes the place of the
+     * iterator. One that returns a promise is not called again before that is fulfilled.
+     */
+    onNotification?: (key: string | null, broadcast: any) => void | Promise<void>;
+    /**
+     * A publish without `ack` has failed.
+     */
+    onError?: (error: ProtocolError) => void;
+    /**
+     * There is a connection, the first or another.
+     */
+    onConnected?: (url: string) => void;
+    /**
+     * A connection was lost.
+     */
+    onLost?: (error: ConnectionLost) => void;
+    /**
+     * An attempt to connect again has failed.
+     */
+    onUnreachable?: (error: Unreachable) => void;
+    /**
+     * The queue was full. `dropped`: how many
+     * in all.
+     */
+    onDropped?: (notification: Notification, dropped: number) => void;
+};
+export type WaitOptions = {
+    /**
+     * In place of the client's.
+     */
+    timeoutMs?: number;
+    /**
+     * Stops waiting, with the signal's reason; what was sent already may take effect.
+     */
+    signal?: AbortSignal;
+};
+export type BroadcastOptions = {
+    /**
+     * Wait until it is in the outboxes of all recipients' endpoints. Default: false.
+     */
+    ack?: boolean;
+    /**
+     * Drop it as a duplicate of the same payload, SPEC section 7. Default: true.
+     */
+    dedup?: boolean;
+};
+export type PublishOptions = BroadcastOptions & {
+    timestamp?: number;
+};
+/**
+ * @typedef {object} ClientOptions
+ * @property {boolean} [listen] Listen as part of connecting. Default: false.
+ * @property {number} [timeoutMs] Bounds every command, the wait for a connection included. Default: 10,000.
+ * @property {number} [queueMax] Notifications that wait for the iterator or an async handler. Default: 10,000.
+ * @property {"drop_oldest" | "pause"} [overflow] What happens when they are more. `drop_oldest`, the default: the oldest
+ *   goes, counted in `dropped` and told to `onDropped`. `pause`, in Node only: reading stops, so that commands wait
+ *   too, and the endpoint deals with a slow reader (SPEC section 1.4).
+ * @property {number} [backoffBaseMs] Default: 100.
+ * @property {number} [backoffMaxMs] Default: 10,000.
+ * @property {number} [maxFrameBytes] The endpoints' limit of a message. Default: 16 MiB.
+ * @property {string | (() => string | Promise<string>)} [token] For an endpoint that wants one, or what gives one for
+ *   each connection, since an endpoint closes a connection whose token has expired.
+ * @property {string | Uint8Array | readonly (string | Uint8Array)[]} [ca] Node only: certificates of the authorities to
+ *   trust instead of Node's own, PEM.
+ * @property {() => number} [random] In [0, 1), for the waits before connecting again. Default: `Math.random`.
+ * @property {(key: string | null, broadcast: any) => void | Promise<void>} [onNotification] Takes the place of the
+ *   iterator. One that returns a promise is not called again before that is fulfilled.
+ * @property {(error: ProtocolError) => void} [onError] A publish without `ack` has failed.
+ * @property {(url: string) => void} [onConnected] There is a connection, the first or another.
+ * @property {(error: ConnectionLost) => void} [onLost] A connection was lost.
+ * @property {(error: Unreachable) => void} [onUnreachable] An attempt to connect again has failed.
+ * @property {(notification: Notification, dropped: number) => void} [onDropped] The queue was full. `dropped`: how many
+ *   in all.
+ */
+/**
+ * @typedef {object} WaitOptions
+ * @property {number} [timeoutMs] In place of the client's.
+ * @property {AbortSignal} [signal] Stops waiting, with the signal's reason; what was sent already may take effect.
+ */
+/**
+ * @typedef {object} BroadcastOptions
+ * @property {boolean} [ack] Wait until it is in the outboxes of all recipients' endpoints. Default: false.
+ * @property {boolean} [dedup] Drop it as a duplicate of the same payload, SPEC section 7. Default: true.
+ */
+/**
+ * @typedef {BroadcastOptions & { timestamp?: number }} PublishOptions `timestamp`: ms since the epoch.
+ */
+/**
+ * All of them, with the defaults in place of what is not given.
+ * @param {ClientOptions} options
+ */
+export declare function checkOptions(options: ClientOptions): {
+    timeoutMs: number;
+    queueMax: number;
+    overflow: "drop_oldest" | "pause";
+    backoffBaseMs: number;
+    backoffMaxMs: number;
+    maxFrameBytes: number;
+    token: string | (() => string | Promise<string>) | undefined;
+    ca: string | readonly (string | Uint8Array<ArrayBufferLike>)[] | Uint8Array<ArrayBufferLike> | undefined;
+    random: () => number;
+    onNotification: ((key: string | null, broadcast: any) => void | Promise<void>) | undefined;
+    onError: ((error: ProtocolError) => void) | undefined;
+    onConnected: ((url: string) => void) | undefined;
+    onLost: ((error: ConnectionLost) => void) | undefined;
+    onUnreachable: ((error: Unreachable) => void) | undefined;
+    onDropped: ((notification: Notification, dropped: number) => void) | undefined;
+};
+/** @param {string} text */
+export declare function checkUrl(text: string): void;
+/**
+ * @param {unknown} token
+ * @returns {string}
+ */
+export declare function checkToken(token: unknown): string;

@@ -1,0 +1,37 @@
+/**
+ * What may be said: topics, client ids, JSON values. SPEC sections 2, 2.1 and 4.
+ *
+ * Owns: the checks, and how a value is written as JSON that an endpoint accepts. Must never: know a command.
+ *
+ * What an endpoint cannot read as JSON it answers without an `id`, so that the command would wait for its time-out:
+ * that is why payloads are checked here for what `JSON.stringify` lets pass.
+ */
+export declare const TOPIC_BYTES_MAX = 1024;
+export declare const CLIENT_ID_BYTES_MAX = 128;
+/** The deepest nesting that an endpoint is sure to take. */
+export declare const LEVELS_MAX = 250;
+/**
+ * Bytes of UTF-8 that a text takes.
+ * @param {string} text
+ * @returns {number}
+ */
+export declare function utf8Bytes(text: string): number;
+/**
+ * The topic itself. `bad_state`: it is not a string; `bad_topic`: it is a bad one.
+ * @param {unknown} topic
+ * @returns {string}
+ */
+export declare function checkTopic(topic: unknown): string;
+/**
+ * The id itself, if it is a safe integer or a string of 1 to 128 bytes; else a `TypeError`.
+ * @param {unknown} clientId
+ * @returns {string | number}
+ */
+export declare function checkClientId(clientId: unknown): string | number;
+/**
+ * A value as JSON that an endpoint accepts. `bad_json`: there is none. NaN and infinities become `null`, as
+ * `JSON.stringify` has it, and an integer beyond 64 bits is written as the double that it is.
+ * @param {unknown} value
+ * @returns {string}
+ */
+export declare function json(value: unknown): string;

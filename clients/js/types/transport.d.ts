@@ -1,0 +1,107 @@
+/**
+ * What the client asks of a connection; there is one kind for browsers and one for Node.
+ *
+ * Owns: the interface, and nothing that runs.
+ */
+export type SocketOptions = {
+    /**
+     * For an endpoint that wants one.
+     */
+    token: string | null;
+    /**
+     * Of a message that is received.
+     */
+    messageBytesMax: number;
+    /**
+     * Node only.
+     */
+    ca: string | Uint8Array | readonly (string | Uint8Array)[] | undefined;
+    /**
+     * Ends the attempt to connect, and only that.
+     */
+    signal: AbortSignal;
+    /**
+     * Never called once the connection was given up or cut.
+     */
+    onMessage: (socket: Socket, text: string) => void;
+    /**
+     * Called once, in the same turn in which the connection is found to be gone.
+     */
+    onOver: (socket: Socket) => void;
+};
+export type Socket = {
+    /**
+     * It is open, and what has been written is not waiting for the endpoint to read.
+     */
+    takesMore: boolean;
+    isOver: boolean;
+    /**
+     * What the endpoint closed with, if it did.
+     */
+    closeCode: number | null;
+    /**
+     * What ended it, in words.
+     */
+    why: string;
+    /**
+     * Send text messages, in one write where that is possible.
+     */
+    write: (texts: readonly string[]) => void;
+    /**
+     * Until it takes more, or is over.
+     */
+    drained: (signal: AbortSignal) => Promise<void>;
+    canPause: boolean;
+    /**
+     * Read no more for now.
+     */
+    pause: () => void;
+    /**
+     * Read again.
+     */
+    goOn: () => void;
+    /**
+     * The endpoint does not speak our protocol.
+     */
+    giveUp: (why: string) => void;
+    /**
+     * Cut it.
+     */
+    abort: () => void;
+    /**
+     * The closing handshake, or what comes of it in `CLOSE_MS_MAX`.
+     */
+    end: () => Promise<void>;
+};
+export type Connect = (url: string, options: SocketOptions) => Promise<Socket>;
+/**
+ * @typedef {object} SocketOptions
+ * @property {string | null} token For an endpoint that wants one.
+ * @property {number} messageBytesMax Of a message that is received.
+ * @property {string | Uint8Array | readonly (string | Uint8Array)[] | undefined} ca Node only.
+ * @property {AbortSignal} signal Ends the attempt to connect, and only that.
+ * @property {(socket: Socket, text: string) => void} onMessage Never called once the connection was given up or cut.
+ * @property {(socket: Socket) => void} onOver Called once, in the same turn in which the connection is found to be gone.
+ */
+/**
+ * One connection whose handshake is done.
+ * @typedef {object} Socket
+ * @property {boolean} takesMore It is open, and what has been written is not waiting for the endpoint to read.
+ * @property {boolean} isOver
+ * @property {number | null} closeCode What the endpoint closed with, if it did.
+ * @property {string} why What ended it, in words.
+ * @property {(texts: readonly string[]) => void} write Send text messages, in one write where that is possible.
+ * @property {(signal: AbortSignal) => Promise<void>} drained Until it takes more, or is over.
+ * @property {boolean} canPause
+ * @property {() => void} pause Read no more for now.
+ * @property {() => void} goOn Read again.
+ * @property {(why: string) => void} giveUp The endpoint does not speak our protocol.
+ * @property {() => void} abort Cut it.
+ * @property {() => Promise<void>} end The closing handshake, or what comes of it in `CLOSE_MS_MAX`.
+ */
+/**
+ * Makes a connection; rejects with `Unreachable`, or the signal's reason.
+ * @typedef {(url: string, options: SocketOptions) => Promise<Socket>} Connect
+ */
+/** How long an endpoint may take to answer a close, in milliseconds; then the connection is cut. */
+export declare const CLOSE_MS_MAX = 2000;

@@ -1,0 +1,77 @@
+"""What the Python client says, as vectors for clients in other languages.
+
+``python -m tests.clients.vectors`` writes the file that clients' own tests read; ``test_js.py`` holds it to this.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+from protocol.errors import ERRORS, Next, ProtocolError
+from protocol.requests import neighbours, topic_bodies
+from protocol.topics import check_topic
+
+FILE = Path(__file__).resolve().parents[2] / "clients" / "js" / "test" / "vectors.json"
+
+_NEXT = {Next.RETRY: "retry", Next.FIX: "fix", Next.GIVE_UP: "give_up"}
+
+_TOPICS = [
+    *(
+        "a",
+        "Daft Punk - Get Lucky",
+        "é" * 512,
+        "😀" * 256,
+        "a" * 1024,
+        " ",
+        "\u2028",
+        "\u00ad",
+        "\ufeff",
+        '"\\',
+        "\u00a0",
+    ),
+    *("", "a\nb", "\x00", "\x7f", "\u0080", "\u009f", "é" * 513, "😀" * 257, "a" * 1025),
+]
+
+
+def _code(topic: str) -> str | None:
+    try:
+        check_topic(topic)
+    except ProtocolError as error:
+        return error.code
+    return None
+
+
+def _batch(topics: list[str], limit: int) -> dict[str, Any]:
+    bodies = [body.decode() for body in topic_bodies("subscribe", "c", topics, limit)]
+    return {"topics": topics, "limit": limit, "neighbours": neighbours(topics), "bodies": bodies}
+
+
+def vectors() -> dict[str, Any]:
+    """All of them, as JSON can say them."""
+    plain = [f"topic {number}" for number in range(80)]
+    mixed = [f'{number} "quoted" {"é☃😀" * (number % 17)} \u2028' for number in range(30)]
+    uneven = ["short", "x" * 1000, *(f"s{number}" for number in range(40)), "ü" * 500, "y" * 900]
+    return {
+        "errors": {row.code: _NEXT[row.next] for row in ERRORS.values()},
+        "crc32": [[text, crc32(text.encode())] for text in ("", "a", "123456789", "é☃😀", "topic 7")],
+        "topics": [[topic, _code(topic)] for topic in _TOPICS],
+        "batches": [
+            *(_batch(plain, limit) for limit in (1300, 2000, 65_536)),
+            *(_batch(mixed, limit) for limit in (1500, 3000)),
+            _batch(uneven, 2000),
+            _batch(["only one"], 1300),
+            _batch([], 1300),
+        ],
+    }
+
+
+def text() -> str:
+    """The file's content."""
+    return json.dumps(vectors(), ensure_ascii=True, indent=1) + "\n"
+
+
+if __name__ == "__main__":
+    FILE.write_text(text(), encoding="utf-8")
