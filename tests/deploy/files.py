@@ -1,0 +1,54 @@
+"""The files under deploy/, read; and the tools that check them, run. Must never: start a server."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+
+ROOT = Path(__file__).resolve().parents[2]
+DEPLOY = ROOT / "deploy"
+DOCS = (ROOT / "docs" / "deploy.md").read_text(encoding="utf-8")
+
+#: What an endpoint may take for its orderly end beside ``drain-time``, in seconds.
+ORDERLY_END_S = 15.0
+
+#: What it is given on top of that where the machine is busy, in seconds, at the least.
+SPARE_S = 5.0
+
+_TOOL_S = 100
+
+
+def documents(path: Path) -> list[Any]:
+    """Those of a YAML file."""
+    return list(YAML(typ="safe", pure=True).load_all(path.read_text(encoding="utf-8")))
+
+
+def tool(name: str) -> str:
+    """Where it is; the test skips where it is not installed."""
+    path = shutil.which(name) or shutil.which(name, path="/usr/sbin:/usr/local/sbin")
+    if path is None:
+        pytest.skip(f"{name} is not installed")
+    return path
+
+
+def run(name: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """The tool, in the project's root. Nothing is asked of it twice, and not for ever."""
+    return subprocess.run([tool(name), *arguments], cwd=ROOT, capture_output=True, text=True, timeout=_TOOL_S)
+
+
+def strings(value: Any) -> Iterator[str]:
+    """All strings in a document."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for child in value.values():
+            yield from strings(child)
+    elif isinstance(value, list):
+        for child in value:
+            yield from strings(child)

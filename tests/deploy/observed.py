@@ -1,0 +1,176 @@
+"""Two endpoints under a little traffic of every kind, scraped by a Prometheus: what they publish, and what it answers.
+
+Owns: the endpoints, the traffic and the Prometheus, and their end. Must never: judge what was seen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import math
+import shutil
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from websockets.asyncio.client import connect
+
+from protocol.client import Client
+from protocol.pages import fetch, samples
+from tests.broker.running import gone
+from tests.cluster.processes import Cluster, cluster_of, eventually, free_port
+
+#: Between two scrapes, in seconds.
+SCRAPE_S = 0.25
+
+#: Scrapes of each endpoint that all answers rest on.
+SCRAPES = 12
+
+#: How long a reply may take, in seconds.
+_REPLY_S = 20.0
+
+
+@dataclass
+class Answer:
+    """Of Prometheus. ``error``: in its words; ``series``: how many; ``numbers``: how many of them are numbers."""
+
+    error: str = ""
+    series: int = 0
+    numbers: int = 0
+
+
+@dataclass
+class Observed:
+    """``labels``: by metric, all that it was seen with. ``answers``: by query; none without a Prometheus."""
+
+    labels: dict[str, set[str]] = field(default_factory=dict)
+    answers: dict[str, Answer] | None = None
+
+
+async def observe(directory: Path, queries: Iterable[str]) -> Observed:
+    """Run it all; some ten seconds."""
+    observed = Observed()
+    async with cluster_of(["a", "b"], directory) as cluster, traffic(cluster):
+        if (program := shutil.which("prometheus")) is not None:
+            async with prometheus(program, directory, cluster) as url:
+                observed.answers = {query: await ask(url, query) for query in queries}
+        for endpoint in cluster.endpoints.values():
+            for sample in samples((await fetch(endpoint.url, "/metrics")).text):
+                observed.labels.setdefault(sample.name, set()).update(sample.labels)
+    return observed
+
+
+@asynccontextmanager
+async def traffic(cluster: Cluster) -> AsyncIterator[None]:
+    """A listener at each endpoint, publishes across both, and once each: an error, a drop, a closed connection."""
+    urls = cluster.urls()
+    async with contextlib.AsyncExitStack() as stack:
+        listeners = [
+            await stack.enter_async_context(Client([url], f"listener-{number}", listen=True))
+            for number, url in enumerate(urls)
+        ]
+        publisher = await stack.enter_async_context(Client([urls[0]], "publisher"))
+        topics = [*cluster.topics_at_home("a", "topic", 2), *cluster.topics_at_home("b", "topic", 2)]
+        for listener in listeners:
+            await listener.subscribe(topics)
+        await err(urls[0])
+        await eventually(lambda: dropped(cluster, topics), "a reply that came too late")
+
+        async def publish() -> None:
+            number = 0
+            while True:
+                number += 1
+                await publisher.publish(topics[number % len(topics)], number, ack=True)
+                await publisher.publish(topics[number % len(topics)], number, ack=True)
+                if number % 10 == 0:
+                    await listeners[0].subscribe([f"other {number}"])
+                await asyncio.sleep(0.02)
+
+        async def read(listener: Client) -> None:
+            async for _ in listener:
+                pass
+
+        tasks = [asyncio.create_task(publish()), *(asyncio.create_task(read(listener)) for listener in listeners)]
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+            ended = await asyncio.gather(*tasks, return_exceptions=True)
+        assert all(isinstance(outcome, asyncio.CancelledError) for outcome in ended), ended
+
+
+async def err(url: str) -> None:
+    """Send a command that there is not, and close when its error has come."""
+    async with connect(url) as plain:
+        await plain.send('{"command": "err"}')
+        async with asyncio.timeout(_REPLY_S):
+            assert "bad_command" in str(await plain.recv())
+
+
+async def dropped(cluster: Cluster, topics: list[str]) -> bool:
+    """Ask for something and go without waiting for the reply. Has any endpoint dropped one?"""
+    for endpoint in cluster.endpoints.values():
+        plain = await connect(endpoint.url)
+        await plain.send(json.dumps({"command": "subscribe", "client_id": "hasty", "topic": topics}))
+        plain.transport.abort()
+    scrapes = [await endpoint.metrics() for endpoint in cluster.endpoints.values()]
+    return any(scrape["drops_total"] for scrape in scrapes)
+
+
+@asynccontextmanager
+async def prometheus(program: str, directory: Path, cluster: Cluster) -> AsyncIterator[str]:
+    """One that has scraped each endpoint some times; its URL."""
+    targets = [endpoint.url.removeprefix("ws://") for endpoint in cluster.endpoints.values()]
+    scrape = {"job_name": "ingeborg", "static_configs": [{"targets": targets}]}
+    interval = f"{SCRAPE_S * 1000:.0f}ms"
+    configuration = {"global": {"scrape_interval": interval, "scrape_timeout": interval}, "scrape_configs": [scrape]}
+    (directory / "prometheus.yml").write_text(json.dumps(configuration))  # JSON is YAML
+    address = f"127.0.0.1:{free_port()}"
+    url = f"http://{address}"
+    with (directory / "prometheus.log").open("wb") as log:
+        process = await asyncio.create_subprocess_exec(
+            program,
+            f"--config.file={directory / 'prometheus.yml'}",
+            f"--storage.tsdb.path={directory / 'prometheus'}",
+            f"--web.listen-address={address}",
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    try:
+
+        async def scraped() -> bool:
+            assert process.returncode is None, (directory / "prometheus.log").read_text()
+            query = f"count(count_over_time(ingeborg_joined[1m]) >= {SCRAPES}) == {len(targets)}"
+            return (await ask(url, query)).series == 1
+
+        await eventually(scraped, f"{SCRAPES} scrapes of each endpoint")
+        yield url
+    finally:
+        await gone(process)
+
+
+async def ask(url: str, query: str) -> Answer:
+    """What an expression is now."""
+    return await asyncio.to_thread(_ask, url, query)
+
+
+def _ask(url: str, query: str) -> Answer:
+    try:
+        with urllib.request.urlopen(
+            f"{url}/api/v1/query", urllib.parse.urlencode({"query": query}).encode(), timeout=10.0
+        ) as response:
+            result: list[Any] = json.load(response)["data"]["result"]
+    except urllib.error.HTTPError as error:
+        return Answer(error=error.read().decode())
+    except (OSError, ValueError) as error:  # not there yet
+        return Answer(error=str(error))
+    values = [float(series["value"][1]) for series in result]
+    return Answer(series=len(values), numbers=sum(not math.isnan(value) for value in values))

@@ -1,0 +1,58 @@
+"""What the dashboard and the alerts ask for is what endpoints publish, and a real Prometheus answers it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from .observed import Answer, Observed, observe
+from .queries import ALL, OWN_METRICS, TARGET_LABELS, Query, of_dashboard, of_rules
+
+pytestmark = pytest.mark.cluster
+
+#: Panels of things that do not happen here.
+EMPTY_WHERE_ALL_IS_WELL = {"panel Operations that failed"}
+
+
+@pytest.fixture(scope="module")
+def observed(tmp_path_factory: pytest.TempPathFactory) -> Observed:
+    return asyncio.run(observe(tmp_path_factory.mktemp("observed"), {query.filled_in for query in ALL}))
+
+
+def named(query: Query) -> str:
+    return query.where
+
+
+@pytest.mark.parametrize("query", ALL, ids=named)
+def test_what_is_asked_for_is_published(query: Query, observed: Observed) -> None:
+    labels = {name: found | TARGET_LABELS for name, found in (observed.labels | OWN_METRICS).items()}
+    assert query.metrics, query.expression
+    missing = set(query.metrics) - set(labels)
+    assert not missing, f"no endpoint publishes {', '.join(sorted(missing))}"
+    for name, wanted in query.metrics.items():
+        assert wanted <= labels[name], f"{name} has {sorted(labels[name])}"
+    assert query.labels <= set().union(*(labels[name] for name in query.metrics)) | {"alertname"}, query.expression
+
+
+@pytest.mark.parametrize("query", ALL, ids=named)
+def test_prometheus_takes_it(query: Query, observed: Observed) -> None:
+    if observed.answers is None:
+        pytest.skip("prometheus is not installed")
+    assert observed.answers[query.filled_in].error == ""
+
+
+@pytest.mark.parametrize("query", list(of_dashboard()), ids=named)
+def test_a_panel_shows_something(query: Query, observed: Observed) -> None:
+    if observed.answers is None:
+        pytest.skip("prometheus is not installed")
+    if query.where in EMPTY_WHERE_ALL_IS_WELL or query.where.startswith("annotation "):
+        return
+    assert observed.answers[query.filled_in].numbers > 0, query.filled_in
+
+
+@pytest.mark.parametrize("query", list(of_rules()), ids=named)
+def test_where_all_is_well_no_alert_is_pending(query: Query, observed: Observed) -> None:
+    if observed.answers is None:
+        pytest.skip("prometheus is not installed")
+    assert observed.answers[query.filled_in] == Answer(), query.filled_in
