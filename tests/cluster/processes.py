@@ -74,10 +74,22 @@ class Metrics:
 class EndpointProcess:
     """One endpoint under one name and one port, over all its lives."""
 
-    def __init__(self, name: str, options: Sequence[str], directory: Path, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        name: str,
+        options: Sequence[str],
+        directory: Path,
+        environment: Mapping[str, str],
+        *,
+        host: str = "127.0.0.1",
+        through: Sequence[str] = (),
+    ) -> None:
+        """``through``: a command that becomes the endpoint's, such as `ip netns exec NAME`."""
         self.name = name
         self.port = free_port()
-        self.url = f"ws://127.0.0.1:{self.port}"
+        self.url = f"ws://{host}:{self.port}"
+        self.inside = self.url  # where its metrics are
+        self._through = through
         self.log = directory / f"{name}-{self.port}.log"
         self._options = options
         self._environment = {**os.environ, **environment}
@@ -88,6 +100,7 @@ class EndpointProcess:
         assert self._process is None, f"{self.name} runs"
         with self.log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
+                *self._through,
                 *(sys.executable, "-m", "broker.cli", "serve", "--name", self.name, "--port", str(self.port)),
                 *self._options,
                 stdout=asyncio.subprocess.PIPE,
@@ -98,11 +111,11 @@ class EndpointProcess:
         if ready:
             await self.ready()
 
-    async def ready(self, url: str | None = None) -> None:
+    async def ready(self, url: str | None = None, within_s: float = READY_S) -> None:
         """Wait for the ready line; ``url``: what it names, where that is not the endpoint's own."""
         assert self._process is not None
         assert self._process.stdout is not None
-        async with asyncio.timeout(READY_S):
+        async with asyncio.timeout(within_s):
             line = (await self._process.stdout.readline()).decode()
         assert f"endpoint {self.name} ready at {url or self.url}/" in line, f"{line!r}; {self.said()}"
 
@@ -152,7 +165,7 @@ class EndpointProcess:
 
     async def metrics(self) -> Metrics:
         """A scrape; raises ``PageError`` where it does not answer."""
-        page = await fetch(self.url, "/metrics", timeout_s=10.0)
+        page = await fetch(self.inside, "/metrics", timeout_s=10.0)
         scrape = Metrics("", {}, set())
         for sample in samples(page.text):
             name = sample.name.removeprefix("ingeborg_")

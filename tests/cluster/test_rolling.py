@@ -1,0 +1,132 @@
+"""A rolling restart of three endpoints under traffic: every publish is acknowledged, every subscription is kept.
+
+Clients are told to go and listen elsewhere; what they miss is what was published while they did not listen (SPEC
+section 8, 4), which is looked at message by message.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from protocol.client import Client, ConnectionLost
+
+from .processes import Cluster, cluster_of
+from .traffic import Ear, Message
+
+pytestmark = [pytest.mark.cluster, pytest.mark.asyncio(loop_scope="module")]
+
+EARS = 12
+#: An endpoint counts a client as gone when it sends the close; on a busy machine the client hears of it a little later,
+#: and perhaps after the publisher's acknowledgement, which came over another connection.
+NOTICED_S = 0.5
+TOPICS = [f"rolling {number}" for number in range(30)]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
+    directory: Path = tmp_path_factory.mktemp("rolling")
+    async with cluster_of("abc", directory, INGEBORG_DRAIN_TIME="1") as cluster:
+        yield cluster
+
+
+class Moving(Ear):
+    """An ear that remembers when it did not listen."""
+
+    def __init__(self, urls: list[str], client_id: str) -> None:
+        super().__init__(urls, client_id, on_lost=self._lost, backoff_base_s=0.02, backoff_max_s=0.2)
+        self.away: list[list[float]] = []  # since when, until when
+        self.returning: set[asyncio.Task[None]] = set()
+
+    def _lost(self, error: ConnectionLost) -> None:
+        self.away.append([time.monotonic(), float("inf")])
+        task = asyncio.get_running_loop().create_task(self._back(self.away[-1]))
+        self.returning.add(task)
+        task.add_done_callback(self.returning.discard)
+
+    async def _back(self, away: list[float]) -> None:
+        await self.all_read()  # which waits for the next connection
+        away[1] = time.monotonic()
+
+
+class Publisher:
+    """Publishes numbers to the topics in turn, as fast as they are acknowledged, over several connections at once."""
+
+    def __init__(self, clients: list[Client]) -> None:
+        self.sent: dict[Message, tuple[float, float]] = {}  # when it was sent, and acknowledged
+        self._clients = clients
+        self._stop = asyncio.Event()
+
+    async def _publish(self, first: int, client: Client) -> None:
+        number = first
+        while not self._stop.is_set():
+            message = (TOPICS[number % len(TOPICS)], number)
+            began = time.monotonic()
+            await client.publish(*message, ack=True)
+            self.sent[message] = (began, time.monotonic())
+            number += len(self._clients)
+            await asyncio.sleep(0.005)
+
+    async def run(self) -> None:
+        """Until ``stop``. A publish that fails fails the test."""
+        async with asyncio.TaskGroup() as group:
+            for first, client in enumerate(self._clients):
+                group.create_task(self._publish(first, client))
+
+    def stop(self) -> None:
+        """Publish no more."""
+        self._stop.set()
+
+
+async def test_a_rolling_restart_loses_no_publish_and_no_subscription(cluster: Cluster) -> None:
+    async with AsyncExitStack() as stack:
+        ears = []
+        for number in range(EARS):
+            ear = Moving(cluster.urls("abc"[number % 3]), f"rolling ear {number}")
+            ears.append(await stack.enter_async_context(ear))
+            await ear.client.subscribe(TOPICS[number % 3 :: 3])
+        clients = [
+            await stack.enter_async_context(
+                Client(cluster.urls(name), f"rolling publisher {name}", timeout_s=30, backoff_base_s=0.02)
+            )
+            for name in "abc"
+        ]
+        publisher = Publisher(clients)
+        publishing = asyncio.create_task(publisher.run())
+        for name in "abc":
+            endpoint = cluster[name]
+            endpoint.signal(signal.SIGTERM)
+            assert await endpoint.ended(within_s=25) == 0
+            await endpoint.start()
+            await cluster.linked(*"abc")
+        publisher.stop()
+        await publishing
+        await cluster.idle()
+        for ear in ears:
+            await asyncio.gather(*ear.returning)
+            await ear.all_read()
+            assert all(until < float("inf") for _, until in ear.away), ear.away
+
+        assert sum(len(ear.away) for ear in ears) >= EARS  # everybody was sent away once, at least
+        missed = 0
+        for number, ear in enumerate(ears):
+            wanted = {message for message in publisher.sent if message[0] in TOPICS[number % 3 :: 3]}
+            assert set(ear.heard) <= wanted
+            assert set(ear.heard.values()) == {1}
+            for message in wanted - set(ear.heard):
+                sent, acknowledged = publisher.sent[message]
+                missed += 1
+                explained = any(sent <= until and acknowledged >= since - NOTICED_S for since, until in ear.away)
+                assert explained, (message, sent, acknowledged, ear.away)
+            assert await ear.topics() == set(TOPICS[number % 3 :: 3])
+        heard = sum(len(ear.heard) for ear in ears)
+        assert heard > 10 * missed
+        for endpoint in cluster.endpoints.values():
+            assert "could not" not in endpoint.said()

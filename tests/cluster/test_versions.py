@@ -1,0 +1,75 @@
+"""Two versions of the peer protocol on one store: what docs/upgrading.md says of an upgrade that changes it."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from broker.peers import VERSION
+from protocol.client import Client
+from protocol.pages import fetch
+from tests.broker.running import Process, environment, plain
+
+from .processes import eventually, free_port
+
+pytestmark = pytest.mark.cluster
+
+#: The command line, in a process whose peer protocol has another number.
+_SERVE = (
+    "import broker.peers, sys; broker.peers.VERSION = {}; from broker.cli import main; sys.exit(main(sys.argv[1:]))"
+)
+
+
+@asynccontextmanager
+async def endpoint(directory: Path, version: int) -> AsyncIterator[tuple[Process, str]]:
+    """An endpoint of that version on the directory's store, started; and its URL."""
+    port = free_port()
+    arguments = ["serve", "--name", f"of-version-{version}", "--port", str(port), "--store", f"lmdb:{directory}/store"]
+    errors = directory / f"stderr-{secrets.token_hex(4)}"
+    with errors.open("wb") as file:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", _SERVE.format(version), *arguments),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=file,
+            env=environment(),
+        )
+    running = Process(process, errors)
+    try:
+        yield running, f"ws://127.0.0.1:{port}"
+    finally:
+        if process.returncode is None:
+            await running.end()
+
+
+async def test_the_new_version_waits_until_the_last_of_the_old_one_has_gone(tmp_path: Path) -> None:
+    async with endpoint(tmp_path, VERSION) as (old, old_url):
+        await old.ready_url()
+        async with Client(old_url, "ann") as ann:
+            await ann.subscribe("news")
+        async with endpoint(tmp_path, VERSION + 1) as (new, new_url):
+
+            async def said() -> bool:
+                """Chance decides which of the two dials, and so which of them finds out."""
+                return "of the peer protocol, not" in new.said() + old.said()
+
+            await eventually(said, "one of them says why they are not linked")
+            page = await fetch(new_url, "/readyz")
+            assert (page.status, page.text) == (503, "not all other endpoints have let this one in yet\n")
+            async with plain(new_url) as bob:
+                publish = {"command": "publish", "client_id": "bob", "topic": "news", "payload": 1}
+                assert (await bob.ask(publish))["error"] == "peer_unavailable"
+            assert (await fetch(old_url, "/readyz")).status == 200
+            async with Client(old_url, "bob") as bob:
+                assert await bob.publish("news", 2, ack=True) is False
+
+            assert await old.end() == 0
+            await new.ready_url()
+            async with Client(new_url, "ann", listen=True) as ann, Client(new_url, "bob") as bob:
+                await bob.publish("news", 3, ack=True)
+                assert (await anext(ann)).broadcast == 3
