@@ -1,0 +1,182 @@
+"""Run histories by their seeds, on and on, or check a record again: ``python -m tests.histories --help``.
+
+Owns: the command line and what is printed. Must never: leave a process, a namespace or a stopped writer behind.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from .bed import Bed, bed
+from .checker import Verdict, check, excerpt
+from .plan import DURATIONS_S, Plan, make_plan
+from .record import Event, line, read, write
+from .run import run_history
+
+#: What a soak goes through, so many histories on each: a bed takes some seconds to set up, and should not grow old.
+BEDS = (("lmdb", "any"), ("riak", "proxy"), ("lmdb", "proxy"))
+HISTORIES_PER_BED = 6
+
+#: Violations shown whole; the others are counted.
+SHOWN_MAX = 3
+
+
+def command_for(plan: Plan) -> str:
+    """What runs this plan again."""
+    faults = ",".join(plan.kinds).replace(" ", "-") or "none"
+    return f"python -m tests.histories run {plan.seed} --store {plan.store} --network {plan.network} --faults {faults}"
+
+
+def summary(plan: Plan, verdict: Verdict) -> str:
+    """One line."""
+    losses = ", ".join(f"{cause} {count}" for cause, count in sorted(verdict.losses.items())) or "none"
+    drops = ", ".join(f"{reason} {count:g}" for reason, count in sorted(verdict.drops.items())) or "none"
+    return (
+        f"seed {plan.seed}  {plan.store}, {plan.network}  faults: {', '.join(plan.kinds) or 'none'}  "
+        f"operations {verdict.operations}  deliveries {verdict.deliveries} (due {verdict.obligations})  "
+        f"losses: {losses}  drops: {drops}  unread {verdict.unread}  twice {verdict.allowed_twice}  "
+        f"undone {verdict.undone}  violations {len(verdict.violations)}"
+    )
+
+
+def failure(plan: Plan, verdict: Verdict, events: Sequence[Event], path: Path) -> str:
+    """What is needed to understand a violation, and to see it again. The record goes to ``path``."""
+    write(events, path)
+    text = [f"seed {plan.seed}: {len(verdict.violations)} violations"]
+    for violation in verdict.violations[:SHOWN_MAX]:
+        text.append(f"\nat {violation.at:.3f} s, {violation}")
+        text += [f"  {line(event)}" for event in excerpt(events, violation)]
+    if len(verdict.violations) > SHOWN_MAX:
+        text.append(f"\nand {len(verdict.violations) - SHOWN_MAX} more")
+    text.append(f"\nagain:     {command_for(plan)}")
+    text.append(f"the record: python -m tests.histories check {path}")
+    return "\n".join(text)
+
+
+def plan_for(seed: int, on: Bed, kinds: Sequence[str] | None) -> Plan:
+    """The plan of this seed on this bed."""
+    return make_plan(
+        seed,
+        store=on.store,
+        network=on.network,
+        endpoints=list(on.endpoints),
+        links=on.wires.links,
+        kinds=kinds,
+    )
+
+
+async def run_one(seed: int, on: Bed, kinds: Sequence[str] | None, records: Path) -> int:
+    """One history, told about in a line, or in many; 1 where something is violated."""
+    plan = plan_for(seed, on, kinds)
+    events = await run_history(on, plan)
+    verdict = check(events)
+    print(summary(plan, verdict), flush=True)
+    if verdict.violations:
+        print(failure(plan, verdict, events, records / f"{plan.store}-{plan.seed}.jsonl"), flush=True)
+        for endpoint in on.endpoints.values():
+            print(f"the log of {endpoint.name}: {endpoint.said()[-2000:]}", flush=True)
+        return 1
+    return 0
+
+
+async def soak(minutes: float, seed: int, records: Path) -> int:
+    """New seeds until the time is over or something is violated."""
+    until = time.monotonic() + 60 * minutes
+    turn = 0
+    while time.monotonic() < until:
+        store, network = BEDS[turn % len(BEDS)]
+        turn += 1
+        with tempfile.TemporaryDirectory(prefix="histories-") as directory:
+            async with bed(store, network, Path(directory)) as on:
+                print(f"bed: {on.store}, endpoints {''.join(on.endpoints)}, network: {on.wires.name}", flush=True)
+                for _ in range(HISTORIES_PER_BED):
+                    if time.monotonic() >= until:
+                        break
+                    if await run_one(seed, on, None, records):
+                        return 1
+                    seed += 1
+    return 0
+
+
+async def run(seed: int, store: str, network: str, kinds: Sequence[str] | None, times: int, records: Path) -> int:
+    """One seed, so many times: the plan is the same, what the processes make of it never quite."""
+    for _ in range(times):
+        # A bed of its own each time: topics and payloads are the seed's.
+        with tempfile.TemporaryDirectory(prefix="histories-") as directory:
+            async with bed(store, network, Path(directory)) as on:
+                if await run_one(seed, on, kinds, records):
+                    return 1
+    return 0
+
+
+def _kinds(text: str) -> list[str]:
+    known = {kind.replace(" ", "-"): kind for kind in DURATIONS_S}
+    if text == "none":
+        return []
+    try:
+        return [known[name] for name in text.split(",")]
+    except KeyError as error:
+        raise argparse.ArgumentTypeError(f"no fault {error}; there are {', '.join(known)}, and none") from None
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """0: nothing violated; 1: something; 130: interrupted."""
+    parser = argparse.ArgumentParser(prog="python -m tests.histories", description=__doc__)
+    parser.add_argument("--records", type=Path, default=Path("runs/histories"), help="where failing records go")
+    commands = parser.add_subparsers(dest="command", required=True)
+    one = commands.add_parser("run", help="one seed")
+    one.add_argument("seed", type=int)
+    one.add_argument("--store", choices=("lmdb", "riak"), default="lmdb")
+    one.add_argument("--network", choices=("any", "proxy", "namespaces"), default="any")
+    one.add_argument("--faults", type=_kinds, default=None, help="such as kill,long-pause; none; by default the seed's")
+    one.add_argument("--times", type=int, default=1)
+    on = commands.add_parser("soak", help="new seeds until the time is over")
+    on.add_argument("--minutes", type=float, default=30.0)
+    on.add_argument("--seed", type=int, default=1)
+    again = commands.add_parser("check", help="a record, once more")
+    again.add_argument("record", type=Path)
+    options = parser.parse_args(arguments)
+    if options.command == "check":
+        return check_record(options.record)
+
+    async def within() -> int:
+        task = asyncio.current_task()
+        assert task is not None
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+        if options.command == "soak":
+            return await soak(options.minutes, options.seed, options.records)
+        return await run(options.seed, options.store, options.network, options.faults, options.times, options.records)
+
+    try:
+        return asyncio.run(within())
+    except asyncio.CancelledError:
+        print("interrupted", file=sys.stderr)
+        return 130
+
+
+def check_record(path: Path) -> int:
+    """Judge a record again, without any process."""
+    try:
+        events = read(path)
+    except (OSError, ValueError) as error:
+        print(error, file=sys.stderr)
+        return 2
+    verdict = check(events)
+    for violation in verdict.violations:
+        print(f"at {violation.at:.3f} s, {violation}")
+        for event in excerpt(events, violation):
+            print(f"  {line(event)}")
+    print(f"{len(verdict.violations)} violations; losses: {dict(verdict.losses)}")
+    return 1 if verdict.violations else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,182 @@
+"""What histories run on: endpoint processes, their network and their store, shared by one history after the other.
+
+Owns: the processes' lives and the names of these (``a#2``: the second life of a), and that nothing stays. Must never:
+know what a history does with them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from broker.store.layout import Lane
+from protocol.pages import PageError, fetch, samples
+
+from ..cluster.processes import Cluster, EndpointProcess
+from ..riak.double import RiakDouble
+from .record import Event
+from .wires import Wires, wires_of
+
+#: A look at an endpoint's metrics that takes longer than this is taken for no answer, in seconds.
+LOOK_S = 0.5
+
+#: How long a start may take, in seconds: several beds start nine processes each on a machine that others load as well.
+START_S = 60.0
+
+#: Between two starts of an endpoint that found no store, in seconds.
+STORELESS_S = 0.3
+
+
+class Endpoint(EndpointProcess):
+    """An endpoint whose network is given, and whose lives are counted."""
+
+    lives = 0
+
+    def __init__(self, name: str, options: Sequence[str], directory: Path, wires: Wires, **environment: str) -> None:
+        super().__init__(
+            name,
+            [*options, *wires.options(name)],
+            directory,
+            environment,
+            host=wires.host(name),
+            through=[*wires.through(name), *_dying_with_us()],
+        )
+        self._advertised = wires.advertised(name, self.url)
+        self.inside = wires.inside(name, self.url)
+        wires.place(name, lambda: self.pid)
+
+    @property
+    def pid(self) -> int | None:
+        """Of its process, while it runs."""
+        return self._process.pid if self._process is not None and self.runs else None
+
+    @property
+    def life(self) -> str:
+        """The name of its present life, or of the last."""
+        return f"{self.name}#{self.lives}"
+
+    async def start(self, *, ready: bool = True) -> None:
+        self.lives += 1
+        await super().start(ready=ready)
+
+    async def start_with_a_store(self) -> None:
+        """While no node of Riak answers an endpoint ends at its start, and whoever keeps it starts it again."""
+        deadline = time.monotonic() + START_S
+        while True:
+            try:
+                await self.start()
+            except AssertionError:
+                if "no Riak node answers" not in self.said() or time.monotonic() > deadline:
+                    raise
+                await self.ended()
+                await asyncio.sleep(STORELESS_S)
+            else:
+                return
+
+    async def ready(self, url: str | None = None, within_s: float = START_S) -> None:
+        await super().ready(url or self._advertised, within_s)
+
+    def writers(self, *lanes: Lane) -> list[psutil.Process]:
+        """Its store's writer processes; all of them where no lane is named."""
+        if self.pid is None:
+            return []
+        found = []
+        for child in psutil.Process(self.pid).children():
+            with suppress(psutil.Error):
+                words = child.cmdline()
+                if "broker.store.writer" in words and (not lanes or any(lane.value in words for lane in lanes)):
+                    found.append(child)
+        return found
+
+    async def end(self) -> None:
+        """Whatever state it is in; a stopped writer would never see that its endpoint is gone."""
+        writers = self.writers()
+        await super().end()
+        for writer in writers:
+            with suppress(psutil.Error):
+                writer.kill()
+
+    async def look(self, timeout_s: float = LOOK_S) -> Event | None:
+        """Its metrics as the record has them; ``None``: it does not answer."""
+        try:
+            page = await fetch(self.inside, "/metrics", timeout_s=timeout_s)
+        except PageError:
+            return None
+        values: dict[str, float] = {}
+        labelled: dict[str, dict[str, float]] = {"drops_total": {}, "errors_total": {}}
+        peers = []
+        for sample in samples(page.text):
+            name = sample.name.removeprefix("ingeborg_")
+            if name in labelled:
+                labelled[name][sample.labels.get("reason") or sample.labels["code"]] = sample.value
+            elif name == "peer_up":
+                if sample.value == 1:
+                    peers.append(sample.labels["name"])
+            elif not sample.labels:
+                values[name] = sample.value
+        return {
+            "values": values,
+            "drops": labelled["drops_total"],
+            "errors": labelled["errors_total"],
+            "peers": sorted(peers),
+        }
+
+
+def _dying_with_us() -> tuple[str, ...]:
+    """Even ``kill -9`` of the tester leaves no endpoint behind, where the system can do that."""
+    return ("setpriv", "--pdeathsig", "KILL") if shutil.which("setpriv") else ()
+
+
+@dataclass
+class Bed:
+    """Use as ``async with bed(…) as bed``."""
+
+    store: str
+    network: str  # what was used
+    wires: Wires
+    cluster: Cluster
+    endpoints: dict[str, Endpoint]
+    riak: RiakDouble | None
+    directory: Path
+
+    def running(self) -> list[Endpoint]:
+        """The endpoints that run."""
+        return [endpoint for endpoint in self.endpoints.values() if endpoint.runs]
+
+
+@asynccontextmanager
+async def bed(store: str, network: str, directory: Path, names: Sequence[str] = "abc") -> AsyncIterator[Bed]:
+    """``store``: ``lmdb`` or ``riak`` (the double); ``network``: ``proxy``, ``namespaces``, or ``any`` of them.
+    ``directory`` is there, and empty."""
+    async with AsyncExitStack() as stack:
+        riak = None
+        where = f"lmdb:{directory / 'store'}"
+        if store == "riak":
+            riak = await stack.enter_async_context(RiakDouble(nodes=3))
+            riak.create_broker_types()
+            where = "riak:" + ",".join(f"{host}:{port}" for host, port in riak.addresses)
+            network = "proxy"  # its nodes are at this machine's loopback address, which a namespace does not have
+        wires = await stack.enter_async_context(await wires_of(network, list(names)))
+        options = ["--store", where]
+        endpoints = {
+            name: Endpoint(name, options, directory, wires, XDG_DATA_HOME=str(directory / "data")) for name in names
+        }
+        cluster = Cluster(directory, options, {}, dict(endpoints))
+        stack.push_async_callback(_end_all, endpoints)
+        # The first makes the store and the secret that all share.
+        first, *others = endpoints.values()
+        await first.start_with_a_store()
+        await asyncio.gather(*(endpoint.start_with_a_store() for endpoint in others))
+        await cluster.linked(*names, within_s=START_S)
+        yield Bed(store, wires.name, wires, cluster, endpoints, riak, directory)
+
+
+async def _end_all(endpoints: dict[str, Endpoint]) -> None:
+    await asyncio.gather(*(endpoint.end() for endpoint in endpoints.values()))

@@ -1,0 +1,100 @@
+"""A client's connection that records everything: each command before it is sent, each frame as it comes.
+
+Owns: the ids of its commands, and which of them are unanswered. Must never: repeat a command, or reconnect by itself:
+what a library would do to hide a failure is what a history is about.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import orjson
+
+from protocol.outgoing import OutgoingSocket, connect
+
+from .record import Recorder
+
+#: How long a connection may take to be made, in seconds: an endpoint allows itself as much for a handshake.
+CONNECT_S = 5.0
+
+
+class Line:
+    """One connection of one client. ``number`` is the record's, unique."""
+
+    def __init__(self, recorder: Recorder, number: int, client: str, endpoint: str, life: str) -> None:
+        self.client = client
+        self.endpoint = endpoint
+        self.number = number
+        self.unanswered: dict[int, asyncio.Future[dict[str, Any]]] = {}  # commands that have a reply
+        self.over = asyncio.Event()
+        self._life = life
+        self._recorder = recorder
+        self._id = 0
+        self._ending = False
+        self._socket: OutgoingSocket | None = None
+        self._watch: asyncio.Task[None] | None = None
+
+    async def open(self, url: str) -> None:
+        """Connect. Raises ``OSError``, ``TimeoutError`` or what `websockets` says of a handshake that failed."""
+        async with asyncio.timeout(CONNECT_S):
+            self._socket = await connect(url, self._message)
+        self._recorder.add(
+            "opened", connection=self.number, client=self.client, endpoint=self.endpoint, life=self._life
+        )
+        self._watch = asyncio.create_task(self._ends())
+
+    @property
+    def is_open(self) -> bool:
+        """Can a command be sent?"""
+        return self._socket is not None and self._socket.takes_more and not self._ending
+
+    def send(self, command: str, **fields: Any) -> asyncio.Future[dict[str, Any]]:
+        """Send a command; its reply, if it has one. Cancelled where the connection ends first, or has ended."""
+        future: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        if self._socket is None or not self.is_open:
+            future.cancel()
+            return future
+        self._id += 1
+        self._recorder.add("sent", connection=self.number, id=self._id, command=command, **fields)
+        if command not in ("publish", "broadcast") or fields.get("ack"):
+            self.unanswered[self._id] = future
+        self._socket.write(orjson.dumps({"command": command, "client_id": self.client, "id": self._id, **fields}))
+        return future
+
+    async def close(self) -> None:
+        """Close the connection from here: what is on its way to it from now on is lost by our own doing."""
+        if self._socket is None:
+            return
+        if not self._ending and not self.over.is_set():
+            self._ending = True
+            self._recorder.add("closed", connection=self.number, code=None, by="client")
+            self._give_up()
+        await self._socket.end()
+        if self._watch is not None:
+            await self._watch
+
+    def _message(self, _: OutgoingSocket, frame: bytes) -> None:
+        message = orjson.loads(frame)
+        if self._ending:
+            return  # it counts as closed
+        if "broadcast" in message:
+            self._recorder.add("heard", connection=self.number, key=message.get("key"), payload=message["broadcast"])
+            return
+        self._recorder.add("reply", connection=self.number, **message)
+        future = self.unanswered.pop(message.get("id"), None)
+        if future is not None and not future.done():
+            future.set_result(message)
+
+    async def _ends(self) -> None:
+        assert self._socket is not None
+        code, _ = await self._socket.over
+        if not self._ending:
+            self._recorder.add("closed", connection=self.number, code=code, by="endpoint")
+        self.over.set()
+        self._give_up()
+
+    def _give_up(self) -> None:
+        for future in self.unanswered.values():
+            future.cancel()
+        self.unanswered.clear()

@@ -1,0 +1,191 @@
+"""What a history does: operations and faults with their times, all drawn from one seed before anything runs.
+
+Owns: the draw. Must never: look at what comes of it; the same seed, store and network give the same plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+from broker.core.membership import DEAD_AFTER_S
+
+from .allowances import PAUSE_UNNOTICED_S
+
+#: Clients that subscribe, and topics: few, so that every topic has several subscribers and every set changes.
+SUBSCRIBERS, TOPICS = 6, 8
+
+#: Commands a second, in all: enough that several are under way at any time, few enough for two busy cores.
+RATE = 45.0
+
+#: How long operations go on, in seconds, and for how long after the last fault has ended.
+OPERATIONS_S, AFTER_FAULTS_S = 5.0, 1.0
+
+#: Operations begin this long before the first fault, in seconds.
+BEFORE_FAULTS_S = 0.8
+
+#: Kinds of faults that every history may have, and what a fault of it takes, in seconds.
+OF_PROCESSES = {
+    "kill": (0.3, 4.5),  # until it is started again
+    "stop": (0.3, 3.0),
+    "pause": (0.2, PAUSE_UNNOTICED_S),  # nobody notices
+    "long pause": (DEAD_AFTER_S + 0.5, DEAD_AFTER_S + 2.0),  # the others take it for dead
+}
+OF_LINKS = {"cut": (0.5, 5.5), "cut both ways": (0.5, 5.5), "delay": (1.0, 4.0), "loss": (1.0, 4.0)}
+OF_STORES = {
+    "lmdb": {"durable writer": (0.5, 5.0), "soft writer": (0.5, 5.0)},
+    "riak": {"riak cut": (0.5, 4.0), "riak node": (0.5, 4.0), "riak silent": (0.5, 3.0), "riak down": (0.5, 3.0)},
+}
+DURATIONS_S = OF_PROCESSES | OF_LINKS | OF_STORES["lmdb"] | OF_STORES["riak"]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One operation. ``do``: what ``run`` knows how to do; ``who``: a client's name."""
+
+    at_s: float
+    do: str
+    who: str
+    fields: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One fault. ``where``: an endpoint's name; ``other``: of links, the other end's."""
+
+    at_s: float
+    kind: str
+    where: str
+    other: str
+    lasts_s: float
+    chance: float  # for whatever else it may need, 0 to 1
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A history before it has happened."""
+
+    seed: int
+    store: str
+    network: str
+    endpoints: tuple[str, ...]
+    subscribers: tuple[str, ...]
+    topics: tuple[str, ...]
+    at: dict[str, str]  # subscriber -> the endpoint it listens at first
+    steps: tuple[Step, ...]
+    faults: tuple[Fault, ...]
+
+    @property
+    def kinds(self) -> list[str]:
+        """Of its faults, each once."""
+        return sorted({fault.kind for fault in self.faults})
+
+
+def possible(store: str, links: Sequence[str]) -> list[str]:
+    """The kinds of faults with this store; ``links``: what the network can do."""
+    return [*OF_PROCESSES, *(kind for kind in OF_LINKS if kind in links), *OF_STORES[store]]
+
+
+def make_plan(
+    seed: int,
+    *,
+    store: str,
+    network: str,
+    endpoints: Sequence[str],
+    links: Sequence[str],
+    kinds: Sequence[str] | None = None,
+) -> Plan:
+    """Draw a plan. ``kinds``: of these faults, each once or twice; ``None``: the seed chooses one to three kinds."""
+    random = Random(f"{seed} {store} {network}")
+    if kinds is None:
+        can = possible(store, links)
+        kinds = random.sample(can, random.choice((1, 2, 2, 3)))
+    faults = tuple(_faults(random, kinds, endpoints))
+    subscribers = tuple(f"{seed} s{number}" for number in range(SUBSCRIBERS))
+    topics = tuple(f"{seed} t{number}" for number in range(TOPICS))
+    ends = max([OPERATIONS_S, *(fault.at_s + fault.lasts_s + AFTER_FAULTS_S for fault in faults)])
+    steps = _Steps(random, seed, endpoints, subscribers, topics).until(ends)
+    at = {name: random.choice(endpoints) for name in subscribers}
+    return Plan(seed, store, network, tuple(endpoints), subscribers, topics, at, tuple(steps), faults)
+
+
+def _faults(random: Random, kinds: Sequence[str], endpoints: Sequence[str]) -> list[Fault]:
+    faults = []
+    for kind in kinds:
+        for _ in range(random.choice((1, 1, 2))):
+            where, other = random.sample(endpoints, 2)
+            at_s = random.uniform(BEFORE_FAULTS_S, OPERATIONS_S - 1.5)
+            faults.append(Fault(at_s, kind, where, other, random.uniform(*DURATIONS_S[kind]), random.random()))
+    return sorted(faults, key=lambda fault: fault.at_s)
+
+
+class _Steps:
+    def __init__(
+        self,
+        random: Random,
+        seed: int,
+        endpoints: Sequence[str],
+        subscribers: Sequence[str],
+        topics: Sequence[str],
+    ) -> None:
+        self._random = random
+        self._seed = seed
+        self._endpoints = endpoints
+        self._subscribers = subscribers
+        self._topics = topics
+        self._number = 0
+        self._published: list[dict[str, Any]] = []  # fields of publishes, to repeat
+
+    def until(self, ends: float) -> list[Step]:
+        """Subscribe everybody to half of the topics, then anything."""
+        steps = [
+            Step(0.0, "subscribe", name, {"topic": self._random.sample(self._topics, len(self._topics) // 2)})
+            for name in self._subscribers
+        ]
+        at_s = 0.3
+        while at_s < ends:
+            steps.append(self._step(at_s))
+            at_s += self._random.expovariate(RATE)
+        return steps
+
+    def _step(self, at_s: float) -> Step:
+        random = self._random
+        draw = random.random()
+        subscriber = random.choice(self._subscribers)
+        publisher = f"{self._seed} p-{random.choice(self._endpoints)}"
+        if draw < 0.70:
+            return Step(at_s, "publish", publisher, self._publish())
+        if draw < 0.79 and self._published:
+            return Step(at_s, "publish", publisher, dict(random.choice(self._published[-8:])))
+        if draw < 0.83:
+            return Step(at_s, "broadcast", publisher, {"payload": self._payload("b"), "ack": random.random() < 0.7})
+        if draw < 0.90:
+            return Step(at_s, "subscribe", subscriber, {"topic": random.sample(self._topics, random.randint(1, 3))})
+        if draw < 0.94:
+            return Step(at_s, "unsubscribe", subscriber, {"topic": random.sample(self._topics, random.randint(1, 2))})
+        if draw < 0.96:
+            return Step(at_s, "move", subscriber, {"to": random.choice(self._endpoints)})
+        if draw < 0.97:
+            return Step(at_s, "reconnect", subscriber, {"to": random.choice(self._endpoints)})
+        if draw < 0.98:
+            return Step(at_s, "listen again", subscriber)
+        # What has to be refused, and to change nothing.
+        if random.random() < 0.5:
+            return Step(at_s, "subscribe", subscriber, {"topic": [random.choice(self._topics), ""]})
+        return Step(at_s, "publish", publisher, {**self._publish(remember=False), "timestamp": "no number"})
+
+    def _publish(self, remember: bool = True) -> dict[str, Any]:
+        random = self._random
+        fields: dict[str, Any] = {"topic": random.choice(self._topics), "payload": self._payload("m")}
+        fields["ack"] = random.random() < 0.7
+        fields["dedup"] = random.random() < 0.8
+        if remember:
+            self._published.append(fields)
+        return fields
+
+    def _payload(self, kind: str) -> str:
+        # The seed's own: another history on the same endpoints must not have sent it, for it would be a duplicate.
+        self._number += 1
+        return f"{self._seed} {kind}{self._number}"

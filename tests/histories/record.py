@@ -1,0 +1,74 @@
+"""What happened, event by event, as the clients and the tester saw it: kept in order, written and read as JSON lines.
+
+Owns: the order of events and their clock (seconds since the history began, monotonic, one process). Must never: judge.
+
+Every event is a flat object with ``at`` and ``what``:
+
+=============== =======================================================================================
+``history``      seed, store, network, endpoints, faults: what was run
+``opened``       connection, client, endpoint, life (which of the endpoint's lives: ``a#2``)
+``closed``       connection, code (null: none came), by (``client`` or ``endpoint``)
+``sent``         connection, id, command and its fields
+``reply``        connection, id, and the reply's fields
+``heard``        connection, key, payload
+``fault``        kind, phase (``begins``, ``ends``, ``passed over``), and whom it met
+``life``         endpoint, life, phase (``started``, ``killed``, ``stopping``, ``stopped``)
+``look``         endpoint, life, answered; joined, lapses, peers (names): read from ``/metrics``
+``counters``     endpoint, life, phase (``begin``, ``end``), values, drops, errors: read from ``/metrics``
+``whole``        yes: all endpoints are linked, and nothing is under way
+``unheard``      client, key, payload: (only where a test says so) taken out of the record
+=============== =======================================================================================
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+Event = dict[str, Any]
+
+
+class Recorder:
+    """Events in the order in which this process saw them."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self._began = time.monotonic()
+
+    def now(self) -> float:
+        """Seconds since the history began."""
+        return time.monotonic() - self._began
+
+    def add(self, what: str, **fields: Any) -> None:
+        """It happens now."""
+        self.events.append({"at": round(self.now(), 6), "what": what, **fields})
+
+
+def write(events: Iterable[Event], path: Path) -> None:
+    """One JSON object a line."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", encoding="utf-8") as file:
+        for event in events:
+            file.write(json.dumps(event, ensure_ascii=False) + "\n")
+
+
+def read(path: Path) -> list[Event]:
+    """What ``write`` wrote. ``ValueError`` names the line that is no event."""
+    events = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        try:
+            event = json.loads(line)
+            _ = float(event["at"]), str(event["what"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise ValueError(f"{path}, line {number}: not an event: {error!r}") from None
+        events.append(event)
+    return events
+
+
+def line(event: Event) -> str:
+    """An event for people."""
+    rest = {key: value for key, value in event.items() if key not in ("at", "what") and value not in (None, {}, [])}
+    return f"{event['at']:9.4f} {event['what']:<8} " + " ".join(f"{key}={value}" for key, value in rest.items())

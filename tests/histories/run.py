@@ -1,0 +1,290 @@
+"""One history: a plan carried out on a bed, recorded.
+
+Owns: the clients and the order of things: everybody listens, operations and faults go on by their times, all faults are
+mended, every loose end is awaited, counters are read. Must never: judge, or draw anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from websockets.exceptions import WebSocketException
+
+from .allowances import REPLY_S, WHOLE_S
+from .bed import Bed, Endpoint
+from .faults import Faults
+from .lines import Line
+from .plan import Plan, Step
+from .record import Event, Recorder
+
+#: Between two looks at every endpoint's metrics, in seconds: how closely it is known when one was taken for dead.
+LOOKS_EVERY_S = 0.3
+
+#: Before a client that lost its connection tries the next endpoint, in seconds.
+AGAIN_S = 0.1
+
+#: A subscriber with so many commands unanswered begins no more: each may take as long as the store's time-out.
+UNANSWERED_MAX = 3
+
+#: Connection attempts fail by these.
+UNREACHABLE = (OSError, TimeoutError, WebSocketException)
+
+
+class Subscriber:
+    """A client that listens, wherever it can; its operations one after the other, as far as they need a connection."""
+
+    def __init__(self, history: HistoryRun, name: str, first: str) -> None:
+        self._history = history
+        self._turns = itertools.cycle(sorted(history.bed.endpoints, key=lambda other: (other != first, other)))
+        self._lock = asyncio.Lock()
+        self._moved = asyncio.Event()
+        self.name = name
+        self.line: Line | None = None
+        self.former: list[Line] = []  # left for the broker to close
+
+    async def connect(self, to: str | None = None, *, leave: bool = False) -> bool:
+        """A new connection that listens. ``leave``: close the present one first; else that is the broker's to do.
+        Without ``to``: wherever it can, for as long as it takes."""
+        async with self._lock:
+            if leave and self.line is not None:
+                await self.line.close()
+            while True:
+                name = to or next(self._turns)
+                line = await self._history.open(self.name, name)
+                if line is not None:
+                    if self.line is not None:
+                        self.former.append(self.line)
+                    self.line = line
+                    self._moved.set()
+                    with suppress(asyncio.CancelledError):
+                        reply = await line.send("listen")
+                        if reply.get("result") == "success":
+                            return True
+                    _reraise_cancellation()
+                if to is not None:
+                    return False
+                await asyncio.sleep(AGAIN_S)
+
+    async def keep(self) -> None:
+        """Reconnect whenever the connection is gone, as a library does."""
+        while True:
+            line = self.line
+            if line is None or line.over.is_set():
+                await self.connect()
+            else:
+                self._moved.clear()
+                # The one left may outlive the new one, if a `listen` of its own takes the client back.
+                waits = [asyncio.create_task(event.wait()) for event in (line.over, self._moved)]
+                try:
+                    await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    for wait in waits:
+                        wait.cancel()
+                if line.over.is_set():
+                    await asyncio.sleep(AGAIN_S)
+
+    @property
+    def idle(self) -> bool:
+        """Can it take one more command?"""
+        return self.line is not None and self.line.is_open and len(self.line.unanswered) < UNANSWERED_MAX
+
+
+def _reraise_cancellation() -> None:
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
+
+
+class HistoryRun:
+    """One plan on one bed. ``reach``: where clients connect to an endpoint, if that is not its own URL (a test's)."""
+
+    def __init__(self, bed: Bed, plan: Plan, *, reach: Callable[[str, Endpoint], str] | None = None) -> None:
+        self.bed = bed
+        self.plan = plan
+        self.recorder = Recorder()
+        self._reach = reach or (lambda client, endpoint: endpoint.url)
+        self._numbers = itertools.count(1)
+        self._lines: list[Line] = []
+        self._subscribers = {name: Subscriber(self, name, plan.at[name]) for name in plan.subscribers}
+        self._publishers: dict[str, Line] = {}
+        self._faults = Faults(bed, self.recorder)
+
+    async def run(self) -> list[Event]:
+        """The record. Whatever the broker does, it ends."""
+        plan = self.plan
+        self.recorder.add(
+            "history",
+            seed=plan.seed,
+            store=plan.store,
+            network=plan.network,
+            endpoints=list(plan.endpoints),
+            faults=plan.kinds,
+        )
+        try:
+            await self._counters("begin")
+            looking = asyncio.create_task(self._look_on())
+            try:
+                await self._go()
+            finally:
+                looking.cancel()
+                (ended,) = await asyncio.gather(looking, return_exceptions=True)
+            assert isinstance(ended, asyncio.CancelledError), ended
+        finally:
+            await asyncio.gather(*(line.close() for line in self._lines), return_exceptions=True)
+        return self.recorder.events
+
+    async def _go(self) -> None:
+        await asyncio.gather(*(subscriber.connect() for subscriber in self._subscribers.values()))
+        began = self.recorder.now()
+        tasks: set[asyncio.Task[Any]] = set()
+        keepers = [asyncio.create_task(subscriber.keep()) for subscriber in self._subscribers.values()]
+        publishers = [asyncio.create_task(self._keep_publisher(name)) for name in self.plan.endpoints]
+        faults = [asyncio.create_task(self._fault(began, fault)) for fault in self.plan.faults]
+        try:
+            for step in self.plan.steps:
+                await asyncio.sleep(max(0.0, began + step.at_s - self.recorder.now()))
+                self._step(step, tasks)
+            await asyncio.gather(*faults)
+            await asyncio.gather(*tasks)
+            for endpoint in self.bed.endpoints.values():
+                if not endpoint.runs:
+                    await self._faults.start(endpoint)
+            await self._end()
+        finally:
+            for task in (*keepers, *publishers, *faults, *tasks):
+                task.cancel()
+            await asyncio.gather(*keepers, *publishers, *faults, *tasks, return_exceptions=True)
+
+    async def _fault(self, began: float, fault: Any) -> None:
+        await asyncio.sleep(max(0.0, began + fault.at_s - self.recorder.now()))
+        await self._faults.inject(fault)
+
+    def _step(self, step: Step, tasks: set[asyncio.Task[Any]]) -> None:
+        if step.who in self._subscribers:
+            subscriber = self._subscribers[step.who]
+            if step.do in ("move", "reconnect"):
+                moving = subscriber.connect(step.fields["to"], leave=step.do == "reconnect")
+                task = asyncio.create_task(moving)
+                tasks.add(task)
+            elif subscriber.idle:
+                assert subscriber.line is not None
+                subscriber.line.send("listen" if step.do == "listen again" else step.do, **step.fields)
+            return
+        line = self._publishers.get(step.who)
+        if line is not None and line.is_open:
+            line.send(step.do, **step.fields)
+
+    async def open(self, client: str, name: str) -> Line | None:
+        """A connection to that endpoint, if it can be had."""
+        endpoint = self.bed.endpoints[name]
+        line = Line(self.recorder, next(self._numbers), client, name, endpoint.life)
+        self._lines.append(line)
+        try:
+            await line.open(self._reach(client, endpoint))
+        except UNREACHABLE:
+            return None
+        return line
+
+    async def _keep_publisher(self, name: str) -> None:
+        """Each endpoint has a client that publishes there and nowhere else."""
+        client = f"{self.plan.seed} p-{name}"
+        while True:
+            line = await self.open(client, name)
+            if line is not None:
+                self._publishers[client] = line
+                await line.over.wait()
+            await asyncio.sleep(AGAIN_S)
+
+    async def _look_on(self) -> None:
+        async def look(endpoint: Endpoint) -> None:
+            life = endpoint.life
+            seen = await endpoint.look() if endpoint.runs else None
+            about: dict[str, Any] = {"answered": seen is not None}
+            if seen is not None:
+                values = seen["values"]
+                about |= {
+                    "joined": bool(values["joined"]),
+                    "lapses": values["leases_lapsed_total"],
+                    "peers": seen["peers"],
+                }
+            if life == endpoint.life:
+                self.recorder.add("look", endpoint=endpoint.name, life=life, **about)
+
+        while True:
+            await asyncio.gather(*(look(endpoint) for endpoint in self.bed.endpoints.values()))
+            await asyncio.sleep(LOOKS_EVERY_S)
+
+    # The end: nothing is wrong any more, so everything has to be right.
+
+    async def _end(self) -> None:
+        try:
+            await self.bed.cluster.linked(*self.plan.endpoints, within_s=WHOLE_S)
+            async with asyncio.timeout(WHOLE_S):
+                await self._answered()
+                await self._all_listen()
+                await self._probe()
+                await self._answered()
+                await self.bed.cluster.idle()
+        except (AssertionError, TimeoutError) as error:
+            self.recorder.add("whole", yes=False, reason=str(error) or "commands have no replies")
+            return
+        self.recorder.add("whole", yes=True)
+        # A reply comes behind whatever was in an outbox by then. (Subscribers only: publishers hear nothing.)
+        present = [subscriber.line for subscriber in self._subscribers.values()]
+        lines = {line for line in (*present, *self._lines) if line is not None and line.is_open}
+        with suppress(TimeoutError, asyncio.CancelledError):
+            async with asyncio.timeout(REPLY_S):
+                await asyncio.gather(*(line.send("subscriptions", limit=1000) for line in lines))
+        _reraise_cancellation()
+        await self._counters("end")
+
+    async def _answered(self) -> None:
+        """Every command has its reply, or its connection has ended."""
+        for line in self._lines:
+            waiting = list(line.unanswered.values())
+            if waiting:
+                await asyncio.wait(waiting, timeout=REPLY_S)
+
+    async def _all_listen(self) -> None:
+        """Wherever they are, they listen: by now a command that fails may be repeated, and has to succeed."""
+        for subscriber in self._subscribers.values():
+            while True:
+                line = subscriber.line
+                if line is not None and line.is_open:
+                    with suppress(asyncio.CancelledError):
+                        if (await line.send("listen")).get("result") == "success":
+                            break
+                    _reraise_cancellation()
+                await asyncio.sleep(AGAIN_S)
+
+    async def _probe(self) -> None:
+        """A last message to every topic from every endpoint, and one to everybody."""
+        for name in self.plan.endpoints:
+            client = f"{self.plan.seed} p-{name}"
+            line = await self._publisher(client)
+            for topic in self.plan.topics:
+                line.send("publish", topic=topic, payload=f"{self.plan.seed} last of {name}", ack=True)
+            line.send("broadcast", payload=f"{self.plan.seed} last of {name}", ack=True)
+
+    async def _publisher(self, client: str) -> Line:
+        while True:
+            line = self._publishers.get(client)
+            if line is not None and line.is_open:
+                return line
+            await asyncio.sleep(AGAIN_S)
+
+    async def _counters(self, phase: str) -> None:
+        for endpoint in self.bed.running():
+            seen = await endpoint.look(timeout_s=5.0)
+            if seen is not None:
+                about = {"values": seen["values"], "drops": seen["drops"], "errors": seen["errors"]}
+                self.recorder.add("counters", endpoint=endpoint.name, life=endpoint.life, phase=phase, **about)
+
+
+async def run_history(bed: Bed, plan: Plan, **options: Any) -> list[Event]:
+    """One history; its record."""
+    return await HistoryRun(bed, plan, **options).run()

@@ -1,0 +1,202 @@
+"""Real endpoints, real faults, the guarantees: seeded histories that between them have every kind of fault there is.
+
+A failing one prints its seed, what was violated with the section of SPEC, the events that matter, and the commands that
+run it again and that check its record again. More of them, on and on: ``make soak``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from . import wires
+from .__main__ import failure, plan_for, summary
+from .bed import Endpoint, bed
+from .checker import check
+from .plan import OF_LINKS, possible
+from .record import Event
+from .run import run_history
+from .wires import Namespaces, permitted, subnets, until_one_ends
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(300)]
+
+#: Beds, each with its histories: a seed and its kinds of faults.
+HISTORIES: dict[tuple[str, str], list[tuple[int, list[str]]]] = {
+    ("lmdb", "proxy"): [
+        (11, ["kill"]),
+        (12, ["cut", "pause"]),
+        (13, ["stop", "delay"]),
+        (14, ["durable writer"]),
+    ],
+    ("lmdb", "any"): [
+        (21, ["cut both ways"]),
+        (22, ["long pause", "loss"]),
+        (23, ["soft writer", "kill"]),
+    ],
+    ("riak", "proxy"): [
+        (31, ["riak cut"]),
+        (32, ["riak node", "kill"]),
+        (33, ["riak silent", "cut"]),
+        (34, ["riak down", "pause"]),
+    ],
+}
+
+
+def test_every_kind_of_fault_is_among_them() -> None:
+    for store in ("lmdb", "riak"):
+        had = {kind for (on, _), chosen in HISTORIES.items() if on == store for _, kinds in chosen for kind in kinds}
+        process_faults = {"stop", "long pause"} if store == "riak" else set()  # no store's business
+        links = set(OF_LINKS) - {"cut"} if store == "riak" else set()
+        assert had >= set(possible(store, list(OF_LINKS))) - process_faults - links
+    assert sum(len(chosen) for chosen in HISTORIES.values()) >= 10
+
+
+async def test_guarantees_hold_on_real_processes_through_every_kind_of_fault(tmp_path: Path) -> None:
+    due: list[int] = []
+    async with asyncio.TaskGroup() as beds:  # a bed that fails ends the others, and none outlives the test
+        failures = []
+        for (store, network), chosen in HISTORIES.items():
+            directory = tmp_path / f"{store}-{network}"
+            directory.mkdir()
+            failures.append(beds.create_task(_histories_on(store, network, chosen, directory, due)))
+    found = [text for on_bed in failures for text in on_bed.result()]
+    assert not found, "\n\n".join(found)
+    assert len(due) >= 10
+    assert sum(due) >= 1_000, due
+
+
+async def _histories_on(
+    store: str, network: str, chosen: list[tuple[int, list[str]]], directory: Path, due: list[int]
+) -> list[str]:
+    """One after the other on one bed; what failed, in full. ``due``: gets how many deliveries each looked for."""
+    failures = []
+    async with bed(store, network, directory) as on:
+        for seed, kinds in chosen:
+            # A proxy does not lose packets: without namespaces that fault is left out, and the line says so.
+            plan = plan_for(seed, on, [kind for kind in kinds if kind not in OF_LINKS or kind in on.wires.links])
+            events = await run_history(on, plan)
+            verdict = check(events)
+            print(summary(plan, verdict))
+            begun = {event["kind"] for event in events if event["what"] == "fault" and event["phase"] == "begins"}
+            if left := set(plan.kinds) - begun:
+                failures.append(f"seed {seed}: no fault of the kinds {sorted(left)} was done")
+            if verdict.violations:
+                failures.append(failure(plan, verdict, events, directory / f"{seed}.jsonl"))
+                failures += [
+                    f"the log of {name}:\n{endpoint.said()[-3000:]}" for name, endpoint in on.endpoints.items()
+                ]
+            due.append(verdict.obligations)
+        await on.cluster.no_fault()
+    return failures
+
+
+async def test_networks_of_two_runs_are_not_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor is one of a run that was killed, and left its own behind, taken again: its routes would lead there."""
+    if reason := await permitted():
+        pytest.skip(reason)
+    async with Namespaces("a") as first:
+        monkeypatch.setattr(wires, "subnets", lambda: iter([first.subnet, *subnets()]))
+        async with Namespaces("a") as second:
+            assert first.subnet != second.subnet
+        monkeypatch.setattr(wires, "subnets", lambda: iter([first.subnet]))
+        with pytest.raises(OSError, match="subnets are taken"):
+            await Namespaces("a").__aenter__()
+
+
+class Lossy:
+    """A TCP proxy before an endpoint that loses every tenth notification it is to pass on to its client."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.lost = 0
+        self.port = 0
+        self._endpoint = endpoint
+        self._passed = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[None]:
+        server = await asyncio.start_server(self._accepted, "127.0.0.1", 0)
+        self.port = server.sockets[0].getsockname()[1]
+        try:
+            yield
+        finally:
+            server.close()
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._tasks.add(asyncio.create_task(self._serve(reader, writer)))
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        onward = await asyncio.open_connection("127.0.0.1", self._endpoint.port)
+        pumps = [
+            asyncio.create_task(self._up(reader, onward[1])),
+            asyncio.create_task(self._down(onward[0], writer)),
+        ]
+        await until_one_ends(pumps, writer, onward[1])
+
+    async def _up(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(1 << 16):
+            writer.write(data)
+
+    async def _down(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(await reader.readuntil(b"\r\n\r\n"))
+        while True:
+            head = await reader.readexactly(2)  # RFC 6455 section 5.2: of a server's frame, which has no mask
+            size, more = head[1], b""
+            if size >= 126:
+                more = await reader.readexactly(2 if size == 126 else 8)
+                size = int.from_bytes(more)
+            body = await reader.readexactly(size)
+            if b'"broadcast":' in body:
+                self._passed += 1
+                if self._passed % 10 == 0:
+                    self.lost += 1
+                    continue
+            writer.write(head + more + body)
+
+
+async def test_a_link_that_loses_notifications_is_seen(tmp_path: Path) -> None:
+    """And so is one that repeats: the same record with a delivery taken out, or put in twice."""
+    async with bed("lmdb", "proxy", tmp_path, "ab") as on:
+        plan = plan_for(41, on, [])
+        events = await run_history(on, plan)
+        verdict = check(events)
+        assert not verdict.violations, failure(plan, verdict, events, tmp_path / "41.jsonl")
+        _each_delivery_matters(events)
+
+        loser = f"42 {plan.subscribers[0].split()[1]}"
+        proxies = {name: Lossy(endpoint) for name, endpoint in on.endpoints.items()}
+
+        def reach(who: str, endpoint: Endpoint) -> str:
+            return f"ws://127.0.0.1:{proxies[endpoint.name].port}" if who == loser else endpoint.url
+
+        async with AsyncExitStack() as stack:
+            for proxy in proxies.values():
+                await stack.enter_async_context(proxy.serving())
+            events = await run_history(on, plan_for(42, on, []), reach=reach)
+        assert sum(proxy.lost for proxy in proxies.values())
+        missed = [violation for violation in check(events).violations if "never got" in violation.text]
+        assert missed
+        assert {violation.clients for violation in missed} == {frozenset({loser})}
+
+
+def _each_delivery_matters(events: list[Event]) -> None:
+    clients = {event["connection"]: event["client"] for event in events if event["what"] == "opened"}
+    due = check(events).due
+    heard = [
+        number
+        for number, event in enumerate(events)
+        if event["what"] == "heard" and due[clients[event["connection"]], event["key"], event["payload"]] == 1
+    ]
+    assert len(heard) > 100
+    for number in heard[:: len(heard) // 10]:
+        without = check([*events[:number], *events[number + 1 :]])
+        assert without.violations, events[number]
+        again = check([*events[: number + 1], *events[number:]])
+        assert "7" in {violation.section for violation in again.violations}, events[number]
