@@ -1,0 +1,273 @@
+"""Malformed frames, commands and requests against a real endpoint, by the million, while others use it as they should.
+
+    python -m tests.fuzz.attack --count 1000000 [--seed 1]
+
+Owns: the endpoint, the witnesses (clients that behave), and what is compared before and after. Must never: send
+anything malformed itself; the attacker is a process of its own, so that the witnesses' latencies are not its.
+
+Ends with 1 if an answer was not one of those that are right, a witness missed something, or the endpoint was not
+afterwards as it was before.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import orjson
+import uvloop
+
+from protocol.client import Client, ClientError
+from protocol.errors import ProtocolError
+from protocol.pages import fetch, samples
+from tests.broker.running import PATIENCE_S, serving
+
+#: Witnesses; each publishes to the next one, so often a second.
+WITNESSES, PER_S = 4, 25.0
+#: Sent before anything is compared: caches, allocators and the collector get to where they stay.
+WARM_UP = 5_000
+#: For how long the witnesses are watched without an attack, in seconds.
+QUIET_S = 5.0
+#: What the endpoint's memory may have grown by then: parts of frames of 64 connections, of up to 100 kB each, and what
+#: the allocator keeps of them.
+GROWTH_BYTES_MAX = 40_000_000
+#: An attack of a million takes some minutes; a thing sent, at the very slowest, so long.
+SECONDS_EACH_MAX, SECONDS_MORE = 0.01, 120.0
+
+
+class Witness:
+    """A client that is subscribed to a topic of its own, and publishes to another's."""
+
+    def __init__(self, url: str, number: int) -> None:
+        self.name = f"witness {number}"
+        self.published = 0
+        self.failed: list[str] = []
+        self.heard: Counter[int] = Counter()
+        self.latencies_s: list[float] = []
+        self.client = Client(
+            url, self.name, listen=True, timeout_s=PATIENCE_S, backoff_max_s=0.5, on_notification=self._note
+        )
+        self._next = f"witness {(number + 1) % WITNESSES}"
+
+    def _note(self, key: str | None, payload: Any) -> None:
+        if key == self.name:
+            self.heard[payload["number"]] += 1
+            self.latencies_s.append(time.monotonic() - payload["at"])
+
+    async def run(self) -> None:
+        """Publish by the clock; the answers are waited for, but not by what comes next."""
+        began = time.monotonic()
+        async with asyncio.TaskGroup() as group:
+            try:
+                while True:
+                    group.create_task(self._publish(self.published))
+                    self.published += 1
+                    await asyncio.sleep(max(0.0, began + self.published / PER_S - time.monotonic()))
+            except asyncio.CancelledError:
+                asyncio.current_task().uncancel()  # type: ignore[union-attr]
+
+    async def _publish(self, number: int) -> None:
+        try:
+            await self.client.publish(self._next, {"number": number, "at": time.monotonic()}, ack=True)
+        except (ClientError, ProtocolError) as error:
+            self.failed.append(str(error))
+
+
+@dataclass
+class State:
+    """Of the endpoint, at one moment."""
+
+    memory_bytes: float
+    files: int
+    metrics: dict[str, float]
+
+
+@dataclass
+class Found:
+    """``missed``: publishes of witnesses that did not come exactly once; ``failed``: that were not acknowledged;
+    ``lost``: connections of theirs. Latencies in seconds, sorted."""
+
+    told: dict[str, Any]
+    before: State
+    after: State
+    said: str
+    published: int = 0
+    missed: int = 0
+    failed: list[str] = field(default_factory=list)
+    lost: int = 0
+    quiet_s: list[float] = field(default_factory=list)
+    attacked_s: list[float] = field(default_factory=list)
+
+    @property
+    def grown_bytes(self) -> float:
+        """How much more memory the endpoint has."""
+        return self.after.memory_bytes - self.before.memory_bytes
+
+    def faults(self) -> list[str]:
+        """Everything that may not be."""
+        metrics = self.after.metrics
+        wrong = [
+            (self.told["surprised"], f"answers that are not right, such as {self.told['surprises'][:3]}"),
+            (self.missed, "publishes of the witnesses that did not come exactly once"),
+            (len(self.failed), f"publishes of the witnesses that failed, such as {self.failed[:3]}"),
+            (self.lost, "connections of the witnesses that were lost"),
+            (int(metrics["ingeborg_turns_failed_total"]), "turns failed"),
+            (self.said.count("Traceback"), "tracebacks in the endpoint's log"),
+            (max(self.after.files - self.before.files, 0), "files more open than before"),
+            (int(metrics["ingeborg_connections"]) - WITNESSES, "connections left"),
+            (int(metrics["ingeborg_clients"]) - WITNESSES, "clients left"),
+        ]
+        found = [f"{count:,} {what}" for count, what in wrong if count]
+        if self.grown_bytes > GROWTH_BYTES_MAX:
+            found.append(f"memory grew by {self.grown_bytes / 1e6:.1f} MB")
+        return found
+
+
+async def attack(count: int, seed: int, directory: Path, *, quiet_s: float = QUIET_S) -> Found:
+    """One, against an endpoint on an empty store in the directory."""
+    async with serving(directory) as (process, url), AsyncExitStack() as stack:
+        witnesses = [Witness(url, number) for number in range(WITNESSES)]
+        for witness in witnesses:
+            await stack.enter_async_context(witness.client)
+            await witness.client.subscribe(witness.name)
+        async with publishing(witnesses):
+            await _attacked(url, WARM_UP, seed + 1)
+            before = await _state(process.pid, url)
+            for witness in witnesses:
+                witness.latencies_s.clear()
+            await asyncio.sleep(quiet_s)
+            quiet_s_each = [latency for witness in witnesses for latency in witness.latencies_s]
+            for witness in witnesses:
+                witness.latencies_s.clear()
+            told = await _attacked(url, count, seed)
+            attacked_s = [latency for witness in witnesses for latency in witness.latencies_s]
+        await _all_heard(witnesses)
+        after = await _state(process.pid, url, files=before.files)
+        found = Found(told, before, after, process.said())
+        for number, witness in enumerate(witnesses):
+            heard = witnesses[(number + 1) % WITNESSES].heard
+            found.published += witness.published
+            found.missed += sum(heard[each] != 1 for each in range(witness.published))
+            found.failed += witness.failed
+            found.lost += witness.client.reconnects
+        found.quiet_s, found.attacked_s = sorted(quiet_s_each), sorted(attacked_s)
+        return found
+
+
+@asynccontextmanager
+async def publishing(witnesses: list[Witness]) -> AsyncIterator[None]:
+    """They publish meanwhile."""
+    tasks = [asyncio.create_task(witness.run()) for witness in witnesses]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks)
+
+
+async def _all_heard(witnesses: list[Witness]) -> None:
+    """Until everything has come; what has not within the time is missed."""
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            for number, witness in enumerate(witnesses):
+                while len(witnesses[(number + 1) % WITNESSES].heard) < witness.published:  # noqa: ASYNC110
+                    await asyncio.sleep(0.02)
+    except TimeoutError:
+        pass  # `missed` says so
+
+
+async def _attacked(url: str, count: int, seed: int) -> dict[str, Any]:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "tests.fuzz.attacker", url, str(count), str(seed)), stdout=asyncio.subprocess.PIPE
+    )
+    try:
+        async with asyncio.timeout(count * SECONDS_EACH_MAX + SECONDS_MORE):
+            out, _ = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    assert process.returncode == 0, "the attacker failed; standard error has its reason"
+    told: dict[str, Any] = orjson.loads(out)
+    return told
+
+
+async def _state(pid: int, url: str, files: int | None = None) -> State:
+    """Once no connection but the witnesses' is left, and as many files are open as before, or that takes too long."""
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        page = await fetch(url, "/metrics")
+        metrics = {sample.series: sample.value for sample in samples(page.text)}
+        await asyncio.sleep(0.1)  # the page's own connection is closed, too
+        open_files = len(os.listdir(f"/proc/{pid}/fd"))
+        settled = metrics["ingeborg_connections"] == WITNESSES and (files is None or open_files <= files)
+        if settled or time.monotonic() > deadline:
+            return State(metrics["process_resident_memory_bytes"], open_files, metrics)
+
+
+def percentile_ms(ordered: list[float], percent: float) -> float:
+    """By nearest rank, of seconds; 0 of nothing."""
+    return 1000 * ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))] if ordered else 0.0
+
+
+def table(found: Found) -> str:
+    """What a person reads, as Markdown."""
+    told = found.told
+    sent = sum(told["kinds"].values())
+    rows = [("malformed", "sent"), *((kind, f"{count:,}") for kind, count in sorted(told["kinds"].items()))]
+    parts = [_markdown([*rows, ("in all", f"{sent:,}")])]
+    by_count = sorted(told["answers"].items(), key=lambda item: -item[1])
+    parts.append(_markdown([("answer", "times"), *((answer, f"{count:,}") for answer, count in by_count)]))
+    others = [("of the others", "without the attack", "with it")]
+    others += [
+        (name, f"{percentile_ms(found.quiet_s, percent):.1f} ms", f"{percentile_ms(found.attacked_s, percent):.1f} ms")
+        for name, percent in (("p50", 50.0), ("p99", 99.0), ("most", 100.0))
+    ]
+    memory = [f"{state.memory_bytes / 1e6:.1f} MB" for state in (found.before, found.after)]
+    others += [
+        ("messages heard", f"{len(found.quiet_s):,}", f"{len(found.attacked_s):,}"),
+        ("endpoint's memory, before and after", *memory),
+        ("files open, before and after", str(found.before.files), str(found.after.files)),
+    ]
+    parts.append(_markdown(others))
+    parts.append(
+        f"{sent:,} in {told['seconds']:.0f} s ({sent / told['seconds']:,.0f}/s), {told['connections']:,} connections; "
+        f"{found.published:,} published by the others, {found.missed:,} missed, {len(found.failed):,} failed\n"
+    )
+    return "\n".join(parts)
+
+
+def _markdown(rows: list[tuple[str, ...]]) -> str:
+    head, *body = rows
+    lines = [head, ("---", *("---:" for _ in head[1:])), *body]
+    return "".join(f"| {' | '.join(row)} |\n" for row in lines)
+
+
+def main() -> int:
+    """The command. Returns the exit code."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--count", type=int, default=1_000_000)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="ingeborg-attack-") as directory:
+        found = uvloop.run(attack(options.count, options.seed, Path(directory)))
+    print(table(found))
+    faults = found.faults()
+    for fault in faults:
+        print(f"FAULT {fault}")
+    return int(bool(faults))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,243 @@
+"""The process that attacks: opens connections, sends what ``malformed`` draws, and sorts what is answered.
+
+    python -m tests.fuzz.attacker URL COUNT SEED
+
+Owns: its connections, and how many there are at once. Must never: judge an endpoint by more than its answers. It
+prints one line of JSON.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import socket
+import struct
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import cast
+from urllib.parse import urlsplit
+
+import orjson
+import uvloop
+
+from tests.broker.running import HANDSHAKE
+
+from . import malformed
+from .malformed import CUT, Attack
+
+#: At once; more would only wait in the endpoint's backlog.
+CONNECTIONS = 64
+#: Within this an endpoint has cut whoever does not do his part (5 s), on a busy machine.
+ANSWER_S = 30.0
+#: Connections that dribble their handshake while the others do what they do; each is cut after 5 s.
+DRIBBLES, DRIBBLE_S = 20, 0.25
+#: Reset and not closed: a port would be of no use for a minute otherwise.
+_RESET = struct.pack("ii", 1, 0)
+#: Of ways that an endpoint's answers may surprise, so many are told.
+SURPRISES_MAX = 20
+
+
+class Connection(asyncio.Protocol):
+    """One, and all that came of it."""
+
+    def __init__(self, then: bytes, until: Callable[[bytearray], bool]) -> None:
+        self._then, self._until = then, until
+        self.received = bytearray()
+        self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """It is up."""
+        self.transport = cast(asyncio.Transport, transport)
+        transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+
+    def data_received(self, data: bytes) -> None:
+        """A piece of the answer."""
+        self.received += data
+        if self._then and b"\r\n\r\n" in self.received:
+            self.transport.write(self._then)
+            self._then = b""
+        if self._until(self.received):
+            self.transport.abort()
+
+    def eof_received(self) -> bool:
+        """The endpoint has said all it had to."""
+        self.transport.abort()
+        return False
+
+    def connection_lost(self, _: Exception | None) -> None:
+        """It is gone."""
+        if not self.over.done():
+            self.over.set_result(None)
+
+
+#: An answer to what was right before something was wrong.
+_EXPECTED = "as it has to be"
+
+
+def answers(received: bytes) -> list[str]:
+    """What came, in words: an HTTP status each, ``close`` with its code, or a reply's error."""
+    found = []
+    while received.startswith(b"HTTP/1.1 "):
+        head, _, received = received.partition(b"\r\n\r\n")
+        status = head[9:12].decode()
+        if status != "101":
+            found.append(f"HTTP {status}")
+            if (at := received.find(b"HTTP/1.1 ")) >= 0:  # a second answer, where there may be one at most
+                received = received[at:]
+            else:
+                return found
+    while len(received) >= 2:
+        first, size, at = received[0], received[1], 2
+        if size > 125:
+            wide = 2 if size == 126 else 8
+            size, at = int.from_bytes(received[2 : 2 + wide], "big"), 2 + wide
+        payload, received = received[at : at + size], received[at + size :]
+        if first == malformed.CLOSE:
+            found.append(f"close {int.from_bytes(payload[:2], 'big')}")
+        elif first in (malformed.PING, malformed.PONG):  # the endpoint pings whoever is there when it is due
+            found.append(_EXPECTED)
+        elif first == malformed.TEXT:
+            reply = orjson.loads(payload)
+            found.append(str(reply.get("error") or reply.get("result") or "a notification"))
+        elif first == malformed.BINARY:
+            found.append(_EXPECTED)  # the challenge of the endpoints' own handshake
+        else:
+            found.append(f"frame {first:#x}")
+    return found
+
+
+def surprise(attack: Attack, found: list[str]) -> str:
+    """What is wrong with the answers; nothing: they are right."""
+    rest = [answer for answer in found if answer != _EXPECTED]
+    if attack.each:
+        if rest[-1:] != ["bad_command"]:
+            return f"did not end with the answer to the last command: {rest[-3:]}"
+        rest = rest[:-1]
+        if len(rest) != attack.count:
+            return f"{len(rest)} answers to {attack.count} commands"
+    elif not rest:
+        return "" if CUT in attack.answers else "no answer"
+    elif len(rest) > 1:
+        return f"{len(rest)} answers to one: {rest[:3]}"
+    wrong = [answer for answer in rest if answer not in attack.answers]
+    return f"answered {wrong[0]}" if wrong else ""
+
+
+def _never(_: bytearray) -> bool:
+    return False
+
+
+#: When a connection is done with, by its attack's ending; else when the endpoint ends it.
+_ENDS: dict[str, Callable[[bytearray], bool]] = {
+    "last": lambda received: malformed.LAST in received[-200:],
+    "close": lambda received: any(answer.startswith("close") for answer in answers(bytes(received))),
+}
+
+
+class Attacker:
+    """``count``: malformed things to send."""
+
+    def __init__(self, url: str, count: int, seed: int) -> None:
+        parts = urlsplit(url)
+        self._host, self._port = parts.hostname, parts.port
+        self._left = count
+        self._random = random.Random(seed)
+        self.kinds: Counter[str] = Counter()
+        self.answers: Counter[str] = Counter()
+        self.surprises: list[str] = []
+        self.surprised = 0
+        self.connections = 0
+
+    async def run(self) -> None:
+        """All of it."""
+        dribbles = [asyncio.create_task(self._dribble()) for _ in range(min(DRIBBLES, self._left))]
+        self._left -= len(dribbles)
+        async with asyncio.TaskGroup() as group:
+            for _ in range(CONNECTIONS):
+                group.create_task(self._work())
+        await asyncio.gather(*dribbles)
+
+    async def _work(self) -> None:
+        while self._left > 0:
+            attack = malformed.draw(self._random)
+            self._left -= attack.count
+            await self._one(attack)
+
+    async def _one(self, attack: Attack) -> None:
+        until = _ENDS.get(attack.ending, _never)
+        connection = await self._connect(attack.then, until)
+        transport = connection.transport
+        try:
+            transport.write(attack.data)
+            if attack.ending == "reset":
+                # A turn of the loop, so that something has been sent.
+                await asyncio.sleep(0)
+            else:
+                if attack.ending == "eof":
+                    with contextlib.suppress(OSError):  # it was cut already
+                        transport.write_eof()
+                async with asyncio.timeout(ANSWER_S):
+                    await connection.over
+        except TimeoutError:
+            self._tell(attack, f"not ended within {ANSWER_S:g} s")
+        finally:
+            transport.abort()
+        found = answers(bytes(connection.received))
+        wrong = "" if attack.ending == "reset" else surprise(attack, found)
+        if wrong:
+            self._tell(attack, wrong)
+        self.kinds[attack.kind] += attack.count
+        counted = [answer for answer in found if answer != _EXPECTED] or [CUT]
+        self.answers.update(counted[: attack.count] if attack.each else counted)
+
+    def _tell(self, attack: Attack, wrong: str) -> None:
+        self.surprised += 1
+        if len(self.surprises) < SURPRISES_MAX:
+            self.surprises.append(f"{attack.kind}: {wrong}: {attack.data[-300:]!r}")
+
+    async def _connect(self, then: bytes, until: Callable[[bytearray], bool]) -> Connection:
+        self.connections += 1
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout(ANSWER_S):
+            _, connection = await loop.create_connection(lambda: Connection(then, until), self._host, self._port)
+        return connection
+
+    async def _dribble(self) -> None:
+        """A handshake that comes byte by byte, and does not come to its end in time."""
+        connection = await self._connect(b"", _never)
+        began_s = time.monotonic()
+        for byte in HANDSHAKE.format(path="/").encode():
+            if connection.over.done() or time.monotonic() - began_s > ANSWER_S:
+                break
+            connection.transport.write(bytes([byte]))
+            await asyncio.wait((connection.over,), timeout=DRIBBLE_S)
+        attack = Attack("dribbled handshake", 1, b"", frozenset({CUT}))
+        if not connection.over.done():
+            self._tell(attack, "not cut")
+        connection.transport.abort()
+        self.kinds[attack.kind] += 1
+        self.answers.update(answers(bytes(connection.received)) or [CUT])
+
+
+def main() -> None:
+    """The command."""
+    url, count, seed = sys.argv[1:]
+    attacker = Attacker(url, int(count), int(seed))
+    began_s = time.monotonic()
+    uvloop.run(attacker.run())
+    told = {
+        "seconds": time.monotonic() - began_s,
+        "connections": attacker.connections,
+        "kinds": dict(attacker.kinds),
+        "answers": dict(attacker.answers),
+        "surprised": attacker.surprised,
+        "surprises": attacker.surprises,
+    }
+    print(orjson.dumps(told).decode(), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,451 @@
+"""Malformed frames, commands and HTTP requests, drawn from a seed, each with the answers that are right.
+
+Owns: what is sent, and what may come of it. Must never: open a connection.
+
+Unlike the mutants of ``test_frames.py``, which may turn out to be good commands, all of these are wrong in a way
+that is known, so that every answer can be judged.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import NamedTuple
+
+import orjson
+import ormsgpack
+
+from tests.broker.running import HANDSHAKE, raw_frame
+
+TEXT, BINARY, CONTINUED, CLOSE, PING, PONG = 0x81, 0x82, 0x80, 0x88, 0x89, 0x8A
+
+#: What an endpoint answers with beside these is a surprise. ``cut``: the connection ended without a word.
+CUT = "cut"
+REFUSED = frozenset({"bad_json", "bad_command", "bad_state", "bad_topic", "too_large"})
+CLIENT_ERRORS = frozenset({CUT, *(f"HTTP {status}" for status in (400, 403, 405, 413, 414, 426, 431, 501, 505))})
+
+GOOD = b'{"command":"publish","client_id":"attacker","topic":"attack","payload":1}'
+
+
+class Attack(NamedTuple):
+    """One connection's worth. ``count``: malformed things in it; ``answers``: those that are right, one for each with
+    ``each``, else one for all; ``then``: what is sent once the endpoint has upgraded. ``ending``: ``eof``: the client
+    ends its stream; ``wait``: it waits for the endpoint to; ``reset``: it cuts; ``last``: it waits for the answer with
+    ``LAST``, which is asked for behind the others and is not one of them; ``close``: for a close frame."""
+
+    kind: str
+    count: int
+    data: bytes
+    answers: frozenset[str]
+    ending: str = "wait"
+    each: bool = False
+    then: bytes = b""
+
+
+Random = random.Random
+
+
+def _upgraded(behind: bytes, path: str = "/") -> bytes:
+    return HANDSHAKE.format(path=path).encode() + behind
+
+
+# -- Frames (RFC 6455): one to a connection, since it ends with the first
+
+
+def _closing(kind: str, code: int, frames: bytes) -> Attack:
+    return Attack(kind, 1, _upgraded(frames), frozenset({f"close {code}"}))
+
+
+def _bad_opcode(rng: Random) -> Attack:
+    return _closing(
+        "opcode without a meaning", 1002, raw_frame(0x80 | rng.choice((3, 4, 5, 6, 7, 11, 12, 13, 14, 15)), GOOD)
+    )
+
+
+def _reserved_bits(rng: Random) -> Attack:
+    first = rng.choice((TEXT, BINARY, PING, PONG, CLOSE)) | rng.randrange(1, 8) << 4
+    return _closing("reserved bits", 1002, raw_frame(first, b"" if first & 0x8 else GOOD))
+
+
+def _unmasked(rng: Random) -> Attack:
+    first = rng.choice((TEXT, BINARY, PING, PONG, CLOSE, 0x01, 0x00))
+    return _closing("unmasked", 1002, raw_frame(first, GOOD[: rng.choice((0, 2, 73))], masked=False))
+
+
+def _long_control(rng: Random) -> Attack:
+    size = rng.choice((126, 127, 1000, 65535, 65536))
+    return _closing("control frame too long", 1002, raw_frame(rng.choice((PING, PONG, CLOSE)), bytes(size)))
+
+
+def _fragmented_control(rng: Random) -> Attack:
+    first = rng.choice((PING, PONG, CLOSE)) & 0x0F
+    return _closing("control frame in fragments", 1002, raw_frame(first, rng.randbytes(rng.randrange(3, 126))))
+
+
+def _bad_fragments(rng: Random) -> Attack:
+    frames = rng.choice(
+        (
+            raw_frame(CONTINUED, GOOD),
+            raw_frame(0x00, GOOD),
+            raw_frame(0x01, GOOD[:10]) + raw_frame(TEXT, GOOD),
+            raw_frame(0x02, GOOD[:10]) + raw_frame(0x01, GOOD),
+            raw_frame(0x01, GOOD[:10]) + raw_frame(PING) + raw_frame(BINARY, GOOD),
+        )
+    )
+    return _closing("fragments out of order", 1002, frames)
+
+
+def _not_utf8(rng: Random) -> Attack:
+    bad = rng.choice(
+        (b"\xff", b"\xc3", b"\xc0\xaf", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xf8\x88\x80\x80\x80", b"\x80")
+    )
+    text = GOOD + bad
+    cut = rng.randrange(len(text))
+    whole, parts = raw_frame(TEXT, text), raw_frame(0x01, text[:cut]) + raw_frame(CONTINUED, text[cut:])
+    return _closing("text that is not UTF-8", 1007, rng.choice((whole, parts)))
+
+
+def _bad_close(rng: Random) -> Attack:
+    code = rng.choice((0, 1, 999, 1004, 1005, 1006, 1015, 1016, 1100, 2000, 2999, 5000, 65535))
+    frame = rng.choice((raw_frame(CLOSE, b"\x03"), raw_frame(CLOSE, code.to_bytes(2, "big") + b"bye")))
+    return _closing("close code that is none", 1002, frame)
+
+
+def _close_not_utf8(rng: Random) -> Attack:
+    return _closing(
+        "close reason not UTF-8", 1007, raw_frame(CLOSE, b"\x03\xe8" + rng.choice((b"\xff", b"\xc3", b"\xed\xbf\xbf")))
+    )
+
+
+def _huge_length(rng: Random) -> Attack:
+    length = rng.choice(((16 << 20) + 1, 1 << 31, 1 << 32, 1 << 40, 1 << 62, (1 << 63) - 1, 1 << 63, (1 << 64) - 1))
+    frame = raw_frame(rng.choice((TEXT, BINARY, 0x01)), GOOD, length=length)
+    return Attack("length beyond the limit", 1, _upgraded(frame), frozenset({"close 1009", "close 1002"}))
+
+
+def _wrong_length(rng: Random) -> Attack:
+    """It says more than comes, and ends there."""
+    frame = raw_frame(rng.choice((TEXT, BINARY, PING, CLOSE)), GOOD[:20], length=rng.randrange(21, 126))
+    return Attack("cut short", 1, _upgraded(frame[: rng.randrange(1, len(frame))]), frozenset({CUT}), "eof")
+
+
+def _reset_in_a_frame(rng: Random) -> Attack:
+    frame = raw_frame(TEXT, bytes(70_000))
+    return Attack("reset in a frame", 1, _upgraded(frame[: rng.randrange(len(frame))]), frozenset({CUT}), "reset")
+
+
+def _reset_in_a_handshake(rng: Random) -> Attack:
+    whole = _upgraded(b"")
+    return Attack("reset in a handshake", 1, whole[: rng.randrange(len(whole))], frozenset({CUT}), "reset")
+
+
+# -- Commands: many to a connection, since none of them may end it
+
+COMMANDS = 100
+
+#: The ``id`` of the command behind them: replies leave in the order of the commands.
+LAST = b'"the last"'
+
+
+def _commands(kind: str, rng: Random, draw: Callable[[Random], bytes]) -> Attack:
+    messages = [draw(rng) for _ in range(COMMANDS)]
+    frames = b"".join(raw_frame(BINARY if _not_text(message) else TEXT, message) for message in messages)
+    data = _upgraded(frames + raw_frame(TEXT, b'{"command":"no such command","id":%b}' % LAST))
+    return Attack(kind, COMMANDS, data, REFUSED, "last", each=True)
+
+
+def _not_text(message: bytes) -> bool:
+    try:
+        message.decode()
+    except UnicodeDecodeError:
+        return True
+    return False
+
+
+NAMES = ("listen", "unlisten", "subscribe", "unsubscribe", "publish", "broadcast", "subscriptions")
+
+
+def _fields(rng: Random) -> dict[str, object]:
+    """Of a good command."""
+    name = rng.choice(NAMES)
+    fields: dict[str, object] = {"command": name, "client_id": "attacker"}
+    if name in ("subscribe", "unsubscribe"):
+        fields["topic"] = rng.choice(("attack", ["attack", "and another"]))
+    if name == "publish":
+        fields |= {"topic": "attack", "timestamp": 1}
+    if name in ("publish", "broadcast"):
+        fields |= {"payload": rng.randrange(1000), "ack": True, "dedup": True}
+    if name == "subscriptions":
+        fields["limit"] = 10
+    return fields
+
+
+#: For each field, values that it may not have.
+WRONG: dict[str, tuple[object, ...]] = {
+    "command": (None, 1, True, [], {}, "", "LISTEN", "listne", "x" * 5000, "\0"),
+    "client_id": (None, 1.5, True, [], {}, "", "c" * 129, "é" * 65),
+    "topic": (None, 1, 1.5, True, {}, "", "x" * 1025, "a\0", "\x7f", "a\x85b", [1], [None], [["a"]], ["a", ""]),
+    "ack": (None, 0, 1, "true", [], {}),
+    "dedup": (None, 0, 1, "true", [], {}),
+    "timestamp": (None, "now", True, [], {}),
+    "limit": (None, 0, -1, 10_001, 1.0, "10", True, [], {}),
+    "id": (1.5, True, [], {}),
+}
+
+
+def _wrong_type(rng: Random) -> bytes:
+    fields = _fields(rng)
+    name = rng.choice([name for name in fields if name in WRONG] + ["id"])
+    fields[name] = rng.choice(WRONG[name])
+    return orjson.dumps(fields)
+
+
+def _missing_field(rng: Random) -> bytes:
+    fields = _fields(rng)
+    wanted = [name for name in ("command", "client_id", "topic", "payload") if name in fields]
+    del fields[rng.choice(wanted)]
+    return orjson.dumps(fields)
+
+
+def _with_payload(payload: bytes) -> bytes:
+    return b'{"command":"publish","client_id":"attacker","topic":"attack","payload":%b}' % payload
+
+
+def _deep(rng: Random) -> bytes:
+    depth = rng.choice((255, 300, 1000, 1025, 5000))
+    opening, closing = rng.choice(((b"[", b"]"), (b'{"a":', b"}")))
+    inner = b"" if opening == b"[" else b"1"
+    return _with_payload(opening * depth + inner + closing * rng.choice((depth, depth, 0, depth - 1)))
+
+
+def _twice(rng: Random) -> bytes:
+    key, again = rng.choice(((b'"client_id"', b'"client_id"'), (b'"id"', b'"id"'), (b'"\\u0069d"', b'"id"')))
+    if rng.random() < 0.5:
+        return b'{"command":"listen",%b:1,"topic":"t","client_id":1,%b:1}' % (key, again)
+    return _with_payload(b'[{%b:1,"b":2,"c":[{}],%b:1}]' % (key, again))
+
+
+def _huge_number(rng: Random) -> bytes:
+    digits = b"9" * rng.choice((20, 21, 30, 300, 5000))
+    number = rng.choice(
+        (digits, b"-" + digits, b"1e999", b"-1e999", b"1" + b"0" * 400 + b".5e9", b"18446744073709551616")
+    )
+    return rng.choice(
+        (_with_payload(number), b'{"command":"listen","client_id":%b}' % number, _with_payload(b"[%b]" % number))
+    )
+
+
+def _lone_surrogate(rng: Random) -> bytes:
+    text = b'"%b"' % rng.choice((rb"\ud800", rb"\udfff", rb"a\udbffb", rb"\udc00\ud800"))
+    return rng.choice(
+        (_with_payload(text), _with_payload(b"{%b:1}" % text), b'{"command":"listen","client_id":%b}' % text)
+    )
+
+
+def _not_json(rng: Random) -> bytes:
+    good = orjson.dumps(_fields(rng))
+    return rng.choice(
+        (
+            good[: rng.randrange(len(good))],
+            good + rng.choice((b"}", b"{}", b",", b"x", b"\0")),
+            b"\xef\xbb\xbf" + good,
+            good.decode().encode("utf-16"),
+            good.replace(b'"', b"'"),
+            b"[" + good + b"]",
+            rng.choice((b"null", b"1", b'"listen"', b"true", b"NaN", b"", b" ", b"[]")),
+            b"\xff" + rng.randbytes(rng.randrange(60)),
+            _with_payload(
+                rng.choice((b"NaN", b"Infinity", b"01", b"+1", b".5", b"1.", b"0x10", b'"\t"', b'"\\x"', b"tru", b""))
+            ),
+        )
+    )
+
+
+# -- HTTP, and what is no HTTP
+
+
+def _http(kind: str, data: bytes, answers: frozenset[str] = CLIENT_ERRORS, ending: str = "eof") -> Attack:
+    return Attack(kind, 1, data, answers, ending)
+
+
+def _request_line(rng: Random) -> Attack:
+    line = rng.choice(
+        (
+            b"GET /",
+            b"GET  / HTTP/1.1",
+            b"GET / HTTP/1.1 ",
+            b"GET / HTTP/0.9",
+            b"GET / HTTP/1.0",
+            b"GET / HTTP/2.0",
+            b"GET / http/1.1",
+            b"get / HTTP/1.1",
+            b"POST / HTTP/1.1",
+            b"PUT /_peer HTTP/1.1",
+            b"CONNECT a:1 HTTP/1.1",
+            b"TRACE / HTTP/1.1",
+            b"PRI * HTTP/2.0",
+            b"HELO here",
+            b"\0" * 50,
+            b"GET /\0 HTTP/1.1",
+            b"GET /\xff\xfe HTTP/1.1",
+            b"GET / HTTP/1.1\r",
+            b"",
+            b"GET /" + b"x" * rng.randrange(8_200, 20_000) + b" HTTP/1.1",
+            rng.randbytes(rng.randrange(1, 200)).replace(b"\n", b""),
+        )
+    )
+    return _http("bad request line", line + b"\r\nHost: here\r\n\r\n")
+
+
+def _header_bomb(rng: Random) -> Attack:
+    headers = rng.choice(
+        (
+            b"".join(b"X-%d: x\r\n" % number for number in range(rng.randrange(129, 1000))),
+            b"X: " + b"x" * rng.randrange(8_200, 100_000) + b"\r\n",
+            b"x" * rng.randrange(8_200, 50_000) + b": x\r\n",
+            b"X: x\r\n" * 5_000,
+        )
+    )
+    return _http("header bomb", b"GET / HTTP/1.1\r\n" + headers + b"\r\n")
+
+
+def _bad_header(rng: Random) -> Attack:
+    header = rng.choice(
+        (
+            b"no colon here",
+            b" X: folded",
+            b"X : space",
+            b": nameless",
+            b"X\0Y: z",
+            b"X: a\0b",
+            b"X: a\rb",
+            b"H\xc3\xa9: x",
+            b"X: y\r\n z",
+        )
+    )
+    return _http("bad header", b"GET / HTTP/1.1\r\nHost: here\r\n" + header + b"\r\n\r\n")
+
+
+def _smuggled(rng: Random) -> Attack:
+    """Of two requests in one none but the first may be answered."""
+    inner = b"GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n"
+    headers = rng.choice(
+        (
+            b"Content-Length: %d\r\n" % len(inner),
+            b"Content-Length: 0\r\nContent-Length: %d\r\n" % len(inner),
+            b"Content-Length: 4\r\nTransfer-Encoding: chunked\r\n",
+            b"Transfer-Encoding: chunked\r\n",
+            b"Transfer-Encoding: xchunked\r\nContent-Length: %d\r\n" % len(inner),
+            b"Content-Length: -1\r\n",
+            b"Content-Length: 99999999999999999999\r\n",
+            b"Content-Length: +%d\r\n" % len(inner),
+        )
+    )
+    path = rng.choice((b"/", b"/healthz", b"/_peer"))
+    return _http(
+        "smuggling",
+        b"GET " + path + b" HTTP/1.1\r\nHost: here\r\n" + headers + b"\r\n" + inner,
+        CLIENT_ERRORS | {"HTTP 200"},
+    )
+
+
+_UPGRADE = {
+    "Host": "here",
+    "Upgrade": "websocket",
+    "Connection": "Upgrade",
+    "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
+    "Sec-WebSocket-Version": "13",
+}
+
+
+def _bad_upgrade(rng: Random) -> Attack:
+    headers = dict(_UPGRADE)
+    name = rng.choice(
+        ("Upgrade", "Connection", "Sec-WebSocket-Key", "Sec-WebSocket-Version", "Origin", "twice", "missing")
+    )
+    more = b""
+    if name == "twice":
+        again = rng.choice(("Sec-WebSocket-Key", "Sec-WebSocket-Version"))
+        more = f"{again}: {headers[again]}\r\n".encode()
+    elif name == "missing":
+        del headers[rng.choice(("Upgrade", "Connection", "Sec-WebSocket-Key", "Sec-WebSocket-Version"))]
+    else:
+        wrong = {
+            "Upgrade": ("h2c", "web socket", "", "websocket2"),
+            "Connection": ("close", "keep-alive", "", "Upgrades"),
+            "Sec-WebSocket-Key": ("", "x", "=" * 24, "dGhlIHNhbXBsZQ==", "\u00e9" * 24, "A" * 5000),
+            "Sec-WebSocket-Version": ("", "12", "14", "13, 8", "013", "x"),
+            "Origin": ("https://evil.example", "null", "http://localhost.evil.example", "x", "http://[::1"),
+        }
+        headers[name] = rng.choice(wrong[name])
+    text = "".join(f"{key}: {value}\r\n" for key, value in headers.items()).encode("latin-1")
+    return _http("bad upgrade", b"GET / HTTP/1.1\r\n" + text + more + b"\r\n")
+
+
+def _tls_hello(rng: Random) -> Attack:
+    body = rng.randbytes(rng.randrange(60, 500)).replace(b"\n", b"\0")
+    return _http("TLS hello", b"\x16\x03\x01" + (len(body) + 4).to_bytes(2, "big") + b"\x01\0\0" + body)
+
+
+_HELLO = ["hello", 3, b"n" * 16, "attacker", "0" * 16, "ws://127.0.0.1:9", b"p" * 32]
+
+
+def _peer(rng: Random) -> Attack:
+    hello = list(_HELLO)
+    change = rng.randrange(6)
+    if change == 0:
+        hello[rng.randrange(len(hello))] = rng.choice((None, -1, 2**63, 1.5, b"", "", [], {}, [[]] * 50, True))
+    elif change == 1:
+        del hello[rng.randrange(len(hello)) :]
+    elif change == 2:
+        hello = rng.choice((["welcome", "a", "b", "c", b"p"], ["challenge", 3, b"n"], ["batch"], [1], [[]]))
+    message = ormsgpack.packb(hello)
+    if change == 3:
+        message = rng.choice((b"", b"\xc1", b"\xdf\xff\xff\xff\xff", b"\x91" * 2000, message[:-3], rng.randbytes(100)))
+    first, code = BINARY, 1008
+    if change == 4:
+        message, code = bytes(5000), 1009
+    elif change == 5:
+        first, code = TEXT, 1002
+        message = b"hello"
+    # Behind the upgrade: what comes with it comes before the challenge, and is not looked at.
+    right = frozenset({f"close {code}"})
+    return Attack("peer's handshake", 1, _upgraded(b"", "/_peer"), right, "close", then=raw_frame(first, message))
+
+
+#: Kinds of one to a connection, in the parts of what is drawn.
+FRAMES = (
+    *(
+        _bad_opcode,
+        _reserved_bits,
+        _unmasked,
+        _long_control,
+        _fragmented_control,
+        _bad_fragments,
+        _not_utf8,
+        _bad_close,
+    ),
+    *(_close_not_utf8, _huge_length, _wrong_length, _reset_in_a_frame, _reset_in_a_handshake),
+)
+REQUESTS = (_request_line, _header_bomb, _bad_header, _smuggled, _bad_upgrade, _tls_hello, _peer)
+MESSAGES: dict[str, Callable[[Random], bytes]] = {
+    "command: wrong type": _wrong_type,
+    "command: field missing": _missing_field,
+    "command: nested deeply": _deep,
+    "command: key twice": _twice,
+    "command: number too large": _huge_number,
+    "command: lone surrogate": _lone_surrogate,
+    "command: not JSON": _not_json,
+}
+
+#: Of a hundred connections so many bring commands, a hundred each, which are most of what is sent then; the others are
+#: drawn evenly from the rest.
+COMMANDS_PER_CENT = 5
+
+
+def draw(rng: Random) -> Attack:
+    """The next one."""
+    if rng.randrange(100) < COMMANDS_PER_CENT:
+        kind = rng.choice(list(MESSAGES))
+        return _commands(kind, rng, MESSAGES[kind])
+    return rng.choice(FRAMES + REQUESTS)(rng)
