@@ -1,8 +1,8 @@
 """The `bench` command: start rivals, digest run logs, make the report, print the summary.
 
-Owns arguments, exit codes (0 done, 1 failed, 2 wrong usage; missed goals are said, and are no failure) and what the
-user sees of errors. Spark is loaded only by the command that needs it; a library that is not installed is the trouble
-of its own command only.
+Owns arguments, exit codes (0 done, 1 failed, 2 wrong usage, 130 interrupted; missed goals are said, and are no failure)
+and what the user sees of errors. Spark is loaded only by the command that needs it; a library that is not installed is
+the trouble of its own command only.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     except KeyboardInterrupt:
         print("bench: interrupted", file=sys.stderr)
-        return 1
+        return 130
     finally:
         signal.signal(signal.SIGTERM, before)
 

@@ -16,9 +16,9 @@ replay=${REPLAY:-}
 run=${RUN:-runs/demo-$(date +%Y%m%d-%H%M%S)}
 # Two endpoints open an empty LMDB directory in a second or two; a loaded machine is given its time, but not for ever.
 ready_seconds_max=30
-# An orderly leave hands over and drains; `serve` itself ends its endpoints after 15 s. Longer than this is a defect
-# that the demo must show, not wait for.
-stop_seconds_max=20
+# An orderly leave hands over and drains; `serve` itself ends its endpoints 20 s after their drain-time (5 s). Longer
+# than this is a defect that the demo must show, not wait for.
+stop_seconds_max=30
 
 # The demo is the same for everybody, whatever they have set for endpoints of their own.
 unset "${!INGEBORG_@}"

@@ -83,7 +83,7 @@ def _broker(system: System, state: Path, prepare: Callable[[str], None]) -> Iter
     state.mkdir(parents=True)
     store = f"riak:{riak}" if system.store == "riak" else f"lmdb:{state / 'store'}"
     prepare(store)
-    port = _first_port(_endpoints(system.serve))
+    port = first_port(_endpoints(system.serve))
     command = [sys.executable, "-m", "broker.cli", "serve", "--host", "127.0.0.1", "--port", str(port)]
     command += ["--store", store]
     # The measurement is the same for everybody, whatever they have set for endpoints of their own.
@@ -108,7 +108,7 @@ def _endpoints(arguments: tuple[str, ...]) -> int:
     return int(arguments[arguments.index("--endpoints") + 1]) if "--endpoints" in arguments else 1
 
 
-def _first_port(count: int) -> int:
+def first_port(count: int) -> int:
     """Of so many in a row on loopback that nothing listens on; 0, for any, is enough for one."""
     if count == 1:
         return 0

@@ -1,7 +1,7 @@
 """The `loadgen` command: its options, its signals, and what it says at the end.
 
 Owns: turning arguments into sessions. Must never: measure. Exit codes: 0 done; 1 a run failed, was cut short by a
-signal, or `--check` found fault; 2 wrong usage or input.
+signal, or `--check` found fault; 2 wrong usage or input; 130 ended at once by a second signal.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except (KeyboardInterrupt, asyncio.CancelledError):
         print("loadgen: interrupted twice: ended at once", file=sys.stderr)
-        return 1
+        return 130
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -24,14 +24,22 @@ def page(document: Json, tables: Mapping[str, Sequence[Json]]) -> str:
     alone = len(runs) == 1
     facts = runs[0]["facts"]
     title = f"{facts['workload']} on {facts['system']}" if alone else _title(runs)
+    header = run.lead(runs[0]) if alone else _lead(runs)
+    return framed(
+        title, "Benchmark report", header, _one(runs[0], tables) if alone else _many(document, tables), _FOOTER
+    )
+
+
+def framed(title: str, kind: str, lead: Html, parts: Sequence[Html], footer: Html) -> str:
+    """A page of the house: `kind` stands small over the title, `lead` below it."""
     style = resources.files("bench").joinpath("report.css").read_text(encoding="utf-8")
     body = lines(
         [
-            Html(f'<header class="page"><p class="over">Benchmark report</p><h1>{html(title)}</h1>'),
-            run.lead(runs[0]) if alone else _lead(runs),
+            Html(f'<header class="page"><p class="over">{html(kind)}</p><h1>{html(title)}</h1>'),
+            lead,
             Html("</header><main>"),
-            *(_one(runs[0], tables) if alone else _many(document, tables)),
-            Html(f"</main>{_FOOTER}"),
+            *parts,
+            Html(f"</main>{footer}"),
         ]
     )
     return (
@@ -39,7 +47,7 @@ def page(document: Json, tables: Mapping[str, Sequence[Json]]) -> str:
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         # Nothing is ever loaded or run: the browser is told so, in case a text slips through.
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
-        f"<title>{html(title)} · benchmark report</title><style>\n{style}</style></head>\n<body>\n"
+        f"<title>{html(title)} · {html(kind.lower())}</title><style>\n{style}</style></head>\n<body>\n"
         f"{body}\n</body></html>\n"
     )
 

@@ -105,7 +105,7 @@ def test_a_signal_stops_the_generator_and_the_server_and_the_comparison_goes_on_
             break
     process.terminate()
     said, _ = process.communicate(timeout=60)
-    assert process.returncode == 1
+    assert process.returncode == 130
     assert "cutting the run short" in said
     assert not [process for process in psutil.process_iter(["cmdline"]) if str(out) in str(process.info["cmdline"])]
     assert not (out / compare.RECORD).exists()

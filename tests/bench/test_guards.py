@@ -106,7 +106,7 @@ def first_ports(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
 
 
 def test_one_endpoint_takes_any_port(first_ports: list[int]) -> None:
-    assert servers._first_port(1) == 0
+    assert servers.first_port(1) == 0
 
 
 @pytest.mark.parametrize("taken", [20_100, 20_102])
@@ -115,17 +115,17 @@ def test_several_endpoints_get_ports_in_a_row_that_are_all_free(
 ) -> None:
     first_ports += [20_100, 25_000]
     monkeypatch.setattr(servers, "_is_free", lambda port: port != taken)
-    assert servers._first_port(3) == 25_000
+    assert servers.first_port(3) == 25_000
 
 
 def test_a_port_that_somebody_listens_on_is_not_free() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         assert not servers._is_free(server.getsockname()[1])
-    first = servers._first_port(3)  # so others are
+    first = servers.first_port(3)  # so others are
     assert servers._PORT_MIN <= first <= servers._PORT_MAX - 3
 
 
 def test_ports_that_are_never_free_are_an_error_and_not_a_search_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(servers, "_is_free", lambda port: False)
     with pytest.raises(BenchError, match="no 3 free ports in a row"):
-        servers._first_port(3)
+        servers.first_port(3)

@@ -192,7 +192,7 @@ def test_reads_text_as_it_is_and_counts_what_it_leaves_out(tmp_path, packed):
         (HEADER.encode() + b"s,1\n", "line 2: fewer columns"),
         (HEADER.encode() + b'"s,1', "near line 1: unexpected end"),
         (HEADER.encode() + b"s,1,\xff,b,1\n", "not UTF-8 at byte"),
-        (gzip.compress(b"x" * 100)[:-10], "ended before|Compressed|end-of-stream"),
+        (gzip.compress(b"x" * 100, mtime=0)[:-10], "ended before|Compressed|end-of-stream"),
     ],
 )
 def test_a_bad_log_is_refused_with_file_and_line(tmp_path, content, text):

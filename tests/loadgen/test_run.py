@@ -175,10 +175,14 @@ async def test_the_search_finds_a_rate_measures_there_and_at_half_of_it(broker, 
     measured = {row["kind"]: row for row in phases if row["measured"] == "1"}
     assert len(searched) >= 3
     assert all(row["detail"] for row in searched)
-    assert (float(measured["sustained"]["offered_per_s"]), float(measured["half"]["offered_per_s"])) == (200, 100)
+    sustained = float(measured["sustained"]["offered_per_s"])
+    held = {float(row["offered_per_s"]): row["detail"].startswith("held") for row in searched}
+    # The most it may; a busy machine may have less, if the run itself has seen that it did not hold more.
+    assert sustained == 200 or any(rate > sustained and not well for rate, well in held.items()), held
+    assert float(measured["half"]["offered_per_s"]) == sustained / 2
     sent = Counter(row["phase"] for row in events_of(tmp_path / "log") if row["kind"] == "sent")
-    assert sent[measured["sustained"]["phase"]] == 200
-    assert sent[measured["half"]["phase"]] == 100
+    for kind in ("sustained", "half"):  # for a second each
+        assert sent[measured[kind]["phase"]] == pytest.approx(float(measured[kind]["offered_per_s"]), abs=1)
 
 
 async def test_topics_double_in_runs_of_one_series_that_goes_on_after_a_signal(broker, tmp_path):

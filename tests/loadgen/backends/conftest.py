@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import psutil
 import pytest
 import uvloop
 
@@ -50,6 +51,11 @@ class Server:
         process = processes.find(self._identity)
         assert process is not None
         process.suspend()
+        # One thread takes the signal and stops the others: on a busy machine these go on for a while.
+        deadline = time.monotonic() + PATIENCE_S
+        while any(psutil.Process(thread.id).status() != psutil.STATUS_STOPPED for thread in process.threads()):
+            assert time.monotonic() < deadline, f"{process} does not stop"
+            time.sleep(0.001)
 
 
 def program(name: str, package: str) -> str:

@@ -1,0 +1,304 @@
+"""The page of a soak: what came of it first, then the account, then everything over time.
+
+Owns: what is shown, and in which order. Must never: compute a figure that the document does not have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from bench import figures
+from bench.charts import Drawn, duration_tick, rate_tick, size_tick
+from bench.plots import Plot, Point, Scale, Series, linear, logarithmic, seconds_axis
+from bench.report.markup import Html, badge, bullets, explain, folded, html, lines, panel, plot, stack, table
+from bench.report.page import framed
+
+Json = Mapping[str, Any]
+
+#: Rows of the folded table of lives; a day's soak has thousands.
+LIVES_MAX = 200
+
+
+def page(made: Json) -> str:
+    """All of it. ``made``: the document of ``summary``."""
+    settings = made["settings"]
+    parts = [
+        _verdict(made),
+        _cards(made),
+        _account(made),
+        *_over_time(made),
+        _memory(made),
+        _counters(made),
+        _rate(made),
+        _facts(made),
+    ]
+    text = (
+        f"{settings['clients']:,} clients at {settings['endpoints']} endpoints for {figures.seconds(made['soak_s'])}: "
+        f"{made['slow']:,} of them slow, {settings['moving_share_per_s']:.0%} moving each second, an endpoint killed "
+        f"every {settings['kill_every_s']:g} s"
+    )
+    return framed("Soak", "Soak report", Html(f'<p class="lead">{html(text)}</p>'), [lines(parts)], _FOOTER)
+
+
+def _verdict(made: Json) -> Html:
+    if not made["faults"]:
+        return Html("")
+    examples = bullets(made["account"]["examples"])
+    return Html(
+        f'<aside class="panel notes"><h3>It did not pass</h3>{bullets(made["faults"])}'
+        f"{folded('Examples', examples) if made['account']['examples'] else ''}</aside>"
+    )
+
+
+def _cards(made: Json) -> Html:
+    account, latency = made["account"], made["latency"]
+    unaccounted = sum(account["unaccounted"].values())
+    mark = badge("✓ all accounted for", "good") if not unaccounted else badge("✗ see above", "bad")
+    spared = next((life for life in made["memory"] if life["endpoint"] == 0), None)
+    slope = None if spared is None else spared["slope_bytes_per_h"]
+    allowed = figures.size(made["settings"]["growth_bytes"])
+    grown = "too short to say" if slope is None else f"grew {_signed(spared['grown_bytes'])}; {allowed} allowed"  # type: ignore[index]
+    if not made["memory_judged"]:
+        grown += "; too short a soak to judge it"
+    greatest = made["greatest_per_s"]
+    of = f"of {figures.rate(greatest)}, the greatest" if greatest else "as it was given"
+    cards = [
+        ("Unaccounted", figures.count(unaccounted), mark),
+        ("Published", figures.rate(made["rate_per_s"]), html(of)),
+        ("Delivered", figures.count(account["deliveries"]), html(f"of {figures.count(account['due'])} due")),
+        ("p99 latency", _ms(latency["p99_ms"]), html(f"p50 {_ms(latency['p50_ms'])}, most {_ms(latency['max_ms'])}")),
+        ("Endpoints killed", figures.count(len(made["kills"])), html(_down(made["kills"]))),
+        ("Memory, slope", f"{_signed(slope)}/h" if slope is not None else figures.NONE, html(f"endpoint 0 {grown}")),
+    ]
+    items = "".join(
+        f'<li><span class="label">{html(label)}</span><span class="value">{html(value)}</span>'
+        f'<span class="more">{more}</span></li>'
+        for label, value, more in cards
+    )
+    return Html(f'<ul class="cards">{items}</ul>')
+
+
+def _ms(value_ms: float | None) -> str:
+    return figures.NONE if value_ms is None else figures.duration(value_ms * 1e6)
+
+
+def _signed(value_bytes: float | None) -> str:
+    return (
+        figures.NONE if value_bytes is None else f"{'+' if value_bytes >= 0 else '−'}{figures.size(abs(value_bytes))}"
+    )
+
+
+def _down(kills: Sequence[Json]) -> str:
+    away = [(kill["ready_us"] - kill["killed_us"]) / 1e6 for kill in kills if kill["ready_us"] >= 0]
+    return f"kill -9; back after {max(away):.1f} s at most" if away else "kill -9"
+
+
+def _account(made: Json) -> Html:
+    account = made["account"]
+    due = account["due"]
+    rows: list[list[str]] = [["due: a message to a client that subscribed", figures.count(due), ""]]
+    rows.append(["delivered once", figures.count(account["once"]), figures.share(account["once"], due)])
+    for kind, words in (("twice", "delivered twice"), ("lost", "lost")):
+        rows += [
+            [f"{words}: {why}", figures.count(count), figures.share(count, due)]
+            for why, count in sorted(account[kind].items(), key=lambda item: -item[1])
+        ]
+    unaccounted = account["unaccounted"]
+    rows += [
+        [Html(f"{html(why)} {badge('unaccounted', 'bad')}"), figures.count(count), ""]
+        for why, count in unaccounted.items()
+    ]
+    if not unaccounted:
+        rows.append([Html(f"unaccounted {badge('✓', 'good')}"), "0", ""])
+    publishes = [
+        [_OUTCOMES.get(outcome, f"answered with {outcome}"), figures.count(count)]
+        for outcome, count in sorted(account["publishes"].items(), key=lambda item: -item[1])
+    ]
+    publishes.append(["repetitions dropped as duplicates", figures.count(account["repeated_dropped"])])
+    publishes.append(["not sent: too many without an answer", figures.count(made["withheld"])])
+    ends = [[_ENDS[how], figures.count(count)] for how, count in account["ends"].items()]
+    return lines(
+        [
+            panel(
+                "Every message",
+                explain(
+                    "Each message is due to every client that subscribed to its topic, once. Where it did not come, "
+                    "the reasons are those that the protocol permits (SPEC sections 7 and 8); what has none is "
+                    "unaccounted."
+                ),
+                table(["What became of it", "Messages", "Share"], rows, "Account of the messages", "compared"),
+            ),
+            panel(
+                "Publishes, and connections that ended",
+                table(["Publishes", "Count"], publishes, "Publishes by outcome", "compared"),
+                table(["Connections", "Count"], ends, "Ends of connections", "compared"),
+            ),
+        ]
+    )
+
+
+_OUTCOMES = {
+    "new": "acknowledged",
+    "duplicate": "acknowledged as a duplicate",
+    "connection_lost": "not answered: the endpoint was killed",
+    "unanswered": "not answered, though the endpoint lived",
+}
+_ENDS = {
+    "moved": "the client moved",
+    "end": "open at the end",
+    "killed": "its endpoint was killed",
+    "slow": "closed upon, or cut: the client was slow",
+}
+
+
+def _over_time(made: Json) -> list[Html]:
+    seconds = made["seconds"]
+    end_s = made["phases"]["end_us"] / 1e6
+    axis = seconds_axis(0, end_s)
+    bands = [
+        (
+            kill["killed_us"] / 1e6,
+            (kill["ready_us"] if kill["ready_us"] >= 0 else made["phases"]["end_us"]) / 1e6,
+            str(kill["endpoint"]),
+        )
+        for kill in made["kills"]
+    ]
+
+    def drawn(title: str, series: list[Series], y: Callable[[int], Scale], said: str) -> Drawn:
+        return Drawn(Plot(title=title, description=said, series=series, x=axis, y=y, bands=bands))
+
+    def points(key: str) -> list[Point]:
+        return [(row["at_s"], row[key]) for row in seconds]
+
+    rates = [Series("published", points("published_per_s"), 0), Series("delivered", points("delivered_per_s"), 1)]
+    peak = max((y for line in rates for _, y in line.points if y is not None), default=1.0)
+    latencies = [
+        Series(name, [(x, y * 1e6 if y is not None else None) for x, y in points(key)], colour)
+        for colour, (name, key) in enumerate((("p50", "p50_ms"), ("p99", "p99_ms"), ("most", "max_ms")))
+    ]
+    values = [y for line in latencies for _, y in line.points if y is not None]
+    memory = _memory_lines(made["samples"])
+    most = max((y for line in memory for _, y in line.points if y is not None), default=1.0)
+    plots = [
+        drawn("Rates", rates, linear(peak, rate_tick), f"At most {figures.rate(peak)}."),
+        drawn("Latency", latencies, logarithmic(values, duration_tick), f"p99 {_ms(made['latency']['p99_ms'])}."),
+    ]
+    caption = (
+        "Shaded: an endpoint, by its number, was killed and had not come back. Latency from when a publish was due to "
+        "when a client that is not slow had it, by the time it was due, on a log scale. First the search for the rate, "
+        "then the soak, then what was left was waited for."
+    )
+    return [
+        stack(plots, "time", caption),
+        plot(
+            drawn("Memory of each process", memory, linear(most, size_tick), f"At most {figures.size(most)}."),
+            "memory",
+            "Anonymous memory. A gap is a kill; endpoint 0 is never killed, so that one life lasts. The generator "
+            "holds what it has not written yet.",
+        ),
+    ]
+
+
+def _memory_lines(samples: Sequence[Json]) -> list[Series]:
+    """A line for each process, broken between its lives."""
+    found: dict[int, list[Point]] = {}
+    last: dict[int, int] = {}
+    for sample in sorted(samples, key=lambda sample: sample["at_s"]):
+        line = found.setdefault(sample["endpoint"], [])
+        if line and last[sample["endpoint"]] != sample["life"]:
+            line.append((sample["at_s"], None))
+        last[sample["endpoint"]] = sample["life"]
+        line.append((sample["at_s"], sample["anon_bytes"]))
+    order = [number for number in sorted(found) if number >= 0]
+    lines_of = [Series(f"endpoint {number}", found[number], number) for number in order]
+    if -1 in found:
+        lines_of.append(Series("generator", found[-1], 7, dashed=True))
+    return lines_of
+
+
+def _memory(made: Json) -> Html:
+    rows = [
+        [
+            "generator" if life["endpoint"] < 0 else f"endpoint {life['endpoint']}, life {life['life']}",
+            f"{life['from_s']:.0f}–{life['to_s']:.0f} s",
+            figures.size(life["first_bytes"]),
+            figures.size(life["peak_bytes"]),
+            figures.size(life["last_bytes"]),
+            figures.NONE if life["slope_bytes_per_h"] is None else f"{_signed(life['slope_bytes_per_h'])}/h",
+            _signed(life["grown_bytes"]),
+        ]
+        for life in made["memory"]
+    ]
+    header = ["Process", "Lived", "First", "Peak", "Last", "Slope", "Grew"]
+    spared = [row for row in rows if row[0].startswith("endpoint 0") or row[0] == "generator"]
+    return panel(
+        "Memory, fitted",
+        explain(
+            "A line through the samples after the warm-up, one a second. The lives of endpoints that are killed are "
+            "short: their slopes say how they fill, not how they leak."
+        ),
+        table(header, spared, "Memory of the processes that lived through it"),
+        folded(f"All {len(rows)} lives", table(header, rows[:LIVES_MAX], "Memory of every life")),
+    )
+
+
+def _counters(made: Json) -> Html:
+    counters = made["counters"]
+    rows = [[f"dropped: {reason}", figures.count(count)] for reason, count in sorted(counters["drops"].items())]
+    rows += [[f"error: {code}", figures.count(count)] for code, count in sorted(counters["errors"].items())]
+    rows += [[name.replace("_", " "), figures.count(count)] for name, count in sorted(counters["others"].items())]
+    return panel(
+        "What the endpoints counted",
+        explain("Over all their lives; of one that was killed, as it stood just before."),
+        folded(f"{len(rows)} counters", table(["Counter", "In all"], rows, "Counters of the endpoints", "compared")),
+    )
+
+
+def _rate(made: Json) -> Html:
+    if not made["steps"]:
+        return Html("")
+    rows = [
+        [
+            figures.rate(step["rate"]),
+            figures.rate(step["sent_per_s"]),
+            _ms(step["p99_ms"]),
+            figures.count(step["unanswered"]),
+            badge("sustained", "good") if step["sustained"] else badge("not sustained"),
+        ]
+        for step in made["steps"]
+    ]
+    limit = made["settings"]["p99_ms"]
+    return panel(
+        "The greatest rate",
+        explain(
+            f"Sustained: sent as offered, p99 within {limit:g} ms, and at most half a second's publishes without an "
+            "answer. Slow and moving clients are there already; nothing is killed."
+        ),
+        table(["Offered", "Sent", "p99", "Unanswered", "Result"], rows, "Steps of the search"),
+    )
+
+
+def _facts(made: Json) -> Html:
+    cores = made["cpu_cores"]
+    rows = [("processor of the generator", figures.percent_of_core(cores.get("-1")))]
+    rows += [
+        (f"processor of endpoint {number}", figures.percent_of_core(used))
+        for number, used in cores.items()
+        if number != "-1"
+    ]
+    rows += [
+        (name.removesuffix("_bytes").replace("_", " "), figures.size(value) if name.endswith("_bytes") else str(value))
+        for name, value in {**made["machine"], **made["settings"]}.items()
+    ]
+    body = "".join(f'<tr><th scope="row">{html(name)}</th><td>{html(value)}</td></tr>' for name, value in rows)
+    return panel(
+        "The run",
+        Html(f'<table class="facts"><caption hidden>Facts of the run</caption><tbody>{body}</tbody></table>'),
+    )
+
+
+_FOOTER = Html(
+    "<footer><p>Made from the record beside it by <code>python -m bench.soak --again FOLDER</code>. Generator and "
+    "endpoints share one machine: rates and latencies are of all of them together.</p></footer>"
+)
