@@ -1,0 +1,109 @@
+"""A chat: rooms are topics, a line is a message.
+
+    python examples/chat.py ann lobby kitchen          # ann joins two rooms; what she types goes to the last
+    echo "dinner is ready" | python examples/chat.py bob kitchen
+
+``/join ROOM`` joins one and talks there from then on, ``/leave ROOM`` leaves it, ``/rooms`` lists them. The broker
+keeps who is in which room: ann is in both tomorrow, too. What is said while she is away she misses.
+
+``--url`` may be given several times: if an endpoint dies, the client goes on at the next. Where the endpoints want a
+token, give it in ``--token-file FILE`` or as the variable ``INGEBORG_TOKEN``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+import threading
+import uuid
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+from protocol.client import Client, ClientError
+from protocol.errors import ProtocolError
+
+PREFIX = "chat room "  # other programs may use the same endpoints
+
+
+async def lines() -> AsyncIterator[str]:
+    """Standard input by the line. A terminal blocks, so a thread reads it; a daemon, so that Ctrl-C need not wait."""
+    loop = asyncio.get_running_loop()
+    queue: asyncio.Queue[str | None] = asyncio.Queue(100)
+
+    def read() -> None:
+        for line in open(0, "rb", buffering=0, closefd=False):  # noqa: SIM115 - not ours to close
+            asyncio.run_coroutine_threadsafe(queue.put(line.decode(errors="replace").strip()), loop).result()
+        asyncio.run_coroutine_threadsafe(queue.put(None), loop).result()
+
+    threading.Thread(target=read, daemon=True).start()
+    while (line := await queue.get()) is not None:
+        yield line
+
+
+async def chat(client: Client, name: str, rooms: list[str]) -> None:
+    """Join the rooms, then say what is typed until it ends."""
+
+    async def joined() -> list[str]:
+        return sorted(
+            [topic.removeprefix(PREFIX) async for topic in client.subscriptions() if topic.startswith(PREFIX)]
+        )
+
+    await client.subscribe([PREFIX + room for room in rooms])
+    await client.listen()
+    room = rooms[-1] if rooms else next(iter(await joined()), None)
+    print(f"you are in {', '.join(await joined()) or 'no room'}", flush=True)
+    async for line in lines():
+        command, _, argument = line.partition(" ")
+        if command == "/join" and argument:
+            room = argument
+            await client.subscribe(PREFIX + room)
+        elif command == "/leave" and argument:
+            await client.unsubscribe(PREFIX + argument)
+            room = None if argument == room else room
+        elif command == "/rooms":
+            print(f"you are in {', '.join(await joined()) or 'no room'}", flush=True)
+        elif line and room:
+            # An id makes each message a new one: "yes" may be said twice. And should the connection break now, the
+            # client says it again by itself, and nobody reads it twice.
+            await client.publish(PREFIX + room, {"from": name, "text": line, "id": str(uuid.uuid4())}, ack=True)
+
+
+async def run(options: argparse.Namespace) -> None:
+    """Connect, show what others say, and chat."""
+
+    def heard(topic: str | None, said: Any) -> None:
+        match said:  # anybody may publish anything, and a terminal obeys control characters
+            case {"from": str(who), "text": str(text)} if topic and who != options.name:
+                line = f"[{topic.removeprefix(PREFIX)}] {who}: {text}"
+                print("".join(filter(str.isprintable, line)), flush=True)
+
+    urls = options.url or ["ws://127.0.0.1:9000"]
+    async with Client(urls, options.name, token=token(options.token_file), on_notification=heard) as client:
+        await chat(client, options.name, options.rooms)
+
+
+def token(file: str | None) -> str | None:
+    """Never an option's value: everybody on the machine can read those."""
+    return Path(file).read_text(encoding="utf-8").strip() if file else os.environ.get("INGEBORG_TOKEN")
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description="Chat in rooms.")
+    parser.add_argument("--url", action="append", help="of an endpoint (ws://127.0.0.1:9000)")
+    parser.add_argument("--token-file", metavar="FILE", help="with the token, where one is wanted")
+    parser.add_argument("name", help="who you are")
+    parser.add_argument("rooms", metavar="room", nargs="*", help="to join")
+    try:
+        asyncio.run(run(parser.parse_args()))
+    except (ClientError, ProtocolError, OSError, ValueError) as error:
+        sys.exit(f"chat: {error}")
+    except KeyboardInterrupt:
+        pass
+
+
+if __name__ == "__main__":
+    main()

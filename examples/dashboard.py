@@ -1,0 +1,120 @@
+"""A dashboard in the terminal: what the endpoints do, and the last notifications of some topics.
+
+    python examples/dashboard.py
+    python examples/dashboard.py --url ws://127.0.0.1:9001 "Daft Punk - Get Lucky" --seconds 10
+
+One endpoint's ``/metrics`` names the others; rates are what their counters grew by in a second. Where the output is no
+terminal, one picture follows the other. Where the endpoints want a token, give it in ``--token-file FILE`` or as the
+variable ``INGEBORG_TOKEN``; its client is ``dashboard``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import itertools
+import os
+import sys
+import time
+from collections import defaultdict, deque
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from protocol.client import Client, ClientError
+from protocol.errors import ProtocolError
+from protocol.pages import PageError, fetch, samples
+
+COUNTERS = [f"ingeborg_{what}_total" for what in ("publishes_received", "messages_delivered", "duplicates_dropped")]
+TITLES = ("clients", "in/s", "out/s", "dropped/s", "MB")
+
+
+class Scrape(NamedTuple):
+    """One endpoint at one instant."""
+
+    at_s: float
+    name: str
+    sums: dict[str, float]  # over the labels, by metric
+    peers: list[str]  # URLs
+
+
+async def scrape(url: str) -> Scrape | None:
+    """What an endpoint says of itself; ``None`` if it does not answer."""
+    try:
+        page = await fetch(url, "/metrics")
+    except PageError:
+        return None
+    if page.status != 200:
+        return None
+    name, sums, peers = url, defaultdict[str, float](float), list[str]()
+    for sample in samples(page.text):
+        sums[sample.name] += sample.value
+        if sample.name == "ingeborg_info":
+            name = sample.labels["name"]
+        elif sample.name == "ingeborg_peer_up":
+            peers.append(sample.labels["url"])
+    return Scrape(time.monotonic(), name, sums, peers)
+
+
+def row(url: str, old: Scrape | None, new: Scrape | None) -> str:
+    """One endpoint's line."""
+    if old is None or new is None:
+        return f"{url:<24}  {'does not answer' if new is None else 'just seen'}"
+    seconds = new.at_s - old.at_s
+    rates = [max(new.sums[counter] - old.sums[counter], 0) / seconds for counter in COUNTERS]
+    cells = [new.sums["ingeborg_clients"], *rates, new.sums["process_resident_memory_bytes"] / 1e6]
+    return f"{new.name:<24}" + "".join(f"{cell:>10,.0f}" for cell in cells)
+
+
+async def watch(url: str, notes: deque[str], seconds: int) -> None:
+    """Draw once a second; for ever, if ``seconds`` is 0."""
+    head = f"{'endpoint':<24}" + "".join(f"{title:>10}" for title in TITLES)
+    # At the upper left corner, each line to its end, and all below it: nothing flickers.
+    corner, end, below = ("\x1b[H", "\x1b[K\n", "\x1b[J") if sys.stdout.isatty() else ("", "\n", "")
+    before = {url: await scrape(url)}
+    for _ in range(seconds) if seconds else itertools.count():
+        await asyncio.sleep(1)
+        urls = {url} | {peer for one in before.values() if one for peer in one.peers}
+        now = dict(zip(sorted(urls), await asyncio.gather(*map(scrape, sorted(urls))), strict=True))
+        lines = [head, *(row(peer, before.get(peer), now[peer]) for peer in now), "", *notes]
+        print(corner + end.join(lines), end=end + below, flush=True)
+        before = now
+
+
+async def run(options: argparse.Namespace) -> None:
+    """Follow the topics, draw, and leave no subscription behind."""
+    notes: deque[str] = deque(maxlen=8)
+
+    def heard(topic: str | None, payload: Any) -> None:
+        notes.append(f"{topic or 'to all'}: {payload!r}"[:110])
+
+    async with Client(
+        options.url, "dashboard", token=token(options.token_file), on_notification=heard, listen=True
+    ) as client:
+        await client.subscribe(options.topics)
+        try:
+            await watch(options.url, notes, options.seconds)
+        finally:
+            await client.unsubscribe(options.topics)
+
+
+def token(file: str | None) -> str | None:  # an option's value could be read by everybody on the machine
+    return Path(file).read_text(encoding="utf-8").strip() if file else os.environ.get("INGEBORG_TOKEN")
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description="Watch the endpoints.")
+    parser.add_argument("--url", default="ws://127.0.0.1:9000", help="of any endpoint (ws://127.0.0.1:9000)")
+    parser.add_argument("--token-file", metavar="FILE", help="with the token, where one is wanted")
+    parser.add_argument("--seconds", type=int, default=0, help="end after so many (0: never)")
+    parser.add_argument("topics", metavar="topic", nargs="*", help="to show notifications of")
+    try:
+        asyncio.run(run(parser.parse_args()))
+    except (ClientError, ProtocolError, OSError, ValueError) as error:
+        sys.exit(f"dashboard: {error}")
+    except KeyboardInterrupt:
+        pass
+
+
+if __name__ == "__main__":
+    main()

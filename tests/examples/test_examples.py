@@ -1,0 +1,161 @@
+"""The examples as their readers run them: real processes, against real endpoints, judged by what they print."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from protocol.client import Client
+from tests.broker.running import Process, environment, ingeborg, serving
+
+pytestmark = pytest.mark.cluster
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = sorted(path.name for path in (ROOT / "examples").glob("*.py"))
+LINES_MAX = 120
+
+
+@asynccontextmanager
+async def example(directory: Path, name: str, *arguments: str, **variables: str) -> AsyncIterator[Process]:
+    """The example as a process, its input open; ended at the end if it still runs."""
+    errors = directory / f"stderr-{secrets.token_hex(4)}"
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    with errors.open("wb") as file:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, ROOT / "examples" / name, *arguments),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=file,
+            env=environment({"PYTHONPATH": path, **variables}),
+        )
+    running = Process(process, errors)
+    try:
+        yield running
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    assert "Traceback" not in running.said()
+
+
+def type_in(process: Process, *lines: str) -> None:
+    """As somebody at its terminal."""
+    assert process.process.stdin is not None
+    process.process.stdin.writelines(f"{line}\n".encode() for line in lines)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_example_is_short_and_says_how_to_run_it(name: str) -> None:
+    text = (ROOT / "examples" / name).read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= LINES_MAX
+    assert f"\n    python examples/{name}" in text.split('"""')[1]
+
+
+async def test_a_song_of_the_list_is_told_once_wherever_it_is_played(tmp_path: Path) -> None:
+    store = f"lmdb:{tmp_path / 'store'}"
+    async with (
+        ingeborg(tmp_path, "serve", "--port", "0", "--name", "a", "--store", store) as one,
+        ingeborg(tmp_path, "serve", "--port", "0", "--name", "b", "--store", store) as two,
+    ):
+        urls = await one.ready_url(), await two.ready_url()
+        async with example(tmp_path, "wish_list.py", "--url", urls[0], "wish", "ann", "ABBA - SOS", "U2 - One") as ann:
+            assert await ann.line("waits") == "ann waits for 2 songs"
+            for reporter, said in (("bob", "reported"), ("eve", "reported already")):
+                at = ["wish_list.py", "--url", urls[1], "play", reporter, "triplej"]
+                async with example(tmp_path, *at, "ABBA - SOS") as report:
+                    assert await report.line(".") == said
+                    assert await report.ended() == 0
+            async with example(tmp_path, *at, "U2 - One") as report:
+                assert await report.ended() == 0
+            assert await ann.line(".") == "ABBA - SOS is on triplej"
+            assert await ann.line(".") == "U2 - One is on triplej"
+            assert await ann.end(signal.SIGINT) == 0
+        async with example(tmp_path, "wish_list.py", "--url", urls[1], "wish", "ann") as ann:
+            assert await ann.line("waits") == "ann waits for 2 songs"  # of the day before
+            async with Client(urls[0], "mallory") as other:
+                await other.publish("U2 - One", "not a report", ack=True)
+            assert await ann.line(".") == "U2 - One: 'not a report'"
+
+
+async def test_rooms_are_kept_apart_and_remembered(tmp_path: Path) -> None:
+    async with serving(tmp_path) as (_, url):
+        chat = ["chat.py", "--url", url]
+        async with (
+            example(tmp_path, *chat, "ann", "kitchen", "lobby") as ann,
+            example(tmp_path, *chat, "bob", "kitchen") as bob,
+            example(tmp_path, *chat, "eve", "lobby") as eve,
+        ):
+            assert await ann.line(".") == "you are in kitchen, lobby"
+            await bob.line("you are in")
+            await eve.line("you are in")
+            type_in(bob, "yes", "yes")  # two messages, though they are alike
+            assert [await ann.line("."), await ann.line(".")] == ["[kitchen] bob: yes"] * 2
+            type_in(ann, "hello", "/join garden", "\x1b[2Jsun", "/leave lobby", "/rooms")
+            assert await eve.line(".") == "[lobby] ann: hello"
+            assert await ann.line(".") == "you are in garden, kitchen"
+            type_in(eve, "anybody here?", "/join garden", "rain")
+            assert await ann.line(".") == "[garden] eve: rain"
+            type_in(ann, "/join kitchen", "\x1b[2Jtea")
+            assert await bob.line(".") == "[kitchen] ann: [2Jtea"
+            assert await ann.end(signal.SIGINT) == 0
+            bob.process.stdin.close()  # as at the end of `echo … | python examples/chat.py`
+            assert await bob.ended() == 0
+        async with example(tmp_path, *chat, "ann") as ann:
+            assert await ann.line(".") == "you are in garden, kitchen"
+
+
+async def test_the_dashboard_shows_every_endpoint_and_what_came(tmp_path: Path) -> None:
+    store = f"lmdb:{tmp_path / 'store'}"
+    async with (
+        ingeborg(tmp_path, "serve", "--port", "0", "--name", "a", "--store", store) as one,
+        ingeborg(tmp_path, "serve", "--port", "0", "--name", "b", "--store", store) as two,
+    ):
+        url, other_url = await one.ready_url(), await two.ready_url()
+        async with example(tmp_path, "dashboard.py", "--url", url, "songs") as dashboard:
+            await dashboard.line(r"^b  +0  ")
+            async with Client(other_url, "station") as station:
+                await station.publish("songs", {"station": "triplej"}, ack=True)
+            assert await dashboard.line("songs") == "songs: {'station': 'triplej'}"
+            await two.end()
+            await dashboard.line("does not answer")
+            assert await dashboard.end(signal.SIGINT) == 0
+        async with Client(url, "dashboard") as client:
+            assert [topic async for topic in client.subscriptions()] == []
+        async with example(tmp_path, "dashboard.py", "--url", url, "--seconds", "1") as dashboard:
+            assert await dashboard.line(r"^a  +1  ")  # itself
+            assert await dashboard.ended() == 0
+
+
+async def test_a_token_comes_from_a_file_or_a_variable(tmp_path: Path) -> None:
+    keys = str(tmp_path / "keys.json")
+    async with ingeborg(tmp_path, "token", keys, "ann", "--new-keys", "--publish", "", "--subscribe", "") as made:
+        token = await made.line(".")
+    (tmp_path / "token").write_text(token + "\n", encoding="utf-8")
+    async with serving(tmp_path, "--auth-keys", keys) as (_, url):
+        play = ["wish_list.py", "--url", url, "play", "ann", "triplej", "U2 - One"]
+        async with example(tmp_path, *play, INGEBORG_TOKEN=token) as report:
+            assert await report.line(".") == "reported"
+        chat = ["chat.py", "--url", url, "--token-file", str(tmp_path / "token"), "ann", "lobby"]
+        async with example(tmp_path, *chat) as ann:
+            assert await ann.line(".") == "you are in lobby"
+        async with example(tmp_path, *play) as report:
+            assert await report.ended() == 1
+            assert "HTTP 401" in report.said()
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [("wish_list.py", ["wish", "ann"]), ("chat.py", ["ann"]), ("dashboard.py", [])],
+)
+async def test_that_nobody_is_there_is_said(tmp_path: Path, name: str, arguments: list[str]) -> None:
+    async with example(tmp_path, name, "--url", "ws://127.0.0.1:9/", *arguments) as process:
+        assert await process.ended() == 1
+        assert "127.0.0.1" in process.said()
