@@ -57,9 +57,24 @@ bench: $(READY) ## the thesis's benchmarks, this broker and its rivals: half an 
 bench-self: $(READY) ## this broker's figures beside their goals: a quarter of an hour (FULL=1: an hour)
 	@JAVA_HOME=$$(bash bench/java.sh) && export JAVA_HOME && $(BIN)/python -m bench.guards $(if $(FULL),--full) $(ARGS)
 
+# Most tests wait for something. A file's tests stay in one process, since they share endpoints and Spark sessions.
+TEST_PROCESSES ?= 2
+
 .PHONY: test
-test: $(READY) ## run all tests (ARGS="-k name" is passed to pytest)
-	@JAVA_HOME=$$(bash bench/java.sh) && export JAVA_HOME && $(BIN)/python -m pytest $(ARGS)
+test: $(READY) ## run all tests (ARGS="-k name" is passed to pytest), in TEST_PROCESSES=2 processes
+	@JAVA_HOME=$$(bash bench/java.sh) && export JAVA_HOME \
+		&& $(BIN)/python -m pytest --numprocesses '$(TEST_PROCESSES)' --dist loadfile $(ARGS)
+
+MINUTES ?= 30
+SEED ?= 1
+
+.PHONY: soak
+soak: $(READY) ## random histories with faults on real endpoints until MINUTES=30 are over; new seeds from SEED=1 on
+	@$(BIN)/python -m tests.histories soak --minutes '$(MINUTES)' --seed '$(SEED)' $(ARGS)
+
+.PHONY: attack
+attack: $(READY) ## a million malformed frames and requests (COUNT=) at an endpoint that others use properly
+	@$(BIN)/python -m tests.fuzz.attack --count '$(or $(COUNT),1000000)' $(ARGS)
 
 .PHONY: lint
 lint: $(READY) ## style, format and types
@@ -69,9 +84,13 @@ lint: $(READY) ## style, format and types
 	$(BIN)/mypy --strict -p protocol -p broker || status=1; \
 	exit $$status
 
+.PHONY: docs
+docs: $(READY) ## the documentation site, into build/docs (a warning is an error)
+	@$(BIN)/python -m sphinx -b html -c docs -W --keep-going -q . build/docs && echo "build/docs/index.html"
+
 .PHONY: constraints
 constraints: $(READY) ## pin anew, hashes included: constraints.txt (everything), deploy/constraints.txt (what an endpoint runs on)
-	@for target in 'constraints.txt --extra bench --extra peers --extra dev' 'deploy/constraints.txt --build-deps-for wheel -c constraints.txt'; do \
+	@for target in 'constraints.txt --extra bench --extra peers --extra docs --extra dev' 'deploy/constraints.txt --build-deps-for wheel -c constraints.txt'; do \
 		env -u PIP_FIND_LINKS -u PIP_INDEX_URL -u PIP_EXTRA_INDEX_URL CUSTOM_COMPILE_COMMAND='make constraints' \
 			$(BIN)/pip-compile --quiet --upgrade --generate-hashes --allow-unsafe --strip-extras --no-emit-index-url \
 			--no-emit-trusted-host --no-emit-find-links --no-emit-options --output-file $$target pyproject.toml; \
