@@ -35,7 +35,7 @@ def project_files() -> list[Path]:
         ).stdout.decode()
         paths = [ROOT / name for name in listed.split("\0") if name]
     except (OSError, subprocess.CalledProcessError):
-        paths = [path for top in (*CODE, "docs", "deploy") for path in (ROOT / top).rglob("*")]
+        paths = [path for top in (*CODE, "clients", "docs", "deploy") for path in (ROOT / top).rglob("*")]
         paths += [path for path in ROOT.iterdir() if path.is_file()]
     return [path for path in paths if path.is_file()]
 

@@ -85,7 +85,15 @@ def test_no_arrow_of_this_project_turns_back() -> None:
     assert broken_arrows(modules, packages) == []
 
 
-DISTRIBUTIONS = {"google": "protobuf", "jwt": "pyjwt", "nats": "nats-py", "paho": "paho-mqtt", "py4j": "pyspark"}
+DISTRIBUTIONS = {
+    "google": "protobuf",
+    "jwt": "pyjwt",
+    "nats": "nats-py",
+    "paho": "paho-mqtt",
+    "py4j": "pyspark",
+    "prometheus_client": "prometheus-client",
+    "pythonjsonlogger": "python-json-logger",
+}
 """Where a package has another name than what is installed."""
 
 

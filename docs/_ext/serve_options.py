@@ -1,0 +1,68 @@
+"""The directive ``serve-options``: the reference of `ingeborg serve`'s options, made from the table in the code.
+
+Owns: how an option is shown. Must never: say anything about an option that ``broker.config`` does not.
+
+``:typed:`` shows those that are on the command line; without it, those of files and variables only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import Field, fields
+from typing import Any, ClassVar
+
+from docutils import nodes
+from docutils.parsers.rst import directives
+from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
+
+from broker.config import ENVIRONMENT_PREFIX, ServeOptions
+
+TYPES = {"bool": "true or false", "int": "whole number", "float": "number", "str": "text"}
+
+
+def shown_default(option: Field[Any]) -> str:
+    """As it would stand in a TOML file."""
+    if isinstance(option.default, bool):
+        return str(option.default).lower()
+    return f'"{option.default}"' if isinstance(option.default, str) else str(option.default)
+
+
+def described(option: Field[Any]) -> Iterator[str]:
+    """One option, in MyST."""
+    key = option.name.replace("_", "-")
+    help, metavar, flag = (option.metadata[name] for name in ("help", "metavar", "flag"))
+    ways = [f"`{ENVIRONMENT_PREFIX}{option.name.upper()}`", f"`{key} = {shown_default(option)}`"]
+    if flag or metavar:
+        ways.insert(0, f"`--{key}{'' if flag else ' ' + metavar}`")
+    yield f"````{{confval}} {key}"
+    yield f":type: {TYPES[str(option.type)]}"
+    yield f":default: `{shown_default(option)}`"
+    yield ""
+    # Help is text, not Markdown: a * or a < in it is meant. What it has in backticks is code all the same.
+    yield help[0].upper() + help[1:].replace("*", r"\*").replace("<", r"\<") + "."
+    yield ""
+    yield " · ".join(ways)
+    yield "````"
+    yield ""
+
+
+class ServeOptionsDirective(SphinxDirective):
+    """Puts the options in, in the order of the table."""
+
+    option_spec: ClassVar = {"typed": directives.flag}
+
+    def run(self) -> list[nodes.Node]:
+        """What the directive becomes."""
+        typed = "typed" in self.options
+        lines: list[str] = []
+        for option in fields(ServeOptions):
+            if bool(option.metadata["metavar"] or option.metadata["flag"]) is typed:
+                lines += described(option)
+        return self.parse_text_to_nodes("\n".join(lines))
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    """Sphinx's hook."""
+    app.add_directive("serve-options", ServeOptionsDirective)
+    return {"parallel_read_safe": True}
