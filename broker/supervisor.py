@@ -121,12 +121,11 @@ def _end(children: list[Child], asked: list[int]) -> bool:
         process.send_signal(signal.SIGTERM)
     longest_s = END_S + max(child.options.drain_time for child in children)
     deadline = time.monotonic() + longest_s
-    asked_before = len(asked)
     while any(process.poll() is None for process in running.values()):
-        if time.monotonic() < deadline and len(asked) == asked_before:
+        if time.monotonic() < deadline and len(asked) < 2:
             time.sleep(0.05)
             continue
-        why = "told to end twice" if len(asked) > asked_before else f"not ended within {longest_s:.0f} s"
+        why = "told to end twice" if len(asked) > 1 else f"not ended within {longest_s:.0f} s"
         for name, process in running.items():
             if process.poll() is None:
                 log.error("%s: endpoint %s is killed", why, name)

@@ -13,14 +13,16 @@ import secrets
 import signal
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import orjson
 from websockets.asyncio.client import ClientConnection, connect
 
+from broker.core import membership
 from broker.core.model import Endpoint
 from broker.endpoint import EndpointServer
 from broker.serve import listen
@@ -29,7 +31,7 @@ from broker.store.embedded import EmbeddedStore
 from protocol.pages import fetch, samples
 
 #: Nothing a test waits for takes longer; on a busy machine it takes long enough.
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 SECRET = b"0123456789abcdef0123456789abcdef"
 
@@ -58,6 +60,26 @@ class Running:
                 await asyncio.sleep(0.02)
 
 
+_running = 0
+_patches = ExitStack()
+
+
+@contextmanager
+def unhurried() -> Iterator[None]:
+    """A stall of this process, with all its endpoints, ends no lease of theirs: `tests/cluster` looks at that."""
+    global _running
+    _running += 1
+    if _running == 1:
+        _patches.enter_context(mock.patch.object(membership, "LEASE_S", 2 * PATIENCE_S))
+        _patches.enter_context(mock.patch.object(membership, "DEAD_AFTER_S", 3 * PATIENCE_S))
+    try:
+        yield
+    finally:
+        _running -= 1
+        if _running == 0:
+            _patches.close()
+
+
 @asynccontextmanager
 async def running(directory: Path, *, store: Store | None = None, **options: Any) -> AsyncIterator[Running]:
     """An endpoint on the store, or on an empty embedded one in the directory. ``options``: of ``EndpointServer``."""
@@ -66,14 +88,15 @@ async def running(directory: Path, *, store: Store | None = None, **options: Any
     me = Endpoint(f"endpoint-{port}", secrets.token_hex(8), f"ws://127.0.0.1:{port}", 0)
     options = {"secret": SECRET, "store_name": "lmdb", **options}
     server = EndpointServer(me, store or EmbeddedStore(directory), **options)
-    await server.start(sock)
-    try:
-        async with asyncio.timeout(PATIENCE_S):
-            await server.ready.wait()
-        yield Running(server, port)
-    finally:
-        if not server.leaving:  # else the test has ended it
-            await server.stop()
+    with unhurried():
+        await server.start(sock)
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                await server.ready.wait()
+            yield Running(server, port)
+        finally:
+            if not server.leaving:  # else the test has ended it
+                await server.stop()
 
 
 class Gated:
@@ -195,13 +218,19 @@ class Raw:
         async with asyncio.timeout(PATIENCE_S):
             return await self.reader.readuntil(b"\r\n\r\n")
 
-    async def frame(self) -> tuple[int, bytes]:
-        """The next frame of the endpoint: its first byte, and its payload."""
+    async def frame(self, *, pings: bool = False) -> tuple[int, bytes]:
+        """The next frame of the endpoint: its first byte, and its payload.
+
+        But for its own (empty) pings, which come when it is their time: only with ``pings``.
+        """
         async with asyncio.timeout(PATIENCE_S):
-            first, length = await self.reader.readexactly(2)
-            if length > 125:
-                length = int.from_bytes(await self.reader.readexactly(2 if length == 126 else 8), "big")
-            return first, await self.reader.readexactly(length)
+            while True:
+                first, length = await self.reader.readexactly(2)
+                if length > 125:
+                    length = int.from_bytes(await self.reader.readexactly(2 if length == 126 else 8), "big")
+                payload = await self.reader.readexactly(length)
+                if pings or (first, payload) != (0x89, b""):
+                    return first, payload
 
     async def close_code(self) -> int:
         """Pass over messages until the close frame; its code."""

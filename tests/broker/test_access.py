@@ -106,12 +106,12 @@ async def test_a_gateway_s_token_is_for_all_its_clients(endpoint: Running, file:
 
 async def test_the_connection_of_an_expired_token_is_closed(endpoint: Running, file: Path) -> None:
     begun_at = time.time()
-    short, long = make_token(file, "short", lifetime_s=2 - LEEWAY_S), make_token(file, "long")
+    short, long = make_token(file, "short", lifetime_s=5 - LEEWAY_S), make_token(file, "long")
     async with plain(endpoint.url, **bearer(short)) as closed, plain(endpoint.url, **bearer(long)) as open_:
         code, reason = await closed.closed()
         assert code == 4004
         assert "expired" in reason
-        assert 0.5 < time.time() - begun_at < 10
+        assert time.time() - begun_at > 2
         assert await open_.ask({"client_id": "long", "command": "listen"}) == {"result": "success"}
     assert (await endpoint.metrics())["ingeborg_tokens_expired_total"] == 1
 
@@ -122,7 +122,7 @@ async def test_the_client_library_brings_its_token_and_a_new_one_to_each_connect
     given = []
 
     def token() -> str:
-        given.append(make_token(file, "anna", publish=[""], lifetime_s=2 - LEEWAY_S if not given else 60))
+        given.append(make_token(file, "anna", publish=[""], lifetime_s=5 - LEEWAY_S if not given else 60))
         return given[-1]
 
     lost = asyncio.Event()

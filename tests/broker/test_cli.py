@@ -183,10 +183,10 @@ async def test_it_says_where_it_is_and_ends_cleanly(tmp_path: Path, number: sign
         async with plain(url) as connection:
             ended = asyncio.create_task(process.end(number))
             assert (await connection.closed())[0] == 1001
-            async with asyncio.timeout(5):
-                assert await ended == 0
+            assert await ended == 0
         assert not [pid for pid in processes if alive(pid)]
-        assert "Traceback" not in process.said()
+        for trouble in ("Traceback", "could not", "did not answer the close"):
+            assert trouble not in process.said()
 
 
 async def test_options_come_from_all_sources_into_a_real_endpoint(tmp_path: Path) -> None:
@@ -212,9 +212,9 @@ async def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
                 b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
             )
             await reader.readuntil(b"\r\n\r\n")
+            # Two kinds, since two of one that come together are one; back to back, since its patience is short.
             process.process.send_signal(signal.SIGTERM)
-            assert (await reader.readexactly(1)) == b"\x88"  # it has begun to end
-            assert await process.end(signal.SIGTERM) == 1
+            assert await process.end(signal.SIGINT) == 1
             assert "told to end twice" in process.said()
         finally:
             writer.close()

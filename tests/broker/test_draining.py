@@ -41,6 +41,7 @@ async def test_while_clients_are_sent_away_it_is_not_ready_and_takes_nobody_in(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(endpoint_module, "HAND_OVER_S", 0.3)
+    monkeypatch.setattr(draining, "REPLIES_S", PATIENCE_S)
     store = Gated(EmbeddedStore(tmp_path))
     async with running(tmp_path, store=store) as endpoint, plain(endpoint.url) as anna:
         store.shut()
@@ -63,6 +64,7 @@ async def test_while_clients_are_sent_away_it_is_not_ready_and_takes_nobody_in(
 
 async def test_what_was_sent_before_the_close_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(endpoint_module, "HAND_OVER_S", 0.3)  # the store is what it would wait for
+    monkeypatch.setattr(draining, "REPLIES_S", PATIENCE_S)
     store = Gated(EmbeddedStore(tmp_path))
     async with running(tmp_path, store=store) as endpoint, plain(endpoint.url) as anna:
         store.shut()

@@ -17,7 +17,7 @@ from broker.endpoint import ClientSocket, EndpointServer
 from broker.serve import listen
 from broker.store.embedded import EmbeddedStore
 from protocol.pages import fetch
-from tests.cluster.processes import eventually
+from tests.cluster.processes import eventually, free_port
 
 from .running import PATIENCE_S, SECRET, ingeborg, plain, round_trip, running
 
@@ -117,9 +117,7 @@ async def test_without_one_links_of_other_machines_are_refused(tmp_path: Path, m
 
 
 async def test_serve_tells_the_others_the_internal_address(tmp_path: Path) -> None:
-    inside = listen("127.0.0.1", 0)
-    port = inside.getsockname()[1]
-    inside.close()
+    port = free_port()
     options = ("--port", "0", "--internal-address", f"127.0.0.1:{port}", "--store", f"lmdb:{tmp_path / 'store'}")
     async with ingeborg(tmp_path, "serve", *options) as process:
         url = await process.ready_url()

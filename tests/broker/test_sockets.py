@@ -39,7 +39,7 @@ async def shared(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Runn
 
 @pytest.fixture
 def short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sockets, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(sockets, "PATIENCE_S", 2.0)
 
 
 def padded(size: int) -> bytes:
@@ -201,7 +201,8 @@ async def test_frames_sent_before_the_handshake_is_answered_hurt_nobody_else(
 async def test_a_handshake_that_is_never_finished_is_cut(shared: Running, said: bytes) -> None:
     async with raw(shared.port) as connection:
         connection.writer.write(said)
-        assert await connection.rest() == b""
+        with suppress(ConnectionResetError):  # what it had not read yet makes its end a reset
+            assert await connection.rest() == b""
 
 
 @pytest.mark.usefixtures("short_patience")
@@ -234,7 +235,7 @@ async def pinging(tmp_path: Path, ping_s: float) -> AsyncIterator[tuple[Running,
 async def test_who_answers_no_pings_is_closed_and_who_does_is_not(tmp_path: Path) -> None:
     async with pinging(tmp_path, 0.2) as (endpoint, _), plain(endpoint.url) as lively, raw(endpoint.port) as silent:
         await silent.upgrade()
-        heard = [await silent.frame() for _ in range(2)]
+        heard = [await silent.frame(pings=True) for _ in range(2)]
         assert heard == [(PING, b"")] * 2
         assert await silent.close_code() == 4003
         # It answers the close no more than the pings: closed once all the same.
@@ -272,11 +273,7 @@ async def unread(endpoint: Running) -> AsyncIterator[Raw]:
 
 
 @pytest.mark.parametrize("reads_at_last", [False, True], ids=["never", "at-last"])
-async def test_a_client_that_never_reads_is_closed_and_slows_nobody(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reads_at_last: bool
-) -> None:
-    if not reads_at_last:
-        monkeypatch.setattr(sockets, "PATIENCE_S", 0.2)
+async def test_a_client_that_never_reads_is_closed_and_slows_nobody(tmp_path: Path, reads_at_last: bool) -> None:
     payloads = [f"{number} {'x' * 50_000}" for number in range(200)]
     async with running(tmp_path, limits=Limits(outbox_bytes=500_000)) as endpoint:
         async with unread(endpoint) as slow, plain(endpoint.url) as quick, plain(endpoint.url) as publisher:

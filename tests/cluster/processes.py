@@ -29,7 +29,7 @@ READY_S = 20.0
 PATIENCE_S = 20.0
 
 #: How long an orderly end may take, in seconds: what an endpoint allows itself and its clients, and some.
-END_S = 15.0
+END_S = 25.0
 
 #: Between two looks at what can only be looked at, in seconds.
 LOOK_S = 0.03

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import random
 import time
 from collections import Counter
+from collections.abc import Awaitable, Iterable
 from contextlib import AsyncExitStack
 from itertools import product
 
@@ -16,6 +18,7 @@ from websockets.asyncio.client import connect
 from protocol.client import Client, ClosedForGood
 
 from .processes import Cluster
+from .stalls import TRIES
 from .traffic import Ear, Message, each
 
 pytestmark = [pytest.mark.cluster, pytest.mark.asyncio(loop_scope="module")]
@@ -59,33 +62,52 @@ async def test_a_thousand_identical_publishes_are_one_until_they_pause_for_the_t
         for ear in ears.values():
             await ear.client.subscribe(list(topics.values()))
 
-        async def heard(times: int) -> None:
-            for ear in ears.values():
-                await ear.all_read()
-                assert ear.heard == {(topic, "news"): times for topic in topics.values()}
+        for number in range(TRIES):
+            if await _once_until_they_pause(list(topics.values()), f"news {number}", publishers, list(ears.values())):
+                break
+        else:
+            raise AssertionError(f"in {TRIES} tries this machine was never quick enough to show anything")
 
-        async def publish_everywhere() -> list[bool | None]:
-            """By each publisher to each topic, at once."""
-            return await asyncio.gather(
-                *(client.publish(topic, "news", ack=True) for client in publishers for topic in topics.values())
-            )
 
-        flood = topics["a"]
-        duplicates = await each(1000, lambda number: publishers[number % 3].publish(flood, "news", ack=True))
-        assert Counter(duplicates) == {True: 999, False: 1}
-        others = await publish_everywhere()
-        assert Counter(others) == {True: 3 + 2 * 2, False: 2}
-        await heard(1)
+async def _once_until_they_pause(topics: list[str], news: str, publishers: list[Client], ears: list[Ear]) -> bool:
+    """False: this machine left more than the time-to-live between two publishes that were to come within it."""
+    slow = False
+    began_at = math.inf  # of the round before
 
-        # Twice most of the time-to-live: longer than it in all, so only the drop in between can have extended it.
-        for _ in range(2):
-            await asyncio.sleep(0.7 * DEDUP_TTL_S)
-            assert all(await publish_everywhere())
-        await heard(1)
+    async def round_of(publishes: Iterable[Awaitable[bool | None]], expected: dict[bool, int]) -> None:
+        """At once, and within the time-to-live from the round before."""
+        nonlocal began_at, slow
+        before, began_at = began_at, time.monotonic()
+        answers = Counter(await asyncio.gather(*publishes))
+        slow = slow or time.monotonic() - min(before, began_at) >= DEDUP_TTL_S
+        assert slow or answers == expected
 
-        await asyncio.sleep(DEDUP_TTL_S + 0.1)
-        assert Counter(await publish_everywhere()) == {True: 6, False: 3}
-        await heard(2)
+    async def everywhere(expected: dict[bool, int]) -> None:
+        await round_of((client.publish(topic, news, ack=True) for client in publishers for topic in topics), expected)
+
+    async def heard(times: int) -> None:
+        for ear in ears:
+            await ear.all_read()
+            its = {message: count for message, count in ear.heard.items() if message[1] == news}
+            assert slow or its == {(topic, news): times for topic in topics}
+
+    for first in range(0, 1000, 50):
+        flood = (publishers[number % 3].publish(topics[0], news, ack=True) for number in range(first, first + 50))
+        await round_of(flood, {True: 49, False: 1} if first == 0 else {True: 50})
+    await everywhere({True: 3 + 2 * 2, False: 2})
+    await heard(1)
+
+    # Twice most of the time-to-live: longer than it in all, so only the drop in between can have extended it.
+    for _ in range(2):
+        await asyncio.sleep(0.7 * DEDUP_TTL_S)
+        await everywhere({True: 9})
+    await heard(1)
+
+    await asyncio.sleep(DEDUP_TTL_S + 0.1)
+    began_at = math.inf
+    await everywhere({True: 6, False: 3})
+    await heard(2)
+    return not slow
 
 
 TRIALS = 300

@@ -6,6 +6,7 @@ The traffic: ``a`` publishes numbered messages to topics of every home, a client
 from __future__ import annotations
 
 import asyncio
+import re
 import signal
 import time
 from collections.abc import AsyncIterator
@@ -17,18 +18,27 @@ import pytest_asyncio
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
-from protocol.client import Client, ConnectionLost
+from broker.core.joining import PERIOD_S
+from broker.core.membership import DEAD_AFTER_S
+from broker.endpoint import TICK_S
+from protocol.client import Client, ConnectionLost, ProtocolError
 
 from .processes import Cluster, eventually
+from .stalls import Lateness
 from .traffic import Ear, Stream, each, streaming
 
 pytestmark = [pytest.mark.cluster, pytest.mark.asyncio(loop_scope="module")]
 
-#: A dead endpoint is noticed within this, in seconds.
-NOTICED_S = 4.0
+#: A dead endpoint is noticed within this, in seconds: its last sign of life is seen a beat after it was given, and that
+#: no other has come is seen at a beat. Some more for this test's own looks; and what the machine is late.
+NOTICED_S = DEAD_AFTER_S + 2 * (PERIOD_S + TICK_S) + 0.3
 
 #: Its clients receive again within this, in seconds.
 BACK_S = 6.0
+
+
+#: A machine later than this, in seconds, can make an endpoint give up on a dead one before it is known to be dead.
+LATE_S = 0.5
 
 
 class Traffic(NamedTuple):
@@ -38,6 +48,7 @@ class Traffic(NamedTuple):
     stream: Stream
     ear: Ear
     publisher: Client
+    late: Lateness  # of `a`, `b` and this process since it began
 
 
 @pytest_asyncio.fixture(loop_scope="module")
@@ -47,18 +58,30 @@ async def traffic(cluster: Cluster, request: pytest.FixtureRequest) -> AsyncIter
     name = request.node.name
     topics = [f"{name} {number}" for number in range(60)]
     assert {cluster.home(topic) for topic in topics} == {"a", "b", "c"}
-    async with (
-        Client(cluster["a"].url, f"{name} publisher", timeout_s=30) as publisher,
-        Ear(cluster["b"].url, f"{name} ear") as ear,
-    ):
-        await ear.client.subscribe(topics)
-        async with streaming(publisher, topics) as stream:
-            await stream.goes_on(60)
-            yield Traffic(topics, stream, ear, publisher)
-            await stream.goes_on(60)
-        await cluster.idle()
-        await ear.all_read()
-        assert ear.heard == dict.fromkeys(stream.acknowledged, 1)
+    with Lateness(cluster["a"], cluster["b"]) as late:
+        async with (
+            Client(cluster["a"].url, f"{name} publisher", timeout_s=30) as publisher,
+            Ear(cluster["b"].url, f"{name} ear") as ear,
+        ):
+            await late.begin()
+            await ear.client.subscribe(topics)
+            async with streaming(publisher, topics) as stream:
+                await stream.goes_on(60)
+                yield Traffic(topics, stream, ear, publisher, late)
+                await stream.goes_on(60)
+            await cluster.idle()
+            await ear.all_read()
+            if stream.failed and await late.so_far() > LATE_S:
+                assert {type(error) for _, error in stream.failed} == {ProtocolError}, stream.failed[:5]
+                told = {error.code for _, error in stream.failed if isinstance(error, ProtocolError)}
+                assert told <= {"peer_unavailable", "partial"}, stream.failed[:5]
+            else:
+                assert not stream.failed, stream.failed[:5]
+            may_be = dict.fromkeys(message for message, _ in stream.failed)
+            assert {message: n for message, n in ear.heard.items() if message not in may_be} == dict.fromkeys(
+                stream.acknowledged, 1
+            )
+            assert set(ear.heard.values()) == {1}
 
 
 async def gone_counts(cluster: Cluster, name: str) -> dict[str, float]:
@@ -107,8 +130,9 @@ async def test_the_death_of_an_endpoint_costs_the_others_nothing(cluster: Cluste
             gone(cluster, "c", counts, killed_at), *(back(orphan) for orphan in orphans)
         )
         print(f"noticed after {noticed_s:.2f} s, clients back after {max(back_s):.2f} s")
-        assert noticed_s < NOTICED_S
-        assert max(back_s) < BACK_S
+        late_s = await traffic.late.so_far()
+        assert noticed_s < NOTICED_S + late_s
+        assert max(back_s) < BACK_S + late_s
         await cluster.linked("a", "b")
 
         # Every subscription is kept, and works.
@@ -131,6 +155,7 @@ async def test_an_endpoint_restarted_under_its_name_takes_over_at_once(cluster: 
     topics = cluster.topics_at_home("c", "takeover", 20)
     async with Ear(cluster["c"].url, "faithful", backoff_max_s=0.2) as faithful:
         await faithful.client.subscribe("faith")
+        late_s = await traffic.late.so_far()
         await cluster["c"].kill()
         killed_at = time.monotonic()
         await cluster["c"].start(ready=False)
@@ -142,9 +167,11 @@ async def test_an_endpoint_restarted_under_its_name_takes_over_at_once(cluster: 
         assert not any(answers)
         took_s = time.monotonic() - began_at
         print(f"took over {took_s:.2f} s after its port was open, {time.monotonic() - killed_at:.2f} s after the kill")
-        # Nobody had to wait for the former self to be found dead, which takes 3 s from its last sign of life.
-        assert took_s < 2.0
-        await cluster.linked("a", "b", "c", within_s=2.0)
+        # Nobody had to wait for the former self to be found dead, which takes 3 s from its last sign of life: seen
+        # where it was started in a second, as on an idle machine.
+        late_s = await traffic.late.so_far() - late_s
+        assert took_s < 2.0 + late_s or began_at - killed_at > 1.0
+        await cluster.linked("a", "b", "c")
         assert (await cluster["c"].metrics()).incarnation != former
 
         assert await traffic.publisher.publish("faith", "before it is back", ack=True) is False
@@ -166,14 +193,15 @@ async def test_a_stopped_endpoint_is_done_without_and_comes_back(cluster: Cluste
         cluster["c"].signal(signal.SIGSTOP)
         try:
             stopped_at = time.monotonic()
-            assert await gone(cluster, "c", counts, stopped_at) < NOTICED_S
+            noticed_s = await gone(cluster, "c", counts, stopped_at)
+            assert noticed_s < NOTICED_S + await traffic.late.so_far()
             await traffic.stream.goes_on(60)
             # The stop has to be longer than the others' patience; what is left of it has no event to wait for.
             await asyncio.sleep(max(0.0, stopped_at + 6.0 - time.monotonic()))
             await cluster.linked("a", "b")
         finally:
             cluster["c"].signal(signal.SIGCONT)
-        await cluster.linked("a", "b", "c", within_s=5.0)
+        await cluster.linked("a", "b", "c")
         scrape = await cluster["c"].metrics()
         assert scrape["joins_total"] > joins
         assert scrape["leases_lapsed_total"] >= 1
@@ -220,7 +248,7 @@ async def test_an_endpoint_that_leaves_in_order_hands_on_what_it_knows(cluster: 
         assert closed.value.rcvd is not None
         assert closed.value.rcvd.code == 1001
         assert await cluster["c"].ended() == 0
-        await cluster.linked("a", "b", within_s=1.0)  # it said goodbye: nobody waits for signs of life
+        await cluster.linked("a", "b", within_s=2.5)  # it said goodbye: nobody waits for signs of life
 
         again = await each(150, lambda number: traffic.publisher.publish(topics[number], "news", ack=True))
         assert all(again), f"{again.count(False)} duplicates were taken for news"
@@ -307,7 +335,12 @@ async def test_subscriptions_that_were_acknowledged_outlive_a_kill_in_the_middle
 
 async def test_an_orderly_end_does_not_wait_for_anybody(cluster: Cluster) -> None:
     await cluster.whole()
-    began = time.monotonic()
-    cluster["c"].signal(signal.SIGTERM)
-    assert await cluster["c"].ended() == 0
-    assert time.monotonic() - began < 3.0
+    said = len(cluster["c"].said())
+    with Lateness(cluster["a"], cluster["b"]) as late:
+        await late.begin()
+        began = time.monotonic()
+        cluster["c"].signal(signal.SIGTERM)
+        assert await cluster["c"].ended() == 0
+        assert time.monotonic() - began < 3.0 + await late.so_far()
+    # What it waits for in vain, it says: to hand over, to finish, to be answered.
+    assert not re.search("could not|did not answer", cluster["c"].said()[said:])

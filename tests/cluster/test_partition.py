@@ -16,6 +16,7 @@ from protocol.client import Client
 from protocol.errors import ProtocolError
 
 from .processes import cluster_of, free_port
+from .stalls import again_after_a_stall
 from .traffic import Ear
 
 pytestmark = pytest.mark.cluster
@@ -73,6 +74,8 @@ async def fails(publishing: asyncio.Task[bool | None]) -> ProtocolError:
     return failure.value
 
 
+# With the links silent a stall is all it takes to be found dead, and rightly so.
+@again_after_a_stall(1.5)
 async def test_an_endpoint_that_lives_out_of_reach_keeps_its_slots(tmp_path: Path) -> None:
     passing = asyncio.Event()
     passing.set()

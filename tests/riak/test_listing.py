@@ -10,7 +10,7 @@ import pytest
 from broker.store.base import Store, StoreMisconfigured, StoreUnavailable
 from broker.store.riak import layout, listing
 
-from .conftest import FAST, StoreOn
+from .conftest import StoreOn
 from .double import RiakDouble
 
 
@@ -55,7 +55,7 @@ async def test_a_listing_that_fails_is_no_end_of_the_subscriptions(
     else:
         await spoil_lists(riak, monkeypatch, hang=behaviour == "say nothing")
     with pytest.raises(StoreUnavailable, match="Riak did not do"):
-        await everything(await store_on(riak, **FAST))
+        await everything(await store_on(riak))
 
 
 def riak_out_of_scope() -> dict[int, str]:

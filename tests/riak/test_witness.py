@@ -40,6 +40,8 @@ PACKAGES = [
 
 SETUP_TIMEOUT_S = 100
 
+pytestmark = pytest.mark.timeout(300)  # with the environment to be made first
+
 
 @pytest.fixture(scope="session")
 def witness_python() -> Path:

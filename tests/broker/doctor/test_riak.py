@@ -24,7 +24,7 @@ async def test_a_cluster_that_is_set_up_is_found_good_before_and_after_its_store
 
 
 async def test_nodes_that_do_not_answer_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checks, "NODE_S", 0.3)
+    monkeypatch.setattr(checks, "NODE_S", 2.0)
     async with RiakDouble(nodes=3) as riak:
         riak.create_broker_types()
         riak.nodes[1].behaviour = "hang"
