@@ -28,7 +28,7 @@ class Kind(IntEnum):
     CHANGE = 2  # -> home: client, topics, added
     # home -> endpoint: origin's incarnation and number, topic, payload, clients (nil: those kept for the topic), keep?
     DELIVER = 3
-    BROADCAST = 4  # home -> every endpoint: origin's incarnation and number, payload
+    BROADCAST = 4  # home -> every endpoint: origin's incarnation and number, payload; answered with who has moved away
     LISTEN = 5  # -> every peer: [[client, number, incarnation, online], ...]
     JOIN = 6  # -> every peer: round
     LEAVE = 7  # -> every peer

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from protocol.messages import notification
 
+from .calls import TIMEOUT_S
 from .lists import Recipients
 from .message import Publish
 
@@ -28,6 +29,12 @@ RECENT_MAX = 200_000
 #: And how many recipients of them in all, at some 100 bytes each.
 RECENT_CLIENTS_MAX = 500_000
 
+#: How long it is remembered that a client has moved away, in seconds: longer than a broadcast is on its way.
+MOVED_S = 2 * TIMEOUT_S
+
+#: And of how many. More can only be where many connections are not closed before their clients come back elsewhere.
+MOVED_MAX = 10_000
+
 #: Connections that one message goes to in one slice: about 5 ms of writing.
 DELIVERY_SLICE = 500
 
@@ -36,12 +43,15 @@ Done = Callable[[Publish, list[str]], None]
 
 
 class Had(NamedTuple):
-    """That a message was delivered here: by which home, in which of its calls, and to whom (a broadcast: nobody)."""
+    """That a message was delivered here: by which home, in which of its calls, and to whom. A broadcast: to all whose
+    binding has that number or a lower one, and then to these.
+    """
 
     expiry: float
     home: str
     calls: tuple[int, ...]
     clients: frozenset[str]
+    bound: int | None = None
 
 
 class Delivering:
@@ -51,6 +61,7 @@ class Delivering:
         self._router = router
         self._recent: OrderedDict[tuple[str, int], Had] = OrderedDict()
         self._recent_clients = 0  # recipients in it
+        self._moved: OrderedDict[str, float] = OrderedDict()  # clients that listen elsewhere now -> since when, about
         # By topic: messages for many, in their order, the first of which is going out.
         self._queues: dict[str, deque[tuple[Publish, bytes, list[str], Done]]] = {}
 
@@ -81,7 +92,8 @@ class Delivering:
         again, and from another home's that took over.
         """
         router = self._router
-        if message.travelled:
+        travelled = message.travelled or not message.topic
+        if travelled:
             clients = self._fresh(message, clients, home, call)
         frame = message.frame
         if frame is None:
@@ -89,12 +101,12 @@ class Delivering:
         queue = self._queues.get(message.topic)
         if queue is None and len(clients) <= DELIVERY_SLICE:
             absent = self._push(message, frame, clients)
-            if message.travelled:
+            if travelled:
                 gone = set(absent)
                 self._remember(message, [client for client in clients if client not in gone], home, call)
             done(message, absent)
             return
-        if message.travelled:
+        if travelled:
             self._remember(message, clients, home, call)
         if queue is None:
             queue = self._queues[message.topic] = deque()
@@ -109,7 +121,7 @@ class Delivering:
                 absent += self._push(message, frame, clients[start : start + DELIVERY_SLICE])
                 yield False
             queue.popleft()
-            if message.travelled and absent:
+            if absent and (message.travelled or not topic):
                 self._have_not_had(message, absent)
             done(message, absent)
         del self._queues[topic]
@@ -134,22 +146,33 @@ class Delivering:
     def _fresh(self, message: Publish, clients: list[str], home: str, call: int) -> list[str]:
         """The clients that have not had the message."""
         had = self._recent.get((message.origin, message.number))
-        if had is None or (had.home == home and call not in had.calls):
+        if had is None:
+            return clients
+        if not message.topic:
+            return [client for client in clients if client not in had.clients and not self._had_here(client, had.bound)]
+        if had.home == home and call not in had.calls:
             return clients
         if had.home == home:
             return []
         return [client for client in clients if client not in had.clients]
+
+    def _had_here(self, client: str, bound: int | None) -> bool:
+        """Was the client here when the broadcast went out, if it has?"""
+        binding = self._router.hub.bindings.get(client)
+        return binding is not None and bound is not None and binding.number <= bound
 
     def _remember(self, message: Publish, clients: list[str], home: str, call: int) -> None:
         key = (message.origin, message.number)
         had = self._recent.get(key)
         calls: tuple[int, ...] = (call,)
         recipients = clients.ids if isinstance(clients, Recipients) else frozenset(clients)
+        bound = None
         if had is not None:
+            bound = had.bound
             calls = (*had.calls, call) if had.home == home else calls
             recipients |= had.clients
             self._recent_clients -= len(had.clients)
-        self._recent[key] = Had(self._router.now + RECENT_S, home, calls, recipients)
+        self._recent[key] = Had(self._router.now + RECENT_S, home, calls, recipients, bound)
         self._recent.move_to_end(key)
         self._recent_clients += len(recipients)
         while len(self._recent) > RECENT_MAX or self._recent_clients > RECENT_CLIENTS_MAX:
@@ -170,29 +193,47 @@ class Delivering:
         self._recent_clients -= len(had.clients)
 
     def broadcast_requested(self, peer: str, number: int, arguments: list[Any]) -> None:
-        """The broadcasts' home has one for all clients of ours."""
+        """The broadcasts' home has one for all clients of ours. Answered with those that have moved away."""
         origin, origin_number, payload = arguments
         answer = partial(self._router.answer, peer, number)
         self._router.jobs.append(self.broadcast(origin, origin_number, payload, self._router.now, answer))
 
     def broadcast(
-        self, origin: str, number: int, payload: bytes, received: float, done: Callable[[], None]
+        self, origin: str, number: int, payload: bytes, received: float, done: Callable[[list[str]], None]
     ) -> Iterator[bool]:
-        """To all clients here, in slices, so that a hundred thousand of them keep nobody waiting; then ``done``."""
+        """To all clients here, in slices, so that a hundred thousand of them keep nobody waiting; then ``done`` is told
+        who has moved away lately: perhaps to where the broadcast had been before them.
+        """
         router = self._router
         frame = router.wrap(notification("", payload))
-        again = (origin, number) in self._recent
+        had = self._recent.get((origin, number))
         message = Publish("", payload, False, received)
         message.origin, message.number = origin, number
         self._remember(message, [], "", 0)
-        clients = [] if again else list(router.hub.bindings)
+        bindings = router.hub.bindings
+        moved = [client for client in self._moved if client not in bindings]
+        clients: list[str] = []
+        if had is None or had.bound is None:  # else another home had it go out before
+            clients = [client for client in bindings if had is None or client not in had.clients]
+            self._recent[origin, number] = self._recent[origin, number]._replace(bound=router.hub.bound)
         for start in range(0, len(clients), DELIVERY_SLICE):
-            self._push(message, frame, clients[start : start + DELIVERY_SLICE])
+            absent = self._push(message, frame, clients[start : start + DELIVERY_SLICE])
+            moved += [client for client in absent if client in self._moved]
             yield False
-        done()
+        done(moved)
+
+    def moved_away(self, client: str) -> None:
+        """It listens elsewhere from here on."""
+        self._moved[client] = self._router.now
+        self._moved.move_to_end(client)
+        if len(self._moved) > MOVED_MAX:
+            self._moved.popitem(last=False)
+            self._router.drops["moved_evicted"] += 1
 
     def tick(self) -> None:
         """Forget what nobody sends again any more."""
         now = self._router.now
         while self._recent and next(iter(self._recent.values())).expiry <= now:
             self._forget_oldest()
+        while self._moved and next(iter(self._moved.values())) + MOVED_S <= now:
+            self._moved.popitem(last=False)

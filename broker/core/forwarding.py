@@ -57,7 +57,8 @@ class Forwarding:
         router.counts["messages_forwarded"] += 1
         arguments = (message.origin, message.number, message.topic, message.payload, clients, False)
         linked = None
-        if len(clients) > DELIVERY_SLICE and again is None and not router.lookup and endpoint in calls.links:
+        may_be_kept = message.topic and again is None and not router.lookup
+        if len(clients) > DELIVERY_SLICE and may_be_kept and endpoint in calls.links:
             sent = calls.links[endpoint].sent
             known = sent.holds(message.topic, clients)
             if not known:
@@ -94,6 +95,7 @@ class Forwarding:
         else:
             message = call.context
             message.confirmed.append(self._name(call.target))
+            self._follow(message, value or [])
             self._closed(message)
 
     def failed(self, call: Call, code: str, info: Any) -> None:
@@ -170,6 +172,20 @@ class Forwarding:
             arguments = (message.origin, message.number, message.payload)
             self._router.ask(Kind.BROADCAST, endpoint, arguments, self, message)
 
-    def _broadcast_here(self, message: Publish) -> None:
+    def _broadcast_here(self, message: Publish, moved: list[str]) -> None:
         message.confirmed.append(self._router.me.name)
+        self._follow(message, moved)
         self._closed(message)
+
+    def _follow(self, message: Publish, moved: list[str]) -> None:
+        """Clients left a place before the broadcast came there. Where they are now it may have been before them; that
+        place knows, and gives it to those it has not had.
+        """
+        if not moved:
+            return
+        local, remote, unknown = self._publishing.places(moved, {})
+        if unknown:
+            message.open += 1
+            self._router.counts["relocations"] += 1
+            self._router.store("locations", (unknown,), self._relocated, (message, unknown))
+        self.hand_over(message, local, remote)

@@ -64,10 +64,11 @@ class Connection:
 class Binding:
     """A client's place at this endpoint."""
 
-    __slots__ = ("connection", "location")
+    __slots__ = ("connection", "location", "number")
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, number: int) -> None:
         self.connection = connection
+        self.number = number  # how many there had been at this endpoint, with this one: which came before which
         self.location: Location | None = None  # None: its `listen` is still being written
 
 
@@ -76,6 +77,7 @@ class Hub:
 
     def __init__(self) -> None:
         self.bindings: dict[str, Binding] = {}
+        self.bound = 0  # bindings there have been
 
     def bind(self, client: str, connection: Connection) -> Binding | None:
         """The client's messages go to this connection from now on. Returns its former binding, if to another one."""
@@ -84,7 +86,8 @@ class Hub:
             return None
         if former is not None:
             former.connection.clients.discard(client)
-        self.bindings[client] = Binding(connection)
+        self.bound += 1
+        self.bindings[client] = Binding(connection, self.bound)
         connection.clients.add(client)
         return former
 

@@ -299,5 +299,6 @@ class Listening:
                 self._rivals[client] = location
         elif binding.location.rank < location.rank:
             router.hub.unbind(client, binding.connection)
+            router.delivering.moved_away(client)
             router.counts["clients_replaced"] += 1
             router.replaced(binding.connection)

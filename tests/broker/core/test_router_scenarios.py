@@ -579,6 +579,33 @@ def test_a_broadcast_that_died_with_an_endpoint_is_counted() -> None:
     assert home.router.drops["broadcast_endpoint_gone"] == 1
 
 
+@pytest.mark.parametrize("routing", ["home", "lookup"])
+@pytest.mark.parametrize("comes_first", ["broadcast", "move"])
+@pytest.mark.parametrize("to_the_home", [False, True], ids=["elsewhere", "to the home"])
+def test_who_moves_before_a_broadcast_comes_to_the_old_place_gets_it_at_the_new_one(
+    routing: str, comes_first: str, to_the_home: bool
+) -> None:
+    """The new place has had the broadcast already, and the old one, cut off, has not."""
+    cluster = Cluster("a", "b", "c", routing=routing)
+    table = cluster.nodes["a"].router.members.table
+    home = "a" if routing == "lookup" else cluster.world.nodes[table[slot_of("")]].me.name
+    old, other = sorted(set("abc") - {home})
+    bert, stays = cluster.client("bert", home), cluster.listener("stays", home)
+    anna = cluster.listener("anna", old)
+    for one, another in ((home, old), (old, home)):
+        cluster.world.cut(one, another, 2.0)
+    moved = cluster.client("anna", home if to_the_home else other)
+    says = [lambda: bert.send(command="broadcast", payload="x", ack=True), lambda: moved.send(command="listen")]
+    for say in says if comes_first == "broadcast" else reversed(says):
+        say()
+        cluster.world.run(0.5)
+    cluster.world.run(4.0)
+    assert bert.heard == ["ok"]
+    assert stays.heard.count("everybody: 'x'") == 1
+    assert anna.heard == ["ok", "closed 4001"]
+    assert sorted(moved.heard) == ["everybody: 'x'", "ok"]
+
+
 def test_a_change_that_an_endpoint_slept_over_does_not_undo_a_later_one() -> None:
     cluster = Cluster("a", "b", "c")
     topic = cluster.topic_at("c")
