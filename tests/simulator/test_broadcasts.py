@@ -1,6 +1,6 @@
 """Broadcasts to clients that move, in seeded histories with cuts: nobody who listens all the time misses one.
 
-SPEC section 8, rule 3: who moves while a broadcast is on its way gets it, perhaps at more than one place; who stays, once.
+SPEC section 8, rule 3: who moves while a broadcast is on its way gets it, perhaps at two places; who stays, once.
 """
 
 from __future__ import annotations
