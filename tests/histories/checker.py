@@ -271,9 +271,13 @@ def check_once(history: History, verdict: Verdict) -> None:
         crashed = history.crashed(message.first_at, last)
         failed = any(not send.succeeded for send in message.sends)
         most = len(message.sends) if crashed or failed or not message.dedup else 1
-        # Who moves in the seconds of a crash can get a message at both places; and a broadcast, which goes to whoever
-        # listens, whenever it moves.
-        at_both = crashed or (topic is None and history.moved(client, message.first_at, last))
+        # Who moves in the seconds of a crash can get a message at both places, and so where an endpoint ends that does
+        # not reach another; and a broadcast, which goes to whoever listens, whenever it moves.
+        at_both = (
+            crashed
+            or history.ended_cut_off(message.first_at, last)
+            or (topic is None and history.moved(client, message.first_at, last))
+        )
         found = max(by_connection.values()) if at_both else number
         if found > most:
             verdict.violate(

@@ -19,6 +19,9 @@ from .record import Event
 
 FOREVER = float("inf")
 
+ORDERLY_END = "orderly end"
+LINK_FAULTS = ("cut", "cut both ways", "delay", "loss")
+
 
 @dataclass
 class Command:
@@ -142,6 +145,7 @@ class History:
         self.lapses: list[Window] = []  # in which a living endpoint may have been taken for dead
         self.crashes: list[Window] = []  # ``kill -9``, and what follows
         self.changes_of_members: list[Window] = []  # orderly ends and starts
+        self.link_faults: list[tuple[Window, set[str]]] = []  # and the two endpoints
         for event in self.events:
             reader = getattr(self, "_" + event["what"], None)
             if reader is not None:
@@ -213,13 +217,19 @@ class History:
     def _fault(self, event: Event) -> None:
         if event["kind"].startswith("riak") and event["phase"] == "begins":
             self.store_faults_at = min(self.store_faults_at, event["at"])
+        if event["kind"] in LINK_FAULTS and event["phase"] == "begins":
+            self.link_faults.append((Window(event["at"], FOREVER, "", event["kind"]), {event["where"], event["other"]}))
+        elif event["kind"] in LINK_FAULTS and event["phase"] == "ends":
+            for window, pair in self.link_faults:
+                if pair == {event["where"], event["other"]}:
+                    window.end = min(window.end, event["at"])
 
     def _life(self, event: Event) -> None:
         at, life, phase = event["at"], event["life"], event["phase"]
         if phase == "killed":
             self.crashes.append(Window(at, at + CRASH_S, life, "crash"))
         elif phase == "stopping":
-            self.changes_of_members.append(Window(at, at + LEAVING_S, life, "orderly end"))
+            self.changes_of_members.append(Window(at, at + LEAVING_S, life, ORDERLY_END))
         elif phase == "started":
             self.changes_of_members.append(Window(at, at + JOINING_S, life, "start"))
 
@@ -350,6 +360,15 @@ class History:
     def crashed(self, begin: float, end: float) -> bool:
         """Did an endpoint crash, or may a living one have been taken for dead, so that it mattered then?"""
         return any(window.meets(begin, end) for window in (*self.crashes, *self.lapses))
+
+    def ended_cut_off(self, begin: float, end: float) -> bool:
+        """Did an endpoint end in order then that may not have reached another one? To that one it has crashed."""
+        ends = [window for window in self.changes_of_members if window.why == ORDERLY_END and window.meets(begin, end)]
+        return any(
+            fault.meets(window.begin, window.end) and window.life.partition("#")[0] in pair
+            for window in ends
+            for fault, pair in self.link_faults
+        )
 
     def members_changed(self, begin: float, end: float) -> bool:
         """Were the endpoints other ones at the end of that time, or on their way to be?"""

@@ -458,6 +458,27 @@ def test_after_a_crash_a_payload_published_twice_may_come_twice_and_once_its_tra
     assert sections(tape.verdict()) == ["7", "7"]
 
 
+def test_who_moves_when_an_endpoint_ends_that_does_not_reach_another_may_get_a_message_at_both_places(two: Two) -> None:
+    def story(*, cut: bool, moves: bool = True) -> list[str]:
+        two = Two()
+        tape = two.tape
+        if cut:
+            tape.add("fault", phase="begins", kind="cut", where="c", other="b", lasts_s=5.0)
+        tape.add("life", endpoint="c", life="c#1", phase="stopping")
+        sent = tape.publish(two.pat, "m1", ack=True)
+        two.all_hear("m1")
+        if moves:
+            again = two.listening("ann", "b")
+            tape.closed(two.ann, code=4001)
+        tape.heard(again if moves else two.ann, "m1")
+        tape.reply(two.pat, sent, result="success", duplicate=False)
+        return sections(tape.verdict())
+
+    assert story(cut=True) == []
+    assert story(cut=False) == ["7"]
+    assert story(cut=True, moves=False) == ["7"]
+
+
 def test_without_dedup_every_publish_comes(two: Two) -> None:
     for _ in range(2):
         two.tape.published(two.pat, "m1", dedup=False)
