@@ -43,13 +43,11 @@ Done = Callable[[Publish, list[str]], None]
 
 
 class Had(NamedTuple):
-    """That a message was delivered here: by which home, in which of its calls, and to whom. A broadcast: to all whose
-    binding has that number or a lower one, and then to these.
+    """That a message was delivered here, and to whom. A broadcast: to all whose binding has that number or a lower one,
+    and to these.
     """
 
     expiry: float
-    home: str
-    calls: tuple[int, ...]
     clients: frozenset[str]
     bound: int | None = None
 
@@ -77,24 +75,24 @@ class Delivering:
                 kept.keep(topic, clients)
         message = Publish(topic, payload, False, self._router.now)
         message.origin, message.number, message.travelled = origin, origin_number, True
-        self.deliver(message, clients, peer, number, partial(self._delivered, peer, number))
+        self.deliver(message, clients, partial(self._delivered, peer, number))
 
     def _delivered(self, peer: str, number: int, message: Publish, absent: list[str]) -> None:
         self._router.answer(peer, number, absent)
         if absent:
             self._router.listening.absent(absent)
 
-    def deliver(self, message: Publish, clients: list[str], home: str, call: int, done: Done) -> None:
+    def deliver(self, message: Publish, clients: list[str], done: Done) -> None:
         """Put the message into its clients' outboxes, but for those that have had it: at once; or, if there are many,
         in slices, and the topic's next messages behind it.
 
-        ``home`` and ``call`` tell a home's second call (for clients that have moved here) from a first one that came
-        again, and from another home's that took over.
+        It may come more than once: from a home for clients that have moved here, from another home that took over, from
+        the same one, where its origin was out of reach and asks again.
         """
         router = self._router
         travelled = message.travelled or not message.topic
         if travelled:
-            clients = self._fresh(message, clients, home, call)
+            clients = self._fresh(message, clients)
         frame = message.frame
         if frame is None:
             frame = message.frame = router.wrap(notification(message.topic, message.payload))
@@ -103,11 +101,11 @@ class Delivering:
             absent = self._push(message, frame, clients)
             if travelled:
                 gone = set(absent)
-                self._remember(message, [client for client in clients if client not in gone], home, call)
+                self._remember(message, [client for client in clients if client not in gone])
             done(message, absent)
             return
         if travelled:
-            self._remember(message, clients, home, call)
+            self._remember(message, clients)
         if queue is None:
             queue = self._queues[message.topic] = deque()
             router.jobs.append(self._deliver_queued(message.topic, queue))
@@ -143,17 +141,13 @@ class Delivering:
             router.written.append((message.received, delivered))
         return absent
 
-    def _fresh(self, message: Publish, clients: list[str], home: str, call: int) -> list[str]:
+    def _fresh(self, message: Publish, clients: list[str]) -> list[str]:
         """The clients that have not had the message."""
         had = self._recent.get((message.origin, message.number))
         if had is None:
             return clients
         if not message.topic:
             return [client for client in clients if client not in had.clients and not self._had_here(client, had.bound)]
-        if had.home == home and call not in had.calls:
-            return clients
-        if had.home == home:
-            return []
         return [client for client in clients if client not in had.clients]
 
     def _had_here(self, client: str, bound: int | None) -> bool:
@@ -161,18 +155,16 @@ class Delivering:
         binding = self._router.hub.bindings.get(client)
         return binding is not None and bound is not None and binding.number <= bound
 
-    def _remember(self, message: Publish, clients: list[str], home: str, call: int) -> None:
+    def _remember(self, message: Publish, clients: list[str]) -> None:
         key = (message.origin, message.number)
         had = self._recent.get(key)
-        calls: tuple[int, ...] = (call,)
         recipients = clients.ids if isinstance(clients, Recipients) else frozenset(clients)
         bound = None
         if had is not None:
             bound = had.bound
-            calls = (*had.calls, call) if had.home == home else calls
             recipients |= had.clients
             self._recent_clients -= len(had.clients)
-        self._recent[key] = Had(self._router.now + RECENT_S, home, calls, recipients, bound)
+        self._recent[key] = Had(self._router.now + RECENT_S, recipients, bound)
         self._recent.move_to_end(key)
         self._recent_clients += len(recipients)
         while len(self._recent) > RECENT_MAX or self._recent_clients > RECENT_CLIENTS_MAX:
@@ -209,7 +201,7 @@ class Delivering:
         had = self._recent.get((origin, number))
         message = Publish("", payload, False, received)
         message.origin, message.number = origin, number
-        self._remember(message, [], "", 0)
+        self._remember(message, [])
         bindings = router.hub.bindings
         moved = [client for client in self._moved if client not in bindings]
         clients: list[str] = []

@@ -29,7 +29,6 @@ class Forwarding:
     def __init__(self, router: Router, publishing: Publishing) -> None:
         self._router = router
         self._publishing = publishing
-        self._me = router.me.incarnation
 
     def hand_over(
         self,
@@ -42,8 +41,7 @@ class Forwarding:
         message.open += 1  # until all of it is on its way
         if local:
             message.open += 1
-            call = -1 if again is None else -2
-            self._router.delivering.deliver(message, local, self._me, call, self._delivered_here)
+            self._router.delivering.deliver(message, local, self._delivered_here)
         for endpoint, clients in remote.items():
             message.open += 1
             self._forward(message, endpoint, clients, again)

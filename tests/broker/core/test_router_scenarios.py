@@ -606,6 +606,25 @@ def test_who_moves_before_a_broadcast_comes_to_the_old_place_gets_it_at_the_new_
     assert sorted(moved.heard) == ["everybody: 'x'", "ok"]
 
 
+@pytest.mark.parametrize("dedup", [False, True])
+def test_a_publish_that_its_origin_asks_again_after_a_sleep_is_delivered_once(dedup: bool) -> None:
+    """Its home had it, and waited for an endpoint that was cut off; the origin was taken for dead meanwhile."""
+    cluster = Cluster("a", "b", "c")
+    topic = cluster.topic_at("c")
+    anna, cora = cluster.listener("anna", "a", topic), cluster.listener("cora", "c", topic)
+    bert = cluster.client("bert", "b")
+    assert bert.say(f"publish {topic} 'warm' #1") == ["ok 1"]
+    for one, other in (("a", "c"), ("c", "a")):
+        cluster.world.cut(one, other, 4.2)
+    bert.send(**{**parse(f"publish {topic} 'x' #2"), "dedup": dedup})
+    cluster.world.run(3 * DELAY_S)
+    cluster.nodes["b"].stalled_until = cluster.world.now + 4.0
+    cluster.world.run(10.0)
+    assert cluster.nodes["b"].router.counts["leases_lapsed"] == 1
+    assert bert.heard[1].startswith("ok 2")
+    assert anna.heard.count(f"{topic}: 'x'") == cora.heard.count(f"{topic}: 'x'") == 1
+
+
 def test_a_change_that_an_endpoint_slept_over_does_not_undo_a_later_one() -> None:
     cluster = Cluster("a", "b", "c")
     topic = cluster.topic_at("c")
