@@ -19,7 +19,7 @@ def bench(*arguments: str | Path, **environment: str) -> subprocess.CompletedPro
         [sys.executable, "-m", "bench.cli", *map(str, arguments)],
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=500,
         env=os.environ | environment,
         cwd=Path(__file__).parents[2],
         check=False,
@@ -27,7 +27,8 @@ def bench(*arguments: str | Path, **environment: str) -> subprocess.CompletedPro
 
 
 @pytest.mark.spark
-def test_from_logs_to_the_page_without_a_word_of_sparks(tmp_path, spark):
+@pytest.mark.usefixtures("java")
+def test_from_logs_to_the_page_without_a_word_of_sparks(tmp_path):
     """And a path with the characters of glob patterns and URIs in it."""
     run = synthetic.radio_run("the run", seconds=3, rate=30).write(tmp_path / "a run [1] {x} %20 ü")
     digest, page = tmp_path / "digest", tmp_path / "new" / "report.html"

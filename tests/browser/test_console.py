@@ -471,7 +471,7 @@ async def test_a_token_is_asked_for_and_stays_out_of_the_address(page: Page, tmp
         # One that expires.
         await click(page, "forget")
         await page.until("document.getElementById('token-dialog').open")
-        await give(make_token(keys, "ann", lifetime_s=1.5 - LEEWAY_S, inspect=True))
+        await give(make_token(keys, "ann", lifetime_s=6 - LEEWAY_S, inspect=True))
         await page.until(says("connection", "Live"))
         await page.until(says("token-problem", "The token has expired"))
     assert all("401" in complaint for complaint in page.complaints)

@@ -17,7 +17,13 @@ EMPTY_WHERE_ALL_IS_WELL = {"panel Operations that failed"}
 
 @pytest.fixture(scope="module")
 def observed(tmp_path_factory: pytest.TempPathFactory) -> Observed:
-    return asyncio.run(observe(tmp_path_factory.mktemp("observed"), {query.filled_in for query in ALL}))
+    shown = {query.filled_in for query in of_dashboard() if not empty(query)}
+    return asyncio.run(observe(tmp_path_factory.mktemp("observed"), {query.filled_in for query in ALL}, shown))
+
+
+def empty(query: Query) -> bool:
+    """Is there nothing to be seen of it where all is well?"""
+    return query.where in EMPTY_WHERE_ALL_IS_WELL or query.where.startswith("annotation ")
 
 
 def named(query: Query) -> str:
@@ -46,13 +52,32 @@ def test_prometheus_takes_it(query: Query, observed: Observed) -> None:
 def test_a_panel_shows_something(query: Query, observed: Observed) -> None:
     if observed.answers is None:
         pytest.skip("prometheus is not installed")
-    if query.where in EMPTY_WHERE_ALL_IS_WELL or query.where.startswith("annotation "):
+    if empty(query):
         return
     assert observed.answers[query.filled_in].numbers > 0, query.filled_in
+
+
+#: They judge the machine, which may be too slow or stand still for a second here; alerts_test.yml has both cases.
+OF_THE_MACHINE = {
+    "IngeborgBusy",
+    "IngeborgDeliverySlow",
+    "IngeborgEndpointDown",
+    "IngeborgEndpointNotReady",
+    "IngeborgEndpointsApart",
+    "IngeborgLeaseLapsed",
+    "IngeborgLinkSlow",
+    "IngeborgLoopLag",
+    "IngeborgNoEndpointReady",
+    "IngeborgPublishSlow",
+    "IngeborgStoreSlow",
+}
 
 
 @pytest.mark.parametrize("query", list(of_rules()), ids=named)
 def test_where_all_is_well_no_alert_is_pending(query: Query, observed: Observed) -> None:
     if observed.answers is None:
         pytest.skip("prometheus is not installed")
+    if query.where.removeprefix("alert ") in OF_THE_MACHINE:
+        assert observed.answers[query.filled_in].error == ""
+        return
     assert observed.answers[query.filled_in] == Answer(), query.filled_in

@@ -124,7 +124,7 @@ async def test_the_dashboard_shows_every_endpoint_and_what_came(tmp_path: Path) 
             async with Client(other_url, "station") as station:
                 await station.publish("songs", {"station": "triplej"}, ack=True)
             assert await dashboard.line("songs") == "songs: {'station': 'triplej'}"
-            await two.end()
+            await two.end(signal.SIGKILL)  # without a word, so that it is listed for some seconds more
             await dashboard.line("does not answer")
             assert await dashboard.end(signal.SIGINT) == 0
         async with Client(url, "dashboard") as client:

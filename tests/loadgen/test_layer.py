@@ -92,8 +92,9 @@ async def redis(redis_url: str) -> AsyncIterator[Redis]:
 
 
 @pytest.fixture
-async def front(redis: Redis, redis_url: str) -> AsyncIterator[Deduplicated]:
+async def front(redis: Redis, redis_url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Deduplicated]:
     """The publishers' side, in front of nothing."""
+    monkeypatch.setattr(layer, "_COUNTERS_TIMEOUT_S", PATIENCE_S)
     backend = Deduplicated(Sink(), redis_url, QUEUE)
     yield backend
     async with asyncio.timeout(PATIENCE_S):

@@ -152,8 +152,8 @@ test("tokens: refused, accepted, for another client, and expired with a fresh on
   await assert.rejects(Client.open(endpoint.url, "ann"), { name: "ConnectFailed", message: /HTTP 401/ });
   await assert.rejects(Client.open(endpoint.url, "ann", { token: "a.b.c" }), { message: /HTTP 401/ });
 
-  // Endpoints allow ten seconds of leeway: the first token has two of them left.
-  const lifetimes = [-8];
+  // Endpoints allow ten seconds of leeway: the first token has five of them left.
+  const lifetimes = [-5];
   const lost = [];
   const [again, onConnected] = reconnection();
   const ann = await opened(t, endpoint, "ann", {

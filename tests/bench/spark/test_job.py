@@ -313,7 +313,7 @@ def test_the_job_is_a_script_for_spark_submit(tmp_path, spark):
         [submit, "--master", "local[1]", "--conf", "spark.ui.enabled=false", job, "/no/such/run", "--out", tmp_path],
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=500,
         env=os.environ | {"PYTHONPATH": str(root), "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"},
         check=False,
     )

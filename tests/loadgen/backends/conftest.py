@@ -47,7 +47,7 @@ class Server:
             process.wait(PATIENCE_S)
 
     def pause(self) -> None:
-        """It keeps its connections and answers nothing more; only ``kill`` ends that."""
+        """It keeps its connections and answers nothing more, until ``resume``."""
         process = processes.find(self._identity)
         assert process is not None
         process.suspend()
@@ -56,6 +56,12 @@ class Server:
         while any(psutil.Process(thread.id).status() != psutil.STATUS_STOPPED for thread in process.threads()):
             assert time.monotonic() < deadline, f"{process} does not stop"
             time.sleep(0.001)
+
+    def resume(self) -> None:
+        """It goes on."""
+        process = processes.find(self._identity)
+        assert process is not None
+        process.resume()
 
 
 def program(name: str, package: str) -> str:

@@ -105,6 +105,13 @@ class Contract:
             yield server
 
     @pytest.fixture
+    def pausable(self, servers: Callable[[str], Server]) -> Iterator[Server]:
+        """The shared one; it goes on when the test has paused it, and closed its connections."""
+        server = servers(self.system)
+        yield server
+        server.resume()
+
+    @pytest.fixture
     async def join(self) -> AsyncIterator[Callable[[str], Awaitable[Member]]]:
         """Makes a connection to a URL; all are closed at the end."""
         backends: dict[str, Backend] = {}
@@ -295,11 +302,11 @@ class Contract:
 
     @pytest.mark.parametrize("count", [1, 8000])  # 8 MB, 24 MB where % is encoded: more than fits into the sockets
     async def test_a_server_that_stops_answering(
-        self, count: int, mortal: Server, join: Callable[[str], Awaitable[Member]], monkeypatch: pytest.MonkeyPatch
+        self, count: int, pausable: Server, join: Callable[[str], Awaitable[Member]], monkeypatch: pytest.MonkeyPatch
     ) -> None:
+        member = await join(pausable.url)
         self.set_timeout(monkeypatch, self.progress_timeout, 0.3)
-        member = await join(mortal.url)
-        mortal.pause()
+        pausable.pause()
         async with asyncio.timeout(PATIENCE_S):
             with pytest.raises(BackendError) as caught:
                 await member.connection.subscribe(["%" * 1000 + str(n) for n in range(count)])
@@ -308,11 +315,11 @@ class Contract:
             await member.connection.close()
 
     async def test_a_server_that_takes_no_more(
-        self, mortal: Server, join: Callable[[str], Awaitable[Member]], monkeypatch: pytest.MonkeyPatch
+        self, pausable: Server, join: Callable[[str], Awaitable[Member]], monkeypatch: pytest.MonkeyPatch
     ) -> None:
+        member = await join(pausable.url)
         self.set_timeout(monkeypatch, self.progress_timeout, 0.3)
-        member = await join(mortal.url)
-        mortal.pause()
+        pausable.pause()
 
         async def flood() -> None:
             batch = [("topic", "x" * 4096)] * 256
@@ -341,9 +348,9 @@ class Contract:
         assert member.received == []
         assert member.errors == []
 
-    async def test_closing_while_a_call_waits(self, mortal: Server, join: Callable[[str], Awaitable[Member]]) -> None:
-        member = await join(mortal.url)
-        mortal.pause()
+    async def test_closing_while_a_call_waits(self, pausable: Server, join: Callable[[str], Awaitable[Member]]) -> None:
+        member = await join(pausable.url)
+        pausable.pause()
         call = asyncio.ensure_future(member.connection.subscribe(["topic"]))
         await asyncio.sleep(0)
         async with asyncio.timeout(PATIENCE_S):

@@ -13,7 +13,7 @@ import pytest
 from loadgen.backends.base import BackendError
 from loadgen.backends.mqtt import Mqtt, name
 
-from .conftest import free_port, program, started
+from .conftest import PATIENCE_S, free_port, program, started
 from .contract import NASTY, Contract, Member
 
 _NONCHARACTER = re.compile("[\ufdd0-\ufdef\ufffe\uffff\U0001fffe\U0001ffff\U0010fffe\U0010ffff]")
@@ -64,7 +64,10 @@ class TestMqtt(Contract):
             assert caught.value.code == "connect"
             assert "secret" not in str(caught.value)
 
-    async def test_counters_grow(self, url: str, join: Callable[[str], Awaitable[Member]]) -> None:
+    async def test_counters_grow(
+        self, url: str, join: Callable[[str], Awaitable[Member]], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        self.set_timeout(monkeypatch, "_COUNTERS_TIMEOUT_S", PATIENCE_S)
         backend = Mqtt([url], "counters")
         (before,) = await backend.counters()
         member = await join(url)

@@ -11,7 +11,7 @@ import pytest
 from loadgen.backends.base import BackendError
 from loadgen.backends.nats import Nats, subject
 
-from .conftest import free_port, program, started
+from .conftest import PATIENCE_S, free_port, program, started
 from .contract import NASTY, Contract, Member
 
 _PERMISSIONS = """
@@ -61,7 +61,10 @@ class TestNats(Contract):
         assert caught.value.code == "connect"
         assert "guess" not in str(caught.value)
 
-    async def test_counters_grow(self, url: str, join: Callable[[str], Awaitable[Member]]) -> None:
+    async def test_counters_grow(
+        self, url: str, join: Callable[[str], Awaitable[Member]], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        self.set_timeout(monkeypatch, "_COUNTERS_TIMEOUT_S", PATIENCE_S)
         backend = Nats([url], "counters")
         (before,) = await backend.counters()
         member = await join(url)

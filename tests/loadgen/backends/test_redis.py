@@ -74,7 +74,10 @@ class TestRedis(Contract):
         assert caught.value.code == "connection_lost"
         assert member.errors == ["connection_lost"]
 
-    async def test_counters_grow(self, url: str, join: Callable[[str], Awaitable[Member]]) -> None:
+    async def test_counters_grow(
+        self, url: str, join: Callable[[str], Awaitable[Member]], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        self.set_timeout(monkeypatch, "_COUNTERS_TIMEOUT_S", PATIENCE_S)
         backend = Redis([url], "counters")
         (before,) = await backend.counters()
         member = await join(url)
