@@ -65,9 +65,14 @@ class Handing:
 
     def seen_requested(self, peer: str, number: int, arguments: list[Any]) -> None:
         """Payloads that a former home of slots of ours has seen lately, or an origin again."""
-        for key, left in arguments[0]:
-            self._dedup.add(int.from_bytes(key), self._router.now, left)
-        self._router.answer(peer, number)
+        router = self._router
+        keys = [(int.from_bytes(key), left) for key, left in arguments[0]]
+        if router.members.leaving:
+            self.hand_on(keys)  # the sender has not heard of it yet, and may have had them from us
+        else:
+            for key, left in keys:
+                self._dedup.add(key, router.now, left)
+        router.answer(peer, number)
 
     def tick(self) -> None:
         """Expire what is old, tell homes what is due."""
@@ -82,6 +87,6 @@ class Handing:
         self._router.drops["dedup_not_handed_on"] += len(call.arguments[0])
 
     def lost(self, call: Call) -> None:
-        """Likewise."""
+        """It is gone: to the next home."""
         self._router.calls.settle(call)
-        self._router.drops["dedup_not_handed_on"] += len(call.arguments[0])
+        self.hand_on([(int.from_bytes(key), left) for key, left in call.arguments[0]])

@@ -30,6 +30,36 @@ def test_an_endpoint_that_leaves_hands_on_what_it_has_seen() -> None:
     assert cluster.nodes["b"].router.drops["dedup_not_handed_on"] == 0
 
 
+@pytest.mark.parametrize("after_ms", range(-120, 121, 10))
+def test_what_two_that_leave_at_about_the_same_time_have_seen_stays_known(after_ms: int) -> None:
+    cluster = Cluster("a")
+    for name in "bc":  # whose ticks, and so their words, come at different times
+        cluster.world.run(0.035)
+        cluster.nodes[name] = cluster.world.start(name)
+    cluster.world.run(3.0)
+    topics = [cluster.topic_at(home, f"{number} ") for home in "abc" for number in range(3)]
+    bert = cluster.client("bert", "a")
+    for topic in topics:
+        bert.send(command="publish", topic=topic, payload="x", ack=True)
+    assert set(bert.hear()) == {"ok"}
+    first, second = ("b", "c") if after_ms > 0 else ("c", "b")
+    leaving = [cluster.nodes[first], cluster.nodes[second]]
+    for node in leaving:
+        node.event(lambda _, node=node: node.router.joining.leave())
+        cluster.world.run(abs(after_ms) / 1000)
+    cluster.world.run(0.5)
+    for node in leaving:
+        node.router.joining.depart()
+    cluster.world.run(6.0)
+    for node in leaving:
+        assert node.router.joining.left
+        node.alive = False
+    cluster.world.run(5.0)
+    for topic in topics:
+        bert.send(command="publish", topic=topic, payload="x", ack=True)
+    assert set(bert.hear()) == {"ok duplicate"}
+
+
 @pytest.mark.parametrize("leaver", ["a", "b"])
 def test_while_an_endpoint_leaves_the_others_lose_nothing(leaver: str) -> None:
     cluster = Cluster("a", "b", "c")
