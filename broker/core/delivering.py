@@ -1,11 +1,12 @@
 """The destination: messages for clients of this endpoint into their outboxes, each message once.
 
-Owns: the memory of what was delivered here lately, which a home that takes over from a dead one may send again. Must
-never: look for a client elsewhere; a home is told who is not here.
+Owns: the memory of what was delivered here lately, which may come again from a home that took over, or for clients that
+have moved here; and of who has moved away. Must never: look for a client elsewhere; a home is told who is not here.
 """
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -41,10 +42,13 @@ DELIVERY_SLICE = 500
 Done = Callable[[Publish, list[str]], None]
 """Told when a message is in the outboxes, and which of its clients were not there."""
 
+Moved = list[tuple[str, float]]
+"""Clients that listen elsewhere now, and for how many seconds."""
+
 
 class Had(NamedTuple):
-    """That a message was delivered here, and to whom. A broadcast: to all whose binding has that number or a lower one,
-    and to these.
+    """That a message was delivered here, and to whom: to these; a broadcast also to all whose binding's number is at
+    most ``bound``.
     """
 
     expiry: float
@@ -59,7 +63,8 @@ class Delivering:
         self._router = router
         self._recent: OrderedDict[tuple[str, int], Had] = OrderedDict()
         self._recent_clients = 0  # recipients in it
-        self._moved: OrderedDict[str, float] = OrderedDict()  # clients that listen elsewhere now -> since when, about
+        self._moved: OrderedDict[str, float] = OrderedDict()  # clients that listen elsewhere now -> since when
+        self._moved_evicted_at = -math.inf  # when one was last forgotten before its time
         # By topic: messages for many, in their order, the first of which is going out.
         self._queues: dict[str, deque[tuple[Publish, bytes, list[str], Done]]] = {}
 
@@ -185,32 +190,41 @@ class Delivering:
         self._recent_clients -= len(had.clients)
 
     def broadcast_requested(self, peer: str, number: int, arguments: list[Any]) -> None:
-        """The broadcasts' home has one for all clients of ours. Answered with those that have moved away."""
+        """The broadcasts' home has one for all clients of ours. Answered with ``Moved``."""
         origin, origin_number, payload = arguments
         answer = partial(self._router.answer, peer, number)
         self._router.jobs.append(self.broadcast(origin, origin_number, payload, self._router.now, answer))
 
     def broadcast(
-        self, origin: str, number: int, payload: bytes, received: float, done: Callable[[list[str]], None]
+        self, origin: str, number: int, payload: bytes, received: float, done: Callable[[Moved], None]
     ) -> Iterator[bool]:
         """To all clients here, in slices, so that a hundred thousand of them keep nobody waiting; then ``done`` is told
         who has moved away lately: perhaps to where the broadcast had been before them.
         """
         router = self._router
         frame = router.wrap(notification("", payload))
-        had = self._recent.get((origin, number))
+        key = (origin, number)
+        had = self._recent.get(key)
         message = Publish("", payload, False, received)
-        message.origin, message.number = origin, number
+        message.origin, message.number = key
         self._remember(message, [])
         bindings = router.hub.bindings
-        moved = [client for client in self._moved if client not in bindings]
+        bound = router.hub.bound
+        if self._moved_evicted_at + MOVED_S > router.now:
+            router.drops["moved_evicted"] += 1  # for whom the broadcast may be too early and too late
+        moved = [(client, router.now - since) for client, since in self._moved.items() if client not in bindings]
         clients: list[str] = []
         if had is None or had.bound is None:  # else another home had it go out before
             clients = [client for client in bindings if had is None or client not in had.clients]
-            self._recent[origin, number] = self._recent[origin, number]._replace(bound=router.hub.bound)
+            self._recent[key] = self._recent[key]._replace(bound=bound)
         for start in range(0, len(clients), DELIVERY_SLICE):
-            absent = self._push(message, frame, clients[start : start + DELIVERY_SLICE])
-            moved += [client for client in absent if client in self._moved]
+            here = clients[start : start + DELIVERY_SLICE]
+            absent = self._push(message, frame, here)
+            moved += [(client, 0.0) for client in absent if client in self._moved]
+            if router.hub.bound > bound:
+                come_back = [client for client in here if client in bindings and bindings[client].number > bound]
+                if come_back:
+                    self._remember(message, come_back)
             yield False
         done(moved)
 
@@ -220,7 +234,7 @@ class Delivering:
         self._moved.move_to_end(client)
         if len(self._moved) > MOVED_MAX:
             self._moved.popitem(last=False)
-            self._router.drops["moved_evicted"] += 1
+            self._moved_evicted_at = self._router.now
 
     def tick(self) -> None:
         """Forget what nobody sends again any more."""

@@ -68,7 +68,7 @@ class Binding:
 
     def __init__(self, connection: Connection, number: int) -> None:
         self.connection = connection
-        self.number = number  # how many there had been at this endpoint, with this one: which came before which
+        self.number = number  # when the client came: who came later has a higher one
         self.location: Location | None = None  # None: its `listen` is still being written
 
 
@@ -77,19 +77,27 @@ class Hub:
 
     def __init__(self) -> None:
         self.bindings: dict[str, Binding] = {}
-        self.bound = 0  # bindings there have been
+        self.bound = 0  # clients that have come, those that came again included
 
     def bind(self, client: str, connection: Connection) -> Binding | None:
         """The client's messages go to this connection from now on. Returns its former binding, if to another one."""
         former = self.bindings.get(client)
-        if former is not None and former.connection is connection:
+        if former is None:
+            self.bound += 1
+            number = self.bound
+        elif former.connection is connection:
             return None
-        if former is not None:
+        else:
             former.connection.clients.discard(client)
-        self.bound += 1
-        self.bindings[client] = Binding(connection, self.bound)
+            number = former.number
+        self.bindings[client] = Binding(connection, number)
         connection.clients.add(client)
         return former
+
+    def restore(self, client: str, former: Binding) -> None:
+        """What ``bind`` returned is to hold again; nothing holds now."""
+        self.bindings[client] = former
+        former.connection.clients.add(client)
 
     def unbind(self, client: str, connection: Connection) -> Binding | None:
         """No longer, if they still went there; returns the binding if so."""

@@ -193,8 +193,7 @@ class Listening:
             return
         former = listen.former
         if former is not None and not former.connection.closed:
-            hub.bind(listen.client, former.connection)
-            hub.bindings[listen.client].location = former.location
+            hub.restore(listen.client, former)
 
     def _close(self, announcement: Announcement) -> None:
         announcement.open -= 1

@@ -18,6 +18,7 @@ class Publish:
 
     __slots__ = (
         "ack",
+        "begun",
         "confirmed",
         "connection",
         "dedup",
@@ -48,6 +49,7 @@ class Publish:
         self.dedup = dedup
         self.slot = slot_of(topic)
         self.received = received  # by this endpoint, in its monotonic seconds
+        self.begun = received  # no endpoint has had a broadcast before that
         # Who is told: a client here, or the peer that it came from.
         self.connection: Connection | None = None
         self.reply: Reply | None = None

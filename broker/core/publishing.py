@@ -11,6 +11,7 @@ of everything and asks the store each of these questions for each message.
 
 from __future__ import annotations
 
+import math
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -121,7 +122,7 @@ class Publishing:
         self._wait(message)
         message.travelled = True
         packed = b"" if message.key is None else message.key.to_bytes(KEY_BYTES)
-        arguments = (message.topic, message.payload, packed)
+        arguments = (message.topic, message.payload, packed, False)
         router.calls.make_numbered(message.number, Kind.PUBLISH, home, arguments, self, message, router.now)
 
     def _wait(self, message: Publish) -> None:
@@ -162,8 +163,8 @@ class Publishing:
     # The home
 
     def publish_requested(self, peer: str, number: int, arguments: list[Any]) -> None:
-        """A peer takes us for the home of the message's topic."""
-        topic, payload, packed = arguments
+        """A peer takes us for the home of the message's topic; ``again``: it took another for it before."""
+        topic, payload, packed, again = arguments
         message = Publish(topic, payload, bool(packed), self._router.now)
         if packed:
             message.key = int.from_bytes(packed)
@@ -171,6 +172,8 @@ class Publishing:
             self._router.not_home(peer, number)
             return
         message.peer = message.origin = peer
+        if again:
+            message.begun = -math.inf
         message.number = number
         message.travelled = True
         self._at_home(message)
@@ -303,7 +306,6 @@ class Publishing:
         """Where the clients are."""
         known = self.locations.get
         in_view = self._router.members.in_view
-        bindings = self._router.hub.bindings
         lookup = self._router.lookup
         local: list[str] = []
         remote: dict[str, list[str]] = {}
@@ -319,10 +321,7 @@ class Publishing:
                 continue
             incarnation = location.incarnation
             if incarnation == self._me:
-                if client in bindings:
-                    local.append(client)
-                else:
-                    self._router.drops["not_listening"] += 1
+                local.append(client)
             elif incarnation in remote:
                 remote[incarnation].append(client)
             elif in_view(incarnation):
@@ -383,6 +382,7 @@ class Publishing:
         message = call.context
         home = self._router.members.table[message.slot]
         if home != self._me:
+            call.arguments = (*call.arguments[:3], True)
             self._router.calls.send(call, home)
         else:
             self._router.calls.settle(call)

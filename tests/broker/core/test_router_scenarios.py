@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import pytest
 
-from broker.core.delivering import DELIVERY_SLICE
 from broker.core.hub import Connection
 from broker.core.membership import slot_of
 from broker.core.router import AFTER_CLOSE_S, READ_AHEAD, READ_AHEAD_BYTES, Effects, Limits
@@ -303,49 +302,6 @@ def test_when_the_message_fails_so_do_its_duplicates_and_a_retry_is_none() -> No
     assert anna.say("publish t 'x'") == ["t: 'x'", "ok"]
 
 
-# Broadcast
-
-
-@ROUTINGS
-def test_a_broadcast_goes_to_every_listening_client_once(routing: str) -> None:
-    cluster = Cluster("a", "b", "c", routing=routing)
-    listeners = [cluster.listener(f"listener-{place}", place) for place in "abc"]
-    gateway = cluster.client("x", "b")
-    for client in ("x", "y"):
-        gateway.say("listen", client_id=client)
-    deaf = cluster.client("deaf", "c")
-    cluster.client("gone", "c").close()
-    sender = cluster.client("sender", "a")
-    assert sender.say("broadcast 'news' #1") == ["ok 1"]
-    assert sender.say("broadcast 'news' #2") == ["ok 2 duplicate"]
-    assert listeners[0].say("broadcast 'news' #3") == ["ok 3 duplicate"]
-    assert [listener.heard.count("everybody: 'news'") for listener in listeners] == [1, 1, 1]
-    assert gateway.heard[2:] == ["everybody: 'news'", "everybody: 'news'"]
-    assert (deaf.heard, sender.heard) == ([], ["ok 1", "ok 2 duplicate"])
-    assert gateway.notes[0][1] is None
-
-
-def test_a_broadcast_to_many_leaves_room_for_other_messages() -> None:
-    cluster = Cluster("a")
-    crowd = cluster.client("0", "a")
-    for number in range(3 * DELIVERY_SLICE):
-        crowd.send(command="listen", client_id=str(number))
-    cluster.world.run(1.0)
-    assert crowd.heard == ["ok"] * 3 * DELIVERY_SLICE
-    anna = cluster.listener("anna", "a", "t")
-    anna.say("publish t 'warm'")
-    sender = cluster.client("sender", "a")
-    sender.send(command="broadcast", payload="news", ack=True, id=1)
-    sender.world.run(0.0105)  # it has begun
-    router = cluster.nodes["a"].router
-    assert router.jobs
-    sent = router.counts["messages_delivered"]
-    router.work(cluster.world.now)
-    assert 0 < router.counts["messages_delivered"] - sent <= DELIVERY_SLICE
-    assert sender.hear() == ["ok 1"]
-    assert crowd.heard.count("everybody: 'news'") == 3 * DELIVERY_SLICE
-
-
 # Section 8: guarantees
 
 
@@ -566,44 +522,6 @@ def test_a_client_that_comes_back_to_its_endpoint_while_a_message_looks_for_it_t
     assert "ok 3" in again.say("listen #3")
     assert bob.say(f"publish {topic} 'back' #4")[-1] == "ok 4"
     assert f"{topic}: 'back'" in again.heard
-
-
-def test_a_broadcast_that_died_with_an_endpoint_is_counted() -> None:
-    cluster = Cluster("a", "b")
-    home = cluster.world.nodes[cluster.nodes["a"].router.members.table[slot_of("")]]
-    (other,) = [node for node in cluster.nodes.values() if node is not home]
-    bert = cluster.client("bert", home.me.name)
-    cluster.world.crash(other)
-    bert.send(command="broadcast", payload="x", ack=True)
-    assert bert.hear(6.0) == ["ok"]
-    assert home.router.drops["broadcast_endpoint_gone"] == 1
-
-
-@pytest.mark.parametrize("routing", ["home", "lookup"])
-@pytest.mark.parametrize("comes_first", ["broadcast", "move"])
-@pytest.mark.parametrize("to_the_home", [False, True], ids=["elsewhere", "to the home"])
-def test_who_moves_before_a_broadcast_comes_to_the_old_place_gets_it_at_the_new_one(
-    routing: str, comes_first: str, to_the_home: bool
-) -> None:
-    """The new place has had the broadcast already, and the old one, cut off, has not."""
-    cluster = Cluster("a", "b", "c", routing=routing)
-    table = cluster.nodes["a"].router.members.table
-    home = "a" if routing == "lookup" else cluster.world.nodes[table[slot_of("")]].me.name
-    old, other = sorted(set("abc") - {home})
-    bert, stays = cluster.client("bert", home), cluster.listener("stays", home)
-    anna = cluster.listener("anna", old)
-    for one, another in ((home, old), (old, home)):
-        cluster.world.cut(one, another, 2.0)
-    moved = cluster.client("anna", home if to_the_home else other)
-    says = [lambda: bert.send(command="broadcast", payload="x", ack=True), lambda: moved.send(command="listen")]
-    for say in says if comes_first == "broadcast" else reversed(says):
-        say()
-        cluster.world.run(0.5)
-    cluster.world.run(4.0)
-    assert bert.heard == ["ok"]
-    assert stays.heard.count("everybody: 'x'") == 1
-    assert anna.heard == ["ok", "closed 4001"]
-    assert sorted(moved.heard) == ["everybody: 'x'", "ok"]
 
 
 @pytest.mark.parametrize("dedup", [False, True])
