@@ -13,6 +13,7 @@ import pytest
 from broker.store.base import Location, StoreUnavailable
 from broker.store.riak import RiakStore
 from broker.store.riak.layout import Buckets, partition_of
+from broker.store.riak.objects import Address
 from broker.store.riak.store import ATTEMPT_TIMEOUT_S, TIMEOUT_S
 
 from .conftest import SHORT_ATTEMPTS, StoreOn, give_up_after
@@ -24,6 +25,10 @@ TOPICS = [f"song {number}" for number in range(60)]
 
 def key_of(topic: str) -> Key:
     return Key(b"ingeborg", *BUCKETS.partition(*partition_of(topic, 1)))
+
+
+def primaries(riak: RiakDouble, address: Address) -> list[int]:
+    return [place.node for place in riak.memory.preference_list(0, Key(b"ingeborg", *address))]
 
 
 def topic_with_primaries(riak: RiakDouble, *, on_both: tuple[set[int], set[int]]) -> str:
@@ -275,6 +280,20 @@ async def test_a_node_that_is_cut_off_does_not_answer_with_what_was_before(riak:
         assert await store.subscribers(["rock", "jazz"]) == [{"ann", "bob"}, {"bob"}]
         assert await store.locations(["ann"]) == [after]
     assert store.counters["reads_of_few"] == 0
+
+
+async def test_nor_does_one_that_has_two_of_the_three_primaries(riak: RiakDouble, store_on: StoreOn) -> None:
+    """Where the nodes do not share the ring evenly some keys have two copies on one. No other node reaches two then."""
+    store = await store_on(riak)
+    clients = [f"client {number}" for number in range(100)]
+    here = [client for client in clients if primaries(riak, BUCKETS.location(client)).count(0) == 2]
+    assert here
+    await store.listen(here, "i1")
+    riak.memory.cut([0], [1, 2])
+    after = await store.listen(here, "i2")
+    for _ in range(6):  # the nodes take turns
+        assert await store.locations(here) == after
+    assert store.counters["reads_of_few"] > 0
 
 
 async def test_where_no_node_reaches_two_primaries_one_will_do(riak: RiakDouble, store_on: StoreOn) -> None:

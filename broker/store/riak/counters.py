@@ -28,7 +28,7 @@ MEANING: Final[dict[str, str]] = {
     "siblings_resolved": "objects written back as one version",
     "repairs_failed": "siblings that could not be written back at once; the next read tries again",
     "repairs_dropped": "siblings not written back because enough repairs were under way; the next read tries again",
-    "reads_of_few": "reads of a single primary copy, since no node reached two: they may be behind",
+    "reads_of_few": "reads of a single primary copy, since no node reached two on two machines: they may be behind",
     "notfounds_confirmed": "not-founds that a second look confirmed",
     "notfounds_false": "not-founds that a second look disproved: a subscriber set that would have been lost",
     "topics_spilled": "topics that got objects of their own",

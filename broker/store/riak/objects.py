@@ -24,7 +24,7 @@ from .pool import Pool
 READ_R: Final = 2
 READ_PR: Final = 2
 READ_PR_OF_FEW: Final = 1
-"""Where no node reaches two primaries: most of the cluster is down."""
+"""Where no node reaches two primaries on two machines: much of the cluster is down."""
 WRITE_W: Final = 2
 
 REPAIRS_MAX: Final = 64
@@ -48,7 +48,7 @@ class StoredObject(Protocol):
         """The version to store."""
 
 
-_primaries_missing: Final = operator.attrgetter("primaries_missing")
+_copies_missing: Final = operator.attrgetter("copies_missing")
 
 S = TypeVar("S", bound=StoredObject)
 R = TypeVar("R")
@@ -123,11 +123,7 @@ class Objects:
 
     async def get(self, address: Address) -> Fetched:
         """All versions there are. A not-found is believed at the second look only, see ``docs/riak.md``."""
-        try:
-            fetched = await self._get(address, pb.RpbGetReq(r=READ_R, pr=READ_PR), final=_primaries_missing)
-        except wire.Refusal:
-            self._counters["reads_of_few"] += 1
-            fetched = await self._get(address, pb.RpbGetReq(r=READ_R, pr=READ_PR_OF_FEW))
+        fetched = await self._get_from_many(address)
         if fetched.found:
             return fetched
         # Two virtual nodes that never saw the key (fallbacks, a primary with a new disk) can outvote the one that has
@@ -136,6 +132,21 @@ class Objects:
         self._counters["notfounds_false" if fetched.siblings else "notfounds_confirmed"] += 1
         return fetched
 
+    async def _get_from_many(self, address: Address) -> Fetched:
+        # Of a node that is cut off, which stands in for others itself, two answers are worth no more than one; and in a
+        # ring that its nodes do not share evenly it can have two primaries. So they have to be two machines' as well.
+        confirms = self._node_confirms
+        try:
+            request = pb.RpbGetReq(r=READ_R, pr=READ_PR, node_confirms=confirms)
+            return await self._get(address, request, final=_copies_missing)
+        except wire.Refusal:
+            self._counters["reads_of_few"] += 1
+        try:
+            request = pb.RpbGetReq(r=READ_R, pr=READ_PR_OF_FEW, node_confirms=confirms)
+            return await self._get(address, request, final=_copies_missing)
+        except wire.Refusal:
+            return await self._get(address, pb.RpbGetReq(r=READ_R, pr=READ_PR_OF_FEW))
+
     async def _get(
         self, address: Address, request: pb.RpbGetReq, final: Callable[[wire.Refusal], bool] | None = None
     ) -> Fetched:
@@ -143,9 +154,10 @@ class Objects:
         request.bucket, request.key = address
         request.deletedvclock = True  # a tombstone's causal context, so that what is written next replaces it
         request.timeout = self._server_timeout_ms
-        # The type's node_confirms is for writes. Left to apply to reads it would refuse every one that finds nothing
-        # with notfound_ok=false, and all reads in a cluster of which one machine is left.
-        request.node_confirms = 0
+        # Else the type's would apply. It would refuse every read that finds nothing with notfound_ok=false, and all in
+        # a cluster of which one machine is left.
+        if not request.HasField("node_confirms"):
+            request.node_confirms = 0
         self._counters["gets"] += 1
         body = request.SerializeToString()
         answer = await self._pool.request(wire.GET_REQUEST, body, wire.GET_ANSWER, pb.RpbGetResp, final=final)

@@ -67,9 +67,9 @@ class Refusal(Exception):
         return "overload" in self.text
 
     @property
-    def primaries_missing(self) -> bool:
-        """The node reaches fewer of the key's own copies than the read has to come from."""
-        return self.text.startswith("{pr_val_unsatisfied,")
+    def copies_missing(self) -> bool:
+        """The node reaches fewer of the key's own copies, or on fewer machines, than the read has to come from."""
+        return self.text.startswith(("{pr_val_unsatisfied,", "{insufficient_nodes,"))
 
     @property
     def plain_text(self) -> bool:
