@@ -296,6 +296,20 @@ async def test_nor_does_one_that_has_two_of_the_three_primaries(riak: RiakDouble
     assert store.counters["reads_of_few"] > 0
 
 
+async def test_nor_is_it_missed_by_many_reads_at_once(riak: RiakDouble, store_on: StoreOn) -> None:
+    """With it dead the others refuse what it has two primaries of; then they are asked for one."""
+    topics = [f"topic {number}" for number in range(400)]
+    writer = await store_on(riak)
+    await writer.subscribe([("ann", topics)])
+    await riak.nodes[0].kill()
+    store = await store_on(riak, nodes=[1, 2])
+    assert await store.subscribers(topics) == [{"ann"}] * 400
+    few = store.counters["reads_of_few"]
+    assert few > 0
+    assert store.counters["refusals"] == 2 * few
+    assert store.counters["unavailable"] == 0
+
+
 async def test_where_no_node_reaches_two_primaries_one_will_do(riak: RiakDouble, store_on: StoreOn) -> None:
     store = await store_on(riak, timeout_s=30.0, attempt_timeout_s=10.0)
     await store.subscribe([("ann", ["rock"])])

@@ -81,9 +81,15 @@ def pool_of(
     return pool, counters
 
 
-async def ask(pool: Pool) -> bytes:
-    answer = await pool.request(wire.SERVER_INFO_REQUEST, b"", wire.SERVER_INFO_ANSWER, pb.RpbGetServerInfoResp)
+async def ask(pool: Pool, final: Callable[[wire.Refusal], bool] | None = None) -> bytes:
+    answer = await pool.request(
+        wire.SERVER_INFO_REQUEST, b"", wire.SERVER_INFO_ANSWER, pb.RpbGetServerInfoResp, final=final
+    )
     return answer.node
+
+
+def refusing(text: str) -> Serve:
+    return answering(wire.frame(wire.ERROR, pb.RpbErrorResp(errmsg=text.encode(), errcode=0).SerializeToString()))
 
 
 async def test_connections_are_used_again_and_limited(listen) -> None:
@@ -152,8 +158,7 @@ async def test_a_node_that_hung_up_between_requests_costs_nothing(listen) -> Non
 
 
 async def test_a_refusal_by_every_node_is_unavailable_with_its_words(listen) -> None:
-    refusing = wire.frame(wire.ERROR, pb.RpbErrorResp(errmsg=b"overload", errcode=0).SerializeToString())
-    pool, counters = pool_of(await listen(answering(refusing)), await listen(answering(refusing)), timeout_s=5.0)
+    pool, counters = pool_of(await listen(refusing("overload")), await listen(refusing("overload")), timeout_s=5.0)
     with pytest.raises(StoreUnavailable, match="overload"):
         await ask(pool)
     assert counters["overloads"] == counters["refusals"] == 6  # three rounds over two nodes
@@ -161,10 +166,49 @@ async def test_a_refusal_by_every_node_is_unavailable_with_its_words(listen) -> 
     pool.close()
 
 
+async def test_of_many_at_once_each_asks_each_node_once_before_it_believes_them(listen) -> None:
+    """Where the other node's connections are taken they wait for one, and do not ask the same node again."""
+    nodes = [await listen(refusing("{pr_val_unsatisfied,2,1}")) for _ in range(2)]
+    pool, counters = pool_of(*nodes, connections=2)
+    answers = await asyncio.gather(*(ask(pool, final=lambda _: True) for _ in range(100)), return_exceptions=True)
+    assert {type(answer) for answer in answers} == {wire.Refusal}
+    assert counters["refusals"] == 200
+    assert not pool._waiting
+    pool.close()
+
+
+async def test_one_that_waits_for_a_node_that_is_set_aside_does_without(listen) -> None:
+    pool, counters = pool_of(
+        await listen(refusing("{pr_val_unsatisfied,2,1}")),
+        await listen(answering(b"")),
+        connections=1,
+        attempt_timeout_s=0.2,
+    )
+    answers = await asyncio.gather(*(ask(pool, final=lambda _: True) for _ in range(20)), return_exceptions=True)
+    assert {type(answer) for answer in answers} == {wire.Refusal}
+    assert counters["timeouts"] < 10  # one has found out, and some that probed
+    pool.close()
+
+
+async def test_a_node_that_is_still_silent_when_it_is_probed_has_no_say(listen) -> None:
+    """For all it knows, else: two time-outs, and those who answer are not believed."""
+    pool, counters = pool_of(
+        await listen(refusing("{pr_val_unsatisfied,2,1}")), await listen(answering(b"")), attempt_timeout_s=0.2
+    )
+    silent = pool.nodes[1]
+    for refusals in (2, 1):  # whether the silent one lives is not known at first
+        before = counters["refusals"]
+        with pytest.raises(wire.Refusal):
+            await ask(pool, final=lambda _: True)
+        assert counters["refusals"] - before == refusals
+        while not silent.usable(asyncio.get_running_loop().time()):  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0.01)
+    pool.close()
+
+
 @pytest.mark.parametrize("text", ["no_type", 'Invalid bucket type: <<"x">>', "{n_val_violation,1}"])
 async def test_what_no_node_will_ever_do_is_not_tried_again(listen, text: str) -> None:
-    refusing = wire.frame(wire.ERROR, pb.RpbErrorResp(errmsg=text.encode(), errcode=0).SerializeToString())
-    pool, counters = pool_of(await listen(answering(refusing)))
+    pool, counters = pool_of(await listen(refusing(text)))
     with pytest.raises(StoreMisconfigured):
         await ask(pool)
     assert counters["retries"] == 0

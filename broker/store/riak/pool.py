@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from ..base import StoreMisconfigured, StoreUnavailable
 from .connecting import Connecting, Plain, Stream
@@ -25,6 +25,13 @@ from .wire import HEADER, M, Refusal, WireError, frame, frame_length, parse
 
 REFUSAL_ROUNDS_MAX: Final = 3
 ROUND_PAUSE_S: Final = 0.1
+
+
+class _Waiting(NamedTuple):
+    """A request that waits for a connection to any node but those that it has ``tried``."""
+
+    turn: asyncio.Future[Node | None]  # to the node that one was given back of; ``None``: look again
+    tried: set[Node]
 
 
 class Pool:
@@ -48,7 +55,7 @@ class Pool:
         self._attempt_timeout_s = attempt_timeout_s
         self._connections_per_node = connections_per_node
         self._turn = 0  # where the next search for a node starts, so that equals take turns
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._waiting: deque[_Waiting] = deque()
         self._closed = False
 
     @property
@@ -74,6 +81,20 @@ class Pool:
         reason = "no connection became free"
         while True:
             node = await self._next(deadline, tried, reason)
+            if node is None:
+                # Every node there is has had its chance: pause, for longer each time, and begin again.
+                tried.clear()
+                if believed is not None and not undecided:
+                    raise believed
+                believed, undecided = None, False
+                rounds += 1
+                refused_rounds += refused
+                if refused_rounds == REFUSAL_ROUNDS_MAX:
+                    self._counters["unavailable"] += 1
+                    raise StoreUnavailable(f"Riak did not do it: {reason}")
+                await asyncio.sleep(min(ROUND_PAUSE_S * rounds, max(0.0, deadline - loop.time())))
+                continue
+            probe = node.probing
             attempt_ends = min(deadline, loop.time() + self._attempt_timeout_s)
             asked = False
             try:
@@ -102,7 +123,7 @@ class Pool:
                 self._set_aside(node)
             except TimeoutError as error:
                 self._counters["timeouts"] += 1
-                undecided = True
+                undecided = undecided or not probe  # one that was silent before does not live
                 if not refused:  # what a node said explains more than another one's silence
                     reason = f"{node}: {error}" if str(error) else f"{node} does not answer"
                 if asked or not node.connected:  # else its connections have been busy, and that is no failure of its
@@ -116,19 +137,6 @@ class Pool:
                 self._leave(node)
             tried.add(node)
             self._counters["retries"] += 1
-            if any(node not in tried and node.usable(loop.time()) for node in self.nodes):
-                continue
-            # Every node there is has had its chance: pause, for longer each time, and begin again.
-            tried.clear()
-            if believed is not None and not undecided:
-                raise believed
-            believed, undecided = None, False
-            rounds += 1
-            refused_rounds += refused
-            if refused_rounds == REFUSAL_ROUNDS_MAX:
-                self._counters["unavailable"] += 1
-                raise StoreUnavailable(f"Riak did not do it: {reason}")
-            await asyncio.sleep(min(ROUND_PAUSE_S * rounds, max(0.0, deadline - loop.time())))
 
     async def ask(self, node: Node, code: int, body: bytes, expected: int, kind: type[M]) -> M:
         """Have this one node do it, in one attempt, for which a connection may take as long as it takes to be made.
@@ -160,6 +168,7 @@ class Pool:
         not used again. ``StoreUnavailable`` where it ends before the caller does, or says nothing for ``silence_s``.
         """
         node = await self._next(asyncio.get_running_loop().time() + self._timeout_s, set(), "no connection became free")
+        assert node is not None
         try:
             async with asyncio.timeout(self._connecting.timeout_s):
                 reader, writer = stream = await node.connection()
@@ -190,80 +199,98 @@ class Pool:
         self._closed = True
         for node in self.nodes:
             node.close()
-        while self._waiting:
-            self._wake()
+        self._wake_all()
 
     def _restore(self, node: Node) -> None:
         if node.failures:
             node.failures = 0
             # While it was set aside one request at a time went there, and woke one other: now all of them can.
             for _ in range(self._connections_per_node):
-                self._wake()
+                self._wake(node)
 
     def _set_aside(self, node: Node, *, silent: bool = False) -> None:
-        self._counters["nodes_set_aside"] += node.failed(asyncio.get_running_loop().time())
+        if node.failed(asyncio.get_running_loop().time()):
+            self._counters["nodes_set_aside"] += 1
+            self._wake_all()  # it may be the one they wait for
         node.drop_idle(silent=silent)
 
-    async def _next(self, deadline: float, tried: set[Node], reason: str) -> Node:
-        """A node with a free connection, the least busy; one not ``tried`` where there is one. Takes the turn."""
+    async def _next(self, deadline: float, tried: set[Node], reason: str) -> Node | None:
+        """A node with a free connection, the least busy of those not ``tried``. Takes the turn. ``None``: all nodes
+        that live have been tried."""
         loop = asyncio.get_running_loop()
         first_in_line = False
-        while True:
-            now = loop.time()
-            if self._closed:
-                raise StoreUnavailable("the store is closed")
-            if now >= deadline:
-                self._wake()  # the turn this one was woken for is another's
-                self._counters["unavailable"] += 1
-                raise StoreUnavailable(f"Riak did not answer within {self._timeout_s:g} s: {reason}")
-            self._turn = (self._turn + 1) % len(self.nodes)
-            ready = [
-                node
-                for node in (*self.nodes[self._turn :], *self.nodes[: self._turn])
-                if node.in_use < self._connections_per_node and node.usable(now)
-            ]
-            if ready:
-                node = min([node for node in ready if node not in tried] or ready, key=lambda node: node.in_use)
-                node.in_use += 1
-                node.probing = node.failures > 0
-                return node
-            if all(node.failures and node.misconfigured for node in self.nodes):  # and none is due for another try
-                self._counters["unavailable"] += 1
-                why = grouped((node, node.misconfigured) for node in self.nodes)
-                raise StoreMisconfigured(f"no Riak node lets the broker in: {why}. See docs/riak.md")
-            retries = [node.retry_at for node in self.nodes if node.failures and not node.probing]
-            await self._wait(min([deadline, *(at for at in retries if at > now)]), first_in_line)
-            first_in_line = True
+        turn: Node | None = None  # what this one was woken for
+        try:
+            while True:
+                now = loop.time()
+                if self._closed:
+                    raise StoreUnavailable("the store is closed")
+                if now >= deadline:
+                    self._counters["unavailable"] += 1
+                    raise StoreUnavailable(f"Riak did not answer within {self._timeout_s:g} s: {reason}")
+                self._turn = (self._turn + 1) % len(self.nodes)
+                usable = [
+                    node
+                    for node in (*self.nodes[self._turn :], *self.nodes[: self._turn])
+                    if node not in tried and node.usable(now)
+                ]
+                if tried and not usable:
+                    return None
+                if ready := [node for node in usable if node.in_use < self._connections_per_node]:
+                    node = min(ready, key=lambda node: node.in_use)
+                    node.in_use += 1
+                    node.probing = node.failures > 0
+                    turn = turn if node is not turn else None
+                    return node
+                if all(node.failures and node.misconfigured for node in self.nodes):  # and none is due for another try
+                    self._counters["unavailable"] += 1
+                    why = grouped((node, node.misconfigured) for node in self.nodes)
+                    raise StoreMisconfigured(f"no Riak node lets the broker in: {why}. See docs/riak.md")
+                retries = [node.retry_at for node in self.nodes if node.failures and not node.probing]
+                turn = None  # somebody else has taken it
+                turn = await self._wait(tried, min([deadline, *(at for at in retries if at > now)]), first_in_line)
+                first_in_line = True
+        finally:
+            if turn is not None:
+                self._wake(turn)  # it is another's
 
-    async def _wait(self, until: float, first_in_line: bool) -> None:
-        """Until a connection is given back, or the time has come."""
-        waiter = asyncio.get_running_loop().create_future()
+    async def _wait(self, tried: set[Node], until: float, first_in_line: bool) -> Node | None:
+        """Until a connection to a node not ``tried`` is given back; or the time has come, or a node is set aside."""
+        waiting = _Waiting(asyncio.get_running_loop().create_future(), tried)
         # Whoever was woken and found the place taken again keeps the head of the line.
-        (self._waiting.appendleft if first_in_line else self._waiting.append)(waiter)
+        (self._waiting.appendleft if first_in_line else self._waiting.append)(waiting)
+        turn = waiting.turn
         try:
             async with asyncio.timeout_at(until):
-                await waiter
+                return await turn
         except TimeoutError:
-            pass
+            return turn.result() if turn.done() and not turn.cancelled() else None
         except asyncio.CancelledError:
-            if waiter.done() and not waiter.cancelled():
-                self._wake()  # the turn was meant for somebody who still wants it
+            if turn.done() and not turn.cancelled() and (node := turn.result()) is not None:
+                self._wake(node)  # the turn was meant for somebody who still wants it
             raise
         finally:
-            if waiter in self._waiting:
-                self._waiting.remove(waiter)
+            if waiting in self._waiting:
+                self._waiting.remove(waiting)
 
-    def _wake(self) -> None:
-        while self._waiting:
-            waiter = self._waiting.popleft()
-            if not waiter.done():
-                waiter.set_result(None)
+    def _wake(self, node: Node) -> None:
+        """Whoever waits for longest for a node such as this one."""
+        for waiting in self._waiting:
+            if not waiting.turn.done() and node not in waiting.tried:
+                self._waiting.remove(waiting)
+                waiting.turn.set_result(node)
                 return
+
+    def _wake_all(self) -> None:
+        for waiting in self._waiting:
+            if not waiting.turn.done():
+                waiting.turn.set_result(None)
+        self._waiting.clear()
 
     def _leave(self, node: Node) -> None:
         node.in_use -= 1
         node.probing = False
-        self._wake()
+        self._wake(node)
 
 
 async def _exchange(node: Node, stream: Stream, request: bytes) -> tuple[int, bytes]:
