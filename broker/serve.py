@@ -224,7 +224,9 @@ async def _serve(options: ServeOptions) -> int:
     async def announce() -> None:
         await server.ready.wait()
         clients_url = url if internal is None else url_at(options, options.host, port)
-        print(f"ingeborg: endpoint {me.name} ready at {clients_url}/", flush=True)
+        # In one write, which an unbuffered `print` does not do: the endpoints of a supervisor share the stream.
+        sys.stdout.write(f"ingeborg: endpoint {me.name} ready at {clients_url}/\n")
+        sys.stdout.flush()
 
     announcement = loop.create_task(announce())
     why = await end
@@ -280,5 +282,5 @@ def run(options: ServeOptions, supervisor_fd: int | None = None) -> int:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             return runner.run(main())
     except ConfigError as error:
-        print(f"ingeborg serve: {error}", file=sys.stderr)
+        sys.stderr.write(f"ingeborg serve: {error}\n")
         return 2

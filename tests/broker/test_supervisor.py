@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import socket
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -19,7 +20,7 @@ from broker.config import ServeOptions
 from protocol.pages import PageError, fetch
 from tests.cluster.processes import free_port
 
-from .running import PATIENCE_S, Process, alive, children, ingeborg, plain, round_trip
+from .running import PATIENCE_S, Process, alive, children, environment, gone, ingeborg, plain, round_trip
 
 pytestmark = pytest.mark.cluster
 
@@ -86,6 +87,26 @@ async def cluster(directory: Path) -> AsyncIterator[Cluster]:
             if process.process.returncode is not None:
                 for pid in filter(alive, family):  # what a failed test may have left
                     os.kill(pid, signal.SIGKILL)
+
+
+async def test_a_line_of_an_endpoint_is_one_write(tmp_path: Path) -> None:
+    """Several share the stream. Unbuffered, as in the container image, the end of a line must not come by itself."""
+    ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)  # every write is a datagram
+    options = ["--port", "0", "--name", "e", "--store", f"lmdb:{tmp_path / 'store'}"]
+    with ours, its, (tmp_path / "stderr").open("wb") as errors:
+        ours.setblocking(False)
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "broker.cli", "serve", *options),
+            stdout=its,
+            stderr=errors,
+            env=environment({"PYTHONUNBUFFERED": "1"}),
+        )
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                line = await asyncio.get_running_loop().sock_recv(ours, 1000)
+        finally:
+            await gone(process)
+    assert re.fullmatch(rb"ingeborg: endpoint e ready at ws://127\.0\.0\.1:\d+/\n", line)
 
 
 async def test_endpoints_have_names_and_consecutive_ports_and_end_with_their_supervisor(tmp_path: Path) -> None:
