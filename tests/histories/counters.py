@@ -109,7 +109,9 @@ def _check_life(life: Life, connections: list[Connection], verdict: Verdict) -> 
 
 
 def _check_duplicates(history: History, known: list[Life], complete: bool, verdict: Verdict) -> None:
-    """Each duplicate is dropped at one endpoint, and counted there."""
+    """Each duplicate is dropped at one endpoint, and counted there. So is what an endpoint asks again, around a crash,
+    of a home that has had it; without ``ack`` nobody is told of either.
+    """
     sends = [send for message in history.messages.values() for send in message.sends]
     told = sum(1 for send in sends if (send.reply or {}).get("duplicate") is True)
     may_be = sum(
@@ -117,7 +119,7 @@ def _check_duplicates(history: History, known: list[Life], complete: bool, verdi
         for message in history.messages.values()
         if message.dedup
         for send in message.sends
-        if send.reply is None and (len(message.sends) > 1)
+        if send.reply is None and (len(message.sends) > 1 or history.crashed(send.at, send.over_at))
     )
     counted = sum(life.values["duplicates_dropped_total"] for life in known)
     if (complete and counted < told) or counted > told + may_be + _unknown(sends):

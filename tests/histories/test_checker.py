@@ -524,6 +524,21 @@ def test_sums_that_do_not_agree_are_a_violation(two: Two, other: str) -> None:
     assert len(counted(two, **{other: 7}).violations) == 1
 
 
+def test_what_is_asked_again_around_a_crash_is_counted_and_nobody_is_told() -> None:
+    for around_a_crash, violations in ((True, 0), (False, 1)):
+        two = Two()
+        for endpoint in "ab":
+            two.tape.look(endpoint)
+        two.tape.publish(two.pat, "m1", ack=False)
+        two.tape.look("b", lapses=1 if around_a_crash else 0)
+        two.all_hear("m1")
+        two.tape.published(two.pat, "m2")
+        two.all_hear("m2")
+        counters(two.tape, "a#1", publishes_received=2, messages_delivered=2, duplicates_dropped=1)
+        counters(two.tape, "b#1", messages_delivered=2)
+        assert len(two.tape.verdict().violations) == violations
+
+
 def test_a_message_that_was_put_into_an_outbox_and_not_read_is_missed(two: Two) -> None:
     two.tape.published(two.pat, "m1")
     two.tape.heard(two.ann, "m1")
