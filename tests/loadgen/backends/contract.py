@@ -7,6 +7,9 @@ Owns: the behaviour that `loadgen/backends/base.py` promises. Must never: know a
 
 "Nothing comes" is never waited for with a clock: a fence, published afterwards by the same connection, arrives first.
 A system that keeps order only within a topic sets ``linger_s`` instead.
+
+Tests share a server, and what one of them wrote while it was paused comes out when it goes on: what such a test
+publishes is on a topic of its own.
 """
 
 from __future__ import annotations
@@ -322,7 +325,7 @@ class Contract:
         pausable.pause()
 
         async def flood() -> None:
-            batch = [("topic", "x" * 4096)] * 256
+            batch = [("taken no more", "x" * 4096)] * 256
             for _ in range(256):  # 256 MiB: more than sockets and any buffer may hold
                 await member.connection.publish(batch)
 
