@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("ingeborg.peers")
 
 #: The version of the handshake, the links and the requests; endpoints of different versions do not talk.
-VERSION = 4
+VERSION = 5
 
 #: The path clients may not use.
 PEER_PATH = "/_peer"

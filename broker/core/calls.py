@@ -24,11 +24,12 @@ RETRY_S = 0.05
 class Kind(IntEnum):
     """What a request asks. An item is ``[number, kind, *arguments]``, its answer ``[-number, code, value]``."""
 
-    PUBLISH = 1  # origin -> home: topic ("": a broadcast), payload, its key (b"": do not check for duplicates)
+    # origin -> home: topic ("": a broadcast), payload, its key (b"": do not check for duplicates), asked before?
+    PUBLISH = 1
     CHANGE = 2  # -> home: client, topics, added
     # home -> endpoint: origin's incarnation and number, topic, payload, clients (nil: those kept for the topic), keep?
     DELIVER = 3
-    BROADCAST = 4  # home -> every endpoint: origin's incarnation and number, payload; answered with who has moved away
+    BROADCAST = 4  # home -> every endpoint: origin's incarnation and number, payload; answered with ``Moved``
     LISTEN = 5  # -> every peer: [[client, number, incarnation, online], ...]
     JOIN = 6  # -> every peer: round
     LEAVE = 7  # -> every peer

@@ -302,7 +302,7 @@ async def test_nor_is_it_missed_by_many_reads_at_once(riak: RiakDouble, store_on
     writer = await store_on(riak)
     await writer.subscribe([("ann", topics)])
     await riak.nodes[0].kill()
-    store = await store_on(riak, nodes=[1, 2])
+    store = await store_on(riak, nodes=[1, 2], timeout_s=30.0, attempt_timeout_s=10.0)
     assert await store.subscribers(topics) == [{"ann"}] * 400
     few = store.counters["reads_of_few"]
     assert few > 0

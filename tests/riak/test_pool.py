@@ -182,7 +182,7 @@ async def test_one_that_waits_for_a_node_that_is_set_aside_does_without(listen) 
         await listen(refusing("{pr_val_unsatisfied,2,1}")),
         await listen(answering(b"")),
         connections=1,
-        attempt_timeout_s=0.2,
+        attempt_timeout_s=1.0,
     )
     answers = await asyncio.gather(*(ask(pool, final=lambda _: True) for _ in range(20)), return_exceptions=True)
     assert {type(answer) for answer in answers} == {wire.Refusal}
@@ -193,7 +193,7 @@ async def test_one_that_waits_for_a_node_that_is_set_aside_does_without(listen) 
 async def test_a_node_that_is_still_silent_when_it_is_probed_has_no_say(listen) -> None:
     """For all it knows, else: two time-outs, and those who answer are not believed."""
     pool, counters = pool_of(
-        await listen(refusing("{pr_val_unsatisfied,2,1}")), await listen(answering(b"")), attempt_timeout_s=0.2
+        await listen(refusing("{pr_val_unsatisfied,2,1}")), await listen(answering(b"")), attempt_timeout_s=1.0
     )
     silent = pool.nodes[1]
     for refusals in (2, 1):  # whether the silent one lives is not known at first

@@ -168,7 +168,7 @@ class Pool:
         not used again. ``StoreUnavailable`` where it ends before the caller does, or says nothing for ``silence_s``.
         """
         node = await self._next(asyncio.get_running_loop().time() + self._timeout_s, set(), "no connection became free")
-        assert node is not None
+        assert node is not None  # since none has been tried
         try:
             async with asyncio.timeout(self._connecting.timeout_s):
                 reader, writer = stream = await node.connection()
@@ -240,7 +240,8 @@ class Pool:
                     node = min(ready, key=lambda node: node.in_use)
                     node.in_use += 1
                     node.probing = node.failures > 0
-                    turn = turn if node is not turn else None
+                    if node is turn:
+                        turn = None
                     return node
                 if all(node.failures and node.misconfigured for node in self.nodes):  # and none is due for another try
                     self._counters["unavailable"] += 1
@@ -261,12 +262,10 @@ class Pool:
         (self._waiting.appendleft if first_in_line else self._waiting.append)(waiting)
         turn = waiting.turn
         try:
-            async with asyncio.timeout_at(until):
-                return await turn
-        except TimeoutError:
-            return turn.result() if turn.done() and not turn.cancelled() else None
+            await asyncio.wait([turn], timeout=until - asyncio.get_running_loop().time())
+            return turn.result() if turn.done() else None
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled() and (node := turn.result()) is not None:
+            if turn.done() and (node := turn.result()) is not None:
                 self._wake(node)  # the turn was meant for somebody who still wants it
             raise
         finally:
