@@ -57,11 +57,12 @@ bench: $(READY) ## the thesis's benchmarks, this broker and its rivals: half an 
 bench-self: $(READY) ## this broker's figures beside their goals: a quarter of an hour (FULL=1: an hour)
 	@JAVA_HOME=$$(bash bench/java.sh) && export JAVA_HOME && $(BIN)/python -m bench.guards $(if $(FULL),--full) $(ARGS)
 
-# Most tests wait for something. A file's tests stay in one process, since they share endpoints and Spark sessions.
-TEST_PROCESSES ?= 2
+# Most tests wait for something: more processes than two cores. A file's tests stay in one process, since they share
+# endpoints and Spark sessions.
+TEST_PROCESSES ?= 3
 
 .PHONY: test
-test: $(READY) ## run all tests (ARGS="-k name" is passed to pytest), in TEST_PROCESSES=2 processes
+test: $(READY) ## run all tests (ARGS="-k name" is passed to pytest), in TEST_PROCESSES=3 processes
 	@JAVA_HOME=$$(bash bench/java.sh) && export JAVA_HOME \
 		&& $(BIN)/python -m pytest --numprocesses '$(TEST_PROCESSES)' --dist loadfile $(ARGS)
 
