@@ -256,22 +256,28 @@ async def test_closing_ends_what_is_under_way_and_what_waits(listen) -> None:
             assert isinstance(outcome, StoreUnavailable)
 
 
-async def test_one_who_gives_up_does_not_take_the_others_turn(listen) -> None:
-    release = asyncio.Event()
+@pytest.mark.parametrize("when", ["while it waits", "as its turn comes"])
+async def test_one_who_gives_up_does_not_take_the_others_turn(listen, when: str) -> None:
+    asked, release = asyncio.Event(), asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
             await one_frame(reader)
+            asked.set()
             await release.wait()
             writer.write(PONG)
 
-    pool, _ = pool_of(await listen(serve), connections=1, timeout_s=10.0)
+    pool, _ = pool_of(await listen(serve), connections=1, timeout_s=30.0)
     first, impatient, patient = (asyncio.create_task(ask(pool)) for _ in range(3))
-    await asyncio.sleep(0.01)
-    impatient.cancel()
+    await asked.wait()  # by the first; the others are in line
+    if when == "while it waits":
+        impatient.cancel()
+    else:
+        first.add_done_callback(lambda _: impatient.cancel())
     release.set()
-    async with asyncio.timeout(2):
+    async with asyncio.timeout(10):
         assert await first == await patient == b"n"
+    assert impatient.cancelled()
     pool.close()
 
 

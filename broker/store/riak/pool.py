@@ -269,22 +269,20 @@ class Pool:
                 self._wake(node)  # the turn was meant for somebody who still wants it
             raise
         finally:
-            if waiting in self._waiting:
+            if not turn.done():  # else it was taken out of the line with that
                 self._waiting.remove(waiting)
 
     def _wake(self, node: Node) -> None:
         """Whoever waits for longest for a node such as this one."""
         for waiting in self._waiting:
-            if not waiting.turn.done() and node not in waiting.tried:
+            if node not in waiting.tried:
                 self._waiting.remove(waiting)
                 waiting.turn.set_result(node)
                 return
 
     def _wake_all(self) -> None:
-        for waiting in self._waiting:
-            if not waiting.turn.done():
-                waiting.turn.set_result(None)
-        self._waiting.clear()
+        while self._waiting:
+            self._waiting.popleft().turn.set_result(None)
 
     def _leave(self, node: Node) -> None:
         node.in_use -= 1
