@@ -3,13 +3,15 @@
 Owns: which bytes are an acceptable JSON object, and the canonical form of a value. Must never: know a command.
 
 ``orjson`` does the work. What it lets pass and this protocol does not (duplicate keys, integers beyond 64 bits, values
-nested deeper than it can write again) is found by cheap tests that nearly every frame passes; only a frame that looks
-suspicious is read again by the standard library's slower, more talkative parser.
+nested deeper than it can write again) is found by cheap tests that nearly every frame passes. A frame that looks
+suspicious is judged by what stands outside its strings: a few passes in C, so that the worst frame costs little more
+than the best one. Only a short one is read again by the standard library's slower, more talkative parser.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import orjson
@@ -24,6 +26,15 @@ _MANY_DIGITS = b"0" * 19
 _DIGITS_TO_ZERO = bytes(ord("0") if chr(byte).isdigit() and byte < 128 else ord(" ") for byte in range(256))
 _INTEGER_MIN = -(2**63)
 _INTEGER_MAX = 2**64 - 1
+_INTEGER_CHARS_MAX = 20  # both have as many
+_BEYOND = "An integer is beyond 64 bits"
+
+# An integer that may be beyond them, where strings have been taken out: no fraction, no exponent, and no part of one.
+_LONG_INTEGER = re.compile(rb"(?<![\d.eE+-])(?:-\d{19,}+|\d{20,}+)(?![.eE])")
+
+#: Up to this many bytes a suspicious frame is read by the standard library's parser, which names the key that is given
+#: twice. It takes 0.1 to 0.7 µs a byte.
+TALKATIVE_BYTES_MAX = 2048
 
 
 def decode(frame: bytes) -> dict[str, Any]:
@@ -39,8 +50,18 @@ def decode(frame: bytes) -> dict[str, Any]:
     colons = frame.count(b":")
     suspicious = colons != len(value) and (b"\\u003" in frame or colons != _colons(value))
     if suspicious or _MANY_DIGITS in frame.translate(_DIGITS_TO_ZERO):
-        _read_again(frame)
+        if len(frame) <= TALKATIVE_BYTES_MAX:
+            _read_again(frame)
+        else:
+            _judge(frame, value, suspicious)
     return value
+
+
+def outside_strings(text: bytes) -> bytes:
+    """What is left of a JSON text when its strings are taken out; a quotation mark stands for each. Linear."""
+    # Backslashes stand in strings only, and a run of them begins with an escape: pairs are taken from the left.
+    unescaped = text.replace(b"\\\\", b"__").replace(b'\\"', b"__")
+    return b'"'.join(unescaped.split(b'"')[::2])
 
 
 def canonical(value: Any) -> bytes:
@@ -72,9 +93,24 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _integer(text: str) -> int:
     # Longer than any 64-bit integer: not converted at all, since that takes time quadratic in the length.
-    if len(text) > 20 or not _INTEGER_MIN <= int(text) <= _INTEGER_MAX:
-        raise ProtocolError("bad_json", "An integer is beyond 64 bits")
+    if len(text) > _INTEGER_CHARS_MAX or not _INTEGER_MIN <= int(text) <= _INTEGER_MAX:
+        raise ProtocolError("bad_json", _BEYOND)
     return int(text)
+
+
+def _judge(frame: bytes, value: dict[str, Any], keys: bool) -> None:
+    """A long frame that ``orjson`` has read: whether its integers fit 64 bits and, with ``keys``, whether every key
+    that stands there is in the value."""
+    outside = outside_strings(frame)
+    for match in _LONG_INTEGER.finditer(outside):
+        _integer(match[0].decode())
+    if keys:
+        try:
+            written = encode(value)
+        except TypeError:  # orjson: the recursion limit
+            raise ProtocolError("bad_json", _TOO_DEEP) from None
+        if outside.count(b":") != outside_strings(written).count(b":"):
+            raise ProtocolError("bad_json", "A key is given twice in one object")
 
 
 def _read_again(frame: bytes) -> None:

@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 import math
 import time
+from collections.abc import Iterator
 from typing import Any
+from unittest import mock
 
+import orjson
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from protocol import wire
 from protocol.errors import ProtocolError
 from protocol.wire import canonical, decode
 
@@ -22,6 +26,14 @@ values = st.recursive(
     max_leaves=20,
 )
 objects = st.dictionaries(texts, values, max_size=5)
+
+
+@pytest.fixture(autouse=True, scope="module", params=["short", "long"])
+def judged_as(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Long frames are judged in another way than short ones, and have to be judged alike: everything here, both ways."""
+    bytes_max = wire.TALKATIVE_BYTES_MAX if request.param == "short" else 0
+    with mock.patch.object(wire, "TALKATIVE_BYTES_MAX", bytes_max):
+        yield request.param
 
 
 def same(one: Any, other: Any) -> bool:
@@ -188,6 +200,26 @@ def test_deep_nesting_hides_no_key_given_twice() -> None:
 def test_an_unclosed_abyss_is_refused() -> None:
     refusal(b'{"a":' * 1_000_000)
     refusal(b"[" * 1_000_000)
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [b"1234567890123456789", b"-1234567890123456789", b"[]", b'""', b'"\\u003a"', b'"a:"', b'{"a":1}', b'{"\\u003a":1}']
+    + [b"0.12345678901234567890123", b'"\\\\"', b'"\\""', b"1e-00000000000000000000001"],
+)
+def test_a_long_frame_is_never_read_by_the_slow_parser(unit: bytes) -> None:
+    """It takes up to 0.7 µs a byte: the longest frame would hold up an endpoint for seconds."""
+    frame = b'{"x":[' + b",".join([unit] * (100_000 // (len(unit) + 1))) + b',1234567890123456789,"\\u003a:"]}'
+    with mock.patch.object(wire.json, "loads", side_effect=AssertionError("the slow parser")):
+        assert decode(frame) == orjson.loads(frame)
+        with pytest.raises(ProtocolError, match="64 bits"):
+            decode(frame[:-2] + b",-9223372036854775809]}")
+        with pytest.raises(ProtocolError, match="twice"):
+            decode(frame[:-1] + b',"\\u0078":1}')
+
+
+def test_what_stands_outside_strings() -> None:
+    assert wire.outside_strings(b'{"a\\"b":["\\\\",1,"\\\\\\""]}') == b'{":[",1,"]}'
 
 
 # What is accepted
