@@ -25,6 +25,13 @@ _NAME = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 ENDPOINTS_MAX = 256
 
 
+#: What connections may hold of the memory, where nobody has said how much: one part of so many. Caches take some
+#: 700 MB beside it, and what has been sent is held by the kernel, too.
+HELD_PART = 4
+
+#: And at least so many frames of the greatest size: one is there several times while it is received and read.
+HELD_FRAMES_MIN = 4
+
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
 #: With a limit each `subscribe` reads all topics that the client has: some 10 ms of the store's time for so many.
@@ -99,6 +106,12 @@ class ServeOptions:
     max_frame_bytes: int = _option(16 << 20, "bytes of a client's message", least=1)
     max_payload_bytes: int = _option(1 << 20, "bytes of a payload in canonical JSON", least=1)
     max_outbox_bytes: int = _option(16 << 20, "bytes that a reader may be behind", least=1)
+    max_held_bytes: int = _option(
+        0,
+        "bytes that all clients' connections may hold together; then the greatest holders go; 0: a quarter of the "
+        "memory of the machine, or of the control group, for all endpoints of one `serve` together",
+        least=0,
+    )
     max_inflight: int = _option(20_000, "publishes under way; then publishers are read more slowly", least=1)
     max_inflight_bytes: int = _option(
         64 << 20, "bytes of their payloads, and of what a link's peer has not confirmed", least=1
@@ -115,6 +128,11 @@ class ServeOptions:
     riak_cert_file: str = _option("", "PEM, the chain included: shown to Riak, for its source `certificate`", "FILE")
     riak_key_file: str = _option("", "PEM: that certificate's key", "FILE")
     map_size_bytes: int = _option(64 << 30, "most that an LMDB environment may grow to: address space, not disk")
+
+    def held_bytes(self, memory_bytes: int) -> int:
+        """``max_held_bytes`` of each endpoint, on a machine with so much memory where nobody has said it."""
+        part = memory_bytes // HELD_PART // self.endpoints
+        return self.max_held_bytes or max(part, HELD_FRAMES_MIN * self.max_frame_bytes)
 
     @property
     def proxies(self) -> list[IPv4Network | IPv6Network]:
@@ -253,6 +271,8 @@ def _check(options: ServeOptions) -> None:
         raise wrong("riak_node_confirms", "has to be 1, 2 or 3")
     if not re.fullmatch(r"[^\x00-\x20\x7f]{0,256}", options.riak_user):
         raise wrong("riak_user", "has to be a name of up to 256 characters, without spaces")
+    if options.max_held_bytes and options.max_held_bytes < HELD_FRAMES_MIN * options.max_frame_bytes:
+        raise wrong("max_held_bytes", f"has to be 0, or at least {HELD_FRAMES_MIN} times max-frame-bytes")
     if options.map_size_bytes < 1 << 20:
         raise wrong("map_size_bytes", "has to be at least a MiB")
     for option in fields(options):

@@ -17,7 +17,7 @@ import logging
 import math
 import socket
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -27,20 +27,22 @@ from websockets.http11 import Request, Response
 from websockets.protocol import OPEN
 from websockets.server import ServerProtocol
 
-from protocol.errors import CLOSES, GOING_AWAY, PING_TIMEOUT, TOKEN_EXPIRED, ProtocolError
+from protocol.errors import CLOSES, GOING_AWAY, HELD_TOO_MUCH, PING_TIMEOUT, TOKEN_EXPIRED, ProtocolError
 from protocol.sockets import Socket, library_log, text_frame
 
-from . import operating, web
+from . import machine, operating, web
 from .access import Access, Refused, is_loopback
 from .core.grants import Grant
 from .core.histogram import Histogram
 from .core.hub import Connection
+from .core.large import Outcome
 from .core.model import Endpoint, StoreError
 from .core.router import Limits, Router, StoreCall
 from .draining import send_away
 from .fairness import QUANTUM_BYTES, RoundRobin
 from .logs import cut, request_id
 from .peers import HANDSHAKE_BYTES_MAX, PEER_PATH, Peers, PeerSocket
+from .reading import Reader
 from .store.base import Store
 from .tls import Certificate
 
@@ -65,6 +67,16 @@ TLS_S = 5.0
 BACKLOG = 4096
 
 
+#: What a connection is written at once, in bytes: about 1 ms; of what has to be compressed, 2 ms. The rest in later
+#: passes of the loop.
+WRITE_BYTES = 2 << 20
+COMPRESS_BYTES = 64 << 10
+
+#: A message on a connection with permessage-deflate, in bytes when it has been inflated: what a few hundred bytes may
+#: become before anybody can look at it, in some 8 ms.
+INFLATED_BYTES_MAX = 2 << 20
+
+
 class ClientSocket(Socket):
     """A client's connection. Until its request has come it may turn out to be HTTP, or a peer."""
 
@@ -76,7 +88,10 @@ class ClientSocket(Socket):
             max_size=server.frame_bytes_max, extensions=extensions, logger=library_log
         )
         super().__init__(self.ws)
+        self.checked_bytes_max = server.router.limits.large_bytes
         self.server = server
+        self._compressing = False
+        self._unsent: deque[bytes] = deque()  # frames out of the outbox that the transport has not been given yet
         self.internal = internal  # it came to the internal address
         self.quiet = False  # it is not read: it is told to go as soon as its commands are done
         self.going = False  # it is told to go, and read for its close only
@@ -116,6 +131,9 @@ class ClientSocket(Socket):
         self.ws.send_response(response)
         if self.ws.state is OPEN:
             self.settled()
+            if self.ws.extensions:
+                self._compressing = True
+                self.ws.max_message_size = min(server.frame_bytes_max, INFLATED_BYTES_MAX)
             self.connection = server.client_connected(self)
 
     def _links_come_in(self, address: str, here: str) -> None:
@@ -144,10 +162,16 @@ class ClientSocket(Socket):
         if self.going and connection.held:  # what it may not send now it never will
             self.server.router.drops["command_of_closed_connection"] += 1
         else:
-            self.server.client_frame(connection, data)
+            self.server.client_frame(connection, data, self._text)
 
     def chunk_ends(self) -> None:
         """End the turn."""
+        connection = self.connection
+        if connection is not None and (
+            self._rest is not None or self._buffer or self._parts or self._passing or connection.unread
+        ):
+            connection.unread = self.unread
+            self.server.router.memory.weigh(connection)
         self.server.turn()
 
     def head_comes(self, data: bytes) -> None:
@@ -184,6 +208,9 @@ class ClientSocket(Socket):
 
     def closed(self) -> None:
         """The connection is gone."""
+        if self._unsent:
+            self.server.router.drops["connection_closed"] += len(self._unsent)
+            self._unsent.clear()
         if self.address is not None:
             self.server.access.left(self.address)
         if self.connection is not None:
@@ -192,14 +219,87 @@ class ClientSocket(Socket):
     def pause_writing(self) -> None:
         """The client does not take what it is sent as fast as it comes."""
         super().pause_writing()
-        if self.connection is not None:
-            self.connection.outbox.flowing = False
+        self._blocked()
 
     def writable(self) -> None:
-        """What has waited in the outbox goes on."""
-        if self.connection is not None:
-            self.connection.outbox.flowing = True
+        """What has waited goes on: first what was out of the outbox already."""
+        self._write_on()
+
+    def _blocked(self) -> None:
+        """What is pushed from here on waits in the outbox."""
+        connection = self.connection
+        if connection is not None:
+            connection.outbox.flowing = False
+            connection.unsent = self.transport.get_write_buffer_size() + sum(map(len, self._unsent))
+            self.server.router.memory.weigh(connection)
+
+    def _write_on(self) -> None:
+        """Write a piece of what is out of the outbox; when all is, what is in it."""
+        connection = self.connection
+        if connection is None or not self.is_writable or self.transport.is_closing():
+            return
+        if self._unsent:
+            self._write_piece()
+            if not self.is_writable:
+                return  # `pause_writing` has said what waits
+            if self._unsent:
+                self._blocked()
+                self.server.write_on_later(self)
+                return
+        connection.outbox.flowing = True
+        connection.unsent = 0
+        self.server.router.memory.weigh(connection)
         self.flush()
+
+    def _write_piece(self) -> None:
+        frames, size, most = [], 0, COMPRESS_BYTES if self._compressing else WRITE_BYTES
+        unsent = self._unsent
+        while unsent and size < most:
+            frame = unsent.popleft()
+            frames.append(frame)
+            size += len(frame)
+        self._write(frames)
+
+    def _write(self, frames: list[bytes]) -> None:
+        if self.ws.state is not OPEN:
+            self.server.router.drops["connection_closed"] += len(frames)
+        elif not self.server.compression:
+            self.transport.write(frames[0] if len(frames) == 1 else b"".join(frames))
+        else:
+            for frame in frames:
+                if self._compressing and len(frame) <= COMPRESS_BYTES:
+                    self.ws.send_text(frame)
+                    self.send_protocol()
+                else:
+                    self.transport.write(text_frame(frame))
+
+    def send_protocol(self) -> None:
+        """What is out of the outbox comes before a close, or the answer to one."""
+        if self._unsent:
+            self.write_rest()
+        super().send_protocol()
+
+    def write_rest(self) -> None:
+        """Give the transport all that is out of the outbox, at once."""
+        frames = list(self._unsent)
+        self._unsent.clear()
+        for frame in frames:
+            self.transport.write(text_frame(frame) if self.server.compression else frame)
+        connection = self.connection
+        if connection is not None and self.is_writable:
+            connection.outbox.flowing = True  # else `pause_writing` has been called, and counts it
+            connection.unsent = 0
+            self.server.router.memory.weigh(connection)
+
+    def let_go(self) -> None:
+        """It holds too much: close it, and hold nothing. Where the client does not read what it has been sent, it
+        will not read the close either."""
+        self.server.router.drops["held_too_much"] += len(self._unsent)
+        self._unsent.clear()
+        self.fail(HELD_TOO_MUCH)
+        self.discard()
+        if not self.is_writable:
+            self.transport.abort()
 
     @property
     def close_code(self) -> str:
@@ -214,17 +314,15 @@ class ClientSocket(Socket):
     def flush(self) -> None:
         """Hand the outbox to the transport, in one write, unless it has enough as it is."""
         connection = self.connection
-        if connection is None or not self.is_writable or not len(connection.outbox):
+        if connection is None or not self.is_writable or self._unsent or not len(connection.outbox):
             return
+        much = connection.outbox.size > (COMPRESS_BYTES if self._compressing else WRITE_BYTES)
         frames = connection.outbox.take()
-        if self.ws.state is not OPEN:
-            self.server.router.drops["connection_closed"] += len(frames)
-        elif self.server.compression:
-            for frame in frames:
-                self.ws.send_text(frame)
-            self.send_protocol()
+        if much:
+            self._unsent.extend(frames)
+            self._write_on()
         else:
-            self.transport.write(frames[0] if len(frames) == 1 else b"".join(frames))
+            self._write(frames)
 
 
 class EndpointServer:
@@ -259,7 +357,9 @@ class EndpointServer:
             wrap=wrap,
             shape=store.shape,
             figures=lambda: operating.figures(self),
+            resident=machine.resident_bytes,
         )
+        self.reader = Reader(self.router.read_wanted, self._frame_read, self.router.limits.held_bytes)
         if log.isEnabledFor(logging.DEBUG):
             self.router.on_refusal = _log_refusal
         self.store = store
@@ -342,6 +442,7 @@ class EndpointServer:
         for server in self._servers:
             server.close()
         await self.peers.close()
+        await self.reader.close()
         try:
             async with asyncio.timeout(CLOSE_S):
                 await self._all_closed.wait()
@@ -382,12 +483,19 @@ class EndpointServer:
         log.debug("connected", extra={"connection": number, "address": client.address or "of this machine"})
         return connection
 
-    def client_frame(self, connection: Connection, data: bytes) -> None:
+    def client_frame(self, connection: Connection, data: bytes, is_text: bool) -> None:
         """A client's message."""
         try:
-            self.router.frame(connection, data, time.monotonic())
+            self.router.frame(connection, data, time.monotonic(), is_text)
         except Exception:
             self._failed("a client's frame", connection=connection.number, request=request_id(data))
+
+    def _frame_read(self, number: int, outcome: Outcome | None) -> None:
+        try:
+            self.router.read(number, outcome, time.monotonic())
+        except Exception:
+            self._failed("a large frame")
+        self.turn()
 
     def client_disconnected(self, client: ClientSocket) -> None:
         """A client's connection is gone."""
@@ -456,6 +564,8 @@ class EndpointServer:
             task = self._loop.create_task(self._call_store(call))
             self._store_tasks.add(task)
             task.add_done_callback(self._store_tasks.discard)
+        for read in effects.read:
+            self.reader.read(read)
         for incarnation, frames in effects.links:
             self.peers.send(incarnation, frames)
         sockets = self._sockets
@@ -465,7 +575,9 @@ class EndpointServer:
                 client.flush()
         for connection, code in effects.close:
             client = sockets.get(connection)
-            if client is not None:
+            if client is not None and code is HELD_TOO_MUCH:
+                client.let_go()
+            elif client is not None:
                 # What a client has sent before it hears that it is to go still counts, though it gets no reply.
                 client.close(code, deaf=code is not GOING_AWAY)
         if effects.written:
@@ -483,6 +595,10 @@ class EndpointServer:
         """More has come of the client than it may have taken at once."""
         if self._waiting.add(client):
             self._loop.call_soon(self._next_turns)
+
+    def write_on_later(self, client: ClientSocket) -> None:
+        """It has more to write than it may in one pass of the loop."""
+        self._loop.call_soon(client.writable)
 
     def _next_turns(self) -> None:
         if self._waiting.run():

@@ -45,6 +45,7 @@ _COUNTERS = {
     "stale_mappings_left": "Client mappings that could not be cleared when their connection closed",
     "connections_accepted": "Connections accepted",
     "connections_refused": "Connections refused: no token, a page of another origin, too many of an address",
+    "connections_held_too_much": "Connections closed because all together held more than max-held-bytes",
     "tokens_expired": "Connections closed because their token expired",
     "pings_unanswered": "Connections closed because two pings went unanswered",
     "turns_failed": "Events whose handling failed; each is a fault of the endpoint and logged",
@@ -106,6 +107,10 @@ class _Endpoint:
             "cache_requests", "Look-ups: topics of messages, clients of topics", ("cache", "result"), requests
         )
         yield _counters("drops", "Everything dropped, by reason", ("reason",), _by_one(router.drops))
+        reader = server.reader
+        large = [(("read",), reader.frames), (("failed",), reader.failures)]
+        yield _counters("large_frames", "Frames read away from the loop, and that could not be", ("result",), large)
+        yield _counters("reader_starts", "Starts of the process that reads them", (), [((), reader.starts)])
         yield _counters("errors", "Error replies, and errors of links, by code", ("code",), _by_one(router.errors))
         closes = _by_one(server.closes)
         yield _counters("connections_closed", "Connections of clients that are over, by close code", ("code",), closes)
@@ -146,6 +151,8 @@ class _Endpoint:
         yield "routes", "Topics in the routing cache", len(publishing.routes)
         yield "locations", "Clients in the location cache", len(publishing.locations)
         yield "duplicate_keys", "Payload hashes in the table of duplicates", len(publishing.dedup)
+        yield "held_bytes", "Bytes that clients' connections hold, not read, not begun or not sent", router.memory.total
+        yield "large_frames_waiting", "Frames that wait to be read away from the loop", server.reader.waiting
         yield "requests_under_way", "Requests to other endpoints without an answer yet", len(router.calls)
 
     def _links(self) -> Iterator[Metric]:

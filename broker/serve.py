@@ -7,8 +7,6 @@ Owns: the process of one endpoint: its store, its secret, its signals. Must neve
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import ctypes
 import errno
 import gc
 import logging
@@ -21,7 +19,7 @@ from pathlib import Path
 
 import uvloop
 
-from . import logs
+from . import logs, machine
 from .access import Access, is_loopback
 from .auth import Keys
 from .config import ConfigError, ServeOptions, data_folder, default_name, parse_store
@@ -39,10 +37,6 @@ log = logging.getLogger("ingeborg")
 #: Messages and connections live and die by their reference counts; cycles are left by faults only. A collection looks
 #: at hundreds of thousands of cached objects for nothing: it comes a hundredth as often as by default.
 GC_THRESHOLDS = (70_000, 20, 20)
-
-#: `M_MMAP_THRESHOLD`, `M_TRIM_THRESHOLD` (mallopt(3)): from what size on memory comes from the system, and how much of
-#: the heap's end is kept, in bytes.
-MALLOC_OPTIONS = ((-3, 512 * 1024), (-1, 1024 * 1024))
 
 #: A shared secret shorter than this is guessable.
 SECRET_BYTES_MIN = 16
@@ -197,6 +191,7 @@ async def _serve(options: ServeOptions) -> int:
         limits=Limits(
             payload_bytes=options.max_payload_bytes,
             outbox_bytes=options.max_outbox_bytes,
+            held_bytes=options.held_bytes(machine.memory_bytes()),
             drop_oldest=options.slow_consumer == "drop_oldest",
             routes_topics=options.max_routes,
             routes_ids=options.max_route_ids,
@@ -259,14 +254,6 @@ def _watch_supervisor(fd: int) -> None:
 _watchers: set[asyncio.Task[None]] = set()
 
 
-def _return_large_memory() -> None:
-    """Have large blocks mapped and unmapped one by one. By default glibc does so until the first large block is freed;
-    then those of up to 32 MiB go to the heap, where the frames of a large subscribe leave holes of some 35 MB."""
-    with contextlib.suppress(AttributeError, OSError):  # another C library: it has ways of its own
-        for option, size in MALLOC_OPTIONS:
-            ctypes.CDLL(None).mallopt(option, size)
-
-
 def run(options: ServeOptions, supervisor_fd: int | None = None) -> int:
     """Serve until told to end. Returns the exit code. ``supervisor_fd``: a pipe whose closing tells, too."""
 
@@ -277,7 +264,7 @@ def run(options: ServeOptions, supervisor_fd: int | None = None) -> int:
 
     gc.set_threshold(*GC_THRESHOLDS)
     gc.freeze()  # what is there by now stays to the end, and need not be looked at
-    _return_large_memory()
+    machine.return_large_memory()
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             return runner.run(main())

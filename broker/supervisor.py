@@ -14,6 +14,7 @@ import sys
 import time
 from dataclasses import fields, replace
 
+from . import machine
 from .config import ENVIRONMENT_PREFIX, ServeOptions, default_name
 
 log = logging.getLogger("ingeborg.supervisor")
@@ -73,7 +74,10 @@ def _options_of(options: ServeOptions, base: str, index: int) -> ServeOptions:
     if options.internal is not None:
         internal = f"{internal.rpartition(':')[0]}:{options.internal[1] + index}"
     name = f"{base}-{index + 1}"
-    return replace(options, endpoints=1, port=options.port + index, name=name, internal_address=internal)
+    held = options.held_bytes(machine.memory_bytes())
+    return replace(
+        options, endpoints=1, port=options.port + index, name=name, internal_address=internal, max_held_bytes=held
+    )
 
 
 def run(options: ServeOptions) -> int:

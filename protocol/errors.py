@@ -82,6 +82,7 @@ REPLACED = CloseCode(4001, "replaced by a newer listen of this client", False)
 SLOW_CONSUMER = CloseCode(4002, "slow consumer: its outbox is full", True)
 PING_TIMEOUT = CloseCode(4003, "two pings went unanswered", True)
 TOKEN_EXPIRED = CloseCode(4004, "the token has expired; connect with a new one", True)
+HELD_TOO_MUCH = CloseCode(4005, "the endpoint holds as much as it may, and most of it for this connection", True)
 
 CLOSES: dict[int, CloseCode] = {
     row.code: row
@@ -96,5 +97,6 @@ CLOSES: dict[int, CloseCode] = {
         SLOW_CONSUMER,
         PING_TIMEOUT,
         TOKEN_EXPIRED,
+        HELD_TOO_MUCH,
     )
 }

@@ -13,6 +13,9 @@ from .wire import canonical, encode
 
 CLIENT_ID_BYTES_MAX = 128
 
+#: Of a command's `id`: an endpoint keeps it until the reply has left.
+ID_BYTES_MAX = 1024
+
 #: Topics in one page of `subscriptions`: what is asked for without `limit`, and the most that is given.
 PAGE_LIMIT_DEFAULT = 1_000
 PAGE_LIMIT_MAX = 10_000
@@ -54,15 +57,21 @@ def check(value: dict[str, Any], payload_bytes_max: int) -> Command:
     elif not client or (len(client) * 4 > CLIENT_ID_BYTES_MAX and len(client.encode()) > CLIENT_ID_BYTES_MAX):
         raise ProtocolError("bad_state", f"Key 'client_id' has to have 1 to {CLIENT_ID_BYTES_MAX} bytes of UTF-8")
     number = value.get("id")
-    if number is not None and type(number) is not str and type(number) is not int:
-        raise ProtocolError("bad_state", "Key 'id' has to be a string or an integer")
+    if number is not None and type(number) is not int:
+        if type(number) is not str:
+            raise ProtocolError("bad_state", "Key 'id' has to be a string or an integer")
+        if len(number) * 4 > ID_BYTES_MAX and len(number.encode()) > ID_BYTES_MAX:
+            raise ProtocolError("bad_state", f"Key 'id' is longer than {ID_BYTES_MAX} bytes of UTF-8")
     return checker(name, client, number, value, payload_bytes_max)
 
 
 def reply_fields(value: dict[str, Any]) -> tuple[Id, str | None]:
     """Of a command that may be bad: the id its reply echoes, and its name where the reply has it. SPEC section 5."""
     number = value.get("id")
-    if type(number) is not str and type(number) is not int:
+    if type(number) is str:
+        if len(number) * 4 > ID_BYTES_MAX and len(number.encode()) > ID_BYTES_MAX:
+            number = None
+    elif type(number) is not int:
         number = None
     name = value.get("command")
     return number, (name if name in ("publish", "broadcast") else None)

@@ -122,6 +122,9 @@ class Socket(asyncio.Protocol):
     #: What is taken of a chunk at a time, to the end of the frame; the rest waits until ``next_quantum`` is called.
     quantum_bytes = sys.maxsize
 
+    #: Up to this many bytes a text is known to be UTF-8 when ``message`` gets it; of longer ones its reader finds out.
+    checked_bytes_max = sys.maxsize
+
     ws: Protocol
     transport: asyncio.Transport
 
@@ -146,6 +149,7 @@ class Socket(asyncio.Protocol):
         self._rest: tuple[bytes, int] | None = None  # of a chunk, from that byte on: its turn comes later
         self._lost = False  # the connection is gone; its rest is not done yet
         self._passing = 0  # bytes of the frame under way that the protocol still has to be given
+        self._passed = 0  # and of the same one, that it has been given
         self._abort: asyncio.TimerHandle | None = None
 
     # What a subclass says to
@@ -206,6 +210,23 @@ class Socket(asyncio.Protocol):
         self._rest = data, 0
 
     @property
+    def unread(self) -> int:
+        """Bytes that have come and are not whole messages yet, or have not been looked at."""
+        rest = 0 if self._rest is None else len(self._rest[0]) - self._rest[1]
+        return rest + len(self._buffer) + len(self._parts) + (self._passed if self._passing else 0)
+
+    def discard(self) -> None:
+        """Let go of all that has come. Nothing that comes is taken any more: the connection has failed."""
+        self._rest = None
+        self._buffer, self._parts = bytearray(), bytearray()
+        self._passing = 0
+
+    @property
+    def is_text(self) -> bool:
+        """The message that ``message`` gets came in text frames."""
+        return self._text
+
+    @property
     def waits(self) -> bool:
         """Some of what has come has not been taken yet."""
         return self._rest is not None
@@ -248,6 +269,7 @@ class Socket(asyncio.Protocol):
         if self._passing:
             begin, at = at, min(at + self._passing, end)
             self._passing -= at - begin
+            self._passed += at - begin
             self._receive(data[begin:at])
         while at < end:
             if at >= enough:
@@ -290,6 +312,7 @@ class Socket(asyncio.Protocol):
                 pass
             else:
                 self._passing = max(stop - end, 0)
+                self._passed = min(stop, end) - at
                 self._receive(data[at:stop])
             at = stop
         if at < end:
@@ -342,6 +365,8 @@ class Socket(asyncio.Protocol):
         if self._deaf:
             return
         self._parts += data
+        if len(self._parts) > self.checked_bytes_max:
+            self._checked = None
         if self._checked is not None:
             try:
                 self._checked.decode(data)
@@ -351,7 +376,7 @@ class Socket(asyncio.Protocol):
     def _whole(self, data: bytes) -> None:
         if self._deaf:
             return
-        if self._text and not data.isascii():
+        if self._text and len(data) <= self.checked_bytes_max and not data.isascii():
             try:
                 data.decode()
             except UnicodeDecodeError:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import deque
 
 from .grants import Grant
+from .large import Large
 from .model import Location
 from .outbox import Outbox
 
@@ -41,6 +42,9 @@ class Connection:
         "replies",
         "tally",
         "throttled",
+        "unread",
+        "unsent",
+        "waiting",
     )
 
     def __init__(self, number: int, outbox: Outbox) -> None:
@@ -50,7 +54,7 @@ class Connection:
         self.replies: deque[Reply] = deque()  # of commands under way
         self.kind = ""  # what kind of commands is under way, where there are replies to come
         self.tally: dict[str, int] = {}  # the router's, of that kind: result -> how many
-        self.backlog: deque[bytes] = deque()  # frames that wait for commands of another kind to end
+        self.backlog: deque[bytes | Large] = deque()  # frames that wait for commands of another kind to end
         self.grant: Grant | None = None  # None: it may do everything
         self.dirty = False  # already on the list of connections to flush
         self.held = False  # not being read: the router asked the shell to stop
@@ -59,6 +63,10 @@ class Connection:
         self.allowance: float | None = None  # commands it may still send; None: any number
         self.allowed_at = 0.0  # when that was
         self.throttled = False  # it has sent too many: what has been read waits
+        # Bytes that it holds beside its outbox, for ``Memory``.
+        self.unread = 0  # that have come, but not yet as whole messages
+        self.waiting = 0  # of its backlog, and of large commands under way
+        self.unsent = 0  # that the socket was given and does not take
 
 
 class Binding:

@@ -9,10 +9,13 @@ endpoints may count at once, so a client that subscribes at both can pass the li
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from protocol.errors import ProtocolError
 from protocol.messages import PAGE_LIMIT_MAX
+
+from .large import Topics
 
 if TYPE_CHECKING:
     from .router import Router
@@ -54,7 +57,25 @@ class Quota:
             del self._rows[change.client]
 
     def _count(self, change: Change, topics: Any) -> None:
-        self._read((change, topics, set(topics), 0), None)
+        if isinstance(topics, Topics):
+            self._router.jobs.append(self._collect(change, topics))
+        else:
+            self._read((change, topics, set(topics), 0), None)
+
+    def _collect(self, change: Change, topics: Topics) -> Iterator[bool]:
+        """The different ones of a long list, slice by slice; more than a client may have are refused as they are."""
+        new: set[str] = set()
+        for part in topics.slices():
+            new.update(part)
+            if len(new) > self._router.limits.subscriptions:
+                self._refuse(change)
+                return
+            yield False
+        self._read((change, topics, new, 0), None)
+
+    def _refuse(self, change: Change) -> None:
+        text = f"A client may have {self._router.limits.subscriptions} topics; unsubscribe from some first"
+        self._subscribing.refuse(change, ProtocolError("too_many_topics", text))
 
     def _read(self, context: Any, cursor: str | None) -> None:
         self._router.store("topics", (context[0].client, cursor, PAGE_LIMIT_MAX), self._page, context)
@@ -71,7 +92,6 @@ class Quota:
         if cursor is not None and new and count <= limit:
             self._read((change, topics, new, count), cursor)
         elif new and count + len(new) > limit:
-            text = f"A client may have {limit} topics; unsubscribe from some first"
-            self._subscribing.refuse(change, ProtocolError("too_many_topics", text))
+            self._refuse(change)
         else:
             self._subscribing.begin(change, topics)

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from protocol.errors import REPLACED, SLOW_CONSUMER, CloseCode, ProtocolError
+from protocol.errors import HELD_TOO_MUCH, NOT_UTF8, REPLACED, SLOW_CONSUMER, CloseCode, ProtocolError
 from protocol.messages import Command, check, failure, reply_fields, success
 from protocol.wire import decode
 
@@ -28,9 +28,11 @@ from .histogram import Histogram
 from .hub import Connection, Hub, Reply
 from .inspecting import Inspecting
 from .joining import Joining
+from .large import Large, Outcome
 from .links import Item, Link, LinkError, SessionMismatch
 from .listening import Listening
 from .membership import DEAD_AFTER_S, Membership
+from .memory import Memory
 from .model import Endpoint, Shape
 from .outbox import DroppingOutbox, Outbox
 from .publishing import Publishing
@@ -58,6 +60,12 @@ AFTER_CLOSE_S = 1.0
 #: from where it listens now, and nobody is there to be answered.
 AFTER_CLOSE = frozenset(("publish", "broadcast", "subscribe", "unsubscribe"))
 
+#: Of these one is under way on a connection: a page may have megabytes, and would wait for those before it.
+ONE_BY_ONE = frozenset(("subscriptions",))
+
+#: A command is charged as one for each so many bytes of its frame: to read these takes up to as long as a short one.
+BYTES_PER_COMMAND = 512
+
 
 @dataclass(frozen=True)
 class Limits:
@@ -74,6 +82,8 @@ class Limits:
     inflight_bytes: int = 64 << 20
     commands_per_s: int = 0  # of one connection; 0: any number
     subscriptions: int = 0  # of one client; 0: any number
+    large_bytes: int = 64 << 10  # a longer frame is read away from the loop, which it would keep for 6 ms or more
+    held_bytes: int = 1 << 62  # of all connections together
 
 
 class StoreCall(NamedTuple):
@@ -84,11 +94,22 @@ class StoreCall(NamedTuple):
     arguments: tuple[Any, ...]
 
 
+class ReadCall(NamedTuple):
+    """Effect: read a large frame, ``large.read(…)``, somewhere else, and tell the router what it says."""
+
+    number: int
+    data: bytes
+    is_text: bool
+    payload_bytes_max: int
+    grant: Grant | None
+
+
 class Effects(NamedTuple):
     """What one turn has decided. The order within each list is the order to do it in."""
 
     flush: list[Connection]  # whose outbox has frames, or overflowed
     store: list[StoreCall]
+    read: list[ReadCall]
     links: list[tuple[str, list[bytes]]]  # frames for each peer's link
     close: list[tuple[Connection, CloseCode]]  # after its outbox has been flushed
     hold: list[Connection]  # stop or go on reading, as its ``held`` now says
@@ -115,8 +136,10 @@ class Router:
         wrap: Callable[[bytes], bytes] = bytes,
         shape: Shape | None = None,
         figures: Callable[[], dict[str, Any]] = dict,
+        resident: Callable[[], int] | None = None,
     ) -> None:
-        """``figures``: what this endpoint tells operators of itself (SPEC section 2.4)."""
+        """``figures``: what this endpoint tells operators of itself (SPEC section 2.4). ``resident``: the memory of
+        this process in bytes; ``None``: nobody knows, and what connections hold is believed as it is counted."""
         self.me = me
         self.now = now
         self.lookup = routing == "lookup"
@@ -124,6 +147,9 @@ class Router:
         self.wrap = wrap
         self.shape = shape or Shape()  # of the store
         self.hub = Hub()
+        held_bytes = self.limits.held_bytes
+        self.memory = Memory(held_bytes, resident or (lambda: held_bytes + 1))
+        self._large_bytes = self.limits.large_bytes
         self.calls = Calls()
         self.members = Membership(me, now)
         #: Counted since the start; ``web`` shows them as ``ingeborg_<name>_total``.
@@ -182,8 +208,11 @@ class Router:
         self._sessions = 0
         self._store_number = 0
         self._store_calls: dict[int, tuple[float, str, StoreDone, Any]] = {}
+        self._read_number = 0
+        self._reads: dict[int, tuple[Connection, Large]] = {}  # large frames that are being read
         self._flush: list[Connection] = []
         self._store: list[StoreCall] = []
+        self._read: list[ReadCall] = []
         self._close: list[tuple[Connection, CloseCode]] = []
         self._hold: list[Connection] = []
         self._holding: dict[Connection, None] = {}
@@ -222,66 +251,123 @@ class Router:
         if dropped:
             self.drops["connection_closed"] += dropped
         if connection.throttled:
-            self.drops["command_of_closed_connection"] += len(connection.backlog)
-            connection.backlog.clear()
+            self._drop_backlog(connection, 0)
         self._holding.pop(connection, None)
         self.throttle.forget(connection)
         self.listening.connection_closed(connection)
+        connection.unread = connection.unsent = 0
+        self.memory.weigh(connection)
 
-    def frame(self, connection: Connection, data: bytes, now: float) -> None:
-        """A whole message came from a client."""
+    def frame(self, connection: Connection, data: bytes, now: float, is_text: bool = True) -> None:
+        """A whole message came from a client; that a text is UTF-8 has been seen, unless it is large."""
         self._at(now)
-        if connection.backlog or connection.throttled or not self._command(connection, data):
-            connection.backlog.append(data)
-            if len(connection.backlog) >= READ_AHEAD or len(data) > READ_AHEAD_BYTES:
+        frame = data if len(data) <= self._large_bytes else Large(data, is_text)
+        if connection.backlog or connection.throttled or not self._command(connection, frame):
+            connection.backlog.append(frame)
+            self.waits(connection, len(frame))
+            if len(connection.backlog) >= READ_AHEAD or len(frame) > READ_AHEAD_BYTES:
                 self._held(connection)
 
-    def _command(self, connection: Connection, data: bytes) -> bool:
-        """Begin the command in the frame. False: it has to wait for the commands before it."""
+    def waits(self, connection: Connection, size: int) -> None:
+        """So many bytes more of the connection's wait; of less: fewer."""
+        connection.waiting += size
+        self.memory.weigh(connection)
+
+    def _command(self, connection: Connection, frame: bytes | Large) -> bool:
+        """Begin the command in the frame. False: it has to wait for the commands before it, or to be read."""
         if len(connection.replies) >= REPLIES_MAX:
             return False
-        try:
-            value = decode(data)
-        except ProtocolError as error:
-            return self._refuse(connection, None, error, None, UNKNOWN)
-        try:
-            command = check(value, self.limits.payload_bytes)
-            if connection.grant is not None:
-                connection.grant.check(command)
-        except ProtocolError as error:
-            number, name = reply_fields(value)
-            kind = value.get("command")
-            known = kind if isinstance(kind, str) and kind in self._commands else UNKNOWN
-            return self._refuse(connection, number, error, name, known)
+        if isinstance(frame, bytes):
+            try:
+                value = decode(frame)
+            except ProtocolError as error:
+                return self._refuse(connection, None, error, None, UNKNOWN, len(frame))
+            try:
+                command = check(value, self.limits.payload_bytes)
+                if connection.grant is not None:
+                    connection.grant.check(command)
+            except ProtocolError as error:
+                number, name = reply_fields(value)
+                return self._refuse(connection, number, error, name, value.get("command"), len(frame))
+        else:
+            outcome = frame.outcome
+            if outcome is None:
+                if not frame.asked:
+                    self._ask_to_read(connection, frame)
+                return False
+            if not outcome.is_text:
+                self._drop_backlog(connection, 1)  # what came behind it is not listened to
+                self.close(connection, NOT_UTF8)
+                return True
+            if outcome.error is not None:
+                return self._refuse(connection, outcome.id, outcome.error, outcome.name, outcome.kind, len(frame))
+            if outcome.command is None:
+                self.drops["command_of_closed_connection"] += 1
+                return True
+            command = outcome.command
         # Commands of one connection take effect in order (SPEC section 1). Those of one kind commute or keep their
         # order on the way, so they overlap; one of another kind waits until everything before it is done.
         kind = command.name
         if connection.ends_at is not None and (kind not in AFTER_CLOSE or self.now >= connection.ends_at):
             self.drops["command_of_closed_connection"] += 1
             return True
-        if connection.replies and kind != connection.kind:
+        if connection.replies and (kind != connection.kind or kind in ONE_BY_ONE):
             return False
         if kind != connection.kind:
             connection.kind = kind
             connection.tally = self.commands[kind]
         if connection.allowance is not None:
-            self._spend(connection, len(command.topics))
+            self._spend(connection, max(len(command.topics), len(frame) // BYTES_PER_COMMAND))
         self._commands[kind](connection, command)
         return True
 
-    def _refuse(self, connection: Connection, number: Any, error: ProtocolError, name: str | None, kind: str) -> bool:
+    def _refuse(
+        self, connection: Connection, number: Any, error: ProtocolError, name: str | None, kind: Any, size: int
+    ) -> bool:
+        """Refuse the command of a frame of ``size`` bytes; ``kind``: what it says that it is."""
+        if not isinstance(kind, str) or kind not in self._commands:
+            kind = UNKNOWN
         if connection.allowance is not None:
-            self._spend(connection, 1)
+            self._spend(connection, size // BYTES_PER_COMMAND)
         self.reply(connection, None, failure(number, error, name), error.code, kind)
         self.errors[error.code] += 1
         if self.on_refusal is not None:
             self.on_refusal(connection.number, number, kind, error)
         return True
 
-    def _spend(self, connection: Connection, topics: int) -> None:
-        if self.throttle.spend(connection, max(topics, 1), self.now):
+    def _spend(self, connection: Connection, commands: int) -> None:
+        if self.throttle.spend(connection, max(commands, 1), self.now):
             self.counts["commands_throttled"] += 1
             self._held(connection)
+
+    # Large frames
+
+    def _ask_to_read(self, connection: Connection, frame: Large) -> None:
+        frame.asked = True
+        self._read_number += 1
+        self._reads[self._read_number] = (connection, frame)
+        call = ReadCall(self._read_number, frame.data, frame.is_text, self.limits.payload_bytes, connection.grant)
+        self._read.append(call)
+
+    def read_wanted(self, number: int) -> bool:
+        """Would the command of this large frame still be begun?"""
+        ends_at = self._reads[number][0].ends_at
+        return ends_at is None or self.now < ends_at
+
+    def read(self, number: int, outcome: Outcome | None, now: float) -> None:
+        """What a large frame says; ``None``: it was not read, since it is not wanted any more."""
+        self._at(now)
+        connection, frame = self._reads.pop(number)
+        frame.outcome = outcome or Outcome()
+        frame.data = b""
+        self._ready.append(connection)
+
+    def _drop_backlog(self, connection: Connection, beside: int) -> None:
+        """What waits on the connection is not begun any more, but for the first ``beside``."""
+        backlog = connection.backlog
+        while len(backlog) > beside:
+            self.waits(connection, -len(backlog.pop()))
+            self.drops["command_of_closed_connection"] += 1
 
     def _subscriptions(self, connection: Connection, command: Command) -> None:
         context = (connection, self.expect(connection), command)
@@ -356,6 +442,8 @@ class Router:
             self.drops["slow_consumer"] += dropped
             if outbox.overflowed and not overflowed:
                 self.close(connection, SLOW_CONSUMER)
+        if not outbox.flowing:
+            self.memory.weigh(connection)
         if not connection.dirty:
             connection.dirty = True
             self._flush.append(connection)
@@ -377,13 +465,24 @@ class Router:
             connection = self._ready.popleft()
             backlog = connection.backlog
             while backlog and not connection.throttled and self._command(connection, backlog[0]):
-                backlog.popleft()
+                self.waits(connection, -len(backlog.popleft()))
             if backlog or not connection.held or connection.throttled:
                 continue
             if self.publishing.congested:
                 self._holding[connection] = None
             else:
                 self._release(connection)
+
+    def _let_go(self) -> None:
+        """The connections hold more together than they may: the greatest holders go."""
+        for connection in self.memory.greatest():
+            self.counts["connections_held_too_much"] += 1
+            self._drop_backlog(connection, 0)
+            dropped = len(connection.outbox.take())
+            if dropped:
+                self.drops["held_too_much"] += dropped
+            self.close(connection, HELD_TOO_MUCH)
+            self.memory.weigh(connection)
 
     # Backpressure
 
@@ -599,12 +698,15 @@ class Router:
         self._run_backlogs()
         self.publishing.flush()
         self.listening.flush()
+        if self.memory.full:
+            self._let_go()
         links = self._flush_links()
         more = bool(self.jobs or self._ready)
         effects = Effects(
-            self._flush, self._store, links, self._close, self._hold, self.written, self._drop_links, more
+            self._flush, self._store, self._read, links, self._close, self._hold, self.written, self._drop_links, more
         )
-        self._flush, self._store, self._close, self._hold, self._drop_links = [], [], [], [], []
+        self._flush, self._store, self._read, self._close = [], [], [], []
+        self._hold, self._drop_links = [], []
         if effects.written:
             self.written = []
         for connection in effects.flush:
@@ -612,4 +714,4 @@ class Router:
         return effects
 
 
-__all__ = ["Effects", "Limits", "Router", "StoreCall"]
+__all__ = ["Effects", "Limits", "ReadCall", "Router", "StoreCall"]

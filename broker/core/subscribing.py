@@ -16,6 +16,7 @@ from protocol.messages import Command, success
 
 from .calls import TIMEOUT_S, Call, Kind
 from .hub import Connection, Reply
+from .large import Topics
 from .links import Link
 from .membership import SLOTS, slot_of
 from .quota import Quota
@@ -45,7 +46,20 @@ WRITES_WAITING_MAX = 1_000
 class Change:
     """A client's command: done when every slice of it is."""
 
-    __slots__ = ("added", "client", "connection", "counted", "error", "id", "job", "open", "parked", "reply", "topics")
+    __slots__ = (
+        "added",
+        "client",
+        "connection",
+        "counted",
+        "error",
+        "id",
+        "job",
+        "open",
+        "parked",
+        "reply",
+        "size",
+        "topics",
+    )
 
     def __init__(self, client: str, added: bool, connection: Connection, reply: Reply, number: Any) -> None:
         self.client = client
@@ -58,6 +72,7 @@ class Change:
         self.job: Iterator[bool] | None = None  # the cutting of a large one
         self.parked = False  # it waits until less is under way
         self.error: ProtocolError | None = None
+        self.size = 0  # bytes that its connection holds for it
         self.counted = False  # others of its client wait until it has ended, to be counted, too
 
 
@@ -109,6 +124,9 @@ class Subscribing:
         router = self._router
         added = command.name == "subscribe"
         change = Change(command.client, added, connection, router.expect(connection), command.id)
+        if isinstance(command.topics, Topics):
+            change.size = command.topics.size
+            router.waits(connection, change.size)
         if added and router.limits.subscriptions:
             self._quota.ask(change, command.topics)
         else:
@@ -148,13 +166,17 @@ class Subscribing:
 
     def _slices(self, topics: Any) -> Iterator[list[str]]:
         """Up to ``TOPICS_PER_SLICE`` each; an empty one where there is work but nothing yet."""
-        starts = range(0, len(topics), TOPICS_PER_SLICE)
+        if isinstance(topics, Topics):
+            parts = topics.slices()
+        else:
+            starts = range(0, len(topics), TOPICS_PER_SLICE)
+            parts = (topics[start : start + TOPICS_PER_SLICE] for start in starts)
         if not self._router.shape.slots_together:
-            yield from (topics[start : start + TOPICS_PER_SLICE] for start in starts)
+            yield from parts
             return
         slots: list[list[str]] = [[] for _ in range(SLOTS)]
-        for start in starts:
-            for topic in topics[start : start + TOPICS_PER_SLICE]:
+        for some in parts:
+            for topic in some:
                 slots[slot_of(topic)].append(topic)
             yield []
         part: list[str] = []
@@ -202,6 +224,8 @@ class Subscribing:
         if change.open:
             return
         router = self._router
+        if change.size:
+            router.waits(change.connection, -change.size)
         if change.counted:
             self._quota.ended(change)
         if change.error is not None:

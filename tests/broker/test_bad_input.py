@@ -170,6 +170,7 @@ async def test_nothing_else_changes(shared: Running) -> None:
     changed -= {series for series in changed if series.startswith("ingeborg_cache_requests_")}
     assert changed == {
         "ingeborg_publishes_received_total",
+        'ingeborg_large_frames_total{result="read"}',
         "ingeborg_messages_delivered_total",
         "ingeborg_duplicate_keys",
         "ingeborg_routes",

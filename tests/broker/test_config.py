@@ -48,6 +48,7 @@ def other_value(option: str, default: Any) -> Any:
         "log_format": "json",
         "log_level": "debug",
         "allowed_origins": "https://radio.example,null",
+        "max_held_bytes": 1 << 30,
     }
     if option in by_name:
         return by_name[option]

@@ -10,7 +10,7 @@ import pytest
 import protocol.messages
 from broker import endpoint
 from broker.config import ServeOptions
-from broker.core import calls, dedup, quota, router, subscribing
+from broker.core import calls, dedup, large, quota, router, subscribing
 from protocol import client, sockets, topics, wire
 from protocol.errors import CLOSES, ERRORS, Next
 from protocol.messages import check
@@ -37,6 +37,12 @@ FIGURES: dict[str, tuple[float, ...]] = {
     "payloads remembered by a home": (OPTIONS.max_duplicate_keys, LIMITS.dedup_keys),
     "topic, bytes of UTF-8": (topics.TOPIC_BYTES_MAX,),
     "`client_id`, bytes of UTF-8": (protocol.messages.CLIENT_ID_BYTES_MAX,),
+    "`id` of a command, bytes of UTF-8": (protocol.messages.ID_BYTES_MAX,),
+    "message on a connection with permessage-deflate, bytes inflated": (endpoint.INFLATED_BYTES_MAX,),
+    "lists and objects in a message of over 64 KiB": (large.CONTAINERS_MAX,),
+    "bytes that all connections of an endpoint hold together; 0: a quarter of the machine's memory": (
+        OPTIONS.max_held_bytes,
+    ),
     "topics in a page, by default": (protocol.messages.PAGE_LIMIT_DEFAULT,),
     "topics in a page, at most": (protocol.messages.PAGE_LIMIT_MAX,),
     "answer of another endpoint, s": (calls.TIMEOUT_S,),

@@ -18,9 +18,10 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from broker.core import large
 from broker.core.hub import Connection
 from broker.core.model import Endpoint, Location, StoreUnavailable, Superseded
-from broker.core.router import Limits, Router, StoreCall
+from broker.core.router import Limits, ReadCall, Router, StoreCall
 
 TICK_S = 0.1
 
@@ -227,6 +228,8 @@ class Node:
         effects = self.router.flush()
         for call in effects.store:
             world.call_store(self, call)
+        for read in effects.read:
+            world.at(world.delay(), self._read, read)
         for incarnation, frames in effects.links:
             for frame in frames:
                 world.send_link(self.me.incarnation, incarnation, frame)
@@ -243,6 +246,16 @@ class Node:
             world.break_link(self.me.incarnation, incarnation)
         if effects.more:
             world.at(0.0005, self.event, self.router.work)
+
+    def _read(self, call: ReadCall) -> None:
+        """The reader's turn: it does not stall with its endpoint."""
+        if not self.alive:
+            return
+        outcome = None
+        if self.router.read_wanted(call.number):
+            arguments = large.pack_request(call.data, call.is_text, call.payload_bytes_max, call.grant)
+            outcome = large.unpack_outcome(large.read_packed(*arguments))
+        self.world.at(self.world.delay(), self.event, lambda now: self.router.read(call.number, outcome, now))
 
     def _tick(self) -> None:
         if not self.alive:

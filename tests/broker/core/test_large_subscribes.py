@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import orjson
 
+from broker.core import large
 from broker.core.hub import Connection
 from broker.core.membership import slot_of
 from broker.core.model import Endpoint, Shape, StoreError, StoreUnavailable
@@ -40,8 +41,11 @@ class Store:
     def turn(self) -> None:
         while True:
             effects = self.router.flush()
+            for read in effects.read:
+                arguments = large.pack_request(read.data, read.is_text, read.payload_bytes_max, read.grant)
+                self.router.read(read.number, large.unpack_outcome(large.read_packed(*arguments)), self.now)
             self.calls += [call for call in effects.store if call.operation == "subscribe"]
-            if not effects.more:
+            if not effects.more and not effects.read:
                 return
             self.router.work(self.now)
 

@@ -1,0 +1,47 @@
+"""The reader: a process that reads one endpoint's large frames for it (``core/large.py``).
+
+Owns: the loop of this process. Must never: keep anything from one frame to the next, or outlive its endpoint.
+
+Over the socket that is its standard input come requests: two lengths of 4 bytes, the arguments, the frame. Each is
+answered with a length of 4 bytes and the outcome, before the next is read. When the endpoint's end closes, so does it.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import socket
+import sys
+
+from .core.large import read_packed
+from .machine import return_large_memory
+
+#: The reader yields to endpoints and clients where they want the same core: whoever sends 16 MiB can wait a little.
+NICENESS = 5
+
+
+def main() -> int:
+    """Answer until there is nobody to answer. Returns the exit code. The argument: bytes of memory it may take, so
+    that a frame which takes more ends this process and not the machine's patience."""
+    bytes_max = int(sys.argv[1])
+    hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+    bytes_max = bytes_max if hard == resource.RLIM_INFINITY else min(bytes_max, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (bytes_max, hard))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is for the endpoint, which closes this one
+    os.nice(NICENESS)
+    return_large_memory()
+    with socket.socket(fileno=os.dup(sys.stdin.fileno())) as connection, connection.makefile("rwb") as stream:
+        while len(lengths := stream.read(8)) == 8:
+            arguments = stream.read(int.from_bytes(lengths[:4], "big"))
+            data = stream.read(int.from_bytes(lengths[4:], "big"))
+            answer = read_packed(arguments, data)
+            del data
+            stream.write(len(answer).to_bytes(4, "big"))
+            stream.write(answer)
+            stream.flush()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

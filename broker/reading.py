@@ -1,0 +1,191 @@
+"""The endpoint's side of the reader (``broker.reader``): starts it when a large frame comes, gives it one at a time.
+
+Owns: the child process, the frames that wait for it, the time-out, its end when it has had nothing to do. Must never:
+look into a frame, or block the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import subprocess
+from collections.abc import Callable
+from typing import cast
+
+from protocol.errors import ProtocolError
+
+from .children import spawn
+from .core.large import Outcome, pack_request, unpack_outcome
+from .core.router import ReadCall
+
+log = logging.getLogger("ingeborg.reading")
+
+#: How long one frame may take, in seconds: 16 MiB take some 2 s, on a machine under full load ten times that.
+READ_TIMEOUT_S = 60.0
+
+#: A reader with nothing to do for so long, in seconds, is ended; its memory, up to some 300 MB, goes with it.
+IDLE_S = 10.0
+
+#: What is said where it died or was too slow.
+FAILED = "the process that reads large frames failed"
+
+_LENGTH_BYTES = 4
+
+
+class _Link(asyncio.Protocol):
+    """The connection to one life of the reader: one request at a time."""
+
+    def __init__(self) -> None:
+        loop = asyncio.get_running_loop()
+        self.transport: asyncio.Transport
+        self.answer: asyncio.Future[bytes] = loop.create_future()
+        self._held = bytearray()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+
+    def ask(self, arguments: bytes, data: bytes) -> asyncio.Future[bytes]:
+        """Send a request; its answer."""
+        self.answer = asyncio.get_running_loop().create_future()
+        lengths = len(arguments).to_bytes(_LENGTH_BYTES, "big") + len(data).to_bytes(_LENGTH_BYTES, "big")
+        self.transport.write(lengths + arguments)
+        self.transport.write(data)
+        return self.answer
+
+    def data_received(self, data: bytes) -> None:
+        held = self._held
+        held += data
+        if len(held) >= _LENGTH_BYTES:
+            end = _LENGTH_BYTES + int.from_bytes(held[:_LENGTH_BYTES], "big")
+            if len(held) >= end:
+                answer, self._held = bytes(memoryview(held)[_LENGTH_BYTES:end]), bytearray()
+                if not self.answer.done():
+                    self.answer.set_result(answer)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if not self.answer.done():
+            self.answer.set_exception(ConnectionResetError("the reader process died"))
+            self.answer.exception()  # seen: nobody may be waiting
+
+
+class Reader:
+    """``wanted``: asked, when a frame's turn comes, whether anybody still wants it. ``done``: told each call's number
+    and outcome; ``None``: nobody did."""
+
+    def __init__(
+        self, wanted: Callable[[int], bool], done: Callable[[int, Outcome | None], None], memory_bytes_max: int
+    ) -> None:
+        self._memory_bytes_max = memory_bytes_max  # that the process may take
+        self._wanted = wanted
+        self._done = done
+        self._waiting: dict[int, ReadCall] = {}  # by number, in the order they came
+        self._oldest_next = False  # the smallest frame and the one that waits longest take turns
+        self._task: asyncio.Task[None] | None = None
+        self._came = asyncio.Event()
+        self._process: subprocess.Popen[bytes] | None = None
+        self.frames = 0  # read so far
+        self.starts = 0
+        self.failures = 0  # frames that came to nothing here, each a fault of ours
+
+    @property
+    def pid(self) -> int | None:
+        """Of the process, if there is one."""
+        return None if self._process is None else self._process.pid
+
+    @property
+    def waiting(self) -> int:
+        """Frames that wait for their turn."""
+        return len(self._waiting)
+
+    def read(self, call: ReadCall) -> None:
+        """Have the frame read when it is its turn."""
+        self._waiting[call.number] = call
+        self._came.set()
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def close(self) -> None:
+        """End the process; what waits is not read any more."""
+        self._waiting.clear()
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait((self._task,))
+
+    def _next(self) -> ReadCall:
+        """Whoever sends little does not wait for all who send much, nor these for ever."""
+        self._oldest_next = not self._oldest_next
+        if self._oldest_next:
+            number = min(self._waiting, key=lambda number: len(self._waiting[number].data))
+        else:
+            number = next(iter(self._waiting))
+        return self._waiting.pop(number)
+
+    async def _run(self) -> None:
+        link: _Link | None = None
+        try:
+            while True:
+                if not self._waiting:
+                    self._came.clear()
+                    try:
+                        async with asyncio.timeout(IDLE_S if link is not None else None):
+                            await self._came.wait()
+                    except TimeoutError:
+                        assert link is not None
+                        link.transport.abort()
+                        link = None
+                        await self._bury()
+                    continue
+                call = self._next()
+                if not self._wanted(call.number):
+                    self._done(call.number, None)
+                    continue
+                try:
+                    async with asyncio.timeout(READ_TIMEOUT_S):
+                        if link is None:
+                            link = await self._start()
+                        request = pack_request(call.data, call.is_text, call.payload_bytes_max, call.grant)
+                        outcome = unpack_outcome(await link.ask(*request))
+                except (OSError, TimeoutError) as error:
+                    self.failures += 1
+                    log.error(
+                        "%s at one of %d bytes, and is replaced: %r; it may take no more memory than max-held-bytes",
+                        FAILED,
+                        len(call.data),
+                        error,
+                    )
+                    if link is not None:
+                        link.transport.abort()
+                        link = None
+                    await self._bury()
+                    outcome = Outcome(
+                        error=ProtocolError(
+                            "internal",
+                            f"{FAILED[0].upper()}{FAILED[1:]} at this one: it may take no more memory than max-held-bytes",
+                        )
+                    )
+                self.frames += 1
+                self._done(call.number, outcome)
+        finally:
+            if link is not None:
+                link.transport.abort()
+            await self._bury()
+
+    async def _start(self) -> _Link:
+        ours, theirs = socket.socketpair()
+        try:
+            with theirs:
+                self._process = spawn("broker.reader", theirs, str(self._memory_bytes_max))
+            _, link = await asyncio.get_running_loop().create_unix_connection(_Link, sock=ours)
+        except BaseException:
+            ours.close()
+            raise
+        self.starts += 1
+        return link
+
+    async def _bury(self) -> None:
+        """Return when the process is dead; it keeps nothing that could be lost."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            await asyncio.shield(asyncio.to_thread(process.wait))

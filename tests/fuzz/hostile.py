@@ -1,0 +1,506 @@
+"""Legal but hostile connections against a real endpoint: what does a bystander notice, and what memory does it take?
+
+    python -m tests.fuzz.hostile [--tls] [SCENARIO …]
+
+Owns: the scenarios, the bystander, and the two bounds. Must never: send from the bystander's process; whoever is
+hostile is a process of its own, so that the latencies measured here are not its.
+
+Every scenario has an endpoint of its own, with a second one beside it, on an empty store. The bystander listens and
+publishes at the second one, ``PER_S`` times a second, to a topic whose home is the attacked one, and to itself at the
+attacked one. Ends with 1 if a message was late by more than ``LATE_S_MAX``, a lease lapsed, a publish failed, or the
+endpoint's memory passed the scenario's bound.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import os
+import sys
+import tempfile
+import time
+import zlib
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+import orjson
+import uvloop
+
+from protocol.client import Client, ClientError
+from protocol.errors import ProtocolError
+from protocol.pages import fetch, samples
+from tests.broker.running import HANDSHAKE, PATIENCE_S, children, ingeborg, raw_frame
+
+MiB = 1 << 20
+
+#: How late a bystander's message may be, in seconds.
+LATE_S_MAX = 0.050
+
+#: The bystander's publishes a second, to each of its two topics.
+PER_S = 100.0
+
+#: How long it is watched before the hostile connection begins, and how long that lasts, in seconds.
+QUIET_S, HOSTILE_S = 1.0, 6.0
+
+#: The largest frame of the hostile connections: the default limit.
+FRAME_BYTES = 16 * MiB
+
+#: What all connections of the endpoint may hold together in these runs, and what the process may have grown by then:
+#: beside what they hold there are the caches, and one frame is there twice while it is read.
+HELD_BYTES_MAX = 128 * MiB
+HELD = () if os.environ.get("BASELINE") else (f"max-held-bytes = {HELD_BYTES_MAX}",)
+GROWTH_BYTES_MAX = 256 * MiB
+
+
+# -- What is sent
+
+Send = Callable[["Hostile"], Awaitable[None]]
+
+
+class Hostile:
+    """One hostile connection, on bare bytes."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+
+    async def upgrade(self, extensions: str = "") -> None:
+        """The opening handshake."""
+        head = HANDSHAKE.format(path="/")
+        if extensions:
+            head = head[:-2] + f"Sec-WebSocket-Extensions: {extensions}\r\n\r\n"
+        self.writer.write(head.encode())
+        await self.reader.readuntil(b"\r\n\r\n")
+
+    async def write(self, data: bytes) -> None:
+        """All of it, as fast as the endpoint takes it."""
+        self.writer.write(data)
+        await self.writer.drain()
+
+    def read_on(self) -> asyncio.Task[None]:
+        """Whatever the endpoint says is passed over."""
+
+        async def pass_over() -> None:
+            with contextlib.suppress(OSError):
+                while await self.reader.read(MiB):
+                    pass
+
+        return asyncio.get_running_loop().create_task(pass_over())
+
+
+def _filled(head: bytes, unit: bytes, tail: bytes, size: int = FRAME_BYTES) -> bytes:
+    """A JSON text of at most ``size`` bytes: a list of as many units as fit."""
+    count = (size - len(head) - len(tail)) // (len(unit) + 1)
+    return head + b",".join([unit] * count) + tail
+
+
+def _numbered(head: bytes, form: bytes, tail: bytes, size: int = FRAME_BYTES) -> bytes:
+    unit = len(form % 1_000_000) + 1
+    return head + b",".join(form % (1_000_000 + n) for n in range((size - len(head) - len(tail)) // unit)) + tail
+
+
+_PUBLISH = b'{"command":"publish","client_id":"h","topic":"t","x":'
+_PAYLOAD = b'{"command":"publish","client_id":"h","topic":"t","dedup":false,"payload":'
+
+
+def _texts(name: str, size: int) -> bytes:
+    texts = {
+        "integers": lambda: _filled(_PUBLISH + b"[1234567890123456789,", b"1", b'],"payload":1}', size),
+        "long integers": lambda: _filled(_PUBLISH + b"[", b"1234567890123456789", b'],"payload":1}', size),
+        "nested lists": lambda: _filled(_PUBLISH + b"[", b"[]", b'],"payload":1}', size),
+        "escaped colons": lambda: _filled(_PUBLISH + b"[", b'{"\\u003a":1}', b'],"payload":1}', size),
+        "empty strings": lambda: _filled(
+            _PUBLISH + b'["\\u003a:",', b'""', b',1234567890123456789],"payload":1}', size
+        ),
+        "keys": lambda: _numbered(_PUBLISH + b"{", b'"%d":1', b',"\\u003a":":"},"payload":1}', size),
+        "payload": lambda: _filled(_PAYLOAD + b"[", b"[]", b"]}", min(size, MiB)),
+        "not ASCII": lambda: _PUBLISH + b'"' + "a€b𝄞".encode() * ((size - 100) // 9) + b'","payload":1}',
+        "subscribe": lambda: _numbered(b'{"command":"subscribe","client_id":"h","topic":[', b'"song %d"', b"]}", size),
+        "unsubscribe": lambda: _numbered(
+            b'{"command":"unsubscribe","client_id":"h","topic":[', b'"song %d"', b"]}", size
+        ),
+    }
+    return texts[name]()
+
+
+def frames_of(name: str, size: int = FRAME_BYTES) -> Callable[[str], Awaitable[None]]:
+    """One such frame after the other on one connection, as fast as the endpoint takes them."""
+
+    async def send(url: str) -> None:
+        frame = raw_frame(0x81, _texts(name, size))
+        connection = await _connect(url)
+        await connection.upgrade()
+        reading = connection.read_on()
+        until = time.monotonic() + HOSTILE_S
+        while time.monotonic() < until and not reading.done():
+            await connection.write(frame)
+        reading.cancel()
+
+    return send
+
+
+async def pieces(url: str) -> None:
+    """16 MiB in fragments of one byte, and of one MiB."""
+    connection = await _connect(url)
+    await connection.upgrade()
+    reading = connection.read_on()
+    until = time.monotonic() + HOSTILE_S
+    text = _texts("not ASCII", FRAME_BYTES)
+    small = b"".join(raw_frame(0x00, b"a") for _ in range(50_000))
+    large = b"".join(
+        raw_frame(0x00 if n else 0x01, text[n : n + 9 * 100_000]) for n in range(0, len(text) - 900_000, 900_000)
+    )
+    while time.monotonic() < until and not reading.done():
+        await connection.write(large + small + raw_frame(0x80))
+    reading.cancel()
+
+
+async def listens(url: str) -> None:
+    """200,000 clients on one connection, which closes; and the same ones on the next."""
+    frames = b"".join(
+        raw_frame(0x81, b'{"command":"listen","client_id":"hostile %d"}' % number) for number in range(200_000)
+    )
+    until = time.monotonic() + HOSTILE_S
+    former = None
+    while time.monotonic() < until:
+        connection = await _connect(url)
+        await connection.upgrade()
+        replies = 0
+        connection.writer.write(frames)
+        while replies < 200_000:
+            data = await connection.reader.read(MiB)
+            if not data:
+                break
+            replies += data.count(b'"success"')
+        if former is not None:
+            former.writer.transport.abort()
+            former = None
+        else:
+            former = connection
+    if former is not None:
+        former.writer.transport.abort()
+
+
+async def bombs(url: str) -> None:
+    """Compressed frames that are small, and are not when they have been inflated."""
+    connection = await _connect(url)
+    await connection.upgrade("permessage-deflate")
+    reading = connection.read_on()
+    packer = zlib.compressobj(9, zlib.DEFLATED, -15)
+    text = _filled(_PUBLISH + b"[", b"[]", b'],"payload":1}', 2 * MiB - 1000)
+    frame = raw_frame(0xC1, (packer.compress(text) + packer.flush(zlib.Z_SYNC_FLUSH))[:-4])
+    until = time.monotonic() + HOSTILE_S
+    while time.monotonic() < until and not reading.done():
+        await connection.write(frame * 8)
+        packer = zlib.compressobj(9, zlib.DEFLATED, -15)
+    reading.cancel()
+
+
+async def large_bombs(url: str) -> None:
+    """One that inflates to 16 MiB on each connection: closed at its limit."""
+    packer = zlib.compressobj(9, zlib.DEFLATED, -15)
+    text = _filled(_PUBLISH + b"[", b"[]", b'],"payload":1}')
+    frame = raw_frame(0xC1, (packer.compress(text) + packer.flush(zlib.Z_SYNC_FLUSH))[:-4])
+    until = time.monotonic() + HOSTILE_S
+    while time.monotonic() < until:
+        connection = await _connect(url)
+        await connection.upgrade("permessage-deflate")
+        await connection.write(frame)
+        reading = connection.read_on()
+        await asyncio.wait((reading,), timeout=2.0)
+        connection.writer.transport.abort()
+
+
+async def pages(url: str) -> None:
+    """Pages of 10,000 long topics, as many as may be under way."""
+    connection = await _connect(url)
+    await connection.upgrade()
+    topics = [f"{number:06d} {'x' * 400}" for number in range(20_000)]
+    for start in range(0, len(topics), 5_000):
+        text = orjson.dumps({"command": "subscribe", "client_id": "h", "topic": topics[start : start + 5_000]})
+        await connection.write(raw_frame(0x81, text))
+    ask = raw_frame(0x81, b'{"command":"subscriptions","client_id":"h","limit":10000}')
+    reading = connection.read_on()
+    until = time.monotonic() + HOSTILE_S
+    while time.monotonic() < until and not reading.done():
+        await connection.write(ask * 500)
+    reading.cancel()
+
+
+async def crowd(url: str) -> None:
+    """5,000 clients on one connection that reads, all subscribed to one topic; payloads of 1 MiB to it."""
+    connection = await _connect(url)
+    await connection.upgrade()
+    commands = []
+    for number in range(5_000):
+        commands.append(b'{"command":"listen","client_id":"c%d"}' % number)
+    for number in range(5_000):
+        commands.append(b'{"command":"subscribe","client_id":"c%d","topic":"crowd"}' % number)
+    connection.writer.write(b"".join(raw_frame(0x81, command) for command in commands))
+    replies = 0
+    while replies < 10_000 and (data := await connection.reader.read(MiB)):
+        replies += data.count(b'"success"')
+    reading = connection.read_on()
+    payload = b'"' + b"x" * (MiB - 64) + b'"'
+    publish = b'{"command":"publish","client_id":"p","topic":"crowd","dedup":false,"payload":%b}' % payload
+    sender = await _connect(url)
+    await sender.upgrade()
+    for _ in range(5):
+        await sender.write(raw_frame(0x81, publish))
+        await asyncio.sleep(HOSTILE_S / 5)
+    reading.cancel()
+
+
+# -- Many connections: memory
+
+
+async def unfinished(url: str) -> None:
+    """60 frames of 16 MiB that lack their last byte."""
+    frame = raw_frame(0x81, _texts("integers", FRAME_BYTES))[:-1]
+    await _many(url, 60, frame)
+
+
+async def deaf(url: str) -> None:
+    """60 readers that do not read, each owed what its outbox may hold."""
+    connections = []
+    for number in range(60):
+        connection = await _connect(url)
+        await connection.upgrade()
+        connection.writer.transport.pause_reading()
+        await connection.write(
+            raw_frame(0x81, b'{"command":"listen","client_id":"deaf%d"}' % number)
+            + raw_frame(0x81, b'{"command":"subscribe","client_id":"deaf%d","topic":"deaf%d"}' % (number, number))
+        )
+        connections.append(connection)
+    sender = await _connect(url)
+    await sender.upgrade()
+    reading = sender.read_on()
+    until = time.monotonic() + HOSTILE_S
+    payload = b"x" * (MiB - 64)
+    for turn in range(15):
+        for number in range(60):
+            if time.monotonic() > until:
+                break
+            text = b'{"command":"publish","client_id":"p","topic":"deaf%d","dedup":false,"payload":"%d%b"}'
+            await sender.write(raw_frame(0x81, text % (number, turn, payload)))
+    await asyncio.sleep(1.0)
+    reading.cancel()
+
+
+async def identifiers(url: str) -> None:
+    """60 connections whose commands have ids of 15 MiB, and do not read the replies."""
+    text = b'{"command":"listen","client_id":"i","id":"' + b"i" * (15 * MiB) + b'"}'
+    await _many(url, 60, raw_frame(0x81, text) * 4)
+
+
+async def _many(url: str, count: int, data: bytes) -> None:
+    connections = []
+    for _ in range(count):
+        connection = await _connect(url)
+        await connection.upgrade()
+        connection.writer.transport.pause_reading()
+        connections.append(connection)
+
+    async def write(connection: Hostile) -> None:
+        with contextlib.suppress(OSError, TimeoutError):
+            async with asyncio.timeout(HOSTILE_S):
+                await connection.write(data)
+
+    await asyncio.gather(*(write(connection) for connection in connections))
+    await asyncio.sleep(2.0)
+
+
+async def _connect(url: str) -> Hostile:
+    host, port = url.split("//")[1].rstrip("/").split(":")
+    tls = None
+    if url.startswith("wss:"):
+        import ssl
+
+        tls = ssl.create_default_context()
+        tls.check_hostname = False
+        tls.verify_mode = ssl.CERT_NONE
+    reader, writer = await asyncio.open_connection(host, int(port), ssl=tls, limit=4 * MiB)
+    return Hostile(reader, writer)
+
+
+class Scenario(NamedTuple):
+    """``play``: what is sent; ``options``: of the endpoint, beside the usual ones."""
+
+    play: Callable[[str], Awaitable[None]]
+    options: tuple[str, ...] = ()
+
+
+SCENARIOS: dict[str, Scenario] = {
+    "integers": Scenario(frames_of("integers")),
+    "long-integers": Scenario(frames_of("long integers")),
+    "nested-lists": Scenario(frames_of("nested lists")),
+    "escaped-colons": Scenario(frames_of("escaped colons")),
+    "empty-strings": Scenario(frames_of("empty strings")),
+    "keys": Scenario(frames_of("keys")),
+    "not-ascii": Scenario(frames_of("not ASCII")),
+    "payloads": Scenario(frames_of("payload")),
+    "nested-lists-64k": Scenario(frames_of("nested lists", 64 << 10)),
+    "keys-64k": Scenario(frames_of("keys", 64 << 10)),
+    "subscribe": Scenario(frames_of("subscribe")),
+    "unsubscribe": Scenario(frames_of("unsubscribe")),
+    "fragments": Scenario(pieces),
+    "listens": Scenario(listens),
+    "bombs": Scenario(bombs, ("compression = true",)),
+    "large-bombs": Scenario(large_bombs, ("compression = true",)),
+    "pages": Scenario(pages),
+    "crowd": Scenario(crowd),
+    "unfinished": Scenario(unfinished),
+    "deaf": Scenario(deaf),
+    "identifiers": Scenario(identifiers),
+}
+
+
+# -- The bystander
+
+
+@dataclass
+class Noticed:
+    """By the bystander, in seconds; and of the endpoint."""
+
+    quiet_s: list[float] = field(default_factory=list)
+    hostile_s: list[float] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+    lapsed: int = 0
+    tracebacks: int = 0
+    rss_before: int = 0
+    rss_most: int = 0
+
+    def faults(self) -> list[str]:
+        """Everything that may not be."""
+        late = max(self.hostile_s, default=float("inf"))
+        wrong = [
+            (late > LATE_S_MAX, f"a bystander's message was {late * 1e3:.0f} ms late"),
+            (self.failed, f"{len(self.failed)} publishes of the bystander failed, such as {self.failed[:1]}"),
+            (self.lapsed, f"{self.lapsed} leases lapsed"),
+            (self.tracebacks, f"{self.tracebacks} tracebacks in the log"),
+            (self.rss_most - self.rss_before > GROWTH_BYTES_MAX, "memory passed its bound"),
+        ]
+        return [text for is_so, text in wrong if is_so]
+
+
+async def endure(name: str, directory: Path) -> Noticed:
+    """One scenario."""
+    scenario = SCENARIOS[name]
+    noticed = Noticed()
+    store = f"lmdb:{directory / 'store'}"
+    settings = directory / "settings.toml"
+    settings.write_text("\n".join((*scenario.options, *HELD)) + "\n")
+    common = ("--port", "0", "--store", store, "--config", str(settings))
+    async with (
+        ingeborg(directory, "serve", *common, "--name", "attacked") as attacked,
+        ingeborg(directory, "serve", *common, "--name", "beside") as beside,
+    ):
+        url, other = await attacked.ready_url(), await beside.ready_url()
+        latencies = noticed.quiet_s
+
+        def heard(key: str | None, at: float) -> None:
+            latencies.append(time.monotonic() - at)
+
+        async with (
+            Client(url, "here", listen=True, timeout_s=PATIENCE_S, on_notification=heard) as here,
+            Client(other, "there", listen=True, timeout_s=PATIENCE_S, on_notification=heard) as there,
+        ):
+            for client in (here, there):
+                await client.subscribe([f"bystander {client.client_id} {n}" for n in range(8)])
+
+            async def publish(client: Client, number: int) -> None:
+                try:
+                    await client.publish(f"bystander here {number % 8}", time.monotonic(), ack=True)
+                    await client.publish(f"bystander there {number % 8}", time.monotonic(), ack=True)
+                except (ClientError, ProtocolError) as error:
+                    noticed.failed.append(str(error))
+
+            async def run(client: Client) -> None:
+                number, began = 0, time.monotonic()
+                async with asyncio.TaskGroup() as group:
+                    while not ended.is_set():
+                        group.create_task(publish(client, number))
+                        number += 1
+                        await asyncio.sleep(max(0.0, began + number / PER_S - time.monotonic()))
+
+            ended = asyncio.Event()
+            noticed.rss_before = _rss(attacked.pid)
+            async with asyncio.TaskGroup() as group:
+                group.create_task(run(here))
+                group.create_task(run(there))
+                watching = group.create_task(_watch(attacked.pid, noticed))
+                await asyncio.sleep(QUIET_S)
+                latencies = noticed.hostile_s
+                process = await asyncio.create_subprocess_exec(
+                    *(sys.executable, "-m", "tests.fuzz.hostile", "--play", url, name)
+                )
+                async with asyncio.timeout(PATIENCE_S):
+                    await process.wait()
+                await asyncio.sleep(0.5)
+                ended.set()
+                watching.cancel()
+        metrics = {sample.series: sample.value for sample in samples((await fetch(url, "/metrics")).text)}
+        noticed.lapsed = int(metrics.get("ingeborg_leases_lapsed_total", 0))
+        noticed.tracebacks = attacked.said().count("Traceback") + beside.said().count("Traceback")
+        if noticed.tracebacks:
+            sys.stderr.write(attacked.said()[-4000:])
+    return noticed
+
+
+async def _watch(pid: int, noticed: Noticed) -> None:
+    while True:
+        noticed.rss_most = max(noticed.rss_most, _rss(pid) + sum(_rss(child) for child in _readers(pid)))
+        await asyncio.sleep(0.05)
+
+
+def _readers(pid: int) -> list[int]:
+    return [child for child in children(pid) if "broker.reader" in _command(child)]
+
+
+def _command(pid: int) -> str:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_text(encoding="utf-8")
+    return ""
+
+
+def _rss(pid: int) -> int:
+    with contextlib.suppress(OSError):
+        pages = int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE")
+    return 0
+
+
+def row(name: str, noticed: Noticed) -> str:
+    """What a person reads."""
+    quiet, hostile = sorted(noticed.quiet_s), sorted(noticed.hostile_s)
+    p99 = hostile[int(len(hostile) * 0.99)] * 1e3 if hostile else float("nan")
+    return (
+        f"{name:18} {max(quiet) * 1e3:8.1f} ms {p99:8.1f} ms {max(hostile, default=0) * 1e3:8.1f} ms  "
+        f"{noticed.rss_before / MiB:6.0f} MiB {noticed.rss_most / MiB:6.0f} MiB  "
+        f"{'; '.join(noticed.faults()) or 'ok'}"
+    )
+
+
+def main() -> int:
+    """The command. Returns the exit code."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help=", ".join(SCENARIOS))
+    parser.add_argument("--play", metavar="URL", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.play:
+        uvloop.run(SCENARIOS[options.scenarios[0]].play(options.play))
+        return 0
+    failed = 0
+    print(f"{'':18} {'quiet most':>11} {'p99':>11} {'most':>11}  {'memory':>10} {'most':>10}")
+    for name in options.scenarios or SCENARIOS:
+        with tempfile.TemporaryDirectory(prefix="ingeborg-hostile-") as directory:
+            noticed = uvloop.run(endure(name, Path(directory)))
+        print(row(name, noticed), flush=True)
+        failed += bool(noticed.faults())
+    return int(bool(failed))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
