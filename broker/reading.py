@@ -28,7 +28,7 @@ READ_TIMEOUT_S = 60.0
 IDLE_S = 10.0
 
 #: What is said where it died or was too slow.
-FAILED = "the process that reads large frames failed"
+FAILED = "The process that reads large frames, which may take no more memory than max-held-bytes, failed"
 
 _LENGTH_BYTES = 4
 
@@ -148,22 +148,12 @@ class Reader:
                         outcome = unpack_outcome(await link.ask(*request))
                 except (OSError, TimeoutError) as error:
                     self.failures += 1
-                    log.error(
-                        "%s at one of %d bytes, and is replaced: %r; it may take no more memory than max-held-bytes",
-                        FAILED,
-                        len(call.data),
-                        error,
-                    )
+                    log.error("%s at one of %d bytes, and is replaced: %r", FAILED, len(call.data), error)
                     if link is not None:
                         link.transport.abort()
                         link = None
                     await self._bury()
-                    outcome = Outcome(
-                        error=ProtocolError(
-                            "internal",
-                            f"{FAILED[0].upper()}{FAILED[1:]} at this one: it may take no more memory than max-held-bytes",
-                        )
-                    )
+                    outcome = Outcome(error=ProtocolError("internal", f"{FAILED} at this one"))
                 self.frames += 1
                 self._done(call.number, outcome)
         finally:
