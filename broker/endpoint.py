@@ -28,14 +28,14 @@ from websockets.protocol import OPEN
 from websockets.server import ServerProtocol
 
 from protocol.errors import CLOSES, GOING_AWAY, HELD_TOO_MUCH, PING_TIMEOUT, TOKEN_EXPIRED, ProtocolError
-from protocol.sockets import Socket, library_log, text_frame
+from protocol.sockets import LargeMessage, Socket, library_log, text_frame
 
 from . import machine, operating, web
 from .access import Access, Refused, is_loopback
 from .core.grants import Grant
 from .core.histogram import Histogram
 from .core.hub import Connection
-from .core.large import Outcome
+from .core.large import Large, Outcome
 from .core.model import Endpoint, StoreError
 from .core.router import Limits, Router, StoreCall
 from .draining import send_away
@@ -88,7 +88,7 @@ class ClientSocket(Socket):
             max_size=server.frame_bytes_max, extensions=extensions, logger=library_log
         )
         super().__init__(self.ws)
-        self.checked_bytes_max = server.router.limits.large_bytes
+        self.large_bytes = server.router.limits.large_bytes
         self.server = server
         self._compressing = False
         self._unsent: deque[bytes] = deque()  # frames out of the outbox that the transport has not been given yet
@@ -154,7 +154,11 @@ class ClientSocket(Socket):
             ws = ServerProtocol(state=OPEN, max_size=HANDSHAKE_BYTES_MAX, logger=library_log)
             PeerSocket(self.server, ws, None).adopt(self.transport)
 
-    def message(self, data: bytes) -> None:
+    def large_message(self, message: LargeMessage) -> None:
+        """A command in a large frame."""
+        self.message(Large(message.pieces, message.size, message.is_text))
+
+    def message(self, data: bytes | Large) -> None:
         """A command."""
         connection = self.connection
         if connection is None:
@@ -168,7 +172,7 @@ class ClientSocket(Socket):
         """End the turn."""
         connection = self.connection
         if connection is not None and (
-            self._rest is not None or self._buffer or self._parts or self._passing or connection.unread
+            self._rest is not None or self._buffer or self._parts or self._passing or self._large or connection.unread
         ):
             connection.unread = self.unread
             self.server.router.memory.weigh(connection)
@@ -483,12 +487,16 @@ class EndpointServer:
         log.debug("connected", extra={"connection": number, "address": client.address or "of this machine"})
         return connection
 
-    def client_frame(self, connection: Connection, data: bytes, is_text: bool) -> None:
+    def client_frame(self, connection: Connection, data: bytes | Large, is_text: bool) -> None:
         """A client's message."""
         try:
             self.router.frame(connection, data, time.monotonic(), is_text)
         except Exception:
-            self._failed("a client's frame", connection=connection.number, request=request_id(data))
+            self._failed(
+                "a client's frame",
+                connection=connection.number,
+                request=request_id(data) if isinstance(data, bytes) else None,
+            )
 
     def _frame_read(self, number: int, outcome: Outcome | None) -> None:
         try:

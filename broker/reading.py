@@ -16,7 +16,7 @@ from typing import cast
 from protocol.errors import ProtocolError
 
 from .children import spawn
-from .core.large import Outcome, pack_request, unpack_outcome
+from .core.large import Outcome, pack_arguments, unpack_outcome
 from .core.router import ReadCall
 
 log = logging.getLogger("ingeborg.reading")
@@ -40,17 +40,20 @@ class _Link(asyncio.Protocol):
         loop = asyncio.get_running_loop()
         self.transport: asyncio.Transport
         self.answer: asyncio.Future[bytes] = loop.create_future()
+        self.lost = False
         self._held = bytearray()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
 
-    def ask(self, arguments: bytes, data: bytes) -> asyncio.Future[bytes]:
+    def ask(self, call: ReadCall) -> asyncio.Future[bytes]:
         """Send a request; its answer."""
         self.answer = asyncio.get_running_loop().create_future()
-        lengths = len(arguments).to_bytes(_LENGTH_BYTES, "big") + len(data).to_bytes(_LENGTH_BYTES, "big")
+        arguments = pack_arguments(call.is_text, call.payload_bytes_max, call.grant)
+        lengths = len(arguments).to_bytes(_LENGTH_BYTES, "big") + call.size.to_bytes(_LENGTH_BYTES, "big")
         self.transport.write(lengths + arguments)
-        self.transport.write(data)
+        for piece in call.pieces:
+            self.transport.write(piece)  # kept as it is until the socket has it
         return self.answer
 
     def data_received(self, data: bytes) -> None:
@@ -64,6 +67,7 @@ class _Link(asyncio.Protocol):
                     self.answer.set_result(answer)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self.lost = True
         if not self.answer.done():
             self.answer.set_exception(ConnectionResetError("the reader process died"))
             self.answer.exception()  # seen: nobody may be waiting
@@ -116,7 +120,7 @@ class Reader:
         """Whoever sends little does not wait for all who send much, nor these for ever."""
         self._oldest_next = not self._oldest_next
         if self._oldest_next:
-            number = min(self._waiting, key=lambda number: len(self._waiting[number].data))
+            number = min(self._waiting, key=lambda number: self._waiting[number].size)
         else:
             number = next(iter(self._waiting))
         return self._waiting.pop(number)
@@ -140,15 +144,17 @@ class Reader:
                 if not self._wanted(call.number):
                     self._done(call.number, None)
                     continue
+                if link is not None and link.lost:  # it died while it had nothing to do
+                    link = None
+                    await self._bury()
                 try:
                     async with asyncio.timeout(READ_TIMEOUT_S):
                         if link is None:
                             link = await self._start()
-                        request = pack_request(call.data, call.is_text, call.payload_bytes_max, call.grant)
-                        outcome = unpack_outcome(await link.ask(*request))
+                        outcome = unpack_outcome(await link.ask(call))
                 except (OSError, TimeoutError) as error:
                     self.failures += 1
-                    log.error("%s at one of %d bytes, and is replaced: %r", FAILED, len(call.data), error)
+                    log.error("%s at one of %d bytes, and is replaced: %r", FAILED, call.size, error)
                     if link is not None:
                         link.transport.abort()
                         link = None

@@ -116,14 +116,47 @@ def _masked_frame(first: int, data: bytes, mask: bytes) -> bytes:
     return b"%c\xff%b%b%b" % (first, length.to_bytes(8, "big"), mask, apply_mask(data, mask))
 
 
+#: Pieces of a large message below this size are put together, so that one that comes byte by byte is not a thousand
+#: times as large in memory.
+_PIECE_BYTES = 16 << 10
+
+
+class LargeMessage:
+    """A large message of one frame while it comes: unmasked piece by piece, never copied as a whole."""
+
+    __slots__ = ("_mask", "is_text", "left", "pieces", "size")
+
+    def __init__(self, is_text: bool, mask: bytes, size: int) -> None:
+        self.is_text = is_text
+        self.size = size
+        self.left = size  # bytes still to come
+        self.pieces: list[bytes | bytearray] = []
+        self._mask = mask
+
+    def take(self, data: bytes) -> None:
+        """The next bytes of it, of which there are at most ``left``."""
+        if self._mask:
+            turned = (self.size - self.left) % 4
+            data = apply_mask(data, self._mask[turned:] + self._mask[:turned])
+        self.left -= len(data)
+        pieces = self.pieces
+        if len(data) >= _PIECE_BYTES:
+            pieces.append(data)
+        elif pieces and isinstance(pieces[-1], bytearray) and len(pieces[-1]) < _PIECE_BYTES:
+            pieces[-1] += data
+        else:
+            pieces.append(bytearray(data))
+
+
 class Socket(asyncio.Protocol):
     """One connection. Subclasses get ``handshake``, ``message``, ``closed`` and ``writable``."""
 
     #: What is taken of a chunk at a time, to the end of the frame; the rest waits until ``next_quantum`` is called.
     quantum_bytes = sys.maxsize
 
-    #: Up to this many bytes a text is known to be UTF-8 when ``message`` gets it; of longer ones its reader finds out.
-    checked_bytes_max = sys.maxsize
+    #: Of more than this many bytes a message is large. One that comes in one frame is given to ``large_message``, and
+    #: whether a large text is UTF-8 is for whoever reads it to find out.
+    large_bytes = sys.maxsize
 
     ws: Protocol
     transport: asyncio.Transport
@@ -150,6 +183,7 @@ class Socket(asyncio.Protocol):
         self._lost = False  # the connection is gone; its rest is not done yet
         self._passing = 0  # bytes of the frame under way that the protocol still has to be given
         self._passed = 0  # and of the same one, that it has been given
+        self._large: LargeMessage | None = None  # under way
         self._abort: asyncio.TimerHandle | None = None
 
     # What a subclass says to
@@ -160,6 +194,10 @@ class Socket(asyncio.Protocol):
 
     def message(self, data: bytes) -> None:
         """A whole message came."""
+        raise NotImplementedError
+
+    def large_message(self, message: LargeMessage) -> None:
+        """A whole large message came, in one frame."""
         raise NotImplementedError
 
     def chunk_ends(self) -> None:
@@ -213,18 +251,14 @@ class Socket(asyncio.Protocol):
     def unread(self) -> int:
         """Bytes that have come and are not whole messages yet, or have not been looked at."""
         rest = 0 if self._rest is None else len(self._rest[0]) - self._rest[1]
-        return rest + len(self._buffer) + len(self._parts) + (self._passed if self._passing else 0)
+        large = 0 if self._large is None else self._large.size - self._large.left
+        return rest + large + len(self._buffer) + len(self._parts) + (self._passed if self._passing else 0)
 
     def discard(self) -> None:
         """Let go of all that has come. Nothing that comes is taken any more: the connection has failed."""
         self._rest = None
         self._buffer, self._parts = bytearray(), bytearray()
-        self._passing = 0
-
-    @property
-    def is_text(self) -> bool:
-        """The message that ``message`` gets came in text frames."""
-        return self._text
+        self._passing, self._large = 0, None
 
     @property
     def waits(self) -> bool:
@@ -271,6 +305,8 @@ class Socket(asyncio.Protocol):
             self._passing -= at - begin
             self._passed += at - begin
             self._receive(data[begin:at])
+        if self._large is not None:
+            at = self._receive_large(data, at)
         while at < end:
             if at >= enough:
                 self._rest = data, at
@@ -303,6 +339,14 @@ class Socket(asyncio.Protocol):
                 and ws.current_size is None  # no fragmented message is under way
                 and (ws.max_message_size is None or size <= ws.max_message_size)
             ):
+                if size > self.large_bytes:
+                    if body > end:
+                        self._needed = body - at
+                        break
+                    mask = data[body - 4 : body] if masked else b""
+                    self._large = LargeMessage(first == _TEXT, mask, size)
+                    at = self._receive_large(data, body)
+                    continue
                 if stop > end:
                     self._needed = stop - at
                     break
@@ -317,6 +361,18 @@ class Socket(asyncio.Protocol):
             at = stop
         if at < end:
             self._buffer += data[at:]
+
+    def _receive_large(self, data: bytes, at: int) -> int:
+        """Up to where the chunk belongs to the large message."""
+        large = self._large
+        assert large is not None
+        stop = min(at + large.left, len(data))
+        large.take(data[at:stop])
+        if not large.left:
+            self._large = None
+            if not self._deaf:
+                self.large_message(large)
+        return stop
 
     def _beat(self, first: int) -> bool:
         """A ping or pong without a payload, of which idle connections have nothing else. False: something else, or a
@@ -365,7 +421,7 @@ class Socket(asyncio.Protocol):
         if self._deaf:
             return
         self._parts += data
-        if len(self._parts) > self.checked_bytes_max:
+        if len(self._parts) > self.large_bytes:
             self._checked = None
         if self._checked is not None:
             try:
@@ -376,7 +432,7 @@ class Socket(asyncio.Protocol):
     def _whole(self, data: bytes) -> None:
         if self._deaf:
             return
-        if self._text and len(data) <= self.checked_bytes_max and not data.isascii():
+        if self._text and len(data) <= self.large_bytes and not data.isascii():
             try:
                 data.decode()
             except UnicodeDecodeError:

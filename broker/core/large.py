@@ -9,8 +9,9 @@ large frame but its bytes; what comes back is a command whose long list of topic
 
 from __future__ import annotations
 
+import codecs
 import pickle
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, cast
 
 import ormsgpack
@@ -68,12 +69,12 @@ class Large:
     """A large frame from its coming until its command begins. ``len()``: its bytes, which are let go of when it has
     been read."""
 
-    __slots__ = ("_size", "asked", "data", "is_text", "outcome")
+    __slots__ = ("_size", "asked", "is_text", "outcome", "pieces")
 
-    def __init__(self, data: bytes, is_text: bool) -> None:
-        self.data = data
+    def __init__(self, pieces: Sequence[bytes | bytearray], size: int, is_text: bool) -> None:
+        self.pieces = pieces
         self.is_text = is_text
-        self._size = len(data)
+        self._size = size
         self.asked = False  # it is being read
         self.outcome: Outcome | None = None
 
@@ -83,11 +84,8 @@ class Large:
 
 def read(data: bytes, is_text: bool, payload_bytes_max: int, grant: Grant | None) -> Outcome:
     """What a frame says. ``is_text``: it came in a text frame. Never raises ``ProtocolError``: it is the outcome's."""
-    if is_text and not data.isascii():
-        try:
-            data.decode()
-        except UnicodeDecodeError:
-            return Outcome(is_text=False)
+    if is_text and not data.isascii() and not _is_utf8(data):
+        return Outcome(is_text=False)
     value: dict[str, Any] | None = None
     try:
         if data.count(b"[") + data.count(b"{") > CONTAINERS_MAX:
@@ -108,15 +106,31 @@ def read(data: bytes, is_text: bool, payload_bytes_max: int, grant: Grant | None
     return Outcome(command)
 
 
-def pack_request(data: bytes, is_text: bool, payload_bytes_max: int, grant: Grant | None) -> tuple[bytes, bytes]:
-    """The arguments of ``read`` for the process that runs it: all but the frame, and the frame."""
-    return pickle.dumps((is_text, payload_bytes_max, grant)), data
+def _is_utf8(data: bytes) -> bool:
+    """Piece by piece: decoded at once it would be up to four times as large."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    try:
+        for start in range(0, len(data), 1 << 20):
+            decoder.decode(data[start : start + (1 << 20)])
+        decoder.decode(b"", final=True)
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def pack_arguments(is_text: bool, payload_bytes_max: int, grant: Grant | None) -> bytes:
+    """The arguments of ``read`` for the process that runs it: all but the frame."""
+    return pickle.dumps((is_text, payload_bytes_max, grant))
 
 
 def read_packed(arguments: bytes, data: bytes) -> bytes:
-    """``read``, from ``pack_request`` to ``unpack_outcome``. The arguments come from the endpoint, which made them."""
+    """``read``, between ``pack_arguments`` and ``unpack_outcome``. The arguments are the endpoint's own, to be trusted."""
     is_text, payload_bytes_max, grant = pickle.loads(arguments)
-    outcome = read(data, is_text, payload_bytes_max, grant)
+    try:
+        outcome = read(data, is_text, payload_bytes_max, grant)
+    except MemoryError:
+        text = "To read this message takes more memory than there is (max-held-bytes); send it in parts"
+        outcome = Outcome(error=ProtocolError("too_large", text))
     command, error = outcome.command, outcome.error
     topics: Any = None
     fields: Any = None

@@ -73,6 +73,7 @@ class Listening:
         """A client's ``listen``: bound at once (messages may come before the reply), stored and announced in batch."""
         again = command.client in connection.clients
         former = self._router.hub.bind(command.client, connection)
+        self._router.memory.weigh(connection)
         reply = self._router.expect(connection)
         listen = Listen(command.client, connection, reply, command.id, former)
         listen.again = again

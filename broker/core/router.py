@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -98,7 +98,8 @@ class ReadCall(NamedTuple):
     """Effect: read a large frame, ``large.read(…)``, somewhere else, and tell the router what it says."""
 
     number: int
-    data: bytes
+    size: int
+    pieces: Sequence[bytes | bytearray]
     is_text: bool
     payload_bytes_max: int
     grant: Grant | None
@@ -258,10 +259,12 @@ class Router:
         connection.unread = connection.unsent = 0
         self.memory.weigh(connection)
 
-    def frame(self, connection: Connection, data: bytes, now: float, is_text: bool = True) -> None:
+    def frame(self, connection: Connection, data: bytes | Large, now: float, is_text: bool = True) -> None:
         """A whole message came from a client; that a text is UTF-8 has been seen, unless it is large."""
         self._at(now)
-        frame = data if len(data) <= self._large_bytes else Large(data, is_text)
+        frame = data
+        if len(data) > self._large_bytes and isinstance(data, bytes):
+            frame = Large((data,), len(data), is_text)
         if connection.backlog or connection.throttled or not self._command(connection, frame):
             connection.backlog.append(frame)
             self.waits(connection, len(frame))
@@ -346,7 +349,8 @@ class Router:
         frame.asked = True
         self._read_number += 1
         self._reads[self._read_number] = (connection, frame)
-        call = ReadCall(self._read_number, frame.data, frame.is_text, self.limits.payload_bytes, connection.grant)
+        bytes_max = self.limits.payload_bytes
+        call = ReadCall(self._read_number, len(frame), frame.pieces, frame.is_text, bytes_max, connection.grant)
         self._read.append(call)
 
     def read_wanted(self, number: int) -> bool:
@@ -359,7 +363,7 @@ class Router:
         self._at(now)
         connection, frame = self._reads.pop(number)
         frame.outcome = outcome or Outcome()
-        frame.data = b""
+        frame.pieces = ()
         self._ready.append(connection)
 
     def _drop_backlog(self, connection: Connection, beside: int) -> None:

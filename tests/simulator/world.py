@@ -253,8 +253,8 @@ class Node:
             return
         outcome = None
         if self.router.read_wanted(call.number):
-            arguments = large.pack_request(call.data, call.is_text, call.payload_bytes_max, call.grant)
-            outcome = large.unpack_outcome(large.read_packed(*arguments))
+            arguments = large.pack_arguments(call.is_text, call.payload_bytes_max, call.grant)
+            outcome = large.unpack_outcome(large.read_packed(arguments, b"".join(call.pieces)))
         self.world.at(self.world.delay(), self.event, lambda now: self.router.read(call.number, outcome, now))
 
     def _tick(self) -> None:

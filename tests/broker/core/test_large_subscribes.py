@@ -42,8 +42,9 @@ class Store:
         while True:
             effects = self.router.flush()
             for read in effects.read:
-                arguments = large.pack_request(read.data, read.is_text, read.payload_bytes_max, read.grant)
-                self.router.read(read.number, large.unpack_outcome(large.read_packed(*arguments)), self.now)
+                arguments = large.pack_arguments(read.is_text, read.payload_bytes_max, read.grant)
+                packed = large.read_packed(arguments, b"".join(read.pieces))
+                self.router.read(read.number, large.unpack_outcome(packed), self.now)
             self.calls += [call for call in effects.store if call.operation == "subscribe"]
             if not effects.more and not effects.read:
                 return
