@@ -31,6 +31,7 @@ from .endpoint import BACKLOG, EndpointServer
 from .riak_credentials import riak_credentials
 from .store.base import Store
 from .store.embedded import EmbeddedStore
+from .store.files import make_directory, others_may, regular_file, why_not_written
 from .store.riak import RiakStore, Secured
 from .tls import Certificate
 
@@ -43,6 +44,9 @@ GC_THRESHOLDS = (70_000, 20, 20)
 #: `M_MMAP_THRESHOLD`, `M_TRIM_THRESHOLD` (mallopt(3)): from what size on memory comes from the system, and how much of
 #: the heap's end is kept, in bytes.
 MALLOC_OPTIONS = ((-3, 512 * 1024), (-1, 1024 * 1024))
+
+#: What the system says where there is no room for a file.
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 #: A shared secret shorter than this is guessable.
 SECRET_BYTES_MIN = 16
@@ -63,24 +67,19 @@ def read_secret(options: ServeOptions) -> bytes:
     """
     path = secret_path(options)
     if not options.peer_secret_file:
-        folder = path.parent
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            if not path.exists():
-                # Written aside and linked into place: whoever is first wins, and nobody reads half of it.
-                draft = folder / f".peer-secret-{os.getpid()}-{secrets.token_hex(4)}"
-                with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-                    file.write(secrets.token_hex(32) + "\n")
-                try:
-                    os.link(draft, path)
-                except FileExistsError:
-                    pass  # another process was first
-                finally:
-                    draft.unlink()
-        except OSError as error:
+            make_directory(path.parent)
+            found = regular_file(path)
+            if found is None:
+                _make_secret(path)
+            elif others_may(found.st_mode):
+                path.chmod(0o600)
+                log.warning("other users of this machine could read %s: from now on only its owner can", path)
+        except (OSError, StoreError) as error:
+            text = why_not_written(path.parent, error) if getattr(error, "errno", None) in FULL else str(error)
             raise ConfigError(
-                f"cannot keep the endpoints' secret in {folder}: {error}; give --store lmdb:DIR with a DIR that this "
-                "user may write, or --peer-secret-file"
+                f"cannot keep the endpoints' secret in {path.parent}: {text}; give --store lmdb:DIR with a DIR that "
+                "this user may write, or --peer-secret-file"
             ) from None
     try:
         secret = path.read_bytes().strip()
@@ -94,6 +93,18 @@ def read_secret(options: ServeOptions) -> bytes:
             f"peer-secret-file {path}: has to hold at least {SECRET_BYTES_MIN} bytes (openssl rand -hex 32)"
         )
     return secret
+
+
+def _make_secret(path: Path) -> None:
+    """Written aside and linked into place: whoever is first wins, and nobody reads half of it. ``OSError``."""
+    draft = path.parent / f".peer-secret-{os.getpid()}-{secrets.token_hex(4)}"
+    try:
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(secrets.token_hex(32) + "\n")
+        with contextlib.suppress(FileExistsError):  # another process was first
+            os.link(draft, path)
+    finally:
+        draft.unlink(missing_ok=True)  # also where the disk was full
 
 
 def make_store(options: ServeOptions, *, read_only: bool = False) -> Store:
@@ -187,9 +198,10 @@ async def _serve(options: ServeOptions) -> int:
     url = advertised(options, port if internal is None else internal.getsockname()[1])
     me = Endpoint(options.name or default_name(port), secrets.token_hex(8), url, 0)
     logs.set_up(options.log_format, options.log_level, me.name)
+    store = make_store(options)
     server = EndpointServer(
         me,
-        make_store(options),
+        store,
         secret=secret,
         store_name=options.store_url.partition(":")[0],
         routing=options.routing,
@@ -234,6 +246,8 @@ async def _serve(options: ServeOptions) -> int:
     if why is not None:
         log.error("ending: %s", why)
     await server.stop()
+    if isinstance(store, EmbeddedStore) and store.lost:
+        return 2  # not to be started again by itself: where the directory was removed, with an empty store
     return 0 if why is None else 1
 
 
