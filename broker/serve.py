@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import ctypes
 import errno
+import faulthandler
 import gc
 import logging
 import os
@@ -107,14 +108,15 @@ def _make_secret(path: Path) -> None:
         draft.unlink(missing_ok=True)  # also where the disk was full
 
 
-def make_store(options: ServeOptions, *, read_only: bool = False) -> Store:
+def make_store(options: ServeOptions, *, read_only: bool = False, death_fd: int = -1) -> Store:
     """The store the options name, not opened yet. ``read_only``: it has to be there already, and is not changed.
+    ``death_fd``: for an embedded one that an endpoint reads, see ``store/writer.py``.
 
     Raises ``ConfigError``.
     """
     kind, where = parse_store(options.store_url)
     if kind == "lmdb":
-        return EmbeddedStore(where, map_size_bytes=options.map_size_bytes, read_only=read_only)
+        return EmbeddedStore(where, map_size_bytes=options.map_size_bytes, read_only=read_only, death_fd=death_fd)
     credentials = riak_credentials(options)
     return RiakStore(
         where,
@@ -198,7 +200,7 @@ async def _serve(options: ServeOptions) -> int:
     url = advertised(options, port if internal is None else internal.getsockname()[1])
     me = Endpoint(options.name or default_name(port), secrets.token_hex(8), url, 0)
     logs.set_up(options.log_format, options.log_level, me.name)
-    store = make_store(options)
+    store = make_store(options, death_fd=_last_words() if parse_store(options.store_url)[0] == "lmdb" else -1)
     server = EndpointServer(
         me,
         store,
@@ -271,6 +273,14 @@ def _watch_supervisor(fd: int) -> None:
 
 
 _watchers: set[asyncio.Task[None]] = set()
+
+
+def _last_words() -> int:
+    """Have Python say what this process dies of, should it be a fault of memory: on damage in a file that LMDB has
+    mapped. Returns the end of the pipe where that is to be read; both ends are there for as long as the process is."""
+    there, here = os.pipe()
+    faulthandler.enable(here, all_threads=False)
+    return there
 
 
 def _return_large_memory() -> None:

@@ -64,17 +64,25 @@ class EmbeddedStore:
         map_size_bytes: int = DEFAULT_MAP_SIZE_BYTES,
         timeout_s: float = 4.0,
         read_only: bool = False,
+        death_fd: int = -1,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
         """``map_size_bytes``: most that either environment can grow to; address space, not disk. ``timeout_s``: how
         long the writer may acknowledge nothing before operations fail; a large batch that gets on takes its time.
+        ``death_fd``: the end of a pipe where a writer reads what this process died of, see ``writer.py``.
         ``read_only``: of a directory that is a store already; writing ends with ``StoreUnavailable``.
         """
         self._read_only = read_only
         self._directory, self._map_size_bytes = directory.absolute(), map_size_bytes
         self._wall_clock = wall_clock
         self._writers = {
-            lane: WriterProcess(self._directory, lane, map_size_bytes=map_size_bytes, timeout_s=timeout_s)
+            lane: WriterProcess(
+                self._directory,
+                lane,
+                map_size_bytes=map_size_bytes,
+                timeout_s=timeout_s,
+                death_fd=death_fd if lane is Lane.DURABLE else -1,  # one of them is enough
+            )
             for lane in Lane
         }
         self._durable_writer, self._soft_writer = self._writers[Lane.DURABLE], self._writers[Lane.SOFT]

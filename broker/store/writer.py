@@ -1,4 +1,5 @@
-"""A writer process of the embedded store: ``python -m broker.store.writer DIR durable|soft MAP_SIZE_BYTES [FILES]``.
+"""A writer process of the embedded store: ``python -m broker.store.writer DIR durable|soft MAP_SIZE_BYTES FD [FILES]``.
+``FD``: of a pipe for what Python says of the endpoint's death by a signal (``faulthandler``); -1: there is none.
 ``FILES`` (``device:inode:inode``) is given to a successor: what the endpoint has open. It opens these or ends.
 
 Owns: every write to one LMDB environment on behalf of one endpoint process, its parent, which talks to it in frames
@@ -34,6 +35,9 @@ CHUNK_S = 0.01
 
 RECEIVE_BYTES = 1 << 18
 
+DEATH_BYTES_MAX = 1 << 16
+"""What a pipe takes without a reader (pipe(7)); a stack has some 2,000."""
+
 LARGE_ROWS = 128
 """From how many subscriptions on a frame waits for the next run (``Run``) instead of going into the next commit."""
 
@@ -61,7 +65,7 @@ def main(arguments: list[str]) -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     directory, lane, map_size_bytes = Path(arguments[0]), Lane(arguments[1]), int(arguments[2])
-    opened = Files(*map(int, arguments[3].split(":"))) if len(arguments) > 3 else None
+    opened = Files(*map(int, arguments[4].split(":"))) if len(arguments) > 4 else None
     parent = os.getppid()
     connection = socket.socket(fileno=0)
     try:
@@ -80,7 +84,24 @@ def main(arguments: list[str]) -> int:
         with suppress(ConnectionError):
             connection.sendall(pack((LAST_WORDS, "", why_not_written(directory / lane, error))))
         return 1
+    finally:
+        if arguments[3] != "-1":
+            _tell_of_death(directory, int(arguments[3]))
     return 0
+
+
+def _tell_of_death(directory: Path, fd: int) -> None:
+    """Say what the endpoint died of, if of a fault of memory: it has LMDB's files mapped, and could not say which."""
+    os.set_blocking(fd, False)
+    with suppress(BlockingIOError):  # it lives, or was killed
+        if words := os.read(fd, DEATH_BYTES_MAX):
+            sys.stderr.write(
+                f"{words.decode(errors='replace').rstrip()}\n"
+                "ingeborg: the endpoint died as it says above. If it was reading its store (broker/store/embedded.py), "
+                f"data.mdb in {directory / Lane.DURABLE} or {directory / Lane.SOFT} is damaged or was cut, or its disk "
+                f"fails: `ingeborg doctor --store lmdb:{directory}` reads both and tells\n"
+            )
+            sys.stderr.flush()
 
 
 class ParentGone(Exception):

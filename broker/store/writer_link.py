@@ -239,7 +239,11 @@ class _Link(asyncio.Protocol):
 class WriterProcess:
     """One lane's writer, restarted for as long as this is open."""
 
-    def __init__(self, directory: Path, lane: Lane, *, map_size_bytes: int, timeout_s: float) -> None:
+    def __init__(
+        self, directory: Path, lane: Lane, *, map_size_bytes: int, timeout_s: float, death_fd: int = -1
+    ) -> None:
+        """``death_fd``: see ``writer.py``; the caller's to close."""
+        self._death_fd = death_fd
         self.restarts = 0
         self.pid: int | None = None  # of the current process; None while there is none
         self._directory, self._lane = directory, lane
@@ -368,9 +372,11 @@ class WriterProcess:
                 str(self._directory),
                 self._lane.value,
                 str(self._map_size_bytes),
+                str(self._death_fd),
                 *([] if self.files is None else [":".join(map(str, self.files))]),
             ],
             stdin=theirs.fileno(),
+            pass_fds=[] if self._death_fd < 0 else [self._death_fd],
             stdout=subprocess.DEVNULL,
             env=os.environ | {"PYTHONPATH": path},
             start_new_session=True,

@@ -28,7 +28,7 @@ from broker.store.base import StoreError
 from broker.store.embedded import EmbeddedStore
 from broker.store.files import Damaged, require_whole
 from broker.store.layout import Lane, prepare
-from tests.broker.running import PATIENCE_S, Process, children, ingeborg, plain, serving
+from tests.broker.running import PATIENCE_S, Process, alive, children, ingeborg, plain, serving
 
 MAP_BYTES = 64 << 20
 TOPICS = [f"song {number}" for number in range(3_000)]
@@ -82,6 +82,15 @@ async def started(directory: Path) -> AsyncIterator[Process]:
     async with ingeborg(directory.parent, "serve", "--port", "0", "--store", f"lmdb:{directory}") as process:
         await process.ready_url()
         yield process
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for what other processes do."""
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            if condition():
+                return
+            await asyncio.sleep(0.02)
 
 
 async def findings(directory: Path) -> list[str]:
@@ -391,6 +400,27 @@ async def test_damage_within_the_trees_is_found_by_the_doctor_and_said_by_the_wr
             file.write(draw.randbytes(4080))
     (seen,) = await findings(directory)
     assert str(data) in seen
+
+
+@pytest.mark.parametrize("death", [signal.SIGBUS, signal.SIGSEGV])
+async def test_an_endpoint_that_dies_of_its_files_says_which_and_who_tells_more(
+    tmp_path: Path, death: signal.Signals
+) -> None:
+    async with serving(tmp_path) as (process, _):
+        process.process.send_signal(death)
+        assert await process.ended() == -death
+        await until(lambda: "ingeborg doctor --store" in process.said())  # by a writer that nobody waits for
+        assert "Fatal Python error: " in process.said()
+        assert f"data.mdb in {tmp_path / 'store' / 'durable'} or " in process.said()
+
+
+@pytest.mark.parametrize("death", [signal.SIGTERM, signal.SIGKILL])
+async def test_nothing_is_said_of_files_by_one_that_was_ended(tmp_path: Path, death: signal.Signals) -> None:
+    async with serving(tmp_path) as (process, _):
+        pids = children(process.pid)
+        await process.end(death)
+        await until(lambda: not any(map(alive, pids)))
+        assert "died" not in process.said()
 
 
 # --- full
