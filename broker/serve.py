@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import faulthandler
 import gc
 import logging
 import os
@@ -29,6 +30,7 @@ from .endpoint import BACKLOG, EndpointServer
 from .riak_credentials import riak_credentials
 from .store.base import Store
 from .store.embedded import EmbeddedStore
+from .store.files import make_directory, others_may, regular_file, why_not_written
 from .store.riak import RiakStore, Secured
 from .tls import Certificate
 
@@ -37,6 +39,9 @@ log = logging.getLogger("ingeborg")
 #: Messages and connections live and die by their reference counts; cycles are left by faults only. A collection looks
 #: at hundreds of thousands of cached objects for nothing: it comes a hundredth as often as by default.
 GC_THRESHOLDS = (70_000, 20, 20)
+
+#: What the system says where there is no room for a file.
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 #: A shared secret shorter than this is guessable.
 SECRET_BYTES_MIN = 16
@@ -57,24 +62,19 @@ def read_secret(options: ServeOptions) -> bytes:
     """
     path = secret_path(options)
     if not options.peer_secret_file:
-        folder = path.parent
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            if not path.exists():
-                # Written aside and linked into place: whoever is first wins, and nobody reads half of it.
-                draft = folder / f".peer-secret-{os.getpid()}-{secrets.token_hex(4)}"
-                with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-                    file.write(secrets.token_hex(32) + "\n")
-                try:
-                    os.link(draft, path)
-                except FileExistsError:
-                    pass  # another process was first
-                finally:
-                    draft.unlink()
-        except OSError as error:
+            make_directory(path.parent)
+            found = regular_file(path)
+            if found is None:
+                _make_secret(path)
+            elif others_may(found.st_mode):
+                path.chmod(0o600)
+                log.warning("other users of this machine could read %s: from now on only its owner can", path)
+        except (OSError, StoreError) as error:
+            text = why_not_written(path.parent, error) if getattr(error, "errno", None) in FULL else str(error)
             raise ConfigError(
-                f"cannot keep the endpoints' secret in {folder}: {error}; give --store lmdb:DIR with a DIR that this "
-                "user may write, or --peer-secret-file"
+                f"cannot keep the endpoints' secret in {path.parent}: {text}; give --store lmdb:DIR with a DIR that "
+                "this user may write, or --peer-secret-file"
             ) from None
     try:
         secret = path.read_bytes().strip()
@@ -90,14 +90,27 @@ def read_secret(options: ServeOptions) -> bytes:
     return secret
 
 
-def make_store(options: ServeOptions, *, read_only: bool = False) -> Store:
+def _make_secret(path: Path) -> None:
+    """Written aside and linked into place: whoever is first wins, and nobody reads half of it. ``OSError``."""
+    draft = path.parent / f".peer-secret-{os.getpid()}-{secrets.token_hex(4)}"
+    try:
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(secrets.token_hex(32) + "\n")
+        with contextlib.suppress(FileExistsError):  # another process was first
+            os.link(draft, path)
+    finally:
+        draft.unlink(missing_ok=True)  # also where the disk was full
+
+
+def make_store(options: ServeOptions, *, read_only: bool = False, death_fd: int = -1) -> Store:
     """The store the options name, not opened yet. ``read_only``: it has to be there already, and is not changed.
+    ``death_fd``: for an embedded one that an endpoint reads, see ``store/writer.py``.
 
     Raises ``ConfigError``.
     """
     kind, where = parse_store(options.store_url)
     if kind == "lmdb":
-        return EmbeddedStore(where, map_size_bytes=options.map_size_bytes, read_only=read_only)
+        return EmbeddedStore(where, map_size_bytes=options.map_size_bytes, read_only=read_only, death_fd=death_fd)
     credentials = riak_credentials(options)
     return RiakStore(
         where,
@@ -181,9 +194,10 @@ async def _serve(options: ServeOptions) -> int:
     url = advertised(options, port if internal is None else internal.getsockname()[1])
     me = Endpoint(options.name or default_name(port), secrets.token_hex(8), url, 0)
     logs.set_up(options.log_format, options.log_level, me.name)
+    store = make_store(options, death_fd=_last_words() if parse_store(options.store_url)[0] == "lmdb" else -1)
     server = EndpointServer(
         me,
-        make_store(options),
+        store,
         secret=secret,
         store_name=options.store_url.partition(":")[0],
         routing=options.routing,
@@ -229,6 +243,8 @@ async def _serve(options: ServeOptions) -> int:
     if why is not None:
         log.error("ending: %s", why)
     await server.stop()
+    if isinstance(store, EmbeddedStore) and store.lost:
+        return 2  # not to be started again by itself: where the directory was removed, with an empty store
     return 0 if why is None else 1
 
 
@@ -252,6 +268,14 @@ def _watch_supervisor(fd: int) -> None:
 
 
 _watchers: set[asyncio.Task[None]] = set()
+
+
+def _last_words() -> int:
+    """Have Python say what this process dies of, should it be a fault of memory: on damage in a file that LMDB has
+    mapped. Returns the end of the pipe where that is to be read; both ends are there for as long as the process is."""
+    there, here = os.pipe()
+    faulthandler.enable(here, all_threads=False)
+    return there
 
 
 def run(options: ServeOptions, supervisor_fd: int | None = None) -> int:

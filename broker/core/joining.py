@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .calls import Call, Kind
-from .model import Endpoint, Superseded
+from .model import Endpoint, StoreLost, Superseded
 
 if TYPE_CHECKING:
     from .router import Router
@@ -101,6 +101,8 @@ class Joining:
             router.stopping = (
                 f"another endpoint has taken the name {self._me.name!r}; give each endpoint a --name of its own"
             )
+        elif isinstance(error, StoreLost):
+            router.stopping = str(error)
 
     def _read(self, begun_at: float, result: Any, error: Exception | None) -> None:
         router = self._router

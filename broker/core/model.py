@@ -56,3 +56,7 @@ class StoreMisconfigured(StoreError):
 
 class Superseded(StoreError):
     """Another process has registered under this endpoint's name since; this one must stop."""
+
+
+class StoreLost(StoreError):
+    """The store that this process has open is no longer the one that others find; the process must stop."""

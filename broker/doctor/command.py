@@ -18,6 +18,7 @@ from .. import serve
 from ..config import ConfigError, ServeOptions, default_name, parse_store
 from ..riak_credentials import riak_credentials
 from ..store.base import StoreError
+from ..store.layout import Lane
 from ..store.riak import Secured
 from ..version import VERSION
 from . import embedded, files, machine, network, riak
@@ -45,6 +46,7 @@ async def examine(options: ServeOptions, connections: int | None = None) -> list
 
     if kind == "lmdb":
         add("store directory", in_thread(lambda: embedded.directory(where)))
+        add("store's privacy", in_thread(lambda: embedded.privacy(where)))
         add("store's file system", in_thread(lambda: embedded.file_system(where)))
         add("room for the store", in_thread(lambda: embedded.room(where, options.map_size_bytes)))
         add("store's contents", embedded.contents(where, options.map_size_bytes))
@@ -78,6 +80,10 @@ async def examine(options: ServeOptions, connections: int | None = None) -> list
 async def _others(options: ServeOptions, directory: Path | None) -> list[Finding]:
     if directory is not None:
         await in_thread(directory.exists)  # one that hangs does not get to what follows
+        if (directory / Lane.SOFT / "data.mdb").exists():
+            damage, _ = await embedded.read_through(directory, Lane.SOFT, options.map_size_bytes)
+            if damage is not None:  # reading it here might end this process
+                return [ok("other endpoints", "not asked: the registry cannot be read")]
     store = serve.make_store(options, read_only=True)
     try:
         await store.open()

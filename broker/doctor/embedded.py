@@ -5,11 +5,19 @@ Owns: what is looked at. Must never: make a store, or leave anything behind: the
 
 from __future__ import annotations
 
+import asyncio
+import errno
 import os
 import resource
+import signal
+import stat
+import sys
 import tempfile
 from pathlib import Path
 
+import orjson
+
+from ..store import files
 from ..store.base import StoreError
 from ..store.embedded import EmbeddedStore
 from ..store.layout import Lane
@@ -40,6 +48,9 @@ FREE_BYTES_ERROR, FREE_BYTES_WARNING = 64 << 20, 1 << 30
 #: Of the map's size: beyond it the end is in sight.
 MAP_SHARE_WARNING = 0.8
 
+#: What is lost with the soft lane is nothing, as soon as no endpoint runs.
+REMAKE = "stop every endpoint of it, rm -r its directory soft (who listens where, which is known anew), and start again"
+
 MOUNTS = Path("/proc/self/mountinfo")
 
 
@@ -53,6 +64,8 @@ def directory(path: Path) -> list[Finding]:
         with tempfile.TemporaryFile(dir=there, prefix=".ingeborg-doctor-") as probe:
             probe.write(b"x")
     except OSError as failure:
+        if failure.errno in (errno.ENOSPC, errno.EDQUOT):
+            return [error(check, files.why_not_written(there, failure), f"df -h {there}; df -i {there}")]
         todo = f"ls -ld {there}; give it to this user ({_user()}), or start endpoints as its owner"
         return [error(check, f"cannot write in {there}: {failure.strerror}", todo)]
     if there != path:
@@ -60,12 +73,40 @@ def directory(path: Path) -> list[Finding]:
     foreign = [
         file
         for lane in Lane
-        for file in (path / lane / "data.mdb", path / lane / "lock.mdb")
+        for file in (path / lane, path / lane / "data.mdb", path / lane / "lock.mdb", path / lane / "gate")
         if file.exists() and not os.access(file, os.R_OK | os.W_OK)
     ]
     if foreign:
         return [error(check, f"cannot write {foreign[0]}: another user made it", f"chown -R {_user()} {path}")]
     return [ok(check, f"{path}, writable")]
+
+
+def privacy(path: Path) -> list[Finding]:
+    """Whether other users of the machine can read the store, or stop its writers: who reads lock files can do that."""
+    check = "store's privacy"
+    if not path.is_dir():
+        return [ok(check, "nothing is there yet: it will be for its owner only")]
+    loose: list[tuple[Path, int]] = []
+    for place in (*(path / lane for lane in Lane), path):
+        if not place.is_dir():
+            continue
+        owner, mode = place.stat().st_uid, place.stat().st_mode
+        if place != path and os.geteuid() not in (0, owner):
+            seen = f"{place} belongs to user {files.user_name(owner)}, and a store is for one user alone"
+            return [error(check, seen, f"run endpoints as that user, or chown -R {_user()} {path}")]
+        # In a directory that holds more than the store others may be; but not take the lanes' directories away.
+        ours = place != path or files.is_stores_alone(path)
+        if (files.others_may(mode) if ours else mode & 0o022) and not (place == path and mode & stat.S_ISVTX):
+            loose.append((place, mode))
+        # Within a directory that is its owner's alone nobody else gets at a file.
+        inside = [place / name for name in files.ENVIRONMENT_FILES if place != path and files.others_may(mode)]
+        found = [(file, file.lstat().st_mode) for file in inside if os.path.lexists(file)]
+        loose += [(file, mode) for file, mode in found if files.others_may(mode)]
+    if not loose:
+        return [ok(check, f"{path}, for its owner only")]
+    file, mode = loose[0]
+    seen = f"other users of this machine can open {file} (mode {stat.S_IMODE(mode):o}): read it, or stop its writers"
+    return [error(check, seen, f"chmod -R go= {path}; an endpoint does so for a store of its own when it starts")]
 
 
 def file_system(path: Path, mounts: Path = MOUNTS) -> list[Finding]:
@@ -131,12 +172,23 @@ def room(path: Path, map_size_bytes: int) -> list[Finding]:
 async def contents(path: Path, map_size_bytes: int) -> list[Finding]:
     """Whether what is there can be read, as this version's."""
     check = "store's contents"
-    if not await in_thread((path / Lane.DURABLE / "data.mdb").exists):  # one that hangs does not get to what follows
+    # In a thread: a file system that hangs does not get to what follows.
+    if failure := await in_thread(lambda: _not_whole(path)):
+        return [failure]
+    if not await in_thread((path / Lane.DURABLE / "data.mdb").exists):
         return [ok(check, "none yet")]
     if missing := [lane for lane in Lane if (path / lane).exists() and not (path / lane / "lock.mdb").exists()]:
         return [
             ok(check, f"not looked at: {missing[0]}/lock.mdb is not there (a copy?), and the first endpoint makes it")
         ]
+    seen = []
+    for lane in Lane:
+        if not (path / lane / "data.mdb").exists():
+            continue
+        problem, words = await read_through(path, lane, map_size_bytes)
+        if problem is not None:
+            return [problem]
+        seen.append(f"{lane}: {words}")
     store = EmbeddedStore(path, map_size_bytes=map_size_bytes, read_only=True)
     try:
         await store.open()
@@ -146,7 +198,55 @@ async def contents(path: Path, map_size_bytes: int) -> list[Finding]:
             await store.close()
     except StoreError as failure:
         return [error(check, str(failure), "see the text; a copy of the directory from a backup has to be whole")]
-    return [ok(check, f"readable, of this version's layout; {count} endpoints are registered")]
+    return [ok(check, f"{'; '.join(seen)}; of this version's layout; {count} endpoints are registered")]
+
+
+def _not_whole(path: Path) -> Finding | None:
+    """What is wrong with the files themselves."""
+    check = "store's contents"
+    for lane in Lane:
+        data = path / lane / "data.mdb"
+        try:
+            whole = files.require_whole(data)
+            made = lane is Lane.DURABLE and files.is_made(path)
+        except (StoreError, OSError) as failure:
+            if lane is Lane.DURABLE:
+                return error(check, str(failure), f"stop every endpoint of it, and {files.RESTORE}")
+            return error(check, str(failure), REMAKE)
+        if made and not whole:
+            seen = f"{data} is {'empty' if data.exists() else 'not there'}, though a store was made here"
+            return error(check, seen, f"put it back from a backup; or, to begin with none, rm {path / files.MADE}")
+    return None
+
+
+async def read_through(path: Path, lane: Lane, map_size_bytes: int) -> tuple[Finding | None, str]:
+    """Read the lane in a process of its own, which damage may kill: what is wrong with it, or how much was read."""
+    check, data = "store's contents", path / lane / "data.mdb"
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "broker.doctor.reading", str(path), lane.value, str(map_size_bytes)),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        said, _ = await process.communicate()
+    finally:
+        if process.returncode is None:  # the check's time is over
+            process.kill()
+            await process.wait()
+    todo = f"stop every endpoint of it, and {files.RESTORE}" if lane is Lane.DURABLE else REMAKE
+    code = process.returncode or 0
+    if code < 0:
+        seen = f"{data} is damaged, or its disk fails: a process that read it died of {signal.Signals(-code).name}"
+        return error(check, seen, todo), ""
+    try:
+        report = orjson.loads(said)
+    except orjson.JSONDecodeError:
+        return error(check, f"{data} cannot be read: the process that does ended with {code}", todo), ""
+    if "error" in report:
+        return error(check, f"{data} cannot be read: {report['error']}", todo), ""
+    rest = "" if report["whole"] else " read, and the rest not looked at"
+    return None, f"{report['entries']:,} entries{rest}"
 
 
 def _nearest(path: Path) -> Path:

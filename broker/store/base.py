@@ -21,6 +21,7 @@ from broker.core.model import (
     Location,
     Shape,
     StoreError,
+    StoreLost,
     StoreMisconfigured,
     StoreUnavailable,
     Superseded,
@@ -33,6 +34,7 @@ __all__ = [
     "Shape",
     "Store",
     "StoreError",
+    "StoreLost",
     "StoreMisconfigured",
     "StoreUnavailable",
     "Superseded",
@@ -110,7 +112,8 @@ class Store(Protocol):
         """Write this endpoint's registry entry, at its start; a former holder of the name is replaced."""
 
     async def heartbeat(self, endpoint: Endpoint) -> None:
-        """Write the entry with its new heartbeat count. ``Superseded`` if the name is another incarnation's by now."""
+        """Write the entry with its new heartbeat count. ``Superseded`` if the name is another incarnation's by now;
+        ``StoreLost`` if this is no longer the store that others find under its name."""
 
     async def deregister(self, endpoint: Endpoint) -> None:
         """Take the entry out if it is still of this incarnation; nothing otherwise."""

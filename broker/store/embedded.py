@@ -27,9 +27,11 @@ from broker.store.base import (
     Location,
     Shape,
     StoreError,
+    StoreLost,
     StoreMisconfigured,
     StoreUnavailable,
 )
+from broker.store.files import RESTORE, Files, lost, require_same
 from broker.store.layout import (
     DEFAULT_MAP_SIZE_BYTES,
     FRAME_ITEMS,
@@ -65,21 +67,31 @@ class EmbeddedStore:
         map_size_bytes: int = DEFAULT_MAP_SIZE_BYTES,
         timeout_s: float = 4.0,
         read_only: bool = False,
+        death_fd: int = -1,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
         """``map_size_bytes``: most that either environment can grow to; address space, not disk. ``timeout_s``: how
         long the writer may acknowledge nothing before operations fail; a large batch that gets on takes its time.
+        ``death_fd``: the end of a pipe where a writer reads what this process died of, see ``writer.py``.
         ``read_only``: of a directory that is a store already; writing ends with ``StoreUnavailable``.
         """
         self._read_only = read_only
         self._directory, self._map_size_bytes = directory.absolute(), map_size_bytes
         self._wall_clock = wall_clock
         self._writers = {
-            lane: WriterProcess(self._directory, lane, map_size_bytes=map_size_bytes, timeout_s=timeout_s)
+            lane: WriterProcess(
+                self._directory,
+                lane,
+                map_size_bytes=map_size_bytes,
+                timeout_s=timeout_s,
+                death_fd=death_fd if lane is Lane.DURABLE else -1,  # one of them is enough
+            )
             for lane in Lane
         }
         self._durable_writer, self._soft_writer = self._writers[Lane.DURABLE], self._writers[Lane.SOFT]
         self._environments: dict[Lane, Environment] = {}  # empty: not open
+        self._opened: dict[Lane, _Opened] = {}
+        self._lost = False
         self._reads = 0
         self._writes = 0
         # Reads of several slices take turns: each has one slice in a pass of the loop, and the loop waits for all.
@@ -123,12 +135,20 @@ class EmbeddedStore:
                     raise outcome
             for lane in Lane:
                 self._environments[lane] = _share(self._directory, lane, self._map_size_bytes)
+                opened = self._writers[lane].files
+                assert opened is not None
+                self._opened[lane] = _Opened(opened, require_same(self._directory / lane, opened))
+            self._require_same()
+        except OSError as error:
+            await self.close()
+            raise StoreMisconfigured(f"the embedded store cannot read {self._directory}: {error}") from error
         except BaseException:
             await self.close()
             raise
 
     async def close(self) -> None:
         lanes, self._environments = self._environments, {}
+        self._opened = {}
         for environment in lanes.values():
             _give_back(environment)
         await asyncio.gather(*(writer.close() for writer in self._writers.values()))
@@ -224,7 +244,7 @@ class EmbeddedStore:
                 if topic_hash != key:
                     key = topic_hash
                     clients: list[str] = []
-                    page.append((cast(bytes, txn.get(topic_hash, db=texts)).decode(), clients))
+                    page.append((str(cast(bytes, txn.get(topic_hash, db=texts)), "utf-8"), clients))
                 clients.append(client.decode())
         self._reads += len(entries)
         return page, entries[-1] if len(entries) == PAGE_SUBSCRIPTIONS else None
@@ -276,9 +296,11 @@ class EmbeddedStore:
     # --- registry
 
     async def register(self, endpoint: Endpoint) -> None:
+        self._require_same()
         await self._soft_writer.call("register", [tuple(endpoint)])
 
     async def heartbeat(self, endpoint: Endpoint) -> None:
+        self._require_same()
         await self._soft_writer.call("heartbeat", [tuple(endpoint)])
 
     async def deregister(self, endpoint: Endpoint) -> None:
@@ -291,6 +313,35 @@ class EmbeddedStore:
             # As many as there are endpoint names on one machine: no need for slices.
             return [Endpoint(*ormsgpack.unpackb(value)) for value in cursor.iternext(keys=False, values=True)]
 
+    @property
+    def lost(self) -> bool:
+        """Whether this is no longer the store that others find in the directory."""
+        return self._lost
+
+    def _require_same(self) -> None:
+        try:
+            self._look_at_files()
+        except StoreLost:
+            self._lost = True
+            raise
+
+    def _look_at_files(self) -> None:
+        """``StoreLost``: what is read, or written, is no longer what others find in the directory. With every sign of
+        life, so that an idle endpoint notices it too: two calls of the system for each lane, and none on a read."""
+        for writer in self._writers.values():
+            if writer.lost is not None:
+                raise writer.lost
+        for lane, opened in self._opened.items():
+            path = self._directory / lane
+            try:
+                opened.size = require_same(path, opened.files, opened.size)
+            except OSError as error:
+                raise StoreUnavailable(f"the embedded store cannot look at its files in {path}: {error}") from error
+            transaction = self._environments[lane].env.info()["last_txnid"]
+            if transaction < opened.transaction:
+                raise lost(path, f"{path / 'data.mdb'} was overwritten by an older one")
+            opened.transaction = transaction
+
     @contextmanager
     def _reading(self, lane: Lane, database: str) -> Iterator[tuple[lmdb.Transaction, lmdb.Cursor]]:
         """A read transaction and a cursor on one database, not to be held across an ``await``."""
@@ -300,8 +351,19 @@ class EmbeddedStore:
         try:
             with environment.begin(environment.db[database]) as txn, txn.cursor() as cursor:
                 yield txn, cursor
-        except lmdb.Error as error:
-            raise StoreError(f"the embedded store cannot read {self._directory / lane}: {error}") from error
+        except (lmdb.Error, ValueError, TypeError) as error:
+            data = self._directory / lane / "data.mdb"
+            what = "cannot read" if isinstance(error, lmdb.ReadersFullError) else "found damage in"
+            todo = "" if isinstance(error, lmdb.ReadersFullError) else f". Stop every endpoint of it; {RESTORE}"
+            raise StoreError(f"the embedded store {what} {data}: {error}{todo}") from error
+
+
+class _Opened:
+    """What the files of a lane were at the last look."""
+
+    def __init__(self, files: Files, size: int) -> None:
+        self.files, self.size = files, size  # neither a file of LMDB's nor its number of transactions ever shrinks
+        self.transaction = 0
 
 
 def _parts(items: Sequence[Any]) -> Iterator[list[Any]]:

@@ -16,6 +16,9 @@ its own after ``prepare`` has returned, or import asyncio (a writer starts in a 
         seen         payload hash   -> when it expires, in seconds of the machine's monotonic clock
         boot_id      (a file) the boot the environment belongs to; under another one it is emptied
     either one also holds the file `gate`: the queue for its write lock, and the process that had it last
+    DIR/made       that the durable environment was made (``files.py``)
+
+All of it is for one user: directories 700, files 600.
 
 Hashes are 128-bit BLAKE2b. LMDB keys hold 511 bytes and topics 1,024, hence hashes; at 10^9 topics the chance that any
 two share one is 10^-21. Each unnamed database has the entry ``layout``.
@@ -24,20 +27,24 @@ two share one is 10^-21. Each unnamed database has the entry ``layout``.
 from __future__ import annotations
 
 import enum
+import errno
 import fcntl
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import lmdb
 import ormsgpack
 
-from broker.store.base import StoreError, StoreMisconfigured, StoreUnavailable, Superseded
+from broker.store import files
+from broker.store.base import StoreError, StoreLost, StoreMisconfigured, StoreUnavailable, Superseded
+from broker.store.files import Damaged, Files
 
 LAYOUT_NAME = b"ingeborg embedded store"
 LAYOUT_NUMBER = 1
@@ -49,7 +56,13 @@ MAX_READERS = 1024
 """Reader slots per environment, 64 bytes each. A process takes one, so this is the number of processes that can share
 the directory; LMDB's own 126 would end at 42 endpoints with two writers each."""
 
+LOCK_FILE_BYTES = (MAX_READERS + 2) * 64
+"""What LMDB makes of ``lock.mdb``: a slot for each reader, and two for its head."""
+
 HASH_BYTES = 16
+
+_BOOT_ID = re.compile(rb"[0-9A-Fa-f-]{36}")
+"""A mark that some boot has written."""
 
 FRAME_ITEMS = 1024
 """Subscriptions, clients or hashes per frame: 1-4 ms of writing, the unit in which callers take turns."""
@@ -100,12 +113,16 @@ class Environment:
 
 def open_for_reading(directory: Path, lane: Lane, map_size_bytes: int) -> Environment:
     """Open what a writer has prepared, now or once. Such an environment cannot take the write lock, so it cannot wait
-    for it. ``StoreMisconfigured``: it is of another program or layout.
+    for it. ``StoreMisconfigured``: it is of another program or layout, or damaged.
     """
+    data = directory / lane / "data.mdb"
+    if not files.require_whole(data):
+        raise StoreMisconfigured(f"there is no store in {directory}: {data} is not there, or empty")
     env = lmdb.open(
         str(directory / lane),
         readonly=True,
         create=False,
+        mode=files.PRIVATE_FILE,  # of lock.mdb, which LMDB makes where it is not there
         map_size=map_size_bytes,
         max_dbs=len(DATABASES[lane]),
         max_readers=MAX_READERS,
@@ -128,7 +145,8 @@ class Gate:
     """
 
     def __init__(self, directory: Path, lane: Lane) -> None:
-        self._fd = os.open(directory / lane / "gate", os.O_RDWR | os.O_CREAT, 0o666)
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        self._fd = os.open(directory / lane / "gate", flags, files.PRIVATE_FILE)
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -148,9 +166,10 @@ class Gate:
 
 def last_lock_holder(directory: Path, lane: Lane) -> int | None:
     """The process that had the write lock last, and may have it still; for messages to people only."""
+    path = directory / lane / "gate"
     try:
-        return int((directory / lane / "gate").read_bytes())
-    except (OSError, ValueError):
+        return int(path.read_bytes()) if files.regular_file(path) else None
+    except (OSError, ValueError, StoreMisconfigured):
         return None
 
 
@@ -169,55 +188,143 @@ def boot_id() -> str:
     return found
 
 
-def prepare(directory: Path, lane: Lane, map_size_bytes: int) -> tuple[Environment, Gate]:
+class Prepared(NamedTuple):
+    """An environment to write to. ``files``: what was opened; ``notes``: what people should be told, in sentences."""
+
+    environment: Environment
+    gate: Gate
+    files: Files
+    notes: list[str]
+
+
+def prepare(directory: Path, lane: Lane, map_size_bytes: int, opened: Files | None = None) -> Prepared:
     """Make or check one environment and open it for writing; ``StoreMisconfigured`` says what is wrong with it.
+    ``opened``: what the endpoint has open already: nothing is made then, and what is another is ``StoreLost``.
 
     Runs in a writer process, because it takes the gate and the write lock.
     """
+    path = directory / lane
+    notes: list[str] = []
     try:
-        (directory / lane).mkdir(parents=True, exist_ok=True)
+        if opened is None:
+            files.make_directory(directory)
+            files.make_directory(path)
+        else:
+            files.require_same(path, opened)
+        loose = files.make_root_private(directory) if lane is Lane.DURABLE else []
+        loose += files.make_private(path)
+        if loose:
+            notes.append(f"other users of this machine could open {', '.join(loose)}: from now on only their owner can")
         gate = Gate(directory, lane)
         with gate.held():
-            if lane is Lane.SOFT:
-                _empty_after_reboot(directory / lane)
+            if opened is not None:
+                files.require_same(path, opened)
+            notes += _empty_after_reboot(path) if lane is Lane.SOFT else []
+            notes += _make_way(directory, lane, path / "data.mdb")
+            files.reserve_lock_file(path, LOCK_FILE_BYTES)
             env = lmdb.open(
-                str(directory / lane),
+                str(path),
                 map_size=map_size_bytes,
                 max_dbs=len(DATABASES[lane]),
                 max_readers=MAX_READERS,
                 sync=lane is Lane.DURABLE,
+                mode=files.PRIVATE_FILE,
             )
             env.reader_check()  # frees the slots of processes that were killed
             _check_layout(env, lane, directory)
-            return Environment(env, lane), gate
+            if lane is Lane.DURABLE and not files.is_made(directory):
+                files.note_made(directory)
+            files.make_private(path)  # what has been made just now, under whatever umask
+            return Prepared(Environment(env, lane), gate, files.files_at(path)[0], notes)
     except lmdb.MemoryError as error:
         raise StoreMisconfigured(
             f"the embedded store cannot map {map_size_bytes:,} bytes of address space ({error}): "
             "give a smaller map size, or raise the limit on address space (ulimit -v)"
         ) from error
     except (OSError, lmdb.Error) as error:
-        raise StoreMisconfigured(
-            f"the embedded store cannot use the directory {directory}: {error}. Give a directory on a local disk that "
-            "this user may write, and that is empty or was made by this program"
-        ) from error
+        raise _unusable(directory, path, error) from error
+
+
+def _unusable(directory: Path, path: Path, error: Exception) -> StoreMisconfigured:
+    """Why the directory is no use, by what failed in it."""
+    number = error.errno if isinstance(error, OSError) else None
+    if isinstance(error, lmdb.DiskError) or number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO):
+        there = next(place for place in (path, *path.parents) if place.exists())
+        return StoreMisconfigured(f"the embedded store cannot write {path}: {files.why_not_written(there, error)}")
+    if isinstance(error, lmdb.InvalidError | lmdb.CorruptedError | lmdb.PageNotFoundError):
+        return Damaged(f"{path / 'data.mdb'} is damaged ({error}): {files.RESTORE}")
+    return StoreMisconfigured(
+        f"the embedded store cannot use the directory {directory}: {error}. Give a directory on a local disk that "
+        "this user may write, and that is empty or was made by this program"
+    )
+
+
+def _make_way(directory: Path, lane: Lane, data: Path) -> list[str]:
+    """See that ``data.mdb`` is whole, or not there, so that LMDB can be given it; what was done, if anything."""
+    try:
+        if files.require_whole(data):
+            return []
+        what = f"{data} is {'empty' if data.exists() else 'not there'}"
+        in_use = files.is_in_use(data.parent)
+    except Damaged as error:
+        if not files.regular_file(data):
+            raise
+        what, in_use = str(error), files.is_in_use(data.parent)
+        if lane is Lane.DURABLE:
+            raise Damaged(f"{what}. Stop every endpoint of it; {files.RESTORE}") from None
+        if not in_use:
+            _remove(data.parent)
+            text = "it says who listens where, which nobody did any more: it has been made anew, and nothing is lost"
+            return [f"{what}; {text}"]
+    if in_use:
+        raise Damaged(f"{what}, though a process has it open: stop every endpoint of {directory}, and start again")
+    if lane is Lane.DURABLE and files.is_made(directory):
+        raise Damaged(
+            f"{what}, though a store was made here. Put it back from a backup; or, to begin with an empty store (for "
+            f"`ingeborg import` of an export), remove {directory / files.MADE}"
+        )
+    _remove(data.parent)  # of a creation that was interrupted
+    return []
+
+
+def _remove(path: Path) -> None:
+    for name in ("data.mdb", "lock.mdb"):
+        (path / name).unlink(missing_ok=True)
 
 
 def of_this_boot(directory: Path) -> bool:
     """Whether the soft environment is there and of this boot: of an earlier one it means nothing."""
+    mark = directory / Lane.SOFT / "boot_id"
+    return files.regular_file(mark) is not None and mark.read_bytes() == boot_id().encode()
+
+
+def _empty_after_reboot(soft: Path) -> list[str]:
+    """Remove a soft environment of an earlier boot, before it is opened: unsynced pages may have been half written.
+    What people should know of it."""
+    mark, current = soft / "boot_id", boot_id().encode()
+    found = None
+    if files.regular_file(mark) is not None:
+        found = mark.read_bytes()
+        if found == current:
+            return []
+    notes = []
+    # No process lives through a boot: what one has open is of this one, whatever the mark says.
+    if files.is_in_use(soft):
+        notes.append(f"{mark} was damaged, or removed, while the store is in use: it has been written anew")
+    else:
+        _remove(soft)
+        if found is not None and not _BOOT_ID.fullmatch(found):
+            notes.append(f"{mark} was damaged: who listens where has been forgotten, as after a reboot")
+    # In one step: half a mark would be another boot's.
+    draft = soft / "boot_id.new"
+    draft.unlink(missing_ok=True)
     try:
-        return (directory / Lane.SOFT / "boot_id").read_text() == boot_id()
-    except FileNotFoundError:
-        return False
-
-
-def _empty_after_reboot(soft: Path) -> None:
-    """Remove a soft environment of an earlier boot, before it is opened: unsynced pages may have been half written."""
-    mark, current = soft / "boot_id", boot_id()
-    if mark.exists() and mark.read_text() == current:
-        return
-    for name in ("data.mdb", "lock.mdb"):
-        (soft / name).unlink(missing_ok=True)
-    mark.write_text(current)
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, files.PRIVATE_FILE), "wb") as file:
+            file.write(current)
+        draft.replace(mark)
+    finally:
+        draft.unlink(missing_ok=True)
+    return notes
 
 
 def _check_layout(env: lmdb.Environment, lane: Lane, directory: Path) -> None:
@@ -256,8 +363,12 @@ GREETING = -1
 PROGRESS = -2
 """The number of frames that say: something has been committed, though nothing is complete."""
 
+LAST_WORDS = -3
+"""The number of a writer's last frame, where it has to end: its results say why."""
+
 ERRORS: dict[str, type[StoreError]] = {
-    error.__name__: error for error in (StoreError, StoreUnavailable, StoreMisconfigured, Superseded)
+    error.__name__: error
+    for error in (StoreError, StoreUnavailable, StoreMisconfigured, Damaged, StoreLost, Superseded)
 }
 
 _LENGTH_BYTES = 4

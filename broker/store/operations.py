@@ -127,6 +127,7 @@ class Run:
 
     def __init__(self, subscriptions: Subscriptions, operation: str, frames: Sequence[tuple[int, Any]]) -> None:
         """``frames``: (number, argument) of each."""
+        self.operation = operation
         self.numbers = [number for number, _ in frames]
         self.position = 0  # rows written so far; set back when a transaction has failed
         self._change = subscriptions.add if operation == "subscribe" else subscriptions.remove

@@ -1,4 +1,6 @@
-"""A writer process of the embedded store: ``python -m broker.store.writer DIR durable|soft MAP_SIZE_BYTES``.
+"""A writer process of the embedded store: ``python -m broker.store.writer DIR durable|soft MAP_SIZE_BYTES FD [FILES]``.
+``FD``: of a pipe for what Python says of the endpoint's death by a signal (``faulthandler``); -1: there is none.
+``FILES`` (``device:inode:inode``) is given to a successor: what the endpoint has open. It opens these or ends.
 
 Owns: every write to one LMDB environment on behalf of one endpoint process, its parent, which talks to it in frames
 (``layout.py``) over the socket that is its standard input. Group commit: what has come is written for at most
@@ -17,13 +19,15 @@ import socket
 import sys
 import time
 from collections import deque
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import lmdb
 
-from broker.store.base import StoreError, StoreUnavailable
-from broker.store.layout import GREETING, PROGRESS, Environment, Gate, Lane, Unpacker, pack, prepare
+from broker.store.base import StoreError, StoreLost, StoreUnavailable
+from broker.store.files import RESTORE, Files, require_same, why_not_written
+from broker.store.layout import GREETING, LAST_WORDS, PROGRESS, Lane, Prepared, Unpacker, pack, prepare
 from broker.store.operations import Run, Subscriptions, operations
 
 CHUNK_S = 0.01
@@ -31,11 +35,24 @@ CHUNK_S = 0.01
 
 RECEIVE_BYTES = 1 << 18
 
+DEATH_BYTES_MAX = 1 << 16
+"""What a pipe takes without a reader (pipe(7)); a stack has some 2,000."""
+
 LARGE_ROWS = 128
 """From how many subscriptions on a frame waits for the next run (``Run``) instead of going into the next commit."""
 
 RUN_ROWS = 125_000
 """Most subscriptions in a run: half of what may be under way, so that the next run is here when this one is done."""
+
+GROWING = frozenset(("subscribe", "listen", "seen"))
+"""What a full map refuses. The others take things out, or are the few entries of the registry; but a tree that is
+changed takes pages before it lets go of any, so these get room beyond the map's size."""
+
+RESERVE_BYTES = 16 << 20
+"""How much: some times what one transaction can change in ``CHUNK_S``."""
+
+RESERVES_MAX = 16
+"""How often, since writers of other endpoints may have used what was there, and nothing grows without an end."""
 
 Frame = tuple[int, str, Any]  # number, operation, argument
 Reply = tuple[int, str, Any]  # number, outcome, results
@@ -48,19 +65,43 @@ def main(arguments: list[str]) -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     directory, lane, map_size_bytes = Path(arguments[0]), Lane(arguments[1]), int(arguments[2])
+    opened = Files(*map(int, arguments[4].split(":"))) if len(arguments) > 4 else None
     parent = os.getppid()
     connection = socket.socket(fileno=0)
     try:
-        environment, gate = prepare(directory, lane, map_size_bytes)
-    except StoreError as error:
-        connection.sendall(pack(_failure(GREETING, error)))
-        return 1
-    try:
-        connection.sendall(pack((GREETING, "", [])))
-        Writer(environment, lane, gate, (connection, parent)).serve()
+        try:
+            prepared = prepare(directory, lane, map_size_bytes, opened)
+            writer = Writer(directory, lane, map_size_bytes, prepared, (connection, parent))
+        except StoreError as error:
+            connection.sendall(pack(_failure(GREETING, error)))
+            return 1
+        connection.sendall(pack((GREETING, "", [list(prepared.files), prepared.notes])))
+        writer.serve()
     except (ConnectionError, ParentGone):
         pass  # the endpoint was killed: whoever asked is gone too
+    except lmdb.PanicError as error:
+        # Of no more use to this process; the endpoint starts another one, and says what has been said here.
+        with suppress(ConnectionError):
+            connection.sendall(pack((LAST_WORDS, "", why_not_written(directory / lane, error))))
+        return 1
+    finally:
+        if arguments[3] != "-1":
+            _tell_of_death(directory, int(arguments[3]))
     return 0
+
+
+def _tell_of_death(directory: Path, fd: int) -> None:
+    """Say what the endpoint died of, if of a fault of memory: it has LMDB's files mapped, and could not say which."""
+    os.set_blocking(fd, False)
+    with suppress(BlockingIOError):  # it lives, or was killed
+        if words := os.read(fd, DEATH_BYTES_MAX):
+            sys.stderr.write(
+                f"{words.decode(errors='replace').rstrip()}\n"
+                "ingeborg: the endpoint died as it says above. If it was reading its store (broker/store/embedded.py), "
+                f"data.mdb in {directory / Lane.DURABLE} or {directory / Lane.SOFT} is damaged or was cut, or its disk "
+                f"fails: `ingeborg doctor --store lmdb:{directory}` reads both and tells\n"
+            )
+            sys.stderr.flush()
 
 
 class ParentGone(Exception):
@@ -70,10 +111,16 @@ class ParentGone(Exception):
 class Writer:
     """Frames in, commits, replies out."""
 
-    def __init__(self, environment: Environment, lane: Lane, gate: Gate, link: tuple[socket.socket, int]) -> None:
+    def __init__(
+        self, directory: Path, lane: Lane, map_size_bytes: int, prepared: Prepared, link: tuple[socket.socket, int]
+    ) -> None:
         """``link``: the connection to the parent, and the parent's process id."""
-        self._environment, self._gate = environment, gate
+        environment = prepared.environment
+        self._path, self._map_size_bytes = directory / lane, map_size_bytes
+        self._environment, self._gate, self._files = environment, prepared.gate, prepared.files
         self._connection, self._parent = link
+        self._reserving = False  # the map has its reserve
+        self._settled = -1  # the transaction after which a full map was full for good
         self._operations = operations(environment, lane)
         self._subscriptions = Subscriptions(environment) if lane is Lane.DURABLE else None
         self._unpacker = Unpacker()
@@ -133,18 +180,27 @@ class Writer:
                         run.step(txn)
         except lmdb.PanicError:
             raise  # the environment is of no more use to this process; the endpoint starts another one
-        except lmdb.Error as error:
+        except (lmdb.Error, OSError, StoreLost, ValueError, TypeError) as error:
             # All of it has been rolled back. One part may be to blame (a full map), so each gets its own try.
             if run:
                 run.position = position
             if len(taken) + bool(run) > 1:
                 alone = [reply for frame in taken for reply in self._commit(deque([frame]), None)]
                 return alone + (self._commit(deque(), run) if run else [])
+            if isinstance(error, lmdb.MapFullError):
+                if (run.operation if run else taken[0][1]) in GROWING:
+                    if self._settle():
+                        return self._commit(deque(taken), run)
+                elif not self._reserving and self._reserve():
+                    try:
+                        return self._commit(deque(taken), run)
+                    finally:
+                        self._end_reserve()
             if run:
                 run.abandon()
             # A transaction that did not even begin has taken nothing; it fails for the frame it was begun for.
             numbers = run.numbers if run else [(taken or [small.popleft()])[0][0]]
-            return [_failure(number, _explained(error)) for number in numbers]
+            return [_failure(number, self._explained(error)) for number in numbers]
         if run and run.done:
             replies += [(number, "", []) for number in run.numbers]
         elif run:
@@ -158,8 +214,44 @@ class Writer:
             # It may have waited for long, and a new endpoint's writer may have done newer things since.
             txn.abort()
             raise ParentGone
+        try:
+            require_same(self._path, self._files)  # nobody would find what is written to a file that was removed
+        except (StoreLost, OSError):
+            txn.abort()
+            raise
         self._gate.sign()
         return txn
+
+    def _settle(self) -> bool:
+        """Make what was let go of lately fit for use: LMDB takes pages that were freed two transactions ago, and where
+        all that comes is refused there would never be two. Whether it is worth another try."""
+        env = self._environment.env
+        if env.info()["last_txnid"] == self._settled or not self._reserve():
+            return False
+        try:
+            for _ in range(2):
+                with self._begin() as txn:
+                    txn.put(b"layout", bytes(cast(bytes, txn.get(b"layout"))))  # what is there already
+        except (lmdb.Error, StoreLost, OSError):
+            return False  # what it was for is refused with its own reason
+        finally:
+            self._end_reserve()
+        self._settled = env.info()["last_txnid"]
+        return True
+
+    def _reserve(self) -> bool:
+        """Make the map larger, for what lets go of things; whether it could be."""
+        env = self._environment.env
+        used = (env.info()["last_pgno"] + 1) * env.stat()["psize"]
+        if used + RESERVE_BYTES > self._map_size_bytes + RESERVES_MAX * RESERVE_BYTES:
+            return False
+        env.set_mapsize(max(used, self._map_size_bytes) + RESERVE_BYTES)
+        self._reserving = True
+        return True
+
+    def _end_reserve(self) -> None:
+        self._reserving = False
+        self._environment.env.set_mapsize(self._map_size_bytes)  # or what is in use by now, if that is more
 
     def _apply(self, txn: lmdb.Transaction, frame: Frame) -> Reply:
         number, operation, argument = frame
@@ -168,20 +260,26 @@ class Writer:
         except StoreError as error:  # raised before anything is written
             return _failure(number, error)
 
+    def _explained(self, error: Exception) -> StoreError:
+        """What is said of a write that failed."""
+        path = self._path
+        if isinstance(error, StoreLost):
+            return error
+        if isinstance(error, lmdb.MapFullError):
+            return StoreError(
+                f"the embedded store is full: {path / 'data.mdb'} has reached its map size. Restart every endpoint of "
+                f"this machine with a larger one (INGEBORG_MAP_SIZE_BYTES={2 * self._map_size_bytes}); nothing "
+                "acknowledged is lost, and unsubscribing works meanwhile"
+            )
+        if isinstance(error, lmdb.CorruptedError | lmdb.PageNotFoundError | ValueError | TypeError):
+            return StoreError(f"{path / 'data.mdb'} is damaged ({error}): stop every endpoint of it, and {RESTORE}")
+        return StoreUnavailable(
+            f"the embedded store could not write {path}: {why_not_written(path, error)}. Nothing acknowledged is lost"
+        )
+
 
 def _failure(number: int, error: StoreError) -> Reply:
     return number, type(error).__name__, str(error)
-
-
-def _explained(error: lmdb.Error) -> StoreError:
-    if isinstance(error, lmdb.MapFullError):
-        return StoreError(
-            "the embedded store is full: it has reached its map size. Restart every endpoint of this machine with a "
-            "larger one (map_size_bytes); nothing acknowledged is lost"
-        )
-    return StoreUnavailable(
-        f"the embedded store could not write (is the disk full?); nothing acknowledged is lost: {error}"
-    )
 
 
 def _count(batch: list[tuple[str, list[str]]]) -> int:

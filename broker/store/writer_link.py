@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -18,8 +20,11 @@ from pathlib import Path
 from typing import Any, cast
 
 import broker
-from broker.store.base import StoreError, StoreUnavailable
-from broker.store.layout import ERRORS, GREETING, PROGRESS, Lane, Unpacker, last_lock_holder, pack
+from broker.store.base import StoreError, StoreLost, StoreMisconfigured, StoreUnavailable, Superseded
+from broker.store.files import RESTORE, Files
+from broker.store.layout import ERRORS, GREETING, LAST_WORDS, PROGRESS, Lane, Unpacker, last_lock_holder, pack
+
+log = logging.getLogger("ingeborg.store")
 
 SMALL_FRAME_BYTES = 2048
 """Up to this size a frame has the small budget, so that it never waits for those of a large batch."""
@@ -39,8 +44,21 @@ START_TIMEOUT_S = 15.0
 END_TIMEOUT_S = 3.0
 """How long a writer that was hung up on may take to end (one commit) before it is killed."""
 
+SAY_EVERY_S = 30.0
+"""A trouble that lasts is logged this often."""
+
+DAMAGE_SIGNALS = (signal.SIGBUS, signal.SIGSEGV, signal.SIGABRT, signal.SIGFPE)
+"""What LMDB dies of where the file that it has mapped is not as it left it, or its disk cannot give it."""
+
 BACKOFF_S = (0.0, 0.1, 0.2, 0.5, 1.0, 2.0)
 """Pauses before the tries to restart; the last one repeats. The first is none: most deaths are single ones."""
+
+
+START = "the start of a writer"
+"""In the log beside the names of operations."""
+
+WRITER_DIED = "the embedded store's writer process died; another one is started"
+"""What operations under way are told at once; what it died of is known a moment later."""
 
 
 class _Call:
@@ -167,6 +185,9 @@ class _Link(asyncio.Protocol):
         for number, outcome, body in self._unpacker.feed(data):
             if number == GREETING:
                 self.greeting.set_result((outcome, body))
+            elif number == LAST_WORDS:
+                self.fail(f"the embedded store's writer had to end: {body}; another one is started")
+                return
             elif number != PROGRESS:
                 call, size = self._under_way.pop(number)
                 self._budget(size).give(size)
@@ -178,7 +199,7 @@ class _Link(asyncio.Protocol):
                     call.finish_if_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.fail("the embedded store's writer process died; another one is started")
+        self.fail(WRITER_DIED)
 
     def hang_up(self) -> None:
         """Tell the writer to end."""
@@ -218,7 +239,11 @@ class _Link(asyncio.Protocol):
 class WriterProcess:
     """One lane's writer, restarted for as long as this is open."""
 
-    def __init__(self, directory: Path, lane: Lane, *, map_size_bytes: int, timeout_s: float) -> None:
+    def __init__(
+        self, directory: Path, lane: Lane, *, map_size_bytes: int, timeout_s: float, death_fd: int = -1
+    ) -> None:
+        """``death_fd``: see ``writer.py``; the caller's to close."""
+        self._death_fd = death_fd
         self.restarts = 0
         self.pid: int | None = None  # of the current process; None while there is none
         self._directory, self._lane = directory, lane
@@ -228,6 +253,10 @@ class WriterProcess:
         self._up = asyncio.Event()
         self._why_down = "the embedded store is not open"
         self._supervisor: asyncio.Task[None] | None = None
+        self._troubles: dict[str, str] = {}  # by operation: why it fails, where that was logged
+        self._said_until: dict[str, float] = {}
+        self.files: Files | None = None  # that the first writer has opened: all others have to open the same
+        self.lost: StoreLost | None = None  # they cannot: nothing is written any more
 
     async def open(self) -> None:
         """Start the writer; what it says about the directory is raised."""
@@ -242,7 +271,7 @@ class WriterProcess:
         supervisor.cancel()
         await asyncio.wait({supervisor})
         self._why_down = "the embedded store is closed"
-        if self._up.is_set():
+        if self._up.is_set() and self.lost is None:
             self._link.fail(self._why_down)
             self._link.hang_up()
             await self._end(END_TIMEOUT_S)
@@ -250,15 +279,38 @@ class WriterProcess:
 
     async def call(self, operation: str, arguments: Iterable[Any]) -> list[Any]:
         """One frame per argument; the results of all. While a writer is being restarted, it is waited for."""
+        try:
+            results = await self._call(operation, arguments)
+        except (StoreLost, Superseded):
+            raise  # the endpoint says so, and ends
+        except StoreError as error:
+            self._say(operation, str(error))
+            raise
+        if operation in self._troubles:
+            del self._troubles[operation]
+            log.warning("%s: %s works again", self._directory / self._lane, operation)
+        return results
+
+    async def _call(self, operation: str, arguments: Iterable[Any]) -> list[Any]:
         if not self._up.is_set():
-            if self._supervisor is None:
+            if self.lost is None and self._supervisor is None:
                 raise StoreUnavailable(self._why_down)
             try:
                 async with asyncio.timeout(self._timeout_s):
                     await self._up.wait()
             except TimeoutError:
                 raise StoreUnavailable(self._why_down) from None
+        if self.lost is not None:
+            raise self.lost
         return await self._link.call(operation, arguments)
+
+    def _say(self, operation: str, trouble: str) -> None:
+        """Log it, once in ``SAY_EVERY_S`` for each operation: one that works now and then is no reason for more."""
+        now = asyncio.get_running_loop().time()
+        if self._supervisor is not None and now >= self._said_until.get(operation, 0.0):
+            self._said_until[operation] = now + SAY_EVERY_S
+            self._troubles[operation] = trouble
+            log.error("%s: %s failed: %s", self._directory / self._lane, operation, trouble)
 
     async def _start(self) -> None:
         link = _Link(self._timeout_s, self._suspect, self._up.clear)
@@ -278,14 +330,33 @@ class WriterProcess:
         except BaseException as error:
             suspect = self._suspect()
             link.abort()
-            await self._end(0.0)
+            died = link.lost.done() and link.lost.result() == WRITER_DIED
+            await self._end(END_TIMEOUT_S if died else 0.0)
             if isinstance(error, TimeoutError):
                 raise StoreUnavailable(
                     f"the embedded store's writer was not ready in {START_TIMEOUT_S:g} s; {suspect}"
                 ) from None
+            if died and isinstance(error, StoreError):
+                raise StoreMisconfigured(f"{self._death()}, before it was ready") from None
             raise
+        opened, notes = body
+        self.files = Files(*opened)
+        for note in notes:
+            log.warning("the embedded store: %s", note)
         self.pid, self._link = self._process.pid, link
+        self._troubles.pop(START, None)
         self._up.set()
+
+    def _death(self) -> str:
+        """What the process, which is dead, died of, and what to do."""
+        path, code = self._directory / self._lane, self._process.returncode
+        if -code in DAMAGE_SIGNALS:
+            return (
+                f"the embedded store's writer died of {signal.Signals(-code).name}: {path / 'data.mdb'} is damaged, or "
+                f"its disk fails or is full. `ingeborg doctor` tells; stop every endpoint of it, and {RESTORE}"
+            )
+        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+        return f"the embedded store's writer of {path} {how} (its own words, if any, are in this log)"
 
     def _spawn(self, theirs: socket.socket) -> subprocess.Popen[bytes]:
         # The same packages as here, installed or not. A session of its own, so that Ctrl-C at a terminal is for the
@@ -301,8 +372,11 @@ class WriterProcess:
                 str(self._directory),
                 self._lane.value,
                 str(self._map_size_bytes),
+                str(self._death_fd),
+                *([] if self.files is None else [":".join(map(str, self.files))]),
             ],
             stdin=theirs.fileno(),
+            pass_fds=[] if self._death_fd < 0 else [self._death_fd],
             stdout=subprocess.DEVNULL,
             env=os.environ | {"PYTHONPATH": path},
             start_new_session=True,
@@ -316,16 +390,25 @@ class WriterProcess:
     async def _supervise(self) -> None:
         while True:
             self._why_down = await asyncio.shield(self._link.lost)
+            died = self._why_down == WRITER_DIED
             self._link.abort()
-            await self._end(0.0)
+            await self._end(END_TIMEOUT_S if died else 0.0)
+            if died:
+                self._why_down = f"{self._death()}; another one is started"
+            log.error("%s", self._why_down)
             for pause_s in itertools.chain(BACKOFF_S, itertools.repeat(BACKOFF_S[-1])):
                 await asyncio.sleep(pause_s)
                 self.restarts += 1
                 try:
                     await self._start()
                     break
+                except StoreLost as error:
+                    self.lost = error
+                    self._up.set()  # whoever waits is told
+                    return
                 except StoreError as error:
                     self._why_down = str(error)  # what operations say meanwhile
+                    self._say(START, self._why_down)
 
     def _suspect(self) -> str:
         """For messages: who may be in the way, our writer itself or one that has the write lock and does not move."""

@@ -46,9 +46,10 @@ class Parent:
 @contextmanager
 def writing(directory: Path, lane: Lane = Lane.DURABLE) -> Iterator[tuple[Parent, Environment]]:
     """A writer in a thread, and what it writes to."""
-    environment, gate = prepare(directory, lane, MAP_BYTES)
+    prepared = prepare(directory, lane, MAP_BYTES)
+    environment = prepared.environment
     ours, theirs = socket.socketpair()
-    writer = Writer(environment, lane, gate, (theirs, os.getppid()))
+    writer = Writer(directory, lane, MAP_BYTES, prepared, (theirs, os.getppid()))
     thread = threading.Thread(target=writer.serve)
     thread.start()
     try:
@@ -131,10 +132,11 @@ def test_a_refused_frame_leaves_the_others_of_its_transaction(tmp_path: Path) ->
 
 
 def test_an_orphan_applies_nothing(tmp_path: Path) -> None:
-    environment, gate = prepare(tmp_path, Lane.DURABLE, MAP_BYTES)
+    prepared = prepare(tmp_path, Lane.DURABLE, MAP_BYTES)
+    environment = prepared.environment
     ours, theirs = socket.socketpair()
     with ours, theirs, environment.env:
-        writer = Writer(environment, Lane.DURABLE, gate, (theirs, os.getppid() + 1))
+        writer = Writer(tmp_path, Lane.DURABLE, MAP_BYTES, prepared, (theirs, os.getppid() + 1))
         Parent(ours).send((1, "unsubscribe", [("ann", ["rock"])]))
         with pytest.raises(ParentGone):
             writer.serve()
@@ -157,7 +159,7 @@ def test_a_disk_too_full_to_note_the_lock_holder_does_not_fail_the_write(
 def test_only_the_durable_environment_is_synced_at_every_commit(tmp_path: Path) -> None:
     synced = {}
     for lane in Lane:
-        environment, _ = prepare(tmp_path, lane, MAP_BYTES)
+        environment = prepare(tmp_path, lane, MAP_BYTES).environment
         with environment.env as env:
             synced[lane] = (env.flags()["sync"], env.flags()["metasync"])
     assert synced == {Lane.DURABLE: (True, True), Lane.SOFT: (False, True)}

@@ -123,7 +123,7 @@ async def test_what_is_no_store_is_found(tmp_path: Path, store: Path) -> None:
     (tmp_path / "durable" / "data.mdb").write_bytes(b"not LMDB" * 10_000)
     (tmp_path / "durable" / "lock.mdb").write_bytes(b"")
     (finding,) = await embedded.contents(tmp_path, MAP_BYTES)
-    assert (finding.level, "cannot read" in finding.seen) == ("error", True)
+    assert (finding.level, "meta page 0 is not LMDB's" in finding.seen) == ("error", True)
     (store / "durable" / "lock.mdb").unlink()
     (copy,) = await embedded.contents(store, MAP_BYTES)
     assert (copy.level, "not looked at" in copy.seen) == ("ok", True)
