@@ -93,12 +93,13 @@ class ClientSocket(Socket):
             self.transport.close()
             return
         server = self.server
-        response = web.answer(server, event, self.internal)
+        path = web.path_of(event)
+        response = web.answer(server, event, path, self.internal)
         if response is None:
             peer = self.transport.get_extra_info("peername")  # None: it is gone already
             address = peer[0] if peer else ""
             try:
-                if event.path == PEER_PATH and "Upgrade" in event.headers:
+                if path == PEER_PATH:
                     here = self.transport.get_extra_info("sockname")
                     self._links_come_in(address, here[0] if here else "")
                     self._become_peer(event)
