@@ -97,14 +97,18 @@ def parser() -> argparse.ArgumentParser:
     options = subcommands.add_parser(
         "token",
         help=text,
-        description=f"{_sentence(text)}, and print it. PREFIX is what the topics begin with; '' is all of them. "
-        "An issuer of your own makes them in the same way, with any JWT library (docs/security.md).",
+        description=f"{_sentence(text)}, and print it. PREFIX is what topics begin with: order/4 begins order/42, too, "
+        "and '' every topic. An issuer of your own makes tokens in the same way, with any JWT library "
+        "(docs/security.md).",
     )
     options.add_argument("keys", metavar="FILE", help="the JWK set that `ingeborg serve --auth-keys` is given")
     options.add_argument("client_id", metavar="CLIENT", nargs="?", help="its id; ending in *: what its ids begin with")
     options.add_argument("--new-keys", action="store_true", help="make FILE, with a new HS256 key")
-    options.add_argument("--publish", metavar="PREFIX", action="append", default=[], help="it may publish to")
-    options.add_argument("--subscribe", metavar="PREFIX", action="append", default=[], help="it may subscribe to")
+    for command, may in (("publish", "publish to"), ("subscribe", "subscribe to")):
+        for flag, metavar, what in (("", "TOPIC", "this very topic"), ("-prefix", "PREFIX", "all that begin so")):
+            options.add_argument(
+                f"--{command}{flag}", metavar=metavar, action="append", default=[], help=f"it may {may} {what}"
+            )
     options.add_argument("--broadcast", action="store_true", help="it may broadcast")
     options.add_argument("--inspect", action="store_true", help="it may look at endpoints and subscribers (/console)")
     options.add_argument("--lifetime", metavar="SECONDS", type=_positive, default=3600, help="until it expires (3600)")

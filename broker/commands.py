@@ -90,7 +90,9 @@ def token(
     client_id: str | None,
     new_keys: bool,
     publish: Sequence[str],
+    publish_prefix: Sequence[str],
     subscribe: Sequence[str],
+    subscribe_prefix: Sequence[str],
     broadcast: bool,
     inspect: bool,
     lifetime: int,
@@ -106,7 +108,8 @@ def token(
             _say("ingeborg token: for which CLIENT? (Or --new-keys, to make the file.)")
             return USAGE
         if client_id is not None:
-            permissions: dict[str, Any] = {"publish": publish, "subscribe": subscribe}
+            permissions: dict[str, Any] = {"publish": publish_prefix, "subscribe": subscribe_prefix}
+            permissions |= {"publish_topics": publish, "subscribe_topics": subscribe}
             permissions |= {"broadcast": broadcast, "inspect": inspect}
             made = auth.make_token(path, client_id, lifetime_s=lifetime, kid=kid, **permissions)
             print(orjson.dumps({"token": made}).decode() if json else made)

@@ -20,7 +20,7 @@ from protocol.client import Client, ConnectFailed
 from protocol.errors import ProtocolError
 from protocol.pages import fetch
 
-from .running import HANDSHAKE, PATIENCE_S, Running, ingeborg, plain, raw, running
+from .running import HANDSHAKE, PATIENCE_S, Running, ingeborg, plain, raw, running, serving
 
 
 @pytest.fixture
@@ -95,6 +95,34 @@ async def test_a_token_lets_its_client_do_what_it_permits(endpoint: Running, fil
         assert await anna.hear() == {"key": "news/1", "broadcast": "x"}
         page = await anna.ask({**mine, "command": "subscriptions"})
         assert sorted(page["topic"]) == ["anna/1", "news/1"]  # of the refused batch nothing was taken
+
+
+async def test_a_token_for_one_topic_opens_no_longer_one(tmp_path: Path) -> None:
+    """As the commands make it and take it: ``order/42`` is another customer's than ``order/4``."""
+    keys = str(tmp_path / "keys")
+
+    async def token(*arguments: str) -> dict[str, Any]:
+        async with ingeborg(tmp_path, "token", keys, "ann", *arguments) as process:
+            made = bearer(await process.line(r"\..*\."))
+            assert await process.ended() == 0
+            return made
+
+    one = await token("--new-keys", "--subscribe", "order/4", "--publish", "order/4", "--publish-prefix", "log/")
+    some = await token("--subscribe-prefix", "order/4")
+    async with serving(tmp_path, "--auth-keys", keys) as (_, url):
+        async with plain(url, **one) as ann:
+            for name, payload in (("subscribe", {}), ("publish", {"payload": 1, "ack": True})):
+                for topic, permitted in (("order/4", True), ("order/42", False), ("order/", False), ("log/1", None)):
+                    reply = await ann.ask({"command": name, "client_id": "ann", "topic": topic, **payload})
+                    expected = name == "publish" if permitted is None else permitted
+                    assert (reply.get("result") == "success") is expected, (name, topic)
+                    assert reply.get("error") == (None if expected else "forbidden")
+        async with plain(url, **some) as ann:
+            topics = ["order/4", "order/42"]
+            assert await ann.ask({"command": "subscribe", "client_id": "ann", "topic": topics}) == {"result": "success"}
+    async with ingeborg(tmp_path, "token", keys, "ann", "--subscribe", "") as process:
+        assert await process.ended() == 2
+        assert process.said() == "ingeborg token: topic '': Key 'topic' is empty; of prefixes '' is every topic\n"
 
 
 async def test_a_gateway_s_token_is_for_all_its_clients(endpoint: Running, file: Path) -> None:
