@@ -229,7 +229,8 @@ class ClientSocket(Socket):
 
 
 class EndpointServer:
-    """One endpoint process. ``secret`` is what the peers share; ``on_fatal`` is told why the process has to end."""
+    """One endpoint process. ``secret`` is what the peers share; ``alone_at_url``: nobody else can be at the URL of
+    ``me``; ``on_fatal`` is told why the process has to end: its name is another's."""
 
     def __init__(
         self,
@@ -247,6 +248,7 @@ class EndpointServer:
         access: Access | None = None,
         certificate: Certificate | None = None,
         drain_s: float = 5.0,
+        alone_at_url: bool = True,
         on_fatal: Callable[[str], None] | None = None,
     ) -> None:
         wrap = bytes if compression else text_frame
@@ -260,6 +262,7 @@ class EndpointServer:
             wrap=wrap,
             shape=store.shape,
             figures=lambda: operating.figures(self),
+            alone_at_url=alone_at_url,
         )
         if log.isEnabledFor(logging.DEBUG):
             self.router.on_refusal = _log_refusal

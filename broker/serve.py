@@ -17,6 +17,7 @@ import secrets
 import signal
 import socket
 import sys
+from ipaddress import ip_address
 from pathlib import Path
 
 import uvloop
@@ -43,6 +44,9 @@ GC_THRESHOLDS = (70_000, 20, 20)
 #: `M_MMAP_THRESHOLD`, `M_TRIM_THRESHOLD` (mallopt(3)): from what size on memory comes from the system, and how much of
 #: the heap's end is kept, in bytes.
 MALLOC_OPTIONS = ((-3, 512 * 1024), (-1, 1024 * 1024))
+
+#: The exit code of an endpoint whose name is another's. To start it again would only be to ask again.
+NAME_TAKEN = 3
 
 #: A shared secret shorter than this is guessable.
 SECRET_BYTES_MIN = 16
@@ -159,6 +163,24 @@ def url_at(options: ServeOptions, host: str, port: int) -> str:
     return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
+def alone_at_url(options: ServeOptions) -> bool:
+    """Listening, are we the only ones who can be at the URL that peers are told? Then an endpoint that is registered
+    there under our name is one that has died, and its name need not be waited for (ADR 15).
+
+    Not where others may have been told the same: at a URL that was given, or, on a store that several machines share,
+    at a loopback address or one made of the host's name, which copies of a machine have in common.
+    """
+    if options.advertise:
+        return False
+    if parse_store(options.store_url)[0] == "lmdb":
+        return True
+    try:
+        address = ip_address(options.host if options.internal is None else options.internal[0])
+    except ValueError:
+        return False
+    return not address.is_loopback and not address.is_unspecified
+
+
 async def _serve(options: ServeOptions) -> int:
     loop = asyncio.get_running_loop()
     end: asyncio.Future[str | None] = loop.create_future()
@@ -213,6 +235,7 @@ async def _serve(options: ServeOptions) -> int:
         access=Access(keys, options.origins, options.max_connections_per_address, options.proxies),
         certificate=certificate,
         drain_s=options.drain_time,
+        alone_at_url=alone_at_url(options),
         on_fatal=finish,
     )
     try:
@@ -234,7 +257,7 @@ async def _serve(options: ServeOptions) -> int:
     if why is not None:
         log.error("ending: %s", why)
     await server.stop()
-    return 0 if why is None else 1
+    return 0 if why is None else NAME_TAKEN
 
 
 def _watch_supervisor(fd: int) -> None:

@@ -115,8 +115,10 @@ class Router:
         wrap: Callable[[bytes], bytes] = bytes,
         shape: Shape | None = None,
         figures: Callable[[], dict[str, Any]] = dict,
+        alone_at_url: bool = True,
     ) -> None:
-        """``figures``: what this endpoint tells operators of itself (SPEC section 2.4)."""
+        """``figures``: what this endpoint tells operators of itself (SPEC section 2.4). ``alone_at_url``: see
+        ``Joining``."""
         self.me = me
         self.now = now
         self.lookup = routing == "lookup"
@@ -152,7 +154,7 @@ class Router:
         self.delivering = Delivering(self)
         self.subscribing = Subscribing(self)
         self.listening = Listening(self)
-        self.joining = Joining(self)
+        self.joining = Joining(self, alone_at_url=alone_at_url)
         self.inspecting = Inspecting(self)
         self.throttle = Throttle(self.limits.commands_per_s)
         self._requests = {
