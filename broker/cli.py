@@ -218,8 +218,9 @@ def _import(arguments: dict[str, Any]) -> int:
 
 def _serve(arguments: dict[str, str]) -> int:
     environment = dict(os.environ)
-    supervisor_fd = environment.pop(supervisor.SUPERVISOR_FD, None)
+    pipe = environment.pop(supervisor.SUPERVISOR_FD, None)
     try:
+        supervisor_fd = supervisor.supervisor_fd(pipe) if pipe else None
         options = _options(arguments, environment)
     except config.ConfigError as error:
         print(f"ingeborg serve: {error}", file=sys.stderr)
@@ -227,7 +228,7 @@ def _serve(arguments: dict[str, str]) -> int:
     logs.set_up(options.log_format, options.log_level)
     if options.endpoints > 1:
         return supervisor.run(options)
-    return serve.run(options, int(supervisor_fd) if supervisor_fd else None)
+    return serve.run(options, supervisor_fd)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -9,12 +9,13 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import stat
 import subprocess
 import sys
 import time
 from dataclasses import fields, replace
 
-from .config import ENVIRONMENT_PREFIX, ServeOptions, default_name
+from .config import ENVIRONMENT_PREFIX, ConfigError, ServeOptions, default_name
 from .serve import NAME_TAKEN
 
 log = logging.getLogger("ingeborg.supervisor")
@@ -29,6 +30,18 @@ END_S = 20.0
 
 #: Tells a child the descriptor that closes when the supervisor is gone.
 SUPERVISOR_FD = "INGEBORG_SUPERVISOR_FD"
+
+
+def supervisor_fd(text: str) -> int:
+    """The descriptor that an endpoint was told of. Raises ``ConfigError``: the variable is set by others than us."""
+    try:
+        fd = int(text)
+        told = stat.S_ISFIFO(os.fstat(fd).st_mode)
+    except (ValueError, OverflowError, OSError):
+        told = False
+    if not told:
+        raise ConfigError(f"{SUPERVISOR_FD} {text[:64]!r}: has to be a pipe; only a supervisor sets it, so unset it")
+    return fd
 
 
 class Child:
