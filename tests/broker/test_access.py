@@ -14,7 +14,8 @@ from websockets.datastructures import Headers
 from websockets.exceptions import InvalidStatus
 from websockets.http11 import Request
 
-from broker.access import Access, Refused
+from broker import access
+from broker.access import HOPS_MAX, Access, Refused
 from broker.auth import LEEWAY_S, Keys, make_token, new_keys
 from protocol.client import Client, ConnectFailed
 from protocol.errors import ProtocolError
@@ -250,6 +251,35 @@ def request(*forwarded: str) -> Request:
         ("10.0.0.1", ["203.0.113.9", "198.51.100.1, 10.9.9.9"], "198.51.100.1"),
         ("10.0.0.1", ["198.51.100.1, nonsense"], "10.0.0.1"),
         ("10.0.0.1", [""], "10.0.0.1"),
+        # A proxy that says nothing of its client: what stands before is not its word.
+        ("10.0.0.1", ["203.0.113.9, "], "10.0.0.1"),
+        ("10.0.0.1", ["203.0.113.9", ""], "10.0.0.1"),
+        ("10.0.0.1", [", ,,198.51.100.1"], "198.51.100.1"),
+        ("10.0.0.1", ["198.51.100.1:5678"], "198.51.100.1"),
+        ("10.0.0.1", ["203.0.113.9, 198.51.100.1:5678, 10.9.9.9:80"], "198.51.100.1"),
+        ("10.0.0.1", ["[2001:db8:1:2:3::4]:5678"], "2001:db8:1:2::/64"),
+        ("10.0.0.1", ["[2001:db8:1:2:3::4]"], "2001:db8:1:2::/64"),
+        (
+            "10.0.0.1",
+            [
+                "198.51.100.1:",
+            ],
+            "10.0.0.1",
+        ),
+        ("10.0.0.1", ["198.51.100.1:http"], "10.0.0.1"),
+        (
+            "10.0.0.1",
+            [
+                "[2001:db8::1",
+            ],
+            "10.0.0.1",
+        ),
+        ("10.0.0.1", ["[2001:db8::1]x"], "10.0.0.1"),
+        ("10.0.0.1", ["198.51.100.1 203.0.113.9"], "10.0.0.1"),
+        ("10.0.0.1", ["::ffff:198.51.100.1"], "198.51.100.1"),
+        ("10.0.0.1", ["203.0.113.9, ::ffff:10.9.9.9"], "203.0.113.9"),
+        ("10.0.0.1", ["203.0.113.9," * 100_000 + "198.51.100.1"], "198.51.100.1"),
+        ("10.0.0.1", ["203.0.113.9," + "10.9.9.9," * 100_000 + "10.9.9.8"], "10.9.9.9"),
         ("fd00::1", ["2001:db8:1:2:3::4"], "2001:db8:1:2::/64"),
         ("2001:db8:1:2::9", [], "2001:db8:1:2::/64"),
         ("::ffff:192.0.2.1", [], "192.0.2.1"),
@@ -261,10 +291,49 @@ def request(*forwarded: str) -> Request:
         ("10.0.0.1", ["127.0.0.1"], "10.0.0.1"),  # nobody becomes this machine by saying so
         ("10.0.0.1", ["127.0.0.1, 10.9.9.9"], "10.0.0.1"),
         ("10.0.0.1", ["::1"], "10.0.0.1"),
+        ("fd00:1:2:3::4", ["127.0.0.1"], "fd00:1:2:3::/64"),
+        ("::ffff:10.0.0.1", ["127.0.0.1"], "10.0.0.1"),
     ],
 )
 def test_whose_connection_it_is(peer: str, forwarded: list[str], address: str | None) -> None:
     assert Access(proxies=PROXIES).arrived(request(*forwarded), peer) == address
+
+
+def test_a_long_list_of_proxies_is_not_read_to_its_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A header may have 8 KiB, and a request 128 of them: a second's work, if all were looked at."""
+    looked = 0
+    real = access._parsed
+
+    def counting(address: str) -> object:
+        nonlocal looked
+        looked += 1
+        return real(address)
+
+    monkeypatch.setattr(access, "_parsed", counting)
+    assert Access(proxies=PROXIES).arrived(request(*["10.9.9.9," * 900 + "10.9.9.9"] * 128), "10.0.0.1") == "10.9.9.9"
+    assert looked < 3 * HOPS_MAX
+
+
+@pytest.mark.parametrize("trusted", [True, False])
+async def test_a_forged_address_gets_nobody_more_connections(tmp_path: Path, trusted: bool) -> None:
+    """As through a proxy on this machine, which adds the last address; all before it the client has written."""
+    options = ["--trusted-proxies", "127.0.0.0/8"] if trusted else []
+    file = tmp_path / "options.toml"
+    file.write_text("max-connections-per-address = 1\n")
+    forged = ["127.0.0.1", "::1", "unknown", "", "10.0.0.1", "198.51.100.7", "<script>", "a" * 4_000, "1.2.3.4," * 900]
+    async with serving(tmp_path, "--config", str(file), *options) as (process, url):
+        async with plain(url, additional_headers={"X-Forwarded-For": "198.51.100.1"}):
+            for text in forged:
+                headers = [("X-Forwarded-For", text), ("X-Forwarded-For", "198.51.100.1")]
+                if trusted:
+                    assert (await refused(url, additional_headers=headers))[0] == 429, text
+                else:  # nobody is asked: it is this machine
+                    async with plain(url, additional_headers=headers):
+                        pass
+            async with plain(url, additional_headers={"X-Forwarded-For": "198.51.100.1, 198.51.100.2"}):
+                pass
+        assert await process.end() == 0
+        assert "Traceback" not in process.said()
 
 
 def test_an_address_has_so_many_connections_and_no_more() -> None:
