@@ -18,6 +18,10 @@ from websockets.http11 import Request
 from .auth import Keys, TokenError
 from .core.grants import Grant
 
+#: Of `X-Forwarded-For` so many elements are read at most, from the end: no more proxies stand one behind the other, and
+#: what a client has put before theirs may be a megabyte.
+HOPS_MAX = 32
+
 
 class Refused(Exception):
     """The connection is not opened. ``str(error)`` is the answer's text; ``headers``: further ones of the answer."""
@@ -53,7 +57,7 @@ class Access:
         if is_loopback(address):
             if is_loopback(peer):
                 return None
-            address = peer  # forwarded as "this machine", but for that of another one, or by a liar
+            address = _counted(peer)  # forwarded as "this machine", but for that of another one, or by a liar
         if self._connections[address] >= self._per_address_max:
             text = f"There are {self._per_address_max} connections from your address already; close some"
             raise Refused(http.HTTPStatus.TOO_MANY_REQUESTS, text)
@@ -71,17 +75,14 @@ class Access:
         customer has."""
         address = peer
         if self._of_proxy(peer):
-            forwarded = ",".join(request.headers.get_all("X-Forwarded-For")).split(",")
-            for hop in reversed([hop.strip() for hop in forwarded]):
+            forwarded = ",".join(request.headers.get_all("X-Forwarded-For")).rsplit(",", HOPS_MAX)[-HOPS_MAX:]
+            for hop in map(_without_port, reversed(forwarded)):
                 if _parsed(hop) is None:
                     break
                 address = hop
                 if not self._of_proxy(hop):
                     break
-        parsed = _parsed(address)
-        if isinstance(parsed, IPv6Address) and not parsed.is_loopback:
-            return str(ip_network((parsed, 64), strict=False))
-        return str(parsed or address)
+        return _counted(address)
 
     def _of_proxy(self, address: str) -> bool:
         parsed = _parsed(address)
@@ -148,6 +149,28 @@ def is_loopback(address: str) -> bool:
     """Is the numeric address one that only this machine reaches?"""
     parsed = _parsed(address)
     return parsed is not None and parsed.is_loopback
+
+
+def _counted(address: str) -> str:
+    """The address as connections are counted: of IPv6 its /64, which is what one customer has."""
+    parsed = _parsed(address)
+    if isinstance(parsed, IPv6Address) and not parsed.is_loopback:
+        return str(ip_network((parsed, 64), strict=False))
+    return str(parsed or address)
+
+
+def _without_port(hop: str) -> str:
+    """An element of `X-Forwarded-For`; some proxies add the port: ``192.0.2.1:5678``, ``[2001:db8::1]:5678``."""
+    hop = hop.strip()
+    if hop.startswith("["):
+        address, bracket, port = hop[1:].partition("]")
+        return address if bracket and (not port or _is_port(port)) else hop
+    address, _, port = hop.partition(":")
+    return address if _is_port(f":{port}") else hop
+
+
+def _is_port(text: str) -> bool:
+    return text[:1] == ":" and text[1:].isascii() and text[1:].isdigit()
 
 
 def _parsed(address: str) -> IPv4Address | IPv6Address | None:

@@ -17,7 +17,11 @@ from typing import Any
 
 import jwt
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, RSAPublicKey
+from jwt.types import Options
 from jwt.utils import base64url_encode
+
+from protocol.errors import ProtocolError
+from protocol.topics import check_topic
 
 from .config import ConfigError
 from .core.grants import Grant
@@ -46,8 +50,22 @@ TOKEN_BYTES_MAX = 8 * 1024
 #: Times beyond it are no seconds (the year 9999).
 TIME_MAX_S = 253_402_300_800
 
-#: The claim with the permissions.
+#: The claim with the permissions, and what it may have. An endpoint refuses a token that has more: what it does not
+#: know it cannot hold to. So what narrows a permission gets a name of its own, and no name is given a second meaning.
 CLAIM = "ingeborg"
+PERMISSIONS = ("publish", "publish_topics", "subscribe", "subscribe_topics", "broadcast", "inspect")
+
+#: Of the registered claims `exp` and `sub` have to be there; these two and `nbf` are looked at, here, and no other. So
+#: `iat` is not: RFC 7519 section 4.1.6 gives it no part in whether a token is valid; `nbf` is for that.
+_DECODING: Options = {
+    "require": ["exp", "sub"],
+    "verify_exp": False,
+    "verify_nbf": False,
+    "verify_iat": False,
+    "verify_aud": False,
+    "verify_iss": False,
+    "verify_jti": False,
+}
 
 
 class TokenError(Exception):
@@ -101,13 +119,7 @@ class Keys:
             raise TokenError("no key here has its kid and algorithm")
         for key in candidates:
             try:
-                claims = jwt.decode(
-                    token,
-                    _verifying(key),
-                    algorithms=[algorithm],
-                    leeway=LEEWAY_S,
-                    options={"require": ["exp", "sub"], "verify_aud": False, "verify_exp": False, "verify_nbf": False},
-                )
+                claims = jwt.decode(token, _verifying(key), algorithms=[algorithm], options=_DECODING)
             except jwt.InvalidSignatureError:
                 continue
             except jwt.InvalidTokenError as error:
@@ -127,14 +139,18 @@ class Keys:
         permissions = claims.get(CLAIM, {})
         if not isinstance(permissions, dict):
             raise TokenError(f"claim {CLAIM!r} has to be an object")
-        if unknown := sorted(set(permissions) - {"publish", "subscribe", "broadcast", "inspect"}):
-            raise TokenError(f"claim {CLAIM!r} has publish, subscribe, broadcast and inspect, not {unknown[0][:64]!r}")
+        if unknown := sorted(set(permissions) - set(PERMISSIONS)):
+            raise TokenError(f"claim {CLAIM!r} has {', '.join(PERMISSIONS)}, not {unknown[0][:64]!r}")
         broadcast, inspect = (_flag(permissions, name) for name in ("broadcast", "inspect"))
         client = claims["sub"]
         if not client:
             raise TokenError("sub has to be a client id, or the beginning of several and a *")
-        publish, subscribe = (_prefixes(permissions, name) for name in ("publish", "subscribe"))
-        return Grant(client, publish, subscribe, broadcast, expires_at + LEEWAY_S, inspect)
+        publish, subscribe = (tuple(_texts(permissions, name, "prefixes")) for name in ("publish", "subscribe"))
+        publish_topics, subscribe_topics = (
+            frozenset(_texts(permissions, name, "names")) for name in ("publish_topics", "subscribe_topics")
+        )
+        expires_at += LEEWAY_S
+        return Grant(client, publish, subscribe, broadcast, expires_at, inspect, publish_topics, subscribe_topics)
 
 
 def _flag(permissions: Mapping[str, Any], name: str) -> bool:
@@ -144,11 +160,11 @@ def _flag(permissions: Mapping[str, Any], name: str) -> bool:
     return flag
 
 
-def _prefixes(permissions: Mapping[str, Any], name: str) -> tuple[str, ...]:
-    prefixes = permissions.get(name, [])
-    if not isinstance(prefixes, list) or not all(isinstance(prefix, str) for prefix in prefixes):
-        raise TokenError(f"{CLAIM}.{name} has to be a list of topic prefixes")
-    return tuple(prefixes)
+def _texts(permissions: Mapping[str, Any], name: str, what: str) -> list[str]:
+    texts = permissions.get(name, [])
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+        raise TokenError(f"{CLAIM}.{name} has to be a list of topic {what}")
+    return texts
 
 
 def _verifying(key: jwt.PyJWK) -> Any:
@@ -213,23 +229,41 @@ def make_token(
     client: str,
     *,
     publish: Sequence[str] = (),
+    publish_topics: Sequence[str] = (),
     subscribe: Sequence[str] = (),
+    subscribe_topics: Sequence[str] = (),
     broadcast: bool = False,
     inspect: bool = False,
     lifetime_s: float = 3600.0,
     kid: str | None = None,
     clock: Callable[[], float] = time.time,
 ) -> str:
-    """A token, signed with the file's first key that can sign, or with that of the id. Raises ``ConfigError``."""
+    """A token, signed with the file's first key that can sign, or with that of the id. ``publish``, ``subscribe``: what
+    topics begin with; ``publish_topics``, ``subscribe_topics``: single ones. Raises ``ConfigError``.
+    """
+    exact = {"publish_topics": list(publish_topics), "subscribe_topics": list(subscribe_topics)}
+    for topic in (*publish_topics, *subscribe_topics):
+        try:
+            check_topic(topic).encode()
+        except ProtocolError as error:
+            raise ConfigError(f"topic {topic[:64]!r}: {error.info}; of prefixes '' is every topic") from None
+        except UnicodeEncodeError:
+            raise ConfigError(f"topic {topic[:64]!r}: has to be UTF-8") from None
     for key in read_keys(path):
         if kid in (None, key.key_id) and (isinstance(key.key, bytes) or hasattr(key.key, "public_key")):
             now = int(clock())
-            flags = {"broadcast": broadcast, "inspect": inspect}
+            permissions = {
+                "publish": list(publish),
+                "subscribe": list(subscribe),
+                **{name: topics for name, topics in exact.items() if topics},  # else endpoints before them take it, too
+                "broadcast": broadcast,
+                "inspect": inspect,
+            }
             claims = {
                 "sub": client,
                 "iat": now,
                 "exp": int(now + lifetime_s),
-                CLAIM: {"publish": list(publish), "subscribe": list(subscribe), **flags},
+                CLAIM: permissions,
             }
             headers = {} if key.key_id is None else {"kid": key.key_id}
             return jwt.encode(claims, key.key, algorithm=key.algorithm_name, headers=headers)

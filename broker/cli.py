@@ -97,14 +97,18 @@ def parser() -> argparse.ArgumentParser:
     options = subcommands.add_parser(
         "token",
         help=text,
-        description=f"{_sentence(text)}, and print it. PREFIX is what the topics begin with; '' is all of them. "
-        "An issuer of your own makes them in the same way, with any JWT library (docs/security.md).",
+        description=f"{_sentence(text)}, and print it. PREFIX is what topics begin with: order/4 begins order/42, too, "
+        "and '' every topic. An issuer of your own makes tokens in the same way, with any JWT library "
+        "(docs/security.md).",
     )
     options.add_argument("keys", metavar="FILE", help="the JWK set that `ingeborg serve --auth-keys` is given")
     options.add_argument("client_id", metavar="CLIENT", nargs="?", help="its id; ending in *: what its ids begin with")
     options.add_argument("--new-keys", action="store_true", help="make FILE, with a new HS256 key")
-    options.add_argument("--publish", metavar="PREFIX", action="append", default=[], help="it may publish to")
-    options.add_argument("--subscribe", metavar="PREFIX", action="append", default=[], help="it may subscribe to")
+    for command, may in (("publish", "publish to"), ("subscribe", "subscribe to")):
+        for flag, metavar, what in (("", "TOPIC", "this very topic"), ("-prefix", "PREFIX", "all that begin so")):
+            options.add_argument(
+                f"--{command}{flag}", metavar=metavar, action="append", default=[], help=f"it may {may} {what}"
+            )
     options.add_argument("--broadcast", action="store_true", help="it may broadcast")
     options.add_argument("--inspect", action="store_true", help="it may look at endpoints and subscribers (/console)")
     options.add_argument("--lifetime", metavar="SECONDS", type=_positive, default=3600, help="until it expires (3600)")
@@ -214,8 +218,9 @@ def _import(arguments: dict[str, Any]) -> int:
 
 def _serve(arguments: dict[str, str]) -> int:
     environment = dict(os.environ)
-    supervisor_fd = environment.pop(supervisor.SUPERVISOR_FD, None)
+    pipe = environment.pop(supervisor.SUPERVISOR_FD, None)
     try:
+        supervisor_fd = supervisor.supervisor_fd(pipe) if pipe else None
         options = _options(arguments, environment)
     except config.ConfigError as error:
         print(f"ingeborg serve: {error}", file=sys.stderr)
@@ -223,7 +228,7 @@ def _serve(arguments: dict[str, str]) -> int:
     logs.set_up(options.log_format, options.log_level)
     if options.endpoints > 1:
         return supervisor.run(options)
-    return serve.run(options, int(supervisor_fd) if supervisor_fd else None)
+    return serve.run(options, supervisor_fd)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

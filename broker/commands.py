@@ -9,6 +9,7 @@ Results go to standard output, everything said to the person to standard error.
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
@@ -22,6 +23,7 @@ from protocol.pages import PageError, fetch, samples
 
 from . import auth
 from .config import ConfigError
+from .terminal import printable
 
 OK = 0
 FAILED = 1
@@ -33,8 +35,12 @@ _SUBSCRIBE_TIMEOUT_S = 300.0
 _RATE_INTERVAL_S = 1.0
 
 
+#: A token in a URL that is said back: those of scripts end in logs.
+_TOKEN = re.compile(r"(access_token=)[^&#\s]+")
+
+
 def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+    print(printable(_TOKEN.sub(r"\1…", text)), file=sys.stderr, flush=True)
 
 
 async def sub(
@@ -72,7 +78,7 @@ async def sub(
                 return OK
             async for notification in client:
                 line = orjson.dumps({"key": notification.key, "broadcast": notification.broadcast})
-                print(line.decode(), file=out, flush=True)
+                print(printable(line.decode()), file=out, flush=True)
                 if left is not None:
                     left -= 1
                     if left <= 0:
@@ -90,7 +96,9 @@ def token(
     client_id: str | None,
     new_keys: bool,
     publish: Sequence[str],
+    publish_prefix: Sequence[str],
     subscribe: Sequence[str],
+    subscribe_prefix: Sequence[str],
     broadcast: bool,
     inspect: bool,
     lifetime: int,
@@ -106,7 +114,8 @@ def token(
             _say("ingeborg token: for which CLIENT? (Or --new-keys, to make the file.)")
             return USAGE
         if client_id is not None:
-            permissions: dict[str, Any] = {"publish": publish, "subscribe": subscribe}
+            permissions: dict[str, Any] = {"publish": publish_prefix, "subscribe": subscribe_prefix}
+            permissions |= {"publish_topics": publish, "subscribe_topics": subscribe}
             permissions |= {"broadcast": broadcast, "inspect": inspect}
             made = auth.make_token(path, client_id, lifetime_s=lifetime, kid=kid, **permissions)
             print(orjson.dumps({"token": made}).decode() if json else made)
@@ -224,7 +233,7 @@ async def status(url: str, as_json: bool = False, *, out: TextIO | None = None) 
     except (PageError, ValueError) as error:
         _say(f"ingeborg status: {error}")
         return FAILED
-    urls = {first.name: url, **{name: peer_url for name, (peer_url, _) in first.peers.items()}}
+    urls = {first.name: url.partition("?")[0], **{name: peer_url for name, (peer_url, _) in first.peers.items()}}
     before = await asyncio.gather(*map(_scrape, urls.values()), return_exceptions=True)
     await asyncio.sleep(_RATE_INTERVAL_S)
     after = await asyncio.gather(*map(_scrape, urls.values()), return_exceptions=True)
@@ -249,9 +258,10 @@ async def status(url: str, as_json: bool = False, *, out: TextIO | None = None) 
         endpoints.append({"name": name, "url": its_url, "state": state, **named})
     if as_json:
         cluster = {"routing": first.routing, "store": first.store, "endpoints": endpoints}
-        print(orjson.dumps(cluster).decode(), file=out)
+        print(printable(orjson.dumps(cluster).decode()), file=out)
         return OK if first.ready == "ready" else FAILED
-    print(f"routing {first.routing}, store {first.store}", file=out)
+    print(printable(f"routing {first.routing}, store {first.store}"), file=out)
+    rows = [list(map(printable, row)) for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         left = [cell.ljust(width) for cell, width in zip(row[:3], widths, strict=False)]

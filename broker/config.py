@@ -38,13 +38,36 @@ LOG_LEVELS = ("debug", "info", "warning", "error")
 SUBSCRIPTIONS_MAX = 100_000
 
 
+#: More than any list of nodes or networks, and what a path may be on Linux.
+TEXT_CHARS_MAX = 4096
+
+#: What would break a line of a log or of an error, act on a terminal, or end a path within (U+0000).
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+
+#: Numbers of a configuration are those of 64 bits, as TOML has them.
+_INTEGERS = range(-(2**63), 2**63)
+
+#: An endpoint maps two environments of the embedded store. Two larger ones do not fit into the 2^47 bytes of addresses
+#: that a process has on x86-64.
+MAP_SIZE_BYTES_MAX = 1 << 45
+
+#: Times are no shorter, in seconds: what is divided by one must not get out of hand.
+LEAST_S = 0.001
+
+#: Of an error's text, what it says of a wrong value.
+_SHOWN_CHARS_MAX = 200
+
+
 class ConfigError(Exception):
     """An option is wrong; the text names it, where it came from, and what it should be."""
 
 
 def data_folder() -> Path:
-    """The user's folder for data (XDG base directories)."""
-    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "ingeborg"
+    """The user's folder for data (XDG base directories). Raises ``ConfigError``."""
+    try:
+        return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "ingeborg"
+    except RuntimeError:
+        raise ConfigError("this user has no home directory: give --store, and --peer-secret-file with Riak") from None
 
 
 def _option(default: Any, help: str, metavar: str = "", *, flag: bool = False, least: int | None = None) -> Any:
@@ -168,17 +191,37 @@ def _convert(name: str, kind: str, value: Any, source: str) -> Any:
         if kind == "int":
             if isinstance(value, (bool, float)):
                 raise ValueError
-            return int(value)
+            return _whole(value)
         if kind == "float":
             if isinstance(value, bool):
                 raise ValueError
             return float(value)
         if not isinstance(value, str):
             raise ValueError
-    except (ValueError, KeyError):
+        if len(value) > TEXT_CHARS_MAX:
+            raise ConfigError(f"{source}: {name} has to be at most {TEXT_CHARS_MAX} characters, not {len(value)}")
+        if _CONTROL.search(value):
+            raise ConfigError(f"{source}: {name} has to be without control characters, not {_shown(value)}")
+    except (ValueError, KeyError, TypeError, OverflowError):
         wanted = {"bool": "true or false", "int": "a whole number", "float": "a number", "str": "text"}[kind]
-        raise ConfigError(f"{source}: {name} has to be {wanted}, not {value!r}") from None
+        raise ConfigError(f"{source}: {name} has to be {wanted}, not {_shown(value)}") from None
     return value
+
+
+def _whole(value: Any) -> int:
+    number = int(value)
+    if number not in _INTEGERS:
+        raise ValueError
+    return number
+
+
+def _shown(value: Any) -> str:
+    """The value as it stands in an error: in one line, and not all of what is long."""
+    try:
+        text = repr(value)
+    except ValueError:  # a number of thousands of digits (sys.set_int_max_str_digits)
+        return "one of thousands of digits"
+    return text if len(text) <= _SHOWN_CHARS_MAX else f"{text[:_SHOWN_CHARS_MAX]}…"
 
 
 def load(command_line: Mapping[str, Any], environment: Mapping[str, str], file: Path | None) -> ServeOptions:
@@ -189,13 +232,14 @@ def load(command_line: Mapping[str, Any], environment: Mapping[str, str], file: 
         try:
             with file.open("rb") as opened:
                 table = tomllib.load(opened)
-        except (OSError, ValueError) as error:  # ValueError: not TOML, or not UTF-8
+        # ValueError: not TOML, or not UTF-8; RecursionError: lists in lists, a thousand deep.
+        except (OSError, ValueError, RecursionError) as error:
             why = f"{error.strerror}" if isinstance(error, OSError) else f"{error}; it has to be TOML: name = value"
             raise ConfigError(f"--config {file}: {why}") from None
         for key, value in table.items():
             name = key.replace("-", "_")
             if name not in kinds:
-                raise ConfigError(f"--config {file}: no option {key!r}; there are {', '.join(kinds)}")
+                raise ConfigError(f"--config {file}: no option {_shown(key)}; there are {', '.join(kinds)}")
             values[name] = _convert(key, kinds[name], value, str(file))
     for name, kind in kinds.items():
         variable = ENVIRONMENT_PREFIX + name.upper()
@@ -210,7 +254,7 @@ def load(command_line: Mapping[str, Any], environment: Mapping[str, str], file: 
 
 def _check(options: ServeOptions) -> None:
     def wrong(name: str, should: str) -> ConfigError:
-        return ConfigError(f"{name.replace('_', '-')} {getattr(options, name)!r}: {should}")
+        return ConfigError(f"{name.replace('_', '-')} {_shown(getattr(options, name))}: {should}")
 
     if not 0 <= options.port <= 65535:
         raise wrong("port", "has to be from 0 to 65535")
@@ -232,7 +276,7 @@ def _check(options: ServeOptions) -> None:
         raise wrong("routing", "has to be home or lookup")
     for origin in options.origins:
         if origin not in ("*", "null") and not re.fullmatch(r"https?://[^/?#@\s]+", origin):
-            raise wrong("allowed_origins", f"{origin!r} has to be like https://radio.example, without a path")
+            raise wrong("allowed_origins", f"{_shown(origin)} has to be like https://radio.example, without a path")
     try:
         _ = options.proxies
     except ValueError as error:
@@ -251,8 +295,8 @@ def _check(options: ServeOptions) -> None:
         )
     if options.endpoints > 1 and options.internal is not None and options.internal[1] == 0:
         raise wrong("internal_address", "several endpoints need a first port; the others get the ones after it")
-    if not 0 <= options.drain_time <= 3600:
-        raise wrong("drain_time", "has to be from 0 to 3600 seconds")
+    if options.drain_time and not LEAST_S <= options.drain_time <= 3600:
+        raise wrong("drain_time", f"has to be 0, or from {LEAST_S:g} to 3600 seconds")
     if options.log_format not in ("text", "json"):
         raise wrong("log_format", "has to be text or json")
     if options.log_level not in LOG_LEVELS:
@@ -261,25 +305,35 @@ def _check(options: ServeOptions) -> None:
         raise wrong("max_subscriptions", f"has to be from 0 (any number) to {SUBSCRIPTIONS_MAX}")
     if options.slow_consumer not in ("close", "drop_oldest"):
         raise wrong("slow_consumer", "has to be close or drop_oldest")
-    if not 0 <= options.dedup_ttl <= 86_400:
-        raise wrong("dedup_ttl", "has to be from 0 (off) to 86400 seconds")
+    if options.dedup_ttl and not LEAST_S <= options.dedup_ttl <= 86_400:
+        raise wrong("dedup_ttl", f"has to be 0 (off), or from {LEAST_S:g} to 86400 seconds")
     if not 1 <= options.ping_interval <= 3600:
         raise wrong("ping_interval", "has to be from 1 to 3600 seconds")
     if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", options.riak_namespace):
         raise wrong("riak_namespace", "has to be 1 to 64 letters, digits, hyphens or underscores")
     if options.riak_node_confirms not in (1, 2, 3):
         raise wrong("riak_node_confirms", "has to be 1, 2 or 3")
-    if not re.fullmatch(r"[^\x00-\x20\x7f]{0,256}", options.riak_user):
+    if not re.fullmatch(r"[^\x00-\x20\x7f\ud800-\udfff]{0,256}", options.riak_user):
         raise wrong("riak_user", "has to be a name of up to 256 characters, without spaces")
     if options.max_held_bytes and options.max_held_bytes < HELD_FRAMES_MIN * options.max_frame_bytes:
         raise wrong("max_held_bytes", f"has to be 0, or at least {HELD_FRAMES_MIN} times max-frame-bytes")
-    if options.map_size_bytes < 1 << 20:
-        raise wrong("map_size_bytes", "has to be at least a MiB")
+    if not 1 << 20 <= options.map_size_bytes <= MAP_SIZE_BYTES_MAX:
+        raise wrong("map_size_bytes", f"has to be from {1 << 20} (1 MiB) to {MAP_SIZE_BYTES_MAX} (32 TiB)")
     for option in fields(options):
+        if option.metadata["metavar"] == "FILE":
+            _home(getattr(options, option.name), option.name.replace("_", "-"))
         least = option.metadata["least"]
         if least is not None and getattr(options, option.name) < least:
             raise wrong(option.name, f"has to be at least {least}")
     parse_store(options.store_url)
+
+
+def _home(path: str, option: str) -> Path:
+    """The path, of somebody's home directory where it begins with ``~``."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        raise ConfigError(f"{option} {_shown(path)}: whose home directory is that?") from None
 
 
 def _is_endpoint_url(url: str) -> bool:
@@ -294,16 +348,16 @@ def parse_store(url: str) -> tuple[str, Any]:
     """``("lmdb", Path)`` or ``("riak", [(host, port), …])``. Raises ``ConfigError``."""
     kind, _, rest = url.partition(":")
     if kind == "lmdb" and rest:
-        return "lmdb", Path(rest).expanduser()
+        return "lmdb", _home(rest, "store")
     if kind == "riak" and rest:
         nodes = []
         for node in rest.split(","):
             host, colon, port = node.rpartition(":")
             if not colon or not host or not port.isascii() or not port.isdigit() or not 1 <= int(port) <= 65535:
-                raise ConfigError(f"store {url!r}: {node!r} has to be HOST:PORT, such as 10.0.0.7:8087")
+                raise ConfigError(f"store {_shown(url)}: {_shown(node)} has to be HOST:PORT, such as 10.0.0.7:8087")
             nodes.append((host.strip("[]"), int(port)))
         return "riak", nodes
-    raise ConfigError(f"store {url!r}: has to be lmdb:DIR or riak:HOST:PORT[,HOST:PORT…]")
+    raise ConfigError(f"store {_shown(url)}: has to be lmdb:DIR or riak:HOST:PORT[,HOST:PORT…]")
 
 
 def default_name(port: int) -> str:

@@ -108,12 +108,13 @@ class ClientSocket(Socket):
             self.transport.close()
             return
         server = self.server
-        response = web.answer(server, event, self.internal)
+        path = web.path_of(event)
+        response = web.answer(server, event, path, self.internal)
         if response is None:
             peer = self.transport.get_extra_info("peername")  # None: it is gone already
             address = peer[0] if peer else ""
             try:
-                if event.path == PEER_PATH and "Upgrade" in event.headers:
+                if path == PEER_PATH:
                     here = self.transport.get_extra_info("sockname")
                     self._links_come_in(address, here[0] if here else "")
                     self._become_peer(event)
@@ -330,7 +331,8 @@ class ClientSocket(Socket):
 
 
 class EndpointServer:
-    """One endpoint process. ``secret`` is what the peers share; ``on_fatal`` is told why the process has to end."""
+    """One endpoint process. ``secret`` is what the peers share; ``alone_at_url``: nobody else can be at the URL of
+    ``me``; ``on_fatal`` is told why the process has to end: its name is another's."""
 
     def __init__(
         self,
@@ -348,6 +350,7 @@ class EndpointServer:
         access: Access | None = None,
         certificate: Certificate | None = None,
         drain_s: float = 5.0,
+        alone_at_url: bool = True,
         on_fatal: Callable[[str], None] | None = None,
     ) -> None:
         wrap = bytes if compression else text_frame
@@ -362,6 +365,7 @@ class EndpointServer:
             shape=store.shape,
             figures=lambda: operating.figures(self),
             resident=machine.resident_bytes,
+            alone_at_url=alone_at_url,
         )
         self.reader = Reader(self.router.read_wanted, self._frame_read, self.router.limits.held_bytes)
         if log.isEnabledFor(logging.DEBUG):

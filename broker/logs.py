@@ -13,6 +13,8 @@ from typing import Any
 import orjson
 from pythonjsonlogger.json import JsonFormatter
 
+from .terminal import indented
+
 #: What a line may say beside its text, in this order.
 FIELDS = ("connection", "request", "command", "code", "address")
 
@@ -26,7 +28,7 @@ class TextFormatter(logging.Formatter):
     def formatMessage(self, record: logging.LogRecord) -> str:
         """The line, without what follows it of an exception."""
         said = [f" {name}={json.dumps(getattr(record, name))}" for name in FIELDS if hasattr(record, name)]
-        return super().formatMessage(record) + "".join(said)
+        return indented(super().formatMessage(record)) + "".join(said)
 
 
 def set_up(form: str, level: str, name: str = "") -> None:

@@ -142,7 +142,7 @@ class PeerSocket(Socket):
             mine = proof(secret, b"acceptor", self._nonces, me)
             self._say(["welcome", me.name, me.incarnation, me.url, mine])
             # The hello was the last frame before our welcome; from here on frames are a link's.
-            self.ws = ServerProtocol(state=OPEN, max_size=FRAME_BYTES_MAX, logger=log)
+            self.ws = ServerProtocol(state=OPEN, max_size=FRAME_BYTES_MAX, logger=library_log)
             self._proved(endpoint)
         elif kind == "welcome" and self._dialled is not None:
             name, incarnation, url, given = fields

@@ -7,6 +7,7 @@ Owns: the process of one endpoint: its store, its secret, its signals. Must neve
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import faulthandler
 import gc
@@ -16,6 +17,7 @@ import secrets
 import signal
 import socket
 import sys
+from ipaddress import ip_address
 from pathlib import Path
 
 import uvloop
@@ -42,6 +44,9 @@ GC_THRESHOLDS = (70_000, 20, 20)
 
 #: What the system says where there is no room for a file.
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+#: The exit code of an endpoint whose name is another's. To start it again would only be to ask again.
+NAME_TAKEN = 3
 
 #: A shared secret shorter than this is guessable.
 SECRET_BYTES_MIN = 16
@@ -128,7 +133,7 @@ def listen(host: str, port: int) -> socket.socket:
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
         sock = socket.socket(family, kind, protocol)
-    except OSError as error:
+    except (OSError, UnicodeError) as error:  # UnicodeError: no name of a host can be so
         raise ConfigError(f"host {host!r}: {error}; it has to be a name or an address of this machine") from None
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -164,6 +169,24 @@ def url_at(options: ServeOptions, host: str, port: int) -> str:
         host = socket.gethostname()
     scheme = "wss" if options.tls_cert else "ws"
     return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+
+
+def alone_at_url(options: ServeOptions) -> bool:
+    """Listening, are we the only ones who can be at the URL that peers are told? Then an endpoint that is registered
+    there under our name is one that has died, and its name need not be waited for (ADR 15).
+
+    Not where others may have been told the same: at a URL that was given, or, on a store that several machines share,
+    at a loopback address or one made of the host's name, which copies of a machine have in common.
+    """
+    if options.advertise:
+        return False
+    if parse_store(options.store_url)[0] == "lmdb":
+        return True
+    try:
+        address = ip_address(options.host if options.internal is None else options.internal[0])
+    except ValueError:
+        return False
+    return not address.is_loopback and not address.is_unspecified
 
 
 async def _serve(options: ServeOptions) -> int:
@@ -222,6 +245,7 @@ async def _serve(options: ServeOptions) -> int:
         access=Access(keys, options.origins, options.max_connections_per_address, options.proxies),
         certificate=certificate,
         drain_s=options.drain_time,
+        alone_at_url=alone_at_url(options),
         on_fatal=finish,
     )
     try:
@@ -245,7 +269,7 @@ async def _serve(options: ServeOptions) -> int:
     await server.stop()
     if isinstance(store, EmbeddedStore) and store.lost:
         return 2  # not to be started again by itself: where the directory was removed, with an empty store
-    return 0 if why is None else 1
+    return 0 if why is None else NAME_TAKEN
 
 
 def _watch_supervisor(fd: int) -> None:

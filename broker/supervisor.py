@@ -9,13 +9,15 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import stat
 import subprocess
 import sys
 import time
 from dataclasses import fields, replace
 
 from . import machine
-from .config import ENVIRONMENT_PREFIX, ServeOptions, default_name
+from .config import ENVIRONMENT_PREFIX, ConfigError, ServeOptions, default_name
+from .serve import NAME_TAKEN
 
 log = logging.getLogger("ingeborg.supervisor")
 
@@ -31,6 +33,18 @@ END_S = 20.0
 SUPERVISOR_FD = "INGEBORG_SUPERVISOR_FD"
 
 
+def supervisor_fd(text: str) -> int:
+    """The descriptor that an endpoint was told of. Raises ``ConfigError``: the variable is set by others than us."""
+    try:
+        fd = int(text)
+        told = stat.S_ISFIFO(os.fstat(fd).st_mode)
+    except (ValueError, OverflowError, OSError):
+        told = False
+    if not told:
+        raise ConfigError(f"{SUPERVISOR_FD} {text[:64]!r}: has to be a pipe; only a supervisor sets it, so unset it")
+    return fd
+
+
 class Child:
     """One endpoint process, over all its lives."""
 
@@ -38,6 +52,7 @@ class Child:
         self.options = options
         self.process: subprocess.Popen[bytes] | None = None
         self.start_at = 0.0
+        self.given_up = False
         self._pipe_read = pipe_read
         self._wait_s = RESTART_FIRST_S
         self._started_at = 0.0
@@ -59,7 +74,17 @@ class Child:
         )
 
     def died(self, code: int) -> None:
-        """Set when to start it again."""
+        """Set when to start it again, if that is of any use."""
+        if code == NAME_TAKEN:
+            self.process = None
+            self.given_up = True
+            # Two supervisors that did not would end each other's endpoints for ever.
+            log.error(
+                "endpoint %s is given up: another one has its name (its last words say where); give every endpoint, "
+                "or every supervisor, a --name of its own",
+                self.options.name,
+            )
+            return
         now = time.monotonic()
         if now - self._started_at >= STABLE_S:
             self._wait_s = RESTART_FIRST_S
@@ -81,7 +106,8 @@ def _options_of(options: ServeOptions, base: str, index: int) -> ServeOptions:
 
 
 def run(options: ServeOptions) -> int:
-    """Run the endpoints until told to end. Returns the exit code: 2 if one says that its options are wrong."""
+    """Run the endpoints until told to end. Returns the exit code: 2 if one says that its options are wrong,
+    ``NAME_TAKEN`` if others have the names of all."""
     base = options.name or default_name(options.port)
     pipe_read, pipe_write = os.pipe()
     children = [Child(_options_of(options, base, index), pipe_read) for index in range(options.endpoints)]
@@ -97,7 +123,7 @@ def run(options: ServeOptions) -> int:
         while not asked:
             now = time.monotonic()
             for child in children:
-                if child.process is None and child.start_at <= now:
+                if child.process is None and not child.given_up and child.start_at <= now:
                     child.start()
             for child in children:
                 code = child.process.poll() if child.process is not None else None
@@ -108,6 +134,9 @@ def run(options: ServeOptions) -> int:
                     asked.append(signal.SIGTERM)
                     break
                 child.died(code)
+            if all(child.given_up for child in children):
+                exit_code = NAME_TAKEN
+                break
             if not asked:
                 time.sleep(0.1)  # how long a death or a signal may go unnoticed
     finally:

@@ -22,10 +22,16 @@ if TYPE_CHECKING:
     from .endpoint import EndpointServer
 
 
-def answer(server: EndpointServer, request: Request, internal: bool) -> Response | None:
-    """The response to a GET of a reserved path; ``None`` where the path is not one. ``internal``: of the internal
-    address, where nothing but these paths, without the console's, and links is."""
-    path = request.path.partition("?")[0]
+def path_of(request: Request) -> str:
+    """The request's path, without its query: the one thing that says whose a request is. Nothing else is compared with
+    a reserved path, or the two would one day differ. It is compared as it came: what is written in another way
+    (``/%5fpeer``, ``//_peer``, a whole URL) is another path."""
+    return request.path.partition("?")[0]
+
+
+def answer(server: EndpointServer, request: Request, path: str, internal: bool) -> Response | None:
+    """The response to a request of the path; ``None``: it is a link's, or, but at the internal address, a client's.
+    ``internal``: it came to that address, where nothing is but links, health and metrics."""
     if path == "/healthz":
         return _text(http.HTTPStatus.OK, "alive\n")
     if path == "/readyz":
@@ -41,7 +47,7 @@ def answer(server: EndpointServer, request: Request, internal: bool) -> Response
         return _text(http.HTTPStatus.NOT_FOUND, "This address is for other endpoints; clients connect to another\n")
     if path == "/console/access":
         return _console_access(server, request)
-    return serving.answer(request)
+    return serving.answer(request, path)
 
 
 def _console_access(server: EndpointServer, request: Request) -> Response:

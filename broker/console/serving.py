@@ -63,9 +63,8 @@ def read_pages(folder: Path) -> dict[str, Page]:
 PAGES = read_pages(Path(__file__).parent)
 
 
-def answer(request: Request) -> Response | None:
+def answer(request: Request, path: str) -> Response | None:
     """The response to a GET at ``/console`` or below; ``None``: the path is not there."""
-    path = request.path.partition("?")[0]
     if path == f"{PATH}/":
         return _response(http.HTTPStatus.PERMANENT_REDIRECT, Location="../console")
     if path != PATH and not path.startswith(f"{PATH}/"):

@@ -12,9 +12,10 @@ from protocol.messages import Command
 
 
 class Grant(NamedTuple):
-    """``client``: the id that commands may be sent for, or, where it ends in ``*``, what the ids begin with; topic
-    prefixes for publishing and subscribing (``""``: every topic); ``expires_at``: Unix time in seconds, with leeway;
-    ``inspect``: it may look at the endpoints, and at every client's and topic's subscriptions."""
+    """``client``: the id that commands may be sent for, or, where it ends in ``*``, what the ids begin with;
+    ``publish``, ``subscribe``: what the topics may begin with (``""``: every topic); ``expires_at``: Unix time in
+    seconds, with leeway; ``inspect``: it may look at the endpoints, and at every client's and topic's subscriptions;
+    ``publish_topics``, ``subscribe_topics``: single topics, beside those prefixes."""
 
     client: str
     publish: tuple[str, ...]
@@ -22,6 +23,8 @@ class Grant(NamedTuple):
     broadcast: bool
     expires_at: float
     inspect: bool = False
+    publish_topics: frozenset[str] = frozenset()
+    subscribe_topics: frozenset[str] = frozenset()
 
     def check(self, command: Command) -> None:
         """Raises ``ProtocolError`` (`unauthorized`, `forbidden`) where the command is not covered.
@@ -35,17 +38,17 @@ class Grant(NamedTuple):
         if command.client != client and not (client.endswith("*") and command.client.startswith(client[:-1])):
             raise ProtocolError("unauthorized", f"The token is for client {client!r}, not for {command.client!r}")
         if name == "publish":
-            self._topics("publish to", command, self.publish)
+            self._topics("publish to", command, self.publish, self.publish_topics)
         elif name == "subscribe":
-            self._topics("subscribe to", command, self.subscribe)
+            self._topics("subscribe to", command, self.subscribe, self.subscribe_topics)
         elif name == "broadcast" and not self.broadcast:
             raise ProtocolError("forbidden", "The token does not permit to broadcast")
         elif name in ("endpoints", "subscribers") and not self.inspect:
             raise ProtocolError("forbidden", "The token does not permit to inspect")
 
-    def _topics(self, what: str, command: Command, prefixes: tuple[str, ...]) -> None:
+    def _topics(self, what: str, command: Command, prefixes: tuple[str, ...], exact: frozenset[str]) -> None:
         if "" in prefixes:
             return
         for topic in command.topics:
-            if not topic.startswith(prefixes):
+            if topic not in exact and not topic.startswith(prefixes):
                 raise ProtocolError("forbidden", f"The token does not permit to {what} {topic[:128]!r}")

@@ -1,7 +1,7 @@
 """Joining, staying and leaving: the signs of life an endpoint gives, and what changes when the cluster does.
 
-Owns: the rhythm of heartbeats, registry reads and pings, and the handshakes of ``membership``. Must never: decide who
-is alive (``membership`` does).
+Owns: the rhythm of heartbeats, registry reads and pings, the taking of our name, and the handshakes of ``membership``.
+Must never: decide who of the others is alive (``membership`` does).
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .calls import Call, Kind
+from .membership import DEAD_AFTER_S
 from .model import Endpoint, StoreLost, Superseded
 
 if TYPE_CHECKING:
@@ -18,13 +19,27 @@ if TYPE_CHECKING:
 #: Heartbeat, registry read and ping come this often, in seconds: five signs of life in a lease.
 PERIOD_S = 0.5
 
+#: Whoever is registered under our name is alive if its heartbeat moves within so many seconds: where everybody takes it
+#: for dead its name is free (ADR 15).
+NAME_QUIET_S = DEAD_AFTER_S
+
+#: It has to move so often: once it also does by the last write of one that has died, which took effect late.
+NAME_MOVES = 2
+
 
 class Joining:
     """One endpoint's part in the cluster."""
 
-    def __init__(self, router: Router) -> None:
+    def __init__(self, router: Router, *, alone_at_url: bool) -> None:
+        """``alone_at_url``: nobody else can be at our URL, so that who was registered there under our name is dead."""
         self._router = router
         self._me = router.me
+        self._alone_at_url = alone_at_url
+        self._named = False  # the name is ours to register
+        self._looking = False
+        self._holder: Endpoint | None = None  # who has the name, as last seen
+        self._holder_seen_at = router.now  # first seen as it is
+        self._holder_moves = 0
         self._beat = 0
         self._due = router.now
         self._registered = False
@@ -78,6 +93,11 @@ class Joining:
         router = self._router
         if self._departing:
             return
+        if not self._named:
+            if not self._looking and router.stopping is None:
+                self._looking = True
+                router.store("endpoints", (), self._looked, router.now)
+            return
         if not self._writing:
             self._writing = True
             self._beat += 1
@@ -97,12 +117,30 @@ class Joining:
                 # Whoever registered before us is in what we read from now on, and reads us from now on.
                 self._registered = True
                 self._due = router.now
-        elif isinstance(error, Superseded):
-            router.stopping = (
-                f"another endpoint has taken the name {self._me.name!r}; give each endpoint a --name of its own"
-            )
-        elif isinstance(error, StoreLost):
+        elif isinstance(error, Superseded | StoreLost):
             router.stopping = str(error)
+
+    def _looked(self, begun_at: float, result: Any, error: Exception | None) -> None:
+        """Who has our name? One that lives keeps it, and we end: two that took it from each other would never stop."""
+        router = self._router
+        me = self._me
+        self._looking = False
+        if error is not None:
+            return
+        holder = next((entry for entry in result if entry.name == me.name), None)
+        if holder is None or (self._alone_at_url and holder.url == me.url):
+            self._named = True
+        elif holder == self._holder:
+            self._named = begun_at - self._holder_seen_at >= NAME_QUIET_S
+        else:
+            self._holder_moves += self._holder is not None
+            self._holder, self._holder_seen_at = holder, router.now
+            if self._holder_moves >= NAME_MOVES:
+                router.stopping = (
+                    f"endpoint {me.name!r} runs already, at {holder.url}; give every endpoint a --name of its own"
+                )
+        if self._named:
+            self._heartbeat()
 
     def _read(self, begun_at: float, result: Any, error: Exception | None) -> None:
         router = self._router

@@ -124,7 +124,7 @@ def pack_arguments(is_text: bool, payload_bytes_max: int, grant: Grant | None) -
 
 
 def read_packed(arguments: bytes, data: bytes) -> bytes:
-    """``read``, between ``pack_arguments`` and ``unpack_outcome``. The arguments are the endpoint's own, to be trusted."""
+    """``read``, between ``pack_arguments`` and ``unpack_outcome``. The arguments are the endpoint's own: trusted."""
     is_text, payload_bytes_max, grant = pickle.loads(arguments)
     try:
         outcome = read(data, is_text, payload_bytes_max, grant)

@@ -138,9 +138,11 @@ class Router:
         shape: Shape | None = None,
         figures: Callable[[], dict[str, Any]] = dict,
         resident: Callable[[], int] | None = None,
+        alone_at_url: bool = True,
     ) -> None:
         """``figures``: what this endpoint tells operators of itself (SPEC section 2.4). ``resident``: the memory of
-        this process in bytes; ``None``: nobody knows, and what connections hold is believed as it is counted."""
+        this process in bytes; ``None``: nobody knows, and what connections hold is believed as it is counted.
+        ``alone_at_url``: see ``Joining``."""
         self.me = me
         self.now = now
         self.lookup = routing == "lookup"
@@ -179,7 +181,7 @@ class Router:
         self.delivering = Delivering(self)
         self.subscribing = Subscribing(self)
         self.listening = Listening(self)
-        self.joining = Joining(self)
+        self.joining = Joining(self, alone_at_url=alone_at_url)
         self.inspecting = Inspecting(self)
         self.throttle = Throttle(self.limits.commands_per_s)
         self._requests = {

@@ -20,6 +20,7 @@ from ..riak_credentials import riak_credentials
 from ..store.base import StoreError
 from ..store.layout import Lane
 from ..store.riak import Secured
+from ..terminal import printable
 from ..version import VERSION
 from . import embedded, files, machine, network, riak
 from .findings import CHECK_S, Finding, Level, ended, error, in_thread, ok
@@ -115,15 +116,15 @@ def show(findings: list[Finding], *, as_json: bool, out: TextIO) -> int:
             "warnings": warnings,
             "findings": [finding._asdict() for finding in findings],
         }
-        print(orjson.dumps(report).decode(), file=out)
+        print(printable(orjson.dumps(report).decode()), file=out)
         return FAILED if errors else OK
     for finding in findings:
         first, *rest = finding.seen.split("\n")
-        print(f"{finding.level:<8} {finding.check}: {first}", file=out)
+        print(f"{finding.level:<8} {finding.check}: {printable(first)}", file=out)
         for line in rest:
-            print(f"{'':8} {line}", file=out)
+            print(f"{'':8} {printable(line)}", file=out)
         for number, line in enumerate(finding.todo.split("\n") if finding.todo else []):
-            print(f"{'':8} {'→' if number == 0 else ' '} {line}", file=out)
+            print(f"{'':8} {'→' if number == 0 else ' '} {printable(line)}", file=out)
     print(f"{len(findings)} checked: {errors} errors, {warnings} warnings", file=out)
     return FAILED if errors else OK
 

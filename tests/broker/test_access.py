@@ -14,13 +14,14 @@ from websockets.datastructures import Headers
 from websockets.exceptions import InvalidStatus
 from websockets.http11 import Request
 
-from broker.access import Access, Refused
+from broker import access
+from broker.access import HOPS_MAX, Access, Refused
 from broker.auth import LEEWAY_S, Keys, make_token, new_keys
 from protocol.client import Client, ConnectFailed
 from protocol.errors import ProtocolError
 from protocol.pages import fetch
 
-from .running import HANDSHAKE, PATIENCE_S, Running, ingeborg, plain, raw, running
+from .running import HANDSHAKE, PATIENCE_S, Running, ingeborg, plain, raw, running, serving
 
 
 @pytest.fixture
@@ -95,6 +96,34 @@ async def test_a_token_lets_its_client_do_what_it_permits(endpoint: Running, fil
         assert await anna.hear() == {"key": "news/1", "broadcast": "x"}
         page = await anna.ask({**mine, "command": "subscriptions"})
         assert sorted(page["topic"]) == ["anna/1", "news/1"]  # of the refused batch nothing was taken
+
+
+async def test_a_token_for_one_topic_opens_no_longer_one(tmp_path: Path) -> None:
+    """As the commands make it and take it: ``order/42`` is another customer's than ``order/4``."""
+    keys = str(tmp_path / "keys")
+
+    async def token(*arguments: str) -> dict[str, Any]:
+        async with ingeborg(tmp_path, "token", keys, "ann", *arguments) as process:
+            made = bearer(await process.line(r"\..*\."))
+            assert await process.ended() == 0
+            return made
+
+    one = await token("--new-keys", "--subscribe", "order/4", "--publish", "order/4", "--publish-prefix", "log/")
+    some = await token("--subscribe-prefix", "order/4")
+    async with serving(tmp_path, "--auth-keys", keys) as (_, url):
+        async with plain(url, **one) as ann:
+            for name, payload in (("subscribe", {}), ("publish", {"payload": 1, "ack": True})):
+                for topic, permitted in (("order/4", True), ("order/42", False), ("order/", False), ("log/1", None)):
+                    reply = await ann.ask({"command": name, "client_id": "ann", "topic": topic, **payload})
+                    expected = name == "publish" if permitted is None else permitted
+                    assert (reply.get("result") == "success") is expected, (name, topic)
+                    assert reply.get("error") == (None if expected else "forbidden")
+        async with plain(url, **some) as ann:
+            topics = ["order/4", "order/42"]
+            assert await ann.ask({"command": "subscribe", "client_id": "ann", "topic": topics}) == {"result": "success"}
+    async with ingeborg(tmp_path, "token", keys, "ann", "--subscribe", "") as process:
+        assert await process.ended() == 2
+        assert process.said() == "ingeborg token: topic '': Key 'topic' is empty; of prefixes '' is every topic\n"
 
 
 async def test_a_gateway_s_token_is_for_all_its_clients(endpoint: Running, file: Path) -> None:
@@ -222,6 +251,35 @@ def request(*forwarded: str) -> Request:
         ("10.0.0.1", ["203.0.113.9", "198.51.100.1, 10.9.9.9"], "198.51.100.1"),
         ("10.0.0.1", ["198.51.100.1, nonsense"], "10.0.0.1"),
         ("10.0.0.1", [""], "10.0.0.1"),
+        # A proxy that says nothing of its client: what stands before is not its word.
+        ("10.0.0.1", ["203.0.113.9, "], "10.0.0.1"),
+        ("10.0.0.1", ["203.0.113.9", ""], "10.0.0.1"),
+        ("10.0.0.1", [", ,,198.51.100.1"], "198.51.100.1"),
+        ("10.0.0.1", ["198.51.100.1:5678"], "198.51.100.1"),
+        ("10.0.0.1", ["203.0.113.9, 198.51.100.1:5678, 10.9.9.9:80"], "198.51.100.1"),
+        ("10.0.0.1", ["[2001:db8:1:2:3::4]:5678"], "2001:db8:1:2::/64"),
+        ("10.0.0.1", ["[2001:db8:1:2:3::4]"], "2001:db8:1:2::/64"),
+        (
+            "10.0.0.1",
+            [
+                "198.51.100.1:",
+            ],
+            "10.0.0.1",
+        ),
+        ("10.0.0.1", ["198.51.100.1:http"], "10.0.0.1"),
+        (
+            "10.0.0.1",
+            [
+                "[2001:db8::1",
+            ],
+            "10.0.0.1",
+        ),
+        ("10.0.0.1", ["[2001:db8::1]x"], "10.0.0.1"),
+        ("10.0.0.1", ["198.51.100.1 203.0.113.9"], "10.0.0.1"),
+        ("10.0.0.1", ["::ffff:198.51.100.1"], "198.51.100.1"),
+        ("10.0.0.1", ["203.0.113.9, ::ffff:10.9.9.9"], "203.0.113.9"),
+        ("10.0.0.1", ["203.0.113.9," * 100_000 + "198.51.100.1"], "198.51.100.1"),
+        ("10.0.0.1", ["203.0.113.9," + "10.9.9.9," * 100_000 + "10.9.9.8"], "10.9.9.9"),
         ("fd00::1", ["2001:db8:1:2:3::4"], "2001:db8:1:2::/64"),
         ("2001:db8:1:2::9", [], "2001:db8:1:2::/64"),
         ("::ffff:192.0.2.1", [], "192.0.2.1"),
@@ -233,10 +291,49 @@ def request(*forwarded: str) -> Request:
         ("10.0.0.1", ["127.0.0.1"], "10.0.0.1"),  # nobody becomes this machine by saying so
         ("10.0.0.1", ["127.0.0.1, 10.9.9.9"], "10.0.0.1"),
         ("10.0.0.1", ["::1"], "10.0.0.1"),
+        ("fd00:1:2:3::4", ["127.0.0.1"], "fd00:1:2:3::/64"),
+        ("::ffff:10.0.0.1", ["127.0.0.1"], "10.0.0.1"),
     ],
 )
 def test_whose_connection_it_is(peer: str, forwarded: list[str], address: str | None) -> None:
     assert Access(proxies=PROXIES).arrived(request(*forwarded), peer) == address
+
+
+def test_a_long_list_of_proxies_is_not_read_to_its_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A header may have 8 KiB, and a request 128 of them: a second's work, if all were looked at."""
+    looked = 0
+    real = access._parsed
+
+    def counting(address: str) -> object:
+        nonlocal looked
+        looked += 1
+        return real(address)
+
+    monkeypatch.setattr(access, "_parsed", counting)
+    assert Access(proxies=PROXIES).arrived(request(*["10.9.9.9," * 900 + "10.9.9.9"] * 128), "10.0.0.1") == "10.9.9.9"
+    assert looked < 3 * HOPS_MAX
+
+
+@pytest.mark.parametrize("trusted", [True, False])
+async def test_a_forged_address_gets_nobody_more_connections(tmp_path: Path, trusted: bool) -> None:
+    """As through a proxy on this machine, which adds the last address; all before it the client has written."""
+    options = ["--trusted-proxies", "127.0.0.0/8"] if trusted else []
+    file = tmp_path / "options.toml"
+    file.write_text("max-connections-per-address = 1\n")
+    forged = ["127.0.0.1", "::1", "unknown", "", "10.0.0.1", "198.51.100.7", "<script>", "a" * 4_000, "1.2.3.4," * 900]
+    async with serving(tmp_path, "--config", str(file), *options) as (process, url):
+        async with plain(url, additional_headers={"X-Forwarded-For": "198.51.100.1"}):
+            for text in forged:
+                headers = [("X-Forwarded-For", text), ("X-Forwarded-For", "198.51.100.1")]
+                if trusted:
+                    assert (await refused(url, additional_headers=headers))[0] == 429, text
+                else:  # nobody is asked: it is this machine
+                    async with plain(url, additional_headers=headers):
+                        pass
+            async with plain(url, additional_headers={"X-Forwarded-For": "198.51.100.1, 198.51.100.2"}):
+                pass
+        assert await process.end() == 0
+        assert "Traceback" not in process.said()
 
 
 def test_an_address_has_so_many_connections_and_no_more() -> None:

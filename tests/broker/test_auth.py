@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ed25519, rsa
 from jwt.algorithms import HMACAlgorithm, OKPAlgorithm, RSAAlgorithm
 from jwt.utils import base64url_encode
 
-from broker.auth import CLAIM, KEYS_MAX, LEEWAY_S, Keys, TokenError, make_token, new_keys, read_keys
+from broker.auth import CLAIM, KEYS_MAX, LEEWAY_S, PERMISSIONS, Keys, TokenError, make_token, new_keys, read_keys
 from broker.config import ConfigError
 from broker.core.grants import Grant
 
@@ -117,6 +118,9 @@ def test_what_a_token_does_not_name_it_does_not_permit(keys: Keys) -> None:
         (token(**{CLAIM: {"publsh": ["a"]}}), "not 'publsh'"),
         (token(**{CLAIM: {"publish": "a"}}), "list"),
         (token(**{CLAIM: {"subscribe": [1]}}), "list"),
+        (token(**{CLAIM: {"subscribe_topics": "order/4"}}), "list of topic names"),
+        (token(**{CLAIM: {"publish_topics": [["order/4"]]}}), "list of topic names"),
+        (token(**{CLAIM: {"subscribe": {"exact": ["order/4"]}}}), "list of topic prefixes"),
         (token(**{CLAIM: {"broadcast": 1}}), "true or false"),
         (token(**{CLAIM: {"inspect": "yes"}}), "true or false"),
     ],
@@ -125,6 +129,54 @@ def test_what_is_not_accepted(keys: Keys, made: str, why: str) -> None:
     with pytest.raises(TokenError, match=why) as refusal:
         keys.grant(made)
     assert not made or made[:20] not in str(refusal.value)
+
+
+def test_single_topics_stand_beside_prefixes(keys: Keys) -> None:
+    grant = keys.grant(
+        token(**{CLAIM: {"publish": ["a/"], "publish_topics": ["b", "c", "b"], "subscribe_topics": ["order/4"]}})
+    )
+    assert (grant.publish, grant.publish_topics) == (("a/",), {"b", "c"})
+    assert (grant.subscribe, grant.subscribe_topics) == ((), {"order/4"})
+
+
+def test_a_token_made_without_single_topics_is_one_of_before(file: Path, keys: Keys) -> None:
+    """Endpoints from before them refuse a claim that has them, and take all others."""
+    claims = [
+        jwt.decode(make_token(file, "anna", **topics), options={"verify_signature": False})[CLAIM]
+        for topics in ({"subscribe": ["order/"]}, {"subscribe_topics": ["order/4"]})
+    ]
+    assert claims[0] == {"publish": [], "subscribe": ["order/"], "broadcast": False, "inspect": False}
+    assert claims[1] == {**claims[0], "subscribe": [], "subscribe_topics": ["order/4"]}
+
+
+@pytest.mark.parametrize("topic", ["", "a\nb", "x" * 1025, "\ud800"])
+def test_a_token_names_no_topic_that_cannot_be(file: Path, topic: str) -> None:
+    with pytest.raises(ConfigError, match=r"^topic '.*': "):
+        make_token(file, "anna", publish_topics=[topic])
+
+
+@pytest.mark.parametrize(
+    "claims",
+    [
+        {"iat": NOW + 86_400},
+        {"iat": "tomorrow"},
+        {"iat": None, "aud": ["others"], "iss": "x", "jti": 7},
+        {"aud": {}, "azp": "x", "scope": "all"},
+    ],
+)
+def test_other_claims_are_not_looked_at(keys: Keys, claims: dict[str, Any]) -> None:
+    body = {"sub": "anna", "exp": NOW + 60, **claims}
+    assert keys.grant(jwt.encode(body, SECRET, algorithm="HS256", headers={"kid": "mac"})) == keys.grant(token())
+
+
+def test_the_specification_names_every_permission() -> None:
+    spec = (Path(__file__).parents[2] / "protocol" / "SPEC.md").read_text(encoding="utf-8")
+    (row,) = re.findall(r"^\| `ingeborg` \| (.*) \|$", spec, re.MULTILINE)
+    assert set(re.findall(r"`([a-z_]+)`", row)) == set(PERMISSIONS)
+    (row,) = re.findall(r"^\| others \| (.*) \|$", spec, re.MULTILINE)
+    assert set(re.findall(r"`([a-z_]+)`", row)) == {"iat", "iss", "aud", "jti"}
+    assert LEEWAY_S == 10
+    assert "not before that time, but for ten seconds" in spec
 
 
 def test_clocks_may_differ_a_little(keys: Keys) -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from broker import cli
 from broker.config import ServeOptions
-from broker.serve import SECRET_BYTES_MIN, advertised, read_secret
+from broker.serve import SECRET_BYTES_MIN, advertised, alone_at_url, read_secret
 from protocol.pages import fetch
 
 from .running import PATIENCE_S, alive, children, environment, ingeborg, plain, round_trip, serving
@@ -289,3 +289,59 @@ async def test_ctrl_c_ends_sub(tmp_path: Path) -> None:
                 await asyncio.sleep(0.02)
         assert await sub.end(signal.SIGINT) == 130
         assert "Traceback" not in sub.said()
+
+
+@pytest.mark.parametrize(
+    ("variables", "toml", "says"),
+    [
+        ({"INGEBORG_MAP_SIZE_BYTES": "99999999999999999999"}, "", "INGEBORG_MAP_SIZE_BYTES has to be a whole number"),
+        ({}, "map-size-bytes = 99999999999999999999", "map-size-bytes has to be a whole number"),
+        ({}, f"map-size-bytes = {2**62}", "has to be from 1048576 (1 MiB) to 35184372088832 (32 TiB)"),
+        ({}, "drain-time = 1" + "0" * 400, "drain-time has to be a number"),
+        ({}, "port = [9000]", "port has to be a whole number, not [9000]"),
+        ({}, "port = 0x" + "f" * 5_000, "port has to be a whole number, not one of thousands of digits"),
+        ({}, "port = " + "[" * 2_000, "it has to be TOML"),
+        ({}, 'auth-keys = "a\\u0000b"', "auth-keys has to be without control characters"),
+        ({}, 'tls-key = "a\\nb"', "tls-key has to be without control characters"),
+        ({"INGEBORG_HOST": "a..b"}, "", "host 'a..b': "),
+        ({"INGEBORG_STORE": "lmdb:~no-such-user/x"}, "", "store '~no-such-user/x': whose home directory is that?"),
+        ({"INGEBORG_AUTH_KEYS": "~no-such-user/x"}, "", "auth-keys '~no-such-user/x': whose home directory is that?"),
+        *(
+            ({"INGEBORG_SUPERVISOR_FD": fd}, "", f"INGEBORG_SUPERVISOR_FD {fd!r}: has to be a pipe; only a supervisor")
+            for fd in ("77", "abc", "-1", "9" * 30, "0")
+        ),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+async def test_a_value_that_cannot_be_is_one_line_and_exit_code_2(
+    tmp_path: Path, variables: dict[str, str], toml: str, says: str
+) -> None:
+    file = tmp_path / "options.toml"
+    file.write_text(f"{toml}\n", encoding="utf-8")
+    base = {"INGEBORG_STORE": f"lmdb:{tmp_path / 'store'}"}
+    async with ingeborg(tmp_path, "serve", "--config", str(file), variables=base | variables) as process:
+        assert await process.ended() == 2
+        said = process.said()
+        assert said.startswith("ingeborg serve: ")
+        assert says in said
+        assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "alone"),
+    [
+        ({}, True),
+        ({"host": "0.0.0.0"}, True),
+        ({"advertise": "ws://broker.example:9000"}, False),
+        ({"store": "riak:a:1"}, False),  # another machine may have the same loopback address
+        ({"store": "riak:a:1", "host": "0.0.0.0"}, False),  # its URL has the host's name
+        ({"store": "riak:a:1", "host": "broker.example"}, False),
+        ({"store": "riak:a:1", "host": "10.0.0.5"}, True),
+        ({"store": "riak:a:1", "host": "10.0.0.5", "advertise": "ws://10.0.0.5:9000"}, False),
+        ({"store": "riak:a:1", "host": "0.0.0.0", "internal_address": "10.0.0.5:9100"}, True),
+        ({"store": "riak:a:1", "internal_address": "[fd00::5]:9100"}, True),
+        ({"store": "riak:a:1", "host": "10.0.0.5", "internal_address": "[::1]:9100"}, False),
+    ],
+)
+def test_when_nobody_else_can_be_at_our_url(options: dict[str, str], alone: bool) -> None:
+    assert alone_at_url(ServeOptions(**{"store": "lmdb:x", **options})) is alone

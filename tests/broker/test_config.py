@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import io
+import json
+import os
 import re
-from dataclasses import fields
+import socket
+import sys
+from collections.abc import Callable
+from dataclasses import Field, fields
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
-from broker import config
-from broker.config import ENDPOINTS_MAX, ConfigError, ServeOptions, load, parse_store
+from broker import cli, config, logs, serve, supervisor
+from broker.config import ENDPOINTS_MAX, TEXT_CHARS_MAX, ConfigError, ServeOptions, load, parse_store
+from broker.core.model import StoreError
+from broker.endpoint import EndpointServer
+
+from .running import environment
 
 
 def written(directory: Path, text: str) -> Path:
@@ -104,9 +115,9 @@ def test_the_store_defaults_to_the_users_data_folder(monkeypatch: pytest.MonkeyP
         ("advertise", "ws://you@here", "has to be a URL such as ws://host:9000"),
         ("routing", "direct", "routing 'direct': has to be home or lookup"),
         ("dedup_ttl", "long", "command line: --dedup-ttl has to be a number, not 'long'"),
-        ("dedup_ttl", "-1", "dedup-ttl -1.0: has to be from 0 (off) to 86400 seconds"),
-        ("dedup_ttl", "86401", "has to be from 0 (off) to 86400 seconds"),
-        ("dedup_ttl", "nan", "has to be from 0 (off) to 86400 seconds"),
+        ("dedup_ttl", "-1", "dedup-ttl -1.0: has to be 0 (off), or from 0.001 to 86400 seconds"),
+        ("dedup_ttl", "86401", "has to be 0 (off), or from 0.001 to 86400 seconds"),
+        ("dedup_ttl", "nan", "has to be 0 (off), or from 0.001 to 86400 seconds"),
         ("ping_interval", "0.5", "ping-interval 0.5: has to be from 1 to 3600 seconds"),
         ("ping_interval", "inf", "has to be from 1 to 3600 seconds"),
         ("compression", "maybe", "command line: --compression has to be true or false, not 'maybe'"),
@@ -116,7 +127,7 @@ def test_the_store_defaults_to_the_users_data_folder(monkeypatch: pytest.MonkeyP
         ("allowed_origins", "https://a/b", "has to be like https://radio.example, without a path"),
         ("internal_address", "10.0.0.1", "internal-address '10.0.0.1': has to be HOST:PORT"),
         ("internal_address", "h:65536", "has to be HOST:PORT"),
-        ("drain_time", "-1", "drain-time -1.0: has to be from 0 to 3600 seconds"),
+        ("drain_time", "-1", "drain-time -1.0: has to be 0, or from 0.001 to 3600 seconds"),
         ("log_format", "xml", "log-format 'xml': has to be text or json"),
         ("log_level", "loud", "log-level 'loud': has to be one of debug, info, warning, error"),
         ("max_subscriptions", "100001", "has to be from 0 (any number) to 100000"),
@@ -204,3 +215,146 @@ def test_a_default_name_is_a_good_name(monkeypatch: pytest.MonkeyPatch) -> None:
     for host in ("host.example", "ein Rechner", "x" * 100, "ü"):
         monkeypatch.setattr(config.socket, "gethostname", lambda host=host: host)
         assert load({"name": config.default_name(65535)}, {}, None).name.endswith("-65535")
+
+
+# -- Anything at all
+
+
+#: What somebody may write, by mistake or not, as text: in a file, a variable, or on the command line.
+TEXTS = (
+    *(
+        "",
+        " ",
+        "\n",
+        "a\nb",
+        "\x00",
+        "\x1b[31mred",
+        "a\u2028b",
+        "x" * 80,
+        "x" * 5_000,
+        "é" * 100,
+        "\udcff",
+        "ａ",
+        "a..b",
+    ),
+    *("~no-such-user/x", "/dev/null/x", "/", ".", "lmdb:", "lmdb:~no-such-user/x", "lmdb:\x00", "riak:x", "riak:a:1\n"),
+    *(
+        "-1",
+        "0",
+        "1",
+        "2",
+        "-0.0",
+        "1e-320",
+        "1e999",
+        "nan",
+        "inf",
+        "-inf",
+        "65536",
+        "9" * 20,
+        "9" * 5_000,
+        "0x10",
+        "1_0",
+    ),
+    *("99999999999999999999", str(2**63), str(2**63 - 1), str(-(2**63) - 1), "true", "maybe", "١"),
+    *(
+        ":",
+        ",",
+        "*",
+        "[::1]:1",
+        "x:1:2",
+        "1.2.3.4/33",
+        "::/0",
+        "http://",
+        "https://[",
+        "ws://[",
+        "ws://a:b",
+        "ws://" + "x" * 80,
+    ),
+)
+
+#: And what TOML has beside text.
+TOML = (
+    *("[]", "[[1]]", "{}", "{ a = 1 }", "1979-05-27", "07:32:00", "true", "1.5", "nan", "-inf", "-0.0"),
+    *("9" * 30, "9" * 400, "9" * 5_000, "0x" + "f" * 5_000, "-1", "0", "1", "[" * 2_000 + "]" * 2_000),
+)
+
+
+def _quoted(text: str) -> str:
+    """As a basic string of TOML, which knows no lone surrogates."""
+    return json.dumps(text.encode(errors="replace").decode())
+
+
+@pytest.fixture
+def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[list[str], dict[str, str]], int]:
+    """`ingeborg serve` in this process, up to where its store would be opened; its exit code, 0: it came so far."""
+
+    async def start(self: EndpointServer, sock: socket.socket, internal: socket.socket | None = None) -> None:
+        sock.close()
+        if internal is not None:
+            internal.close()
+        raise StoreError("it came so far")
+
+    resolve = socket.getaddrinfo
+
+    def numeric(host: str, port: int, *, flags: int = 0, **more: Any) -> Any:
+        """No test asks the network for names."""
+        return resolve(host, port, flags=flags | socket.AI_NUMERICHOST, **more)
+
+    monkeypatch.setattr(socket, "getaddrinfo", numeric)
+    monkeypatch.setattr(EndpointServer, "start", start)
+    monkeypatch.setattr(serve, "gc", mock.Mock())
+    monkeypatch.setattr(serve, "_return_large_memory", lambda: None)
+    monkeypatch.setattr(logs, "set_up", lambda *arguments: None)
+    monkeypatch.setattr(supervisor, "run", lambda options: 0)
+    parser = cli.parser()  # some milliseconds, which are most of a run
+    monkeypatch.setattr(cli, "parser", lambda: parser)
+
+    def run(arguments: list[str], variables: dict[str, str]) -> int:
+        with mock.patch.dict(os.environ, environment({"XDG_DATA_HOME": str(tmp_path), **variables}), clear=True):
+            assert isinstance(sys.stderr, io.TextIOWrapper)
+            sys.stderr.reconfigure(errors="backslashreplace")  # as a process's own is
+            try:
+                code = cli.main(["serve", *arguments])
+            except SystemExit as ended:  # of argparse
+                return int(ended.code or 0)
+            return 0 if code == 1 else code
+
+    return run
+
+
+def _one_line(code: int, said: str) -> None:
+    if code == 0:
+        assert said == ""
+        return
+    assert code == 2
+    lines = said.rstrip("\n").splitlines()
+    assert lines[-1].startswith("ingeborg serve: "), said
+    assert len(lines) == 1 or lines[0].startswith("usage: "), said
+    assert len(lines[-1]) < 3 * TEXT_CHARS_MAX
+    assert "\x1b" not in said
+
+
+@pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.parametrize("source", ["file", "variable", "command line"])
+@pytest.mark.parametrize("option", fields(ServeOptions), ids=lambda option: option.name)
+def test_whatever_an_option_is_given_one_line_says_what_is_wrong_with_it(
+    option: Field[Any],
+    source: str,
+    started: Callable[[list[str], dict[str, str]], int],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    name = option.name.replace("_", "-")
+    if source == "command line" and not option.metadata["metavar"] and not option.metadata["flag"]:
+        pytest.skip("it is not on the command line")
+    for text in TEXTS if source != "file" else (*map(_quoted, TEXTS), *TOML):
+        if source == "file":
+            others = "" if option.name in ("port", "endpoints", "advertise") else "port = 0\n"
+            arguments, variables = ["--config", str(written(tmp_path, f"{others}{name} = {text}\n"))], {}
+        elif "\0" in text:
+            continue  # which neither can hold
+        elif source == "variable":
+            arguments, variables = [], {"INGEBORG_PORT": "0", f"INGEBORG_{option.name.upper()}": text}
+        else:
+            arguments, variables = [f"--{name}={text}"] if option.metadata["metavar"] else [f"--{name}"], {}
+        _one_line(started(arguments, variables), capsys.readouterr().err)

@@ -19,7 +19,7 @@ from broker.store.embedded import EmbeddedStore
 from protocol.pages import fetch
 from tests.cluster.processes import eventually, free_port
 
-from .running import PATIENCE_S, SECRET, ingeborg, plain, round_trip, running
+from .running import PATIENCE_S, SECRET, ingeborg, plain, raw, raw_frame, round_trip, running, serving
 
 
 @asynccontextmanager
@@ -125,3 +125,93 @@ async def test_serve_tells_the_others_the_internal_address(tmp_path: Path) -> No
         await round_trip(url)
         assert (await fetch(f"ws://127.0.0.1:{port}", "/metrics")).status == 200
         assert await process.end() == 0
+
+
+#: How a client may try to be taken for somebody else: the request's target, and its answer at the internal address.
+TARGETS = {
+    "/": 404,
+    "/?x": 404,
+    "/anything": 404,
+    "/_peer": 101,
+    "/_peer?x": 101,
+    "/_peer?access_token=x&y=/metrics": 101,
+    "/_peer/": 404,
+    "//_peer": 404,
+    "/./_peer": 404,
+    "/%5fpeer": 404,
+    "/_PEER": 404,
+    "/_peer#x": 404,
+    "/_peer;x": 404,
+    "_peer": 404,
+    "ws://127.0.0.1/_peer": 404,
+    "http://127.0.0.1/": 404,
+    "http://127.0.0.1/metrics": 404,
+    "*": 404,
+    "127.0.0.1:80": 404,
+    "/metrics": 200,
+    "/metrics?x": 200,
+    "/Metrics": 404,
+    "/metrics/": 404,
+    "/healthz?x": 200,
+    "/readyz?x": 200,
+    "/console": 404,
+    "/console?x": 404,
+    "/console/": 404,
+    "/console/console.js": 404,
+    "/console/access": 404,
+    "/console/access?origin=http://localhost": 404,
+}
+
+_WEBSOCKET = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n"
+
+#: What the request asks for: its headers, and whether that is a WebSocket.
+UPGRADES = {
+    "a WebSocket": (f"Upgrade: websocket\r\nConnection: Upgrade\r\n{_WEBSOCKET}", True),
+    "in capitals": (f"UPGRADE: WebSocket\r\nCONNECTION: keep-alive, UPGRADE\r\n{_WEBSOCKET}", True),
+    "nothing": ("", False),
+    "no Upgrade": (f"Connection: Upgrade\r\n{_WEBSOCKET}", False),
+    "no Connection": (f"Upgrade: websocket\r\n{_WEBSOCKET}", False),
+    "HTTP/2": (
+        f"Upgrade: h2c\r\nConnection: Upgrade, HTTP2-Settings\r\nHTTP2-Settings: AAMAAABk\r\n{_WEBSOCKET}",
+        False,
+    ),
+    "both": (f"Upgrade: h2c, websocket\r\nConnection: Upgrade\r\n{_WEBSOCKET}", False),
+    "another version": (f"Upgrade: websocket\r\nConnection: Upgrade\r\n{_WEBSOCKET}".replace("13", "12"), False),
+}
+
+_LISTEN = b'{"command": "listen", "client_id": "intruder"}'
+
+
+async def _answer(port: int, target: str, headers: str) -> tuple[int, bytes]:
+    """The status of the answer, and all that comes after it once a command of a client was sent."""
+    async with raw(port) as connection:
+        connection.writer.write(f"GET {target} HTTP/1.1\r\nHost: 127.0.0.1\r\n{headers}\r\n".encode())
+        async with asyncio.timeout(PATIENCE_S):
+            head = await connection.reader.readuntil(b"\r\n\r\n")
+        status = int(head.split()[1])
+        if status == 101:
+            connection.writer.write(raw_frame(0x81, _LISTEN) + raw_frame(0x88))
+        return status, await connection.rest()
+
+
+async def test_the_internal_address_has_no_clients_however_they_ask(tmp_path: Path) -> None:
+    port = free_port()
+    async with serving(tmp_path, "--internal-address", f"127.0.0.1:{port}") as (process, url):
+        for target, expected in TARGETS.items():
+            for asks, (headers, upgrades) in UPGRADES.items():
+                status, rest = await _answer(port, target, headers)
+                if expected == 101 and not upgrades:
+                    assert status in (400, 426), (target, asks)
+                    continue
+                assert status == expected, (target, asks)
+                if status == 101:  # a link's handshake: the challenge, and then the end, since a command is none
+                    assert b"challenge" in rest, (target, asks)
+                    assert b"success" not in rest, (target, asks)
+        outside = int(url.rstrip("/").rpartition(":")[2])
+        for target in ("/_peer", "/_peer?x", "/metrics", "/metrics?x"):
+            for asks, (headers, _) in UPGRADES.items():
+                assert (await _answer(outside, target, headers))[0] == 404, (target, asks)
+        metrics = (await fetch(f"ws://127.0.0.1:{port}", "/metrics")).text
+        assert "\ningeborg_connections_accepted_total 0" in metrics
+        assert await process.end() == 0
+        assert "Traceback" not in process.said()

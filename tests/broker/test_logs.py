@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from broker.auth import new_keys
 from broker.logs import ID_CHARS_MAX, TextFormatter, request_id
 
-from .running import ingeborg, plain
+from .running import ingeborg, plain, raw, serving
 
 
 @pytest.mark.parametrize(
@@ -68,3 +69,41 @@ async def test_lines_for_people_say_the_same(tmp_path: Path) -> None:
     assert 'connection=1 request=7 command="publish" code="bad_topic"' in line
     assert "not-for-logs" not in text
     assert "private" not in text
+
+
+async def test_no_request_brings_its_token_into_a_log(tmp_path: Path) -> None:
+    """However it fails, and at the most talkative level."""
+    new_keys(tmp_path / "keys")
+    options = ("--auth-keys", str(tmp_path / "keys"), "--log-level", "debug")
+    secret = "not-for-logs"
+    upgrade = "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+    heads = [
+        f"GET /{path}?access_token={secret} HTTP/1.1\r\nHost: x\r\n{headers}\r\n"
+        for path in ("", "_peer", "console/access", "healthz")
+        for headers in (
+            "",
+            upgrade,
+            upgrade + "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n",
+            "Sec-WebSocket-Key: x\r\n",
+        )
+    ]
+    heads += [
+        f"GET /?access_token={secret} HTTP/3\r\n\r\n",
+        f"GET /?access_token={secret}\r\n\r\n",
+        f"GET /?access_token={secret}é HTTP/1.1\r\n\r\n",
+        f"GET /?access_token={secret}{'x' * 10_000} HTTP/1.1\r\n\r\n",
+        f"GET / HTTP/1.1\r\nAuthorization: Bearer {secret}\r\nbad header {secret}\r\n\r\n",
+        f"GET / HTTP/1.1\r\nAuthorization: Bearer {secret}\r\nAuthorization: Bearer {secret}\r\n\r\n",
+        f"GET / HTTP/1.1\r\nAuthorization: Basic {secret}\r\nOrigin: http://{secret}\r\n\r\n",
+        f"GET / HTTP/1.1\r\n{upgrade}Sec-WebSocket-Key: {secret}\r\n\r\n",
+    ]
+    async with serving(tmp_path, *options) as (process, url):
+        port = int(url.rstrip("/").rpartition(":")[2])
+        for head in heads:
+            async with raw(port) as connection:
+                connection.writer.write(head.encode())
+                connection.writer.write_eof()
+                await connection.rest()
+        assert await process.end() == 0
+        assert secret not in process.said()
+        assert "Traceback" not in process.said()

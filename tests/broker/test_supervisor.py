@@ -17,6 +17,7 @@ import pytest
 
 from broker import supervisor
 from broker.config import ServeOptions
+from broker.serve import NAME_TAKEN
 from protocol.pages import PageError, fetch
 from tests.cluster.processes import free_port
 
@@ -178,6 +179,37 @@ async def test_wrong_options_of_one_end_all(tmp_path: Path) -> None:
             assert await process.ended() == 2
             assert f"cannot listen on 127.0.0.1:{port + 1}: Address already in use" in process.said()
             assert "starting it again" not in process.said()
+
+
+async def test_a_second_supervisor_of_the_name_gives_up_and_the_first_one_s_endpoints_go_on(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as started:
+        family = started.family()
+        port = free_ports(ENDPOINTS)
+        options = ["--port", str(port), "--endpoints", str(ENDPOINTS), "--name", "e"]
+        async with ingeborg(tmp_path, "serve", *options, "--store", f"lmdb:{tmp_path / 'store'}") as second:
+            assert await second.ended() == NAME_TAKEN
+            for name, url in started.urls.items():
+                assert f"endpoint '{name}' runs already, at {url.rstrip('/')}; give every endpoint" in second.said()
+                assert f"endpoint {name} is given up: another one has its name" in second.said()
+            assert "starting it again" not in second.said()
+        assert started.family() == family
+        assert "ended with" not in started.process.said()
+        await round_trip(started.urls["e-1"])
+
+
+async def test_an_endpoint_whose_name_was_taken_is_not_started_again_and_the_others_go_on(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as started:
+        victim = pid_of(started, "e-2")
+        os.kill(victim, signal.SIGSTOP)  # as a machine that was suspended
+        options = ["--port", "0", "--name", "e-2", "--store", f"lmdb:{tmp_path / 'store'}"]
+        async with ingeborg(tmp_path, "serve", *options) as stranger:
+            url = await stranger.ready_url()
+            os.kill(victim, signal.SIGCONT)
+            await until(lambda: "endpoint e-2 is given up" in started.process.said())
+            assert url.rstrip("/") in started.process.said()
+            await round_trip(started.urls["e-1"])
+            await round_trip(url)
+        assert await started.process.end() == 0
 
 
 def test_an_endpoint_that_keeps_dying_is_started_at_growing_intervals(monkeypatch: pytest.MonkeyPatch) -> None:

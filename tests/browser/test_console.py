@@ -14,6 +14,8 @@ import pytest_asyncio
 
 from broker.access import Access
 from broker.auth import LEEWAY_S, Keys, make_token, new_keys
+from broker.core.model import Endpoint
+from broker.store.embedded import EmbeddedStore
 from tests.broker.running import Plain, plain, running
 from tests.cluster.processes import Cluster, EndpointProcess, cluster_of
 
@@ -250,6 +252,26 @@ async def test_a_name_that_is_markup_is_shown_and_not_run(page: Page, cluster: C
         assert await page.run(refused)
     assert any("TrustedHTML" in complaint for complaint in page.complaints)
     page.complaints.clear()
+
+
+async def test_an_endpoint_whose_name_and_url_are_markup_is_shown_and_runs_nothing(
+    page: Page, cluster: Cluster
+) -> None:
+    """Options permit no such name, but whoever writes to the store may put one into the registry."""
+    a = cluster["a"]
+    store = EmbeddedStore(cluster.directory / "store")
+    await store.open()
+    stranger = Endpoint(HOSTILE, "f" * 16, f"javascript:window.taken=1//{HOSTILE}", 1)
+    try:
+        await store.register(stranger)
+        await console(page, a)
+        await page.until(f"document.querySelector('main').innerText.includes({json.dumps(HOSTILE)})")
+        taken = "return [window.taken ?? null, document.querySelectorAll('main img').length, "
+        assert await page.run(taken + "document.querySelectorAll('a[href^=\"javascript\"]').length];") == [None, 0, 0]
+    finally:
+        await store.deregister(stranger)
+        await store.close()
+    await cluster.linked("a", "b")
 
 
 # -- By hand

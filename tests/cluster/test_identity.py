@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import secrets
+import signal
 from pathlib import Path
 
 import pytest
 
+from broker.serve import NAME_TAKEN
 from protocol.client import Client
 from protocol.pages import fetch
 
@@ -17,20 +20,32 @@ from .traffic import Ear
 pytestmark = pytest.mark.cluster
 
 
-async def test_of_two_processes_with_one_name_the_older_ends_and_says_why(tmp_path: Path) -> None:
+async def test_who_comes_under_the_name_of_a_living_endpoint_ends_and_says_why(tmp_path: Path) -> None:
     async with cluster_of(["twin", "other"], tmp_path) as cluster:
         older = cluster["twin"]
-        younger = cluster.new("twin")
-        async with Ear([older.url, younger.url], "faithful", backoff_max_s=0.2) as ear:
+        async with Ear([older.url], "faithful", backoff_max_s=0.2) as ear:
             await ear.client.subscribe("twins")
-            await younger.start()
-            assert await older.ended() == 1
-            assert "another endpoint has taken the name 'twin'; give each endpoint a --name of its own" in older.said()
-            await ear.back()
-            assert ear.client.url == younger.url
+            younger = cluster.new("twin")
+            await younger.start(ready=False)
+            assert await younger.ended() == NAME_TAKEN
+            assert f"endpoint 'twin' runs already, at {older.url}; give every endpoint a --name" in younger.said()
             async with Client(cluster["other"].url, "friend", timeout_s=20) as friend:
                 assert await friend.publish("twins", 1, ack=True) is False
             await ear.hears([("twins", 1)])
+        assert (await older.metrics())["joins_total"] == 1
+        assert (await cluster["other"].metrics())["endpoints_gone_total"] == 0
+
+
+async def test_one_that_stood_still_until_its_name_was_taken_ends_and_says_why(tmp_path: Path) -> None:
+    async with cluster_of(["twin", "other"], tmp_path) as cluster:
+        older, younger = cluster["twin"], cluster.new("twin")
+        older.signal(signal.SIGSTOP)
+        await younger.start()
+        older.signal(signal.SIGCONT)
+        assert await older.ended() == NAME_TAKEN
+        assert re.search(rf"{re.escape(younger.url)}.* registered as endpoint 'twin'.* name of its own", older.said())
+        async with Client(younger.url, "friend", timeout_s=20) as friend:
+            assert await friend.publish("twins", 1, ack=True) is False
 
 
 # A lease that a stall ends does not come back while the stranger is there, which is never let in (ADR 4).

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from broker.serve import NAME_TAKEN
 from protocol.client import Client
 
 from ..riak.double import RiakDouble
@@ -106,3 +107,19 @@ async def subscribers_hear_publishers_and_keep_their_topics(cluster: Cluster, na
         await ear.all_read()
         assert set(ear.heard.values()) == {1}
         assert len(ear.heard) == 400
+
+
+async def test_on_riak_too_a_living_endpoint_keeps_its_name_and_a_dead_one_does_not(
+    riak_url: str, tmp_path: Path
+) -> None:
+    """As of two machines: at different URLs, and none is believed to be the only one there."""
+    name = f"twin-{secrets.token_hex(4)}"
+    async with cluster_of([name], tmp_path, store=riak_url, XDG_DATA_HOME=str(tmp_path / "data")) as cluster:
+        first, second = cluster[name], cluster.new(name)
+        await second.start(ready=False)
+        assert await second.ended() == NAME_TAKEN
+        assert f"endpoint {name!r} runs already, at {first.url}" in second.said()
+        await first.kill(writers=True)
+        await second.start()
+        second.signal(signal.SIGTERM)
+        assert await second.ended() == 0

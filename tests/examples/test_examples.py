@@ -136,7 +136,9 @@ async def test_the_dashboard_shows_every_endpoint_and_what_came(tmp_path: Path) 
 
 async def test_a_token_comes_from_a_file_or_a_variable(tmp_path: Path) -> None:
     keys = str(tmp_path / "keys.json")
-    async with ingeborg(tmp_path, "token", keys, "ann", "--new-keys", "--publish", "", "--subscribe", "") as made:
+    async with ingeborg(
+        tmp_path, "token", keys, "ann", "--new-keys", "--publish-prefix", "", "--subscribe-prefix", ""
+    ) as made:
         token = await made.line(".")
     (tmp_path / "token").write_text(token + "\n", encoding="utf-8")
     async with serving(tmp_path, "--auth-keys", keys) as (_, url):

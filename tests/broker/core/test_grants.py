@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from broker.core.grants import Grant
 from protocol.errors import ProtocolError
@@ -58,6 +62,31 @@ def test_topics_and_broadcast_are_permitted_one_by_one(
     grant: Grant, name: str, topics: list[str], code: str | None
 ) -> None:
     assert refused(grant, name, grant.client.replace("*", "1"), *topics) == code
+
+
+_TEXTS = st.text("ab/", max_size=4)
+_LISTS = st.lists(_TEXTS, max_size=3)
+
+
+@given(
+    prefixes=_LISTS,
+    exact=_LISTS,
+    topics=st.lists(_TEXTS, min_size=1, max_size=4),
+    name=st.sampled_from(("publish", "subscribe")),
+)
+def test_topics_are_permitted_as_a_naive_reading_has_it(
+    prefixes: list[str], exact: list[str], topics: list[str], name: str
+) -> None:
+    """By the one claim or the other, and nothing by those of the other command."""
+    claims: dict[str, Any] = {"publish": (), "subscribe": (), name: tuple(prefixes), f"{name}_topics": frozenset(exact)}
+    grant = Grant("anna", broadcast=False, expires_at=0.0, **claims)
+
+    def permitted(topic: str) -> bool:
+        return any(topic == one for one in exact) or any(topic[: len(prefix)] == prefix for prefix in prefixes)
+
+    assert refused(grant, name, "anna", *topics) == (None if all(map(permitted, topics)) else "forbidden")
+    other = {"publish": "subscribe", "subscribe": "publish"}[name]
+    assert refused(grant, other, "anna", *topics) == "forbidden"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,39 @@
+"""docs/upgrading.md names versions; this holds them to the code."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from broker import peers
+from broker.store import layout as embedded
+from broker.store.riak import layout as riak
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "upgrading.md").read_text(encoding="utf-8")
+
+
+def test_the_versions_are_those_of_the_code() -> None:
+    rows = {cells[0]: cells[1:3] for line in PAGE.splitlines() if len(cells := _cells(line)) == 4}
+    (wire,) = re.findall(r"^# .*, version (\d+)$", (ROOT / "protocol" / "SPEC.md").read_text(), re.MULTILINE)
+    assert rows["wire, between clients and endpoints"] == [wire, "[SPEC](../protocol/SPEC.md)"]
+    for what, number, where in (
+        ("peer protocol, between endpoints", peers.VERSION, "`VERSION` in `broker/peers.py`"),
+        ("layout of the embedded store", embedded.LAYOUT_NUMBER, "`LAYOUT_NUMBER` in `broker/store/layout.py`"),
+        ("layout in Riak", riak.VERSION, "`VERSION` in `broker/store/riak/layout.py`"),
+        ("of clients' lists in it", riak.LIST_VERSION, "`LIST_VERSION`, there too"),
+    ):
+        assert re.match(r"\d+", rows[what][0])[0] == str(number), what  # type: ignore[index]
+        assert rows[what][1] == where
+
+
+def test_so_are_those_of_the_refusal_it_quotes() -> None:
+    said = " ".join(PAGE.split())
+    assert f"it speaks version {peers.VERSION - 1} of the peer protocol, not {peers.VERSION}`" in said
+    # As the handshake has it, whose numbers the page gives.
+    handshake = (ROOT / "broker" / "peers.py").read_text(encoding="utf-8")
+    assert 'f"it speaks version {version} of the peer protocol, not {VERSION}"' in handshake
+
+
+def _cells(line: str) -> list[str]:
+    return [cell.strip() for cell in line.strip("|").split("|")] if line.startswith("|") else []
