@@ -14,13 +14,17 @@ from pathlib import Path
 _ROOT = str(Path(__file__).parent.parent)
 
 
-def spawn(module: str, stdin: socket.socket, *arguments: str) -> subprocess.Popen[bytes]:
+def spawn(
+    module: str, stdin: socket.socket, *arguments: str, descriptors: tuple[int, ...] = ()
+) -> subprocess.Popen[bytes]:
     """``python -m module arguments…``. A session of its own, so that a terminal's Ctrl-C is for this process alone,
-    which may need it to the end. Its standard error is this one's. Takes some 1 ms."""
+    which may need it to the end. Its standard error is this one's. Takes some 1 ms. ``descriptors``: it has these,
+    too."""
     path = os.pathsep.join(part for part in (_ROOT, os.environ.get("PYTHONPATH")) if part)
     return subprocess.Popen(
         [sys.executable, "-m", module, *arguments],
         stdin=stdin.fileno(),
+        pass_fds=descriptors,
         stdout=subprocess.DEVNULL,
         env=os.environ | {"PYTHONPATH": path},
         start_new_session=True,

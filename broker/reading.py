@@ -30,6 +30,9 @@ IDLE_S = 10.0
 #: What is said where it died or was too slow.
 FAILED = "The process that reads large frames, which may take no more memory than max-held-bytes, failed"
 
+#: The process may take as much memory as all connections may hold, but not less than this: Python alone takes 15 MB.
+MEMORY_BYTES_MIN = 64 << 20
+
 _LENGTH_BYTES = 4
 
 
@@ -80,7 +83,7 @@ class Reader:
     def __init__(
         self, wanted: Callable[[int], bool], done: Callable[[int, Outcome | None], None], memory_bytes_max: int
     ) -> None:
-        self._memory_bytes_max = memory_bytes_max  # that the process may take
+        self._memory_bytes_max = max(memory_bytes_max, MEMORY_BYTES_MIN)  # that the process may take
         self._wanted = wanted
         self._done = done
         self._waiting: dict[int, ReadCall] = {}  # by number, in the order they came

@@ -38,10 +38,12 @@ TALKATIVE_BYTES_MAX = 2048
 
 
 def decode(frame: bytes) -> dict[str, Any]:
-    """The JSON object in a frame. Raises ``bad_json`` with the reason."""
+    """The JSON object in a frame. Raises ``bad_json`` with the reason; ``MemoryError``."""
     try:
         value = orjson.loads(frame)
     except orjson.JSONDecodeError as error:
+        if error.msg.startswith("Not enough memory"):  # which is not the frame's fault
+            raise MemoryError from None
         raise ProtocolError("bad_json", f"Not valid JSON: {error}") from None
     if type(value) is not dict:
         raise ProtocolError("bad_json", "The frame has to be one JSON object")

@@ -9,17 +9,15 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-import os
 import signal
 import socket
 import subprocess
-import sys
 from collections import deque
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, cast
 
-import broker
+from broker.children import spawn
 from broker.store.base import StoreError, StoreLost, StoreMisconfigured, StoreUnavailable, Superseded
 from broker.store.files import RESTORE, Files
 from broker.store.layout import ERRORS, GREETING, LAST_WORDS, PROGRESS, Lane, Unpacker, last_lock_holder, pack
@@ -359,27 +357,15 @@ class WriterProcess:
         return f"the embedded store's writer of {path} {how} (its own words, if any, are in this log)"
 
     def _spawn(self, theirs: socket.socket) -> subprocess.Popen[bytes]:
-        # The same packages as here, installed or not. A session of its own, so that Ctrl-C at a terminal is for the
-        # endpoint alone, which may have writes to do before it ends. Its standard error is the endpoint's. Takes the
-        # event loop about 1 ms, at a start and a restart.
-        root = str(Path(broker.__file__).parent.parent)
-        path = os.pathsep.join(part for part in (root, os.environ.get("PYTHONPATH")) if part)
-        return subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                "broker.store.writer",
-                str(self._directory),
-                self._lane.value,
-                str(self._map_size_bytes),
-                str(self._death_fd),
-                *([] if self.files is None else [":".join(map(str, self.files))]),
-            ],
-            stdin=theirs.fileno(),
-            pass_fds=[] if self._death_fd < 0 else [self._death_fd],
-            stdout=subprocess.DEVNULL,
-            env=os.environ | {"PYTHONPATH": path},
-            start_new_session=True,
+        return spawn(
+            "broker.store.writer",
+            theirs,
+            str(self._directory),
+            self._lane.value,
+            str(self._map_size_bytes),
+            str(self._death_fd),
+            *([] if self.files is None else [":".join(map(str, self.files))]),
+            descriptors=() if self._death_fd < 0 else (self._death_fd,),
         )
 
     async def _end(self, patience_s: float) -> None:

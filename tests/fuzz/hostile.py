@@ -233,11 +233,8 @@ async def crowd(url: str) -> None:
     """5,000 clients on one connection that reads, all subscribed to one topic; payloads of 1 MiB to it."""
     connection = await _connect(url)
     await connection.upgrade()
-    commands = []
-    for number in range(5_000):
-        commands.append(b'{"command":"listen","client_id":"c%d"}' % number)
-    for number in range(5_000):
-        commands.append(b'{"command":"subscribe","client_id":"c%d","topic":"crowd"}' % number)
+    commands = [b'{"command":"listen","client_id":"c%d"}' % number for number in range(5_000)]
+    commands += [b'{"command":"subscribe","client_id":"c%d","topic":"crowd"}' % number for number in range(5_000)]
     connection.writer.write(b"".join(raw_frame(0x81, command) for command in commands))
     replies = 0
     while replies < 10_000 and (data := await connection.reader.read(MiB)):
