@@ -14,7 +14,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench import digestdir, report, summary
+from bench import digestdir, report, statements, summary
 from bench.digest import Json
 from bench.errors import BenchError
 
@@ -174,7 +174,7 @@ def digest(
 
 def say_notes(runs: Sequence[Json]) -> None:
     """What a reader must know before believing the figures, a line each."""
-    notes = [f"  {run['run']}: {note}" for run in runs for note in run["notes"]]
+    notes = [f"  {run['run']}: {note}" for run in runs for note in statements.notes(run)]
     for note in notes[:NOTES_MAX]:
         print(summary.plain(note))
     if len(notes) > NOTES_MAX:

@@ -28,6 +28,9 @@ _CUT_S_MAX = 60.0
 #: Between two cells: sockets of the last one leave the system, its pages are written.
 _REST_S = 2.0
 
+#: Exit code of loadgen: the run is complete and a result, but deliveries or connections were lost (docs/cli.md).
+LOSSES = 3
+
 DONE, CUT, FAILED, SKIPPED = "done", "cut short at its time limit", "failed", "skipped"
 
 
@@ -90,6 +93,8 @@ class Comparison:
             return FAILED, str(error), ""
         if status == 0:
             return DONE, "", running.version
+        if status == LOSSES:
+            return DONE, "deliveries or connections were lost: the report has them", running.version
         if cut:
             return CUT, f"{cell.workload.time_limit_s:g} s", running.version
         return FAILED, _why(log) or f"loadgen ended with status {status}", running.version

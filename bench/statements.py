@@ -236,6 +236,11 @@ def method(runs: Sequence[Json]) -> list[tuple[str, str]]:
     return [(heading, text) for heading, text in said if text]
 
 
+def notes(run: Json) -> list[str]:
+    """What a reader must know before believing a run's figures: first of all, that it failed, and why."""
+    return [*([f"The run failed: {run['failed']}"] if run["failed"] else []), *run["notes"]]
+
+
 def warnings(runs: Sequence[Json]) -> list[str]:
     """What spoils a comparison as a whole."""
     facts = [run["facts"] for run in runs]

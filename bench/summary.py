@@ -33,7 +33,7 @@ def terminal(document: Json) -> str:
             "",
             f"{plain(run['run'])}: goals " + ", ".join(plain(verdicts.goal_text(goal)) for goal in run["goals"]),
         ]
-        lines += [f"  note: {plain(note)}" for note in run["notes"]]
+        lines += [f"  note: {plain(note)}" for note in statements.notes(run)]
     return "\n".join(lines[1:])
 
 
@@ -74,7 +74,8 @@ def _one(run: Json) -> list[str]:
     parts = ["", f"## {_cell(run['run'])}", "", _cell(f"{about}{statements.machine_text(facts)}."), ""]
     parts += [*_table(tuple(measured["latency_ns"]), [percentiles]), ""]
     parts += _table(("Goal", "Limit", "Measured", "Result"), goals)
-    return parts + (["", *(f"- {_cell(note)}" for note in run["notes"])] if run["notes"] else [])
+    notes = statements.notes(run)
+    return parts + (["", *(f"- {_cell(note)}" for note in notes)] if notes else [])
 
 
 def _tables(document: Json) -> list[Table]:

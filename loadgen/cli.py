@@ -1,7 +1,8 @@
 """The `loadgen` command: its options, its signals, and what it says at the end.
 
 Owns: turning arguments into sessions. Must never: measure. Exit codes: 0 done; 1 a run failed, was cut short by a
-signal, or `--check` found fault; 2 wrong usage or input; 130 ended at once by a second signal.
+signal, or `--check` found fault; 2 wrong usage or input; 3 done, but deliveries or connections were lost; 130 ended at
+once by a second signal.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from .assignment import air_plan, clients_name
 from .backends import SYSTEMS, check_urls
 from .backends.base import BackendError
 from .backends.ingeborg import client_id
-from .outcome import faults, in_a_line, rows
-from .progress import Progress, table
+from .outcome import ending, faults, in_a_line, rows, troubled
+from .progress import Progress, printable, table
 from .run import Outcome, RunFailed
 from .series import Series
 from .session import Session, Target
@@ -28,6 +29,10 @@ from .settings import KINDS, Radio, Settings, Topics, WorkloadError, add_options
 from .worker import loop_factory
 
 _PROCESSES_MAX = 64
+
+#: Of a run that is complete, and a result, but lost what it had to deliver: not 0, for a dead or restarted server must
+#: never look like a success; not 1, for there is a whole log to make figures of.
+EXIT_LOSSES = 3
 
 _DESCRIPTIONS = {
     "traffic": (
@@ -221,34 +226,44 @@ async def _generate(options: argparse.Namespace, workload: Settings, target: Tar
         return 1
     found = faults(outcome, workload) if options.check else []
     if found:
-        progress.say("check failed: " + ", ".join(found))
-    return 1 if found else 0
+        _complain("check failed: " + ", ".join(found))
+        return 1
+    return EXIT_LOSSES if troubled(outcome) else 0
 
 
 async def _series(
     options: argparse.Namespace, workload: Topics, target: Target, progress: Progress, signals: _Signals
 ) -> int:
     series = Series(options.out, target, workload, resume=options.resume)
+    code = 0
     for topics, directory in series.left():
         session = Session(target, workload, directory, progress, topics=topics, series=series.id)
         outcome = await session.execute(signals.cuts)
         if outcome.complete:
             progress.say(f"{topics:>9,} topics: {in_a_line(outcome)}")
+            if troubled(outcome):
+                _complain(f"{topics:,} topics: {ending(outcome)}")
+                code = EXIT_LOSSES
         else:
             _say(progress, outcome, directory)
             if outcome.failed is None:
                 progress.say(f"the same command with --resume goes on from {topics:,} topics")
             return 1
         series.done(topics, directory)
-    return 0
+    return code
 
 
 def _say(progress: Progress, outcome: Outcome, directory: Path) -> None:
     progress.say("\n" + table([*rows(outcome), ("log", str(directory))]))
-    if outcome.failed is not None:
-        progress.say(f"failed: {outcome.failed}; the log holds what was measured until then, and is marked incomplete")
-    elif not outcome.complete:
-        progress.say("cut short: the log holds what was measured until then, and is marked incomplete")
+    if outcome.complete and not troubled(outcome):
+        progress.say(ending(outcome))
+    else:
+        _complain(ending(outcome))
+
+
+def _complain(text: str) -> None:
+    """A text may come from the system under load."""
+    print(f"loadgen: {printable(text)}", file=sys.stderr, flush=True)
 
 
 class _Signals:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
+import time
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,6 +29,10 @@ _KILL_TIMEOUT_S = 5.0
 _LINE_BYTES_MAX = 1 << 22
 
 
+#: Of a process's stats: what all of them make together.
+_ADDED = ("amount", "sent", "received", "expected", "news", "delivered", "repeated", "reordered", "queued")
+
+
 class CrewFailed(Exception):
     """A process could not do as it was told; the text says why."""
 
@@ -40,6 +45,7 @@ class Sum:
     sent: int = 0
     received: int = 0
     expected: int = 0
+    news: int = 0
     delivered: int = 0
     repeated: int = 0
     reordered: int = 0
@@ -58,6 +64,7 @@ class _Member:
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self.process = process
         self.stats: dict[str, Any] | None = None
+        self.told_s = time.monotonic()
         self.answers: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         self.reader = asyncio.create_task(self._read())
 
@@ -66,7 +73,7 @@ class _Member:
         while line := await self.process.stdout.readline():
             message = orjson.loads(line)
             if "stats" in message:
-                self.stats = message["stats"]
+                self.stats, self.told_s = message["stats"], time.monotonic()
             else:
                 self.answers.put_nowait(message)
         status = await self.process.wait()
@@ -129,12 +136,17 @@ class Crew:
         total = Sum()
         told = [member.stats for member in self._members if member.stats is not None]
         for stats in told:
-            for name in ("amount", "sent", "received", "expected", "delivered", "repeated", "reordered", "queued"):
+            for name in _ADDED:
                 setattr(total, name, getattr(total, name) + stats[name])
             total.errors.update(stats["errors"])
             total.lag_ns = max(total.lag_ns, stats["lag_ns"])
         total.latencies = Latencies.merged(stats["latencies"] for stats in told)
         return total
+
+    @property
+    def told_s(self) -> float:
+        """The monotonic time up to which all have told: a process that is behind says nothing of the system."""
+        return min((member.told_s for member in self._members), default=time.monotonic())
 
     async def _answers(self, command: str, timeout_s: float | None) -> None:
         """One answer of each; the first failure is the whole crew's, however long the others would go on."""

@@ -91,6 +91,7 @@ class Driver:
         self.sent = 0
         self.received = 0
         self.expected = 0  # deliveries anywhere, of news that are first published here
+        self.news = 0  # of those, such as have receivers
         self.delivered = 0  # here, of whatever news
         self.errors: Counter[str] = Counter()
         self._latencies = Latencies()
@@ -231,6 +232,7 @@ class Driver:
             "sent": self.sent,
             "received": self.received,
             "expected": self.expected,
+            "news": self.news,
             "delivered": self.delivered,
             "repeated": self._sequences.repeated,
             "reordered": self._sequences.reordered,
@@ -262,6 +264,7 @@ class Driver:
             expected = self._plan.expected(send.topic)
             self._recorder.news(self._segment, send.topic, send.seq, news_ns, expected)
             self.expected += expected
+            self.news += expected > 0
         text = payload(self._tag, send.topic, send.seq, news_ns, send.content, send.size)
         return _Due(self._plan.topics[send.topic], text, send, intended_ns)
 

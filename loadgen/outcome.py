@@ -11,6 +11,8 @@ from .settings import Settings, Topics, Traffic
 
 #: From this share of a core on, a single-threaded process has nothing left to give.
 _BUSY = 0.9
+#: Errors that say that the system was not there, by their code (`Outcome.gone`).
+_GONE = {"connection_lost": "connections lost", "timeout": "time-outs", "closed": "used after their end"}
 
 
 def rows(outcome: Outcome) -> list[tuple[str, str]]:
@@ -33,6 +35,37 @@ def rows(outcome: Outcome) -> list[tuple[str, str]]:
     if outcome.result is not None:
         found.append(("search", outcome.result))
     return found
+
+
+def ending(outcome: Outcome) -> str:
+    """How it ended, in one line that names what was lost."""
+    parts = []
+    if outcome.failed is not None:
+        parts.append(f"failed: {outcome.failed}")
+    elif not outcome.complete:
+        parts.append("cut short")
+    elif troubled(outcome):
+        parts.append("done, but not all is well")
+    else:
+        parts.append("done")
+    total = outcome.total
+    if not outcome.complete and total.behind > 0:
+        parts.append(f"{total.behind:,} of {total.expected:,} deliveries are missing")
+    elif outcome.complete:
+        if outcome.lost:
+            parts.append(f"{outcome.lost:,} of {total.expected:,} deliveries were lost")
+        if outcome.lost_in_search > 0:
+            parts.append(f"{outcome.lost_in_search:,} were lost in steps that look for the limit")
+    parts += [f"{_GONE[code]}: {count:,}" for code, count in outcome.gone.items()]
+    parts += outcome.troubles
+    if not outcome.complete:
+        parts.append("the log holds what was measured until then, and is marked incomplete")
+    return "; ".join(parts)
+
+
+def troubled(outcome: Outcome) -> bool:
+    """Whether a complete run has lost deliveries where none has to be, connections, or the system for a while."""
+    return bool(outcome.lost or outcome.gone or outcome.troubles)
 
 
 def in_a_line(outcome: Outcome) -> str:

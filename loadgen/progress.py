@@ -35,7 +35,8 @@ class Snapshot(NamedTuple):
     """How it goes. Rates: of the last second or so; ``offered_per_s``: what the schedule asks for, ``None`` if it has
     no rate. ``phase_left_s``: ``None`` if nobody knows. ``done``, ``of``: connections or subscriptions
     in a phase that makes those. Latencies: ``None`` before the first delivery. ``behind``: deliveries expected and not
-    there yet. ``generator_cores``: CPU of the generator's busiest process, 1.0 is all that a process of Python can use.
+    there yet. ``silent_s``: for how long nothing has come that was due, ``None`` if something does.
+    ``generator_cores``: CPU of the generator's busiest process, 1.0 is all that a process of Python can use.
     ``server_cores``: CPU of the servers together, ``None`` if they are not on this machine."""
 
     phase: str
@@ -50,6 +51,7 @@ class Snapshot(NamedTuple):
     p99_ns: float | None
     behind: int
     errors: int
+    silent_s: float | None
     generator_cores: float | None
     server_cores: float | None
 
@@ -104,12 +106,12 @@ class Progress:
     def say(self, text: str) -> None:
         """A line that stays (or several: a table)."""
         for line in text.split("\n"):
-            self._keep(Text(_printable(line)))
+            self._keep(Text(printable(line)))
 
     def ended(self, phase: str, text: str) -> None:
         """A phase is over: a line that stays."""
-        line = Text(f"{_printable(phase):<12} ", style="bold")
-        self._keep(line.append(_printable(text), style="not bold"))
+        line = Text(f"{printable(phase):<12} ", style="bold")
+        self._keep(line.append(printable(text), style="not bold"))
         self._phase = None
 
     def close(self) -> None:
@@ -152,7 +154,7 @@ def _size(out: TextIO) -> tuple[int, int]:
 
 
 def _line(seen: Snapshot) -> str:
-    parts = [f"{_printable(seen.phase):<12} {_duration(seen.phase_elapsed_s):>6}", *_times(seen)]
+    parts = [f"{printable(seen.phase):<12} {_duration(seen.phase_elapsed_s):>6}", *_times(seen)]
     parts += [f"{name} {value}" for name, value in (*_traffic(seen), *_latency(seen), *_trouble(seen), *_cpu(seen))]
     return "  ".join(parts)
 
@@ -165,14 +167,14 @@ def _display(seen: Snapshot) -> RenderableType:
     share = _share_done(seen)
     bar: RenderableType = "" if share is None else ProgressBar(total=1.0, completed=share)
     times = "  ".join((_duration(seen.phase_elapsed_s), *_times(seen)))
-    head.add_row(Text(_printable(seen.phase), style="bold cyan"), bar, Text(times))
+    head.add_row(Text(printable(seen.phase), style="bold cyan"), bar, Text(times))
 
     figures = Table.grid(padding=(0, 2))
     figures.add_column(no_wrap=True, min_width=7, style="dim")
     figures.add_column(no_wrap=True, overflow="ellipsis")
     figures.add_row("rate", _figures(_traffic(seen)))
     figures.add_row("latency", _figures(_latency(seen)))
-    figures.add_row("trouble", _figures(_trouble(seen), "bold red" if seen.errors else ""))
+    figures.add_row("trouble", _figures(_trouble(seen), "bold red" if seen.errors or seen.silent_s else ""))
     figures.add_row("cores", _figures(_cpu(seen)))
     return Group(head, figures)
 
@@ -207,6 +209,8 @@ def _latency(seen: Snapshot) -> Iterator[tuple[str, str]]:
 def _trouble(seen: Snapshot) -> Iterator[tuple[str, str]]:
     yield "behind", f"{seen.behind:,}"
     yield "errors", f"{seen.errors:,}"
+    if seen.silent_s is not None:
+        yield "nothing comes for", _duration(seen.silent_s)
 
 
 def _cpu(seen: Snapshot) -> Iterator[tuple[str, str]]:
@@ -242,5 +246,6 @@ def _milliseconds(ns: float | None) -> str:
     return f"{ms:,.0f} ms" if ms >= 100 else f"{ms:.1f} ms" if ms >= 10 else f"{ms:.2f} ms"
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
+    """With what is not printable replaced: a text may come from the system under load."""
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)

@@ -8,12 +8,20 @@ An event costs one formatted string in a list; ``take`` joins them. Lines end in
 
 from __future__ import annotations
 
+import re
+
 HEADER = "kind,phase,connection,topic,seq,intended_ns,at_ns,value,detail\n"
 
 
+#: What the log's schema allows in no field, by what takes its place: a line is an event, and text is UTF-8.
+_REPLACED = {code: " " if chr(code).isspace() else "\N{REPLACEMENT CHARACTER}" for code in (*range(0x20), 0x7F)}
+_SURROGATES = re.compile("[\ud800-\udfff]")
+
+
 def quoted(text: str) -> str:
-    """A CSV field (RFC 4180), quoted where it has to be; line breaks become spaces, since a line is an event."""
-    text = " ".join(text.splitlines()) if "\n" in text or "\r" in text else text
+    """A CSV field (RFC 4180), quoted where it has to be, without what the log's schema does not allow."""
+    if not text.isprintable():
+        text = _SURROGATES.sub("\N{REPLACEMENT CHARACTER}", text.translate(_REPLACED))
     return '"' + text.replace('"', '""') + '"' if "," in text or '"' in text else text
 
 

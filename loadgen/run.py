@@ -17,6 +17,7 @@ from .crew import Crew, CrewFailed, Sum
 from .progress import Progress, Snapshot
 from .rundir import RunDirectory
 from .settings import Radio, Replay, Topics, Traffic
+from .silence import Silence
 from .tally import Latencies
 from .watch import Sample, Watch, cores
 
@@ -34,6 +35,16 @@ _CUT_DRAIN_S = 2.0
 _LOOK_S = 0.1
 _DISPLAY_S = 0.25
 _SAMPLE_S = 1.0
+#: Lost connections are told at once, then no more often than this: a thousand clients are not lost at one instant.
+_LOST_TOLD_EVERY_S = 2.0
+#: A phase in which connections or subscriptions are made, and none is for so long, is worth a line; it is the adapter's
+#: time-outs that end it, for some systems answer late.
+_UNCONFIRMED_S = 5.0
+#: In a closed loop the process that waits fails by itself after ``stall_s``, and knows more; but not where it cannot
+#: even write. So much later its coordinator does it.
+_STALL_SPARE_S = 1.0
+#: Codes of errors that say that the system, or the way to it, was not there.
+_GONE = ("connection_lost", "timeout", "closed")
 #: Connecting this many connections may take so long beyond a minute.
 _CONNECT_S_PER_CONNECTION = 0.05
 _CONNECT_S = 60.0
@@ -77,13 +88,30 @@ class Phase:
 
 @dataclass
 class Outcome:
-    """How it ended. ``failed``: why it ended early; ``result``: of the search, in words."""
+    """How it ended. ``failed``: why it ended early; ``result``: of the search, in words. ``lost_in_search``: deliveries
+    lost in steps that look for the limit, which may well be beyond it. ``troubles``: what else went wrong, in words."""
 
     total: Sum
     phases: list[Phase]
     complete: bool
     failed: str | None
     result: str | None = None
+    lost_in_search: int = 0
+    troubles: list[str] = field(default_factory=list)
+
+    @property
+    def lost(self) -> int:
+        """Deliveries lost where none has to be."""
+        return max(self.total.behind - self.lost_in_search, 0)
+
+    @property
+    def gone(self) -> dict[str, int]:
+        """Errors that say that the system was not there, by their code."""
+        return {code: count for code in _GONE if (count := self.total.errors[code])}
+
+
+class _Silent(Exception):
+    """The system delivers nothing any more; the text says since when."""
 
 
 class RunFailed(Exception):
@@ -119,7 +147,11 @@ class Run:
         self._task: asyncio.Task[str | None] | None = None
         self._began = False  # connected: from here on there is something to be kept
         self._lost = 0  # deliveries that former segments are still short of
+        self._lost_in_search = 0
         self._rates = (0, 0, 0.0)  # received, sent, when: of the last display
+        closed_loop = isinstance(self._settings, Topics)
+        stall_s = self._settings.stall_s + (_STALL_SPARE_S if closed_loop else 0.0)
+        self._silence = Silence(stall_s, closed_loop=closed_loop)
 
     def cut(self) -> None:
         """End the run now and keep what was measured. For a signal handler."""
@@ -135,18 +167,20 @@ class Run:
         failed: str | None = None
         result: str | None = None
         done = False
-        ticker: asyncio.Task[None] | None = None
+        watchers: list[asyncio.Task[None]] = []
         try:
             async with self._crew:
                 for number, pid in enumerate(self._crew.pids):
                     self._watch.add(f"generator-{number}", "generator", pid)
-                ticker = asyncio.create_task(self._tick(), name="ticker")
+                watchers = [asyncio.create_task(self._tick(), name="ticker"), asyncio.create_task(self._heed())]
                 self._task = work = asyncio.create_task(self._work())
-                await asyncio.wait({work, ticker}, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait({work, *watchers}, return_when=asyncio.FIRST_COMPLETED)
                 if not work.done():
                     work.cancel()
                     await asyncio.wait({work})
-                    ticker.result()
+                    for watcher in watchers:
+                        if watcher.done():
+                            watcher.result()
                 if work.cancelled():
                     assert self._cut.is_set()
                     assert self._phase is not None
@@ -155,7 +189,7 @@ class Run:
                     result = work.result()
                     done = not self._cut.is_set()
                     await self._crew.do("close", timeout_s=_CLOSE_S)
-        except CrewFailed as error:
+        except (CrewFailed, _Silent) as error:
             failed = str(error)
             if self._phase is not None:
                 failed = f"{self._phase.name}: {failed}"
@@ -164,9 +198,10 @@ class Run:
         except OSError as error:
             failed = f"cannot write the log: {error}"
         finally:
-            if ticker is not None:
-                ticker.cancel()
-                await asyncio.wait({ticker})
+            for watcher in watchers:
+                watcher.cancel()
+            if watchers:
+                await asyncio.wait(watchers)
             await self._backend.close()
             if failed is not None and not self._began:
                 self._directory.discard()
@@ -174,7 +209,8 @@ class Run:
                 self._directory.close(complete=done and failed is None, failed=failed)
         if failed is not None and not self._began:
             raise RunFailed(failed)
-        return Outcome(self._crew.sum(), self._phases, done and failed is None, failed, result)
+        complete = done and failed is None
+        return Outcome(self._crew.sum(), self._phases, complete, failed, result, self._lost_in_search)
 
     # -- the workloads
 
@@ -213,7 +249,7 @@ class Run:
         self._take(phase)
         self._record(phase)
         drain = await self._begin("drain", "drain", length_s=settings.drain_s)
-        await self._drain(settings.drain_s)
+        await self._drain(settings.drain_s, last=True)
         if not self._cut.is_set():
             await asyncio.sleep(_LINGER_S)
         self._take(phase)
@@ -241,10 +277,11 @@ class Run:
             name, kind, offered_per_s=step.rate_per_s, measured=measured, length_s=step.duration_s
         )
         before = self._crew.sum()
+        lost_before = self._lost
         await self._segment(phase, step.rate_per_s, step.duration_s)
         at_end = self._crew.sum()
         backlog = at_end.behind - self._lost
-        await self._drain(drain_s)
+        await self._drain(drain_s, last=step.purpose == "half")
         total = self._crew.sum()
         self._take(phase)
         if self._cut.is_set():
@@ -267,6 +304,8 @@ class Run:
         phase.detail = verdict.text
         if kind == "sustained" and not verdict.held:  # an attempt that did not hold is one more step of the search
             phase.kind, phase.measured = "search", False
+        if phase.kind == "search":
+            self._lost_in_search += self._lost - lost_before
         self._record(phase)
 
     async def _flood(self, settings: Topics) -> None:
@@ -339,8 +378,10 @@ class Run:
         phase.delivered = total.delivered - before.delivered
         phase.latencies = total.latencies
 
-    async def _drain(self, limit_s: float) -> None:
-        """Wait until everything was sent and has come, or nothing comes any more."""
+    async def _drain(self, limit_s: float, *, last: bool) -> None:
+        """Wait until everything was sent and has come, or nothing comes any more. ``last``: nothing will be sent after
+        it. A system that went silent before is then given the time after which it has failed; else the messages that
+        follow tell losses from silence."""
         if self._cut.is_set():
             limit_s = _CUT_DRAIN_S
         start_s = last_s = time.monotonic()
@@ -350,9 +391,10 @@ class Run:
             now_s = time.monotonic()
             if total.received != received:
                 received, last_s = total.received, now_s
-            if total.queued == 0 and (total.behind <= self._lost or now_s - last_s >= _QUIET_S):
+            silent = last and self._silence.lasts_s > 0 and not self._cut.is_set()
+            if total.queued == 0 and (total.behind <= self._lost or (now_s - last_s >= _QUIET_S and not silent)):
                 break
-            if now_s - start_s >= limit_s:
+            if now_s - start_s >= limit_s and not silent:
                 await self._crew.do("give_up", 30)
                 break
             await asyncio.sleep(_LOOK_S)
@@ -361,6 +403,60 @@ class Run:
     async def _counters(self, phase: str) -> None:
         for server in await self._backend.counters():
             self._directory.counters(server.at_ns, phase, server.source, server.values)
+
+    # -- whether the system is still there
+
+    async def _heed(self) -> None:
+        """Tell of lost connections and of a system that delivers nothing, while it lasts. ``_Silent`` when that has
+        lasted too long."""
+        silence = self._silence
+        silent_s = 0.0  # as told; 0: nothing to tell
+        lost, lost_at_s = 0, -_LOST_TOLD_EVERY_S
+        slow: tuple[Phase | None, int, float, bool] = (None, 0, 0.0, False)
+        while True:
+            total, now_s = self._crew.sum(), time.monotonic()
+            name = self._phase.name if self._phase is not None else "between phases"
+            silence.observe(self._crew.told_s, total.received, total.news, total.behind)
+            gone = total.errors["connection_lost"]
+            if gone > lost and now_s - lost_at_s >= _LOST_TOLD_EVERY_S:
+                again = f", {gone:,} so far" if lost else ""
+                self._progress.say(f"{name}: connections lost: {gone - lost:,}{again}: the server ended or closed them")
+                lost, lost_at_s = gone, now_s
+            if silence.failed and not self._cut.is_set():
+                why = f"the server ended, or closed its connections ({gone:,} lost)" if gone else "the server hangs"
+                text = f"{self._silent_text()}: {why}, or the way to it is cut"
+                self._progress.say(f"{name}: {text}; ending the run")
+                raise _Silent(text)
+            if silence.worth_telling:
+                if not silent_s:
+                    limit = f"the run fails after {silence.fails_after_s:g} s of it"
+                    self._progress.say(f"{name}: {self._silent_text()}: is the server there? ({limit})")
+                silent_s = silence.lasts_s
+            elif silent_s:
+                self._progress.say(f"{name}: messages come again, after {silent_s:.0f} s of nothing")
+                silent_s = 0.0
+            slow = self._heed_amount(slow, total.amount, now_s)
+            await asyncio.sleep(_DISPLAY_S)
+
+    def _silent_text(self) -> str:
+        return f"nothing was delivered for {self._silence.lasts_s:.1f} s though {self._silence.due:,} messages were due"
+
+    def _heed_amount(
+        self, slow: tuple[Phase | None, int, float, bool], amount: int, now_s: float
+    ) -> tuple[Phase | None, int, float, bool]:
+        """The phase, its amount, since when, and whether that was told. In the topics workload one call makes all."""
+        phase, before, since_s, told = slow
+        if self._phase is not phase or amount != before:
+            return self._phase, amount, now_s, False
+        if phase is None or phase.of is None or isinstance(self._settings, Topics):
+            return slow
+        if not told and amount < phase.of and now_s - since_s >= _UNCONFIRMED_S:
+            self._progress.say(
+                f"{phase.name}: nothing was confirmed for {now_s - since_s:.0f} s ({amount:,} of {phase.of:,}): is the "
+                "server there?"
+            )
+            return phase, before, since_s, True
+        return slow
 
     # -- once a second, and a little more often
 
@@ -400,6 +496,7 @@ class Run:
                 p99_ns=total.latencies.percentile_ns(99),
                 behind=total.behind,
                 errors=total.errors.total(),
+                silent_s=self._silence.lasts_s if self._silence.worth_telling else None,
                 generator_cores=max(cores(older, sample, "generator").values(), default=None),
                 server_cores=sum(servers.values()) if servers else None,
             )

@@ -3,12 +3,14 @@
 Owns: the files, their headers and when they are written. Must never: know what the figures mean.
 
 What was written before a crash stays readable: rows are appended and flushed once a second, events go to a new part
-every so many lines, and ``run.json`` says ``"complete": false`` until the very end.
+every so many lines, and ``run.json`` says ``"complete": false`` until the very end. Then it also names every file with
+its size and checksum, so that a copy that lacks or garbles one is not taken for the whole log.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 from collections.abc import Iterable, Mapping
 from io import TextIOWrapper
@@ -22,6 +24,7 @@ from . import recorder
 #: Some 30 MB: a part that is lost or torn costs little, and Spark reads parts side by side.
 PART_LINES_MAX = 500_000
 RUN_FILE = "run.json"
+TABLE_FILES = ("phases.csv", "machine.csv", "counters.csv")
 
 _PHASES = "phase,kind,start_ns,end_ns,measured,offered_per_s,amount,detail\n"
 _MACHINE = "at_ns,source,role,cpu_s,rss_bytes,anon_bytes,net_rx_bytes,net_tx_bytes,disk_read_bytes,disk_write_bytes\n"
@@ -107,12 +110,15 @@ class RunDirectory:
             file.close()
         if failed is not None:
             self._facts["failed"] = failed
+        # Half a second per gigabyte, when everything is over. Of another hand's files none.
+        tables = [*self.path.glob("events-*.csv"), *(self.path / name for name in TABLE_FILES)]
+        self._facts["files"] = {path.name: _identity(path) for path in sorted(tables) if path.exists()}
         self._write_facts(complete=complete)
 
     def discard(self) -> None:
         """Remove what it wrote, events included: for a run that could not begin. Of another hand's files none."""
         self.close(complete=False)
-        for name in (RUN_FILE, "phases.csv", "machine.csv", "counters.csv"):
+        for name in (RUN_FILE, *TABLE_FILES):
             (self.path / name).unlink()
         for part in self.path.glob("events-*.csv"):
             part.unlink()
@@ -124,6 +130,11 @@ class RunDirectory:
         beside = self.path / f".{RUN_FILE}"
         beside.write_bytes(orjson.dumps({**self._facts, "complete": complete}, option=orjson.OPT_APPEND_NEWLINE))
         os.replace(beside, self.path / RUN_FILE)
+
+
+def _identity(path: Path) -> dict[str, Any]:
+    with path.open("rb") as file:
+        return {"bytes": os.fstat(file.fileno()).st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
 
 
 def _opened(path: Path, header: str) -> TextIOWrapper:

@@ -133,7 +133,9 @@ class Session:
             assignment = dataclasses.replace(assignment, layer=settings)
             outcome = await self._run(assignment, plan, Deduplicated(backend, **settings), directory, watch, on_start)
             for words in layer.failures():
-                self.progress.say(f"a deduplicator ended by itself, and what it had in hand is lost: {words}")
+                trouble = f"a deduplicator ended by itself, and what it had in hand is lost: {words}"
+                self.progress.say(trouble)
+                outcome.troubles.append(trouble)
             return outcome
         finally:
             await layer.stop()

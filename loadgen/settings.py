@@ -48,6 +48,11 @@ class _Common:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Paced(_Common):
     drain_s: float = _option(10.0, "the longest wait for what is still under way", "S", most=3600, above=True)
+    # Longer than a living system stalls: an endpoint is replaced by its peers after 3 s, and a server restarted in as
+    # long. Short enough that nobody goes on measuring a dead one.
+    stall_s: float = _option(
+        10.0, "a system that delivers nothing of what is due for so long has failed", "S", most=3600, above=True
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -51,8 +51,7 @@ def section(run: Json, tables: Tables, identity: str, alone: bool) -> Html:
 
 
 def _notes(run: Json) -> Html:
-    notes = [f"The run failed: {run['failed']}"] if run["failed"] else []
-    notes += run["notes"]
+    notes = statements.notes(run)
     if not notes:
         return Html("")
     return Html(f'<aside class="panel notes"><h3>Read this first</h3>{bullets(notes)}</aside>')

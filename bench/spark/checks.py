@@ -38,7 +38,13 @@ def checked(lines: DataFrame, table: Table) -> DataFrame:
 def _problem(table: Table) -> Column:
     """The first thing that is wrong with a row, as text; null where nothing is."""
     misfit = f"not {len(table.columns)} columns with numbers where they belong ({table.header})"
-    found = [(F.col(CORRUPT).isNotNull() | (F.col("raw") == ""), misfit), *_PROBLEMS[table.name]()]
+    found = [
+        (~F.is_valid_utf8("raw"), "not UTF-8"),
+        # Spark's parser would take some of them for nothing, and figures for those of another line.
+        (F.col("raw").rlike("[\\x00-\\x1f\\x7f]"), "a control character (NUL, a carriage return …)"),
+        (F.col(CORRUPT).isNotNull() | (F.col("raw") == ""), misfit),
+        *_PROBLEMS[table.name](),
+    ]
     return F.coalesce(*(F.when(condition, F.lit(text)) for condition, text in found))
 
 

@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from bench.errors import BenchError
-from bench.spark.schema import EVENT_FILE, RUN_FILE, SCHEMA_VERSION, TABLES
+from bench.spark.schema import EVENT_FILE, EVENTS, RUN_FILE, SCHEMA_VERSION, TABLES
 
 RUN_FILE_BYTES_MAX = 1 << 20
 """A run.json is some kilobytes of configuration; a megabyte of it is some other file."""
@@ -46,7 +46,15 @@ _FIELDS: tuple[tuple[str, tuple[type, ...], str, bool], ...] = (
     ("config", (dict,), "an object", True),
     ("machine", (dict,), "an object", True),
     ("failed", (str, type(None)), "a string or null", True),
+    ("files", (dict,), "an object", True),
 )
+
+COPY = "copy the run again, all of it and nothing else"
+"""What to do about a log that is not as its run left it."""
+
+_PART_LIKE = re.compile(r"events-.*")
+"""A name that looks like a part of the events. What looks like one and is none (a packed part, a second copy) must not
+be passed over in silence: its messages would count as lost."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +91,17 @@ class RunLog:
         return shown(self.directory)
 
     @property
+    def named(self) -> dict[str, dict[str, Any]] | None:
+        """What run.json says of each file, once the run was closed: `bytes` and `sha256`."""
+        return self.facts.get("files")
+
+    def may_be_torn(self, name: str) -> bool:
+        """Whether a writer that was killed can have left this file without its end: in a run that came to its end
+        none was; of the events it is the last part of a process."""
+        match = EVENT_FILE.fullmatch(name)
+        return not self.whole and (match is None or int(match[2]) == max(_parts(self.files)[match[1]]))
+
+    @property
     def size_bytes(self) -> int:
         return sum(file.size_bytes for file in self.files.values())
 
@@ -96,6 +115,7 @@ def find(spark: SparkSession, paths: Sequence[str]) -> list[RunLog]:
     """Every run in or below `paths`, each once, in the order in which they began. Raises BenchError."""
     found = _files(spark, paths)
     _every_path_has_one(paths, found)
+    found = _once(found)
     if len(found) > RUNS_MAX:
         raise BenchError(f"{len(found):,} runs in {', '.join(paths)}: a digest has at most {RUNS_MAX:,}")
     texts = _run_files(spark, found)
@@ -132,7 +152,23 @@ def made_of(run: RunLog) -> dict[str, Any]:
             hashes = list(pool.map(_sha256, [os.path.join(run.shown, name) for name in sizes]))
     except OSError as error:
         raise BenchError(f"{error.filename} cannot be read: {error.strerror}") from error
-    return {"sizes": sizes, "sha256": dict(zip(sizes, hashes, strict=True)), "modified_ms": None}
+    sha256 = dict(zip(sizes, hashes, strict=True))
+    _unchanged(run, sha256)
+    return {"sizes": sizes, "sha256": sha256, "modified_ms": None}
+
+
+def _unchanged(run: RunLog, sha256: Mapping[str, str]) -> None:
+    """No file is another one than the run wrote, and no part of its events is there twice."""
+    for name, of_file in (run.named or {}).items():
+        if sha256[name] != of_file["sha256"]:
+            raise BenchError(f"{run.shown}/{name} is not what the run wrote (by the SHA-256 in {RUN_FILE}): {COPY}")
+    seen: dict[str, str] = {}
+    for name, digest in sorted(sha256.items()):
+        if not EVENT_FILE.fullmatch(name) or run.files[name].size_bytes <= len(EVENTS.header) + 1:
+            continue
+        if digest in seen:
+            raise BenchError(f"{run.shown}/{name} is the same, byte for byte, as {seen[digest]}: {COPY}")
+        seen[digest] = name
 
 
 def _sha256(path: str) -> str:
@@ -145,7 +181,7 @@ def _files(spark: SparkSession, paths: Sequence[str]) -> dict[str, dict[str, Fil
     for path in paths:
         if os.path.isfile(path):
             raise BenchError(f"{path} is a file: give the directory of a run, or of many")
-    reader = spark.read.format("binaryFile").option("pathGlobFilter", "*.{json,csv}")
+    reader = spark.read.format("binaryFile").option("pathGlobFilter", "{*.json,*.csv,events-*}")
     try:
         # What exists on this machine is meant literally; elsewhere a glob pattern is the user's.
         listed = reader.option("recursiveFileLookup", "true").load(
@@ -160,22 +196,34 @@ def _files(spark: SparkSession, paths: Sequence[str]) -> dict[str, dict[str, Fil
     directories: dict[str, dict[str, File]] = {}
     for path, file in files.items():
         directory, _, name = path.rpartition("/")
-        if name == RUN_FILE or any(table.holds(name) for table in TABLES):
+        if name == RUN_FILE or _PART_LIKE.fullmatch(name) or any(table.holds(name) for table in TABLES):
             directories.setdefault(directory, {})[name] = file
     for directory, named in directories.items():
         # A digest, too, has a machine.csv; but where there are events, there was a run.
-        if RUN_FILE not in named and any(EVENT_FILE.fullmatch(name) for name in named):
+        if RUN_FILE not in named and any(_PART_LIKE.fullmatch(name) for name in named):
             raise BenchError(f"{shown(directory)} is not a run: there is no {RUN_FILE} in it")
     return {directory: named for directory, named in directories.items() if RUN_FILE in named}
+
+
+def _once(found: Mapping[str, dict[str, File]]) -> dict[str, dict[str, File]]:
+    """Without the directories that are another one by another name: a link."""
+    real: dict[str, str] = {}
+    for directory in sorted(found, key=lambda each: (os.path.islink(shown(each)), len(each), each)):
+        real.setdefault(os.path.realpath(shown(directory)), directory)
+    kept = set(real.values())
+    return {directory: files for directory, files in found.items() if directory in kept}
 
 
 def _every_path_has_one(paths: Sequence[str], found: Mapping[str, object]) -> None:
     if not found:
         raise BenchError(f"no run in {', '.join(paths)}: a run is a directory with {RUN_FILE} in it")
-    real = [os.path.realpath(shown(directory)) for directory in found]
+    # As given, or followed: a link may lead to the path, or lie in it and lead out.
+    spelled = [follow(shown(directory)) for directory in found for follow in (os.path.abspath, os.path.realpath)]
     for path in paths:
-        top = os.path.realpath(path)
-        if os.path.isdir(path) and not any(each == top or each.startswith(top.rstrip("/") + "/") for each in real):
+        tops = (os.path.abspath(path), os.path.realpath(path))
+        if os.path.isdir(path) and not any(
+            f"{each}/".startswith(f"{top.rstrip('/')}/") for each in spelled for top in tops
+        ):
             raise BenchError(f"{path} is not a run: there is no {RUN_FILE} in it, nor below it")
 
 
@@ -213,27 +261,82 @@ def run_facts(text: str, file: str) -> dict[str, Any]:
     for goal, limit in facts["goals"].items():
         if isinstance(limit, bool) or not isinstance(limit, int | float):
             raise BenchError(f"{file}: goal {goal!r} must be a number, not {limit!r}")
+    for name, of_file in (facts.get("files") or {}).items():
+        fits = isinstance(of_file, dict) and type(of_file.get("bytes")) is int and type(of_file.get("sha256")) is str
+        if not fits or not any(table.holds(name) for table in TABLES):
+            raise BenchError(f"{file}: 'files' must name files of a log, each with bytes and sha256, not {name!r}")
     return facts
 
 
+def _parts(names: Iterable[str]) -> dict[str, list[int]]:
+    """Process -> its parts, by their numbers."""
+    parts: dict[str, list[int]] = {}
+    for name in names:
+        if match := EVENT_FILE.fullmatch(name):
+            parts.setdefault(match[1], []).append(int(match[2]))
+    return parts
+
+
 def _complete(run: RunLog) -> None:
-    """A run that came to its end has phases and events; any run has every part of its events from 0000 on: one that was
-    not copied would look like lost messages."""
+    """Every file of the run is there, and none that is not its own: a part that was not copied would look like lost
+    messages, one that is there twice like duplicated ones."""
+    for name in sorted(run.files):
+        if _PART_LIKE.fullmatch(name) and name != _canonical(name):
+            raise BenchError(
+                f"{run.shown}/{unquote(name)} is no part of a log (events-PPP-NNNN.csv): unpack it, or take it away"
+            )
     for table in TABLES:
         if table.required and run.whole and not any(table.holds(name) for name in run.files):
-            raise BenchError(f"{run.shown}: {table.glob} is missing")
-    parts: dict[str, list[int]] = {}
-    for name in run.files:
-        match = EVENT_FILE.fullmatch(name)
-        if match:
-            parts.setdefault(match[1], []).append(int(match[2]))
-    for process, numbers in parts.items():
+            raise BenchError(f"{run.shown}: {table.glob} is missing: {COPY}")
+    if run.named is not None:
+        _as_named(run, run.named)
+    parts = _parts(run.files)
+    for process, numbers in sorted(parts.items()):
         missing = sorted(set(range(max(numbers) + 1)) - set(numbers))
         if missing:
             raise BenchError(
                 f"{run.shown}: events-{process}-{missing[0]:04d}.csv is missing, though events-{process}-"
-                f"{max(numbers):04d}.csv is there: copy the whole run"
+                f"{max(numbers):04d}.csv is there: {COPY}"
             )
+    _processes(run, sorted(int(process) for process in parts))
+
+
+def _canonical(name: str) -> str | None:
+    match = EVENT_FILE.fullmatch(name)
+    return f"events-{match[1]}-{int(match[2]):04d}.csv" if match else None
+
+
+def _as_named(run: RunLog, named: Mapping[str, Mapping[str, Any]]) -> None:
+    """The files are those that run.json names, of their sizes."""
+    files = {name: file for name, file in run.files.items() if name != RUN_FILE}
+    if missing := sorted(set(named) - set(files)):
+        raise BenchError(f"{run.shown}/{missing[0]} is missing, though {RUN_FILE} names it: {COPY}")
+    if more := sorted(set(files) - set(named)):
+        raise BenchError(f"{run.shown}/{more[0]} is none of the files that {RUN_FILE} names: {COPY}")
+    for name, file in sorted(files.items()):
+        wanted = named[name]["bytes"]
+        if file.size_bytes != wanted:
+            raise BenchError(f"{run.shown}/{name} has {file.size_bytes:,} bytes, not {wanted:,} ({RUN_FILE}): {COPY}")
+
+
+def _processes(run: RunLog, found: Sequence[int]) -> None:
+    """Each of the generator's processes has left its events, and no other one has."""
+    wanted = (run.facts.get("config") or {}).get("processes")
+    if type(wanted) is int and wanted > 0:
+        more = [process for process in found if process >= wanted]
+        if more:
+            raise BenchError(
+                f"{run.shown}/events-{more[0]:03d}-0000.csv is not of this run, which had {wanted} processes "
+                f"({RUN_FILE}): {COPY}"
+            )
+    else:
+        wanted = max(found, default=-1) + 1
+    missing = sorted(set(range(wanted)) - set(found))
+    if missing and run.whole:
+        raise BenchError(
+            f"{run.shown}/events-{missing[0]:03d}-0000.csv is missing: the run had {wanted} processes, and each left a "
+            f"part: {COPY}"
+        )
 
 
 def first_line(error: BaseException) -> str:

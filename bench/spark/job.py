@@ -167,7 +167,8 @@ def _digested(spark: SparkSession, runs: list[inventory.RunLog], made_of: Mappin
     tables["seconds"] = seconds(tables.pop("second_counts"), tables.pop("second_latency"))
     described = [
         {
-            "facts": run.facts,
+            # What its files are is said once, in `log`, of what was read.
+            "facts": {name: value for name, value in run.facts.items() if name != "files"},
             "directory": run.shown,
             "log": _log(run, made_of[run.run]),
             "percentile_error": 1 / SKETCH_ACCURACY if number in large else None,

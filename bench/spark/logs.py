@@ -5,7 +5,8 @@ Owns what is accepted as a log. Whatever it hands on is complete and typed; what
 and never computes a figure.
 
 The rule for torn lines: a writer that is killed leaves a last line without its line end. So exactly that line is
-skipped, whether or not it parses (`…,12` may have been `…,1234`), and a bad line anywhere else is an error.
+skipped, whether or not it parses (`…,12` may have been `…,1234`), in a file that a killed writer can have left so
+(`RunLog.may_be_torn`); any other bad or torn line is an error.
 
 Each table is read and parsed once: its typed columns are cached (in memory, and on disk beyond it) with what the check
 of its files needs, and the raw text is let go.
@@ -24,8 +25,20 @@ from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
 from bench.errors import BenchError
 from bench.spark.checks import checked
-from bench.spark.inventory import RunLog, first_line, literal
-from bench.spark.schema import EVENTS, KEPT, PLACED, POSITION, RAW_CHARS_MAX, RUN_COLUMNS, TABLES, Table
+from bench.spark.inventory import COPY, RunLog, first_line, literal
+from bench.spark.schema import (
+    CLOSING_S_MAX,
+    EVENTS,
+    KEPT,
+    NS_PER_S,
+    PHASES,
+    PLACED,
+    POSITION,
+    RAW_CHARS_MAX,
+    RUN_COLUMNS,
+    TABLES,
+    Table,
+)
 
 __all__ = ["Logs", "first_line", "read"]
 
@@ -61,6 +74,8 @@ class _Block:
     first_bad: int | None
     last_bad: int | None
     received: int
+    first_ns: int | None
+    last_ns: int | None
 
 
 @dataclass
@@ -75,6 +90,9 @@ class _File:
     empty: bool = False
     torn: int | None = None
     """The `line` of its torn last line."""
+    first_ns: int | None = None
+    last_ns: int | None = None
+    """When the first and the last of its events were."""
 
 
 def read(spark: SparkSession, runs: list[RunLog]) -> Logs:
@@ -95,13 +113,32 @@ def read(spark: SparkSession, runs: list[RunLog]) -> Logs:
     for run, found in zip(runs, events, strict=True):
         if run.whole and not found:
             raise BenchError(f"{run.shown}: not one event in {EVENTS.glob}: nothing was measured")
-    return Logs(runs, *(frame for frame, _ in tables))
+    frames = [frame for frame, _ in tables]
+    _within_phases(runs, tables[TABLES.index(EVENTS)][1], frames[TABLES.index(PHASES)])
+    return Logs(runs, *frames)
+
+
+def _within_phases(runs: Sequence[RunLog], files: Iterable[_File], phases: DataFrame) -> None:
+    """The events of a run that came to its end are of the time of its phases: else they are another run's."""
+    ends = phases.groupBy("run").agg(F.min("start_ns").alias("first_ns"), F.max("end_ns").alias("last_ns"))
+    spans = {row.run: (row.first_ns, row.last_ns) for row in ends.collect()}
+    for file in files:
+        run = runs[file.run]
+        if not run.whole or file.run not in spans or file.first_ns is None or file.last_ns is None:
+            continue
+        first_ns, last_ns = spans[file.run]
+        if min(first_ns, run.facts["started_ns"]) > file.first_ns or last_ns + CLOSING_S_MAX * NS_PER_S < file.last_ns:
+            raise BenchError(f"{run.shown}/{file.name} has events of another time than the run's phases: {COPY}")
 
 
 def _table(spark: SparkSession, table: Table, runs: Sequence[RunLog]) -> tuple[DataFrame, list[_File]]:
     """One table of every run, checked, cached, without its headers and torn lines; and its files."""
     named = [(run, name) for run, log in enumerate(runs) for name in sorted(log.files) if table.holds(name)]
     empty = [_File(run, name, empty=True) for run, name in named if not runs[run].files[name].size_bytes]
+    for empties in empty:
+        if not runs[empties.run].may_be_torn(empties.name):
+            shown = f"{runs[empties.run].shown}/{empties.name}"
+            raise BenchError(f"{shown} is empty, though its writer was not killed in it: {COPY}")
     files = [(run, name) for run, name in named if runs[run].files[name].size_bytes]
     if not files:
         return spark.createDataFrame([], StructType([*RUN_COLUMNS, *table.columns, *PLACED])), empty
@@ -158,17 +195,29 @@ def _judge(rows: DataFrame, table: Table, runs: Sequence[RunLog], files: Sequenc
         last = of_file[-1]
         file = _File(index, name, sum(block.lines for block in of_file))
         file.received = sum(block.received for block in of_file)
-        is_torn = sum(block.size_bytes for block in of_file) != runs[index].files[name].size_bytes
+        # Lines are counted with their ends, of which a torn one has none.
+        beyond = sum(block.size_bytes for block in of_file) - runs[index].files[name].size_bytes
+        is_torn = beyond == 1
         file.torn = last.last if is_torn else None
         file.empty = is_torn and file.lines == 1 and _begins_header(rows, table, last)
         judged.append(file)
+        if not file.empty:
+            _check_header(rows, table, of_file, shown)
+        if beyond not in (0, 1):
+            raise BenchError(
+                f"{shown}, line 1: begins with bytes that are no text (a byte order mark): it {_DOES_NOT_FIT}"
+            )
+        if is_torn and not runs[index].may_be_torn(name):
+            where = f"{shown}, line {file.lines}"
+            raise BenchError(f"{where}: torn, though its writer was not killed in it: {COPY}")
         if file.empty:
             continue
-        _check_header(rows, table, of_file, shown)
         bad = sum(block.bad for block in of_file)
         if bad - (is_torn and last.last_bad == last.last) > 0:
             raise BenchError(_complaint(rows, of_file, bad, shown))
         file.events = file.lines - 1 - is_torn if table is EVENTS else 0
+        file.first_ns = min((block.first_ns for block in of_file if block.first_ns is not None), default=None)
+        file.last_ns = max((block.last_ns for block in of_file if block.last_ns is not None), default=None)
     return judged
 
 
@@ -177,6 +226,7 @@ def _blocks(rows: DataFrame, table: Table) -> dict[int, list[_Block]]:
     line = F.col("line")
     bad = F.col("problem").isNotNull() & ~F.col("is_header")
     received = F.count_if(F.col("kind") == "received") if table is EVENTS else F.lit(0)
+    at_ns = F.col("at_ns") if table is EVENTS else F.lit(None).cast("long")
     collected = (
         rows.groupBy("file", "block")
         .agg(
@@ -190,6 +240,8 @@ def _blocks(rows: DataFrame, table: Table) -> dict[int, list[_Block]]:
             F.min(F.when(bad, line)).alias("first_bad"),
             F.max(F.when(bad, line)).alias("last_bad"),
             received.alias("received"),
+            F.min(at_ns).alias("first_ns"),
+            F.max(at_ns).alias("last_ns"),
         )
         .collect()
     )
@@ -215,7 +267,7 @@ def _check_header(rows: DataFrame, table: Table, blocks: Iterable[_Block], file:
         )
     headers = sum(block.headers for block in blocks)
     if headers > 1:
-        raise BenchError(f"{file}: the header comes {headers} times, so files were joined: copy the run again")
+        raise BenchError(f"{file}: the header comes {headers} times, so files were joined: {COPY}")
 
 
 def _complaint(rows: DataFrame, blocks: Iterable[_Block], bad: int, file: str) -> str:

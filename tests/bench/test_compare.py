@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import subprocess
 import sys
@@ -92,6 +93,27 @@ def test_every_cell_is_run_on_a_server_of_its_own_and_what_cannot_be_is_said(fil
     code, _ = of(file, out, "--resume")
     assert code == 0
     assert json.loads((out / "logs" / "traffic-ours-1" / "run.json").read_text()) == facts
+
+
+def test_a_run_that_lost_something_is_a_result_and_says_so(file, tmp_path, monkeypatch):
+    @contextlib.contextmanager
+    def running(*_, **__):
+        yield servers.Running(["ws://127.0.0.1:9"], "1.0", None)
+
+    def generate(command, _):
+        log = Path(command[command.index("--out") + 1])
+        log.mkdir(parents=True)
+        (log / "run.json").write_text('{"failed": "the server died"}')
+        return (3 if "traffic-ours" in log.name else 1), False
+
+    monkeypatch.setattr(compare.servers, "running", running)
+    monkeypatch.setattr(compare, "_generate", generate)
+    monkeypatch.setattr(compare, "_REST_S", 0)
+    assert of(file, tmp_path / "out", "--only", "ours")[0] == 0
+    assert outcomes(tmp_path / "out") == {
+        "traffic-ours-1": ("done", "deliveries or connections were lost: the report has them"),
+        "endless-ours-1": ("failed", "the server died"),
+    }
 
 
 @pytest.mark.cluster

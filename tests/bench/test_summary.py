@@ -36,6 +36,16 @@ def test_missed_goals_and_notes_are_said():
     assert "note: The run was cut short" in shown
 
 
+def test_a_run_that_failed_says_so_first():
+    run = digests.demo()
+    run |= {"notes": ["The run was cut short"], "failed": "run: nothing was delivered for 10.1 s"}
+    document = digests.document(run)
+    for shown in (summary.terminal(document), summary.markdown(document)):
+        assert shown.index("The run failed: run: nothing was delivered for 10.1 s") < shown.index(
+            "The run was cut short"
+        )
+
+
 def test_many_runs_are_the_tables_of_the_comparison():
     document = digests.compared()
     for shown in (summary.terminal(document), summary.markdown(document)):

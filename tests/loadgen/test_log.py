@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import json
+import unicodedata
 from pathlib import Path
+from unittest.mock import ANY
 
 import pytest
 from hypothesis import given
@@ -43,7 +46,20 @@ def test_an_error_is_one_line_and_comes_back(code):
     assert text.count("\n") == 1
     assert "\r" not in text
     (row,) = rows_of(text)
-    assert row["detail"].split() == code.split()
+    allowed = "".join(
+        "\ufffd" if unicodedata.category(c) == "Cc" and c < "\x80" and not c.isspace() else c for c in code
+    )
+    assert row["detail"].split() == allowed.split()
+
+
+@pytest.mark.parametrize(
+    ("code", "detail"), [("a\x00b", "a\ufffdb"), ("a\r\nb\tc", "a  b c"), ("a\ud800b", "a\ufffdb")]
+)
+def test_what_the_schema_allows_in_no_field_is_replaced(code, detail):
+    record = Recorder()
+    record.error("run", 1, 2, code)
+    (row,) = rows_of(record.take())
+    assert row["detail"] == detail
 
 
 def test_events_go_to_a_new_part_before_it_is_too_long(tmp_path, monkeypatch):
@@ -87,6 +103,7 @@ def test_a_run_that_failed_says_why(tmp_path):
         "schema": 2,
         "complete": False,
         "failed": "subscribe: no answer",
+        "files": ANY,
     }
 
 
@@ -111,3 +128,16 @@ def test_a_directory_with_something_in_it_is_left_alone(tmp_path):
 def rows(path: Path) -> list[list[str]]:
     with path.open(newline="") as file:
         return list(csv.reader(file, strict=True))
+
+
+def test_a_run_that_is_closed_names_its_files_with_their_checksums(tmp_path):
+    directory = RunDirectory(tmp_path / "run", {"schema": 2})
+    events = EventFiles(tmp_path / "run", 3)
+    events.write("a line\n", 1)
+    events.close()
+    directory.close(complete=True)
+    files = json.loads((tmp_path / "run" / "run.json").read_text())["files"]
+    assert sorted(files) == ["counters.csv", "events-003-0000.csv", "machine.csv", "phases.csv"]
+    for name, of_file in files.items():
+        content = (tmp_path / "run" / name).read_bytes()
+        assert of_file == {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}

@@ -28,6 +28,7 @@ CONNECT = Snapshot(
     p99_ns=None,
     behind=0,
     errors=0,
+    silent_s=None,
     generator_cores=None,
     server_cores=None,
 )
@@ -44,6 +45,7 @@ SUSTAINED = Snapshot(
     p99_ns=49_900_000,
     behind=1234,
     errors=2,
+    silent_s=None,
     generator_cores=0.934,
     server_cores=1.5,
 )
@@ -121,6 +123,12 @@ def test_without_a_terminal_there_are_plain_lines(clock: Clock) -> None:
         "sustained    held: p99 49.9 ms",
         "",
     ]
+
+
+def test_a_system_that_delivers_nothing_is_seen_while_it_lasts(clock: Clock) -> None:
+    out = io.StringIO()
+    Progress(out, clock=clock).update(SUSTAINED._replace(silent_s=4.2))
+    assert "errors 2  nothing comes for 4 s  generator" in out.getvalue()
 
 
 def test_plain_lines_come_once_a_second_and_for_every_phase(clock: Clock) -> None:

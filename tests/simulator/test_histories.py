@@ -5,10 +5,16 @@ A failing history prints its seed; ``python -m tests.simulator.replay SEED`` sho
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
-from broker.core import delivering, forwarding, lists, publishing
+from broker.core import delivering, forwarding, lists, publishing, router
+from broker.core.hub import Connection
+from broker.core.listening import Listening
+from broker.core.router import Limits
 
+from . import world
 from .history import History
 
 HISTORIES = 1_000
@@ -71,6 +77,20 @@ def test_guarantees_hold_when_every_message_goes_out_in_slices(monkeypatch: pyte
     monkeypatch.setattr(lists, "IDS_MAX", 6)
     check(range(50_000, 50_050))
     check(range(51_000, 51_020), faults=False)
+
+
+def test_guarantees_hold_when_frames_are_read_elsewhere_and_closed_connections_taken_in_slices(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def closed(self: Listening, connection: Connection) -> None:
+        self._router.jobs.append(self._unbind_many(connection))
+
+    monkeypatch.setattr(Listening, "connection_closed", closed)
+    for large_bytes in (1, 70):  # all of them; some of them
+        monkeypatch.setattr(router, "Limits", partial(Limits, large_bytes=large_bytes))
+        monkeypatch.setattr(world, "Limits", partial(Limits, large_bytes=large_bytes))
+        check(range(70_000, 70_040))
+        check(range(71_000, 71_020), faults=False)
 
 
 def test_a_history_is_its_seed() -> None:

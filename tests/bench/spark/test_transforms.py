@@ -181,7 +181,7 @@ def test_histogram_buckets_hold_their_latencies(spark):
         ("news,p,,1,1.5,0,0,3,", "9 columns"),
         ("news,p,,1, 1,0,0,3,", "9 columns"),
         ("", "9 columns"),
-        ("\x00\x00\x00", "9 columns"),
+        ("\x00\x00\x00", "a control character"),
         ("gossip,p,,1,1,0,0,3,", "unknown kind"),
         ("news,,,1,1,0,0,3,", "no phase"),
         ("news,p,,1,1,0,99999999999999999,3,", "at_ns"),

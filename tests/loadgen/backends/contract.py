@@ -28,6 +28,7 @@ import pytest
 
 from loadgen.backends import SYSTEMS, open_backend
 from loadgen.backends.base import Backend, BackendError, Connection
+from tests.loadgen.generator import Generator
 
 from .conftest import PATIENCE_S, Server, free_port, start
 
@@ -302,6 +303,22 @@ class Contract:
                     await call
             assert caught.value.code == "connection_lost"
         assert member.errors == ["connection_lost"]
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize("how", ["kill", "pause"])
+    async def test_a_run_whose_server_dies_or_hangs_has_failed(self, how: str, mortal: Server, tmp_path: Path) -> None:
+        few = ("--connections", "4", "--topics", "20", "--fanout", "2", "--rate", "200", "--duration-s", "600")
+        arguments = ("traffic", "--system", self.system, *few, "--stall-s", "4")
+        async with Generator(mortal.url, tmp_path / "log", *arguments) as generator:
+            await generator.says("^run .*  out [1-9]")
+            mortal.kill() if how == "kill" else mortal.pause()
+            await generator.says("nothing was delivered for .* is the server there?")
+            code, last = await generator.ended()
+        assert code == 1, generator.said
+        assert last.startswith("loadgen: failed: run: nothing was delivered for")
+        assert "deliveries are missing" in last
+        assert generator.facts["complete"] is False
+        assert str(generator.facts["failed"]) in last
 
     @pytest.mark.parametrize("count", [1, 8000])  # 8 MB, 24 MB where % is encoded: more than fits into the sockets
     async def test_a_server_that_stops_answering(
