@@ -72,6 +72,9 @@ BACKLOG = 4096
 WRITE_BYTES = 2 << 20
 COMPRESS_BYTES = 64 << 10
 
+#: Connections that bring a chunk of a large message in one pass of the loop: of up to 256 KiB each, 1 ms together.
+LARGE_AT_ONCE = 8
+
 #: A message on a connection with permessage-deflate, in bytes when it has been inflated: what a few hundred bytes may
 #: become before anybody can look at it, in some 8 ms.
 INFLATED_BYTES_MAX = 2 << 20
@@ -96,6 +99,7 @@ class ClientSocket(Socket):
         self.quiet = False  # it is not read: it is told to go as soon as its commands are done
         self.going = False  # it is told to go, and read for its close only
         self._reads = True
+        self._reads_later = False  # it is read again when it is its turn to bring a large chunk
         self.grant: Grant | None = None  # what its token permits; None: everything
         self.address: str | None = None  # under which it is counted
         self.expires_s = 0  # the second of Unix time in which that is over
@@ -157,7 +161,7 @@ class ClientSocket(Socket):
 
     def large_message(self, message: LargeMessage) -> None:
         """A command in a large frame."""
-        self.message(Large(message.pieces, message.size, message.is_text))
+        self.message(Large(message.blocks, message.size, message.is_text))
 
     def message(self, data: bytes | Large) -> None:
         """A command."""
@@ -177,7 +181,23 @@ class ClientSocket(Socket):
         ):
             connection.unread = self.unread
             self.server.router.memory.weigh(connection)
+            if self._large is not None or self._passing:
+                self._read_later()
+        if self.ws.state is not OPEN:
+            self._read_later()
         self.server.turn()
+
+    def _read_later(self) -> None:
+        """A large message comes, or what is passed over: else libuv reads 32 chunks of it in one pass of the loop."""
+        if not self._reads_later and not self._lost:
+            self._reads_later = True
+            self.read_or_not()
+            self.server.read_later(self)
+
+    def read_now(self) -> None:
+        """Its turn has come to bring a chunk."""
+        self._reads_later = False
+        self.read_or_not()
 
     def head_comes(self, data: bytes) -> None:
         """Those who are connected come before those who want to be."""
@@ -203,7 +223,7 @@ class ClientSocket(Socket):
     def read_or_not(self) -> None:
         """Read on, or not: as long as something read before waits for its turn, or the router has had enough."""
         held = self.connection is not None and self.connection.held and not self.going
-        reads = not (held or self.quiet or self.waits)
+        reads = not (held or self.quiet or self.waits or self._reads_later)
         if reads is not self._reads and not self.transport.is_closing():
             self._reads = reads
             if reads:
@@ -396,6 +416,7 @@ class EndpointServer:
         self._expired_s = int(time.time())
         self._reasons: list[str] | None = None  # what was last logged of ``not_ready``
         self._turn_due = False
+        self._read_later: deque[ClientSocket] = deque()
         self._waiting = RoundRobin[ClientSocket](ClientSocket.next_turn, time.monotonic)
         self._written: list[tuple[float, list[tuple[float, int]]]] = []  # since the last tick: when, and what
         self._tick_handle: asyncio.TimerHandle | None = None
@@ -607,6 +628,19 @@ class EndpointServer:
         """More has come of the client than it may have taken at once."""
         if self._waiting.add(client):
             self._loop.call_soon(self._next_turns)
+
+    def read_later(self, client: ClientSocket) -> None:
+        """It brings large chunks: of a few connections one each in a pass of the loop."""
+        self._read_later.append(client)
+        if len(self._read_later) == 1:
+            self._loop.call_soon(self._read_some)
+
+    def _read_some(self) -> None:
+        later = self._read_later
+        for _ in range(min(len(later), LARGE_AT_ONCE)):
+            later.popleft().read_now()
+        if later:
+            self._loop.call_soon(self._read_some)
 
     def write_on_later(self, client: ClientSocket) -> None:
         """It has more to write than it may in one pass of the loop."""

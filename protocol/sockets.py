@@ -116,21 +116,23 @@ def _masked_frame(first: int, data: bytes, mask: bytes) -> bytes:
     return b"%c\xff%b%b%b" % (first, length.to_bytes(8, "big"), mask, apply_mask(data, mask))
 
 
-#: Pieces of a large message below this size are put together, so that one that comes byte by byte is not a thousand
-#: times as large in memory.
-_PIECE_BYTES = 16 << 10
+#: A large message is kept in blocks of this size while it comes. What is so large the system gives, and gets back, by
+#: itself (``machine.return_large_memory``): pieces as the network cuts them leave holes that the next ones do not fit.
+_BLOCK_BYTES = 1 << 20
 
 
 class LargeMessage:
-    """A large message of one frame while it comes: unmasked piece by piece, never copied as a whole."""
+    """A large message of one frame while it comes: unmasked chunk by chunk, never copied as a whole."""
 
-    __slots__ = ("_mask", "is_text", "left", "pieces", "size")
+    __slots__ = ("_filled", "_mask", "blocks", "held", "is_text", "left", "size")
 
     def __init__(self, is_text: bool, mask: bytes, size: int) -> None:
         self.is_text = is_text
         self.size = size
         self.left = size  # bytes still to come
-        self.pieces: list[bytes | bytearray] = []
+        self.blocks: list[bytearray] = []
+        self.held = 0  # bytes that the blocks take
+        self._filled = 0  # bytes of the last block
         self._mask = mask
 
     def take(self, data: bytes) -> None:
@@ -138,14 +140,19 @@ class LargeMessage:
         if self._mask:
             turned = (self.size - self.left) % 4
             data = apply_mask(data, self._mask[turned:] + self._mask[:turned])
-        self.left -= len(data)
-        pieces = self.pieces
-        if len(data) >= _PIECE_BYTES:
-            pieces.append(data)
-        elif pieces and isinstance(pieces[-1], bytearray) and len(pieces[-1]) < _PIECE_BYTES:
-            pieces[-1] += data
-        else:
-            pieces.append(bytearray(data))
+        at, end = 0, len(data)
+        while at < end:
+            if not self.blocks or self._filled == len(self.blocks[-1]):
+                size = min(_BLOCK_BYTES, self.left)
+                self.blocks.append(bytearray(size))
+                self.held += size
+                self._filled = 0
+            block = self.blocks[-1]
+            count = min(end - at, len(block) - self._filled)
+            block[self._filled : self._filled + count] = data[at : at + count]
+            self._filled += count
+            self.left -= count
+            at += count
 
 
 class Socket(asyncio.Protocol):
@@ -251,7 +258,7 @@ class Socket(asyncio.Protocol):
     def unread(self) -> int:
         """Bytes that have come and are not whole messages yet, or have not been looked at."""
         rest = 0 if self._rest is None else len(self._rest[0]) - self._rest[1]
-        large = 0 if self._large is None else self._large.size - self._large.left
+        large = 0 if self._large is None else self._large.held
         return rest + large + len(self._buffer) + len(self._parts) + (self._passed if self._passing else 0)
 
     def discard(self) -> None:
