@@ -21,8 +21,8 @@ from .model import Location
 if TYPE_CHECKING:
     from .router import Router
 
-#: Listens in one store call and one announcement: a reconnect storm comes in slices that a peer takes in some ms.
-LISTENS_PER_BATCH = 2_000
+#: Listens in one store call and one announcement: each side takes up to 10 ms for so many.
+LISTENS_PER_BATCH = 500
 
 #: Clients of a connection that has closed, taken in one slice: some 2 ms.
 CLOSED_PER_SLICE = 500
