@@ -66,6 +66,10 @@ test: $(READY) ## run all tests (ARGS="-k name" is passed to pytest), in TEST_PR
 	@JAVA_HOME=$$(bash bench/java.sh) && export JAVA_HOME \
 		&& $(BIN)/python -m pytest --numprocesses '$(TEST_PROCESSES)' --dist loadfile $(ARGS)
 
+.PHONY: test-tools
+test-tools: $(if $(KAFKA),$(READY)) ## install the programs that some tests want, with apt: one or two minutes (KAFKA=1: its jars too)
+	@KAFKA='$(KAFKA)' bash .ci/test-tools.sh
+
 MINUTES ?= 30
 SEED ?= 1
 
