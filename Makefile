@@ -67,7 +67,7 @@ test: $(READY) ## run all tests (ARGS="-k name" is passed to pytest), in TEST_PR
 		&& $(BIN)/python -m pytest --numprocesses '$(TEST_PROCESSES)' --dist loadfile $(ARGS)
 
 .PHONY: test-tools
-test-tools: $(if $(KAFKA),$(READY)) ## install the programs that some tests want, with apt: one or two minutes (KAFKA=1: its jars too)
+test-tools: $(if $(KAFKA),$(READY)) ## install the programs that some tests want, with apt: a minute or two (KAFKA=1: Kafka too)
 	@KAFKA='$(KAFKA)' bash .ci/test-tools.sh
 
 MINUTES ?= 30
