@@ -343,7 +343,7 @@ def shaken(handshake: handshakes.Handshake, answer: bytes) -> str:
     """Both ends of a connection, the far one with these words and no more."""
     near, far = socket.socketpair()
     with near, far:
-        near.settimeout(5)
+        near.settimeout(60)
         far.sendall(answer)
         far.shutdown(socket.SHUT_WR)
         return handshake(near)

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.cluster
 WSCAT = "wscat@6.1.0"
 CACHE = Path(__file__).resolve().parents[2] / "build" / "wscat-6.1.0"
 INSTALL_TIMEOUT_S = 60
-ANSWER_TIMEOUT_S = 20
+ANSWER_TIMEOUT_S = 60
 
 
 @pytest.fixture(scope="module")

@@ -25,7 +25,7 @@ from tests.browser.devtools import look
 from tests.cluster.processes import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
-PATIENCE_S = 30
+PATIENCE_S = 60
 #: The build takes eleven seconds of one core; on a machine that others load, several times that.
 BUILD_S = 120
 

@@ -31,7 +31,7 @@ from .double import RiakDouble, Security
 from .double.messages import CODES, Message, decode, encode
 from .storages import PASSWORD, PATIENT, USER, real_credentials, real_nodes, secure
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from bench.peers import processes
 from tests import wants
 
 #: A small server is up in well under a second; a machine that is busy with the rest of the tests takes its time.
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 
 
 def pytest_asyncio_loop_factories(config: pytest.Config, item: pytest.Item) -> dict[str, Callable[[], uvloop.Loop]]:
