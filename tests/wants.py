@@ -26,6 +26,8 @@ PATH = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/local/sbin", "
 #: How to come by what `tests/tools.txt` lists.
 BY_MAKE = "make test-tools installs them"
 
+JAVA, BY_MAKE_JAVA = "Java 17 or newer", "make java finds it, or says how to install it"
+
 _REASON = re.compile(r"(?:Skipped: )?for want of (?P<thing>.+?): (?P<remedy>.+)", re.DOTALL)
 
 
@@ -78,8 +80,8 @@ def server(name: str) -> None:
         skip("Kafka", "make test-tools KAFKA=1 fetches it")
     try:
         kafka_jars.java_home()
-    except NotInstalledError as error:
-        skip("Java 17 or newer", str(error))
+    except NotInstalledError:
+        skip(JAVA, BY_MAKE_JAVA)
 
 
 def other_user_than_root() -> None:

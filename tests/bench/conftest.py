@@ -25,8 +25,8 @@ def java() -> None:
 
     try:
         session.require_java(dict(os.environ))
-    except BenchError as error:
-        wants.skip("Java 17 or newer", str(error))
+    except BenchError:
+        wants.skip(wants.JAVA, wants.BY_MAKE_JAVA)
 
 
 @pytest.fixture(scope="session")
