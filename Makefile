@@ -63,8 +63,13 @@ TEST_PROCESSES ?= 3
 
 .PHONY: test
 test: $(READY) ## run all tests (ARGS="-k name" is passed to pytest), in TEST_PROCESSES=3 processes
-	@JAVA_HOME=$$(bash bench/java.sh) && export JAVA_HOME \
-		&& $(BIN)/python -m pytest --numprocesses '$(TEST_PROCESSES)' --dist loadfile $(ARGS)
+	@[[ '$(TEST_PROCESSES)' =~ ^([0-9]+|auto)$$ ]] || { echo "TEST_PROCESSES='$(TEST_PROCESSES)': a number, or auto" >&2; exit 2; }
+	@JAVA_HOME=$$(bash bench/java.sh) && export JAVA_HOME || echo "going on: the tests that want Java skip" >&2; \
+	$(BIN)/python -m pytest --numprocesses '$(TEST_PROCESSES)' --dist loadfile $(ARGS)
+
+.PHONY: test-tools
+test-tools: $(if $(KAFKA),$(READY)) ## install the programs that some tests want, with apt: a minute or two (KAFKA=1: Kafka too)
+	@KAFKA='$(KAFKA)' bash .ci/test-tools.sh
 
 MINUTES ?= 30
 SEED ?= 1

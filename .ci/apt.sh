@@ -1,6 +1,11 @@
 # shellcheck shell=bash
 # Sourced, not run: installing Debian packages where it can be done without asking anybody.
 
+# Until when packages may be fetched, in bash's SECONDS: a mirror that trickles must not hold a build for ever.
+APT_FETCH_UNTIL=$((SECONDS + ${APT_FETCH_S:-600}))
+# The exit status of this shell's `apt-get update`, once it has been tried.
+APT_UPDATED=
+
 # apt_possible: root (or sudo that asks no password) and apt-get are there.
 apt_possible() {
     command -v apt-get >/dev/null && { [ "$(id -u)" -eq 0 ] || sudo -n true 2>/dev/null; }
@@ -11,24 +16,58 @@ as_root() {
     if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo -n "$@"; fi
 }
 
-# apt_install PACKAGE…: 0 if all are installed now. Its talk goes to standard error; it may take ten minutes at most,
-# for a mirror that trickles must not hold a build for ever.
+# apt_update: 0 if the lists of packages are up to date. It is tried once.
+apt_update() {
+    if [ -z "$APT_UPDATED" ]; then
+        APT_UPDATED=0
+        _apt $((APT_FETCH_UNTIL - SECONDS)) update || APT_UPDATED=$?
+    fi
+    return "$APT_UPDATED"
+}
+
+# apt_install PACKAGE…: 0 if all are installed now. It says on standard error what it installs, and how it failed.
+# Fetches first, and installs by itself what is there: dpkg ended halfway leaves a system that installs nothing more.
 apt_install() {
     apt_possible || return 1
     echo "installing with apt: $*" >&2
-    as_root env DEBIAN_FRONTEND=noninteractive timeout 600 bash -c '
-        apt-get install -y -qq --no-install-recommends "$@" && exit
-        apt-get update -qq && apt-get install -y -qq --no-install-recommends "$@"' apt "$@" >&2
+    _apt_fetch "$@" 2>/dev/null || { apt_update && _apt_fetch "$@"; } || return 1
+    _apt 900 install --no-install-recommends "$@"
 }
 
-# apt_install_server PACKAGE: likewise, and the package does not start what it brings: Debian's own switch for that
-# (policy-rc.d, 101: forbidden) is there meanwhile, unless somebody has set it already, as most container images have.
-apt_install_server() (
-    apt_possible || exit 1
-    policy=/usr/sbin/policy-rc.d
-    if [ ! -e "$policy" ]; then
-        trap 'as_root rm -f "$policy"' EXIT
-        printf '#!/bin/sh\nexit 101\n' | as_root tee "$policy" >/dev/null && as_root chmod 755 "$policy" || exit 1
+_apt_fetch() {
+    _apt $((APT_FETCH_UNTIL - SECONDS)) install --download-only --no-install-recommends "$@"
+}
+
+# _apt SECONDS ARGUMENT…: apt-get, ended after that time. Another that is at work is waited for.
+_apt() {
+    local seconds=$1 said status=0
+    shift
+    if [ "$seconds" -le 0 ]; then
+        echo "apt-get $1: no time is left for fetching" >&2
+        return 1
     fi
-    apt_install "$1"
-)
+    said=$(as_root env DEBIAN_FRONTEND=noninteractive timeout --kill-after=10 "$seconds" \
+        apt-get -y -qq -o DPkg::Lock::Timeout=120 -o Acquire::Retries=1 "$@" </dev/null 2>&1) || status=$?
+    case $status in
+        0) ;;
+        124 | 137) echo "apt-get $1 was ended after $seconds s" >&2 ;;
+        *) printf 'apt-get %s failed:\n%s\n' "$1" "$(tail -n 20 <<<"$said")" >&2 ;;
+    esac
+    return "$status"
+}
+
+# apt_without_starting COMMAND…: run it, and the packages it installs do not start what they bring. Debian's own switch
+# for that (policy-rc.d, 101: forbidden) is there meanwhile, unless somebody has set it already, as most container images
+# have.
+apt_without_starting() {
+    local policy=/usr/sbin/policy-rc.d status=0
+    if [ -e "$policy" ]; then
+        "$@"
+        return
+    fi
+    trap 'as_root rm -f /usr/sbin/policy-rc.d' EXIT
+    printf '#!/bin/sh\nexit 101\n' | as_root tee "$policy" >/dev/null && as_root chmod 755 "$policy" && "$@" || status=$?
+    as_root rm -f "$policy"
+    trap - EXIT
+    return "$status"
+}

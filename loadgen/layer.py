@@ -149,7 +149,9 @@ class _Feeder:
 
     async def _write_all(self) -> None:
         try:
-            while True:
+            # `close` cancels this task too, but redis-py loses a cancellation now and then: up to Python 3.11
+            # `asyncio.wait_for` does, where what it waits for has ended at that instant.
+            while self._lost is None:
                 await self._news.wait()
                 batch = [message for message, _ in islice(self._held, _PUSH_BATCH)]
                 length = await self._write(batch)  # held until it has been written: see `close`
@@ -159,7 +161,7 @@ class _Feeder:
                     self._news.clear()
                 async with self._room:
                     self._room.notify_all()
-                while length > QUEUE_MAX:
+                while length > QUEUE_MAX and self._lost is None:
                     await asyncio.sleep(_FULL_POLL_S)
                     length = await self._redis.llen(self._queue)
         except (RedisError, OSError) as error:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from bench.errors import BenchError
+from tests import wants
 
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")  # of this process's session and all others
 
@@ -19,13 +20,13 @@ os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")  # of this 
 @pytest.fixture(scope="session")
 def java() -> None:
     """What Spark runs on, and Spark; skips where they are not there."""
-    pytest.importorskip("pyspark", reason="PySpark is not installed")
+    wants.module("pyspark", "bench")
     from bench.spark import session
 
     try:
         session.require_java(dict(os.environ))
-    except BenchError as error:
-        pytest.skip(str(error))
+    except BenchError:
+        wants.skip(wants.JAVA, wants.BY_MAKE_JAVA)
 
 
 @pytest.fixture(scope="session")

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from bench import cli
+from tests import wants
 from tests.bench import digests, synthetic
 
 
@@ -60,7 +61,7 @@ def test_from_logs_to_the_page_without_a_word_of_sparks(tmp_path):
 
 @pytest.mark.spark
 def test_an_old_java_is_one_line_and_no_stack_trace(tmp_path):
-    pytest.importorskip("pyspark", reason="PySpark is not installed")
+    wants.module("pyspark", "bench")
     java = tmp_path / "bin" / "java"
     java.parent.mkdir()
     java.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\"' >&2\n")

@@ -14,6 +14,7 @@ import pytest
 from bench.errors import BenchError
 from bench.guards import clients, idle, light, storm
 from bench.guards.storm_clients import own_list
+from tests import wants
 
 URLS = ["ws://a/", "ws://b/", "ws://c/", "ws://d/"]
 
@@ -153,7 +154,7 @@ def test_the_kernels_figures_are_read_by_name() -> None:
 
 def test_this_process_has_levels() -> None:
     if not Path("/proc/self/smaps_rollup").exists():
-        pytest.skip("not Linux")
+        wants.skip("Linux", "the kernel's figures are its own")
     one, two = idle.levels([psutil.Process()]), idle.levels([psutil.Process()] * 2)
     assert one.anon > 1_000_000
     assert two.anon == pytest.approx(2 * one.anon, rel=0.1)

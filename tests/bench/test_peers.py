@@ -7,7 +7,6 @@ import argparse
 import json
 import os
 import re
-import shutil
 import socket
 import struct
 import subprocess
@@ -24,6 +23,7 @@ import pytest
 from bench import cli, peers
 from bench.peers import commands, handshakes, kafka_jars, lifecycle, processes, servers
 from bench.peers.statedir import LAYOUT, Record, StateDir
+from tests import wants
 
 SETTINGS = sorted(
     path for path in servers.SETTINGS.rglob("*") if path.suffix in {".conf", ".config", ".properties", ".options"}
@@ -38,22 +38,6 @@ STUBBORN = (
     "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(300)']);"
     "print('deaf', flush=True); time.sleep(300)",
 )
-
-
-def installed(name: str) -> None:
-    """Skips the test, with the reason, where the server is not there."""
-    if name == "kafka":
-        if not kafka_jars.cached(kafka_jars.CACHE):
-            pytest.skip(f"Kafka's jars are not in {kafka_jars.CACHE}: bench peers up kafka fetches them")
-        try:
-            kafka_jars.java_home()
-        except peers.NotInstalledError as error:
-            pytest.skip(str(error))
-        return
-    program = {"rabbitmq": "rabbitmq-server", "redis": "redis-server", "nats": "nats-server"}.get(name, name)
-    path = os.pathsep.join([os.environ["PATH"], *servers.SYSTEM_PATH])
-    if shutil.which(program, path=path) is None:
-        pytest.skip(f"{program} is not installed")
 
 
 def listening(server: peers.Server) -> set[str]:
@@ -359,7 +343,7 @@ def shaken(handshake: handshakes.Handshake, answer: bytes) -> str:
     """Both ends of a connection, the far one with these words and no more."""
     near, far = socket.socketpair()
     with near, far:
-        near.settimeout(5)
+        near.settimeout(60)
         far.sendall(answer)
         far.shutdown(socket.SHUT_WR)
         return handshake(near)
@@ -370,7 +354,7 @@ def shaken(handshake: handshakes.Handshake, answer: bytes) -> str:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_up_answers_on_loopback_alone_and_down_leaves_nothing(name, tmp_path, capsys):
-    installed(name)
+    wants.server(name)
     state = ["--state", str(tmp_path)]
     assert cli.main(["peers", "up", name, *state]) == commands.DONE
     try:
@@ -405,7 +389,7 @@ def cmdline(pid: int) -> list[str]:
 
 
 def test_a_server_that_dies_is_noticed_and_can_be_started_again_empty(tmp_path, capsys):
-    installed("redis")
+    wants.server("redis")
     with peers.running("redis", tmp_path) as server:
         assert server.alive()
         with pytest.raises(peers.PeerError, match="up already"), peers.running("redis", tmp_path):
@@ -424,7 +408,7 @@ def test_a_server_that_dies_is_noticed_and_can_be_started_again_empty(tmp_path, 
 
 
 def test_a_port_that_is_asked_for_is_taken_or_refused(tmp_path):
-    installed("redis")
+    wants.server("redis")
     with socket.create_server((servers.LOOPBACK, 0)) as other:
         port = other.getsockname()[1]
         with pytest.raises(peers.PeerError, match=f"port {port} is not free"):
@@ -437,7 +421,7 @@ def test_a_port_that_is_asked_for_is_taken_or_refused(tmp_path):
 
 def test_it_outlives_the_command_that_started_it(tmp_path):
     """And the terminal's Ctrl-C, which goes to the command's process group."""
-    installed("redis")
+    wants.server("redis")
     command = [sys.executable, "-m", "bench.cli", "peers", "up", "redis", "--state", str(tmp_path)]
     subprocess.run(command, check=True, timeout=60, capture_output=True, start_new_session=True)
     try:

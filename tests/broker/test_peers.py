@@ -21,7 +21,7 @@ from broker.serve import listen
 from broker.store.embedded import EmbeddedStore
 from protocol import sockets
 
-from .running import SECRET, Raw, Running, plain, raw, raw_frame, round_trip, running
+from .running import PATIENCE_S, SECRET, Raw, Running, plain, raw, raw_frame, round_trip, running
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -200,7 +200,7 @@ async def test_a_peer_that_cannot_be_reached_is_dialled_with_growing_pauses(
         dialling = list(links._dialling.values())
         dials.append(len(dialling))
         if dialling:
-            await asyncio.wait(dialling, timeout=5)
+            await asyncio.wait(dialling, timeout=PATIENCE_S)
             assert [task.exception() for task in dialling] == [None] * len(dialling)
     assert dials == [4, 0, 4, 0, 0, 4]
     assert shared.server.router.counts["dials_failed"] - before == 12
@@ -219,24 +219,24 @@ async def test_a_peer_that_is_slow_to_introduce_itself_is_not_dialled_a_second_t
         url = "ws://%s:%d" % slow.sockets[0].getsockname()  # noqa: UP031
         wanted = [Endpoint("slow", "f" * 16, url, 0)]
         links.dial(wanted, 100.0)
-        first = await asyncio.wait_for(accepted.get(), 5)
+        first = await asyncio.wait_for(accepted.get(), PATIENCE_S)
         dialling = list(links._dialling.values())
         links.dial(wanted, 200.0)
         assert list(links._dialling.values()) == dialling
         # It hangs up: that was it.
         first.transport.abort()
-        await asyncio.wait(dialling, timeout=5)
+        await asyncio.wait(dialling, timeout=PATIENCE_S)
         assert not links._dialling
         assert accepted.empty()
         # It stays silent: not for ever.
         monkeypatch.setattr(peers, "REDIAL_MAX_S", 0.05)
         links.dial(wanted, 300.0)
-        silent = await asyncio.wait_for(accepted.get(), 5)
-        await asyncio.wait(list(links._dialling.values()), timeout=5)
+        silent = await asyncio.wait_for(accepted.get(), PATIENCE_S)
+        await asyncio.wait(list(links._dialling.values()), timeout=PATIENCE_S)
         links.dial(wanted, 400.0)
         assert links._dialling
         silent.transport.abort()
-        (await asyncio.wait_for(accepted.get(), 5)).transport.abort()
+        (await asyncio.wait_for(accepted.get(), PATIENCE_S)).transport.abort()
         await links.close()
 
 

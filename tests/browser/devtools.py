@@ -9,18 +9,15 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pytest
 from websockets.asyncio.client import ClientConnection, connect
 
+from tests import wants
 from tests.broker.running import gone
-
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 #: A cold start of Chromium takes seconds on a busy machine.
 PATIENCE_S = 60
@@ -143,10 +140,8 @@ class Page:
 @asynccontextmanager
 async def browsing(profile: Path) -> AsyncIterator[Page]:
     """An empty page. ``profile``: an empty folder for the browser. Skips the test where there is no Chromium."""
-    if CHROMIUM is None:
-        pytest.skip("Chromium is not installed")
     process = await asyncio.create_subprocess_exec(
-        *(CHROMIUM, *FLAGS, f"--user-data-dir={profile}", "about:blank"),
+        *(wants.tool("chromium"), *FLAGS, f"--user-data-dir={profile}", "about:blank"),
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.PIPE,
     )

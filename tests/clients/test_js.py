@@ -24,6 +24,7 @@ from typing import Any
 import pytest
 
 from broker.auth import make_token, new_keys
+from tests import wants
 from tests.broker.running import serving
 from tests.broker.test_tls import Authority, Pair
 from tests.browser.devtools import Page
@@ -43,13 +44,11 @@ INSTALL_S_MAX = 60
 @pytest.fixture(scope="module")
 def node() -> str:
     """Node's program, of version 20 or newer."""
-    found = shutil.which("node")
-    if found is None:
-        pytest.skip("Node.js is not installed")
+    found = wants.tool("node")
     said = subprocess.run([found, "--version"], capture_output=True, text=True, timeout=30).stdout
     version = re.match(r"v(\d+)\.", said)
     if version is None or int(version[1]) < 20:
-        pytest.skip(f"Node.js 20 or newer is needed, and this is {said.strip()}")
+        wants.skip("Node.js 20 or newer", f"this is {said.strip()}: https://nodejs.org")
     return found
 
 
@@ -95,7 +94,7 @@ def tsc() -> list[str | Path]:
     """The compiler, installed once into an ignored folder of the checkout."""
     npm = shutil.which("npm")
     if npm is None:
-        pytest.skip("npm is not installed")
+        wants.skip("npm", "https://nodejs.org has it")
     folder = ROOT / "build" / "clients-js"
     program = folder / "node_modules" / ".bin" / "tsc"
     lock = HOME / "package-lock.json"
@@ -107,9 +106,9 @@ def tsc() -> list[str | Path]:
         try:
             done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=INSTALL_S_MAX)
         except subprocess.TimeoutExpired:
-            pytest.skip(f"npm did not install TypeScript within {INSTALL_S_MAX} s")
+            wants.skip("TypeScript", f"npm did not install it within {INSTALL_S_MAX} s")
         if done.returncode != 0:
-            pytest.skip(f"npm cannot install TypeScript: {done.stderr.strip()[-200:]}")
+            wants.skip("TypeScript", f"npm cannot install it: {done.stderr.strip()[-200:]}")
     return [program, "--typeRoots", folder / "node_modules" / "@types"]
 
 

@@ -22,14 +22,14 @@ from typing import Any
 from broker.core.membership import home_table, slot_of
 from protocol.pages import PageError, fetch, samples
 
-#: How long a process may take to print its ready line, in seconds. It takes one; a machine under load, ten times that.
-READY_S = 20.0
+#: How long a process may take to print its ready line, in seconds. It takes one; a machine under load, many times that.
+READY_S = 60.0
 
 #: How long a condition may take to come true where the product promises no time of its own, in seconds.
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 #: How long an orderly end may take, in seconds: what an endpoint allows itself and its clients, and some.
-END_S = 25.0
+END_S = 60.0
 
 #: Between two looks at what can only be looked at, in seconds.
 LOOK_S = 0.03

@@ -17,7 +17,7 @@ from websockets.asyncio.client import connect
 
 from protocol.client import Client, ClosedForGood
 
-from .processes import Cluster
+from .processes import PATIENCE_S, Cluster
 from .stalls import TRIES
 from .traffic import Ear, Message, each
 
@@ -190,7 +190,7 @@ async def test_a_client_that_listens_elsewhere_is_heard_there_and_its_old_connec
                     await old.all_read()
 
             with pytest.raises(ClosedForGood) as ended:
-                await asyncio.wait_for(ask_on(), 5)
+                await asyncio.wait_for(ask_on(), PATIENCE_S)
             assert ended.value.code == 4001
             assert old.heard == {("moves", "before"): 1}
 

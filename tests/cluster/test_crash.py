@@ -23,7 +23,7 @@ from broker.core.membership import DEAD_AFTER_S
 from broker.endpoint import TICK_S
 from protocol.client import Client, ConnectionLost, ProtocolError
 
-from .processes import Cluster, eventually
+from .processes import PATIENCE_S, Cluster, eventually
 from .stalls import Lateness
 from .traffic import Ear, Stream, each, streaming
 
@@ -241,14 +241,17 @@ async def test_an_endpoint_that_leaves_in_order_hands_on_what_it_knows(cluster: 
             asyncio.create_task(leaver.publish(topic, "last word", ack=True, dedup=False)) for topic in topics
         ]
         await asyncio.wait(last_words, return_when=asyncio.FIRST_COMPLETED)
-        cluster["c"].signal(signal.SIGTERM)
-        with pytest.raises(ConnectionClosed) as closed:
-            async with asyncio.timeout(10):
-                await plain.recv()
-        assert closed.value.rcvd is not None
-        assert closed.value.rcvd.code == 1001
-        assert await cluster["c"].ended() == 0
-        await cluster.linked("a", "b", within_s=2.5)  # it said goodbye: nobody waits for signs of life
+        with Lateness(cluster["a"], cluster["b"]) as late:
+            await late.begin()
+            cluster["c"].signal(signal.SIGTERM)
+            with pytest.raises(ConnectionClosed) as closed:
+                async with asyncio.timeout(PATIENCE_S):
+                    await plain.recv()
+            assert closed.value.rcvd is not None
+            assert closed.value.rcvd.code == 1001
+            assert await cluster["c"].ended() == 0
+            took_s = await cluster.linked("a", "b")
+            assert took_s < 2.5 + await late.so_far()  # it said goodbye: nobody waits for signs of life
 
         again = await each(150, lambda number: traffic.publisher.publish(topics[number], "news", ack=True))
         assert all(again), f"{again.count(False)} duplicates were taken for news"

@@ -16,12 +16,14 @@ from pathlib import Path
 
 import pytest
 
+from tests import wants
+
 pytestmark = pytest.mark.cluster
 
 WSCAT = "wscat@6.1.0"
 CACHE = Path(__file__).resolve().parents[2] / "build" / "wscat-6.1.0"
 INSTALL_TIMEOUT_S = 60
-ANSWER_TIMEOUT_S = 20
+ANSWER_TIMEOUT_S = 60
 
 
 @pytest.fixture(scope="module")
@@ -29,16 +31,16 @@ def wscat() -> str:
     """The program, installed once into an ignored folder of the checkout."""
     npm = shutil.which("npm")
     if npm is None:
-        pytest.skip("npm is not installed")
+        wants.skip("npm", "https://nodejs.org has it")
     program = CACHE / "node_modules" / ".bin" / "wscat"
     if not program.exists():
         command = [npm, "install", "--prefix", str(CACHE), "--no-audit", "--no-fund", "--ignore-scripts", WSCAT]
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_TIMEOUT_S)
         except subprocess.TimeoutExpired:
-            pytest.skip(f"npm did not install {WSCAT} within {INSTALL_TIMEOUT_S} s")
+            wants.skip("wscat", f"npm did not install it within {INSTALL_TIMEOUT_S} s")
         if done.returncode != 0:
-            pytest.skip(f"npm cannot install {WSCAT}: {done.stderr.strip()[-200:]}")
+            wants.skip("wscat", f"npm cannot install it: {done.stderr.strip()[-200:]}")
     return str(program)
 
 

@@ -19,7 +19,7 @@ Message = tuple[str | None, Any]
 """A notification: topic and payload (a number or a text here, so that it can be counted)."""
 
 #: How long a message that is due may take, in seconds, where nothing stands in its way but a busy machine.
-HEARD_S = 20.0
+HEARD_S = 60.0
 
 
 class Ear:

@@ -16,6 +16,7 @@ import pytest
 
 from broker.store.base import Store
 from broker.store.embedded import EmbeddedStore
+from tests import wants
 from tests.riak.storages import riak_double, riak_double_tls, riak_real
 
 OpenStore = Callable[[], Awaitable[Store]]
@@ -58,7 +59,7 @@ LARGE = {
 async def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[OpenStore]:
     """Opens handles on one new, empty storage; closes them after the test."""
     if request.param == "riak-double-tls" and request.node.originalname in LARGE and "CONTRACT_LARGE" not in os.environ:
-        pytest.skip("large, over TLS: CONTRACT_LARGE=1 runs it")
+        wants.skip("two minutes more", "CONTRACT_LARGE=1 runs what is large over TLS too")
     async with STORES[request.param](tmp_path) as opener:
         yield opener
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
 from ruamel.yaml import YAML
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -29,17 +27,9 @@ def documents(path: Path) -> list[Any]:
     return list(YAML(typ="safe", pure=True).load_all(path.read_text(encoding="utf-8")))
 
 
-def tool(name: str) -> str:
-    """Where it is; the test skips where it is not installed."""
-    path = shutil.which(name) or shutil.which(name, path="/usr/sbin:/usr/local/sbin")
-    if path is None:
-        pytest.skip(f"{name} is not installed")
-    return path
-
-
-def run(name: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    """The tool, in the project's root. Nothing is asked of it twice, and not for ever."""
-    return subprocess.run([tool(name), *arguments], cwd=ROOT, capture_output=True, text=True, timeout=_TOOL_S)
+def run(program: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """The program, in the project's root. Nothing is asked of it twice, and not for ever."""
+    return subprocess.run([program, *arguments], cwd=ROOT, capture_output=True, text=True, timeout=_TOOL_S)
 
 
 def strings(value: Any) -> Iterator[str]:

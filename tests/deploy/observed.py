@@ -23,6 +23,7 @@ from websockets.asyncio.client import connect
 
 from protocol.client import Client
 from protocol.pages import fetch, samples
+from tests import wants
 from tests.broker.running import gone
 from tests.cluster.processes import Cluster, cluster_of, eventually, free_port
 
@@ -33,7 +34,7 @@ SCRAPE_S = 0.25
 SCRAPES = 12
 
 #: How long a reply may take, in seconds.
-_REPLY_S = 20.0
+_REPLY_S = 60.0
 
 
 @dataclass
@@ -52,12 +53,28 @@ class Observed:
     labels: dict[str, set[str]] = field(default_factory=dict)
     answers: dict[str, Answer] | None = None
 
+    async def see(self, cluster: Cluster, published: Collection[str]) -> None:
+        """Look at what the endpoints publish until all of this is there."""
+        deadline = asyncio.get_running_loop().time() + _REPLY_S
+        while True:
+            for endpoint in cluster.endpoints.values():
+                for sample in samples((await fetch(endpoint.url, "/metrics")).text):
+                    self.labels.setdefault(sample.name, set()).update(sample.labels)
+            if self.labels.keys() >= set(published) or asyncio.get_running_loop().time() > deadline:
+                return
+            await asyncio.sleep(SCRAPE_S / 2)
 
-async def observe(directory: Path, queries: Iterable[str], shown: Collection[str]) -> Observed:
-    """Run it all; some ten seconds. ``shown``: those that have an answer, if not at once: a scrape may be late."""
+
+async def observe(
+    directory: Path, published: Collection[str], queries: Iterable[str], shown: Collection[str]
+) -> Observed:
+    """Run it all; some ten seconds. ``published``: the metrics to wait for, for many are there only once the thing has
+    happened that they count. ``shown``: those of the queries that have an answer, if not at once: a scrape may be late.
+    What has not come after a while is not waited for, and is missing in what is returned."""
     observed = Observed()
     async with cluster_of(["a", "b"], directory) as cluster, traffic(cluster):
-        if (program := shutil.which("prometheus")) is not None:
+        await observed.see(cluster, published)
+        if (program := shutil.which("prometheus", path=wants.PATH)) is not None:
             async with prometheus(program, directory, cluster) as url:
                 observed.answers = {query: await ask(url, query) for query in queries}
                 deadline = asyncio.get_running_loop().time() + _REPLY_S
@@ -65,9 +82,6 @@ async def observe(directory: Path, queries: Iterable[str], shown: Collection[str
                     while not observed.answers[query].numbers and asyncio.get_running_loop().time() < deadline:
                         await asyncio.sleep(SCRAPE_S / 2)
                         observed.answers[query] = await ask(url, query)
-        for endpoint in cluster.endpoints.values():
-            for sample in samples((await fetch(endpoint.url, "/metrics")).text):
-                observed.labels.setdefault(sample.name, set()).update(sample.labels)
     return observed
 
 
@@ -156,7 +170,7 @@ async def prometheus(program: str, directory: Path, cluster: Cluster) -> AsyncIt
             query = f"count(count_over_time(ingeborg_joined[1m]) >= {SCRAPES}) == {len(targets)}"
             return (await ask(url, query)).series == 1
 
-        await eventually(scraped, f"{SCRAPES} scrapes of each endpoint", within_s=60.0)
+        await eventually(scraped, f"{SCRAPES} scrapes of each endpoint", within_s=120.0)
         yield url
     finally:
         await gone(process)

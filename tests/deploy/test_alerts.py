@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from tests import wants
+
 from .files import DEPLOY, documents, run
 from .queries import rules
 
@@ -15,12 +17,12 @@ CASES = DEPLOY / "prometheus" / "alerts_test.yml"
 
 @pytest.mark.slow
 def test_each_case_ends_as_it_should() -> None:
-    checked = run("promtool", "test", "rules", CASES)
+    checked = run(wants.tool("promtool"), "test", "rules", CASES)
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
 def test_prometheus_takes_the_rules() -> None:
-    checked = run("promtool", "check", "rules", DEPLOY / "prometheus" / "alerts.yml")
+    checked = run(wants.tool("promtool"), "check", "rules", DEPLOY / "prometheus" / "alerts.yml")
     assert checked.returncode == 0, checked.stdout + checked.stderr
     assert f"SUCCESS: {len(rules())} rules found" in checked.stdout
 

@@ -6,6 +6,8 @@ import asyncio
 
 import pytest
 
+from tests import wants
+
 from .observed import Answer, Observed, observe
 from .queries import ALL, OWN_METRICS, TARGET_LABELS, Query, of_dashboard, of_rules
 
@@ -17,8 +19,19 @@ EMPTY_WHERE_ALL_IS_WELL = {"panel Operations that failed"}
 
 @pytest.fixture(scope="module")
 def observed(tmp_path_factory: pytest.TempPathFactory) -> Observed:
+    published = {name for query in ALL for name in query.metrics} - set(OWN_METRICS)
     shown = {query.filled_in for query in of_dashboard() if not empty(query)}
-    return asyncio.run(observe(tmp_path_factory.mktemp("observed"), {query.filled_in for query in ALL}, shown))
+    directory = tmp_path_factory.mktemp("observed")
+    return asyncio.run(observe(directory, published, {query.filled_in for query in ALL}, shown))
+
+
+@pytest.fixture(scope="module")
+def answers(observed: Observed) -> dict[str, Answer]:
+    """Prometheus's, by query."""
+    if observed.answers is None:
+        wants.tool("prometheus")
+    assert observed.answers is not None
+    return observed.answers
 
 
 def empty(query: Query) -> bool:
@@ -42,19 +55,15 @@ def test_what_is_asked_for_is_published(query: Query, observed: Observed) -> Non
 
 
 @pytest.mark.parametrize("query", ALL, ids=named)
-def test_prometheus_takes_it(query: Query, observed: Observed) -> None:
-    if observed.answers is None:
-        pytest.skip("prometheus is not installed")
-    assert observed.answers[query.filled_in].error == ""
+def test_prometheus_takes_it(query: Query, answers: dict[str, Answer]) -> None:
+    assert answers[query.filled_in].error == ""
 
 
 @pytest.mark.parametrize("query", list(of_dashboard()), ids=named)
-def test_a_panel_shows_something(query: Query, observed: Observed) -> None:
-    if observed.answers is None:
-        pytest.skip("prometheus is not installed")
+def test_a_panel_shows_something(query: Query, answers: dict[str, Answer]) -> None:
     if empty(query):
         return
-    assert observed.answers[query.filled_in].numbers > 0, query.filled_in
+    assert answers[query.filled_in].numbers > 0, query.filled_in
 
 
 #: They judge the machine, which may be too slow or stand still for a second here; alerts_test.yml has both cases.
@@ -74,10 +83,8 @@ OF_THE_MACHINE = {
 
 
 @pytest.mark.parametrize("query", list(of_rules()), ids=named)
-def test_where_all_is_well_no_alert_is_pending(query: Query, observed: Observed) -> None:
-    if observed.answers is None:
-        pytest.skip("prometheus is not installed")
+def test_where_all_is_well_no_alert_is_pending(query: Query, answers: dict[str, Answer]) -> None:
     if query.where.removeprefix("alert ") in OF_THE_MACHINE:
-        assert observed.answers[query.filled_in].error == ""
+        assert answers[query.filled_in].error == ""
         return
-    assert observed.answers[query.filled_in] == Answer(), query.filled_in
+    assert answers[query.filled_in] == Answer(), query.filled_in

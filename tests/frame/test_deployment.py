@@ -8,7 +8,6 @@ from __future__ import annotations
 import inspect
 import json
 import re
-import shutil
 import subprocess
 import sys
 from dataclasses import fields
@@ -22,6 +21,7 @@ from broker.config import ENVIRONMENT_PREFIX, ServeOptions
 from broker.peers import PEER_PATH
 from broker.store.riak.checks import creation_commands
 from broker.store.riak.store import RiakStore
+from tests import wants
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
@@ -44,10 +44,9 @@ def named(services: dict[str, Any], prefix: str) -> list[str]:
 
 def run_tool(tool: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """The tool on the repository's files; the test skips where it is not installed."""
-    path = shutil.which(tool) or shutil.which(tool, path="/usr/sbin:/usr/local/sbin")
-    if path is None:
-        pytest.skip(f"{tool} is not installed")
-    return subprocess.run([path, *arguments], cwd=ROOT, capture_output=True, text=True, timeout=TOOL_TIMEOUT_S)
+    return subprocess.run(
+        [wants.tool(tool), *arguments], cwd=ROOT, capture_output=True, text=True, timeout=TOOL_TIMEOUT_S
+    )
 
 
 def test_the_compose_file_fits_the_schema_of_the_compose_specification() -> None:

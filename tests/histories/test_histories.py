@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests import wants
+
 from . import wires
 from .__main__ import failure, plan_for, summary
 from .bed import Endpoint, bed
@@ -97,7 +99,7 @@ async def _histories_on(
 async def test_networks_of_two_runs_are_not_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor is one of a run that was killed, and left its own behind, taken again: its routes would lead there."""
     if reason := await permitted():
-        pytest.skip(reason)
+        wants.skip("network namespaces", reason)
     async with Namespaces("a") as first:
         monkeypatch.setattr(wires, "subnets", lambda: iter([first.subnet, *subnets()]))
         async with Namespaces("a") as second:

@@ -37,7 +37,7 @@ LOSS_PERCENT_MIN, LOSS_PERCENT_MAX = 2, 15
 INSIDE_PORT = 9001
 
 #: How long a command that sets the network up may take, in seconds.
-COMMAND_S = 10.0
+COMMAND_S = 60.0
 
 
 async def until_one_ends(pumps: Sequence[asyncio.Task[None]], *writers: asyncio.StreamWriter) -> None:

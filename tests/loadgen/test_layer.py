@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -289,6 +290,28 @@ async def test_publishers_wait_while_the_queue_is_long(
     await publishing
     assert sink.published == [("song", f"{number} {n}") for number in range(10) for n in range(20)]
     assert (await counted(front))["publish_waits_total"] > 0
+
+
+async def test_closing_ends_although_redis_py_swallows_a_cancellation(
+    redis: Redis, front: Deduplicated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Up to Python 3.11 `asyncio.wait_for`, which redis-py sends commands with, does so where the command has been sent
+    at that instant."""
+    asked = asyncio.Event()
+
+    async def llen(_: str) -> int:
+        asked.set()
+        with suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        return 11
+
+    monkeypatch.setattr(layer, "QUEUE_MAX", 10)
+    monkeypatch.setattr(front._feeder._redis, "llen", llen)
+    connection = await publisher(front)
+    await connection.publish([("song", str(number)) for number in range(20)])
+    async with asyncio.timeout(PATIENCE_S):
+        await asked.wait()
+        await front.close()
 
 
 async def test_a_layer_that_has_stopped_is_said_to_have(

@@ -18,6 +18,7 @@ from loadgen.assignment import air_plan
 from loadgen.radio import Catalogue, Crowd, radio
 from loadgen.schedule import Change, schedule
 from loadgen.settings import WISH_EXPONENT_MAX, Replay, WorkloadError
+from tests import wants
 
 CROWD = Crowd(clients=60, listens=3, wishes=12.0, wish_exponent=0.8, idle_wishes=5, spread_s=0.2, seed=7)
 
@@ -235,7 +236,7 @@ def test_wish_lists_of_a_replay_have_the_exponent_too(tmp_path, exponent):
 def test_the_real_log_is_playable_whole():
     path = Path(__file__).parents[3] / "shared/data/nowplaying.csv.gz"
     if not path.exists():
-        pytest.skip("the recorded log is not beside the project")
+        wants.skip("the recorded log", "not beside this checkout (../shared/data)")
     log = replay.read(path)
     assert (len(log.rows), log.skipped.total()) == (134_943, 0)
     assert any("rÃƒÂ©gresser - Womb" in row.topic for row in log.rows)

@@ -13,6 +13,9 @@ import orjson
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 
+#: How long what is awaited may take, in seconds, on a busy machine.
+PATIENCE_S = 60.0
+
 Script = Callable[["ScriptedEndpoint", ServerConnection, dict[str, Any]], Any]
 
 
@@ -50,7 +53,7 @@ class ScriptedEndpoint:
 
     async def next(self, command: str) -> dict[str, Any]:
         """The next frame with that command; others are passed over."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             while True:
                 frame = await self.frames.get()
                 if frame["command"] == command:

@@ -19,7 +19,7 @@ from protocol.client import (
 )
 from protocol.errors import REPLACED, SLOW_CONSUMER, ProtocolError
 
-from .scripted import ScriptedEndpoint, free_url, succeed
+from .scripted import PATIENCE_S, ScriptedEndpoint, free_url, succeed
 
 
 def client_of(*endpoints: ScriptedEndpoint | str, **options) -> Client:
@@ -426,7 +426,7 @@ async def test_the_backoff_has_full_jitter_and_grows_to_its_maximum(monkeypatch)
             client._urls = [free_url()]  # from now on nobody is there
             client._next_url = 0
             endpoint.cut()
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(PATIENCE_S):
                 await done.wait()
     # draw × min(1.0, 0.1 × 2^n), n = 0 …
     assert slept == pytest.approx([0.1, 0.0, 0.2, 0.8, 0.25, 1.0])
@@ -454,7 +454,7 @@ async def test_close_codes_decide_whether_to_reconnect(endpoint, code):
             await endpoint.next("listen")
         else:
             with pytest.raises(ClosedForGood) as caught:
-                await asyncio.wait_for(anext(client), 5)
+                await asyncio.wait_for(anext(client), PATIENCE_S)
             assert caught.value.code == 4001
             with pytest.raises(ClosedForGood):
                 await client.subscribe("t")
@@ -561,7 +561,7 @@ async def test_a_callback_that_fails_while_the_client_listens_again_ends_it(endp
     endpoint.cut()
     with pytest.raises(type(failure)):
         await client.subscribe("t")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         await asyncio.wait({client._task})  # by itself: `close` would end one that connects again and again
     with pytest.raises(type(failure)) as caught:
         await client.close()

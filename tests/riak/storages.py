@@ -15,11 +15,10 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from broker.config import ServeOptions
 from broker.riak_credentials import RiakCredentials
 from broker.store.riak import Credentials, RiakStore, Secured
+from tests import wants
 from tests.broker.test_tls import Authority
 
 from .double import RiakDouble, Security
@@ -31,7 +30,7 @@ def real_nodes() -> list[tuple[str, int]]:
     """The nodes of the real cluster; skips the test where none is given."""
     given = os.environ.get("INGEBORG_TEST_RIAK", "")
     if not given:
-        pytest.skip("INGEBORG_TEST_RIAK=host:port[,host:port...] names no real Riak cluster")
+        wants.skip("a real Riak", "INGEBORG_TEST_RIAK=host:port[,host:port...], see docs/riak.md")
     return [(host, int(port)) for host, _, port in (node.rpartition(":") for node in given.split(","))]
 
 

@@ -6,14 +6,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
+from tests import wants
 
 ROOT = Path(__file__).parents[2]
 PROTO = Path("broker/store/riak/riak.proto")
 
 
 def test_the_committed_module_is_what_the_proto_file_compiles_to(tmp_path: Path) -> None:
-    pytest.importorskip("grpc_tools.protoc", reason="grpcio-tools, the compiler, is not installed")
+    wants.module("grpc_tools", "dev")
     command = [sys.executable, "-m", "grpc_tools.protoc", "-I", ".", f"--python_out={tmp_path}", str(PROTO)]
     subprocess.run(command, cwd=ROOT, check=True, timeout=60)
 

@@ -251,7 +251,7 @@ async def test_closing_ends_what_is_under_way_and_what_waits(listen) -> None:
     under_way = [asyncio.create_task(ask(pool)) for _ in range(3)]
     await asyncio.sleep(0.05)
     pool.close()
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(20):  # sooner than any time-out of the pool's
         for outcome in await asyncio.gather(*under_way, return_exceptions=True):
             assert isinstance(outcome, StoreUnavailable)
 

@@ -18,6 +18,8 @@ from typing import Any
 
 import pytest
 
+from tests import wants
+
 from .double import RiakDouble
 from .double.messages import CODES, Message, decode, encode
 
@@ -46,7 +48,7 @@ OPAQUE_NUMBERS = ("last_mod", "last_mod_usecs")
 def recorded(name: str) -> list[dict[str, Any]]:
     path = RECORDINGS / name
     if not path.exists():
-        pytest.skip(f"the recordings of a real Riak are not beside this checkout ({path})")
+        wants.skip("recordings of a real Riak", "not beside this checkout (../shared/riak)")
     with path.open() as lines:
         return [json.loads(line) for line in lines]
 

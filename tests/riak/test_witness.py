@@ -24,6 +24,7 @@ from broker.store.base import Location
 from broker.store.riak import RiakStore
 from broker.store.riak.layout import LIST_VERSION, VERSION, Buckets, partition_of, set_root
 from broker.store.riak.objects import Address
+from tests import wants
 
 from .double import RiakDouble
 from .storages import real_nodes, real_options
@@ -56,9 +57,9 @@ def witness_python() -> Path:
         try:
             subprocess.run(install, check=True, capture_output=True, text=True, timeout=SETUP_TIMEOUT_S)
         except subprocess.CalledProcessError as error:
-            pytest.skip(f"pip cannot make the witness's environment: {error.stderr.strip().splitlines()[-1]}")
+            wants.skip("the witness's packages", f"pip cannot install them: {error.stderr.strip().splitlines()[-1]}")
         except subprocess.TimeoutExpired:
-            pytest.skip(f"pip did not make the witness's environment within {SETUP_TIMEOUT_S} s")
+            wants.skip("the witness's packages", f"pip did not install them within {SETUP_TIMEOUT_S} s")
         ready.touch()
     return python
 

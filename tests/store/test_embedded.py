@@ -23,6 +23,7 @@ from broker.store.base import Endpoint, StoreError, StoreMisconfigured, StoreUna
 from broker.store.embedded import EmbeddedStore
 from broker.store.layout import Lane, digest, open_for_reading, prepare
 from broker.store.operations import operations
+from tests import wants
 from tests.store.endless_subscriber import batch_topics
 
 ROOT = Path(__file__).parents[2]
@@ -288,8 +289,8 @@ async def test_a_map_larger_than_the_address_space_is_refused(tmp_path: Path) ->
         await store.open()
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 async def test_a_directory_that_may_not_be_written_is_refused(tmp_path: Path) -> None:
+    wants.other_user_than_root()
     os.chmod(tmp_path, 0o500)
     await refused(tmp_path, "this user may write")
 

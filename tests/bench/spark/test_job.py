@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from bench import digestdir
+from tests import wants
 from tests.bench import naive, synthetic
 
 pytestmark = pytest.mark.spark
@@ -306,7 +307,7 @@ def test_the_job_is_a_script_for_spark_submit(tmp_path, spark):
     is `job.digest`, as above; so a run that is not there is enough, and saves half a minute."""
     submit = shutil.which("spark-submit", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     if submit is None:
-        pytest.skip("spark-submit is not on the path")
+        wants.skip("spark-submit", "pip install -e '.[bench]'")
     root = Path(__file__).parents[3]
     job = root / "bench" / "spark" / "job.py"
     done = subprocess.run(

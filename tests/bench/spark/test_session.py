@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("pyspark", reason="PySpark is not installed")
+pytest.importorskip("pyspark", reason="for want of pyspark: pip install -e '.[bench]'")
 
 from bench.errors import BenchError
 from bench.spark.session import java_version, require_java

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import resource
 import subprocess
 import sys
@@ -16,6 +15,7 @@ from broker.config import ServeOptions
 from broker.doctor import command, embedded
 from broker.doctor.findings import ended
 from broker.store.embedded import EmbeddedStore
+from tests import wants
 
 MAP_BYTES = 64 << 20
 
@@ -61,8 +61,8 @@ def test_a_file_in_its_place_is_found(tmp_path: Path) -> None:
     assert (finding.level, "is not a directory" in finding.seen) == ("error", True)
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_a_directory_that_may_not_be_written_is_found(tmp_path: Path) -> None:
+    wants.other_user_than_root()
     tmp_path.chmod(0o500)
     (finding,) = embedded.directory(tmp_path / "store")
     tmp_path.chmod(0o700)

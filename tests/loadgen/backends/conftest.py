@@ -6,8 +6,6 @@ that it did not start.
 
 from __future__ import annotations
 
-import os
-import shutil
 import socket
 import subprocess
 import time
@@ -20,12 +18,11 @@ import pytest
 import uvloop
 
 from bench import peers
-from bench.peers import kafka_jars, processes
+from bench.peers import processes
+from tests import wants
 
 #: A small server is up in well under a second; a machine that is busy with the rest of the tests takes its time.
-PATIENCE_S = 30.0
-#: Debian puts servers where a user's PATH need not look.
-_PATH = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"))
+PATIENCE_S = 60.0
 
 
 def pytest_asyncio_loop_factories(config: pytest.Config, item: pytest.Item) -> dict[str, Callable[[], uvloop.Loop]]:
@@ -64,14 +61,6 @@ class Server:
         process.resume()
 
 
-def program(name: str, package: str) -> str:
-    """Its path; skips the test where it is not installed."""
-    path = shutil.which(name, path=_PATH)
-    if path is None:
-        pytest.skip(f"{name} is not installed (Debian package {package})")
-    return path
-
-
 def free_port() -> int:
     """A TCP port of loopback that nothing listens on now."""
     with socket.socket() as sock:
@@ -108,17 +97,13 @@ def started(arguments: list[str], port: int, url: str, directory: Path) -> Itera
 def start(system: str, directory: Path) -> Iterator[Server]:
     """The server that `bench peers up` would start, and so with the settings that are measured. Skips where it is not
     installed; Kafka, where its jars have not been fetched before."""
-    if system == "kafka" and not kafka_jars.cached(kafka_jars.CACHE):
-        pytest.skip("Kafka's jars are not there (`bench peers up kafka` fetches them, with Maven)")
-    try:
-        with peers.running(system, state=directory) as running:
-            server = Server(running.url, running.processes[0])
-            try:
-                yield server
-            finally:
-                server.kill()  # what a test has paused would not end otherwise, and nothing in it is worth a farewell
-    except peers.NotInstalledError as error:
-        pytest.skip(str(error))
+    wants.server(system)
+    with peers.running(system, state=directory) as running:
+        server = Server(running.url, running.processes[0])
+        try:
+            yield server
+        finally:
+            server.kill()  # what a test has paused would not end otherwise, and nothing in it is worth a farewell
 
 
 @pytest.fixture(scope="module")

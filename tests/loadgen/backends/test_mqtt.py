@@ -12,8 +12,9 @@ import pytest
 
 from loadgen.backends.base import BackendError
 from loadgen.backends.mqtt import Mqtt, name
+from tests import wants
 
-from .conftest import PATIENCE_S, free_port, program, started
+from .conftest import PATIENCE_S, free_port, started
 from .contract import NASTY, Contract, Member
 
 _NONCHARACTER = re.compile("[\ufdd0-\ufdef\ufffe\uffff\U0001fffe\U0001ffff\U0010fffe\U0010ffff]")
@@ -55,7 +56,7 @@ class TestMqtt(Contract):
             await member.connection.close()
 
     async def test_a_server_that_lets_nobody_in(self, tmp_path: Path, join: Callable[[str], Awaitable[Member]]) -> None:
-        path, port = program("mosquitto", "mosquitto"), free_port()
+        path, port = wants.tool("mosquitto"), free_port()
         config = tmp_path / "mosquitto.conf"
         config.write_text(f"listener {port} 127.0.0.1\nallow_anonymous false\n")
         with started([path, "-c", str(config)], port, f"mqtt://me:secret@127.0.0.1:{port}", tmp_path) as url:

@@ -10,8 +10,9 @@ import pytest
 
 from loadgen.backends.base import BackendError
 from loadgen.backends.nats import Nats, subject
+from tests import wants
 
-from .conftest import PATIENCE_S, free_port, program, started
+from .conftest import PATIENCE_S, free_port, started
 from .contract import NASTY, Contract, Member
 
 _PERMISSIONS = """
@@ -36,7 +37,7 @@ class TestNats(Contract):
     @pytest.fixture
     def strict(self, tmp_path: Path) -> Iterator[str]:
         """A server where a guest may use only one subject."""
-        path, port = program("nats-server", "nats-server"), free_port()
+        path, port = wants.tool("nats-server"), free_port()
         config = tmp_path / "nats.conf"
         config.write_text(_PERMISSIONS.format(port=port))
         with started([path, "-c", str(config)], port, f"nats://guest:guest@127.0.0.1:{port}", tmp_path) as url:

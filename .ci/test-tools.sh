@@ -1,0 +1,101 @@
+#!/usr/bin/env bash
+# Installs what some tests want beside the pinned packages: the programs of tests/tools.txt that are not there yet, and
+# Kafka's jars with KAFKA=1. As root, or with sudo that asks nothing; else it says which command to run. No server that
+# it installs is started, neither now nor when the machine starts. Ends with 0 if all is there that this release has.
+# It gives up fetching packages after ten minutes, and Kafka's jars after ten more: a mirror may trickle.
+set -uo pipefail
+cd "$(dirname "$0")/.." || exit 1
+# shellcheck source=.ci/apt.sh
+. .ci/apt.sh
+
+# Debian keeps servers off a user's PATH.
+PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
+
+# there PROGRAMS: one of these, which commas separate, can be run.
+there() {
+    local program
+    for program in ${1//,/ }; do
+        command -v "$program" >/dev/null && return
+    done
+    return 1
+}
+
+# available PACKAGE[>=VERSION]: this release has it, as new as that.
+available() {
+    local version
+    version=$(LC_ALL=C apt-cache policy "${1%>=*}" | awk '$1 == "Candidate:" && $2 != "(none)" { print $2 }')
+    case $version,$1 in
+        ,*) return 1 ;;
+        *'>='*) dpkg --compare-versions "$version" ge "${1#*>=}" ;;
+    esac
+}
+
+# enabled: the services that start with the machine.
+enabled() {
+    find /etc/systemd/system -path '*.wants/*' '(' -name '*.service' -o -name '*.socket' ')' -printf '%f\n' 2>/dev/null | sort -u
+}
+
+# install_each PACKAGE…: one by one, so that what a slow mirror has given is installed.
+install_each() {
+    local before package unit
+    before=$(enabled)
+    for package in "$@"; do
+        apt_install "$package"
+    done
+    command -v systemctl >/dev/null || return 0
+    for unit in $(comm -13 <(echo "$before") <(enabled)); do
+        as_root systemctl --quiet disable "$unit" >/dev/null 2>&1 || echo "$unit is installed, and cannot be disabled" >&2
+    done
+}
+
+status=0
+absent=() # as "PROGRAMS PACKAGE NAME"
+while read -r programs package name; do
+    case $programs in '' | '#'*) continue ;; esac
+    there "$programs" || absent+=("$programs $package $name")
+done <tests/tools.txt
+if [ -n "${KAFKA:-}" ] && ! there mvn; then absent+=("mvn maven Maven"); fi
+
+# Packages, each once, whether or not one of them has two of the programs.
+packages() {
+    printf '%s\n' "$@" | awk 'NF { sub(/>=.*/, "", $2); print $2 }' | sort -u
+}
+
+if [ "${#absent[@]}" -gt 0 ] && ! command -v apt-get >/dev/null; then
+    echo "there is no apt-get here: install these in your system's way (Debian calls them so):" \
+        "$(packages "${absent[@]}" | paste -s -d ' ')" >&2
+    status=1
+elif [ "${#absent[@]}" -gt 0 ]; then
+    ! apt_possible || apt_update # where it fails, packages may be there all the same, in older lists
+    wanted=()
+    for each in "${absent[@]}"; do
+        read -r programs package name <<<"$each"
+        if available "$package"; then wanted+=("$each"); else echo "this release has no $name ($package)" >&2; fi
+    done
+    mapfile -t names < <(packages ${wanted[@]+"${wanted[@]}"})
+    if apt_possible; then
+        apt_without_starting install_each ${names[@]+"${names[@]}"}
+    else
+        echo "not root, and sudo would ask for a password. Run this, and stop the servers that it starts (the tests" \
+            "start their own): sudo apt-get install --no-install-recommends ${names[*]-}" >&2
+    fi
+    for each in ${wanted[@]+"${wanted[@]}"}; do
+        read -r programs package name <<<"$each"
+        there "$programs" || { echo "not installed: $name; the tests that want it will skip" >&2; status=1; }
+    done
+fi
+
+if [ -n "${KAFKA:-}" ] && there mvn; then
+    # make test-tools KAFKA=1 has made the environment before.
+    JAVA_HOME=$(bash bench/java.sh) && export JAVA_HOME && .venv/bin/python - <<'END' || status=1
+import sys
+from bench import peers
+from bench.peers import kafka_jars
+try:
+    kafka_jars.ensure(kafka_jars.CACHE, kafka_jars.java_home())
+except peers.PeerError as error:
+    sys.exit(f"Kafka: {error}")
+END
+fi
+[ "$status" -ne 0 ] || echo "the tests' tools are there" >&2
+exit "$status"
