@@ -16,10 +16,6 @@ import pytest
 from tests.broker import running
 from tests.broker.transports import Authority
 
-#: What a process's standard error may not have, unless the test expects it.
-_COMPLAINTS = re.compile(
-    r" (?:WARNING|ERROR|CRITICAL) |\"level\": ?\"(?:WARNING|ERROR|CRITICAL)|Traceback|Exception ignored|never awaited"
-)
 #: What an endpoint says of itself when the machine has not let it run for some seconds; no test depends on that.
 _STALLED = r"not ready: the store does not answer"
 
@@ -61,7 +57,7 @@ class Logged(logging.Handler):
         said: list[Path] = [path for path in running.started if path.exists()]
         running.started.clear()
         for path in said:
-            lines += [line for line in path.read_text(encoding="utf-8").splitlines() if _COMPLAINTS.search(line)]
+            lines += [line for line in path.read_text(encoding="utf-8").splitlines() if running.COMPLAINT.search(line)]
         return [line for line in lines if not any(re.search(pattern, line) for pattern in (*expected, _STALLED))]
 
 

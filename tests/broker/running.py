@@ -339,6 +339,11 @@ class Process:
         return await self.ended()
 
 
+#: A line of a process's standard error that says that something is wrong.
+COMPLAINT = re.compile(
+    r" (?:WARNING|ERROR|CRITICAL) |\"level\": ?\"(?:WARNING|ERROR|CRITICAL)|Traceback|Exception ignored|never awaited"
+)
+
 #: Where the processes' standard errors are, for whoever looks at what they have logged.
 started: list[Path] = []
 

@@ -271,6 +271,40 @@ async def test_what_is_no_tls_is_cut_and_says_nothing_in_the_log(tmp_path: Path,
         assert (await fetch(endpoint.url, "/healthz")).status == 200
 
 
+@pytest.mark.parametrize(("version", "key", "said"), [("1_2", "R", "RENEGOTIATING"), ("1_3", "K", "KEYUPDATE")])
+async def test_a_second_handshake_or_new_keys_hurt_nobody(
+    tmp_path: Path, transport: str, version: str, key: str, said: str
+) -> None:
+    """`openssl s_client` does so on the press of a key. A renegotiation is refused; new keys are TLS 1.3's own."""
+    if transport == "tcp" or shutil.which("openssl") is None:
+        pytest.skip("there is no TLS, or openssl is not installed")
+    async with running(tmp_path) as endpoint:
+        files = await open_files(endpoint)
+        process = await asyncio.create_subprocess_exec(
+            *("openssl", "s_client", "-connect", f"127.0.0.1:{endpoint.port}", f"-tls{version}"),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                await process.stdout.readuntil(b"Verify return code")
+                process.stdin.write(f"{key}\n".encode())
+                await process.stdout.readuntil(said.encode())
+                process.stdin.write(b"Q\n")
+                process.stdin.close()
+                await process.wait()
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+        del process
+        await gone(endpoint, files)
+        await round_trip(endpoint.url)
+
+
 # -- Programs
 
 
