@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import secrets
 import socket
 from collections.abc import AsyncIterator
@@ -148,7 +149,23 @@ async def test_two_endpoints_with_one_secret_are_one_broker(tmp_path: Path) -> N
             assert (await subscriber.closed())[0] == 4001
 
 
-async def test_a_broken_link_is_made_again_and_loses_nothing(tmp_path: Path) -> None:
+def end(transport: asyncio.Transport, how: str) -> None:
+    """Of a link's connection, at a moment that nobody expects."""
+    if how == "cut":
+        transport.abort()
+    elif how == "closed":
+        transport.close()
+    else:
+        with socket.socket(fileno=os.dup(transport.get_extra_info("socket").fileno())) as same:
+            if how == "reset":
+                same.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+                transport.abort()
+            else:
+                same.shutdown(socket.SHUT_WR)
+
+
+@pytest.mark.parametrize("how", ["cut", "closed", "end of TCP", "reset"])
+async def test_a_broken_link_is_made_again_and_loses_nothing(tmp_path: Path, how: str) -> None:
     async with running(tmp_path) as one, running(tmp_path) as two:
         links = one.server.peers.sockets
         async with plain(one.url) as subscriber, plain(two.url) as publisher:
@@ -157,7 +174,7 @@ async def test_a_broken_link_is_made_again_and_loses_nothing(tmp_path: Path) -> 
             for number in range(100):
                 if number in (10, 50):
                     for link in list(links.values()):
-                        link.transport.abort()
+                        end(link.transport, how)
                 await publisher.send({"command": "publish", "client_id": "p", "topic": f"t{number}", "payload": number})
             heard = [(await subscriber.hear())["broadcast"] for _ in range(100)]
             assert sorted(heard) == list(range(100))
