@@ -79,8 +79,12 @@ soak: $(READY) ## random histories with faults on real endpoints until MINUTES=3
 	@$(BIN)/python -m tests.histories soak --minutes '$(MINUTES)' --seed '$(SEED)' $(ARGS)
 
 .PHONY: attack
-attack: $(READY) ## a million malformed frames and requests (COUNT=) at an endpoint that others use properly
-	@$(BIN)/python -m tests.fuzz.attack --count '$(or $(COUNT),1000000)' $(ARGS)
+attack: $(READY) ## a million malformed frames and requests (COUNT=) at an endpoint that others use, over TCP; then over TLS
+	@status=0; \
+	for over in '' --tls; do \
+		$(BIN)/python -m tests.fuzz.attack --count '$(or $(COUNT),1000000)' $$over $(ARGS) || status=1; \
+	done; \
+	exit $$status
 
 .PHONY: lint
 lint: $(READY) ## style, format and types

@@ -28,7 +28,7 @@ from websockets.protocol import OPEN
 from websockets.server import ServerProtocol
 
 from protocol.errors import CLOSES, GOING_AWAY, HELD_TOO_MUCH, PING_TIMEOUT, TOKEN_EXPIRED, ProtocolError
-from protocol.sockets import LargeMessage, Socket, library_log, text_frame
+from protocol.sockets import LINGER_S, LargeMessage, Socket, library_log, text_frame
 
 from . import machine, operating, web
 from .access import Access, Refused, is_loopback
@@ -60,7 +60,7 @@ HAND_OVER_S = 4.0
 LEAVE_S = 8.0
 CLOSE_S = 2.0
 
-#: How long a TLS handshake may take, and the end of one, in seconds.
+#: How long a TLS handshake may take, in seconds.
 TLS_S = 5.0
 
 #: Connections waiting to be accepted: a reconnect storm's worth.
@@ -109,7 +109,6 @@ class ClientSocket(Socket):
         """A WebSocket client, a GET of a reserved path, or a peer."""
         assert isinstance(event, Request)
         if self.ws.eof_sent:  # what came behind the request, in the same chunk, has broken the protocol already
-            self.transport.close()
             return
         server = self.server
         path = web.path_of(event)
@@ -439,7 +438,7 @@ class EndpointServer:
         await self.store.open()
         tls: dict[str, Any] = {}
         if self._certificate is not None:
-            tls = {"ssl": self._certificate.context, "ssl_handshake_timeout": TLS_S, "ssl_shutdown_timeout": TLS_S}
+            tls = {"ssl": self._certificate.context, "ssl_handshake_timeout": TLS_S, "ssl_shutdown_timeout": LINGER_S}
         self.internal = internal is not None
         create = partial(self._loop.create_server, backlog=BACKLOG, **tls)
         self._servers.append(await create(lambda: ClientSocket(self), sock=sock))

@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 import logging
 import sys
+import time
+from collections.abc import Callable
 from typing import Any
 
 import orjson
@@ -17,6 +19,11 @@ from .terminal import indented
 
 #: What a line may say beside its text, in this order.
 FIELDS = ("connection", "request", "command", "code", "address")
+
+#: The loop says of each write that goes nowhere that it does. Over TLS a peer that ended TCP without a word, and reads
+#: nothing, has it say so for each message until the pings are missed: one line of a kind in so many seconds will do.
+SELDOM_S = 30.0
+PER_WRITE = ("SSL connection is closed", "socket.send() raised exception.")
 
 #: An id of a request that is longer is cut: it is the client's, and may be anything.
 ID_CHARS_MAX = 128
@@ -29,6 +36,29 @@ class TextFormatter(logging.Formatter):
         """The line, without what follows it of an exception."""
         said = [f" {name}={json.dumps(getattr(record, name))}" for name in FIELDS if hasattr(record, name)]
         return indented(super().formatMessage(record)) + "".join(said)
+
+
+class Seldom(logging.Filter):
+    """Passes each of ``PER_WRITE`` once in ``SELDOM_S``, with how many were left out since, and all else."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._clock = clock
+        self._said: dict[str, tuple[float, int]] = {}  # by text: when, and how often it was not since
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether it is logged."""
+        if record.msg not in PER_WRITE:
+            return True
+        now = self._clock()
+        said_at, left_out = self._said.get(record.msg, (now - SELDOM_S, 0))
+        if now - said_at < SELDOM_S:
+            self._said[record.msg] = said_at, left_out + 1
+            return False
+        self._said[record.msg] = now, 0
+        if left_out:
+            record.msg = f"{record.msg} ({left_out} times more in the last {now - said_at:.0f} s)"
+        return True
 
 
 def set_up(form: str, level: str, name: str = "") -> None:
@@ -47,6 +77,9 @@ def set_up(form: str, level: str, name: str = "") -> None:
     else:
         formatter = TextFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
     handler.setFormatter(formatter)
+    loop_log = logging.getLogger("asyncio")
+    if not any(isinstance(each, Seldom) for each in loop_log.filters):
+        loop_log.addFilter(Seldom())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
 
 

@@ -104,12 +104,10 @@ class PeerSocket(Socket):
         self._say(["challenge", VERSION, self._nonce])
 
     def handshake(self, event: Request | Response) -> None:
-        """The acceptor's answer to our request is checked by the protocol."""
-        if self.ws.state is not OPEN:
-            if isinstance(event, Response):
-                said = (event.body or b"").decode(errors="replace").strip()[:ANSWER_CHARS_MAX]
-                self._complain(f"it answers {event.status_code}: {said!r}")
-            self.transport.close()
+        """The acceptor's answer to our request is checked by the protocol, which ends what it does not accept."""
+        if self.ws.state is not OPEN and isinstance(event, Response):
+            said = (event.body or b"").decode(errors="replace").strip()[:ANSWER_CHARS_MAX]
+            self._complain(f"it answers {event.status_code}: {said!r}")
 
     def message(self, data: bytes) -> None:
         """A frame of the link, or of the handshake before it."""

@@ -15,6 +15,7 @@ import asyncio
 import codecs
 import logging
 import os
+import socket
 import sys
 from typing import cast
 
@@ -33,8 +34,17 @@ except ImportError:  # a platform that the library has no compiled part for
 library_log = logging.getLogger("ingeborg.websockets")
 library_log.setLevel(logging.WARNING)
 
-#: How long a connection may take to finish its handshake, or to answer a close, in seconds.
+#: How long a connection may take to finish its handshake, or to answer a close, in seconds. A peer that still takes
+#: what it was sent before the end has this long again with each piece,
 PATIENCE_S = 5.0
+#: but no longer than this in all: time for megabytes over a slow line, and not for a peer that takes a packet now and
+#: then. It is TLS's ``ssl_shutdown_timeout``, too, which is one time-out from the beginning of the end on.
+LINGER_S = 60.0
+#: How often a connection that has been ended is looked at within ``PATIENCE_S``.
+_LOOKS = 5
+
+#: Where Linux has the bytes that the peer's TCP has confirmed: ``tcpi_bytes_acked``, in ``struct tcp_info``.
+_BYTES_ACKED = slice(120, 128)
 
 #: First bytes of a whole message: FIN and the opcode, no extension's bits (RFC 6455 section 5.2).
 _TEXT, _BINARY = 0x81, 0x82
@@ -192,6 +202,7 @@ class Socket(asyncio.Protocol):
         self._passed = 0  # and of the same one, that it has been given
         self._large: LargeMessage | None = None  # under way
         self._abort: asyncio.TimerHandle | None = None
+        self._ended = False  # by us: it is cut when its time is over
 
     # What a subclass says to
 
@@ -504,12 +515,7 @@ class Socket(asyncio.Protocol):
             if data:
                 self.transport.write(data)
             else:
-                # The end of the stream; the peer ends its own. Closing with bytes of it unread would reset the
-                # connection, and the peer might never see why: the close frame, or the response.
-                self._half_closed = True
-                if not self.transport.is_closing():
-                    self.transport.write_eof()
-                self._cut_later()
+                self._end_stream()
 
     def ping(self) -> None:
         """Ask the peer for a sign of life."""
@@ -518,8 +524,8 @@ class Socket(asyncio.Protocol):
             self.transport.write(self._ping)
 
     def close(self, code: CloseCode, *, deaf: bool = True) -> None:
-        """Begin the closing handshake; it has ``PATIENCE_S``, then the connection is cut. ``deaf``: what the peer has
-        sent before it hears of it does not count."""
+        """Begin the closing handshake. Once the peer takes nothing more, it has ``PATIENCE_S``, then the connection is
+        cut. ``deaf``: what the peer has sent before it hears of it does not count."""
         self._deaf = deaf
         if self.ws.state is OPEN:
             self.ws.send_close(code.code, code.reason)
@@ -533,6 +539,51 @@ class Socket(asyncio.Protocol):
         self.send_protocol()
         self._cut_later()
 
+    def _end_stream(self) -> None:
+        """Nothing more is said, and what was written still arrives; the peer ends its own side. Closing the TCP
+        connection with bytes of the peer's unread would reset it, and the peer might never see why: the close frame, or
+        the response."""
+        self._half_closed = True
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+            self._cut_later()
+        else:
+            self._cut_later()
+            # A TLS transport that is closed sends what was written and TLS's own end, then reads on, for nobody, until
+            # the peer has sent its own. Where that has come already it says so at once, by ``eof_received``, which must
+            # not be in the middle of a chunk.
+            asyncio.get_running_loop().call_soon(self._close_transport)
+
+    def _close_transport(self) -> None:
+        if not self.transport.is_closing():  # asyncio's takes a second close for the end of the first
+            self.transport.close()
+
     def _cut_later(self) -> None:
-        if self._abort is None and not self.transport.is_closing():
-            self._abort = asyncio.get_running_loop().call_later(PATIENCE_S, self.transport.abort)
+        if not self._ended and not self.transport.is_closing():
+            self._ended = True
+            self.settled()
+            now = asyncio.get_running_loop().time()
+            self._cut_when_due(now + LINGER_S, now + PATIENCE_S, self._taken())
+
+    def _cut_when_due(self, end: float, due: float, taken: int) -> None:
+        """``due``: when it is cut unless the peer takes more than these bytes by then; ``end``: when it is anyway."""
+        if self.transport.get_protocol() is not self:
+            return  # it is gone, though we have not been told yet; or another protocol has taken it over
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        if (taken_now := self._taken()) > taken:
+            due = now + PATIENCE_S
+        if now >= min(due, end):
+            self.transport.abort()
+        else:
+            self._abort = loop.call_later(PATIENCE_S / _LOOKS, self._cut_when_due, end, due, taken_now)
+
+    def _taken(self) -> int:
+        """A number that grows as the peer takes what it is sent. Of TLS only the kernel knows: what waits below it, the
+        transport does not count."""
+        sock = self.transport.get_extra_info("socket")
+        if sock is not None and sys.platform == "linux":
+            info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _BYTES_ACKED.stop)
+            if len(info) == _BYTES_ACKED.stop:  # Linux 4.1 or newer
+                return int.from_bytes(info[_BYTES_ACKED], sys.byteorder)
+        return -self.transport.get_write_buffer_size()

@@ -1,13 +1,27 @@
-"""What pytest says of all tests together. Must never: decide what is run."""
+"""What pytest says of all tests together; and what tests that end connections share: the transport they run over, and a
+look at what was logged meanwhile.
+
+Owns: the last line of the summary, the fixtures ``transport`` and ``logged``. Must never: start an endpoint, or decide
+what is run.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Generator
+import logging
+import re
+from collections.abc import Generator, Iterator
+from contextlib import nullcontext
+from pathlib import Path
 
 import pytest
 from _pytest.terminal import TerminalReporter
 
 from tests import wants
+from tests.broker import running
+from tests.broker.transports import Authority
+
+#: What an endpoint says of itself when the machine has not let it run for some seconds; no test depends on that.
+_STALLED = r"not ready: the store does not answer"
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -17,3 +31,63 @@ def pytest_terminal_summary(terminalreporter: TerminalReporter) -> Generator[Non
     skipped = [report.longrepr for report in terminalreporter.stats.get("skipped", [])]
     if line := wants.summary(str(place[2] if isinstance(place, tuple) else place) for place in skipped):
         terminalreporter.write_line(line)
+
+
+@pytest.fixture(scope="session")
+def session_authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    """What all tests over TLS trust."""
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture(scope="module", params=["tcp", "tls"])
+def transport(request: pytest.FixtureRequest, session_authority: Authority) -> Iterator[str]:
+    """The tests run once over each; ``tests.broker.running`` starts endpoints and connects accordingly."""
+    with running.over_tls(session_authority) if request.param == "tls" else nullcontext():
+        yield request.param
+
+
+class Logged(logging.Handler):
+    """Lines of this process and of those that it has started that say that something is wrong."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
+        self._lines: list[str] = []
+        self._expected: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep it."""
+        self._lines.append(self.format(record))
+
+    def expect(self, *patterns: str) -> None:
+        """Lines that match one of these may be logged until the test ends."""
+        self._expected += patterns
+
+    def unexpected(self) -> list[str]:
+        """All others since this was last asked."""
+        lines, self._lines = self._lines, []
+        expected, self._expected = self._expected, []
+        said: list[Path] = [path for path in running.started if path.exists()]
+        running.started.clear()
+        for path in said:
+            lines += [line for line in path.read_text(encoding="utf-8").splitlines() if running.COMPLAINT.search(line)]
+        return [line for line in lines if not any(re.search(pattern, line) for pattern in (*expected, _STALLED))]
+
+
+@pytest.fixture(scope="module")
+def module_log() -> Iterator[Logged]:
+    """Looks from before a module's endpoints start until after they have ended."""
+    logged = Logged()
+    running.started.clear()
+    logging.getLogger().addHandler(logged)
+    yield logged
+    logging.getLogger().removeHandler(logged)
+    assert logged.unexpected() == []
+
+
+@pytest.fixture
+def logged(module_log: Logged) -> Iterator[Logged]:
+    """Fails a test during which a line of level WARNING or above, or a traceback, was logged that it did not expect:
+    of the endpoints, of the loop (what a callback raised), of real processes."""
+    yield module_log
+    assert module_log.unexpected() == []

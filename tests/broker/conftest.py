@@ -17,7 +17,9 @@ def pytest_asyncio_loop_factories(config: pytest.Config, item: pytest.Item) -> d
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def shared(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Running]:
+async def shared(
+    tmp_path_factory: pytest.TempPathFactory, transport: str, module_log: object
+) -> AsyncIterator[Running]:
     """One endpoint for a module's tests, which use clients and topics of their own."""
     async with running(tmp_path_factory.mktemp("store")) as endpoint:
         yield endpoint

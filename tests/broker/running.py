@@ -2,6 +2,8 @@
 
 Owns starting them, waiting until they are ready, and ending them whatever happens. Also two ways of talking to one
 that know nothing of the project: ``Plain``, on the `websockets` package's client, and ``Raw``, on bare bytes.
+
+All of it is over TCP or, within ``over_tls``, over TLS: the fixture ``transport`` is what says so.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import os
 import re
 import secrets
 import signal
+import ssl
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
@@ -18,6 +21,7 @@ from contextlib import ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 from unittest import mock
+from urllib.parse import urlsplit
 
 import orjson
 from websockets.asyncio.client import ClientConnection, connect
@@ -28,12 +32,41 @@ from broker.endpoint import EndpointServer
 from broker.serve import listen
 from broker.store.base import Store
 from broker.store.embedded import EmbeddedStore
+from broker.tls import Certificate
 from protocol.pages import fetch, samples
+
+from .transports import Authority, Pair, TlsStream, open_tls
 
 #: Nothing a test waits for takes longer; on a busy machine it takes long enough.
 PATIENCE_S = 60.0
 
 SECRET = b"0123456789abcdef0123456789abcdef"
+
+
+#: What endpoints that are started now show their clients; None: they speak TCP.
+_pair: Pair | None = None
+
+
+@contextmanager
+def over_tls(authority: Authority) -> Iterator[None]:
+    """Endpoints of this process and others are started with a certificate, and whoever connects trusts it."""
+    global _pair
+    with mock.patch.dict(os.environ, SSL_CERT_FILE=str(authority.file)):
+        _pair = authority.issue(1)
+        try:
+            yield
+        finally:
+            _pair = None
+
+
+def certificate() -> Certificate | None:
+    """For an ``EndpointServer`` that a test starts itself."""
+    return Certificate(str(_pair.chain), str(_pair.key)) if _pair is not None else None
+
+
+def scheme() -> str:
+    """Of the URL of an endpoint that is started now."""
+    return "ws" if _pair is None else "wss"
 
 
 class Running:
@@ -42,7 +75,7 @@ class Running:
     def __init__(self, server: EndpointServer, port: int) -> None:
         self.server = server
         self.port = port
-        self.url = f"ws://127.0.0.1:{port}/"
+        self.url = f"{server.router.me.url}/"
 
     async def metrics(self) -> Counter[str]:
         """Its counters and gauges, over HTTP: by series, that is by name and labels."""
@@ -85,8 +118,9 @@ async def running(directory: Path, *, store: Store | None = None, **options: Any
     """An endpoint on the store, or on an empty embedded one in the directory. ``options``: of ``EndpointServer``."""
     sock = listen("127.0.0.1", 0)
     port = sock.getsockname()[1]
-    me = Endpoint(f"endpoint-{port}", secrets.token_hex(8), f"ws://127.0.0.1:{port}", 0)
-    options = {"secret": SECRET, "store_name": "lmdb", **options}
+    options = {"secret": SECRET, "store_name": "lmdb", "certificate": certificate(), **options}
+    by = "ws" if options["certificate"] is None else "wss"
+    me = Endpoint(f"endpoint-{port}", secrets.token_hex(8), f"{by}://127.0.0.1:{port}", 0)
     server = EndpointServer(me, store or EmbeddedStore(directory), **options)
     with unhurried():
         await server.start(sock)
@@ -206,9 +240,9 @@ def raw_frame(first: int, payload: bytes = b"", *, masked: bool = True, length: 
 
 
 class Raw:
-    """One TCP connection. Every wait has an end."""
+    """One connection, of TCP or TLS. Every wait has an end."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter | TlsStream) -> None:
         self.reader = reader
         self.writer = writer
 
@@ -239,20 +273,29 @@ class Raw:
             if first == 0x88:
                 return int.from_bytes(payload[:2], "big")
 
-    async def rest(self) -> bytes:
-        """Everything until the endpoint ends the stream."""
+    async def rest(self, *, cut: bool = False) -> bytes:
+        """Everything until the endpoint ends the stream. ``cut``: it does not have to end it as TLS wants it to."""
         async with asyncio.timeout(PATIENCE_S):
-            return await self.reader.read()
+            data = await self.reader.read()
+        if isinstance(self.writer, TlsStream) and not cut:
+            assert self.writer.notified, "the stream was cut: it ended without TLS's close_notify"
+        return data
 
 
 @asynccontextmanager
-async def raw(port: int, *, limit: int = 2**16) -> AsyncIterator[Raw]:
-    """A connected client that has said nothing yet."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=limit)
+async def raw(url: str, *, limit: int = 2**16, **options: Any) -> AsyncIterator[Raw]:
+    """A connected client of an endpoint's that has said nothing yet. ``options``: of ``create_connection``."""
+    parts = urlsplit(url)
+    if parts.scheme == "wss":
+        stream = await open_tls("127.0.0.1", parts.port or 0, ssl.create_default_context(), limit, **options)
+        connection = Raw(stream.reader, stream)
+    else:
+        where = {} if "sock" in options else {"host": "127.0.0.1", "port": parts.port}
+        connection = Raw(*await asyncio.open_connection(**where, limit=limit, **options))
     try:
-        yield Raw(reader, writer)
+        yield connection
     finally:
-        writer.transport.abort()
+        connection.writer.transport.abort()
 
 
 # -- Real processes
@@ -296,6 +339,15 @@ class Process:
         return await self.ended()
 
 
+#: A line of a process's standard error that says that something is wrong.
+COMPLAINT = re.compile(
+    r" (?:WARNING|ERROR|CRITICAL) |\"level\": ?\"(?:WARNING|ERROR|CRITICAL)|Traceback|Exception ignored|never awaited"
+)
+
+#: Where the processes' standard errors are, for whoever looks at what they have logged.
+started: list[Path] = []
+
+
 def environment(variables: Mapping[str, str] | None = None) -> dict[str, str]:
     """This process's environment without options for `ingeborg`, and with these."""
     return {key: value for key, value in os.environ.items() if not key.startswith("INGEBORG_")} | dict(variables or {})
@@ -310,6 +362,7 @@ async def ingeborg(
 ) -> AsyncIterator[Process]:
     """`ingeborg` with these arguments; killed at the end if it still runs. ``directory``: for its standard error."""
     errors = directory / f"stderr-{secrets.token_hex(4)}"
+    started.append(errors)
     with errors.open("wb") as file:
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "broker.cli", *arguments),
@@ -339,9 +392,14 @@ async def gone(process: asyncio.subprocess.Process) -> None:
 @asynccontextmanager
 async def serving(directory: Path, *arguments: str) -> AsyncIterator[tuple[Process, str]]:
     """`ingeborg serve` on a free port and an embedded store in the directory, ready; and its URL."""
-    store = f"lmdb:{directory / 'store'}"
-    async with ingeborg(directory, "serve", "--port", "0", "--store", store, *arguments) as process:
+    options = ("--port", "0", "--store", f"lmdb:{directory / 'store'}", *serving_tls())
+    async with ingeborg(directory, "serve", *options, *arguments) as process:
         yield process, await process.ready_url()
+
+
+def serving_tls() -> tuple[str, ...]:
+    """The options of `ingeborg serve` for the transport that is tested."""
+    return () if _pair is None else ("--tls-cert", str(_pair.chain), "--tls-key", str(_pair.key))
 
 
 def alive(pid: int) -> bool:

@@ -21,7 +21,9 @@ from protocol.client import Client, ConnectFailed
 from protocol.errors import ProtocolError
 from protocol.pages import fetch
 
-from .running import HANDSHAKE, PATIENCE_S, Running, ingeborg, plain, raw, running, serving
+from .running import HANDSHAKE, PATIENCE_S, Running, ingeborg, plain, raw, running, serving, serving_tls
+
+pytestmark = pytest.mark.usefixtures("transport", "logged")
 
 
 @pytest.fixture
@@ -194,7 +196,7 @@ async def test_pages_of_other_origins_are_refused(endpoint: Running, file: Path,
 
 async def with_host(endpoint: Running, path: str, origin: str, host: str) -> bytes:
     """The first line of the answer to a handshake with these headers."""
-    async with raw(endpoint.port) as connection:
+    async with raw(endpoint.url) as connection:
         request = HANDSHAKE.format(path=path).replace("Host: 127.0.0.1", f"Host: {host}\r\nOrigin: {origin}")
         connection.writer.write(request.encode())
         return await asyncio.wait_for(connection.reader.readline(), PATIENCE_S)
@@ -367,7 +369,7 @@ async def test_too_many_connections_of_a_forwarded_address_are_refused_until_one
 
 
 async def test_serve_wants_keys_or_an_explicit_word_before_it_listens_to_others(tmp_path: Path, file: Path) -> None:
-    store = ("--store", f"lmdb:{tmp_path / 'store'}", "--port", "0")
+    store = ("--store", f"lmdb:{tmp_path / 'store'}", "--port", "0", *serving_tls())
     async with ingeborg(tmp_path, "serve", "--host", "0.0.0.0", *store) as process:
         assert await process.ended() == 2
         assert "--auth-keys" in process.said()
@@ -388,7 +390,7 @@ async def test_from_new_keys_to_a_published_message(tmp_path: Path) -> None:
         assert "HS256" in process.said()
         assert token not in process.said()
     (tmp_path / "token").write_text(token + "\n", encoding="utf-8")
-    store = ("--store", f"lmdb:{tmp_path / 'store'}", "--port", "0")
+    store = ("--store", f"lmdb:{tmp_path / 'store'}", "--port", "0", *serving_tls())
     async with ingeborg(tmp_path, "serve", *store, "--auth-keys", str(keys)) as endpoint:
         url = await endpoint.ready_url()
         pub = ("pub", "--url", url, "--client-id", "anna")
@@ -410,5 +412,5 @@ async def test_from_new_keys_to_a_published_message(tmp_path: Path) -> None:
 
 async def test_a_path_that_is_no_url_is_as_good_as_any(endpoint: Running, file: Path) -> None:
     token = make_token(file, "anna")
-    async with raw(endpoint.port) as connection:
+    async with raw(endpoint.url) as connection:
         assert (await connection.upgrade(f"//[x?access_token={token}")).startswith(b"HTTP/1.1 101 ")

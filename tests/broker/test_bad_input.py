@@ -15,7 +15,7 @@ from protocol.errors import ERRORS
 
 from .running import Running, plain, running
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.usefixtures("transport", "logged")]
 
 SUCCESS = {"result": "success"}
 
@@ -127,7 +127,9 @@ BAD: dict[str, tuple[str | bytes, str, str]] = {
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def shared(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Running]:
+async def shared(
+    tmp_path_factory: pytest.TempPathFactory, transport: str, module_log: object
+) -> AsyncIterator[Running]:
     """As everywhere, but with a limit on payloads that is easily passed."""
     async with running(tmp_path_factory.mktemp("store"), limits=Limits(payload_bytes=2000)) as endpoint:
         yield endpoint

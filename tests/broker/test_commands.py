@@ -14,7 +14,7 @@ import pytest
 from websockets.asyncio.server import serve
 
 from broker import cli, commands
-from tests.broker.test_tls import Authority
+from tests.broker.transports import Authority
 from tests.protocol.scripted import ScriptedEndpoint, free_url, succeed
 
 

@@ -13,14 +13,14 @@ from broker.console import serving
 
 from .running import Running, raw, running
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.usefixtures("transport", "logged")]
 
 FOLDER = Path(console.__file__).parent
 
 
 async def get(endpoint: Running, path: str, headers: str = "") -> tuple[int, dict[str, str], bytes]:
     """Status, headers (names in lower case), body."""
-    async with raw(endpoint.port) as connection:
+    async with raw(endpoint.url) as connection:
         connection.writer.write(f"GET {path} HTTP/1.1\r\nHost: here\r\n{headers}\r\n".encode("latin-1"))
         head, _, body = (await connection.rest()).partition(b"\r\n\r\n")
     status, *lines = head.decode().split("\r\n")
@@ -91,7 +91,7 @@ async def test_paths_beside_it_are_not_its(shared: Running) -> None:
 
 
 async def test_a_handshake_at_its_path_gets_the_page(shared: Running) -> None:
-    async with raw(shared.port) as connection:
+    async with raw(shared.url) as connection:
         head = await connection.upgrade("/console")
         assert head.startswith(b"HTTP/1.1 200 OK\r\n")
         assert (await connection.rest()).startswith(b"<!doctype html>")

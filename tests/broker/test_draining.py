@@ -15,8 +15,11 @@ from broker.store.embedded import EmbeddedStore
 from protocol.client import Client
 from protocol.pages import fetch
 from tests.cluster.processes import eventually
+from tests.conftest import Logged
 
 from .running import PATIENCE_S, Gated, plain, running
+
+pytestmark = pytest.mark.usefixtures("transport", "logged")
 
 
 async def test_clients_are_told_to_go_over_the_drain_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -38,8 +41,9 @@ async def test_clients_are_told_to_go_over_the_drain_time(tmp_path: Path, monkey
 
 
 async def test_while_clients_are_sent_away_it_is_not_ready_and_takes_nobody_in(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, logged: Logged
 ) -> None:
+    logged.expect("could not hand over")
     monkeypatch.setattr(endpoint_module, "HAND_OVER_S", 0.3)
     monkeypatch.setattr(draining, "REPLIES_S", PATIENCE_S)
     store = Gated(EmbeddedStore(tmp_path))
@@ -62,7 +66,10 @@ async def test_while_clients_are_sent_away_it_is_not_ready_and_takes_nobody_in(
         await stopping
 
 
-async def test_what_was_sent_before_the_close_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_was_sent_before_the_close_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, logged: Logged
+) -> None:
+    logged.expect("could not hand over")
     monkeypatch.setattr(endpoint_module, "HAND_OVER_S", 0.3)  # the store is what it would wait for
     monkeypatch.setattr(draining, "REPLIES_S", PATIENCE_S)
     store = Gated(EmbeddedStore(tmp_path))

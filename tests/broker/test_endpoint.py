@@ -16,7 +16,7 @@ from protocol.client import Client
 from .measure_stall import measure
 from .running import Gated, Running, plain, raw, raw_frame, round_trip, running
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.usefixtures("transport", "logged")]
 
 SUCCESS = {"result": "success"}
 
@@ -291,7 +291,7 @@ async def test_any_path_is_a_websocket_endpoint(shared: Running) -> None:
 
 async def test_a_message_may_come_in_fragments(shared: Running, name: str) -> None:
     command = orjson.dumps(listen(f"{name}-ü", id=1))
-    async with raw(shared.port) as connection:
+    async with raw(shared.url) as connection:
         # Cut within the two bytes of the ü; a ping may come between.
         cut = command.index("ü".encode()) + 1
         pieces = [raw_frame(0x01, command[:cut]), raw_frame(0x00), raw_frame(0x80, command[cut:])]
@@ -307,7 +307,7 @@ async def test_what_came_before_a_close_in_the_same_packet_is_done(shared: Runni
         await subscriber.ask(listen(name))
         await subscriber.ask(subscribe(name, name))
         for end in (raw_frame(0x88, b"\x03\xe8"), raw_frame(0x83, b"no such opcode")):
-            async with raw(shared.port) as connection:
+            async with raw(shared.url) as connection:
                 await connection.upgrade()
                 connection.writer.write(raw_frame(0x81, orjson.dumps(publish(name, repr(end)))) + end)
                 assert await subscriber.hear() == {"key": name, "broadcast": repr(end)}

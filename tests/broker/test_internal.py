@@ -18,8 +18,24 @@ from broker.serve import listen
 from broker.store.embedded import EmbeddedStore
 from protocol.pages import fetch
 from tests.cluster.processes import eventually, free_port
+from tests.conftest import Logged
 
-from .running import PATIENCE_S, SECRET, ingeborg, plain, raw, raw_frame, round_trip, running, serving
+from .running import (
+    PATIENCE_S,
+    SECRET,
+    certificate,
+    ingeborg,
+    plain,
+    raw,
+    raw_frame,
+    round_trip,
+    running,
+    scheme,
+    serving,
+    serving_tls,
+)
+
+pytestmark = pytest.mark.usefixtures("transport", "logged")
 
 
 @asynccontextmanager
@@ -27,9 +43,9 @@ async def with_internal(directory: Path, advertise: int = 1) -> AsyncIterator[tu
     """An endpoint with an internal address; the clients' URL, and that one. ``advertise``: which of the two."""
     outside, inside = listen("127.0.0.1", 0), listen("127.0.0.1", 0)
     ports = [sock.getsockname()[1] for sock in (outside, inside)]
-    urls = [f"ws://127.0.0.1:{port}/" for port in ports]
+    urls = [f"{scheme()}://127.0.0.1:{port}/" for port in ports]
     me = Endpoint(f"endpoint-{ports[0]}", secrets.token_hex(8), urls[advertise].rstrip("/"), 0)
-    server = EndpointServer(me, EmbeddedStore(directory), secret=SECRET, store_name="lmdb")
+    server = EndpointServer(me, EmbeddedStore(directory), secret=SECRET, store_name="lmdb", certificate=certificate())
     await server.start(outside, inside)
     try:
         async with asyncio.timeout(PATIENCE_S):
@@ -40,14 +56,19 @@ async def with_internal(directory: Path, advertise: int = 1) -> AsyncIterator[tu
 
 
 async def test_one_that_advertises_the_wrong_address_is_told_so(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, logged: Logged
 ) -> None:
+    logged.expect("no link with .* it answers 404")
     async with with_internal(tmp_path, 0):
         sock = listen("127.0.0.1", 0)
-        url = f"ws://127.0.0.1:{sock.getsockname()[1]}"
+        url = f"{scheme()}://127.0.0.1:{sock.getsockname()[1]}"
         # The smaller incarnation is the one that dials.
         dialler = EndpointServer(
-            Endpoint("dialler", "0" * 16, url, 0), EmbeddedStore(tmp_path), secret=SECRET, store_name="lmdb"
+            Endpoint("dialler", "0" * 16, url, 0),
+            EmbeddedStore(tmp_path),
+            secret=SECRET,
+            store_name="lmdb",
+            certificate=certificate(),
         )
         await dialler.start(sock)
 
@@ -119,11 +140,12 @@ async def test_without_one_links_of_other_machines_are_refused(tmp_path: Path, m
 async def test_serve_tells_the_others_the_internal_address(tmp_path: Path) -> None:
     port = free_port()
     options = ("--port", "0", "--internal-address", f"127.0.0.1:{port}", "--store", f"lmdb:{tmp_path / 'store'}")
+    options += serving_tls()
     async with ingeborg(tmp_path, "serve", *options) as process:
         url = await process.ready_url()
         assert f":{port}" not in url  # people are told the clients' port
         await round_trip(url)
-        assert (await fetch(f"ws://127.0.0.1:{port}", "/metrics")).status == 200
+        assert (await fetch(f"{scheme()}://127.0.0.1:{port}", "/metrics")).status == 200
         assert await process.end() == 0
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from broker.auth import new_keys
-from broker.logs import ID_CHARS_MAX, TextFormatter, request_id
+from broker.logs import ID_CHARS_MAX, PER_WRITE, SELDOM_S, Seldom, TextFormatter, request_id
 
 from .running import ingeborg, plain, raw, serving
 
@@ -35,6 +35,21 @@ def test_the_id_of_a_request_is_found_where_there_is_one(frame: bytes, found: ob
 def test_a_line_for_people_ends_with_the_ids() -> None:
     record = logging.makeLogRecord({"msg": "refused", "levelname": "DEBUG", "connection": 7, "request": 'a"\nb'})
     assert TextFormatter("%(levelname)s %(message)s").format(record) == 'DEBUG refused connection=7 request="a\\"\\nb"'
+
+
+def test_what_the_loop_says_of_each_write_is_logged_now_and_then() -> None:
+    now = 5.0
+    seldom = Seldom(lambda: now)
+
+    def logged(text: str) -> str | None:
+        record = logging.makeLogRecord({"msg": text, "levelno": logging.WARNING})
+        return record.getMessage() if seldom.filter(record) else None
+
+    for text in PER_WRITE:
+        assert [logged(text) for _ in range(100)] == [text, *[None] * 99]
+    assert [logged("something else") for _ in range(3)] == ["something else"] * 3
+    now += SELDOM_S
+    assert [logged(PER_WRITE[0]) for _ in range(2)] == [f"{PER_WRITE[0]} (99 times more in the last 30 s)", None]
 
 
 async def said(directory: Path, form: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import secrets
 import socket
 from collections.abc import AsyncIterator
@@ -20,10 +21,23 @@ from broker.peers import HANDSHAKE_BYTES_MAX, PEER_PATH, VERSION, proof
 from broker.serve import listen
 from broker.store.embedded import EmbeddedStore
 from protocol import sockets
+from tests.conftest import Logged
 
-from .running import PATIENCE_S, SECRET, Raw, Running, plain, raw, raw_frame, round_trip, running
+from .running import (
+    PATIENCE_S,
+    SECRET,
+    Raw,
+    Running,
+    certificate,
+    plain,
+    raw,
+    raw_frame,
+    round_trip,
+    running,
+    scheme,
+)
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.usefixtures("transport", "logged")]
 
 SUCCESS = {"result": "success"}
 REFUSALS = 'ingeborg_errors_total{code="peer_handshake"}'
@@ -36,7 +50,7 @@ BINARY, TEXT, CLOSE = 0x82, 0x81, 0x88
 @asynccontextmanager
 async def at_the_reserved_path(endpoint: Running) -> AsyncIterator[tuple[Raw, bytes]]:
     """A connection that was upgraded there, and the nonce of its challenge."""
-    async with raw(endpoint.port) as connection:
+    async with raw(endpoint.url) as connection:
         assert (await connection.upgrade(PEER_PATH)).startswith(b"HTTP/1.1 101 ")
         first, frame = await connection.frame()
         kind, version, nonce = ormsgpack.unpackb(frame)
@@ -72,7 +86,7 @@ async def test_who_knows_the_secret_is_welcomed_by_who_knows_it_too(shared: Runn
         # Now it is a link, and may carry more than a handshake may.
         assert (await connection.frame())[0] == BINARY
         connection.writer.write(raw_frame(BINARY, b"\xc1" + bytes(2 * HANDSHAKE_BYTES_MAX)))
-        assert await connection.rest() == b""  # nonsense over a link drops it
+        assert await connection.rest(cut=True) == b""  # nonsense over a link drops it
     metrics = await shared.until(lambda metrics: metrics['ingeborg_errors_total{code="link"}'] == 1)
     assert metrics["ingeborg_turns_failed_total"] == 0
     assert shared.server.peers.sockets == {}
@@ -104,12 +118,14 @@ async def test_who_knows_the_secret_is_welcomed_by_who_knows_it_too(shared: Runn
         *("bare", "lists", "welcome", "challenge", "unknown", "empty", "map", "number", "nil"),
     ],
 )
-async def test_who_does_not_know_the_secret_is_refused_and_counted(shared: Running, made: Any) -> None:
+async def test_who_does_not_know_the_secret_is_refused_and_counted(shared: Running, made: Any, logged: Logged) -> None:
+    logged.expect("no link with 127.0.0.1: (it does not know the shared secret|a handshake|it speaks version)")
     async with at_the_reserved_path(shared) as (connection, nonce):
         await refused(shared, connection, raw_frame(BINARY, ormsgpack.packb(made(nonce))))
 
 
-async def test_garbage_is_refused_with_the_code_it_deserves(shared: Running) -> None:
+async def test_garbage_is_refused_with_the_code_it_deserves(shared: Running, logged: Logged) -> None:
+    logged.expect("no link with 127.0.0.1: a handshake that is not of this protocol")
     for frame, code in (
         (raw_frame(BINARY, b""), 1008),
         (raw_frame(BINARY, b"\xc1"), 1008),
@@ -127,7 +143,7 @@ async def test_garbage_is_refused_with_the_code_it_deserves(shared: Running) -> 
 async def test_who_says_nothing_there_is_cut(shared: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sockets, "PATIENCE_S", 0.2)
     async with at_the_reserved_path(shared) as (connection, _):
-        assert await connection.rest() == b""
+        assert await connection.rest(cut=True) == b""
 
 
 async def test_two_endpoints_with_one_secret_are_one_broker(tmp_path: Path) -> None:
@@ -145,7 +161,23 @@ async def test_two_endpoints_with_one_secret_are_one_broker(tmp_path: Path) -> N
             assert (await subscriber.closed())[0] == 4001
 
 
-async def test_a_broken_link_is_made_again_and_loses_nothing(tmp_path: Path) -> None:
+def end(transport: asyncio.Transport, how: str) -> None:
+    """Of a link's connection, at a moment that nobody expects."""
+    if how == "cut":
+        transport.abort()
+    elif how == "closed":
+        transport.close()
+    else:
+        with socket.socket(fileno=os.dup(transport.get_extra_info("socket").fileno())) as same:
+            if how == "reset":
+                same.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+                transport.abort()
+            else:
+                same.shutdown(socket.SHUT_WR)
+
+
+@pytest.mark.parametrize("how", ["cut", "closed", "end of TCP", "reset"])
+async def test_a_broken_link_is_made_again_and_loses_nothing(tmp_path: Path, how: str) -> None:
     async with running(tmp_path) as one, running(tmp_path) as two:
         links = one.server.peers.sockets
         async with plain(one.url) as subscriber, plain(two.url) as publisher:
@@ -154,17 +186,20 @@ async def test_a_broken_link_is_made_again_and_loses_nothing(tmp_path: Path) -> 
             for number in range(100):
                 if number in (10, 50):
                     for link in list(links.values()):
-                        link.transport.abort()
+                        end(link.transport, how)
                 await publisher.send({"command": "publish", "client_id": "p", "topic": f"t{number}", "payload": number})
             heard = [(await subscriber.hear())["broadcast"] for _ in range(100)]
             assert sorted(heard) == list(range(100))
 
 
-async def test_an_endpoint_with_another_secret_stays_outside(tmp_path: Path) -> None:
+async def test_an_endpoint_with_another_secret_stays_outside(tmp_path: Path, logged: Logged) -> None:
+    logged.expect("no link with 127.0.0.1: it does not know the shared secret", "no link with .*: it refused ours")
     async with running(tmp_path) as endpoint:
         sock = listen("127.0.0.1", 0)
-        me = Endpoint("other", secrets.token_hex(8), f"ws://127.0.0.1:{sock.getsockname()[1]}", 0)
-        outsider = EndpointServer(me, EmbeddedStore(tmp_path), secret=b"?" * 32, store_name="lmdb")
+        me = Endpoint("other", secrets.token_hex(8), f"{scheme()}://127.0.0.1:{sock.getsockname()[1]}", 0)
+        outsider = EndpointServer(
+            me, EmbeddedStore(tmp_path), secret=b"?" * 32, store_name="lmdb", certificate=certificate()
+        )
         await outsider.start(sock)
         try:
             async with asyncio.timeout(10):

@@ -21,7 +21,7 @@ from protocol import sockets
 
 from .running import PATIENCE_S, Gated, Raw, Running, plain, raw, raw_frame, round_trip, running
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.usefixtures("transport", "logged")]
 
 SUCCESS = {"result": "success"}
 FRAME_BYTES_MAX = 5_000
@@ -31,7 +31,9 @@ TEXT, BINARY, CLOSE, PING = 0x81, 0x82, 0x88, 0x89
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def shared(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Running]:
+async def shared(
+    tmp_path_factory: pytest.TempPathFactory, transport: str, module_log: object
+) -> AsyncIterator[Running]:
     """As everywhere, but with a limit on frames that is easily passed."""
     async with running(tmp_path_factory.mktemp("store"), frame_bytes_max=FRAME_BYTES_MAX) as endpoint:
         yield endpoint
@@ -58,7 +60,7 @@ async def no_connections(endpoint: Running) -> None:
 async def test_a_frame_of_exactly_the_limit_is_accepted_and_one_of_a_byte_more_closes(
     shared: Running, first: int
 ) -> None:
-    async with raw(shared.port) as connection:
+    async with raw(shared.url) as connection:
         await connection.upgrade()
         connection.writer.write(raw_frame(first, padded(FRAME_BYTES_MAX)))
         assert orjson.loads((await connection.frame())[1]) == SUCCESS
@@ -70,7 +72,7 @@ async def test_a_frame_of_exactly_the_limit_is_accepted_and_one_of_a_byte_more_c
 
 async def test_fragments_count_together(shared: Running) -> None:
     whole = padded(FRAME_BYTES_MAX)
-    async with raw(shared.port) as connection:
+    async with raw(shared.url) as connection:
         await connection.upgrade()
         pieces = [raw_frame(0x01, whole[:2000]), raw_frame(0x00, whole[2000:4000]), raw_frame(0x80, whole[4000:])]
         connection.writer.write(b"".join(pieces))
@@ -80,7 +82,7 @@ async def test_fragments_count_together(shared: Running) -> None:
 
 
 async def test_a_frame_is_refused_by_what_it_says_it_has(shared: Running) -> None:
-    async with raw(shared.port) as connection:
+    async with raw(shared.url) as connection:
         await connection.upgrade()
         connection.writer.write(raw_frame(TEXT, length=2**62))
         assert await connection.close_code() == 1009
@@ -97,7 +99,7 @@ async def test_the_sender_of_an_enormous_frame_learns_why_it_was_closed(tmp_path
             await asyncio.gather(sending, return_exceptions=True)
             assert code == 1009
             assert "16777217" in reason
-        async with raw(endpoint.port) as slow:
+        async with raw(endpoint.url) as slow:
             await slow.upgrade()
             slow.writer.write(raw_frame(TEXT, b"", length=(16 << 20) + 1))
             assert await slow.close_code() == 1009
@@ -123,7 +125,7 @@ async def test_what_unpacks_to_more_than_the_limit_closes(tmp_path: Path) -> Non
 async def test_text_that_is_not_utf8_closes(shared: Running) -> None:
     for bad in (b"\xff", LISTEN + b"\xed\xa0\x80", b'"\xc3'):
         for frames in (raw_frame(TEXT, bad), raw_frame(0x01, bad[:1]) + raw_frame(0x80, bad[1:])):
-            async with raw(shared.port) as connection:
+            async with raw(shared.url) as connection:
                 await connection.upgrade()
                 connection.writer.write(raw_frame(TEXT, LISTEN) + frames + raw_frame(TEXT, LISTEN))
                 assert await connection.close_code() == 1007
@@ -154,7 +156,7 @@ async def test_text_that_is_not_utf8_closes(shared: Running) -> None:
     ],
 )
 async def test_a_violation_closes_with_1002(shared: Running, frames: bytes) -> None:
-    async with raw(shared.port) as connection:
+    async with raw(shared.url) as connection:
         await connection.upgrade()
         connection.writer.write(frames)
         assert await connection.close_code() == 1002
@@ -163,7 +165,7 @@ async def test_a_violation_closes_with_1002(shared: Running, frames: bytes) -> N
 
 
 async def test_a_close_is_answered_with_its_code(shared: Running) -> None:
-    async with raw(shared.port) as connection:
+    async with raw(shared.url) as connection:
         await connection.upgrade()
         connection.writer.write(raw_frame(CLOSE, (4444).to_bytes(2, "big") + b"bye"))
         assert await connection.close_code() == 4444
@@ -171,7 +173,7 @@ async def test_a_close_is_answered_with_its_code(shared: Running) -> None:
 
 
 async def test_a_ping_is_answered_with_its_data(shared: Running) -> None:
-    async with raw(shared.port) as connection:
+    async with raw(shared.url) as connection:
         await connection.upgrade()
         connection.writer.write(raw_frame(PING, b"\0\xff" * 60))
         assert await connection.frame() == (0x8A, b"\0\xff" * 60)
@@ -183,7 +185,7 @@ async def test_frames_sent_before_the_handshake_is_answered_hurt_nobody_else(
 ) -> None:
     publish = orjson.dumps({"command": "publish", "client_id": 1, "topic": "t", "payload": 1, "ack": True})
     for path in ("/", "/_peer", "/healthz"):
-        async with raw(shared.port) as connection:
+        async with raw(shared.url) as connection:
             with suppress(asyncio.IncompleteReadError):  # no answer at all will do
                 await connection.upgrade(path, behind=raw_frame(TEXT, publish) + behind)
             connection.writer.write_eof()
@@ -199,16 +201,16 @@ async def test_frames_sent_before_the_handshake_is_answered_hurt_nobody_else(
 @pytest.mark.usefixtures("short_patience")
 @pytest.mark.parametrize("said", [b"", b"GET / HT", b"GET / HTTP/1.1\r\nHost: x\r\n"], ids=["nothing", "half", "more"])
 async def test_a_handshake_that_is_never_finished_is_cut(shared: Running, said: bytes) -> None:
-    async with raw(shared.port) as connection:
+    async with raw(shared.url) as connection:
         connection.writer.write(said)
         with suppress(ConnectionResetError):  # what it had not read yet makes its end a reset
-            assert await connection.rest() == b""
+            assert await connection.rest(cut=True) == b""
 
 
 @pytest.mark.usefixtures("short_patience")
 async def test_a_handshake_that_drips_is_cut(shared: Running) -> None:
-    async with raw(shared.port) as connection:
-        rest = asyncio.create_task(connection.rest())
+    async with raw(shared.url) as connection:
+        rest = asyncio.create_task(connection.rest(cut=True))
         while not rest.done():
             connection.writer.write(b"G")
             await asyncio.wait([rest], timeout=0.02)
@@ -218,7 +220,7 @@ async def test_a_handshake_that_drips_is_cut(shared: Running) -> None:
 @pytest.mark.usefixtures("short_patience")
 async def test_who_does_not_answer_the_close_is_cut(shared: Running) -> None:
     await no_connections(shared)
-    async with raw(shared.port) as connection:
+    async with raw(shared.url) as connection:
         await connection.upgrade()
         connection.writer.write(raw_frame(TEXT, b"\xff"))
         assert await connection.close_code() == 1007
@@ -233,7 +235,7 @@ async def pinging(tmp_path: Path, ping_s: float) -> AsyncIterator[tuple[Running,
 
 
 async def test_who_answers_no_pings_is_closed_and_who_does_is_not(tmp_path: Path) -> None:
-    async with pinging(tmp_path, 0.2) as (endpoint, _), plain(endpoint.url) as lively, raw(endpoint.port) as silent:
+    async with pinging(tmp_path, 0.2) as (endpoint, _), plain(endpoint.url) as lively, raw(endpoint.url) as silent:
         await silent.upgrade()
         heard = [await silent.frame(pings=True) for _ in range(2)]
         assert heard == [(PING, b"")] * 2
@@ -265,11 +267,8 @@ async def unread(endpoint: Running) -> AsyncIterator[Raw]:
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     sock.setblocking(False)
     await asyncio.get_running_loop().sock_connect(sock, ("127.0.0.1", endpoint.port))
-    reader, writer = await asyncio.open_connection(sock=sock, limit=1024)
-    try:
-        yield Raw(reader, writer)
-    finally:
-        writer.transport.abort()
+    async with raw(endpoint.url, limit=1024, sock=sock) as connection:
+        yield connection
 
 
 @pytest.mark.parametrize("reads_at_last", [False, True], ids=["never", "at-last"])
@@ -320,7 +319,7 @@ async def test_pings_of_a_client_that_never_reads_do_not_fill_the_memory(tmp_pat
 
 
 async def test_a_message_may_come_in_very_many_fragments(shared: Running) -> None:
-    async with raw(shared.port) as connection:
+    async with raw(shared.url) as connection:
         await connection.upgrade()
         pieces = [raw_frame(0x00, bytes([byte])) + raw_frame(0x00) * 3 for byte in padded(FRAME_BYTES_MAX)]
         connection.writer.write(raw_frame(0x01) + b"".join(pieces) + raw_frame(0x80))

@@ -3,92 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import datetime
-import ipaddress
 import logging
 import ssl
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from broker.config import ConfigError, load
 from broker.tls import LOOK_S, Certificate
+from tests.conftest import Logged
 
 from .running import PATIENCE_S, ingeborg, plain, running
+from .transports import Authority
 
-
-class Pair(NamedTuple):
-    chain: Path
-    key: Path
-
-
-class Authority:
-    """Issues certificates for 127.0.0.1."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._key = ec.generate_private_key(ec.SECP256R1())
-        self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "authority")])
-        self._root = self._signed(self._name, self._key.public_key(), 1, authority=True)
-        self.file = folder / "authority.pem"
-        self.file.write_bytes(self._root.public_bytes(serialization.Encoding.PEM))
-        self.context = ssl.create_default_context(cafile=str(self.file))
-
-    def _signed(
-        self,
-        name: x509.Name,
-        key: ec.EllipticCurvePublicKey,
-        serial: int,
-        *,
-        authority: bool,
-        lasts: datetime.timedelta = datetime.timedelta(hours=1),
-    ) -> x509.Certificate:
-        now = datetime.datetime.now(datetime.UTC)
-        builder = (
-            x509.CertificateBuilder()
-            .subject_name(name)
-            .issuer_name(self._name)
-            .public_key(key)
-            .serial_number(serial)
-            .not_valid_before(now - datetime.timedelta(hours=1))
-            .not_valid_after(now + lasts)
-            .add_extension(x509.BasicConstraints(ca=authority, path_length=None), critical=True)
-            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
-            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False)
-        )
-        if authority:
-            usage = dict.fromkeys(
-                ("content_commitment", "key_encipherment", "data_encipherment", "key_agreement", "encipher_only"), False
-            )
-            builder = builder.add_extension(
-                x509.KeyUsage(digital_signature=True, key_cert_sign=True, crl_sign=True, decipher_only=False, **usage),
-                critical=True,
-            )
-        else:
-            address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
-            builder = builder.add_extension(x509.SubjectAlternativeName([address]), critical=False)
-        return builder.sign(self._key, hashes.SHA256())
-
-    def issue(
-        self, serial: int, pair: Pair | None = None, lasts: datetime.timedelta = datetime.timedelta(hours=1)
-    ) -> Pair:
-        """A new key and its certificate, in files of the serial number, or in the given ones."""
-        pair = pair or Pair(self._folder / f"{serial}.pem", self._folder / f"{serial}.key")
-        key = ec.generate_private_key(ec.SECP256R1())
-        name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "endpoint")])
-        certificate = self._signed(name, key.public_key(), serial, authority=False, lasts=lasts)
-        pair.chain.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-        pair.key.write_bytes(
-            key.private_bytes(
-                serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-            )
-        )
-        return pair
+pytestmark = pytest.mark.usefixtures("logged")
 
 
 @pytest.fixture
@@ -157,8 +86,9 @@ async def test_who_does_not_speak_tls_is_cut_off(tmp_path: Path, authority: Auth
 
 
 async def test_a_new_certificate_is_taken_without_a_restart(
-    tmp_path: Path, authority: Authority, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, authority: Authority, caplog: pytest.LogCaptureFixture, logged: Logged
 ) -> None:
+    logged.expect("the certificate stays as it was")
     pair = authority.issue(1)
     certificate = Certificate(str(pair.chain), str(pair.key))
     async with running(tmp_path / "store", certificate=certificate) as endpoint:

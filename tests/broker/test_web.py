@@ -17,7 +17,7 @@ from protocol.pages import fetch, samples
 
 from .running import PATIENCE_S, SECRET, Gated, Running, plain, raw, round_trip, running
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.usefixtures("transport", "logged")]
 
 SUCCESS = {"result": "success"}
 UPGRADE = "Upgrade: websocket\r\nConnection: Upgrade\r\n"
@@ -25,7 +25,7 @@ UPGRADE = "Upgrade: websocket\r\nConnection: Upgrade\r\n"
 
 async def request(endpoint: Running, text: str) -> tuple[str, str, str]:
     """Send it as it is: the status line, the head, and the body until the endpoint ends the stream."""
-    async with raw(endpoint.port) as connection:
+    async with raw(endpoint.url) as connection:
         connection.writer.write(text.encode("latin-1"))
         answer = (await connection.rest()).decode()
     head, _, body = answer.partition("\r\n\r\n")
@@ -47,7 +47,7 @@ async def test_it_says_that_it_lives_and_is_ready(shared: Running) -> None:
 
 
 async def test_an_upgrade_of_a_reserved_path_gets_the_page(shared: Running) -> None:
-    async with raw(shared.port) as connection:
+    async with raw(shared.url) as connection:
         head = await connection.upgrade("/healthz")
         assert head.startswith(b"HTTP/1.1 200 OK\r\n")
         assert await connection.rest() == b"alive\n"

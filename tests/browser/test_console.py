@@ -14,13 +14,9 @@ import pytest_asyncio
 
 from broker.access import Access
 from broker.auth import LEEWAY_S, Keys, make_token, new_keys
-<<<<<<< HEAD
 from broker.core.model import Endpoint
 from broker.store.embedded import EmbeddedStore
-from tests.broker.running import Plain, plain, running
-=======
 from tests.broker.running import PATIENCE_S, Plain, plain, running
->>>>>>> tests
 from tests.cluster.processes import Cluster, EndpointProcess, cluster_of
 
 from .devtools import Page, browsing

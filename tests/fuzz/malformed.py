@@ -1,4 +1,4 @@
-"""Malformed frames, commands and HTTP requests, drawn from a seed, each with the answers that are right.
+"""Malformed frames, commands, HTTP requests and TLS records, drawn from a seed, each with the answers that are right.
 
 Owns: what is sent, and what may come of it. Must never: open a connection.
 
@@ -8,7 +8,9 @@ that is known, so that every answer can be judged.
 
 from __future__ import annotations
 
+import contextlib
 import random
+import ssl
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -30,8 +32,10 @@ GOOD = b'{"command":"publish","client_id":"attacker","topic":"attack","payload":
 class Attack(NamedTuple):
     """One connection's worth. ``count``: malformed things in it; ``answers``: those that are right, one for each with
     ``each``, else one for all; ``then``: what is sent once the endpoint has upgraded. ``ending``: ``eof``: the client
-    ends its stream; ``wait``: it waits for the endpoint to; ``reset``: it cuts; ``last``: it waits for the answer with
-    ``LAST``, which is asked for behind the others and is not one of them; ``close``: for a close frame."""
+    ends its stream; ``fin``: it ends TCP's, and not TLS's; ``wait``: it waits for the endpoint to; ``reset``: it cuts;
+    ``last``: it waits for the answer with ``LAST``, which is asked for behind the others and is not one of them;
+    ``close``: for a close frame. Of TLS: with ``bare`` the data come instead of it; ``past`` is sent past it, behind
+    the data, and with ``eof`` behind close_notify."""
 
     kind: str
     count: int
@@ -40,6 +44,8 @@ class Attack(NamedTuple):
     ending: str = "wait"
     each: bool = False
     then: bytes = b""
+    bare: bool = False
+    past: bytes = b""
 
 
 Random = random.Random
@@ -413,6 +419,76 @@ def _peer(rng: Random) -> Attack:
     return Attack("peer's handshake", 1, _upgraded(b"", "/_peer"), right, "close", then=raw_frame(first, message))
 
 
+# -- TLS, and what is no TLS
+
+
+def _client_hello() -> bytes:
+    """As a client begins. Not the seed's: its random bytes are OpenSSL's."""
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    with contextlib.suppress(ssl.SSLWantReadError):
+        ssl.create_default_context().wrap_bio(incoming, outgoing, server_hostname="127.0.0.1").do_handshake()
+    return outgoing.read()
+
+
+CLIENT_HELLO = _client_hello()
+
+
+def _no_tls(rng: Random) -> Attack:
+    data = rng.choice(
+        (
+            b"GET /healthz HTTP/1.1\r\nHost: here\r\n\r\n",
+            _upgraded(raw_frame(TEXT, GOOD)),
+            b"HELO here\r\n",
+            bytes(rng.randrange(1, 1000)),
+            rng.randbytes(rng.randrange(1, 1000)),
+            b"\x80\x2e\x01\0\x02" + rng.randbytes(43),  # of SSL 2
+            b"\x16\x03\x01\xff\xff" + rng.randbytes(100),
+            b"\x17\x03\x03\0\x20" + rng.randbytes(32),  # data before there is a key
+            b"\x15\x03\x01\0\x02\x02\x28",  # an alert
+        )
+    )
+    return Attack("no TLS", 1, data, frozenset({CUT}), "eof", bare=True)
+
+
+def _bad_hello(rng: Random) -> Attack:
+    """Cut short, or with a few bytes changed: a handshake may come of it, and goes no further."""
+    data = bytearray(CLIENT_HELLO)
+    if rng.random() < 0.5:
+        del data[rng.randrange(len(data)) :]
+    else:
+        for _ in range(rng.randrange(1, 10)):
+            data[rng.randrange(len(data))] = rng.randrange(256)
+    return Attack("bad ClientHello", 1, bytes(data), frozenset({CUT}), rng.choice(("eof", "reset")), bare=True)
+
+
+def _bad_record(rng: Random) -> Attack:
+    """In the middle of a frame there is something that nobody has encrypted."""
+    kind = rng.choice((0x14, 0x15, 0x16, 0x17, 0x18, 0xFF))
+    size = rng.choice((0, 1, 32, 1000, 16_640, 16_641, 65_535))
+    past = rng.choice(
+        (
+            bytes([kind, 3, 3]) + size.to_bytes(2, "big") + rng.randbytes(min(size, 2_000)),
+            rng.randbytes(rng.randrange(5, 500)),
+            CLIENT_HELLO,  # a second handshake
+        )
+    )
+    frame = raw_frame(TEXT, GOOD)
+    data = _upgraded(frame[: rng.randrange(len(frame))])
+    return Attack("bad record", 1, data, frozenset({CUT}), "fin", past=past)
+
+
+def _no_close_notify(rng: Random) -> Attack:
+    whole = _upgraded(raw_frame(TEXT, GOOD))
+    return Attack("end without close_notify", 1, whole[: rng.randrange(len(whole) - 1)], frozenset({CUT}), "fin")
+
+
+def _behind_close_notify(rng: Random) -> Attack:
+    frame = raw_frame(TEXT, GOOD)
+    data = _upgraded(frame[: rng.randrange(len(frame))])
+    past = rng.choice((rng.randbytes(rng.randrange(1, 500)), CLIENT_HELLO, b"\x17\x03\x03\0\x20" + rng.randbytes(32)))
+    return Attack("behind close_notify", 1, data, frozenset({CUT}), "eof", past=past)
+
+
 #: Kinds of one to a connection, in the parts of what is drawn.
 FRAMES = (
     *(
@@ -428,6 +504,7 @@ FRAMES = (
     *(_close_not_utf8, _huge_length, _wrong_length, _reset_in_a_frame, _reset_in_a_handshake),
 )
 REQUESTS = (_request_line, _header_bomb, _bad_header, _smuggled, _bad_upgrade, _tls_hello, _peer)
+TLS = (_no_tls, _bad_hello, _bad_record, _no_close_notify, _behind_close_notify)
 MESSAGES: dict[str, Callable[[Random], bytes]] = {
     "command: wrong type": _wrong_type,
     "command: field missing": _missing_field,
@@ -443,9 +520,9 @@ MESSAGES: dict[str, Callable[[Random], bytes]] = {
 COMMANDS_PER_CENT = 5
 
 
-def draw(rng: Random) -> Attack:
-    """The next one."""
+def draw(rng: Random, tls: bool = False) -> Attack:
+    """The next one. ``tls``: for an endpoint that speaks it."""
     if rng.randrange(100) < COMMANDS_PER_CENT:
         kind = rng.choice(list(MESSAGES))
         return _commands(kind, rng, MESSAGES[kind])
-    return rng.choice(FRAMES + REQUESTS)(rng)
+    return rng.choice(FRAMES + REQUESTS + (TLS if tls else ()))(rng)

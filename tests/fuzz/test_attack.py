@@ -1,6 +1,6 @@
-"""30,000 malformed frames, commands and requests, judged by their answers, while others use the endpoint.
+"""Malformed frames, commands, requests and TLS records, judged by their answers, while others use the endpoint.
 
-The million: `python -m tests.fuzz.attack --count 1000000` (docs/robustness.md).
+The million: `make attack` (docs/robustness.md).
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ import pytest
 from . import attack, attacker, malformed
 from .malformed import CUT, Attack
 
-COUNT = 30_000
+#: Over TLS each connection costs a handshake.
+COUNTS = {"tcp": 30_000, "tls": 8_000}
+KINDS = len(malformed.FRAMES) + len(malformed.REQUESTS) + len(malformed.MESSAGES)
 
 
 def test_what_is_drawn_is_the_seeds_and_of_every_kind() -> None:
@@ -24,7 +26,11 @@ def test_what_is_drawn_is_the_seeds_and_of_every_kind() -> None:
 
     assert drawn(1) == drawn(1) != drawn(2)
     kinds = Counter(one.kind for one in drawn(1))
-    assert len(kinds) == len(malformed.FRAMES) + len(malformed.REQUESTS) + len(malformed.MESSAGES)
+    assert len(kinds) == KINDS
+    assert min(kinds.values()) >= 3
+    rng = random.Random(1)
+    kinds = Counter(malformed.draw(rng, tls=True).kind for _ in range(2_000))
+    assert len(kinds) == KINDS + len(malformed.TLS)
     assert min(kinds.values()) >= 3
 
 
@@ -58,14 +64,26 @@ def test_answers_are_read() -> None:
     assert attacker.answers(page + page) == ["HTTP 200", "HTTP 200"]
 
 
+def test_what_the_log_may_not_have_is_told() -> None:
+    lines = [
+        "2026-01-01 00:00:00,000 WARNING ingeborg.peers: no link with 127.0.0.1: a handshake out of order",
+        "2026-01-01 00:00:00,000 WARNING asyncio: SSL connection is closed",
+        "Traceback (most recent call last):",
+        "2026-01-01 00:00:00,000 INFO ingeborg.endpoint: e: ready",
+    ]
+    state = attack.State(0, 0, {})
+    assert attack.Found({}, state, state, "\n".join(lines)).complaints() == lines[1:3]
+
+
 @pytest.mark.cluster
 @pytest.mark.slow
-async def test_malformed_input_harms_nobody_else(tmp_path: Path) -> None:
-    found = await attack.attack(COUNT, 1, tmp_path, quiet_s=1.0)
+async def test_malformed_input_harms_nobody_else(tmp_path: Path, transport: str) -> None:
+    found = await attack.attack(COUNTS[transport], 1, tmp_path, quiet_s=1.0)
     print(attack.table(found))
     assert found.faults() == []
-    assert sum(found.told["kinds"].values()) >= COUNT
-    assert len(found.told["kinds"]) == len(malformed.FRAMES) + len(malformed.REQUESTS) + len(malformed.MESSAGES) + 1
+    assert sum(found.told["kinds"].values()) >= COUNTS[transport]
+    # And what is dribbled.
+    assert len(found.told["kinds"]) == KINDS + (1 if transport == "tcp" else len(malformed.TLS) + 2)
     # Every kind of answer came: the endpoint was not only cutting connections.
     assert {
         "bad_json",

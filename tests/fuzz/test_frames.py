@@ -201,7 +201,7 @@ async def test_messages_of_nonsense_are_answered_one_by_one(target: Target, temp
     messages = [mutate(rng, rng.choice(others), others) for _ in range(MESSAGES_PER_BATCH)]
     last = orjson.dumps({"command": "no such command", "id": "the last"})
     frames = [raw_frame(opcode_for(message), message) for message in [*messages, last]]
-    async with raw(target.port, limit=1 << 20) as connection:
+    async with raw(target.url, limit=1 << 20) as connection:
         await connection.upgrade()
         connection.writer.write(b"".join(frames))
         # Nothing of it closes the connection, and the answer to the last command is the last one.
@@ -247,7 +247,7 @@ async def test_frames_of_nonsense_cost_nobody_else(target: Target, templates: li
         if path == "/_peer":  # messages that are frames of its handshake, but for what they say
             frames = raw_frame(BINARY, mutate(rng, HELLO, [HELLO])) + frames
         early = rng.random() < 0.2
-        async with raw(target.port) as connection:
+        async with raw(target.url) as connection:
             with suppress(ConnectionError, asyncio.IncompleteReadError):
                 await connection.upgrade(path, behind=frames if early else b"")
                 connection.writer.write(b"" if early else frames)

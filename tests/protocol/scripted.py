@@ -13,6 +13,8 @@ import orjson
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 
+from tests.broker.running import certificate, scheme
+
 #: How long what is awaited may take, in seconds, on a busy machine.
 PATIENCE_S = 60.0
 
@@ -32,9 +34,11 @@ class ScriptedEndpoint:
         self.connections: list[ServerConnection] = []
 
     async def __aenter__(self) -> ScriptedEndpoint:
-        self._server = await serve(self._handle, "127.0.0.1", 0, compression=None, max_size=None, close_timeout=1)
+        tls = pair.context if (pair := certificate()) is not None else None
+        options = {"compression": None, "max_size": None, "close_timeout": 1, "ssl": tls}
+        self._server = await serve(self._handle, "127.0.0.1", 0, **options)
         self.port = self._server.sockets[0].getsockname()[1]
-        self.url = f"ws://127.0.0.1:{self.port}/"
+        self.url = f"{scheme()}://127.0.0.1:{self.port}/"
         return self
 
     async def __aexit__(self, *exc: object) -> None:

@@ -21,6 +21,8 @@ from protocol.errors import REPLACED, SLOW_CONSUMER, ProtocolError
 
 from .scripted import PATIENCE_S, ScriptedEndpoint, free_url, succeed
 
+pytestmark = pytest.mark.usefixtures("transport", "logged")
+
 
 def client_of(*endpoints: ScriptedEndpoint | str, **options) -> Client:
     urls = [endpoint if isinstance(endpoint, str) else endpoint.url for endpoint in endpoints]

@@ -12,6 +12,7 @@ import hashlib
 import itertools
 import os
 import random
+import ssl
 import zlib
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
@@ -24,7 +25,7 @@ import pytest_asyncio
 
 from tests.broker.running import HANDSHAKE, PATIENCE_S, Raw, Running, raw, running
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.usefixtures("transport", "logged")]
 
 TEXT, BINARY, CLOSE, PING, PONG = 0x81, 0x82, 0x88, 0x89, 0x8A
 FIRST_TEXT, FIRST_BINARY, MIDDLE, LAST = 0x01, 0x02, 0x00, 0x80
@@ -34,14 +35,18 @@ SUCCESS = {"result": "success"}
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def plain_endpoint(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Running]:
+async def plain_endpoint(
+    tmp_path_factory: pytest.TempPathFactory, transport: str, module_log: object
+) -> AsyncIterator[Running]:
     async with running(tmp_path_factory.mktemp("rfc6455")) as endpoint:
         yield endpoint
         assert (await endpoint.metrics())["ingeborg_turns_failed_total"] == 0
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def deflating(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Running]:
+async def deflating(
+    tmp_path_factory: pytest.TempPathFactory, transport: str, module_log: object
+) -> AsyncIterator[Running]:
     async with running(tmp_path_factory.mktemp("rfc7692"), compression=True) as endpoint:
         yield endpoint
         assert (await endpoint.metrics())["ingeborg_turns_failed_total"] == 0
@@ -104,7 +109,7 @@ class Echo(Raw):
 
 @asynccontextmanager
 async def echo(endpoint: Running, *, subscribed: bool = True) -> AsyncIterator[Echo]:
-    async with raw(endpoint.port, limit=1 << 22) as connection:
+    async with raw(endpoint.url, limit=1 << 22) as connection:
         made = Echo(connection.reader, connection.writer)
         await made.begin()
         if subscribed:
@@ -112,10 +117,15 @@ async def echo(endpoint: Running, *, subscribed: bool = True) -> AsyncIterator[E
         yield made
 
 
+def trusted(endpoint: Running) -> ssl.SSLContext | bool:
+    """aiohttp has made its own context before there was a certificate to trust."""
+    return ssl.create_default_context() if endpoint.url.startswith("wss") else True
+
+
 @asynccontextmanager
 async def other_library(endpoint: Running, **options: Any) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
     timeout = aiohttp.ClientTimeout(total=PATIENCE_S)
-    options = {"max_msg_size": 0, "autoclose": False, **options}
+    options = {"max_msg_size": 0, "autoclose": False, "ssl": trusted(endpoint), **options}
     async with aiohttp.ClientSession(timeout=timeout) as session, session.ws_connect(endpoint.url, **options) as socket:
         yield socket
 
@@ -517,7 +527,7 @@ def deflated(data: bytes, *, bits: int = 15) -> bytes:
 @asynccontextmanager
 async def compressed(endpoint: Running, offer: str = "permessage-deflate") -> AsyncIterator[tuple[Echo, str]]:
     """And what the endpoint agreed to."""
-    async with raw(endpoint.port, limit=1 << 22) as connection:
+    async with raw(endpoint.url, limit=1 << 22) as connection:
         made = Echo(connection.reader, connection.writer)
         head = (await made.begin(offering(offer))).decode().lower()
         agreed = [line.partition(":")[2].strip() for line in head.split("\r\n") if "extensions" in line]
@@ -656,7 +666,7 @@ ACCEPT = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo="  # section 1.3
 
 async def request(endpoint: Running, headers: dict[str, str], line: str = "GET / HTTP/1.1") -> tuple[str, str]:
     """The status and the head of the answer."""
-    async with raw(endpoint.port) as connection:
+    async with raw(endpoint.url) as connection:
         text = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
         connection.writer.write(f"{line}\r\n{text}\r\n".encode("latin-1"))
         with suppress(EOFError):
@@ -750,5 +760,7 @@ async def test_4_1_another_library_offers_subprotocols_and_gets_none(plain_endpo
         assert await ask(socket, LISTEN) == SUCCESS
     async with aiohttp.ClientSession() as session:
         with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
-            await session.ws_connect(plain_endpoint.url, origin="https://elsewhere.example")
+            await session.ws_connect(
+                plain_endpoint.url, origin="https://elsewhere.example", ssl=trusted(plain_endpoint)
+            )
         assert refused.value.status == 403  # section 10.2

@@ -9,7 +9,9 @@ import asyncio
 import gc
 import random
 import weakref
+from collections.abc import Callable
 from typing import Any
+from unittest import mock
 
 import pytest
 from hypothesis import given
@@ -20,6 +22,8 @@ from websockets.protocol import CLOSED, OPEN, Protocol
 from websockets.server import ServerProtocol
 from websockets.uri import parse_uri
 
+from protocol import sockets
+from protocol.errors import NOT_UTF8
 from protocol.sockets import Masks, Socket, binary_frame, masked_binary_frame, masked_text_frame, text_frame
 from tests.fuzz import malformed
 
@@ -39,12 +43,22 @@ class Transport(asyncio.Transport):
         super().__init__()
         self.written = b""
         self.ended = False
+        self.protocol: Callable[[], Socket | None] = lambda: None
 
     def write(self, data: Any) -> None:
         self.written += data
 
+    def can_write_eof(self) -> bool:
+        return True
+
     def write_eof(self) -> None:
         self.ended = True
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def get_protocol(self) -> Any:
+        return self.protocol()
 
     def is_closing(self) -> bool:
         return self.ended
@@ -53,12 +67,37 @@ class Transport(asyncio.Transport):
         self.ended = True
 
 
+class TlsTransport(Transport):
+    """Ends one direction with the other. The peer's end may have come already: then it says so at once."""
+
+    def __init__(self, peer_has_ended: bool = False) -> None:
+        super().__init__()
+        self.closed = self.aborted = False
+        self._peer_has_ended = peer_has_ended
+
+    def can_write_eof(self) -> bool:
+        return False
+
+    def write_eof(self) -> None:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        assert not self.ended, "asyncio's breaks when it is closed twice"
+        self.ended = self.closed = True
+        if self._peer_has_ended:
+            self.get_protocol().eof_received()
+
+    def abort(self) -> None:
+        self.ended = self.aborted = True
+
+
 class Ours(Socket):
     """Keeps the messages."""
 
     def __init__(self, ws: Protocol) -> None:
         super().__init__(ws)
         self.transport = Transport()
+        self.transport.protocol = weakref.ref(self)
         self.messages: list[bytes] = []
         self.heads = 0
 
@@ -265,3 +304,70 @@ def test_a_connection_that_is_over_leaves_nothing_to_the_collector(kind: str) ->
         assert [ref() for ref in kept] == [None] * len(kept)
     finally:
         gc.enable()
+
+
+# -- The end, over TLS
+
+
+def over_tls(peer_has_ended: bool = False) -> tuple[Ours, TlsTransport]:
+    socket = Ours(ServerProtocol(state=OPEN))
+    transport = TlsTransport(peer_has_ended)
+    transport.protocol = weakref.ref(socket)
+    socket.transport = transport
+    return socket, transport
+
+
+CLOSED_1002 = b"\x88\x02\x03\xea"
+
+
+@pytest.mark.parametrize("peer_has_ended", [False, True])
+async def test_a_tls_transport_is_closed_once_the_chunk_is_over(peer_has_ended: bool) -> None:
+    socket, transport = over_tls(peer_has_ended)
+    violation, behind = b"\x83\x80\0\0\0\0", Frame(Opcode.TEXT, b"x").serialize(mask=True)
+    socket.data_received(behind + violation + behind)
+    assert not transport.closed
+    await asyncio.sleep(0)
+    assert transport.closed
+    assert socket.messages == [b"x"]
+    assert transport.written[:1] + transport.written[2:4] == CLOSED_1002[:1] + CLOSED_1002[2:]
+    socket.connection_lost(None)
+
+
+async def test_a_tls_transport_that_the_peer_has_closed_is_not_closed_again() -> None:
+    socket, transport = over_tls()
+    socket.eof_received()
+    transport.ended = True  # TLS answers the end itself
+    await asyncio.sleep(0)
+    assert not transport.closed
+    socket.connection_lost(None)
+
+
+async def test_after_its_end_a_connection_is_cut_when_the_peer_takes_nothing_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By a clock of the test's: it takes a piece every 4 s for 16 s, and then no more; or for ever."""
+    for pieces, cut_at_s in ((4, 16 + 5), (1000, sockets.LINGER_S)):
+        socket, transport = over_tls()
+        now_s = 0.0
+        due: list[tuple[float, Any, tuple[Any, ...]]] = []
+
+        class Clock:
+            def time(self) -> float:
+                return now_s  # noqa: B023
+
+            def call_soon(self, *_: Any) -> None:
+                pass
+
+            def call_later(self, delay_s: float, callback: Any, *arguments: Any) -> Any:
+                due.append((now_s + delay_s, callback, arguments))  # noqa: B023
+                return mock.Mock()
+
+        taken = lambda: -1000 + min(int(now_s / 4), pieces)  # noqa: E731, B023
+        monkeypatch.setattr(transport, "get_write_buffer_size", lambda: -taken())  # noqa: B023
+        with mock.patch("asyncio.get_running_loop", Clock):
+            socket.fail(NOT_UTF8)
+            while due and not transport.aborted:
+                now_s, callback, arguments = due.pop(0)
+                callback(*arguments)
+        assert transport.aborted
+        assert cut_at_s <= now_s <= cut_at_s + 1.01
