@@ -79,10 +79,11 @@ soak: $(READY) ## random histories with faults on real endpoints until MINUTES=3
 	@$(BIN)/python -m tests.histories soak --minutes '$(MINUTES)' --seed '$(SEED)' $(ARGS)
 
 .PHONY: attack
-attack: $(READY) ## a million malformed frames and requests (COUNT=) at an endpoint that others use, over TCP; then over TLS
+attack: $(READY) ## at an endpoint that others use: a million malformed frames and requests (COUNT=), legal but hostile ones; TCP, TLS
 	@status=0; \
 	for over in '' --tls; do \
 		$(BIN)/python -m tests.fuzz.attack --count '$(or $(COUNT),1000000)' $$over $(ARGS) || status=1; \
+		$(BIN)/python -m tests.fuzz.hostile $$over || status=1; \
 	done; \
 	exit $$status
 

@@ -6,9 +6,9 @@ Owns: the scenarios, the bystander, and the two bounds. Must never: send from th
 hostile is a process of its own, so that the latencies measured here are not its.
 
 Every scenario has an endpoint of its own, with a second one beside it, on an empty store. The bystander listens and
-publishes at the second one, ``PER_S`` times a second, to a topic whose home is the attacked one, and to itself at the
-attacked one. Ends with 1 if a message was late by more than ``LATE_S_MAX``, a lease lapsed, a publish failed, or the
-endpoint's memory passed the scenario's bound.
+publishes at both, ``PER_S`` times a second, to topics that have their homes at either. Ends with 1 if a message was
+late by more than ``LATE_S_MAX`` in each of ``TRIES`` plays, or in one a lease lapsed, a publish failed or was missed,
+something unexpected was logged, or the endpoint's memory passed its bound.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ import argparse
 import asyncio
 import contextlib
 import os
+import re
+import ssl
 import sys
 import tempfile
 import time
@@ -32,9 +34,13 @@ import uvloop
 from protocol.client import Client, ClientError
 from protocol.errors import ProtocolError
 from protocol.pages import fetch, samples
-from tests.broker.running import HANDSHAKE, PATIENCE_S, children, ingeborg, raw_frame
+from tests.broker.running import COMPLAINT, HANDSHAKE, PATIENCE_S, children, ingeborg, over_tls, raw_frame
+from tests.broker.transports import Authority
 
 MiB = 1 << 20
+
+#: What the endpoints have to say of it, and of a machine that has too much to do.
+_RIGHT = re.compile(r"not ready: the store does not answer")
 
 #: How late a bystander's message may be, in seconds.
 LATE_S_MAX = 0.050
@@ -43,7 +49,11 @@ LATE_S_MAX = 0.050
 PER_S = 100.0
 
 #: How long it is watched before the hostile connection begins, and how long that lasts, in seconds.
-QUIET_S, HOSTILE_S = 1.0, 6.0
+QUIET_S, HOSTILE_S = 1.0, 4.0
+
+#: A scenario in which a message was late is played again: what the endpoint does it does each time, and what the
+#: machine does not.
+TRIES = 3
 
 #: The largest frame of the hostile connections: the default limit.
 FRAME_BYTES = 16 * MiB
@@ -51,13 +61,10 @@ FRAME_BYTES = 16 * MiB
 #: What all connections of the endpoint may hold together in these runs, and what the process may have grown by then:
 #: beside what they hold there are the caches, and one frame is there twice while it is read.
 HELD_BYTES_MAX = 128 * MiB
-HELD = () if os.environ.get("BASELINE") else (f"max-held-bytes = {HELD_BYTES_MAX}",)
 GROWTH_BYTES_MAX = 256 * MiB
 
 
 # -- What is sent
-
-Send = Callable[["Hostile"], Awaitable[None]]
 
 
 class Hostile:
@@ -133,10 +140,8 @@ def frames_of(name: str, size: int = FRAME_BYTES) -> Callable[[str], Awaitable[N
         connection = await _connect(url)
         await connection.upgrade()
         reading = connection.read_on()
-        until = time.monotonic() + HOSTILE_S
-        while time.monotonic() < until and not reading.done():
+        while not reading.done():
             await connection.write(frame)
-        reading.cancel()
 
     return send
 
@@ -146,15 +151,13 @@ async def pieces(url: str) -> None:
     connection = await _connect(url)
     await connection.upgrade()
     reading = connection.read_on()
-    until = time.monotonic() + HOSTILE_S
     text = _texts("not ASCII", FRAME_BYTES)
     small = b"".join(raw_frame(0x00, b"a") for _ in range(50_000))
     large = b"".join(
         raw_frame(0x00 if n else 0x01, text[n : n + 9 * 100_000]) for n in range(0, len(text) - 900_000, 900_000)
     )
-    while time.monotonic() < until and not reading.done():
+    while not reading.done():
         await connection.write(large + small + raw_frame(0x80))
-    reading.cancel()
 
 
 async def listens(url: str) -> None:
@@ -162,9 +165,8 @@ async def listens(url: str) -> None:
     frames = b"".join(
         raw_frame(0x81, b'{"command":"listen","client_id":"hostile %d"}' % number) for number in range(200_000)
     )
-    until = time.monotonic() + HOSTILE_S
     former = None
-    while time.monotonic() < until:
+    while True:
         connection = await _connect(url)
         await connection.upgrade()
         replies = 0
@@ -179,8 +181,6 @@ async def listens(url: str) -> None:
             former = None
         else:
             former = connection
-    if former is not None:
-        former.writer.transport.abort()
 
 
 async def bombs(url: str) -> None:
@@ -191,11 +191,9 @@ async def bombs(url: str) -> None:
     packer = zlib.compressobj(9, zlib.DEFLATED, -15)
     text = _filled(_PUBLISH + b"[", b"[]", b'],"payload":1}', 2 * MiB - 1000)
     frame = raw_frame(0xC1, (packer.compress(text) + packer.flush(zlib.Z_SYNC_FLUSH))[:-4])
-    until = time.monotonic() + HOSTILE_S
-    while time.monotonic() < until and not reading.done():
+    while not reading.done():
         await connection.write(frame * 8)
         packer = zlib.compressobj(9, zlib.DEFLATED, -15)
-    reading.cancel()
 
 
 async def large_bombs(url: str) -> None:
@@ -203,8 +201,7 @@ async def large_bombs(url: str) -> None:
     packer = zlib.compressobj(9, zlib.DEFLATED, -15)
     text = _filled(_PUBLISH + b"[", b"[]", b'],"payload":1}')
     frame = raw_frame(0xC1, (packer.compress(text) + packer.flush(zlib.Z_SYNC_FLUSH))[:-4])
-    until = time.monotonic() + HOSTILE_S
-    while time.monotonic() < until:
+    while True:
         connection = await _connect(url)
         await connection.upgrade("permessage-deflate")
         await connection.write(frame)
@@ -223,10 +220,8 @@ async def pages(url: str) -> None:
         await connection.write(raw_frame(0x81, text))
     ask = raw_frame(0x81, b'{"command":"subscriptions","client_id":"h","limit":10000}')
     reading = connection.read_on()
-    until = time.monotonic() + HOSTILE_S
-    while time.monotonic() < until and not reading.done():
+    while not reading.done():
         await connection.write(ask * 500)
-    reading.cancel()
 
 
 async def crowd(url: str) -> None:
@@ -244,10 +239,9 @@ async def crowd(url: str) -> None:
     publish = b'{"command":"publish","client_id":"p","topic":"crowd","dedup":false,"payload":%b}' % payload
     sender = await _connect(url)
     await sender.upgrade()
-    for _ in range(5):
+    while not reading.done():
         await sender.write(raw_frame(0x81, publish))
-        await asyncio.sleep(HOSTILE_S / 5)
-    reading.cancel()
+        await asyncio.sleep(0.5)
 
 
 # -- Many connections: memory
@@ -273,17 +267,13 @@ async def deaf(url: str) -> None:
         connections.append(connection)
     sender = await _connect(url)
     await sender.upgrade()
-    reading = sender.read_on()
-    until = time.monotonic() + HOSTILE_S
+    passed_over = sender.read_on()
     payload = b"x" * (MiB - 64)
     for turn in range(15):
         for number in range(60):
-            if time.monotonic() > until:
-                break
             text = b'{"command":"publish","client_id":"p","topic":"deaf%d","dedup":false,"payload":"%d%b"}'
             await sender.write(raw_frame(0x81, text % (number, turn, payload)))
-    await asyncio.sleep(1.0)
-    reading.cancel()
+    await passed_over
 
 
 async def identifiers(url: str) -> None:
@@ -301,20 +291,17 @@ async def _many(url: str, count: int, data: bytes) -> None:
         connections.append(connection)
 
     async def write(connection: Hostile) -> None:
-        with contextlib.suppress(OSError, TimeoutError):
-            async with asyncio.timeout(HOSTILE_S):
-                await connection.write(data)
+        with contextlib.suppress(OSError):
+            await connection.write(data)
 
     await asyncio.gather(*(write(connection) for connection in connections))
-    await asyncio.sleep(2.0)
+    await asyncio.Event().wait()  # and holds on to what it has
 
 
 async def _connect(url: str) -> Hostile:
     host, port = url.split("//")[1].rstrip("/").split(":")
     tls = None
     if url.startswith("wss:"):
-        import ssl
-
         tls = ssl.create_default_context()
         tls.check_hostname = False
         tls.verify_mode = ssl.CERT_NONE
@@ -365,30 +352,41 @@ class Noticed:
     hostile_s: list[float] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
     lapsed: int = 0
-    tracebacks: int = 0
+    missed: int = 0
+    said: list[str] = field(default_factory=list)
     rss_before: int = 0
     rss_most: int = 0
 
+    @property
+    def late_s(self) -> float:
+        """The longest that a message took."""
+        return max(self.hostile_s, default=float("inf"))
+
+    @property
+    def grown(self) -> int:
+        """How much more memory the endpoint and its reader had at the most, in bytes."""
+        return self.rss_most - self.rss_before
+
     def faults(self) -> list[str]:
         """Everything that may not be."""
-        late = max(self.hostile_s, default=float("inf"))
         wrong = [
-            (late > LATE_S_MAX, f"a bystander's message was {late * 1e3:.0f} ms late"),
+            (self.late_s > LATE_S_MAX, f"a bystander's message was {self.late_s * 1e3:.0f} ms late"),
+            (self.missed, f"{self.missed} messages of the bystander were missed"),
             (self.failed, f"{len(self.failed)} publishes of the bystander failed, such as {self.failed[:1]}"),
             (self.lapsed, f"{self.lapsed} leases lapsed"),
-            (self.tracebacks, f"{self.tracebacks} tracebacks in the log"),
-            (self.rss_most - self.rss_before > GROWTH_BYTES_MAX, "memory passed its bound"),
+            (self.said, f"{len(self.said)} lines in the logs, such as {self.said[:1]}"),
+            (self.grown > GROWTH_BYTES_MAX, f"memory grew by {self.grown / MiB:.0f} MiB"),
         ]
         return [text for is_so, text in wrong if is_so]
 
 
-async def endure(name: str, directory: Path) -> Noticed:
-    """One scenario."""
+async def endure(name: str, directory: Path, seconds: float = HOSTILE_S) -> Noticed:
+    """One play of a scenario."""
     scenario = SCENARIOS[name]
     noticed = Noticed()
     store = f"lmdb:{directory / 'store'}"
     settings = directory / "settings.toml"
-    settings.write_text("\n".join((*scenario.options, *HELD)) + "\n")
+    settings.write_text("\n".join((*scenario.options, f"max-held-bytes = {HELD_BYTES_MAX}")) + "\n")
     common = ("--port", "0", "--store", store, "--config", str(settings))
     async with (
         ingeborg(directory, "serve", *common, "--name", "attacked") as attacked,
@@ -408,9 +406,11 @@ async def endure(name: str, directory: Path) -> Noticed:
                 await client.subscribe([f"bystander {client.client_id} {n}" for n in range(8)])
 
             async def publish(client: Client, number: int) -> None:
+                nonlocal published
                 try:
                     await client.publish(f"bystander here {number % 8}", time.monotonic(), ack=True)
                     await client.publish(f"bystander there {number % 8}", time.monotonic(), ack=True)
+                    published += 2
                 except (ClientError, ProtocolError) as error:
                     noticed.failed.append(str(error))
 
@@ -423,6 +423,7 @@ async def endure(name: str, directory: Path) -> Noticed:
                         await asyncio.sleep(max(0.0, began + number / PER_S - time.monotonic()))
 
             ended = asyncio.Event()
+            published = 0
             noticed.rss_before = _rss(attacked.pid)
             async with asyncio.TaskGroup() as group:
                 group.create_task(run(here))
@@ -431,18 +432,21 @@ async def endure(name: str, directory: Path) -> Noticed:
                 await asyncio.sleep(QUIET_S)
                 latencies = noticed.hostile_s
                 process = await asyncio.create_subprocess_exec(
-                    *(sys.executable, "-m", "tests.fuzz.hostile", "--play", url, name)
+                    *(sys.executable, "-m", "tests.fuzz.hostile", "--play", url, "--seconds", str(seconds), name)
                 )
                 async with asyncio.timeout(PATIENCE_S):
                     await process.wait()
-                await asyncio.sleep(0.5)
                 ended.set()
                 watching.cancel()
+            with contextlib.suppress(TimeoutError):  # `missed` says so
+                async with asyncio.timeout(PATIENCE_S):
+                    while len(noticed.quiet_s) + len(noticed.hostile_s) < published:  # noqa: ASYNC110
+                        await asyncio.sleep(0.02)
+            noticed.missed = published - len(noticed.quiet_s) - len(noticed.hostile_s)
         metrics = {sample.series: sample.value for sample in samples((await fetch(url, "/metrics")).text)}
         noticed.lapsed = int(metrics.get("ingeborg_leases_lapsed_total", 0))
-        noticed.tracebacks = attacked.said().count("Traceback") + beside.said().count("Traceback")
-        if noticed.tracebacks:
-            sys.stderr.write(attacked.said()[-4000:])
+    lines = (attacked.said() + beside.said()).splitlines()
+    noticed.said = [line for line in lines if COMPLAINT.search(line) and not _RIGHT.search(line)]
     return noticed
 
 
@@ -469,41 +473,62 @@ def _rss(pid: int) -> int:
     return 0
 
 
-async def _play(scenario: Scenario, url: str) -> None:
+async def _play(scenario: Scenario, url: str, seconds: float) -> None:
     """Until it is over, or its time: an endpoint that reads no more is what is wanted."""
     with contextlib.suppress(TimeoutError, OSError, asyncio.IncompleteReadError):
-        async with asyncio.timeout(HOSTILE_S + 2.0):
+        async with asyncio.timeout(seconds):
             await scenario.play(url)
 
 
-def row(name: str, noticed: Noticed) -> str:
-    """What a person reads."""
-    quiet, hostile = sorted(noticed.quiet_s), sorted(noticed.hostile_s)
-    p99 = hostile[int(len(hostile) * 0.99)] * 1e3 if hostile else float("nan")
-    return (
-        f"{name:18} {max(quiet) * 1e3:8.1f} ms {p99:8.1f} ms {max(hostile, default=0) * 1e3:8.1f} ms  "
-        f"{noticed.rss_before / MiB:6.0f} MiB {noticed.rss_most / MiB:6.0f} MiB  "
-        f"{'; '.join(noticed.faults()) or 'ok'}"
+def row(name: str, noticed: Noticed, tries: int) -> str:
+    """Of the table that a person reads."""
+    hostile = sorted(noticed.hostile_s)
+    p99 = hostile[int(len(hostile) * 0.99)] if hostile else float("inf")
+    found = "; ".join(noticed.faults()) or "ok"
+    cells = (
+        name,
+        f"{max(noticed.quiet_s, default=0) * 1e3:.1f} ms",
+        f"{p99 * 1e3:.1f} ms",
+        f"{noticed.late_s * 1e3:.1f} ms",
+        f"+{noticed.grown / MiB:.0f} MiB",
+        found if tries == 1 else f"{found} ({tries} plays)",
     )
+    return f"| {' | '.join(cells)} |"
+
+
+HEAD = f"""\
+| hostile | most before | p99 | most (bound: {LATE_S_MAX * 1e3:.0f} ms) | memory \
+(bound: +{GROWTH_BYTES_MAX // MiB} MiB) | |
+| --- | ---: | ---: | ---: | ---: | --- |"""
 
 
 def main() -> int:
     """The command. Returns the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help=", ".join(SCENARIOS))
+    parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", choices=[[], *SCENARIOS], help=", ".join(SCENARIOS))
+    parser.add_argument("--tls", action="store_true", help="over TLS")
     parser.add_argument("--play", metavar="URL", help=argparse.SUPPRESS)
+    parser.add_argument("--seconds", type=float, default=HOSTILE_S, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.play:
-        uvloop.run(_play(SCENARIOS[options.scenarios[0]], options.play))
+        uvloop.run(_play(SCENARIOS[options.scenarios[0]], options.play, options.seconds))
         return 0
-    failed = 0
-    print(f"{'':18} {'quiet most':>11} {'p99':>11} {'most':>11}  {'memory':>10} {'most':>10}")
+    failed = False
+    print(HEAD, flush=True)
     for name in options.scenarios or SCENARIOS:
-        with tempfile.TemporaryDirectory(prefix="ingeborg-hostile-") as directory:
-            noticed = uvloop.run(endure(name, Path(directory)))
-        print(row(name, noticed), flush=True)
-        failed += bool(noticed.faults())
-    return int(bool(failed))
+        tries = 0
+        while True:
+            tries += 1
+            with (
+                tempfile.TemporaryDirectory(prefix="ingeborg-hostile-") as directory,
+                over_tls(Authority(Path(directory))) if options.tls else contextlib.nullcontext(),
+            ):
+                noticed = uvloop.run(endure(name, Path(directory)))
+            if noticed.late_s <= LATE_S_MAX or tries == TRIES:
+                break
+        print(row(name, noticed, tries), flush=True)
+        failed = failed or bool(noticed.faults())
+    return int(failed)
 
 
 if __name__ == "__main__":
