@@ -244,6 +244,37 @@ async def crowd(url: str) -> None:
         await asyncio.sleep(0.5)
 
 
+async def broadcasts(url: str) -> None:
+    """Broadcasts of 100 KB, one after the other, to 200 clients that read."""
+    connections = []
+    for number in range(200):
+        connection = await _connect(url)
+        await connection.upgrade()
+        await connection.write(raw_frame(0x81, b'{"command":"listen","client_id":"b%d"}' % number))
+        connections.append(connection.read_on())
+    sender = await _connect(url)
+    await sender.upgrade()
+    reading = sender.read_on()
+    text = b'{"command":"broadcast","client_id":"s","dedup":false,"payload":"' + b"x" * 100_000 + b'"}'
+    while not reading.done():
+        await sender.write(raw_frame(0x81, text))
+
+
+async def one_slot(url: str) -> None:
+    """Subscriptions to topics that all fall into one slot, by their CRC-32."""
+    connection = await _connect(url)
+    await connection.upgrade()
+    reading = connection.read_on()
+    topics = [
+        topic for topic in (f"t{number}" for number in range(2_000_000)) if zlib.crc32(topic.encode()) % 4096 == 7
+    ]
+    number = 0
+    while not reading.done():
+        number += 1
+        text = orjson.dumps({"command": "subscribe", "client_id": f"h{number % 50}", "topic": topics})
+        await connection.write(raw_frame(0x81, text))
+
+
 # -- Many connections: memory
 
 
@@ -274,6 +305,26 @@ async def deaf(url: str) -> None:
             text = b'{"command":"publish","client_id":"p","topic":"deaf%d","dedup":false,"payload":"%d%b"}'
             await sender.write(raw_frame(0x81, text % (number, turn, payload)))
     await passed_over
+
+
+async def thousand(url: str) -> None:
+    """1,000 readers that do not read, subscribed to one topic that somebody publishes 10 KB to, on and on."""
+    connections = []
+    for number in range(1_000):
+        connection = await _connect(url)
+        await connection.upgrade()
+        connection.writer.transport.pause_reading()
+        await connection.write(
+            raw_frame(0x81, b'{"command":"listen","client_id":"s%d"}' % number)
+            + raw_frame(0x81, b'{"command":"subscribe","client_id":"s%d","topic":"slow"}' % number)
+        )
+        connections.append(connection)
+    sender = await _connect(url)
+    await sender.upgrade()
+    reading = sender.read_on()
+    text = b'{"command":"publish","client_id":"p","topic":"slow","dedup":false,"payload":"' + b"x" * 10_000 + b'"}'
+    while not reading.done():
+        await sender.write(raw_frame(0x81, text))
 
 
 async def identifiers(url: str) -> None:
@@ -335,7 +386,10 @@ SCENARIOS: dict[str, Scenario] = {
     "large-bombs": Scenario(large_bombs, ("compression = true",)),
     "pages": Scenario(pages),
     "crowd": Scenario(crowd),
+    "broadcasts": Scenario(broadcasts),
+    "one-slot": Scenario(one_slot),
     "unfinished": Scenario(unfinished),
+    "thousand": Scenario(thousand),
     "deaf": Scenario(deaf),
     "identifiers": Scenario(identifiers),
 }

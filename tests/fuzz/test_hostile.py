@@ -1,0 +1,56 @@
+"""Legal but hostile connections: what may not happen beside them, on real processes. Latencies are `make attack`'s."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from . import hostile
+from .hostile import GROWTH_BYTES_MAX, HEAD, LATE_S_MAX, SCENARIOS, MiB, Noticed, endure, row
+
+
+@pytest.mark.parametrize("name", ["nested-lists", "unfinished", "large-bombs"])
+async def test_a_bystander_misses_nothing_and_memory_stays_within_its_bound(tmp_path: Path, name: str) -> None:
+    noticed = await endure(name, tmp_path, seconds=2.0)
+    assert len(noticed.hostile_s) > 100
+    noticed.hostile_s.clear()  # how late they were is the machine's, too
+    noticed.hostile_s.append(0.0)
+    assert noticed.faults() == []
+
+
+def noticed(**fields: object) -> Noticed:
+    found = Noticed(quiet_s=[0.001], hostile_s=[0.002, LATE_S_MAX])
+    for name, value in fields.items():
+        setattr(found, name, value)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        (noticed(), []),
+        (noticed(hostile_s=[LATE_S_MAX + 0.001]), ["a bystander's message was 51 ms late"]),
+        (noticed(hostile_s=[]), ["a bystander's message was inf ms late"]),
+        (noticed(missed=1), ["1 messages of the bystander were missed"]),
+        (noticed(failed=["no"]), ["1 publishes of the bystander failed, such as ['no']"]),
+        (noticed(lapsed=2), ["2 leases lapsed"]),
+        (noticed(said=["Traceback"]), ["1 lines in the logs, such as ['Traceback']"]),
+        (noticed(rss_before=MiB, rss_most=2 * MiB + GROWTH_BYTES_MAX), [f"memory grew by {257} MiB"]),
+    ],
+)
+def test_what_may_not_be_is_told(found: Noticed, said: list[str]) -> None:
+    assert found.faults() == said
+
+
+def test_each_has_a_row() -> None:
+    columns = HEAD.splitlines()[0].count("|")
+    for name in SCENARIOS:
+        assert row(name, noticed(), 1).count("|") == columns
+    assert "(2 plays)" in row("x", noticed(), 2)
+
+
+def test_what_is_sent_is_as_large_as_may_be() -> None:
+    for name in ("integers", "nested lists", "keys", "subscribe", "not ASCII"):
+        text = hostile._texts(name, MiB)
+        assert 0.9 * MiB < len(text) <= MiB
