@@ -87,7 +87,7 @@ async def running(directory: Path, *, store: Store | None = None, **options: Any
     port = sock.getsockname()[1]
     me = Endpoint(f"endpoint-{port}", secrets.token_hex(8), f"ws://127.0.0.1:{port}", 0)
     options = {"secret": SECRET, "store_name": "lmdb", **options}
-    server = EndpointServer(me, store or EmbeddedStore(directory), **options)
+    server = EndpointServer(me, store or EmbeddedStore(directory, timeout_s=PATIENCE_S), **options)
     with unhurried():
         await server.start(sock)
         try:
