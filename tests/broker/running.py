@@ -121,7 +121,7 @@ async def running(directory: Path, *, store: Store | None = None, **options: Any
     options = {"secret": SECRET, "store_name": "lmdb", "certificate": certificate(), **options}
     by = "ws" if options["certificate"] is None else "wss"
     me = Endpoint(f"endpoint-{port}", secrets.token_hex(8), f"{by}://127.0.0.1:{port}", 0)
-    server = EndpointServer(me, store or EmbeddedStore(directory), **options)
+    server = EndpointServer(me, store or EmbeddedStore(directory, timeout_s=PATIENCE_S), **options)
     with unhurried():
         await server.start(sock)
         try:

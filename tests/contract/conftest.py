@@ -29,7 +29,7 @@ async def embedded(directory: Path) -> AsyncIterator[OpenStore]:
     async with AsyncExitStack() as handles:
 
         async def open_store() -> Store:
-            store = EmbeddedStore(directory / "store")
+            store = EmbeddedStore(directory / "store", timeout_s=60.0)  # a disk that others use, too
             await store.open()
             handles.push_async_callback(store.close)
             return store

@@ -109,7 +109,7 @@ async def test_a_silent_node_is_set_aside_and_comes_back_into_use(riak: RiakDoub
     assert riak.nodes[0].requests - asked <= len(TOPICS) // 6
     riak.nodes[0].behaviour = "serve"
     asked = riak.nodes[0].requests
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while riak.nodes[0].requests < asked + 20:
             await store.subscribers(TOPICS)
 
@@ -139,7 +139,7 @@ async def test_the_whole_store_killed_is_unavailable_in_time_and_back_without_a_
         assert time.monotonic() - began < 5.0 + stalls.seconds
     for number in range(3):
         await riak.restart(number)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while True:
             try:
                 assert await store.subscribers(TOPICS) == [{"ann"}] * len(TOPICS)
@@ -158,10 +158,11 @@ async def test_all_nodes_misbehaving_is_unavailable_in_time(
     give_up_after(store, 0.6, 0.2)
     for node in riak.nodes:
         node.behaviour = behaviour  # type: ignore[assignment]
-    assert await refused(store) < 5.0
+    with Stalls() as stalls:
+        assert await refused(store) < 5.0 + stalls.seconds
     for node in riak.nodes:
         node.behaviour = "serve"
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while True:
             try:
                 await store.subscribe([("ann", ["rock"])])

@@ -34,7 +34,7 @@ ME = Endpoint("me", "i", "ws://127.0.0.1:9000", 1)
 @asynccontextmanager
 async def opened(directory: Path, **options: Any) -> AsyncIterator[EmbeddedStore]:
     """An open store, closed in any case."""
-    store = EmbeddedStore(directory, **options)
+    store = EmbeddedStore(directory, **{"timeout_s": 60.0, **options})  # the disk is one that others use, too
     await store.open()
     try:
         yield store
