@@ -1,12 +1,13 @@
 """What pytest says of all tests together; and what tests that end connections share: the transport they run over, and a
 look at what was logged meanwhile.
 
-Owns: the last line of the summary, the fixtures ``transport`` and ``logged``. Must never: start an endpoint, or decide
-what is run.
+Owns: the last line of the summary, the fixtures ``transport`` and ``logged``, the marks of one transport. Must never:
+start an endpoint.
 """
 
 from __future__ import annotations
 
+import inspect
 import logging
 import re
 from collections.abc import Generator, Iterator
@@ -31,6 +32,27 @@ def pytest_terminal_summary(terminalreporter: TerminalReporter) -> Generator[Non
     skipped = [report.longrepr for report in terminalreporter.stats.get("skipped", [])]
     if line := wants.summary(str(place[2] if isinstance(place, tuple) else place) for place in skipped):
         terminalreporter.write_line(line)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Marks of tests that are run over one transport where their module is run over both."""
+    config.addinivalue_line("markers", "over_tcp: over TLS it would show nothing more, and take long")
+    config.addinivalue_line("markers", "over_tls: it is about TLS itself")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Without the other transport's; and once each where no event loop runs it: it has no connections."""
+    needless = set()
+    for item in items:
+        if not isinstance(item, pytest.Function) or not hasattr(item, "callspec"):
+            continue
+        over = item.callspec.params.get("transport")
+        alone = item.get_closest_marker("over_tcp") or not inspect.iscoroutinefunction(item.function)
+        if (over == "tls" and alone) or (over == "tcp" and item.get_closest_marker("over_tls")):
+            needless.add(item)
+    if needless:
+        config.hook.pytest_deselected(items=list(needless))
+        items[:] = [item for item in items if item not in needless]
 
 
 @pytest.fixture(scope="session")

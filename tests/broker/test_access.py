@@ -60,6 +60,7 @@ async def test_without_a_token_nobody_gets_in(endpoint: Running) -> None:
     await endpoint.until(lambda metrics: metrics["ingeborg_connections_refused_total"] == 1)
 
 
+@pytest.mark.over_tcp
 @pytest.mark.parametrize(
     "header", ["Bearer", "Bearer ", "Basic YTpi", "Bearer a.b.c", "Bearer " + "x" * 5_000], ids=lambda text: text[:12]
 )
@@ -171,6 +172,7 @@ async def test_the_client_library_brings_its_token_and_a_new_one_to_each_connect
             pass
 
 
+@pytest.mark.over_tcp
 @pytest.mark.parametrize(
     ("origin", "status"),
     [
@@ -202,6 +204,7 @@ async def with_host(endpoint: Running, path: str, origin: str, host: str) -> byt
         return await asyncio.wait_for(connection.reader.readline(), PATIENCE_S)
 
 
+@pytest.mark.over_tcp
 async def test_a_page_of_the_host_that_is_asked_may_connect_where_a_token_is_wanted(
     endpoint: Running, file: Path, tmp_path: Path
 ) -> None:
@@ -368,6 +371,7 @@ async def test_too_many_connections_of_a_forwarded_address_are_refused_until_one
 # The command line
 
 
+@pytest.mark.over_tcp
 async def test_serve_wants_keys_or_an_explicit_word_before_it_listens_to_others(tmp_path: Path, file: Path) -> None:
     store = ("--store", f"lmdb:{tmp_path / 'store'}", "--port", "0", *serving_tls())
     async with ingeborg(tmp_path, "serve", "--host", "0.0.0.0", *store) as process:
@@ -382,6 +386,7 @@ async def test_serve_wants_keys_or_an_explicit_word_before_it_listens_to_others(
         assert "No such file" in process.said()
 
 
+@pytest.mark.over_tcp
 async def test_from_new_keys_to_a_published_message(tmp_path: Path) -> None:
     keys = tmp_path / "made"
     async with ingeborg(tmp_path, "token", str(keys), "anna", "--new-keys", "--publish", "t") as process:

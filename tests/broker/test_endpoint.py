@@ -195,6 +195,7 @@ async def test_duplicates_are_dropped_whoever_sends_them(shared: Running, name: 
         assert heard == [{"a": 1, "b": 2}, {"a": 1, "b": 2}, "end"]
 
 
+@pytest.mark.over_tcp
 async def test_after_the_time_to_live_a_payload_is_new_again(tmp_path: Path) -> None:
     async with running(tmp_path, dedup_ttl_s=0.05) as endpoint, plain(endpoint.url) as connection:
         assert (await connection.ask(publish("t", 1, ack=True)))["duplicate"] is False
@@ -242,6 +243,7 @@ async def test_subscriptions_come_in_pages(shared: Running, name: str) -> None:
         }
 
 
+@pytest.mark.over_tcp
 async def test_subscriptions_outlive_the_endpoint(tmp_path: Path) -> None:
     async with running(tmp_path) as endpoint, plain(endpoint.url) as connection:
         await connection.ask(subscribe("c", ["t1", "t2"]))
@@ -349,6 +351,7 @@ async def test_an_orderly_end_finishes_what_is_under_way_and_says_goodbye(tmp_pa
 # -- One large command, and everybody else
 
 
+@pytest.mark.over_tcp
 async def test_a_hundred_thousand_topics_in_one_command_keep_nobody_waiting(tmp_path: Path) -> None:
     async with running(tmp_path) as endpoint:
         measured = await measure(endpoint.url, topics=100_000, clock=time.thread_time)

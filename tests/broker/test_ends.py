@@ -33,7 +33,6 @@ from .running import (
     raw,
     raw_frame,
     round_trip,
-    running,
     scheme,
     serving,
 )
@@ -70,12 +69,19 @@ async def owed(url: str, connection: Raw) -> None:
         command = {"command": "subscribe", "client_id": "slow", "topic": topics}
         connection.writer.write(raw_frame(TEXT, orjson.dumps(command)))
         assert orjson.loads((await connection.frame())[1]) == SUCCESS
+    before = await answered(url)
     ask = {"command": "subscriptions", "client_id": "slow", "limit": TOPICS}
     connection.writer.write(raw_frame(TEXT, orjson.dumps(ask)))
-    series = 'ingeborg_commands_total{command="subscriptions",result="success"}'
     async with asyncio.timeout(PATIENCE_S):
-        while not any(sample.series == series for sample in samples((await fetch(url, "/metrics")).text)):  # noqa: ASYNC110
+        while await answered(url) == before:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
+
+
+async def answered(url: str) -> float:
+    """How many lists of subscriptions it has written so far."""
+    series = 'ingeborg_commands_total{command="subscriptions",result="success"}'
+    page = await fetch(url, "/metrics")
+    return sum(sample.value for sample in samples(page.text) if sample.series == series)
 
 
 def end_tcp(connection: Raw) -> None:
@@ -84,121 +90,116 @@ def end_tcp(connection: Raw) -> None:
         same.shutdown(socket.SHUT_WR)
 
 
-async def gone(endpoint: Running, files: int) -> None:
+async def gone(shared: Running, files: int) -> None:
     """No connection is left, and as many files are open as before."""
-    await endpoint.until(lambda metrics: not metrics["ingeborg_connections"])
+    await shared.until(lambda metrics: not metrics["ingeborg_connections"])
     async with asyncio.timeout(PATIENCE_S):
         while len(os.listdir("/proc/self/fd")) > files:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
 
 
-async def open_files(endpoint: Running) -> int:
+async def open_files(shared: Running) -> int:
     """Once the pages that were asked for are closed, too."""
-    await endpoint.metrics()
+    await shared.metrics()
     await asyncio.sleep(0.1)
     return len(os.listdir("/proc/self/fd"))
 
 
 async def test_all_that_was_written_arrives_however_slowly_it_is_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    shared: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A client says goodbye behind a large reply, and takes several times as long to read it as a connection that
     takes nothing may stay."""
     monkeypatch.setattr(sockets, "PATIENCE_S", 1.0)
-    async with running(tmp_path) as endpoint:
-        files = await open_files(endpoint)
-        async with unread(endpoint.url) as connection:
-            await owed(endpoint.url, connection)
-            connection.writer.write(GOODBYE)
-            first, length = await connection.reader.readexactly(2)
-            assert (first, length) == (TEXT, 127)
-            size = int.from_bytes(await connection.reader.readexactly(8), "big")
-            assert size > 1_000 * TOPICS
-            reply = bytearray()
-            async with asyncio.timeout(PATIENCE_S):
-                while len(reply) < size:
-                    reply += await connection.reader.readexactly(min(100_000, size - len(reply)))
-                    await asyncio.sleep(0.04)
-            assert len(orjson.loads(reply)["topic"]) == TOPICS
-            assert await connection.close_code() == 1000
-            assert await connection.rest() == b""
-        await gone(endpoint, files)
+    files = await open_files(shared)
+    async with unread(shared.url) as connection:
+        await owed(shared.url, connection)
+        connection.writer.write(GOODBYE)
+        first, length = await connection.reader.readexactly(2)
+        assert (first, length) == (TEXT, 127)
+        size = int.from_bytes(await connection.reader.readexactly(8), "big")
+        assert size > 1_000 * TOPICS
+        reply = bytearray()
+        async with asyncio.timeout(PATIENCE_S):
+            while len(reply) < size:
+                reply += await connection.reader.readexactly(min(100_000, size - len(reply)))
+                await asyncio.sleep(0.04)
+        assert len(orjson.loads(reply)["topic"]) == TOPICS
+        assert await connection.close_code() == 1000
+        assert await connection.rest() == b""
+    await gone(shared, files)
 
 
-async def test_who_reads_nothing_after_the_end_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_who_reads_nothing_after_the_end_is_cut(shared: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sockets, "PATIENCE_S", 0.5)
-    async with running(tmp_path) as endpoint:
-        files = await open_files(endpoint)
-        async with unread(endpoint.url) as connection:
-            await owed(endpoint.url, connection)
-            connection.writer.write(GOODBYE)
-            await endpoint.until(lambda metrics: not metrics["ingeborg_connections"])  # this side is still open
-        await gone(endpoint, files)
+    files = await open_files(shared)
+    async with unread(shared.url) as connection:
+        await owed(shared.url, connection)
+        connection.writer.write(GOODBYE)
+        await shared.until(lambda metrics: not metrics["ingeborg_connections"])  # this side is still open
+    await gone(shared, files)
 
 
 async def test_who_reads_a_little_now_and_then_is_cut_in_the_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    shared: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sockets, "PATIENCE_S", 1.0)
     monkeypatch.setattr(sockets, "LINGER_S", 2.0)
-    async with running(tmp_path) as endpoint:
-        files = await open_files(endpoint)
-        async with unread(endpoint.url) as connection:
-            await owed(endpoint.url, connection)
-            connection.writer.write(GOODBYE)
+    files = await open_files(shared)
+    async with unread(shared.url) as connection:
+        await owed(shared.url, connection)
+        connection.writer.write(GOODBYE)
 
-            async def read_a_little() -> None:
-                with suppress(ConnectionError):
-                    while await connection.reader.read(4_000):  # noqa: ASYNC110
-                        await asyncio.sleep(0.02)
+        async def read_a_little() -> None:
+            with suppress(ConnectionError):
+                while await connection.reader.read(4_000):  # noqa: ASYNC110
+                    await asyncio.sleep(0.02)
 
-            reading = asyncio.create_task(read_a_little())
-            await endpoint.until(lambda metrics: not metrics["ingeborg_connections"])
-            assert not reading.done()  # the kernel has some left for it
-            reading.cancel()
-        await gone(endpoint, files)
+        reading = asyncio.create_task(read_a_little())
+        await shared.until(lambda metrics: not metrics["ingeborg_connections"])
+        assert not reading.done()  # the kernel has some left for it
+        reading.cancel()
+    await gone(shared, files)
 
 
-async def test_who_never_ends_its_own_side_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_who_never_ends_its_own_side_is_cut(shared: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sockets, "PATIENCE_S", 0.5)
-    async with running(tmp_path) as endpoint:
-        files = await open_files(endpoint)
-        requests = (b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n", b"GET /none HTTP/1.1\r\n\r\n", b"nonsense\r\n\r\n")
-        for request in requests:
-            async with raw(endpoint.url) as connection:
-                connection.writer.write(request)
-                assert (await connection.rest())[:9] in (b"HTTP/1.1 ", b"")  # of nonsense there is nothing to be said
-                await gone(endpoint, files + 1)
-        for frames in (raw_frame(0x83), GOODBYE):
-            async with raw(endpoint.url) as connection:
-                await connection.upgrade(behind=frames)
-                assert await connection.close_code() in (1000, 1002)
-                assert await connection.rest() == b""
-                await gone(endpoint, files + 1)
-
-
-async def test_who_goes_on_sending_behind_a_violation_learns_what_was_wrong(tmp_path: Path) -> None:
-    async with running(tmp_path) as endpoint:
-        files = await open_files(endpoint)
-        async with raw(endpoint.url) as connection:
-            await connection.upgrade()
-            connection.writer.write(raw_frame(0x83))
-            for _ in range(100):  # megabytes that nobody wants
-                connection.writer.write(raw_frame(TEXT, bytes(100_000)))
-                await connection.writer.drain()
-            assert await connection.close_code() == 1002
+    files = await open_files(shared)
+    requests = (b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n", b"GET /none HTTP/1.1\r\n\r\n", b"nonsense\r\n\r\n")
+    for request in requests:
+        async with raw(shared.url) as connection:
+            connection.writer.write(request)
+            assert (await connection.rest())[:9] in (b"HTTP/1.1 ", b"")  # of nonsense there is nothing to be said
+            await gone(shared, files + 1)
+    for frames in (raw_frame(0x83), GOODBYE):
+        async with raw(shared.url) as connection:
+            await connection.upgrade(behind=frames)
+            assert await connection.close_code() in (1000, 1002)
             assert await connection.rest() == b""
-            connection.writer.write_eof()
-            await gone(endpoint, files + 1)
+            await gone(shared, files + 1)
+
+
+async def test_who_goes_on_sending_behind_a_violation_learns_what_was_wrong(shared: Running) -> None:
+    files = await open_files(shared)
+    async with raw(shared.url) as connection:
+        await connection.upgrade()
+        connection.writer.write(raw_frame(0x83))
+        for _ in range(100):  # megabytes that nobody wants
+            connection.writer.write(raw_frame(TEXT, bytes(100_000)))
+            await connection.writer.drain()
+        assert await connection.close_code() == 1002
+        assert await connection.rest() == b""
+        connection.writer.write_eof()
+        await gone(shared, files + 1)
 
 
 @pytest.mark.parametrize("behind", [b"", raw_frame(TEXT, b"{}") * 5, b"\xff" * 500], ids=["nothing", "frames", "junk"])
 @pytest.mark.parametrize("upgraded", [False, True], ids=["request", "frames"])
 async def test_the_end_comes_in_one_piece_with_what_breaks_the_rules(
-    tmp_path: Path, behind: bytes, upgraded: bool
+    shared: Running, behind: bytes, upgraded: bool
 ) -> None:
     """Of TLS the peer's end may have come when the endpoint begins its own, in the middle of the chunk."""
-    async with running(tmp_path) as endpoint, raw(endpoint.url) as connection:
+    async with raw(shared.url) as connection:
         if upgraded:
             await connection.upgrade()
             data = raw_frame(0x83) + behind
@@ -214,95 +215,90 @@ async def test_the_end_comes_in_one_piece_with_what_breaks_the_rules(
             assert await connection.close_code() == 1002
         else:
             assert (await connection.rest()).startswith(b"HTTP/1.1 4")
-        await round_trip(endpoint.url)
-        assert (await endpoint.metrics())["ingeborg_turns_failed_total"] == 0
+        await round_trip(shared.url)
+        assert (await shared.metrics())["ingeborg_turns_failed_total"] == 0
 
 
 @pytest.mark.parametrize("how", ["end of TCP", "reset"])
 @pytest.mark.parametrize("said", ["", "half a request", "half a frame", "listen"])
-async def test_an_end_without_a_word_says_nothing_in_the_log(tmp_path: Path, how: str, said: str) -> None:
-    async with running(tmp_path) as endpoint:
-        files = await open_files(endpoint)
-        for _ in range(10):
-            async with raw(endpoint.url) as connection:
-                if said == "half a request":
-                    connection.writer.write(b"GET / HTTP/1.1\r\nHo")
-                elif said:
-                    await connection.upgrade()
-                    frame = raw_frame(TEXT, b'{"command":"listen","client_id":"c"}')
-                    connection.writer.write(frame[:9] if said == "half a frame" else frame)
-                await asyncio.sleep(0)
-                if how == "reset":
-                    sock = connection.writer.transport.get_extra_info("socket")
-                    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
-                else:
-                    end_tcp(connection)
-        await gone(endpoint, files)
-        await round_trip(endpoint.url)
+async def test_an_end_without_a_word_says_nothing_in_the_log(shared: Running, how: str, said: str) -> None:
+    files = await open_files(shared)
+    for _ in range(10):
+        async with raw(shared.url) as connection:
+            if said == "half a request":
+                connection.writer.write(b"GET / HTTP/1.1\r\nHo")
+            elif said:
+                await connection.upgrade()
+                frame = raw_frame(TEXT, b'{"command":"listen","client_id":"c"}')
+                connection.writer.write(frame[:9] if said == "half a frame" else frame)
+            await asyncio.sleep(0)
+            if how == "reset":
+                sock = connection.writer.transport.get_extra_info("socket")
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+            else:
+                end_tcp(connection)
+    await gone(shared, files)
+    await round_trip(shared.url)
 
 
-async def test_what_is_no_tls_is_cut_and_says_nothing_in_the_log(tmp_path: Path, transport: str) -> None:
+@pytest.mark.over_tls
+async def test_what_is_no_tls_is_cut_and_says_nothing_in_the_log(shared: Running) -> None:
     """Plain HTTP at a TLS port, nonsense, half a ClientHello: nobody of them has been a client yet."""
-    if transport == "tcp":
-        pytest.skip("there is nothing but TCP")
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     with suppress(ssl.SSLWantReadError):
         ssl.create_default_context().wrap_bio(incoming, outgoing, server_hostname="127.0.0.1").do_handshake()
     hello = outgoing.read()
-    async with running(tmp_path) as endpoint:
-        files = await open_files(endpoint)
-        said = (
-            b"GET /healthz HTTP/1.1\r\n\r\n",
-            bytes(1000),
-            b"\x16\x03\x01\xff\xff" + bytes(20),
-            hello[:-5],
-            hello,
-            b"",
-        )
-        for data in said:
-            reader, writer = await asyncio.open_connection("127.0.0.1", endpoint.port)
-            writer.write(data)
-            writer.write_eof()
-            async with asyncio.timeout(PATIENCE_S):
-                with suppress(ConnectionError):
-                    assert b"HTTP" not in await reader.read()
-            writer.close()
-        await gone(endpoint, files)
-        assert (await fetch(endpoint.url, "/healthz")).status == 200
+    files = await open_files(shared)
+    said = (
+        b"GET /healthz HTTP/1.1\r\n\r\n",
+        bytes(1000),
+        b"\x16\x03\x01\xff\xff" + bytes(20),
+        hello[:-5],
+        hello,
+        b"",
+    )
+    for data in said:
+        reader, writer = await asyncio.open_connection("127.0.0.1", shared.port)
+        writer.write(data)
+        writer.write_eof()
+        async with asyncio.timeout(PATIENCE_S):
+            with suppress(ConnectionError):
+                assert b"HTTP" not in await reader.read()
+        writer.close()
+    await gone(shared, files)
+    assert (await fetch(shared.url, "/healthz")).status == 200
 
 
+@pytest.mark.over_tls
 @pytest.mark.parametrize(("version", "key", "said"), [("1_2", "R", "RENEGOTIATING"), ("1_3", "K", "KEYUPDATE")])
-async def test_a_second_handshake_or_new_keys_hurt_nobody(
-    tmp_path: Path, transport: str, version: str, key: str, said: str
-) -> None:
+async def test_a_second_handshake_or_new_keys_hurt_nobody(shared: Running, version: str, key: str, said: str) -> None:
     """`openssl s_client` does so on the press of a key. A renegotiation is refused; new keys are TLS 1.3's own."""
-    if transport == "tcp" or shutil.which("openssl") is None:
-        pytest.skip("there is no TLS, or openssl is not installed")
-    async with running(tmp_path) as endpoint:
-        files = await open_files(endpoint)
-        process = await asyncio.create_subprocess_exec(
-            *("openssl", "s_client", "-connect", f"127.0.0.1:{endpoint.port}", f"-tls{version}"),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-        )
-        assert process.stdin is not None
-        assert process.stdout is not None
-        try:
-            async with asyncio.timeout(PATIENCE_S):
-                await process.stdout.readuntil(b"Verify return code")
-                process.stdin.write(f"{key}\n".encode())
-                await process.stdout.readuntil(said.encode())
-                process.stdin.write(b"Q\n")
-                process.stdin.close()
-                await process.wait()
-        finally:
-            if process.returncode is None:
-                process.kill()
-                await process.wait()
-        del process
-        await gone(endpoint, files)
-        await round_trip(endpoint.url)
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not installed")
+    files = await open_files(shared)
+    process = await asyncio.create_subprocess_exec(
+        *("openssl", "s_client", "-connect", f"127.0.0.1:{shared.port}", f"-tls{version}"),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            await process.stdout.readuntil(b"Verify return code")
+            process.stdin.write(f"{key}\n".encode())
+            await process.stdout.readuntil(said.encode())
+            process.stdin.write(b"Q\n")
+            process.stdin.close()
+            await process.wait()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    del process
+    await gone(shared, files)
+    await round_trip(shared.url)
 
 
 # -- Programs

@@ -192,6 +192,7 @@ async def test_a_broken_link_is_made_again_and_loses_nothing(tmp_path: Path, how
             assert sorted(heard) == list(range(100))
 
 
+@pytest.mark.over_tcp
 async def test_an_endpoint_with_another_secret_stays_outside(tmp_path: Path, logged: Logged) -> None:
     logged.expect("no link with 127.0.0.1: it does not know the shared secret", "no link with .*: it refused ours")
     async with running(tmp_path) as endpoint:
@@ -214,6 +215,7 @@ async def test_an_endpoint_with_another_secret_stays_outside(tmp_path: Path, log
         await round_trip(endpoint.url)
 
 
+@pytest.mark.over_tcp
 async def test_a_peer_that_cannot_be_reached_is_dialled_with_growing_pauses(
     shared: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -275,6 +277,7 @@ async def test_a_peer_that_is_slow_to_introduce_itself_is_not_dialled_a_second_t
         await links.close()
 
 
+@pytest.mark.over_tcp
 async def test_leaving_takes_no_longer_than_telling_the_others(tmp_path: Path) -> None:
     async with running(tmp_path), running(tmp_path) as leaver:
         # In turns of its tick, of which a stall is one: waiting in vain would be ``HAND_OVER_S``, or 40.

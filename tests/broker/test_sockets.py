@@ -207,6 +207,7 @@ async def test_a_handshake_that_is_never_finished_is_cut(shared: Running, said: 
             assert await connection.rest(cut=True) == b""
 
 
+@pytest.mark.over_tcp
 @pytest.mark.usefixtures("short_patience")
 async def test_a_handshake_that_drips_is_cut(shared: Running) -> None:
     async with raw(shared.url) as connection:
@@ -247,6 +248,7 @@ async def test_who_answers_no_pings_is_closed_and_who_does_is_not(tmp_path: Path
         assert (await endpoint.metrics())["ingeborg_pings_unanswered_total"] == 1
 
 
+@pytest.mark.over_tcp
 async def test_who_is_not_read_is_not_blamed_for_unanswered_pings(tmp_path: Path) -> None:
     async with pinging(tmp_path, 0.2) as (endpoint, store), plain(endpoint.url) as connection:
         store.shut()

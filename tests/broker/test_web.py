@@ -153,6 +153,7 @@ async def test_labels_with_odd_characters_survive(tmp_path: Path) -> None:
     assert (info.labels["name"], info.labels["routing"]) == (endpoint.server.router.me.name, "home")
 
 
+@pytest.mark.over_tcp
 async def test_known_traffic_is_counted_right(tmp_path: Path) -> None:
     publish = {"command": "publish", "client_id": "p", "topic": "t", "ack": True}
     async with running(tmp_path) as endpoint:
@@ -218,6 +219,7 @@ async def test_known_traffic_is_counted_right(tmp_path: Path) -> None:
 # -- Readiness
 
 
+@pytest.mark.over_tcp
 async def test_it_is_not_ready_before_it_has_joined_nor_while_it_ends(tmp_path: Path) -> None:
     async with running(tmp_path) as endpoint:
         server = endpoint.server
@@ -273,12 +275,14 @@ async def outage_and_recovery(endpoint: Running, stop: object, go_on: object) ->
     assert metrics["ingeborg_turns_failed_total"] == 0
 
 
+@pytest.mark.over_tcp
 async def test_a_silent_store_makes_it_unready_and_it_recovers_by_itself(tmp_path: Path) -> None:
     store = Gated(EmbeddedStore(tmp_path))
     async with running(tmp_path, store=store) as endpoint:
         await outage_and_recovery(endpoint, store.shut, store.reopen)
 
 
+@pytest.mark.over_tcp
 async def test_stopped_writer_processes_make_it_unready_and_it_recovers_by_itself(tmp_path: Path) -> None:
     store = EmbeddedStore(tmp_path)
     async with running(tmp_path, store=store) as endpoint:
@@ -289,6 +293,7 @@ async def test_stopped_writer_processes_make_it_unready_and_it_recovers_by_itsel
         assert not set(writers) & set(store.writer_pids.values())
 
 
+@pytest.mark.over_tcp
 async def test_a_refusing_store_is_reported_to_the_client_in_its_own_words(tmp_path: Path) -> None:
     class Refusing(EmbeddedStore):
         async def subscribe(self, batch: object) -> None:

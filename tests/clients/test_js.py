@@ -26,7 +26,7 @@ import pytest
 from broker.auth import make_token, new_keys
 from tests import wants
 from tests.broker.running import serving
-from tests.broker.test_tls import Authority, Pair
+from tests.broker.transports import Authority, Pair
 from tests.browser.devtools import Page
 from tests.clients import vectors
 from tests.cluster.processes import cluster_of

@@ -19,7 +19,7 @@ from broker.config import ServeOptions
 from broker.riak_credentials import RiakCredentials
 from broker.store.riak import Credentials, RiakStore, Secured
 from tests import wants
-from tests.broker.test_tls import Authority
+from tests.broker.transports import Authority
 
 from .double import RiakDouble, Security
 

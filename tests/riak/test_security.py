@@ -24,7 +24,7 @@ from broker.store.riak import Credentials, RiakStore, Secured
 from tests import wants
 from tests.broker.running import ingeborg
 from tests.broker.test_supervisor import children, free_ports
-from tests.broker.test_tls import Authority
+from tests.broker.transports import Authority
 
 from .conftest import StoreOn
 from .double import RiakDouble, Security

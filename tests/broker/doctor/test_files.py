@@ -12,7 +12,7 @@ from broker import auth
 from broker.config import ServeOptions
 from broker.doctor import files
 from broker.doctor.findings import Finding
-from tests.broker.test_tls import Authority, Pair
+from tests.broker.transports import Authority, Pair
 
 DAYS_60 = datetime.timedelta(days=60)
 
