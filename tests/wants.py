@@ -91,6 +91,13 @@ def other_user_than_root() -> None:
         skip("a user who is not root", "run the tests as one")
 
 
+def root() -> None:
+    """Only root may become another user, or mount: for others the test skips."""
+    __tracebackhide__ = True
+    if os.geteuid() != 0:
+        skip("root", "run the tests as root")
+
+
 def summary(reasons: Iterable[str]) -> str:
     """One line on the reasons of skipped tests, a reason for each; empty if there are none."""
     wants: dict[str, Counter[str]] = {BY_MAKE: Counter()}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import socket
 import ssl
 from collections.abc import AsyncIterator
@@ -21,6 +20,7 @@ from broker import commands
 from broker.auth import new_keys
 from protocol import sockets
 from protocol.pages import fetch, samples
+from tests import wants
 from tests.conftest import Logged
 
 from .running import (
@@ -273,11 +273,10 @@ async def test_what_is_no_tls_is_cut_and_says_nothing_in_the_log(shared: Running
 @pytest.mark.parametrize(("version", "key", "said"), [("1_2", "R", "RENEGOTIATING"), ("1_3", "K", "KEYUPDATE")])
 async def test_a_second_handshake_or_new_keys_hurt_nobody(shared: Running, version: str, key: str, said: str) -> None:
     """`openssl s_client` does so on the press of a key. A renegotiation is refused; new keys are TLS 1.3's own."""
-    if shutil.which("openssl") is None:
-        pytest.skip("openssl is not installed")
+    openssl = wants.tool("openssl")
     files = await open_files(shared)
     process = await asyncio.create_subprocess_exec(
-        *("openssl", "s_client", "-connect", f"127.0.0.1:{shared.port}", f"-tls{version}"),
+        *(openssl, "s_client", "-connect", f"127.0.0.1:{shared.port}", f"-tls{version}"),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
@@ -368,10 +367,9 @@ async def test_health_checks_and_strangers_leave_a_real_endpoints_log_empty(tmp_
 
 async def curl(*arguments: str) -> tuple[int, int]:
     """Its exit code, and the status of HTTP. It minds a stream of TLS that is cut."""
-    if shutil.which("curl") is None:
-        pytest.skip("curl is not installed")
+    program = wants.tool("curl")
     process = await asyncio.create_subprocess_exec(
-        *("curl", "--insecure", "--silent", "--output", os.devnull, "--write-out", "%{http_code}", *arguments),
+        *(program, "--insecure", "--silent", "--output", os.devnull, "--write-out", "%{http_code}", *arguments),
         stdout=asyncio.subprocess.PIPE,
     )
     async with asyncio.timeout(PATIENCE_S):

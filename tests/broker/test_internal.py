@@ -206,7 +206,7 @@ _LISTEN = b'{"command": "listen", "client_id": "intruder"}'
 
 async def _answer(port: int, target: str, headers: str) -> tuple[int, bytes]:
     """The status of the answer, and all that comes after it once a command of a client was sent."""
-    async with raw(port) as connection:
+    async with raw(f"{scheme()}://127.0.0.1:{port}") as connection:
         connection.writer.write(f"GET {target} HTTP/1.1\r\nHost: 127.0.0.1\r\n{headers}\r\n".encode())
         async with asyncio.timeout(PATIENCE_S):
             head = await connection.reader.readuntil(b"\r\n\r\n")
@@ -233,7 +233,7 @@ async def test_the_internal_address_has_no_clients_however_they_ask(tmp_path: Pa
         for target in ("/_peer", "/_peer?x", "/metrics", "/metrics?x"):
             for asks, (headers, _) in UPGRADES.items():
                 assert (await _answer(outside, target, headers))[0] == 404, (target, asks)
-        metrics = (await fetch(f"ws://127.0.0.1:{port}", "/metrics")).text
+        metrics = (await fetch(f"{scheme()}://127.0.0.1:{port}", "/metrics")).text
         assert "\ningeborg_connections_accepted_total 0" in metrics
         assert await process.end() == 0
         assert "Traceback" not in process.said()

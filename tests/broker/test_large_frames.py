@@ -15,8 +15,11 @@ import pytest
 from broker.core.router import Limits
 from broker.endpoint import INFLATED_BYTES_MAX
 from protocol.errors import FRAME_TOO_LARGE, HELD_TOO_MUCH, NOT_UTF8
+from tests.conftest import Logged
 
 from .running import PATIENCE_S, Raw, Running, alive, children, plain, raw, raw_frame, running, serving
+
+pytestmark = pytest.mark.usefixtures("transport", "logged")
 
 KiB, MiB = 1 << 10, 1 << 20
 SUCCESS = {"result": "success"}
@@ -36,6 +39,7 @@ def publish(number: int, size: int = 0) -> dict[str, Any]:
     return {"command": "publish", "client_id": "p", "topic": "t", "payload": [number, "x" * size], "ack": True}
 
 
+@pytest.mark.over_tcp
 async def test_without_large_frames_there_is_no_reader(endpoint: Running) -> None:
     async with plain(endpoint.url) as client:
         assert await client.ask(padded(60 * KiB, command="listen")) == SUCCESS
@@ -57,6 +61,7 @@ async def test_frames_of_all_sizes_take_effect_in_their_order(endpoint: Running)
             assert (await publisher.hear())["id"] == number
 
 
+@pytest.mark.over_tcp
 async def test_a_subscribe_of_16_MiB(endpoint: Running) -> None:
     topics = [f"Artist {number} - Some song of theirs" for number in range(400_000)]
     frame = orjson.dumps({"command": "subscribe", "client_id": "a", "topic": topics, "id": 1})
@@ -74,13 +79,13 @@ async def test_a_subscribe_of_16_MiB(endpoint: Running) -> None:
 
 async def test_a_large_text_that_is_not_utf8_closes_and_a_binary_one_is_answered(endpoint: Running) -> None:
     bad = b'{"command":"listen","client_id":"' + b"a" * 100 * KiB + b'\xff"}'
-    async with raw(endpoint.port) as client:
+    async with raw(endpoint.url) as client:
         await client.upgrade(behind=raw_frame(0x82, bad) + raw_frame(0x81, bad))
         first, payload = await client.frame()
         assert first == 0x81
         assert orjson.loads(payload)["error"] == "bad_json"
         assert await client.close_code() == NOT_UTF8.code
-    async with raw(endpoint.port) as client:  # in fragments, the bad one large
+    async with raw(endpoint.url) as client:  # in fragments, the bad one large
         await client.upgrade(behind=raw_frame(0x01, b"{") + raw_frame(0x00, bad) + raw_frame(0x80, b"}"))
         assert await client.close_code() == NOT_UTF8.code
 
@@ -91,18 +96,19 @@ async def test_a_large_frame_in_fragments(endpoint: Running, step: int) -> None:
     pieces = [text[start : start + step] for start in range(0, len(text), step)]
     frames = [raw_frame(0x00, piece) for piece in pieces]
     frames[0] = raw_frame(0x01, pieces[0])
-    async with raw(endpoint.port) as client:
+    async with raw(endpoint.url) as client:
         await client.upgrade(behind=b"".join(frames) + raw_frame(0x80))
         assert orjson.loads((await client.frame())[1]) == {**SUCCESS, "id": "é"}
 
 
 async def test_a_frame_over_the_limit_is_closed_upon_before_it_has_come(tmp_path: Path) -> None:
-    async with running(tmp_path, frame_bytes_max=MiB) as endpoint, raw(endpoint.port) as client:
+    async with running(tmp_path, frame_bytes_max=MiB) as endpoint, raw(endpoint.url) as client:
         await client.upgrade(behind=raw_frame(0x81, b"", length=MiB + 1))
         assert await client.close_code() == FRAME_TOO_LARGE.code
 
 
-async def test_a_reader_that_dies_costs_one_answer(endpoint: Running) -> None:
+async def test_a_reader_that_dies_costs_one_answer(endpoint: Running, logged: Logged) -> None:
+    logged.expect("The process that reads large frames")
     async with plain(endpoint.url) as client:
         assert await client.ask(padded(MiB, command="listen")) == SUCCESS
         reader = endpoint.server.reader
@@ -149,8 +155,10 @@ def _command(pid: int) -> bytes:
     return Path(f"/proc/{pid}/cmdline").read_bytes()
 
 
-async def test_a_frame_that_takes_more_memory_than_there_is_gets_an_error(tmp_path: Path) -> None:
-    """64 MiB are enough for the frame, and not for the objects that it stands for."""
+@pytest.mark.over_tcp
+async def test_a_frame_that_takes_more_memory_than_there_is_gets_an_error(tmp_path: Path, logged: Logged) -> None:
+    """What the reader has at least is enough for the frame, and not for the objects that it stands for."""
+    logged.expect("The process that reads large frames", "memory allocation of")
     keys = b",".join(b'"%d":1' % number for number in range(1_000_000, 2_300_000))
     frame = b'{"command":"listen","client_id":"a","x":{' + keys + b"}}"
     async with running(tmp_path, limits=Limits(held_bytes=64 * MiB)) as endpoint, plain(endpoint.url) as client:
@@ -171,7 +179,7 @@ def crowded(held_bytes: int) -> dict[str, Any]:
 async def test_of_unfinished_frames_the_largest_go(tmp_path: Path) -> None:
     async with running(tmp_path, **crowded(10 * MiB)) as endpoint:
         unfinished = raw_frame(0x81, b"x" * 8 * MiB)
-        async with raw(endpoint.port) as small, raw(endpoint.port) as large, raw(endpoint.port) as fragments:
+        async with raw(endpoint.url) as small, raw(endpoint.url) as large, raw(endpoint.url) as fragments:
             for client, data in ((small, unfinished[: 2 * MiB]), (large, unfinished[: 5 * MiB])):
                 await client.upgrade(behind=data)
             await endpoint.until(lambda metrics: metrics["ingeborg_held_bytes"] > 6.9 * MiB)
@@ -201,9 +209,9 @@ async def test_of_readers_that_do_not_read_those_furthest_behind_go(tmp_path: Pa
     async with (
         running(tmp_path, **crowded(24 * MiB)) as endpoint,
         plain(endpoint.url) as publisher,
-        raw(endpoint.port) as one,
-        raw(endpoint.port) as two,
-        raw(endpoint.port) as reading,
+        raw(endpoint.url) as one,
+        raw(endpoint.url) as two,
+        raw(endpoint.url) as reading,
     ):
         for number, client in enumerate((one, two, reading)):
             await subscriber(client, number)
@@ -229,7 +237,7 @@ async def test_what_is_written_piece_by_piece_comes_before_the_answer_to_a_close
     async with plain(endpoint.url) as client:
         for start in range(0, 6_000, 1_000):
             await client.ask({"command": "subscribe", "client_id": "a", "topic": topics[start : start + 1_000]})
-    async with raw(endpoint.port) as client:
+    async with raw(endpoint.url) as client:
         await client.upgrade()
         page = b'{"command":"subscriptions","client_id":"a","limit":10000}'
         client.writer.write(raw_frame(0x81, page) * 2)
@@ -244,6 +252,7 @@ async def test_what_is_written_piece_by_piece_comes_before_the_answer_to_a_close
         assert await client.rest() == b""
 
 
+@pytest.mark.over_tcp
 async def test_long_messages_to_many_clients_of_one_connection(endpoint: Running) -> None:
     """They go out in pieces, and every client gets its own, in the order published."""
     async with plain(endpoint.url) as many, plain(endpoint.url) as publisher:

@@ -113,9 +113,8 @@ async def test_no_request_brings_its_token_into_a_log(tmp_path: Path) -> None:
         f"GET / HTTP/1.1\r\n{upgrade}Sec-WebSocket-Key: {secret}\r\n\r\n",
     ]
     async with serving(tmp_path, *options) as (process, url):
-        port = int(url.rstrip("/").rpartition(":")[2])
         for head in heads:
-            async with raw(port) as connection:
+            async with raw(url) as connection:
                 connection.writer.write(head.encode())
                 connection.writer.write_eof()
                 await connection.rest()

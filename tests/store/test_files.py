@@ -28,12 +28,16 @@ from broker.store.base import StoreError
 from broker.store.embedded import EmbeddedStore
 from broker.store.files import Damaged, require_whole
 from broker.store.layout import Lane, prepare
+from tests import wants
 from tests.broker.running import PATIENCE_S, Process, alive, children, ingeborg, plain, serving
 
 MAP_BYTES = 64 << 20
 TOPICS = [f"song {number}" for number in range(3_000)]
 
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another user, or mount")
+
+@pytest.fixture
+def as_root() -> None:
+    wants.root()
 
 
 def mode(path: Path) -> int:
@@ -136,7 +140,7 @@ async def test_a_directory_that_holds_more_than_the_store_keeps_its_mode(tmp_pat
     assert (mode(tmp_path), mode(tmp_path / "durable")) == (0o755, 0o700)
 
 
-@as_root
+@pytest.mark.usefixtures("as_root")
 def test_a_store_of_another_user_is_refused_with_what_to_do(tmp_path: Path) -> None:
     prepare(tmp_path / "store", Lane.DURABLE, MAP_BYTES).environment.env.close()
     for path in (tmp_path, *tmp_path.rglob("*")):
@@ -434,7 +438,7 @@ def small_disk(path: Path, size: str = "1m") -> Iterator[Path]:
         ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(path)], capture_output=True, check=False, text=True
     )
     if done.returncode:
-        pytest.skip(f"cannot mount here: {done.stderr.strip()}")
+        wants.skip("a file system of its own", f"let the tests mount one: {done.stderr.strip()}")
     try:
         yield path
     finally:
@@ -451,7 +455,7 @@ def fill(path: Path) -> None:
             return
 
 
-@as_root
+@pytest.mark.usefixtures("as_root")
 async def test_a_disk_that_is_full_at_the_start_is_said_and_nothing_is_left(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk") as disk:
         fill(disk / "other")
@@ -473,7 +477,7 @@ async def test_a_disk_that_is_full_at_the_start_is_said_and_nothing_is_left(tmp_
             pass
 
 
-@as_root
+@pytest.mark.usefixtures("as_root")
 async def test_a_disk_that_is_full_is_said_and_works_again_when_there_is_room(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", "3m") as disk:
         directory = disk / "store"
