@@ -16,7 +16,7 @@ from unittest import mock
 
 import pytest
 
-from broker import cli, config, logs, serve, supervisor
+from broker import cli, config, logs, machine, serve, supervisor
 from broker.config import ENDPOINTS_MAX, TEXT_CHARS_MAX, ConfigError, ServeOptions, load, parse_store
 from broker.core.model import StoreError
 from broker.endpoint import EndpointServer
@@ -303,7 +303,7 @@ def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[list[s
     monkeypatch.setattr(socket, "getaddrinfo", numeric)
     monkeypatch.setattr(EndpointServer, "start", start)
     monkeypatch.setattr(serve, "gc", mock.Mock())
-    monkeypatch.setattr(serve, "_return_large_memory", lambda: None)
+    monkeypatch.setattr(machine, "return_large_memory", lambda: None)
     monkeypatch.setattr(logs, "set_up", lambda *arguments: None)
     monkeypatch.setattr(supervisor, "run", lambda options: 0)
     parser = cli.parser()  # some milliseconds, which are most of a run

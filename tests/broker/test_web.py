@@ -14,6 +14,7 @@ from broker.core.model import StoreUnavailable
 from broker.endpoint import EndpointServer
 from broker.store.embedded import EmbeddedStore
 from protocol.pages import fetch, samples
+from tests.conftest import Logged
 
 from .running import PATIENCE_S, SECRET, Gated, Running, plain, raw, round_trip, running
 
@@ -283,7 +284,10 @@ async def test_a_silent_store_makes_it_unready_and_it_recovers_by_itself(tmp_pat
 
 
 @pytest.mark.over_tcp
-async def test_stopped_writer_processes_make_it_unready_and_it_recovers_by_itself(tmp_path: Path) -> None:
+async def test_stopped_writer_processes_make_it_unready_and_it_recovers_by_itself(
+    tmp_path: Path, logged: Logged
+) -> None:
+    logged.expect("confirmed nothing in", "works again")
     store = EmbeddedStore(tmp_path)
     async with running(tmp_path, store=store) as endpoint:
         # Nobody continues them: the endpoint finds that they are silent, and replaces them.
