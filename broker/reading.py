@@ -30,8 +30,8 @@ IDLE_S = 10.0
 #: What is said where it died or was too slow.
 FAILED = "The process that reads large frames, which may take no more memory than max-held-bytes, failed"
 
-#: The process may take as much memory as all connections may hold, but not less than this: a `subscribe` of 16 MiB takes
-#: some 150 MB.
+#: The process may take as much memory as all connections may hold, but not less than this: a `subscribe` of 16 MiB
+#: takes some 150 MB.
 MEMORY_BYTES_MIN = 256 << 20
 
 _LENGTH_BYTES = 4
