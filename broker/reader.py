@@ -13,6 +13,7 @@ import resource
 import signal
 import socket
 import sys
+from contextlib import suppress
 
 from .core.large import read_packed
 from .machine import return_large_memory
@@ -31,10 +32,17 @@ def main() -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is for the endpoint, which closes this one
     os.nice(NICENESS)
     return_large_memory()
-    with socket.socket(fileno=os.dup(sys.stdin.fileno())) as connection, connection.makefile("rwb") as stream:
+    with (
+        suppress(ConnectionError),  # the endpoint was killed: whoever asked is gone too
+        socket.socket(fileno=os.dup(sys.stdin.fileno())) as connection,
+        connection.makefile("rwb") as stream,
+    ):
         while len(lengths := stream.read(8)) == 8:
             arguments = stream.read(int.from_bytes(lengths[:4], "big"))
-            data = stream.read(int.from_bytes(lengths[4:], "big"))
+            size = int.from_bytes(lengths[4:], "big")
+            data = stream.read(size)
+            if len(data) < size:
+                break  # the endpoint was killed while it sent
             answer = read_packed(arguments, data)
             del data
             stream.write(len(answer).to_bytes(4, "big"))

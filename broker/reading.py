@@ -24,7 +24,7 @@ log = logging.getLogger("ingeborg.reading")
 #: How long one frame may take, in seconds: 16 MiB take some 2 s, on a machine under full load ten times that.
 READ_TIMEOUT_S = 60.0
 
-#: A reader with nothing to do for so long, in seconds, is ended; its memory, up to some 300 MB, goes with it.
+#: A reader with nothing to do for so long, in seconds, is ended; its memory, up to some 450 MB, goes with it.
 IDLE_S = 10.0
 
 #: What is said where it died or was too slow.
@@ -44,14 +44,15 @@ class _Link(asyncio.Protocol):
         loop = asyncio.get_running_loop()
         self.transport: asyncio.Transport
         self.answer: asyncio.Future[bytes] = loop.create_future()
-        self.lost = False
         self._held = bytearray()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
 
     def ask(self, call: ReadCall) -> asyncio.Future[bytes]:
-        """Send a request; its answer."""
+        """Send a request; its answer. Raises ``ConnectionError`` where the process is known to be dead."""
+        if self.transport.is_closing():
+            raise ConnectionResetError("the reader process died")
         self.answer = asyncio.get_running_loop().create_future()
         arguments = pack_arguments(call.is_text, call.payload_bytes_max, call.grant)
         lengths = len(arguments).to_bytes(_LENGTH_BYTES, "big") + call.size.to_bytes(_LENGTH_BYTES, "big")
@@ -71,7 +72,6 @@ class _Link(asyncio.Protocol):
                     self.answer.set_result(answer)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.lost = True
         if not self.answer.done():
             self.answer.set_exception(ConnectionResetError("the reader process died"))
             self.answer.exception()  # seen: nobody may be waiting
@@ -92,7 +92,8 @@ class Reader:
         self._task: asyncio.Task[None] | None = None
         self._came = asyncio.Event()
         self._process: subprocess.Popen[bytes] | None = None
-        self.frames = 0  # read so far
+        self._link: _Link | None = None
+        self.frames = 0  # that it has read
         self.starts = 0
         self.failures = 0  # frames that came to nothing here, each a fault of ours
 
@@ -130,46 +131,49 @@ class Reader:
         return self._waiting.pop(number)
 
     async def _run(self) -> None:
-        link: _Link | None = None
         try:
             while True:
                 if not self._waiting:
-                    self._came.clear()
-                    try:
-                        async with asyncio.timeout(IDLE_S if link is not None else None):
-                            await self._came.wait()
-                    except TimeoutError:
-                        assert link is not None
-                        link.transport.abort()
-                        link = None
-                        await self._bury()
+                    await self._rest()
                     continue
                 call = self._next()
-                if not self._wanted(call.number):
-                    self._done(call.number, None)
-                    continue
-                if link is not None and link.lost:  # it died while it had nothing to do
-                    link = None
-                    await self._bury()
-                try:
-                    async with asyncio.timeout(READ_TIMEOUT_S):
-                        if link is None:
-                            link = await self._start()
-                        outcome = unpack_outcome(await link.ask(call))
-                except (OSError, TimeoutError) as error:
-                    self.failures += 1
-                    log.error("%s at one of %d bytes, and is replaced: %r", FAILED, call.size, error)
-                    if link is not None:
-                        link.transport.abort()
-                        link = None
-                    await self._bury()
-                    outcome = Outcome(error=ProtocolError("internal", f"{FAILED} at this one"))
-                self.frames += 1
+                outcome = await self._outcome(call) if self._wanted(call.number) else None
                 self._done(call.number, outcome)
         finally:
-            if link is not None:
-                link.transport.abort()
             await self._bury()
+
+    async def _rest(self) -> None:
+        """Until there is something to do; the process ends when there has been nothing for a while."""
+        self._came.clear()
+        try:
+            async with asyncio.timeout(None if self._link is None else IDLE_S):
+                await self._came.wait()
+        except TimeoutError:
+            await self._bury()
+
+    async def _outcome(self, call: ReadCall) -> Outcome:
+        """What the process says of the frame. A process that was there before may have died of anything, also while
+        nobody asked it: the frame goes to a new one then. One that dies at it, too, has died of the frame."""
+        while True:
+            was_there = self._link is not None
+            try:
+                async with asyncio.timeout(READ_TIMEOUT_S):
+                    if self._link is None:
+                        self._link = await self._start()
+                    outcome = unpack_outcome(await self._link.ask(call))
+                self.frames += 1
+                return outcome
+            except ConnectionError as error:
+                await self._bury()
+                if was_there:
+                    continue
+                why: Exception = error
+            except Exception as error:  # whatever it is, the frames behind this one are read
+                await self._bury()
+                why = error
+            self.failures += 1
+            log.error("%s at one of %d bytes, and is replaced: %r", FAILED, call.size, why)
+            return Outcome(error=ProtocolError("internal", f"{FAILED} at this one"))
 
     async def _start(self) -> _Link:
         ours, theirs = socket.socketpair()
@@ -184,7 +188,10 @@ class Reader:
         return link
 
     async def _bury(self) -> None:
-        """Return when the process is dead; it keeps nothing that could be lost."""
+        """End the process, and return when it is dead; it keeps nothing that could be lost."""
+        if self._link is not None:
+            self._link.transport.abort()
+            self._link = None
         process, self._process = self._process, None
         if process is not None:
             process.kill()

@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +15,8 @@ from typing import Any
 import orjson
 import pytest
 
+from broker.children import spawn
+from broker.core.large import pack_arguments
 from broker.core.router import Limits
 from broker.endpoint import INFLATED_BYTES_MAX
 from protocol.errors import FRAME_TOO_LARGE, HELD_TOO_MUCH, NOT_UTF8
@@ -107,28 +112,74 @@ async def test_a_frame_over_the_limit_is_closed_upon_before_it_has_come(tmp_path
         assert await client.close_code() == FRAME_TOO_LARGE.code
 
 
-async def test_a_reader_that_dies_costs_one_answer(endpoint: Running, logged: Logged) -> None:
-    logged.expect("The process that reads large frames")
+async def test_a_reader_that_dies_costs_nothing(endpoint: Running) -> None:
     async with plain(endpoint.url) as client:
         assert await client.ask(padded(MiB, command="listen")) == SUCCESS
         reader = endpoint.server.reader
         first = reader.pid
         assert first is not None
-        os.kill(first, signal.SIGKILL)  # with nothing to do: nobody notices
+        os.kill(
+            first, signal.SIGKILL
+        )  # with nothing to do: the endpoint may not have noticed when the next frame comes
         assert await client.ask(padded(MiB, command="listen")) == SUCCESS
         second = reader.pid
         assert second not in (None, first)
         os.kill(second, signal.SIGSTOP)
         await client.send(padded(MiB, command="listen", id=1), padded(0, command="listen", id=2))
         await endpoint.until(lambda metrics: metrics["ingeborg_held_bytes"] > MiB)
-        os.kill(second, signal.SIGKILL)
-        reply = await client.hear()
-        assert reply["error"] == "internal"
+        os.kill(second, signal.SIGKILL)  # with this one before it
+        assert await client.hear() == {**SUCCESS, "id": 1}
         assert await client.hear() == {**SUCCESS, "id": 2}
+        metrics = await endpoint.metrics()
+        assert metrics['ingeborg_large_frames_total{result="failed"}'] == 0
+        assert metrics['ingeborg_large_frames_total{result="read"}'] == 3
+        assert metrics["ingeborg_reader_starts_total"] == 3
+
+
+@pytest.mark.parametrize("says", [None, b"nonsense"])
+async def test_a_frame_that_every_reader_fails_at_costs_one_answer(
+    endpoint: Running, logged: Logged, says: bytes | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It dies of it, or says what nobody understands."""
+    logged.expect("The process that reads large frames")
+    (tmp_path / "failing.py").write_text(
+        "import os, socket\n"
+        "with socket.socket(fileno=os.dup(0)) as connection:\n"
+        "    connection.recv(1)\n"
+        f"    words = {says!r}\n"
+        "    if words:\n"
+        "        connection.sendall(len(words).to_bytes(4, 'big') + words)\n"
+        "        while connection.recv(65536): pass\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    async with plain(endpoint.url) as client:
+        with monkeypatch.context() as patched:
+            patched.setattr("broker.reading.spawn", lambda module, *arguments: spawn("failing", *arguments))
+            await client.send(padded(MiB, command="listen", id=1), padded(0, command="listen", id=2))
+            reply = await client.hear()
+            assert reply["error"] == "internal"
+            assert await client.hear() == {**SUCCESS, "id": 2}
         assert await client.ask(padded(MiB, command="listen", id=3)) == {**SUCCESS, "id": 3}
         metrics = await endpoint.metrics()
         assert metrics['ingeborg_large_frames_total{result="failed"}'] == 1
-        assert metrics["ingeborg_reader_starts_total"] == 3
+        assert metrics['ingeborg_large_frames_total{result="read"}'] == 1
+
+
+@pytest.mark.over_tcp
+@pytest.mark.parametrize("sent", [0, 3, 8, -1, None], ids=["nothing", "a-length", "lengths", "nearly-all", "all"])
+def test_a_reader_whose_endpoint_was_killed_ends_without_a_word(sent: int | None) -> None:
+    arguments, data = pack_arguments(True, MiB, None), orjson.dumps(padded(MiB, command="listen"))
+    request = b"".join((len(arguments).to_bytes(4, "big"), len(data).to_bytes(4, "big"), arguments, data))
+    ours, theirs = socket.socketpair()
+    with theirs:
+        reader = subprocess.Popen(
+            [sys.executable, "-m", "broker.reader", str(256 * MiB)], stdin=theirs.fileno(), stderr=subprocess.PIPE
+        )
+    with ours, reader:
+        ours.sendall(request[:sent])
+        ours.close()
+        assert reader.communicate(timeout=PATIENCE_S) == (None, b"")
+        assert reader.returncode == 0
 
 
 async def test_a_reader_with_nothing_to_do_ends_and_so_does_that_of_a_killed_endpoint(

@@ -65,7 +65,7 @@ class TestRedis(Contract):
         assert member.errors == []
 
         mortal.pause()
-        call = asyncio.create_task(member.connection.publish([("topic", "x" * 4096)] * 4096))
+        call = asyncio.create_task(member.connection.publish([("topic", "x" * 65536)] * 1024))  # more than fits
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(call, 0.2)  # it is in the middle of writing
         with pytest.raises(BackendError) as caught:
