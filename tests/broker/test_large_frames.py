@@ -118,9 +118,7 @@ async def test_a_reader_that_dies_costs_nothing(endpoint: Running) -> None:
         reader = endpoint.server.reader
         first = reader.pid
         assert first is not None
-        os.kill(
-            first, signal.SIGKILL
-        )  # with nothing to do: the endpoint may not have noticed when the next frame comes
+        os.kill(first, signal.SIGKILL)  # idle: the endpoint may not have noticed when the next comes
         assert await client.ask(padded(MiB, command="listen")) == SUCCESS
         second = reader.pid
         assert second not in (None, first)
@@ -178,7 +176,7 @@ def test_a_reader_whose_endpoint_was_killed_ends_without_a_word(sent: int | None
     with ours, reader:
         ours.sendall(request[:sent])
         ours.close()
-        assert reader.communicate(timeout=PATIENCE_S) == (None, b"")
+        assert reader.communicate(timeout=PATIENCE_S)[1] == b""
         assert reader.returncode == 0
 
 
