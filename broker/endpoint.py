@@ -182,7 +182,7 @@ class ClientSocket(Socket):
             self.server.router.memory.weigh(connection)
             if self._large is not None or self._passing:
                 self._read_later()
-        if self.ws.state is not OPEN:
+        if self.ws.state is not OPEN:  # it is on its way in or out
             self._read_later()
         self.server.turn()
 

@@ -3,10 +3,10 @@
 Owns: the sum, and each connection's part of it. Must never: be asked on the way of a message that nobody has to wait
 for; what is taken at once is not held.
 
-Counted are bytes: of frames that have not come whole or wait to be begun, of large commands under way, of replies that
-wait for earlier ones, of what a socket does not take, and a flat rate for each client that listens. A frame that many
-wait for is counted for each of them though it is there once, so the sum is an upper bound; the process's memory is
-asked before anybody has to go.
+Counted are bytes: of frames that have not come whole or wait to be begun, of large commands under way, of what a socket
+does not take, and a flat rate for each client that listens. Replies that wait for earlier ones are not: these are short
+(one page of ``subscriptions`` at a time is under way on a connection). A frame that many wait for is counted for each of
+them though it is there once, so the sum may be too much; the process's memory is asked before anybody has to go.
 """
 
 from __future__ import annotations

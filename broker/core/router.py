@@ -274,7 +274,7 @@ class Router:
                 self._held(connection)
 
     def waits(self, connection: Connection, size: int) -> None:
-        """So many bytes more of the connection's wait; of less: fewer."""
+        """``size`` more bytes that came over the connection wait to be done; fewer, where it is negative."""
         connection.waiting += size
         self.memory.weigh(connection)
 

@@ -22,7 +22,7 @@ def batch_topics(client: str, batch: int) -> list[str]:
 
 
 async def _main(directory: Path, client: str) -> None:
-    store = EmbeddedStore(directory)
+    store = EmbeddedStore(directory, timeout_s=60.0)  # the disk is one that others use, too
     await store.open()
     print(*store.writer_pids.values(), flush=True)
     for batch in range(BATCHES_MAX):

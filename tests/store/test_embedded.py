@@ -28,13 +28,14 @@ from tests.store.endless_subscriber import batch_topics
 
 ROOT = Path(__file__).parents[2]
 MAP_BYTES = 64 << 20
+PATIENCE_S = 60.0  # the disk is one that others use, too
 ME = Endpoint("me", "i", "ws://127.0.0.1:9000", 1)
 
 
 @asynccontextmanager
 async def opened(directory: Path, **options: Any) -> AsyncIterator[EmbeddedStore]:
     """An open store, closed in any case."""
-    store = EmbeddedStore(directory, **{"timeout_s": 60.0, **options})  # the disk is one that others use, too
+    store = EmbeddedStore(directory, **{"timeout_s": PATIENCE_S, **options})
     await store.open()
     try:
         yield store
@@ -44,7 +45,7 @@ async def opened(directory: Path, **options: Any) -> AsyncIterator[EmbeddedStore
 
 async def at_last(operation: Callable[[], Awaitable[Any]]) -> None:
     """Again until it succeeds: a new writer takes a while to start on a busy machine, and those who wait give up."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_S):
         while True:
             try:
                 await operation()
@@ -60,14 +61,15 @@ def pid_of(store: EmbeddedStore, lane: Lane) -> int:
     return pid
 
 
-def wait_until_ended(pid: int) -> None:
-    """Return when the process, child or not, is no more."""
+async def until_ended(pid: int) -> None:
+    """Return when the process, child or not, is no more: a commit that it is in may take long on a busy disk."""
     try:
         watched = os.pidfd_open(pid)
     except ProcessLookupError:
         return
     try:
-        assert select.select([watched], [], [], 10)[0], f"process {pid} lives on"
+        ended, _, _ = await asyncio.to_thread(select.select, [watched], [], [], PATIENCE_S)
+        assert ended, f"process {pid} lives on"
     finally:
         os.close(watched)
 
@@ -113,7 +115,7 @@ async def test_kill_9_of_an_endpoint_loses_nothing_acknowledged_and_leaves_no_wr
         assert killed.stdout is not None
         acknowledged = max([acknowledged, *map(int, killed.stdout.read().split())])
         for pid in writers:
-            wait_until_ended(pid)
+            await until_ended(pid)
         line_of(living)
         living_acknowledged = int(line_of(living))
         async with opened(tmp_path) as store:
@@ -167,8 +169,8 @@ async def test_a_stopped_writer_ends_in_an_error_and_is_replaced(tmp_path: Path,
         pid = pid_of(store, lane)
         os.kill(pid, signal.SIGSTOP)
         with pytest.raises(StoreUnavailable, match=r"confirmed nothing in 0\.4 s"):
-            await asyncio.wait_for(operation(), 30)
-        wait_until_ended(pid)
+            await asyncio.wait_for(operation(), PATIENCE_S)
+        await until_ended(pid)
         await at_last(operation)
 
 
