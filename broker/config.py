@@ -131,8 +131,8 @@ class ServeOptions:
     max_outbox_bytes: int = _option(16 << 20, "bytes that a reader may be behind", least=1)
     max_held_bytes: int = _option(
         0,
-        "bytes that all clients' connections may hold together; then the greatest holders go; 0: a quarter of the "
-        "memory of the machine, or of the control group, for all endpoints of one `serve` together",
+        "bytes that all clients' connections of one endpoint may hold together; then the greatest holders go; 0: a "
+        "quarter of the memory of the machine, or of the control group, for all endpoints of one `serve` together",
         least=0,
     )
     max_inflight: int = _option(20_000, "publishes under way; then publishers are read more slowly", least=1)

@@ -95,6 +95,8 @@ class ClientSocket(Socket):
         self.server = server
         self._compressing = False
         self._unsent: deque[bytes] = deque()  # frames out of the outbox that the transport has not been given yet
+        self._unsent_bytes = 0
+        self._writes_later = False  # its turn to write more of them comes
         self.internal = internal  # it came to the internal address
         self.quiet = False  # it is not read: it is told to go as soon as its commands are done
         self.going = False  # it is told to go, and read for its close only
@@ -233,8 +235,7 @@ class ClientSocket(Socket):
     def closed(self) -> None:
         """The connection is gone."""
         if self._unsent:
-            self.server.router.drops["connection_closed"] += len(self._unsent)
-            self._unsent.clear()
+            self._drop_unsent("connection_closed")
         if self.address is not None:
             self.server.access.left(self.address)
         if self.connection is not None:
@@ -249,12 +250,17 @@ class ClientSocket(Socket):
         """What has waited goes on: first what was out of the outbox already."""
         self._write_on()
 
+    def write_more(self) -> None:
+        """Its turn has come."""
+        self._writes_later = False
+        self._write_on()
+
     def _blocked(self) -> None:
         """What is pushed from here on waits in the outbox."""
         connection = self.connection
         if connection is not None:
             connection.outbox.flowing = False
-            connection.unsent = self.transport.get_write_buffer_size() + sum(map(len, self._unsent))
+            connection.unsent = self.transport.get_write_buffer_size() + self._unsent_bytes
             self.server.router.memory.weigh(connection)
 
     def _write_on(self) -> None:
@@ -268,7 +274,9 @@ class ClientSocket(Socket):
                 return  # `pause_writing` has said what waits
             if self._unsent:
                 self._blocked()
-                self.server.write_on_later(self)
+                if not self._writes_later:
+                    self._writes_later = True
+                    self.server.write_on_later(self)
                 return
         connection.outbox.flowing = True
         connection.unsent = 0
@@ -282,6 +290,7 @@ class ClientSocket(Socket):
             frame = unsent.popleft()
             frames.append(frame)
             size += len(frame)
+        self._unsent_bytes -= size
         self._write(frames)
 
     def _write(self, frames: list[bytes]) -> None:
@@ -298,8 +307,8 @@ class ClientSocket(Socket):
                     self.transport.write(text_frame(frame))
 
     def send_protocol(self) -> None:
-        """What is out of the outbox comes before a close, or the answer to one."""
-        if self._unsent:
+        """What is out of the outbox comes before a close, or the answer to one; a pong may overtake it."""
+        if self._unsent and self.ws.state is not OPEN:
             self.write_rest()
         super().send_protocol()
 
@@ -307,6 +316,7 @@ class ClientSocket(Socket):
         """Give the transport all that is out of the outbox, at once."""
         frames = list(self._unsent)
         self._unsent.clear()
+        self._unsent_bytes = 0
         for frame in frames:
             self.transport.write(text_frame(frame) if self.server.compression else frame)
         connection = self.connection
@@ -318,12 +328,20 @@ class ClientSocket(Socket):
     def let_go(self) -> None:
         """It holds too much: close it, and hold nothing. Where the client does not read what it has been sent, it
         will not read the close either."""
-        self.server.router.drops["held_too_much"] += len(self._unsent)
-        self._unsent.clear()
+        self._drop_unsent("held_too_much")
         self.fail(HELD_TOO_MUCH)
         self.discard()
+        connection = self.connection
+        if connection is not None:
+            connection.unread = connection.unsent = 0
+            self.server.router.memory.weigh(connection)
         if not self.is_writable:
             self.transport.abort()
+
+    def _drop_unsent(self, why: str) -> None:
+        self.server.router.drops[why] += len(self._unsent)
+        self._unsent.clear()
+        self._unsent_bytes = 0
 
     @property
     def close_code(self) -> str:
@@ -344,6 +362,7 @@ class ClientSocket(Socket):
         frames = connection.outbox.take()
         if much:
             self._unsent.extend(frames)
+            self._unsent_bytes = sum(map(len, frames))
             self._write_on()
         else:
             self._write(frames)
@@ -351,7 +370,7 @@ class ClientSocket(Socket):
 
 class EndpointServer:
     """One endpoint process. ``secret`` is what the peers share; ``alone_at_url``: nobody else can be at the URL of
-    ``me``; ``on_fatal`` is told why the process has to end: its name is another's."""
+    ``me``; ``on_fatal`` is told why the process has to end: its name is another's, or the store is lost."""
 
     def __init__(
         self,
@@ -490,9 +509,11 @@ class EndpointServer:
         now = time.monotonic()
         if self.leaving:
             reasons.append("shutting down")
+        elif self.router.joining.name_awaited:
+            reasons.append(f"another endpoint has had the name {self.router.me.name} until lately, and may still live")
         elif not self.router.members.joined:
             reasons.append("not all other endpoints have let this one in yet")
-        if not self.router.members.store_fresh(now, STORE_FRESH_S):
+        if not self.router.joining.name_awaited and not self.router.members.store_fresh(now, STORE_FRESH_S):
             reasons.append("the store does not answer")
         return reasons
 
@@ -598,6 +619,8 @@ class EndpointServer:
             task.add_done_callback(self._store_tasks.discard)
         for read in effects.read:
             self.reader.read(read)
+        for number in effects.forget:
+            self.reader.forget(number)
         for incarnation, frames in effects.links:
             self.peers.send(incarnation, frames)
         sockets = self._sockets
@@ -643,7 +666,7 @@ class EndpointServer:
 
     def write_on_later(self, client: ClientSocket) -> None:
         """It has more to write than it may in one pass of the loop."""
-        self._loop.call_soon(client.writable)
+        self._loop.call_soon(client.write_more)
 
     def _next_turns(self) -> None:
         if self._waiting.run():

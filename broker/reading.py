@@ -41,9 +41,8 @@ class _Link(asyncio.Protocol):
     """The connection to one life of the reader: one request at a time."""
 
     def __init__(self) -> None:
-        loop = asyncio.get_running_loop()
         self.transport: asyncio.Transport
-        self.answer: asyncio.Future[bytes] = loop.create_future()
+        self._answer: asyncio.Future[bytes] | None = None  # that is waited for
         self._held = bytearray()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -53,13 +52,13 @@ class _Link(asyncio.Protocol):
         """Send a request; its answer. Raises ``ConnectionError`` where the process is known to be dead."""
         if self.transport.is_closing():
             raise ConnectionResetError("the reader process died")
-        self.answer = asyncio.get_running_loop().create_future()
+        answer = self._answer = asyncio.get_running_loop().create_future()
         arguments = pack_arguments(call.is_text, call.payload_bytes_max, call.grant)
         lengths = len(arguments).to_bytes(_LENGTH_BYTES, "big") + call.size.to_bytes(_LENGTH_BYTES, "big")
         self.transport.write(lengths + arguments)
         for piece in call.pieces:
             self.transport.write(piece)  # kept as it is until the socket has it
-        return self.answer
+        return answer
 
     def data_received(self, data: bytes) -> None:
         held = self._held
@@ -67,14 +66,15 @@ class _Link(asyncio.Protocol):
         if len(held) >= _LENGTH_BYTES:
             end = _LENGTH_BYTES + int.from_bytes(held[:_LENGTH_BYTES], "big")
             if len(held) >= end:
-                answer, self._held = bytes(memoryview(held)[_LENGTH_BYTES:end]), bytearray()
-                if not self.answer.done():
-                    self.answer.set_result(answer)
+                words, self._held = bytes(memoryview(held)[_LENGTH_BYTES:end]), bytearray()
+                answer, self._answer = self._answer, None  # not kept: it may have megabytes
+                if answer is not None and not answer.done():
+                    answer.set_result(words)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if not self.answer.done():
-            self.answer.set_exception(ConnectionResetError("the reader process died"))
-            self.answer.exception()  # seen: nobody may be waiting
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_exception(ConnectionResetError("the reader process died"))
+            self._answer.exception()  # seen: nobody may be waiting
 
 
 class Reader:
@@ -114,6 +114,10 @@ class Reader:
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run())
 
+    def forget(self, number: int) -> None:
+        """Nobody wants that frame read any more; nobody is told its outcome, but where it is being read."""
+        self._waiting.pop(number, None)
+
     async def close(self) -> None:
         """End the process; what waits is not read any more."""
         self._waiting.clear()
@@ -121,8 +125,13 @@ class Reader:
             self._task.cancel()
             await asyncio.wait((self._task,))
 
-    def _next(self) -> ReadCall:
-        """Whoever sends little does not wait for all who send much, nor these for ever."""
+    def _next(self) -> ReadCall | None:
+        """Whoever sends little does not wait for all who send much, nor these for ever. ``None``: nobody wants any."""
+        for number in [number for number in self._waiting if not self._wanted(number)]:
+            del self._waiting[number]
+            self._done(number, None)
+        if not self._waiting:
+            return None
         self._oldest_next = not self._oldest_next
         if self._oldest_next:
             number = min(self._waiting, key=lambda number: self._waiting[number].size)
@@ -133,14 +142,17 @@ class Reader:
     async def _run(self) -> None:
         try:
             while True:
-                if not self._waiting:
+                if self._waiting:
+                    await self._read_one()
+                else:
                     await self._rest()
-                    continue
-                call = self._next()
-                outcome = await self._outcome(call) if self._wanted(call.number) else None
-                self._done(call.number, outcome)
         finally:
             await self._bury()
+
+    async def _read_one(self) -> None:
+        call = self._next()
+        if call is not None:
+            self._done(call.number, await self._outcome(call))
 
     async def _rest(self) -> None:
         """Until there is something to do; the process ends when there has been nothing for a while."""

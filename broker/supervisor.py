@@ -106,8 +106,8 @@ def _options_of(options: ServeOptions, base: str, index: int) -> ServeOptions:
 
 
 def run(options: ServeOptions) -> int:
-    """Run the endpoints until told to end. Returns the exit code: 2 if one says that its options are wrong,
-    ``NAME_TAKEN`` if others have the names of all."""
+    """Run the endpoints until told to end. Returns the exit code: 2 if one says that its options are wrong
+    or its store is lost, which is so for all of them; ``NAME_TAKEN`` if others have the names of all."""
     base = options.name or default_name(options.port)
     pipe_read, pipe_write = os.pipe()
     children = [Child(_options_of(options, base, index), pipe_read) for index in range(options.endpoints)]
@@ -130,6 +130,10 @@ def run(options: ServeOptions) -> int:
                 if code is None:
                     continue
                 if code == 2:
+                    log.error(
+                        "endpoint %s ended with exit code 2, for what it says above: all others end, too",
+                        child.options.name,
+                    )
                     exit_code = 2
                     asked.append(signal.SIGTERM)
                     break

@@ -31,6 +31,8 @@ _QUIET_S = 2.0
 _LINGER_S = 0.5
 #: How long a run that was cut short still waits for what is under way.
 _CUT_DRAIN_S = 2.0
+#: How long what was not sent may take to be given up.
+_GIVE_UP_S = 30
 #: How often what the processes told is looked at.
 _LOOK_S = 0.1
 _DISPLAY_S = 0.25
@@ -380,8 +382,8 @@ class Run:
 
     async def _drain(self, limit_s: float, *, last: bool) -> None:
         """Wait until everything was sent and has come, or nothing comes any more. ``last``: nothing will be sent after
-        it. A system that went silent before is then given the time after which it has failed; else the messages that
-        follow tell losses from silence."""
+        it. A system that went silent before is then given the time after which it has failed, which is told by those
+        who send and receive; else the messages that follow tell losses from silence."""
         if self._cut.is_set():
             limit_s = _CUT_DRAIN_S
         start_s = last_s = time.monotonic()
@@ -391,11 +393,12 @@ class Run:
             now_s = time.monotonic()
             if total.received != received:
                 received, last_s = total.received, now_s
-            silent = last and self._silence.lasts_s > 0 and not self._cut.is_set()
+            heeded_until_s = start_s + limit_s + self._settings.stall_s + _GIVE_UP_S
+            silent = last and self._silence.lasts_s > 0 and not self._cut.is_set() and now_s < heeded_until_s
             if total.queued == 0 and (total.behind <= self._lost or (now_s - last_s >= _QUIET_S and not silent)):
                 break
             if now_s - start_s >= limit_s and not silent:
-                await self._crew.do("give_up", 30)
+                await self._crew.do("give_up", _GIVE_UP_S)
                 break
             await asyncio.sleep(_LOOK_S)
         self._lost = max(self._crew.sum().behind, 0)

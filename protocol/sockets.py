@@ -274,9 +274,11 @@ class Socket(asyncio.Protocol):
 
     def discard(self) -> None:
         """Let go of all that has come. Nothing that comes is taken any more: the connection has failed."""
-        self._rest = None
+        waits, self._rest = self.waits, None
         self._buffer, self._parts = bytearray(), bytearray()
         self._passing, self._large = 0, None
+        if self._lost and waits:  # for this its end has waited
+            self._over()
 
     @property
     def waits(self) -> bool:

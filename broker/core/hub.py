@@ -16,10 +16,11 @@ from .outbox import Outbox
 class Reply:
     """A place in a connection's row of replies: replies leave in the order of their commands (SPEC section 1)."""
 
-    __slots__ = ("data", "done")
+    __slots__ = ("data", "done", "held")
 
     def __init__(self) -> None:
         self.done = False
+        self.held = 0  # bytes of it that are counted while it waits for earlier ones
         self.data: bytes | None = None  # None: this command gets no reply
 
 

@@ -63,6 +63,11 @@ class Joining:
         return self._announced and self._deregistered and not busy
 
     @property
+    def name_awaited(self) -> bool:
+        """Another endpoint has had our name until lately, and may still live."""
+        return not self._named and self._holder is not None
+
+    @property
     def handed_over(self) -> bool:
         """Everybody has been told that we leave, and has been given what was seen lately."""
         return self._announced and not self._router.publishing.handing.under_way

@@ -69,13 +69,13 @@ class Large:
     """A large frame from its coming until its command begins. ``len()``: its bytes, which are let go of when it has
     been read."""
 
-    __slots__ = ("_size", "asked", "is_text", "outcome", "pieces")
+    __slots__ = ("_size", "is_text", "number", "outcome", "pieces")
 
     def __init__(self, pieces: Sequence[bytes | bytearray], size: int, is_text: bool) -> None:
         self.pieces = pieces
         self.is_text = is_text
         self._size = size
-        self.asked = False  # it is being read
+        self.number: int | None = None  # of its ``ReadCall``, once there is one
         self.outcome: Outcome | None = None
 
     def __len__(self) -> int:

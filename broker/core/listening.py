@@ -74,6 +74,8 @@ class Listening:
         again = command.client in connection.clients
         former = self._router.hub.bind(command.client, connection)
         self._router.memory.weigh(connection)
+        if former is not None:
+            self._router.memory.weigh(former.connection)
         reply = self._router.expect(connection)
         listen = Listen(command.client, connection, reply, command.id, former)
         listen.again = again
@@ -83,6 +85,7 @@ class Listening:
         """A client's ``unlisten``: nothing to do where it listens elsewhere by now."""
         router = self._router
         binding = router.hub.unbind(command.client, connection)
+        router.memory.weigh(connection)
         reply = router.expect(connection)
         if binding is None or binding.location is None:
             router.reply(connection, reply, success(command.id))
@@ -210,9 +213,11 @@ class Listening:
         self._rivals.pop(listen.client, None)
         if listen.again or hub.unbind(listen.client, listen.connection) is None:
             return
+        self._router.memory.weigh(listen.connection)
         former = listen.former
         if former is not None and not former.connection.closed:
             hub.restore(listen.client, former)
+            self._router.memory.weigh(former.connection)
 
     def _close(self, announcement: Announcement) -> None:
         announcement.open -= 1

@@ -3,10 +3,10 @@
 Owns: the sum, and each connection's part of it. Must never: be asked on the way of a message that nobody has to wait
 for; what is taken at once is not held.
 
-Counted are bytes: of frames that have not come whole or wait to be begun, of large commands under way, of what a socket
-does not take, and a flat rate for each client that listens. Replies that wait for earlier ones are not: these are short
-(one page of ``subscriptions`` at a time is under way on a connection). A frame that many wait for is counted for each of
-them though it is there once, so the sum may be too much; the process's memory is asked before anybody has to go.
+Counted are bytes: of frames that have not come whole or wait to be begun, of large commands under way, of replies that
+wait for earlier ones (unless they are short), of what a socket does not take, and a flat rate for each client that
+listens. A frame that many wait for is counted for each of them though it is there once, so the sum may be too much; the
+process's memory is asked before anybody has to go.
 """
 
 from __future__ import annotations
@@ -55,17 +55,20 @@ class Memory:
         return len(self._holders)
 
     def greatest(self) -> list[Connection]:
-        """The greatest holders, as many as have to go for the rest to be within the bound. None where the process's
-        memory says that what is counted several times is there once."""
+        """The greatest holders, as many as have to give up what they hold for the rest to be within the bound. None
+        where the process's memory says that what is counted several times is there once."""
         self.full = False
         if self.total <= self.bytes_max or self._resident() <= self.bytes_max:
             return []
         chosen = []
         left = self.total
-        for connection, size in sorted(self._holders.items(), key=lambda item: -item[1]):
+        # Who holds less than an equal part of what may stay can stay. So the many that hold little are not sorted.
+        part = FULL * self.bytes_max / len(self._holders)
+        great = [item for item in self._holders.items() if item[1] >= part]
+        for connection, size in sorted(great, key=lambda item: -item[1]):
             if left <= FULL * self.bytes_max:
                 break
-            if connection.ends_at is None:  # else it is on its way out already
+            if connection.ends_at is None or connection.backlog:  # else it is on its way out already, and its bytes too
                 chosen.append(connection)
             left -= size
         return chosen

@@ -63,6 +63,9 @@ AFTER_CLOSE = frozenset(("publish", "broadcast", "subscribe", "unsubscribe"))
 #: Of these one is under way on a connection: a page may have megabytes, and would wait for those before it.
 ONE_BY_ONE = frozenset(("subscriptions",))
 
+#: Replies up to this size are not counted among what a connection holds while they wait for earlier ones.
+SHORT_REPLY_BYTES = 256
+
 #: A command is charged as one for each so many bytes of its frame: to read these takes up to as long as a short one.
 BYTES_PER_COMMAND = 512
 
@@ -111,6 +114,7 @@ class Effects(NamedTuple):
     flush: list[Connection]  # whose outbox has frames, or overflowed
     store: list[StoreCall]
     read: list[ReadCall]
+    forget: list[int]  # numbers of ``read`` effects of now or before: what these frames say is not wanted any more
     links: list[tuple[str, list[bytes]]]  # frames for each peer's link
     close: list[tuple[Connection, CloseCode]]  # after its outbox has been flushed
     hold: list[Connection]  # stop or go on reading, as its ``held`` now says
@@ -216,6 +220,7 @@ class Router:
         self._flush: list[Connection] = []
         self._store: list[StoreCall] = []
         self._read: list[ReadCall] = []
+        self._forget: list[int] = []
         self._close: list[tuple[Connection, CloseCode]] = []
         self._hold: list[Connection] = []
         self._holding: dict[Connection, None] = {}
@@ -297,7 +302,7 @@ class Router:
         else:
             outcome = frame.outcome
             if outcome is None:
-                if not frame.asked:
+                if frame.number is None:
                     self._ask_to_read(connection, frame)
                 return False
             if not outcome.is_text:
@@ -348,21 +353,24 @@ class Router:
     # Large frames
 
     def _ask_to_read(self, connection: Connection, frame: Large) -> None:
-        frame.asked = True
         self._read_number += 1
-        self._reads[self._read_number] = (connection, frame)
+        frame.number = number = self._read_number
+        self._reads[number] = (connection, frame)
         bytes_max = self.limits.payload_bytes
-        call = ReadCall(self._read_number, len(frame), frame.pieces, frame.is_text, bytes_max, connection.grant)
-        self._read.append(call)
+        self._read.append(ReadCall(number, len(frame), frame.pieces, frame.is_text, bytes_max, connection.grant))
 
     def read_wanted(self, number: int) -> bool:
         """Would the command of this large frame still be begun?"""
+        if number not in self._reads:
+            return False
         ends_at = self._reads[number][0].ends_at
         return ends_at is None or self.now < ends_at
 
     def read(self, number: int, outcome: Outcome | None, now: float) -> None:
         """What a large frame says; ``None``: it was not read, since it is not wanted any more."""
         self._at(now)
+        if number not in self._reads:
+            return  # it was dropped meanwhile
         connection, frame = self._reads.pop(number)
         frame.outcome = outcome or Outcome()
         frame.pieces = ()
@@ -372,7 +380,11 @@ class Router:
         """What waits on the connection is not begun any more, but for the first ``beside``."""
         backlog = connection.backlog
         while len(backlog) > beside:
-            self.waits(connection, -len(backlog.pop()))
+            frame = backlog.pop()
+            if isinstance(frame, Large) and frame.number is not None and frame.number in self._reads:
+                del self._reads[frame.number]
+                self._forget.append(frame.number)
+            self.waits(connection, -len(frame))
             self.drops["command_of_closed_connection"] += 1
 
     def _subscriptions(self, connection: Connection, command: Command) -> None:
@@ -420,8 +432,13 @@ class Router:
         reply.done = True
         reply.data = data
         replies = connection.replies
+        if data is not None and len(data) > SHORT_REPLY_BYTES and replies[0] is not reply:
+            reply.held = len(data)
+            self.waits(connection, reply.held)
         while replies and replies[0].done:
             first = replies.popleft()
+            if first.held:
+                self.waits(connection, -first.held)
             if first.data is not None:
                 self.push(connection, self.wrap(first.data), True)
         if connection.backlog and len(replies) in (0, REPLIES_MAX // 2):
@@ -455,7 +472,8 @@ class Router:
             self._flush.append(connection)
 
     def close(self, connection: Connection, code: CloseCode) -> None:
-        """Close the connection, after what is in its outbox. Its clients are not reached through it from here on."""
+        """Close the connection, after what is in its outbox. What its clients are sent through it from here on
+        is dropped: they are unbound, of many some in each turn."""
         self._close.append((connection, code))
         if connection.ends_at is None:
             connection.ends_at = math.inf
@@ -482,8 +500,10 @@ class Router:
     def _let_go(self) -> None:
         """The connections hold more together than they may: the greatest holders go."""
         for connection in self.memory.greatest():
-            self.counts["connections_held_too_much"] += 1
             self._drop_backlog(connection, 0)
+            if connection.ends_at is not None:
+                continue
+            self.counts["connections_held_too_much"] += 1
             dropped = len(connection.outbox.take())
             if dropped:
                 self.drops["held_too_much"] += dropped
@@ -709,10 +729,19 @@ class Router:
         links = self._flush_links()
         more = bool(self.jobs or self._ready)
         effects = Effects(
-            self._flush, self._store, self._read, links, self._close, self._hold, self.written, self._drop_links, more
+            self._flush,
+            self._store,
+            self._read,
+            self._forget,
+            links,
+            self._close,
+            self._hold,
+            self.written,
+            self._drop_links,
+            more,
         )
         self._flush, self._store, self._read, self._close = [], [], [], []
-        self._hold, self._drop_links = [], []
+        self._forget, self._hold, self._drop_links = [], [], []
         if effects.written:
             self.written = []
         for connection in effects.flush:

@@ -138,7 +138,7 @@ class EmbeddedStore:
                 opened = self._writers[lane].files
                 assert opened is not None
                 self._opened[lane] = _Opened(opened, require_same(self._directory / lane, opened))
-            self._require_same()
+            self._look_at_files()
         except OSError as error:
             await self.close()
             raise StoreMisconfigured(f"the embedded store cannot read {self._directory}: {error}") from error
@@ -296,12 +296,18 @@ class EmbeddedStore:
     # --- registry
 
     async def register(self, endpoint: Endpoint) -> None:
-        self._require_same()
-        await self._soft_writer.call("register", [tuple(endpoint)])
+        await self._sign_of_life("register", endpoint)
 
     async def heartbeat(self, endpoint: Endpoint) -> None:
-        self._require_same()
-        await self._soft_writer.call("heartbeat", [tuple(endpoint)])
+        await self._sign_of_life("heartbeat", endpoint)
+
+    async def _sign_of_life(self, operation: str, endpoint: Endpoint) -> None:
+        try:
+            self._look_at_files()
+            await self._soft_writer.call(operation, [tuple(endpoint)])  # it looks, too
+        except StoreLost:
+            self._lost = True
+            raise
 
     async def deregister(self, endpoint: Endpoint) -> None:
         await self._soft_writer.call("deregister", [tuple(endpoint)])
@@ -317,13 +323,6 @@ class EmbeddedStore:
     def lost(self) -> bool:
         """Whether this is no longer the store that others find in the directory."""
         return self._lost
-
-    def _require_same(self) -> None:
-        try:
-            self._look_at_files()
-        except StoreLost:
-            self._lost = True
-            raise
 
     def _look_at_files(self) -> None:
         """``StoreLost``: what is read, or written, is no longer what others find in the directory. With every sign of

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import itertools
 import os
 import pwd
 import stat
@@ -228,6 +229,8 @@ _NONE = (1 << 64) - 1
 _DEPTH_MAX = 32
 _PAGES_MAX = 1 << 16  # pages looked at in one tree; a list of free pages of 64 GiB has some 33,000
 FIRST_PAGES = 2  # the meta pages
+LOOKS = 5
+"""At a file that is written to meanwhile."""
 
 
 def require_whole(data: Path) -> bool:
@@ -242,9 +245,14 @@ def require_whole(data: Path) -> bool:
         return True  # another format, of a machine with addresses of another size
     fd = os.open(data, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        return _Whole(data, fd).looked_at()
-    except struct.error:
-        raise Damaged(f"{data} is damaged: a page of it ends in the middle of an entry") from None
+        for looks in itertools.count(1):
+            look = _Whole(data, fd)
+            try:
+                return look.looked_at()
+            except Damaged:
+                if looks == LOOKS or look.is_latest():
+                    raise
+        raise AssertionError
     finally:
         os.close(fd)
 
@@ -254,18 +262,39 @@ class _Whole:
 
     def __init__(self, path: Path, fd: int) -> None:
         self._path, self._fd = path, fd
-        self._size = os.fstat(fd).st_size
+        self._size = 0
         self._page_bytes = 0
         self._last = 0
+        self._metas_read = b""
 
     def looked_at(self) -> bool:
-        head = os.pread(self._fd, 1 << 17, 0)  # two pages of the largest size that there is
+        try:
+            return self._look()
+        except struct.error:
+            raise self._damaged("a page of it ends in the middle of an entry") from None
+
+    def is_latest(self) -> bool:
+        """Nothing has been written since that could have changed what was looked at: LMDB uses pages again that no
+        transaction needs."""
+        return self._metas_read == self._read_metas(self._read_head())
+
+    def _read_head(self) -> bytes:
+        return os.pread(self._fd, 1 << 17, 0)  # two pages of the largest size that there is
+
+    def _read_metas(self, head: bytes) -> bytes:
+        size = _HEADER.size + _META.size
+        return head[:size] + head[self._page_bytes : self._page_bytes + size]
+
+    def _look(self) -> bool:
+        head = self._read_head()
+        self._size = os.fstat(self._fd).st_size  # afterwards: a commit extends the file first
         if not any(head):
             # The room of a file whose first pages never came to the disk; a store that was one has more than that.
             if len(head) == self._size:
                 return False
             raise self._damaged("it begins with nothing but zeros")
         metas = self._metas(head)
+        self._metas_read = self._read_metas(head)
         if len(metas) < FIRST_PAGES:
             return False
         transaction, self._last, trees = max(metas)

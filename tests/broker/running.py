@@ -246,9 +246,10 @@ class Raw:
         self.reader = reader
         self.writer = writer
 
-    async def upgrade(self, path: str = "/", behind: bytes = b"") -> bytes:
+    async def upgrade(self, path: str = "/", behind: bytes = b"", headers: str = "") -> bytes:
         """The opening handshake, with bytes right behind it; returns the response's head."""
-        self.writer.write(HANDSHAKE.format(path=path).encode() + behind)
+        request = HANDSHAKE.format(path=path).removesuffix("\r\n") + headers + "\r\n"
+        self.writer.write(request.encode() + behind)
         async with asyncio.timeout(PATIENCE_S):
             return await self.reader.readuntil(b"\r\n\r\n")
 

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import zlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,9 @@ import pytest
 from broker.children import spawn
 from broker.core.large import pack_arguments
 from broker.core.router import Limits
-from broker.endpoint import INFLATED_BYTES_MAX
+from broker.endpoint import COMPRESS_BYTES, INFLATED_BYTES_MAX
 from protocol.errors import FRAME_TOO_LARGE, HELD_TOO_MUCH, NOT_UTF8
+from protocol.sockets import text_frame
 from tests.conftest import Logged
 
 from .running import PATIENCE_S, Raw, Running, alive, children, plain, raw, raw_frame, running, serving
@@ -329,16 +331,37 @@ async def test_messages_that_are_inflated_have_a_limit_of_their_own(tmp_path: Pa
             assert await client.ask(padded(2 * INFLATED_BYTES_MAX, command="listen")) == SUCCESS
 
 
-async def test_large_messages_go_out_uncompressed_and_small_ones_do_not(tmp_path: Path) -> None:
-    async with (
-        running(tmp_path, compression=True) as endpoint,
-        plain(endpoint.url) as publisher,
-        plain(endpoint.url, compression="deflate") as client,
-    ):
-        await client.ask({"command": "listen", "client_id": "a"})
-        await client.ask({"command": "subscribe", "client_id": "a", "topic": "t"})
-        for size in (0, 200, 70 * KiB, MiB - 100, 60 * KiB, 1):
-            await publisher.ask(publish(size, size))
-            assert (await client.hear())["broadcast"] == [size, "x" * size]
-        await publisher.ask({**publish(1), "payload": ["x" * 60 * KiB, "y" * 100 * KiB] * 3})
-        assert len((await client.hear())["broadcast"]) == 6
+async def test_large_messages_go_out_uncompressed_and_small_ones_do_not_in_their_order(tmp_path: Path) -> None:
+    """Also where one turn has more than is compressed at once."""
+    sizes = (0, 200, 70 * KiB, *[30 * KiB] * 6, MiB, 60 * KiB, 1)
+    async with running(tmp_path, compression=True) as endpoint, raw(endpoint.url) as client:
+        head = await client.upgrade(headers="Sec-WebSocket-Extensions: permessage-deflate\r\n")
+        assert b"permessage-deflate" in head
+        (connection,) = endpoint.server.router.connections.values()
+        for number, size in enumerate(sizes):
+            endpoint.server.router.push(connection, b"%04d" % number + b"x" * size)
+        endpoint.server.turn()
+        inflating = zlib.decompressobj(-15)
+        for number, size in enumerate(sizes):
+            first, payload = await client.frame()
+            assert first == (0xC1 if size + 4 <= COMPRESS_BYTES else 0x81)
+            if first == 0xC1:
+                payload = inflating.decompress(payload + b"\0\0\xff\xff")
+            assert payload == b"%04d" % number + b"x" * size
+
+
+async def test_a_ping_does_not_have_all_written_at_once(endpoint: Running) -> None:
+    async with raw(endpoint.url) as client:
+        await client.upgrade()
+        ((connection, socket),) = endpoint.server._sockets.items()
+        for _ in range(15):
+            endpoint.server.router.push(connection, text_frame(b"x" * MiB))
+        socket.flush()
+        unsent = len(socket._unsent)
+        assert unsent > 10
+        socket.data_received(raw_frame(0x89, b"ping"))
+        assert len(socket._unsent) == unsent
+        socket.data_received(raw_frame(0x88, (1000).to_bytes(2, "big")))
+        frames = [await client.frame() for _ in range(17)]
+        assert sorted(first for first, _ in frames[:-1]) == [0x81] * 15 + [0x8A]
+        assert frames[-1][0] == 0x88

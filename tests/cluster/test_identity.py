@@ -40,7 +40,11 @@ async def test_one_that_stood_still_until_its_name_was_taken_ends_and_says_why(t
     async with cluster_of(["twin", "other"], tmp_path) as cluster:
         older, younger = cluster["twin"], cluster.new("twin")
         older.signal(signal.SIGSTOP)
-        await younger.start()
+        await younger.start(ready=False)
+        await eventually(younger.answers, "it serves HTTP")
+        waiting = "another endpoint has had the name twin until lately, and may still live\n"
+        assert (await fetch(younger.url, "/readyz")).text in (waiting, "ready\n")
+        await younger.ready()
         older.signal(signal.SIGCONT)
         assert await older.ended() == NAME_TAKEN
         assert re.search(rf"{re.escape(younger.url)}.* registered as endpoint 'twin'.* name of its own", older.said())

@@ -285,6 +285,20 @@ def test_a_connection_that_is_lost_ends_even_if_what_had_come_cannot_be_taken() 
     assert over == [True]
 
 
+def test_a_connection_that_is_lost_ends_when_what_had_come_is_let_go_of() -> None:
+    socket = Sliced(ServerProtocol(state=OPEN))
+    socket.turns = 0
+    over: list[bool] = []
+    socket.closed = lambda: over.append(True)  # type: ignore[method-assign]
+    socket.data_received(3 * Frame(Opcode.TEXT, b"x" * 10).serialize(mask=True))
+    socket.connection_lost(None)
+    assert not over
+    socket.discard()
+    socket.discard()
+    socket.next_quantum()
+    assert over == [True]
+
+
 @pytest.mark.parametrize("kind", sorted({attack.kind for attack in ATTACKS}))
 def test_a_connection_that_is_over_leaves_nothing_to_the_collector(kind: str) -> None:
     """Of many such the collector would free all at once, and everybody would wait for it."""

@@ -24,7 +24,7 @@ import broker
 from broker.core.model import Endpoint
 from broker.doctor import embedded as doctor
 from broker.store import files
-from broker.store.base import StoreError
+from broker.store.base import StoreError, StoreLost
 from broker.store.embedded import EmbeddedStore
 from broker.store.files import Damaged, require_whole
 from broker.store.layout import Lane, prepare
@@ -233,18 +233,53 @@ async def test_an_older_state_copied_over_the_file_ends_the_endpoint(tmp_path: P
     await store.open()
     try:
         await store.unsubscribe([("ann", ["song 1"])])
-        store._require_same()
+        store._look_at_files()
         size = (directory / "durable" / "data.mdb").stat().st_size
         with (directory / "durable" / "data.mdb").open("r+b") as file:
             file.write(older)
         os.truncate(directory / "durable" / "data.mdb", size)
         with pytest.raises(StoreError, match="overwritten by an older one"):
-            store._require_same()
+            store._look_at_files()
+    finally:
+        await store.close()
+
+
+async def test_what_only_the_writer_has_seen_yet_is_a_lost_store_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = EmbeddedStore(tmp_path / "store", map_size_bytes=MAP_BYTES)
+    await store.open()
+    try:
+        monkeypatch.setattr(store, "_look_at_files", lambda: None)
+        moved(tmp_path / "store")
+        with pytest.raises(StoreLost):
+            await store.heartbeat(Endpoint("me", "i", "ws://127.0.0.1:9000", 1))
+        assert store.lost
     finally:
         await store.close()
 
 
 # --- whole
+
+
+async def test_a_store_that_is_written_to_meanwhile_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two looks at the file a commit makes it longer and uses pages again."""
+    directory = await filled(tmp_path / "store")
+    read, commits = os.pread, 0
+    with lmdb.open(str(directory / "durable"), max_dbs=8, map_size=MAP_BYTES) as env:
+
+        def pread(fd: int, size: int, at: int) -> bytes:
+            nonlocal commits
+            for _ in range(2 if commits < 6 else 0):
+                commits += 1
+                with env.begin(write=True) as txn:
+                    for number in range(2_000):
+                        txn.put(b"%d/%d" % (commits, number), b"x" * 100)
+            return read(fd, size, at)
+
+        monkeypatch.setattr(files.os, "pread", pread)
+        assert require_whole(directory / "durable" / "data.mdb")
+        assert commits == 6
 
 
 def sizes(whole: int) -> list[int]:

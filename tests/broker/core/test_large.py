@@ -14,7 +14,7 @@ from broker.core.grants import Grant
 from broker.core.large import CONTAINERS_MAX, TOPICS_PER_PART, Outcome, pack_arguments, read_packed, unpack_outcome
 from broker.core.model import Endpoint
 from broker.core.router import AFTER_CLOSE_S, BYTES_PER_COMMAND, Limits, ReadCall, Router
-from protocol.errors import NOT_UTF8, ProtocolError
+from protocol.errors import HELD_TOO_MUCH, NOT_UTF8, ProtocolError
 from protocol.messages import Command, check
 from protocol.sockets import LargeMessage, masked_text_frame
 from protocol.wire import decode
@@ -148,6 +148,7 @@ class Talk:
         self.router = Router(Endpoint("a", "i", "ws://a", 0), self.now, routing="lookup", limits=Limits(**limits))
         self.connection = self.router.connected(1, throttled="commands_per_s" in limits)
         self.calls: list[ReadCall] = []
+        self.forgotten: list[int] = []
         self.closed: list[Any] = []
         self.stored: list[tuple[str, Any]] = []
 
@@ -161,6 +162,7 @@ class Talk:
         while more:
             effects = self.router.flush()
             self.calls += effects.read
+            self.forgotten += effects.forget
             self.closed += [code for _, code in effects.close]
             for call in effects.store:
                 self.stored.append((call.operation, call.arguments))
@@ -233,6 +235,37 @@ def test_a_large_frame_counts_for_a_while_after_its_connection_is_over_and_then_
         assert [operation for operation, _ in talk.stored if operation == "subscribe"] == stored
         assert talk.router.drops["command_of_closed_connection"] == 1 - len(stored)
         assert talk.router.memory.total == 0
+
+
+def test_large_frames_of_a_connection_that_is_let_go_are_forgotten() -> None:
+    talk = Talk(held_bytes=2_000)
+    other = talk.router.connected(2)
+    talk.router.frame(other, subscribe(9), talk.now)
+    talk.send(subscribe(1), subscribe(2, 3_000))
+    (_, dropped) = talk.calls
+    assert [talk.router.read_wanted(call.number) for call in talk.calls] == [True, False]
+    assert talk.forgotten == [dropped.number]
+    assert talk.closed == [HELD_TOO_MUCH]
+    assert talk.router.memory.total == len(subscribe(9))
+    talk.router.read(dropped.number, Outcome(), talk.now)  # it was being read
+    talk.read()
+    assert other.outbox.take()
+    assert talk.router.memory.total == 0
+
+
+def test_what_waits_on_connections_that_are_over_goes_first_to_the_bound_for_all() -> None:
+    talk = Talk(held_bytes=2_000)
+    staying = talk.router.connected(2)
+    for _ in range(5):
+        talk.send(subscribe(1, 1_000))
+        talk.router.disconnected(talk.connection, talk.now)
+        talk.turn()
+        talk.connection = talk.router.connected(len(talk.calls) + 2)
+    assert talk.router.memory.total <= 2_000
+    assert len(talk.forgotten) == 4
+    assert talk.router.drops["command_of_closed_connection"] == 4
+    assert talk.closed == []
+    assert not staying.closed
 
 
 @pytest.mark.parametrize("large_bytes", [100, 100_000])

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from broker.core.hub import Connection
 from broker.core.memory import CLIENT_BYTES, FULL, Memory
-from broker.core.model import Endpoint
+from broker.core.model import Endpoint, Location
 from broker.core.outbox import Outbox
 from broker.core.router import Limits, Router
 from protocol.errors import HELD_TOO_MUCH
@@ -122,6 +122,27 @@ def test_a_backlog_is_held_until_it_is_begun_or_dropped() -> None:
     router.disconnected(one, 100.0)
     assert router.drops["command_of_closed_connection"] == 2
     assert (one.waiting, router.memory.total) == (0, 0)
+
+
+def test_long_replies_that_wait_for_earlier_ones_are_held() -> None:
+    router, (one,) = listening(Limits(), 1)
+    router.frame(one, orjson.dumps({"command": "listen", "client_id": "a"}), 100.0)
+    before = router.memory.of(one)
+    for _ in range(10):
+        router.frame(one, orjson.dumps({"command": "nothing", "id": "i" * 1_000}), 100.0)
+    assert router.memory.of(one) > before + 10_000
+    (call,) = router.flush().store
+    router.stored(call.number, [Location(1, "i", True)], None, 100.0)
+    router.flush()
+    assert len(one.outbox.take()) == 11
+    assert one.waiting == 0
+
+
+def test_a_client_that_comes_elsewhere_is_counted_there() -> None:
+    router, (one, two) = listening(Limits(), 2)
+    for connection in (one, two):
+        router.frame(connection, orjson.dumps({"command": "listen", "client_id": "a"}), 100.0)
+    assert (router.memory.of(one), router.memory.of(two)) == (0, CLIENT_BYTES)
 
 
 @pytest.mark.parametrize("clients", [1, 1_800])
