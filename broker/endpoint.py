@@ -405,7 +405,7 @@ class EndpointServer:
             resident=machine.resident_bytes,
             alone_at_url=alone_at_url,
         )
-        self.reader = Reader(self.router.read_wanted, self._frame_read, self.router.limits.held_bytes)
+        self.reader = Reader(self.router.read_wanted, self._frame_read)
         if log.isEnabledFor(logging.DEBUG):
             self.router.on_refusal = _log_refusal
         self.store = store

@@ -50,6 +50,12 @@ def resident_bytes() -> int:
     return int(fields[1]) * _PAGE_BYTES if len(fields) > 1 else sys.maxsize
 
 
+def dies_first() -> None:
+    """Where a machine or a control group has no memory left, the kernel is to kill this process before all others."""
+    with contextlib.suppress(OSError):  # not on Linux, or not permitted
+        Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
+
+
 def return_large_memory() -> None:
     """Have large blocks mapped and unmapped one by one. By default glibc does so until the first large block is freed;
     then those of up to 32 MiB go to the heap, where the frames of a large subscribe leave holes of some 35 MB."""

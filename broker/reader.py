@@ -9,28 +9,23 @@ answered with a length of 4 bytes and the outcome, before the next is read. When
 from __future__ import annotations
 
 import os
-import resource
 import signal
 import socket
 import sys
 from contextlib import suppress
 
 from .core.large import read_packed
-from .machine import return_large_memory
+from .machine import dies_first, return_large_memory
 
 #: The reader yields to endpoints and clients where they want the same core: whoever sends 16 MiB can wait a little.
 NICENESS = 5
 
 
 def main() -> int:
-    """Answer until there is nobody to answer. Returns the exit code. The argument: bytes of memory it may take, so
-    that a frame which takes more ends this process and not the machine's patience."""
-    bytes_max = int(sys.argv[1])
-    hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
-    bytes_max = bytes_max if hard == resource.RLIM_INFINITY else min(bytes_max, hard)
-    resource.setrlimit(resource.RLIMIT_DATA, (bytes_max, hard))
+    """Answer until there is nobody to answer. Returns the exit code."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is for the endpoint, which closes this one
     os.nice(NICENESS)
+    dies_first()
     return_large_memory()
     with (
         suppress(ConnectionError),  # the endpoint was killed: whoever asked is gone too

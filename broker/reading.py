@@ -28,11 +28,7 @@ READ_TIMEOUT_S = 60.0
 IDLE_S = 10.0
 
 #: What is said where it died or was too slow.
-FAILED = "The process that reads large frames, which may take no more memory than max-held-bytes, failed"
-
-#: The process may take as much memory as all connections may hold, but not less than this: a `subscribe` of 16 MiB
-#: takes some 150 MB.
-MEMORY_BYTES_MIN = 256 << 20
+FAILED = "The process that reads large frames failed"
 
 _LENGTH_BYTES = 4
 
@@ -81,10 +77,7 @@ class Reader:
     """``wanted``: asked, when a frame's turn comes, whether anybody still wants it. ``done``: told each call's number
     and outcome; ``None``: nobody did."""
 
-    def __init__(
-        self, wanted: Callable[[int], bool], done: Callable[[int, Outcome | None], None], memory_bytes_max: int
-    ) -> None:
-        self._memory_bytes_max = max(memory_bytes_max, MEMORY_BYTES_MIN)  # that the process may take
+    def __init__(self, wanted: Callable[[int], bool], done: Callable[[int, Outcome | None], None]) -> None:
         self._wanted = wanted
         self._done = done
         self._waiting: dict[int, ReadCall] = {}  # by number, in the order they came
@@ -191,7 +184,7 @@ class Reader:
         ours, theirs = socket.socketpair()
         try:
             with theirs:
-                self._process = spawn("broker.reader", theirs, str(self._memory_bytes_max))
+                self._process = spawn("broker.reader", theirs)
             _, link = await asyncio.get_running_loop().create_unix_connection(_Link, sock=ours)
         except BaseException:
             ours.close()

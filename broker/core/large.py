@@ -29,6 +29,9 @@ TOPICS_PER_PART = 1_000
 #: many as fit into 16 MiB one frame would take half a gigabyte. A payload of 1 MiB that has more carries nothing else.
 CONTAINERS_MAX = 250_000
 
+#: Commas between its values, for the same reason: a `subscribe` of 16 MiB has at most 1,500,000 topics of 8 bytes.
+COMMAS_MAX = 2_000_000
+
 
 class Topics:
     """A long list of topics, packed."""
@@ -88,10 +91,7 @@ def read(data: bytes, is_text: bool, payload_bytes_max: int, grant: Grant | None
         return Outcome(is_text=False)
     value: dict[str, Any] | None = None
     try:
-        if data.count(b"[") + data.count(b"{") > CONTAINERS_MAX:
-            outside = outside_strings(data)
-            if outside.count(b"[") + outside.count(b"{") > CONTAINERS_MAX:
-                raise ProtocolError("bad_json", f"Too many lists and objects: {CONTAINERS_MAX:,} are the most")
+        _require_few_values(data)
         value = decode(data)
         command = check(value, payload_bytes_max)
         if grant is not None:
@@ -104,6 +104,16 @@ def read(data: bytes, is_text: bool, payload_bytes_max: int, grant: Grant | None
         kind = value.get("command")
         return Outcome(error=error, id=number, name=name, kind=kind[:64] if isinstance(kind, str) else None)
     return Outcome(command)
+
+
+def _require_few_values(data: bytes) -> None:
+    if data.count(b"[") + data.count(b"{") <= CONTAINERS_MAX and data.count(b",") <= COMMAS_MAX:
+        return
+    outside = outside_strings(data)
+    if outside.count(b"[") + outside.count(b"{") > CONTAINERS_MAX:
+        raise ProtocolError("bad_json", f"Too many lists and objects: {CONTAINERS_MAX:,} are the most")
+    if outside.count(b",") > COMMAS_MAX:
+        raise ProtocolError("bad_json", f"Too many values: {COMMAS_MAX:,} commas between them are the most")
 
 
 def _is_utf8(data: bytes) -> bool:
@@ -129,7 +139,7 @@ def read_packed(arguments: bytes, data: bytes) -> bytes:
     try:
         outcome = read(data, is_text, payload_bytes_max, grant)
     except MemoryError:
-        text = "To read this message takes more memory than there is (max-held-bytes); send it in parts"
+        text = "To read this message takes more memory than there is; send it in parts"
         outcome = Outcome(error=ProtocolError("too_large", text))
     command, error = outcome.command, outcome.error
     topics: Any = None

@@ -37,6 +37,11 @@ if TYPE_CHECKING:
 #: Subscribers of one message that are looked for, or read from the store, in one go: 2 to 5 ms.
 CLIENTS_PER_SLICE = 5_000
 
+#: When the recipients of this turn's messages are so many, messages for more than ``FEW`` wait for another turn:
+#: hundreds may wait for one answer of the store. Some 2 ms.
+PLACES_PER_TURN = 5_000
+FEW = 20
+
 #: Recipients of messages for many (``DELIVERY_SLICE``) that are being handed over at once, some 70 MB of their names at
 #: the endpoints that hold them; the next such message waits.
 RECIPIENTS_MAX = 1_000_000
@@ -64,6 +69,7 @@ class Publishing:
         self.forwarding = Forwarding(router, self)
         self.recipients = 0  # of messages for many that are being handed over
         self._too_many: deque[tuple[str, Route]] = deque()  # topics whose head is for many, and waits until it is less
+        self._placed = 0  # recipients of messages of this turn for more than a few
         self._version = 0  # of the table that the routes are of
         self._read: list[tuple[str, Route]] = []  # sets to read at the end of the turn
         self._find: list[str] = []  # clients to find
@@ -252,6 +258,12 @@ class Publishing:
                 return
             if route.placing:
                 return
+            if len(route.subscribers) > FEW:
+                if self._placed >= PLACES_PER_TURN:
+                    route.placing = True
+                    router.jobs.append(self._rest(topic, route))
+                    return
+                self._placed += len(route.subscribers)
             if route.places is not None:
                 (local, remote, missing), route.places = route.places, None
             elif len(route.subscribers) <= CLIENTS_PER_SLICE:
@@ -283,6 +295,13 @@ class Publishing:
         route.queue = None
         if router.lookup or not topic:
             self.routes.drop(topic)
+
+    def _rest(self, topic: str, route: Route) -> Iterator[bool]:
+        """The topic's messages go on in another turn."""
+        route.placing = False
+        if self.routes.get(topic) is route:
+            self._advance(topic, route)
+        yield from ()
 
     def _place(self, topic: str, route: Route, clients: list[str]) -> Iterator[bool]:
         """Where the many subscribers of the topic's first message are."""
@@ -391,7 +410,8 @@ class Publishing:
     # Store
 
     def flush(self) -> None:
-        """Ask the store, in one call each, for what this turn's messages need to know."""
+        """End the turn: ask the store, in one call each, for what its messages need to know."""
+        self._placed = 0
         if self._read:
             topics = [topic for topic, _ in self._read]
             self._router.store("subscribers", (topics,), self._subscribers, self._read)

@@ -31,7 +31,9 @@ class Route:
         # Publishes of this topic in their order; the head waits for the store, the others wait for the head.
         self.queue: deque[Any] | None = None
         self.found: dict[str, Location | None] | None = None  # locations read for the head
-        self.placing = False  # the head's many subscribers are being looked for, slice by slice
+        self.placing = (
+            False  # the head's many subscribers are being looked for, slice by slice, or it rests until another turn
+        )
         self.places: Any = None  # of them, once they have been
 
     def filled(self, subscribers: set[str]) -> None:

@@ -173,7 +173,7 @@ def test_a_reader_whose_endpoint_was_killed_ends_without_a_word(sent: int | None
     ours, theirs = socket.socketpair()
     with theirs:
         reader = subprocess.Popen(
-            [sys.executable, "-m", "broker.reader", str(256 * MiB)], stdin=theirs.fileno(), stderr=subprocess.PIPE
+            [sys.executable, "-m", "broker.reader"], stdin=theirs.fileno(), stderr=subprocess.PIPE
         )
     with ours, reader:
         ours.sendall(request[:sent])
@@ -207,16 +207,20 @@ def _command(pid: int) -> bytes:
 
 
 @pytest.mark.over_tcp
-async def test_a_frame_that_takes_more_memory_than_there_is_gets_an_error(tmp_path: Path, logged: Logged) -> None:
-    """What the reader has at least is enough for the frame, and not for the objects that it stands for."""
-    logged.expect("The process that reads large frames", "memory allocation of")
+async def test_a_frame_as_dear_as_may_be_is_read_by_a_process_that_is_the_first_to_be_killed(tmp_path: Path) -> None:
+    """Where the machine has no memory left. However little the connections may hold, one frame is read."""
     keys = b",".join(b'"%d":1' % number for number in range(1_000_000, 2_300_000))
     frame = b'{"command":"listen","client_id":"a","x":{' + keys + b"}}"
     async with running(tmp_path, limits=Limits(held_bytes=64 * MiB)) as endpoint, plain(endpoint.url) as client:
-        reply = await client.ask(frame.decode())
-        assert reply["error"] in ("too_large", "internal")
-        assert "max-held-bytes" in reply["info"]
-        assert await client.ask(padded(MiB, command="listen")) == SUCCESS
+        assert await client.ask(frame.decode()) == SUCCESS
+        assert endpoint.server.reader.pid is not None
+        assert _oom_score(endpoint.server.reader.pid) in (None, 1000)
+
+
+def _oom_score(pid: int) -> int | None:
+    """``None``: not on Linux."""
+    score = Path(f"/proc/{pid}/oom_score_adj")
+    return int(score.read_text(encoding="ascii")) if score.exists() else None
 
 
 # -- What all connections hold
@@ -236,9 +240,8 @@ async def test_of_unfinished_frames_the_largest_go(tmp_path: Path) -> None:
             await endpoint.until(lambda metrics: metrics["ingeborg_held_bytes"] > 6.9 * MiB)
             await fragments.upgrade(behind=raw_frame(0x01, b"x" * 4 * MiB))
             assert await large.close_code() == HELD_TOO_MUCH.code
-            metrics = await endpoint.until(lambda metrics: metrics["ingeborg_held_bytes"] < 7 * MiB)
+            metrics = await endpoint.until(lambda metrics: 5.9 * MiB < metrics["ingeborg_held_bytes"] < 7 * MiB)
             assert metrics["ingeborg_connections_held_too_much_total"] == 1
-            assert metrics["ingeborg_held_bytes"] > 5.9 * MiB
             fragments.writer.transport.abort()
             await endpoint.until(lambda metrics: metrics["ingeborg_held_bytes"] < 3 * MiB)
             small.writer.write(unfinished[2 * MiB :])

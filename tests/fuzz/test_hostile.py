@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from . import hostile
-from .hostile import GROWTH_BYTES_MAX, HEAD, LATE_S_MAX, SCENARIOS, MiB, Noticed, endure, row
+from .hostile import GROWTH_BYTES_MAX, HEAD, LATE_S_MAX, READER_BYTES_MAX, SCENARIOS, MiB, Noticed, endure, row
 
 
 @pytest.mark.parametrize("name", ["nested-lists", "unfinished", "large-bombs"])
@@ -36,7 +36,8 @@ def noticed(**fields: object) -> Noticed:
         (noticed(failed=["no"]), ["1 publishes of the bystander failed, such as ['no']"]),
         (noticed(lapsed=2), ["2 leases lapsed"]),
         (noticed(said=["Traceback"]), ["1 lines in the logs, such as ['Traceback']"]),
-        (noticed(rss_before=MiB, rss_most=2 * MiB + GROWTH_BYTES_MAX), [f"memory grew by {257} MiB"]),
+        (noticed(rss_before=MiB, rss_most=2 * MiB + GROWTH_BYTES_MAX), ["memory grew by 257 MiB"]),
+        (noticed(reader_most=MiB + READER_BYTES_MAX), ["the reader took 513 MiB"]),
     ],
 )
 def test_what_may_not_be_is_told(found: Noticed, said: list[str]) -> None:

@@ -40,9 +40,9 @@ FIGURES: dict[str, tuple[float, ...]] = {
     "`id` of a command, bytes of UTF-8": (protocol.messages.ID_BYTES_MAX,),
     "message on a connection with permessage-deflate, bytes inflated": (endpoint.INFLATED_BYTES_MAX,),
     "lists and objects in a message of over 64 KiB": (large.CONTAINERS_MAX,),
-    "bytes that all connections of an endpoint hold together; 0: a quarter of the machine's memory": (
-        OPTIONS.max_held_bytes,
-    ),
+    "commas between values in a message of over 64 KiB": (large.COMMAS_MAX,),
+    "bytes that all connections of an endpoint hold together; 0: a quarter of the machine's or the control group's "
+    "memory, divided by the endpoints started together": (OPTIONS.max_held_bytes,),
     "topics in a page, by default": (protocol.messages.PAGE_LIMIT_DEFAULT,),
     "topics in a page, at most": (protocol.messages.PAGE_LIMIT_MAX,),
     "answer of another endpoint, s": (calls.TIMEOUT_S,),

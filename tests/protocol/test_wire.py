@@ -224,6 +224,13 @@ def test_what_stands_outside_strings() -> None:
     assert wire.outside_strings(b'{"a\\"b":["\\\\",1,"\\\\\\""]}') == b'{":[",1,"]}'
 
 
+@given(st.text('"a,'), st.integers(1, 5))
+def test_parts_make_no_difference_to_what_stands_outside_strings(text: str, part_bytes: int) -> None:
+    data = text.encode()
+    with mock.patch.object(wire, "_PART_BYTES", part_bytes):
+        assert wire.outside_strings(data) == b'"'.join(data.split(b'"')[::2]) + b'"' * (data.count(b'"') % 2)
+
+
 # What is accepted
 
 

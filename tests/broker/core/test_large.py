@@ -11,7 +11,15 @@ from hypothesis import strategies as st
 
 from broker.core import large
 from broker.core.grants import Grant
-from broker.core.large import CONTAINERS_MAX, TOPICS_PER_PART, Outcome, pack_arguments, read_packed, unpack_outcome
+from broker.core.large import (
+    COMMAS_MAX,
+    CONTAINERS_MAX,
+    TOPICS_PER_PART,
+    Outcome,
+    pack_arguments,
+    read_packed,
+    unpack_outcome,
+)
 from broker.core.model import Endpoint
 from broker.core.router import AFTER_CLOSE_S, BYTES_PER_COMMAND, Limits, ReadCall, Router
 from protocol.errors import HELD_TOO_MUCH, NOT_UTF8, ProtocolError
@@ -102,6 +110,16 @@ def test_containers_are_counted_outside_strings() -> None:
     error = read(head + b"[" + b"[]," * (CONTAINERS_MAX - 2) + b"[]]}").error
     assert error is not None
     assert (error.code, error.info) == ("bad_json", f"Too many lists and objects: {CONTAINERS_MAX:,} are the most")
+
+
+def test_too_many_values_are_refused_wherever_they_are() -> None:
+    head = b'{"command":"listen","client_id":"a","x":'
+    commas = COMMAS_MAX - head.count(b",")
+    assert read(head + b'"' + b"," * (COMMAS_MAX + 1) + b'"}').command is not None
+    assert read(head + b"[0" + b",0" * commas + b"]}").command is not None
+    error = read(head + b"[0" + b",0" * (commas + 1) + b"]}").error
+    assert error is not None
+    assert (error.code, error.info) == ("bad_json", f"Too many values: {COMMAS_MAX:,} commas between them are the most")
 
 
 def test_too_little_memory_is_the_frames_own_fault(monkeypatch: pytest.MonkeyPatch) -> None:
