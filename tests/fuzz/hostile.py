@@ -256,12 +256,7 @@ async def broadcasts(url: str) -> None:
         await connection.upgrade()
         await connection.write(raw_frame(0x81, b'{"command":"listen","client_id":"b%d"}' % number))
         connections.append(connection.read_on())
-    sender = await _connect(url)
-    await sender.upgrade()
-    reading = sender.read_on()
-    text = b'{"command":"broadcast","client_id":"s","dedup":false,"payload":"' + b"x" * 100_000 + b'"}'
-    while not reading.done():
-        await sender.write(raw_frame(0x81, text))
+    await _on_and_on(url, b'{"command":"broadcast","client_id":"s","dedup":false,"payload":"' + b"x" * 100_000 + b'"}')
 
 
 async def one_slot(url: str) -> None:
@@ -323,12 +318,9 @@ async def thousand(url: str) -> None:
             + raw_frame(0x81, b'{"command":"subscribe","client_id":"s%d","topic":"slow"}' % number)
         )
         connections.append(connection)
-    sender = await _connect(url)
-    await sender.upgrade()
-    reading = sender.read_on()
-    text = b'{"command":"publish","client_id":"p","topic":"slow","dedup":false,"payload":"' + b"x" * 10_000 + b'"}'
-    while not reading.done():
-        await sender.write(raw_frame(0x81, text))
+    await _on_and_on(
+        url, b'{"command":"publish","client_id":"p","topic":"slow","dedup":false,"payload":"' + b"x" * 10_000 + b'"}'
+    )
 
 
 async def identifiers(url: str) -> None:
@@ -351,6 +343,15 @@ async def _many(url: str, count: int, data: bytes) -> None:
 
     await asyncio.gather(*(write(connection) for connection in connections))
     await asyncio.Event().wait()  # and holds on to what it has
+
+
+async def _on_and_on(url: str, text: bytes) -> None:
+    """One connection that sends this as fast as it is read, until it is closed upon."""
+    connection = await _connect(url)
+    await connection.upgrade()
+    reading = connection.read_on()
+    while not reading.done():
+        await connection.write(raw_frame(0x81, text))
 
 
 async def _connect(url: str) -> Hostile:

@@ -6,6 +6,7 @@ import pytest
 
 from broker.core import lists, publishing
 from broker.core.delivering import DELIVERY_SLICE
+from broker.core.router import Effects
 
 from .talk import Cluster, Talker, parse
 
@@ -65,6 +66,35 @@ def test_messages_for_many_wait_until_fewer_names_are_under_way(monkeypatch: pyt
     assert anna_at_s < bert.replies[4][0]  # who has few subscribers does not wait
     assert [note[1:] for note in crowd.notes].count((topics[2], "news")) == DELIVERY_SLICE + 1
     assert len(crowd.notes) == 3 * (DELIVERY_SLICE + 1)
+
+
+def test_messages_that_wait_for_one_answer_of_the_store_go_on_in_several_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(publishing, "PLACES_PER_TURN", 1_000)
+    subscribers, messages = 5 * publishing.FEW, 200
+    cluster = Cluster("a")
+    crowd = cluster.client("0", "a")
+    for command in ({"command": "listen"}, {"command": "subscribe", "topic": "hot"}):
+        for number in range(subscribers):
+            crowd.send(**command, client_id=str(number))
+    cluster.world.run(5.0)
+    crowd.notes.clear()
+    router = cluster.nodes["a"].router
+    flush, delivered, turns = router.flush, [router.counts["messages_delivered"]], []
+
+    def counted() -> Effects:
+        turns.append(router.counts["messages_delivered"] - delivered[0])
+        delivered[0] = router.counts["messages_delivered"]
+        return flush()
+
+    monkeypatch.setattr(router, "flush", counted)
+    bert = cluster.client("bert", "a")
+    for number in range(messages):
+        bert.send(**parse(f"publish hot '{number}' #{number}"))
+    assert bert.hear() == [f"ok {number}" for number in range(messages)]
+    assert sum(turns) == len(crowd.notes) == subscribers * messages
+    assert max(turns) <= 1_000 + subscribers
+    payloads = [note[-1] for note in crowd.notes]
+    assert payloads == [str(number) for number in range(messages) for _ in range(subscribers)]
 
 
 def forwarding(subscribers: int) -> tuple[Cluster, Talker, Talker, str]:
