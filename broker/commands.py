@@ -151,8 +151,7 @@ async def pub(
     number = 0
     try:
         async with Client(url, client_id, token=token) as client:
-            async for text in _payload_texts(payload_text, lines):
-                number += 1
+            async for number, text in _payload_texts(payload_text, lines):  # noqa: B007
                 duplicate = await client.publish(topic, _payload(text), ack=True)
                 if ack:
                     line = orjson.dumps({"result": "success", "duplicate": duplicate})
@@ -166,9 +165,11 @@ async def pub(
     return OK
 
 
-async def _payload_texts(payload_text: str, lines: BinaryIO | None) -> AsyncIterator[bytes]:
+async def _payload_texts(payload_text: str, lines: BinaryIO | None) -> AsyncIterator[tuple[int, bytes]]:
+    """Each with the number of its line; empty ones are passed over."""
+    number = 1
     if payload_text != "-":
-        yield payload_text.encode()
+        yield number, payload_text.encode()
         return
     stream = lines or sys.stdin.buffer
     loop = asyncio.get_running_loop()
@@ -178,7 +179,8 @@ async def _payload_texts(payload_text: str, lines: BinaryIO | None) -> AsyncIter
             raise ValueError(f"a line of more than {FRAME_BYTES_MAX} bytes does not fit a frame")
         text = line.removesuffix(b"\n").removesuffix(b"\r")
         if text:
-            yield text
+            yield number, text
+        number += 1
 
 
 def _payload(text: bytes) -> Any:

@@ -32,6 +32,22 @@ def path_of(request: Request) -> str:
 def answer(server: EndpointServer, request: Request, path: str, internal: bool) -> Response | None:
     """The response to a request of the path; ``None``: it is a link's, or, but at the internal address, a client's.
     ``internal``: it came to that address, where nothing is but links, health and metrics."""
+    if request.method not in ("GET", "HEAD"):
+        return _not_allowed()
+    response = _answer(server, request, path, internal)
+    if request.method == "HEAD":
+        response = response or _not_allowed()
+        response.body = b""
+    return response
+
+
+def _not_allowed() -> Response:
+    response = _text(http.HTTPStatus.METHOD_NOT_ALLOWED, "GET, please\n")
+    response.headers["Allow"] = "GET, HEAD"
+    return response
+
+
+def _answer(server: EndpointServer, request: Request, path: str, internal: bool) -> Response | None:
     if path == "/healthz":
         return _text(http.HTTPStatus.OK, "alive\n")
     if path == "/readyz":

@@ -204,5 +204,5 @@ def explained(error: OSError) -> str:
     if isinstance(error, socket.gaierror):
         return f"the host is not known ({error.strerror}): is the name right?"
     if isinstance(error, ConnectionResetError):
-        return "it hung up: does it speak TLS? Then the URL begins with wss://"
+        return "it hung up: does it speak what the URL begins with, TLS (wss://) or not (ws://)?"
     return error.strerror or str(error) or type(error).__name__

@@ -31,7 +31,7 @@ from broker.store.base import (
     StoreMisconfigured,
     StoreUnavailable,
 )
-from broker.store.files import RESTORE, Files, lost, require_same
+from broker.store.files import RESTORE, Files, require_latest, require_same
 from broker.store.layout import (
     DEFAULT_MAP_SIZE_BYTES,
     FRAME_ITEMS,
@@ -336,10 +336,13 @@ class EmbeddedStore:
                 opened.size = require_same(path, opened.files, opened.size)
             except OSError as error:
                 raise StoreUnavailable(f"the embedded store cannot look at its files in {path}: {error}") from error
-            transaction = self._environments[lane].env.info()["last_txnid"]
-            if transaction < opened.transaction:
-                raise lost(path, f"{path / 'data.mdb'} was overwritten by an older one")
-            opened.transaction = transaction
+            environment = self._environments[lane]
+            try:
+                with environment.begin() as txn:
+                    confirmed = txn.id()
+            except lmdb.Error as error:
+                raise StoreUnavailable(f"the embedded store cannot read {path}: {error}") from error
+            require_latest(path, environment.env, confirmed)
 
     @contextmanager
     def _reading(self, lane: Lane, database: str) -> Iterator[tuple[lmdb.Transaction, lmdb.Cursor]]:
@@ -362,7 +365,6 @@ class _Opened:
 
     def __init__(self, files: Files, size: int) -> None:
         self.files, self.size = files, size  # neither a file of LMDB's nor its number of transactions ever shrinks
-        self.transaction = 0
 
 
 def _parts(items: Sequence[Any]) -> Iterator[list[Any]]:

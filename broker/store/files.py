@@ -20,6 +20,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+import lmdb
+
 from broker.store.base import StoreLost, StoreMisconfigured
 
 PRIVATE_DIRECTORY, PRIVATE_FILE = 0o700, 0o600
@@ -178,6 +180,13 @@ def require_same(lane_directory: Path, opened: Files, size: int = 0) -> int:
     if now < size:
         raise lost(lane_directory, f"{lane_directory / 'data.mdb'} was cut from {size:,} to {now:,} bytes")
     return now
+
+
+def require_latest(lane_directory: Path, env: lmdb.Environment, confirmed: int) -> None:
+    """``StoreLost`` where ``data.mdb`` has not got the transaction that was ``confirmed``: ``lock.mdb`` knows its number,
+    which a reader gets, and one more than that the next writer."""
+    if env.info()["last_txnid"] < confirmed:
+        raise lost(lane_directory, f"{lane_directory / 'data.mdb'} was overwritten by an older one")
 
 
 def lost(lane_directory: Path, what: str) -> StoreLost:

@@ -26,7 +26,7 @@ from typing import Any, cast
 import lmdb
 
 from broker.store.base import StoreError, StoreLost, StoreUnavailable
-from broker.store.files import RESTORE, Files, require_same, why_not_written
+from broker.store.files import RESTORE, Files, require_latest, require_same, why_not_written
 from broker.store.layout import GREETING, LAST_WORDS, PROGRESS, Lane, Prepared, Unpacker, pack, prepare
 from broker.store.operations import Run, Subscriptions, operations
 
@@ -53,6 +53,9 @@ RESERVE_BYTES = 16 << 20
 
 RESERVES_MAX = 16
 """How often, since writers of other endpoints may have used what was there, and nothing grows without an end."""
+
+_DAMAGE = (lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.BadTxnError, ValueError, TypeError)
+"""What LMDB and what is stored in it say where a page is not what was written."""
 
 Frame = tuple[int, str, Any]  # number, operation, argument
 Reply = tuple[int, str, Any]  # number, outcome, results
@@ -216,6 +219,7 @@ class Writer:
             raise ParentGone
         try:
             require_same(self._path, self._files)  # nobody would find what is written to a file that was removed
+            require_latest(self._path, self._environment.env, txn.id() - 1)
         except (StoreLost, OSError):
             txn.abort()
             raise
@@ -271,7 +275,7 @@ class Writer:
                 f"this machine with a larger one (INGEBORG_MAP_SIZE_BYTES={2 * self._map_size_bytes}); nothing "
                 "acknowledged is lost, and unsubscribing works meanwhile"
             )
-        if isinstance(error, lmdb.CorruptedError | lmdb.PageNotFoundError | ValueError | TypeError):
+        if isinstance(error, _DAMAGE):
             return StoreError(f"{path / 'data.mdb'} is damaged ({error}): stop every endpoint of it, and {RESTORE}")
         return StoreUnavailable(
             f"the embedded store could not write {path}: {why_not_written(path, error)}. Nothing acknowledged is lost"

@@ -112,8 +112,8 @@ async def test_pub_reads_lines_and_prints_acknowledgements(endpoint, capsys):
 
 
 async def test_pub_fails_with_the_number_of_the_bad_line(endpoint, capsys, monkeypatch):
-    assert await commands.pub(endpoint.url, "c", "t", "-", lines=io.BytesIO(b"1\n\xff\xfe\n3\n")) == 1
-    assert "line 2: " in capsys.readouterr().err
+    assert await commands.pub(endpoint.url, "c", "t", "-", lines=io.BytesIO(b"1\n\n\xff\xfe\n3\n")) == 1
+    assert "line 3: " in capsys.readouterr().err
     monkeypatch.setattr(commands, "FRAME_BYTES_MAX", 10)
     assert await commands.pub(endpoint.url, "c", "t", "-", lines=io.BytesIO(b"1\n" + b"x" * 50)) == 1
     assert "more than 10 bytes" in capsys.readouterr().err

@@ -54,6 +54,24 @@ async def test_an_upgrade_of_a_reserved_path_gets_the_page(shared: Running) -> N
         assert await connection.rest() == b"alive\n"
 
 
+@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/metrics", "/console", "/"])
+async def test_a_page_is_to_be_got_or_its_head(shared: Running, path: str) -> None:
+    _, got, page = await request(shared, get(path))
+    status, head, body = await request(shared, get(path).replace("GET", "HEAD", 1))
+    assert body == ""
+    if path == "/":  # where a WebSocket is asked for, which takes a GET
+        assert status == "HTTP/1.1 405 Method Not Allowed"
+    else:
+        assert status == "HTTP/1.1 200 OK"
+        assert "Content-Length: " in head
+        assert path in ("/metrics", "/readyz") or f"Content-Length: {len(page.encode())}" in head
+    for method in ("POST", "PUT", "OPTIONS", "get"):
+        status, head, _ = await request(shared, get(path).replace("GET", method, 1))
+        assert status == "HTTP/1.1 405 Method Not Allowed"
+        assert "Allow: GET, HEAD" in head
+        assert "Connection: close" in got
+
+
 async def test_a_plain_get_of_another_path_is_told_to_upgrade(shared: Running) -> None:
     for path in ("/", "/anything", "/_peer", "/healthz/x"):
         status, head, _ = await request(shared, get(path))

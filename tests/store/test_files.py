@@ -32,6 +32,7 @@ from tests import wants
 from tests.broker.running import PATIENCE_S, Process, alive, children, ingeborg, plain, serving
 
 MAP_BYTES = 64 << 20
+ME = Endpoint("me", "i", "ws://127.0.0.1:9000", 1)
 TOPICS = [f"song {number}" for number in range(3_000)]
 
 
@@ -226,20 +227,26 @@ async def test_nothing_is_confirmed_that_is_written_to_a_file_that_nobody_finds(
     assert not (tmp_path / "store").exists()
 
 
-async def test_an_older_state_copied_over_the_file_ends_the_endpoint(tmp_path: Path) -> None:
+@pytest.mark.parametrize("looked", [True, False])
+@pytest.mark.parametrize("written", [True, False])
+async def test_an_older_state_copied_over_the_file_ends_the_endpoint(
+    tmp_path: Path, looked: bool, written: bool
+) -> None:
     directory = await filled(tmp_path / "store")
     older = (directory / "durable" / "data.mdb").read_bytes()
     store = EmbeddedStore(directory, map_size_bytes=MAP_BYTES)
     await store.open()
     try:
         await store.unsubscribe([("ann", ["song 1"])])
-        store._look_at_files()
+        if looked:
+            await store.heartbeat(ME)
         size = (directory / "durable" / "data.mdb").stat().st_size
         with (directory / "durable" / "data.mdb").open("r+b") as file:
             file.write(older)
         os.truncate(directory / "durable" / "data.mdb", size)
-        with pytest.raises(StoreError, match="overwritten by an older one"):
-            store._look_at_files()
+        noticed = store.subscribe([("ann", ["song 3"])]) if written else store.heartbeat(ME)
+        with pytest.raises(StoreLost, match="overwritten by an older one"):
+            await noticed
     finally:
         await store.close()
 
@@ -253,7 +260,7 @@ async def test_what_only_the_writer_has_seen_yet_is_a_lost_store_too(
         monkeypatch.setattr(store, "_look_at_files", lambda: None)
         moved(tmp_path / "store")
         with pytest.raises(StoreLost):
-            await store.heartbeat(Endpoint("me", "i", "ws://127.0.0.1:9000", 1))
+            await store.heartbeat(ME)
         assert store.lost
     finally:
         await store.close()
