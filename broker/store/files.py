@@ -183,8 +183,8 @@ def require_same(lane_directory: Path, opened: Files, size: int = 0) -> int:
 
 
 def require_latest(lane_directory: Path, env: lmdb.Environment, confirmed: int) -> None:
-    """``StoreLost`` where ``data.mdb`` has not got the transaction that was ``confirmed``: ``lock.mdb`` knows its number,
-    which a reader gets, and one more than that the next writer."""
+    """``StoreLost`` where ``data.mdb`` has not got the transaction that was ``confirmed``: ``lock.mdb`` knows its
+    number, which a reader gets, and one more than that the next writer."""
     if env.info()["last_txnid"] < confirmed:
         raise lost(lane_directory, f"{lane_directory / 'data.mdb'} was overwritten by an older one")
 
