@@ -36,6 +36,8 @@ from .malformed import CUT, Attack
 CONNECTIONS = 64
 #: Within this an endpoint has cut whoever does not do his part (5 s), on a busy machine.
 ANSWER_S = 30.0
+#: A handshake that takes longer than an endpoint allows is cut; on a machine that does much else it may.
+CONNECT_TRIES = 5
 #: Connections that dribble their handshake while the others do what they do; each is cut after 5 s.
 DRIBBLES, DRIBBLE_S = 20, 0.25
 #: Reset and not closed: a port would be of no use for a minute otherwise.
@@ -326,9 +328,15 @@ class Attacker:
         else:
             make = partial(Connection, then, until)
         loop = asyncio.get_running_loop()
-        async with asyncio.timeout(ANSWER_S):
-            _, connection = await loop.create_connection(make, self._host, self._port)
-            await connection.begun()
+        for tries_left in reversed(range(CONNECT_TRIES)):
+            try:
+                async with asyncio.timeout(ANSWER_S):
+                    _, connection = await loop.create_connection(make, self._host, self._port)
+                    await connection.begun()
+                break
+            except ConnectionResetError:
+                if not tries_left:
+                    raise
         if isinstance(connection, TlsConnection):
             self._sessions[connection.tls.context] = connection.tls.session
         return connection
