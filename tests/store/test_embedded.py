@@ -68,8 +68,9 @@ async def until_ended(pid: int) -> None:
     except ProcessLookupError:
         return
     try:
-        ended, _, _ = await asyncio.to_thread(select.select, [watched], [], [], PATIENCE_S)
-        assert ended, f"process {pid} lives on"
+        poll = select.poll()  # not select(), which knows file descriptors up to 1,023 only
+        poll.register(watched, select.POLLIN)
+        assert await asyncio.to_thread(poll.poll, PATIENCE_S * 1e3), f"process {pid} lives on"
     finally:
         os.close(watched)
 
