@@ -38,13 +38,13 @@ class _Link(asyncio.Protocol):
 
     def __init__(self) -> None:
         self.transport: asyncio.Transport
-        self._answer: asyncio.Future[bytes] | None = None  # that is waited for
+        self._answer: asyncio.Future[memoryview] | None = None  # that is waited for
         self._held = bytearray()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
 
-    def ask(self, call: ReadCall) -> asyncio.Future[bytes]:
+    def ask(self, call: ReadCall) -> asyncio.Future[memoryview]:
         """Send a request; its answer. Raises ``ConnectionError`` where the process is known to be dead."""
         if self.transport.is_closing():
             raise ConnectionResetError("the reader process died")
@@ -62,7 +62,7 @@ class _Link(asyncio.Protocol):
         if len(held) >= _LENGTH_BYTES:
             end = _LENGTH_BYTES + int.from_bytes(held[:_LENGTH_BYTES], "big")
             if len(held) >= end:
-                words, self._held = bytes(memoryview(held)[_LENGTH_BYTES:end]), bytearray()
+                words, self._held = memoryview(held)[_LENGTH_BYTES:end], bytearray()
                 answer, self._answer = self._answer, None  # not kept: it may have megabytes
                 if answer is not None and not answer.done():
                     answer.set_result(words)

@@ -155,7 +155,7 @@ def read_packed(arguments: bytes, data: bytes) -> bytes:
     return ormsgpack.packb((fields, topics, said, outcome.id, outcome.name, outcome.kind, outcome.is_text))
 
 
-def unpack_outcome(packed: bytes) -> Outcome:
+def unpack_outcome(packed: bytes | memoryview) -> Outcome:
     """What ``read_packed`` has packed."""
     fields, topics, said, number, name, kind, is_text = ormsgpack.unpackb(packed)
     command = error = None

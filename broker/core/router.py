@@ -52,6 +52,9 @@ REPLIES_MAX = 2_000
 #: them comes the close of a client that has gone, which is to be seen before what it left here is begun.
 READ_AHEAD, READ_AHEAD_BYTES = 16, 16 << 10
 
+#: So much of all that waits behind other commands is begun in one turn, in bytes of frames: a hundred small commands.
+BACKLOG_BYTES_PER_TURN = 8 << 10
+
 #: What waits on a connection that is over is begun for so long, in seconds: a client may send all it has to say, and
 #: close. Later it would undo what the client has said elsewhere since.
 AFTER_CLOSE_S = 1.0
@@ -485,11 +488,16 @@ class Router:
             self.close(connection, REPLACED)
 
     def _run_backlogs(self) -> None:
-        while self._ready:
+        left = BACKLOG_BYTES_PER_TURN
+        while self._ready and left > 0:
             connection = self._ready.popleft()
             backlog = connection.backlog
-            while backlog and not connection.throttled and self._command(connection, backlog[0]):
-                self.waits(connection, -len(backlog.popleft()))
+            while backlog and left > 0 and not connection.throttled and self._command(connection, backlog[0]):
+                size = len(backlog.popleft())
+                self.waits(connection, -size)
+                left -= size
+            if backlog and left <= 0:
+                self._ready.append(connection)
             if backlog or not connection.held or connection.throttled:
                 continue
             if self.publishing.congested:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from protocol.errors import ProtocolError
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 #: Topics of one command taken in one go, and in one request to a home: about 1 ms of work on either side.
 TOPICS_PER_SLICE = 1_000
+
+#: A write of more topics begins and ends in a turn of its own: peers and the store bring hundreds of them together.
+TOPICS_AT_ONCE = 100
 
 #: Topics of one command that may be under way whatever the others do; the rest of a large command waits. What is under
 #: way has to be written within the time-out of a request: on a Riak cluster that does 600 requests a second, this takes
@@ -96,12 +99,13 @@ class Write:
 class Writes:
     """One client's writes at this home. Those of one kind overlap, the others wait: the store keeps no order."""
 
-    __slots__ = ("added", "under_way", "waiting")
+    __slots__ = ("added", "begun_in_turns", "under_way", "waiting")
 
     def __init__(self) -> None:
         self.added = True
         self.under_way = 0
         self.waiting: deque[Write] = deque()
+        self.begun_in_turns = False  # a job begins what waits
 
 
 class Subscribing:
@@ -208,7 +212,7 @@ class Subscribing:
         if home == self._me:
             write = Write(change.client, topics, change.added, self._router.now + TIMEOUT_S)
             write.change = change
-            self._at_home(write)
+            self._take(write)
         else:
             self._router.ask(Kind.CHANGE, home, (change.client, topics, change.added), self, change)
 
@@ -246,10 +250,17 @@ class Subscribing:
     def lost(self, call: Call) -> None:
         """The home is gone: its topics have new ones. Adding and removing again is harmless."""
         self._router.calls.settle(call)
-        change: Change = call.context
-        for home, topics in self._by_home(call.arguments[1]):
-            self._dispatch(change, home, topics)
-        self._done(change, len(call.arguments[1]))
+        topics = call.arguments[1]
+        if len(topics) > TOPICS_AT_ONCE:
+            self._router.jobs.append(_in_turn(self._dispatch_again, call.context, topics))
+        else:
+            self._dispatch_again(call.context, topics)
+
+    def _dispatch_again(self, change: Change, topics: list[str]) -> None:
+        """A part of the change was dispatched to what is not its home, or not any more."""
+        for home, some in self._by_home(topics):
+            self._dispatch(change, home, some)
+        self._done(change, len(topics))
 
     # The home
 
@@ -263,24 +274,69 @@ class Subscribing:
         self._at_home(write)
 
     def _at_home(self, write: Write) -> None:
-        router = self._router
-        if not router.lookup:
-            if not self._all_ours(write.topics):
-                self._again(write)
-                return
-            if not router.members.joined:
-                self._parked.append(write)
-                return
-        writes = self._clients.get(write.client)
-        if writes is None:
-            writes = self._clients[write.client] = Writes()
-        if (writes.under_way and writes.added != write.added) or writes.waiting:
-            if len(writes.waiting) >= WRITES_WAITING_MAX:
-                self._finish(write, ProtocolError("store_unavailable", "Too many changes of this client are waiting"))
-            else:
-                writes.waiting.append(write)
+        """Somebody takes us for the home of its topics."""
+        if len(write.topics) > TOPICS_AT_ONCE:
+            writes = self._writes_of(write.client)
+            self._wait(writes, write)
+            self._begin_waiting(write.client, writes)
+        elif self._is_ours(write):
+            self._take(write)
+
+    def _take(self, write: Write) -> None:
+        """We are the home of its topics."""
+        if not self._router.lookup and not self._router.members.joined:
+            self._parked.append(write)
             return
-        self._begin(writes, write)
+        writes = self._writes_of(write.client)
+        if (writes.under_way and writes.added != write.added) or writes.waiting:
+            self._wait(writes, write)
+        else:
+            self._begin(writes, write)
+
+    def _writes_of(self, client: str) -> Writes:
+        writes = self._clients.get(client)
+        if writes is None:
+            writes = self._clients[client] = Writes()
+        return writes
+
+    def _wait(self, writes: Writes, write: Write) -> None:
+        if len(writes.waiting) >= WRITES_WAITING_MAX:
+            self._finish(write, ProtocolError("store_unavailable", "Too many changes of this client are waiting"))
+        else:
+            writes.waiting.append(write)
+
+    def _begin_waiting(self, client: str, writes: Writes) -> None:
+        if not writes.begun_in_turns:
+            writes.begun_in_turns = True
+            self._router.jobs.append(self._begin_in_turns(client, writes))
+
+    def _begin_in_turns(self, client: str, writes: Writes) -> Iterator[bool]:
+        """All that waits, up to one that others have to end for."""
+        topics = 0
+        while writes.waiting and (not writes.under_way or writes.added == writes.waiting[0].added):
+            write = writes.waiting.popleft()
+            if self._is_ours(write):
+                if self._router.lookup or self._router.members.joined:
+                    self._begin(writes, write)
+                else:
+                    self._parked.append(write)
+            topics += len(write.topics)
+            if topics > TOPICS_AT_ONCE:
+                topics = 0
+                yield False
+        writes.begun_in_turns = False
+        self._forget_ended(client, writes)
+
+    def _forget_ended(self, client: str, writes: Writes) -> None:
+        if not writes.under_way and not writes.waiting and not writes.begun_in_turns:
+            self._clients.pop(client, None)
+
+    def _is_ours(self, write: Write) -> bool:
+        """Its slots may have moved while it was on its way, or waited: then it goes there."""
+        if self._router.lookup or self._all_ours(write.topics):
+            return True
+        self._again(write)
+        return False
 
     def _all_ours(self, topics: list[str]) -> bool:
         members = self._router.members
@@ -291,10 +347,7 @@ class Subscribing:
     def _again(self, write: Write) -> None:
         """We are not the home, or not any more: begin anew, at whichever is. Doing it twice is harmless."""
         if write.change is not None:
-            change = write.change
-            for home, topics in self._by_home(write.topics):
-                self._dispatch(change, home, topics)
-            self._done(change, len(write.topics))
+            self._dispatch_again(write.change, write.topics)
         else:
             self._router.not_home(write.peer, write.number)
 
@@ -308,6 +361,13 @@ class Subscribing:
 
     def _written(self, context: Any, result: Any, error: Exception | None) -> None:
         writes, write = context
+        took_s = math.inf if error is not None else self._router.now - write.deadline + TIMEOUT_S
+        if len(write.topics) > TOPICS_AT_ONCE:
+            self._router.jobs.append(_in_turn(self._end, writes, write, error, took_s))
+        else:
+            self._end(writes, write, error, took_s)
+
+    def _end(self, writes: Writes, write: Write, error: Exception | None, took_s: float) -> None:
         writes.under_way -= 1
         self.under_way.discard(write)
         members = self._router.members
@@ -317,23 +377,18 @@ class Subscribing:
             publishing.doubtful(write.topics)
             self._again(write)
         elif error is None:
-            self._pace(write.change, self._router.now - write.deadline + TIMEOUT_S)
+            self._pace(write.change, took_s)
             publishing.changed(write.client, write.topics, write.added)
             self._router.counts["subscriptions_changed"] += len(write.topics)
             self._finish(write, None)
         else:
-            self._pace(write.change, math.inf)
+            self._pace(write.change, took_s)
             publishing.doubtful(write.topics)
             self._finish(write, ProtocolError("store_unavailable", str(error) or repr(error)))
-        while writes.waiting and (not writes.under_way or writes.added == writes.waiting[0].added):
-            # Its slots may have moved while it waited.
-            following = writes.waiting.popleft()
-            if self._router.lookup or self._all_ours(following.topics):
-                self._begin(writes, following)
-            else:
-                self._again(following)
-        if not writes.under_way and not writes.waiting:
-            self._clients.pop(write.client, None)
+        if writes.waiting:
+            self._begin_waiting(write.client, writes)
+        else:
+            self._forget_ended(write.client, writes)
         self._router.joining.write_ended(write)
 
     def _pace(self, change: Change | None, took_s: float) -> None:
@@ -374,3 +429,9 @@ class Subscribing:
                 self._finish(write, ProtocolError("peer_unavailable", "This endpoint has not joined the others yet"))
             else:
                 self._at_home(write)
+
+
+def _in_turn(step: Callable[..., None], *arguments: Any) -> Iterator[bool]:
+    """A job of one slice."""
+    step(*arguments)
+    yield from ()

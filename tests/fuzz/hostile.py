@@ -34,14 +34,26 @@ import uvloop
 from protocol.client import Client, ClientError
 from protocol.errors import ProtocolError
 from protocol.pages import fetch, samples
-from tests.broker.running import COMPLAINT, HANDSHAKE, PATIENCE_S, children, ingeborg, over_tls, raw_frame
+from tests.broker.running import (
+    COMPLAINT,
+    HANDSHAKE,
+    PATIENCE_S,
+    children,
+    ingeborg,
+    over_tls,
+    raw_frame,
+    scheme,
+    serving_tls,
+)
 from tests.broker.transports import Authority
 
 MiB = 1 << 20
 
 #: What the endpoints have to say of it: of a machine that has too much to do, and of an end while a million changes are
 #: under way.
-_RIGHT = re.compile(r"not ready: the store does not answer|could not hand over to the other endpoints within")
+_RIGHT = re.compile(
+    r"not ready: the store does not answer|could not (hand over to the other endpoints|finish everything) within"
+)
 
 #: How late a bystander's message may be, in seconds.
 LATE_S_MAX = 0.050
@@ -448,12 +460,13 @@ async def endure(name: str, directory: Path, seconds: float = HOSTILE_S) -> Noti
     store = f"lmdb:{directory / 'store'}"
     settings = directory / "settings.toml"
     settings.write_text("\n".join((*scenario.options, f"max-held-bytes = {HELD_BYTES_MAX}")) + "\n")
-    common = ("--port", "0", "--store", store, "--config", str(settings))
+    common = ("--port", "0", "--store", store, "--config", str(settings), *serving_tls())
     async with (
         ingeborg(directory, "serve", *common, "--name", "attacked") as attacked,
         ingeborg(directory, "serve", *common, "--name", "beside") as beside,
     ):
         url, other = await attacked.ready_url(), await beside.ready_url()
+        assert url.startswith(f"{scheme()}:")
         latencies = noticed.quiet_s
 
         def heard(key: str | None, at: Any) -> None:

@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.broker.running import over_tls
+from tests.broker.transports import Authority
+
 from . import hostile
 from .hostile import GROWTH_BYTES_MAX, HEAD, LATE_S_MAX, READER_BYTES_MAX, SCENARIOS, MiB, Noticed, endure, row
 
@@ -17,6 +20,13 @@ async def test_a_bystander_misses_nothing_and_memory_stays_within_its_bound(tmp_
     noticed.hostile_s.clear()  # how late they were is the machine's, too
     noticed.hostile_s.append(0.0)
     assert noticed.faults() == []
+
+
+async def test_over_tls_all_of_it_is(tmp_path: Path) -> None:
+    with over_tls(Authority(tmp_path)):  # `endure` sees to it that both endpoints have a certificate
+        noticed = await endure("nested-lists-64k", tmp_path, seconds=1.0)
+    assert len(noticed.hostile_s) > 50
+    assert (noticed.missed, noticed.failed, noticed.said) == (0, [], [])
 
 
 def noticed(**fields: object) -> Noticed:

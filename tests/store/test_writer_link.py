@@ -6,13 +6,14 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from broker.store.base import StoreError, StoreUnavailable, Superseded
 from broker.store.layout import PROGRESS, Unpacker, pack
-from broker.store.writer_link import LARGE_BUDGET_BYTES, LOOKS, _Budget, _Link
+from broker.store.writer_link import ACKNOWLEDGED_AT_ONCE, LARGE_BUDGET_BYTES, LOOKS, _Budget, _Link
 
 
 class PlayedWriter:
@@ -70,6 +71,32 @@ async def test_one_failed_frame_fails_its_call_only_and_no_more_of_it_is_sent() 
         writer.reply(frame[0], "Superseded", "by another")
         with pytest.raises(Superseded, match="by another"):
             await good
+
+
+async def test_what_one_commit_acknowledges_goes_on_in_parts() -> None:
+    async with linked() as (link, _):
+        together = 5 * ACKNOWLEDGED_AT_ONCE
+        calls = [asyncio.create_task(link.call("subscribe", ["x"])) for _ in range(together)]
+        await asyncio.sleep(0)
+        link.data_received(b"".join(pack((number, "", [])) for number in range(together)))
+        passes = []
+        while not passes or passes[-1] < together:
+            await asyncio.sleep(0)
+            passes.append(sum(call.done() for call in calls))
+        most = max(after - before for before, after in pairwise([0, *passes]))
+        assert most <= ACKNOWLEDGED_AT_ONCE
+
+
+async def test_what_was_acknowledged_before_the_writer_died_has_succeeded() -> None:
+    async with linked() as (link, _):
+        together = 5 * ACKNOWLEDGED_AT_ONCE
+        calls = [asyncio.create_task(link.call("subscribe", ["x"])) for _ in range(together + 1)]
+        await asyncio.sleep(0)
+        link.data_received(b"".join(pack((number, "", [])) for number in range(together)))
+        link.connection_lost(None)
+        *good, last = await asyncio.gather(*calls, return_exceptions=True)
+        assert good == [[]] * together
+        assert isinstance(last, StoreUnavailable)
 
 
 async def test_progress_keeps_a_long_write_alive_and_silence_ends_it() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import orjson
 
 from broker.core import large
@@ -28,15 +30,24 @@ class Store:
 
     def subscribe(self, number: int, topics: int) -> Connection:
         connection = self.router.connected(number)
-        command = {
-            "command": "subscribe",
-            "client_id": f"c{number}",
-            "topic": [f"t{n}" for n in range(topics)],
-            "id": 1,
-        }
-        self.router.frame(connection, orjson.dumps(command), self.now)
+        self.say(connection, "subscribe", f"c{number}", topics)
         self.turn()
         return connection
+
+    def say(self, connection: Connection, name: str, client: str, topics: int) -> None:
+        command = {"command": name, "client_id": client, "topic": [f"t{n}" for n in range(topics)], "id": 1}
+        self.router.frame(connection, orjson.dumps(command), self.now)
+
+    def slices(self) -> Iterator[tuple[list[StoreCall], int]]:
+        """What each slice of work led to until there is no more: calls of the store, and topics whose subscribers have
+        changed."""
+        while True:
+            changed = self.router.counts["subscriptions_changed"]
+            self.router.work(self.now)
+            effects = self.router.flush()
+            yield effects.store, self.router.counts["subscriptions_changed"] - changed
+            if not effects.more:
+                return
 
     def turn(self) -> None:
         while True:
@@ -45,7 +56,7 @@ class Store:
                 arguments = large.pack_arguments(read.is_text, read.payload_bytes_max, read.grant)
                 packed = large.read_packed(arguments, b"".join(read.pieces))
                 self.router.read(read.number, large.unpack_outcome(packed), self.now)
-            self.calls += [call for call in effects.store if call.operation == "subscribe"]
+            self.calls += [call for call in effects.store if call.operation in ("subscribe", "unsubscribe")]
             if not effects.more and not effects.read:
                 return
             self.router.work(self.now)
@@ -136,3 +147,46 @@ def test_a_store_that_keeps_slots_together_gets_the_topics_slot_by_slot() -> Non
     groups = [slot_of(topic) for topic in store.topics]
     assert groups == sorted(groups)
     assert sorted(store.topics) == sorted(f"t{n}" for n in range(10_000))
+
+
+def test_what_one_commit_has_written_ends_write_by_write() -> None:
+    store = Store(Shape(WANTED, slots_together=False))
+    connections = [store.subscribe(number, 1_000) for number in range(50)]
+    for call in store.calls:
+        store.router.stored(call.number, None, None, store.now)
+    changed = [topics for _, topics in store.slices()]
+    assert max(changed) == 1_000
+    assert sum(changed) == 50_000
+    assert all(connection.outbox.take() == [b'{"result":"success","id":1}'] for connection in connections)
+
+
+def test_what_a_peer_sends_together_begins_write_by_write_and_what_is_behind_it_behind_it() -> None:
+    store = Store(Shape(WANTED, slots_together=False))
+    for number in range(50):
+        store.router.subscribing.change_requested("peer", number, ["c", [f"{number} {n}" for n in range(500)], True])
+    store.router.subscribing.change_requested("peer", 50, ["c", ["0 0"], True])
+    store.router.subscribing.change_requested("peer", 51, ["c", ["0 0"], False])
+    store.router.subscribing.change_requested("peer", 52, ["another", ["0 0"], False])
+    assert [call.arguments[0] for call in store.router.flush().store] == [[("another", ["0 0"])]]
+    begun = [call for calls, _ in store.slices() for call in calls]
+    assert [call.arguments[0][0][1][0] for call in begun] == [f"{number} 0" for number in range(50)] + ["0 0"]
+    assert {call.operation for call in begun} == {"subscribe"}
+    for call in begun:
+        store.router.stored(call.number, None, None, store.now)
+    (last,) = [call for calls, _ in store.slices() for call in calls]
+    assert (last.operation, last.arguments[0]) == ("unsubscribe", [("c", ["0 0"])])
+
+
+def test_what_has_waited_for_a_write_of_the_other_kind_begins_write_by_write() -> None:
+    store = Store(Shape(WANTED, slots_together=False))
+    store.subscribe(1, 1_000)
+    another = store.router.connected(2)
+    for _ in range(50):
+        store.say(another, "unsubscribe", "c1", 1_000)
+    (write,) = store.calls
+    store.turn()
+    assert store.calls == [write]
+    store.router.stored(write.number, None, None, store.now)
+    begun = [len(calls) for calls, _ in store.slices()]
+    assert max(begun) == 1
+    assert sum(begun) == 50

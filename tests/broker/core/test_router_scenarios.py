@@ -6,11 +6,13 @@ of SPEC.md, whose section it names.
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from broker.core.hub import Connection
 from broker.core.membership import slot_of
-from broker.core.router import AFTER_CLOSE_S, READ_AHEAD, READ_AHEAD_BYTES, Effects, Limits
+from broker.core.router import AFTER_CLOSE_S, BACKLOG_BYTES_PER_TURN, READ_AHEAD, READ_AHEAD_BYTES, Effects, Limits
 
 from .talk import DELAY_S, Cluster, parse
 
@@ -101,6 +103,29 @@ def test_a_large_command_that_waits_is_the_last_one_read() -> None:
     assert (len(core.backlog), core.held) == (1, True)
     assert anna.hear() == ["ok", "ok"]
     assert not core.held
+
+
+def test_what_has_waited_begins_in_parts_and_connections_take_turns() -> None:
+    cluster = Cluster("a")
+    router = cluster.nodes["a"].router
+    cores = [cluster.client(name, "a").core for name in ("anna", "berta")]
+    publish = b'{"command":"publish","client_id":"anna","topic":"t","payload":1}'
+    for core in cores:
+        assert core is not None
+        router.frame(core, b'{"command":"subscribe","client_id":"anna","topic":"t"}', cluster.world.now)
+        for _ in range(1_000):
+            router.frame(core, publish, cluster.world.now)
+    for call in router.flush().store:
+        router.stored(call.number, None, None, cluster.world.now)
+    begun = [0]
+    waiting = []
+    while begun[-1] < 2_000:
+        assert router.flush().more or begun[-1]
+        begun.append(router.counts["publishes_received"])
+        waiting.append([len(core.backlog) for core in cores if core is not None])
+    assert max(after - before for before, after in pairwise(begun)) == BACKLOG_BYTES_PER_TURN // len(publish)
+    assert waiting[1][0] == waiting[1][1] < 1_000
+    assert waiting[-1] == [0, 0]
 
 
 def test_of_what_waits_when_the_client_closes_all_is_begun_but_listens_and_reads() -> None:
