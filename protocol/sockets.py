@@ -17,6 +17,7 @@ import logging
 import os
 import socket
 import sys
+from contextlib import suppress
 from typing import cast
 
 from websockets.frames import Frame, Opcode
@@ -40,6 +41,8 @@ PATIENCE_S = 5.0
 #: but no longer than this in all: time for megabytes over a slow line, and not for a peer that takes a packet now and
 #: then. It is TLS's ``ssl_shutdown_timeout``, too, which is one time-out from the beginning of the end on.
 LINGER_S = 60.0
+#: How much the kernel keeps of what a peer sends over TLS that has been closed upon, in bytes.
+_LEFT_BYTES = 32 << 10
 #: How often a connection that has been ended is looked at within ``PATIENCE_S``.
 _LOOKS = 5
 
@@ -239,6 +242,9 @@ class Socket(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The TCP connection is up; the handshake has ``PATIENCE_S``."""
         self.transport = cast(asyncio.Transport, transport)  # uvloop's is none by class
+        if transport.get_extra_info("ssl_object") is not None:
+            # While it is not read nothing more is taken from the kernel: what has been is decrypted in one go.
+            self.transport.set_read_buffer_limits(high=1)
         self._abort = asyncio.get_running_loop().call_later(PATIENCE_S, self.transport.abort)
 
     def data_received(self, data: bytes) -> None:
@@ -558,6 +564,11 @@ class Socket(asyncio.Protocol):
 
     def _close_transport(self) -> None:
         if not self.transport.is_closing():  # asyncio's takes a second close for the end of the first
+            # Until then it decrypts whatever comes, as fast as it comes; so little is to come at once.
+            sock = self.transport.get_extra_info("socket")
+            if sock is not None:
+                with suppress(OSError):
+                    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _LEFT_BYTES)
             self.transport.close()
 
     def _cut_later(self) -> None:

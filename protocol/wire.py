@@ -36,6 +36,7 @@ _LONG_INTEGER = re.compile(rb"(?<![\d.eE+-])(?:-\d{19,}+|\d{20,}+)(?![.eE])")
 #: twice. It takes 0.1 to 0.7 µs a byte.
 TALKATIVE_BYTES_MAX = 2048
 
+#: Of a JSON text at once: its pieces are objects, which together may take twenty times as much as the text.
 _PART_BYTES = 1 << 20
 
 
@@ -67,12 +68,12 @@ def outside_strings(text: bytes) -> bytes:
     unescaped = text.replace(b"\\\\", b"__").replace(b'\\"', b"__")
     parts = []
     inside = 0  # a string, at the end of the part
-    for start in range(0, len(unescaped), _PART_BYTES):  # in parts: the pieces of 16 MiB may take twenty times as much
+    for start in range(0, len(unescaped), _PART_BYTES):
         pieces = unescaped[start : start + _PART_BYTES].split(b'"')
         parts.append(b'"'.join(pieces[inside::2]))
         begun = inside
         inside = (inside + len(pieces) - 1) % 2
-        if inside and len(pieces) > 1 and (begun == 0 or len(pieces) > 2):
+        if inside and len(pieces) > 1 + begun:
             parts.append(b'"')  # for the string that goes on in the next part
     return b"".join(parts)
 

@@ -251,22 +251,23 @@ class Publishing:
                     route.reading = True
                     self._read.append((topic, route))
                 return
-            many = len(route.subscribers) > DELIVERY_SLICE
+            count = len(route.subscribers)
+            many = count > DELIVERY_SLICE
             if many and self.recipients >= RECIPIENTS_MAX:
                 self._too_many.append((topic, route))
                 route.places = None  # they may be elsewhere by then
                 return
             if route.placing:
                 return
-            if len(route.subscribers) > FEW:
+            if count > FEW:
                 if self._placed >= PLACES_PER_TURN:
                     route.placing = True
                     router.jobs.append(self._rest(topic, route))
                     return
-                self._placed += len(route.subscribers)
+                self._placed += count
             if route.places is not None:
                 (local, remote, missing), route.places = route.places, None
-            elif len(route.subscribers) <= CLIENTS_PER_SLICE:
+            elif count <= CLIENTS_PER_SLICE:
                 local, remote, missing = self.places(route.subscribers, route.found or {})
             else:
                 route.placing = True
@@ -286,8 +287,8 @@ class Publishing:
                 return
             queue.popleft()
             if many:
-                message.recipients = len(route.subscribers)
-                self.recipients += message.recipients
+                message.recipients = count
+                self.recipients += count
             self.forwarding.hand_over(message, local, remote)
             route.found = None
             if router.lookup:

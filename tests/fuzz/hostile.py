@@ -49,10 +49,11 @@ from tests.broker.transports import Authority
 
 MiB = 1 << 20
 
-#: What the endpoints have to say of it: of a machine that has too much to do, and of an end while a million changes are
-#: under way.
+#: What the endpoints have to say of it: of a machine that has too much to do, of an end while a million changes are
+#: under way, and of clients that send on when they have been closed upon.
 _RIGHT = re.compile(
     r"not ready: the store does not answer|could not (hand over to the other endpoints|finish everything) within"
+    r"|clients did not answer the close"
 )
 
 #: How late a bystander's message may be, in seconds.

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import random
+import socket
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -272,20 +273,8 @@ def test_no_two_frames_have_the_same_mask() -> None:
     assert len(set(drawn)) > 4990  # by chance two of 5,000 are the same once in 300 runs
 
 
-def test_a_connection_that_is_lost_ends_even_if_what_had_come_cannot_be_taken() -> None:
-    socket = Sliced(ServerProtocol(state=OPEN))
-    socket.turns = 0
-    over: list[bool] = []
-    socket.closed = lambda: over.append(True)  # type: ignore[method-assign]
-    socket.data_received(3 * Frame(Opcode.TEXT, b"x" * 10).serialize(mask=True))
-    socket.connection_lost(None)
-    del socket.messages
-    with pytest.raises(AttributeError):
-        socket.next_quantum()
-    assert over == [True]
-
-
-def test_a_connection_that_is_lost_ends_when_what_had_come_is_let_go_of() -> None:
+def lost_with_a_rest() -> tuple[Sliced, list[bool]]:
+    """A connection that is lost before all that had come has been taken; and whether it has told its end."""
     socket = Sliced(ServerProtocol(state=OPEN))
     socket.turns = 0
     over: list[bool] = []
@@ -293,6 +282,19 @@ def test_a_connection_that_is_lost_ends_when_what_had_come_is_let_go_of() -> Non
     socket.data_received(3 * Frame(Opcode.TEXT, b"x" * 10).serialize(mask=True))
     socket.connection_lost(None)
     assert not over
+    return socket, over
+
+
+def test_a_connection_that_is_lost_ends_even_if_what_had_come_cannot_be_taken() -> None:
+    socket, over = lost_with_a_rest()
+    del socket.messages
+    with pytest.raises(AttributeError):
+        socket.next_quantum()
+    assert over == [True]
+
+
+def test_a_connection_that_is_lost_ends_when_what_had_come_is_let_go_of() -> None:
+    socket, over = lost_with_a_rest()
     socket.discard()
     socket.discard()
     socket.next_quantum()
@@ -345,6 +347,19 @@ async def test_a_tls_transport_is_closed_once_the_chunk_is_over(peer_has_ended: 
     assert socket.messages == [b"x"]
     assert transport.written[:1] + transport.written[2:4] == CLOSED_1002[:1] + CLOSED_1002[2:]
     socket.connection_lost(None)
+
+
+async def test_while_tls_ends_the_kernel_holds_little_of_what_comes() -> None:
+    connection, transport = over_tls()
+    with socket.socket() as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 128 << 10)
+        before = sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+        with mock.patch.object(transport, "get_extra_info", {"socket": sock}.get):
+            connection.fail(NOT_UTF8)
+            await asyncio.sleep(0)
+        assert transport.closed
+        assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) < before / 2
+    connection.connection_lost(None)
 
 
 async def test_a_tls_transport_that_the_peer_has_closed_is_not_closed_again() -> None:
