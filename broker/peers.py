@@ -58,6 +58,10 @@ FRAME_BYTES_MAX = 256 << 20
 #: Before a peer has proved itself it is anybody: a hello is a few hundred bytes.
 HANDSHAKE_BYTES_MAX = 4096
 
+#: Of what a link brings so much is taken in one pass of the loop, in bytes, to the end of the frame: some hundred
+#: messages, or a thousand clients that listen. It would be four times as much, and all others would wait.
+LINK_BYTES_AT_ONCE = 64 << 10
+
 #: Redialling a peer: from the first to the longest wait, in seconds.
 REDIAL_FIRST_S = 0.1
 REDIAL_MAX_S = 1.0
@@ -81,6 +85,8 @@ def proof(secret: bytes, role: bytes, nonces: tuple[bytes, bytes], endpoint: End
 
 class PeerSocket(Socket):
     """One connection of a link, of either side."""
+
+    quantum_bytes = LINK_BYTES_AT_ONCE
 
     def __init__(self, server: EndpointServer, ws: ClientProtocol | ServerProtocol, dialled: Endpoint | None) -> None:
         super().__init__(ws)
@@ -191,6 +197,23 @@ class PeerSocket(Socket):
     def chunk_ends(self) -> None:
         """End the turn."""
         self._server.turn()
+
+    def rest_waits(self) -> None:
+        """It is taken in the next passes, and TCP makes the peer wait so long."""
+        if not self.transport.is_closing():
+            self.transport.pause_reading()
+        asyncio.get_running_loop().call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        try:
+            self.next_quantum()
+        except Exception:
+            log.exception("what came over a link could not be taken; it is cut")
+            self.transport.abort()
+        if self.waits:
+            asyncio.get_running_loop().call_soon(self._go_on)
+        elif not self.transport.is_closing():
+            self.transport.resume_reading()
 
     def closed(self) -> None:
         """The connection is gone; the link may go on over another."""

@@ -8,6 +8,7 @@ import secrets
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import pytest
 from broker import peers
 from broker.core.model import Endpoint
 from broker.endpoint import EndpointServer
-from broker.peers import HANDSHAKE_BYTES_MAX, PEER_PATH, VERSION, proof
+from broker.peers import HANDSHAKE_BYTES_MAX, LINK_BYTES_AT_ONCE, PEER_PATH, VERSION, proof
 from broker.serve import listen
 from broker.store.embedded import EmbeddedStore
 from protocol import sockets
@@ -159,6 +160,31 @@ async def test_two_endpoints_with_one_secret_are_one_broker(tmp_path: Path) -> N
             # A client that listens at the other endpoint leaves this one.
             assert await publisher.ask({"command": "listen", "client_id": "c"}) == SUCCESS
             assert (await subscriber.closed())[0] == 4001
+
+
+@pytest.mark.parametrize("lost", [False, True], ids=["connected", "lost meanwhile"])
+async def test_a_long_chunk_of_a_link_is_taken_in_parts_and_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: bool
+) -> None:
+    taken: list[int] = []
+    async with running(tmp_path) as one, running(tmp_path) as two:
+        for endpoint in (one, two):
+            await endpoint.until(lambda metrics: sum(v for s, v in metrics.items() if "ingeborg_peer_up{" in s) == 1)
+        links = [link for endpoint in (one, two) for link in endpoint.server.peers.sockets.values()]
+        (peer,) = [link for link in links if link._dialled is None]
+        with monkeypatch.context() as patched:
+            patched.setattr(peer._server, "link_frame", lambda _, data: taken.append(int(data[:3])))
+            peer.data_received(b"".join(raw_frame(BINARY, b"%03d" % number + bytes(1021)) for number in range(250)))
+            passes = [len(taken)]
+            assert not peer.transport.is_reading()
+            if lost:
+                peer.transport.abort()
+            while len(taken) < 250:
+                await asyncio.sleep(0)
+                passes.append(len(taken))
+        assert taken == list(range(250))
+        assert max(after - before for before, after in pairwise([0, *passes])) <= LINK_BYTES_AT_ONCE // 1024 + 1
+        assert lost or peer.transport.is_reading()
 
 
 def end(transport: asyncio.Transport, how: str) -> None:

@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 
-from broker.core import delivering, forwarding, lists, publishing, router
+from broker.core import delivering, forwarding, lists, publishing, router, subscribing
 from broker.core.hub import Connection
 from broker.core.listening import Listening
 from broker.core.router import Limits
@@ -91,6 +91,16 @@ def test_guarantees_hold_when_frames_are_read_elsewhere_and_closed_connections_t
         monkeypatch.setattr(world, "Limits", partial(Limits, large_bytes=large_bytes))
         check(range(70_000, 70_040))
         check(range(71_000, 71_020), faults=False)
+
+
+def test_guarantees_hold_when_every_change_and_what_has_waited_begins_and_ends_in_turns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(subscribing, "TOPICS_AT_ONCE", 0)
+    monkeypatch.setattr(router, "BACKLOG_BYTES_PER_TURN", 1)
+    check(range(72_000, 72_060))
+    check(range(73_000, 73_020), faults=False)
+    check(range(74_000, 74_020), drains=True)
 
 
 def test_a_history_is_its_seed() -> None:
