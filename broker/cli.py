@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import uvloop
+from websockets.exceptions import InvalidURI
+from websockets.uri import parse_uri
 
 from . import commands, config, exporting, importing, logs, serve, supervisor
 from .doctor import command as doctor
@@ -156,7 +158,9 @@ def _store(options: argparse.ArgumentParser) -> None:
 
 
 def _client(options: argparse.ArgumentParser) -> None:
-    options.add_argument("--url", default=DEFAULT_URL, metavar="URL", help=f"of an endpoint ({DEFAULT_URL})")
+    options.add_argument(
+        "--url", default=DEFAULT_URL, metavar="URL", type=_websocket_url, help=f"of an endpoint ({DEFAULT_URL})"
+    )
     options.add_argument("--client-id", required=True, metavar="ID", help="who this client is")
     options.add_argument(
         "--token-file", metavar="FILE", help="with the token, where the endpoint wants one (else: INGEBORG_TOKEN)"
@@ -168,6 +172,14 @@ def _token(path: str | None) -> str | None:
     if path is not None:
         return Path(path).read_text(encoding="utf-8").strip()
     return os.environ.get(config.ENVIRONMENT_PREFIX + "TOKEN")
+
+
+def _websocket_url(text: str) -> str:
+    try:
+        parse_uri(text)
+    except InvalidURI:
+        raise argparse.ArgumentTypeError(f"{text!r} is no ws:// or wss:// URL, such as {DEFAULT_URL}") from None
+    return text
 
 
 def _positive(text: str) -> int:

@@ -152,6 +152,8 @@ async def pub(
     try:
         async with Client(url, client_id, token=token) as client:
             async for number, text in _payload_texts(payload_text, lines):  # noqa: B007
+                if len(text) > FRAME_BYTES_MAX:
+                    raise ValueError(f"more than {FRAME_BYTES_MAX} bytes do not fit a frame")
                 duplicate = await client.publish(topic, _payload(text), ack=True)
                 if ack:
                     line = orjson.dumps({"result": "success", "duplicate": duplicate})
@@ -166,7 +168,7 @@ async def pub(
 
 
 async def _payload_texts(payload_text: str, lines: BinaryIO | None) -> AsyncIterator[tuple[int, bytes]]:
-    """Each with the number of its line; empty ones are passed over."""
+    """Each with the number of its line; empty ones are passed over. A line too long for a frame comes cut off."""
     number = 1
     if payload_text != "-":
         yield number, payload_text.encode()
@@ -175,8 +177,6 @@ async def _payload_texts(payload_text: str, lines: BinaryIO | None) -> AsyncIter
     loop = asyncio.get_running_loop()
     # One line at a time, in a thread since a terminal or a pipe blocks: memory stays bounded by one frame.
     while line := await loop.run_in_executor(None, stream.readline, FRAME_BYTES_MAX + 1):
-        if len(line) > FRAME_BYTES_MAX:
-            raise ValueError(f"a line of more than {FRAME_BYTES_MAX} bytes does not fit a frame")
         text = line.removesuffix(b"\n").removesuffix(b"\r")
         if text:
             yield number, text

@@ -66,6 +66,8 @@ def test_help_of_serve_names_every_option_that_is_typed(capsys: pytest.CaptureFi
         (["sub", "--client-id", "c", "--count", "0", "t"], "has to be at least 1"),
         (["sub", "--client-id", "c", "--count", "x", "t"], "invalid"),
         (["pub", "--client-id", "c", "topic"], "required: PAYLOAD"),
+        (["pub", "--client-id", "c", "--url", "foo", "t", "1"], "'foo' is no ws:// or wss:// URL, such as ws://127"),
+        (["sub", "--client-id", "c", "--url", "http://h/", "t"], "is no ws:// or wss:// URL"),
     ],
 )
 def test_wrong_usage_is_said(arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -116,7 +116,7 @@ async def test_pub_fails_with_the_number_of_the_bad_line(endpoint, capsys, monke
     assert "line 3: " in capsys.readouterr().err
     monkeypatch.setattr(commands, "FRAME_BYTES_MAX", 10)
     assert await commands.pub(endpoint.url, "c", "t", "-", lines=io.BytesIO(b"1\n" + b"x" * 50)) == 1
-    assert "more than 10 bytes" in capsys.readouterr().err
+    assert "line 2: more than 10 bytes" in capsys.readouterr().err
 
 
 async def test_pub_reports_a_refusal_even_without_ack(endpoint, capsys):
