@@ -300,7 +300,8 @@ class Subscribing:
         return writes
 
     def _wait(self, writes: Writes, write: Write) -> None:
-        if len(writes.waiting) >= WRITES_WAITING_MAX:
+        # While they are begun one after the other they are as good as under way, which their senders bound.
+        if len(writes.waiting) >= WRITES_WAITING_MAX and not writes.begun_in_turns:
             self._finish(write, ProtocolError("store_unavailable", "Too many changes of this client are waiting"))
         else:
             writes.waiting.append(write)

@@ -192,7 +192,9 @@ class _Link(asyncio.Protocol):
 
     def _heed(self) -> None:
         self._heeding = False
-        for _ in range(min(len(self._said), ACKNOWLEDGED_AT_ONCE)):
+        for _ in range(ACKNOWLEDGED_AT_ONCE):
+            if not self._said:
+                return
             self._heed_one()
         if self._said:
             self._heeding = True

@@ -11,7 +11,7 @@ from broker.core.hub import Connection
 from broker.core.membership import slot_of
 from broker.core.model import Endpoint, Shape, StoreError, StoreUnavailable
 from broker.core.router import Router, StoreCall
-from broker.core.subscribing import TOPICS_UNDER_WAY
+from broker.core.subscribing import TOPICS_UNDER_WAY, WRITES_WAITING_MAX
 
 from .talk import Cluster
 
@@ -175,6 +175,20 @@ def test_what_a_peer_sends_together_begins_write_by_write_and_what_is_behind_it_
         store.router.stored(call.number, None, None, store.now)
     (last,) = [call for calls, _ in store.slices() for call in calls]
     assert (last.operation, last.arguments[0]) == ("unsubscribe", [("c", ["0 0"])])
+
+
+def test_none_is_refused_for_waiting_until_its_turn_and_too_many_are_for_waiting_for_the_other_kind() -> None:
+    store = Store(Shape(WANTED, slots_together=False))
+    router = store.router
+    for number in range(WRITES_WAITING_MAX + 10):
+        router.subscribing.change_requested("peer", number, ["c", [f"{number} {n}" for n in range(101)], True])
+    assert sum(len(calls) for calls, _ in store.slices()) == WRITES_WAITING_MAX + 10
+    answered = router.calls.put
+    refused: list[int] = []
+    router.calls.put = lambda peer, item: refused.append(-item[0]) if item[1] else answered(peer, item)  # type: ignore[method-assign]
+    for number in range(2_000, 2_000 + WRITES_WAITING_MAX + 10):
+        router.subscribing.change_requested("peer", number, ["c", ["t"], False])
+    assert refused == list(range(2_000 + WRITES_WAITING_MAX, 2_000 + WRITES_WAITING_MAX + 10))
 
 
 def test_what_has_waited_for_a_write_of_the_other_kind_begins_write_by_write() -> None:
