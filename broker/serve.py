@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import errno
 import faulthandler
+import functools
 import gc
 import logging
 import os
@@ -294,6 +295,7 @@ def _watch_supervisor(fd: int) -> None:
 _watchers: set[asyncio.Task[None]] = set()
 
 
+@functools.cache
 def _last_words() -> int:
     """Have Python say what this process dies of, should it be a fault of memory: on damage in a file that LMDB has
     mapped. Returns the end of the pipe where that is to be read; both ends are there for as long as the process is."""

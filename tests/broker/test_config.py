@@ -303,6 +303,7 @@ def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[list[s
     monkeypatch.setattr(socket, "getaddrinfo", numeric)
     monkeypatch.setattr(EndpointServer, "start", start)
     monkeypatch.setattr(serve, "gc", mock.Mock())
+    monkeypatch.setattr(serve, "_last_words", lambda: -1)  # this process's own go where pytest has them
     monkeypatch.setattr(machine, "return_large_memory", lambda: None)
     monkeypatch.setattr(logs, "set_up", lambda *arguments: None)
     monkeypatch.setattr(supervisor, "run", lambda options: 0)
