@@ -18,7 +18,7 @@ import os
 import socket
 import sys
 from contextlib import suppress
-from typing import cast
+from typing import Any, cast
 
 from websockets.frames import Frame, Opcode
 from websockets.http11 import Request, Response
@@ -244,7 +244,7 @@ class Socket(asyncio.Protocol):
         self.transport = cast(asyncio.Transport, transport)  # uvloop's is none by class
         if transport.get_extra_info("ssl_object") is not None:
             # While it is not read nothing more is taken from the kernel: what has been is decrypted in one go.
-            self.transport.set_read_buffer_limits(high=1)
+            cast(Any, transport).set_read_buffer_limits(high=1)
         self._abort = asyncio.get_running_loop().call_later(PATIENCE_S, self.transport.abort)
 
     def data_received(self, data: bytes) -> None:
