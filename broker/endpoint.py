@@ -37,6 +37,7 @@ from .core.histogram import Histogram
 from .core.hub import Connection
 from .core.large import Large, Outcome
 from .core.model import Endpoint, StoreError
+from .core.outbox import PIECE_BYTES
 from .core.router import Limits, Router, StoreCall
 from .draining import send_away
 from .fairness import QUANTUM_BYTES, RoundRobin
@@ -67,9 +68,7 @@ TLS_S = 5.0
 BACKLOG = 4096
 
 
-#: What a connection is written at once, in bytes: about 1 ms; of what has to be compressed, 2 ms. The rest in later
-#: passes of the loop.
-WRITE_BYTES = 2 << 20
+#: What a connection is written in one turn where it has to be compressed, in bytes: 2 ms. A longer frame is not.
 COMPRESS_BYTES = 64 << 10
 
 #: Connections that bring a chunk of a large message in one pass of the loop: of up to 256 KiB each, 1 ms together.
@@ -93,10 +92,7 @@ class ClientSocket(Socket):
         super().__init__(self.ws)
         self.large_bytes = server.router.limits.large_bytes
         self.server = server
-        self._compressing = False
-        self._unsent: deque[bytes] = deque()  # frames out of the outbox that the transport has not been given yet
-        self._unsent_bytes = 0
-        self._writes_later = False  # its turn to write more of them comes
+        self.compressing = False  # what it is sent
         self.internal = internal  # it came to the internal address
         self.quiet = False  # it is not read: it is told to go as soon as its commands are done
         self.going = False  # it is told to go, and read for its close only
@@ -138,7 +134,7 @@ class ClientSocket(Socket):
         if self.ws.state is OPEN:
             self.settled()
             if self.ws.extensions:
-                self._compressing = True
+                self.compressing = True
                 self.ws.max_message_size = min(server.frame_bytes_max, INFLATED_BYTES_MAX)
             self.connection = server.client_connected(self)
 
@@ -234,8 +230,6 @@ class ClientSocket(Socket):
 
     def closed(self) -> None:
         """The connection is gone."""
-        if self._unsent:
-            self._drop_unsent("connection_closed")
         if self.address is not None:
             self.server.access.left(self.address)
         if self.connection is not None:
@@ -244,63 +238,23 @@ class ClientSocket(Socket):
     def pause_writing(self) -> None:
         """The client does not take what it is sent as fast as it comes."""
         super().pause_writing()
-        self._blocked()
+        if self.connection is not None:
+            self.server.router.blocked(self.connection, self.transport.get_write_buffer_size())
 
     def writable(self) -> None:
-        """What has waited goes on: first what was out of the outbox already."""
-        self._write_on()
+        """It takes more again."""
+        if self.connection is not None:
+            self.server.client_drained(self.connection)
 
-    def write_more(self) -> None:
-        """Its turn has come."""
-        self._writes_later = False
-        self._write_on()
-
-    def _blocked(self) -> None:
-        """What is pushed from here on waits in the outbox."""
-        connection = self.connection
-        if connection is not None:
-            connection.outbox.flowing = False
-            connection.unsent = self.transport.get_write_buffer_size() + self._unsent_bytes
-            self.server.router.memory.weigh(connection)
-
-    def _write_on(self) -> None:
-        """Write a piece of what is out of the outbox; when all is, what is in it."""
-        connection = self.connection
-        if connection is None or not self.is_writable or self.transport.is_closing():
-            return
-        if self._unsent:
-            self._write_piece()
-            if not self.is_writable:
-                return  # `pause_writing` has said what waits
-            if self._unsent:
-                self._blocked()
-                if not self._writes_later:
-                    self._writes_later = True
-                    self.server.write_on_later(self)
-                return
-        connection.outbox.flowing = True
-        connection.unsent = 0
-        self.server.router.memory.weigh(connection)
-        self.flush()
-
-    def _write_piece(self) -> None:
-        frames, size, most = [], 0, COMPRESS_BYTES if self._compressing else WRITE_BYTES
-        unsent = self._unsent
-        while unsent and size < most:
-            frame = unsent.popleft()
-            frames.append(frame)
-            size += len(frame)
-        self._unsent_bytes -= size
-        self._write(frames)
-
-    def _write(self, frames: list[bytes]) -> None:
+    def write(self, frames: list[bytes]) -> None:
+        """Frames of its outbox, in one write."""
         if self.ws.state is not OPEN:
             self.server.router.drops["connection_closed"] += len(frames)
         elif not self.server.compression:
             self.transport.write(frames[0] if len(frames) == 1 else b"".join(frames))
         else:
             for frame in frames:
-                if self._compressing and len(frame) <= COMPRESS_BYTES:
+                if self.compressing and len(frame) <= COMPRESS_BYTES:
                     self.ws.send_text(frame)
                     self.send_protocol()
                 else:
@@ -308,27 +262,14 @@ class ClientSocket(Socket):
 
     def send_protocol(self) -> None:
         """What is out of the outbox comes before a close, or the answer to one; a pong may overtake it."""
-        if self._unsent and self.ws.state is not OPEN:
-            self.write_rest()
+        if self.connection is not None and self.connection.outbox.leaving_bytes and self.ws.state is not OPEN:
+            for frame in self.server.router.rest(self.connection):
+                self.transport.write(text_frame(frame) if self.server.compression else frame)
         super().send_protocol()
-
-    def write_rest(self) -> None:
-        """Give the transport all that is out of the outbox, at once."""
-        frames = list(self._unsent)
-        self._unsent.clear()
-        self._unsent_bytes = 0
-        for frame in frames:
-            self.transport.write(text_frame(frame) if self.server.compression else frame)
-        connection = self.connection
-        if connection is not None and self.is_writable:
-            connection.outbox.flowing = True  # else `pause_writing` has been called, and counts it
-            connection.unsent = 0
-            self.server.router.memory.weigh(connection)
 
     def let_go(self) -> None:
         """It holds too much: close it, and hold nothing. Where the client does not read what it has been sent, it
         will not read the close either."""
-        self._drop_unsent("held_too_much")
         self.fail(HELD_TOO_MUCH)
         self.discard()
         connection = self.connection
@@ -337,11 +278,6 @@ class ClientSocket(Socket):
             self.server.router.memory.weigh(connection)
         if not self.is_writable:
             self.transport.abort()
-
-    def _drop_unsent(self, why: str) -> None:
-        self.server.router.drops[why] += len(self._unsent)
-        self._unsent.clear()
-        self._unsent_bytes = 0
 
     @property
     def close_code(self) -> str:
@@ -352,20 +288,6 @@ class ClientSocket(Socket):
         if first is None:
             return "1006"
         return str(first.code) if first.code in CLOSES or 1000 <= first.code < 1016 else "other"
-
-    def flush(self) -> None:
-        """Hand the outbox to the transport, in one write, unless it has enough as it is."""
-        connection = self.connection
-        if connection is None or not self.is_writable or self._unsent or not len(connection.outbox):
-            return
-        much = connection.outbox.size > (COMPRESS_BYTES if self._compressing else WRITE_BYTES)
-        frames = connection.outbox.take()
-        if much:
-            self._unsent.extend(frames)
-            self._unsent_bytes = sum(map(len, frames))
-            self._write_on()
-        else:
-            self._write(frames)
 
 
 class EndpointServer:
@@ -522,7 +444,12 @@ class EndpointServer:
     def client_connected(self, client: ClientSocket) -> Connection:
         """A client's handshake is done."""
         number = next(self._numbers)
-        connection = self.router.connected(number, client.grant, throttled=client.address is not None)
+        connection = self.router.connected(
+            number,
+            client.grant,
+            throttled=client.address is not None,
+            piece_bytes=COMPRESS_BYTES if client.compressing else PIECE_BYTES,
+        )
         self.router.counts["connections_accepted"] += 1
         self._sockets[connection] = client
         self._ping_slots[number % len(self._ping_slots)].add(client)
@@ -542,6 +469,11 @@ class EndpointServer:
                 connection=connection.number,
                 request=request_id(data) if isinstance(data, bytes) else None,
             )
+
+    def client_drained(self, connection: Connection) -> None:
+        """A client's socket takes more again."""
+        self.router.drained(connection, time.monotonic())
+        self.turn()
 
     def _frame_read(self, number: int, outcome: Outcome | None) -> None:
         try:
@@ -624,10 +556,10 @@ class EndpointServer:
         for incarnation, frames in effects.links:
             self.peers.send(incarnation, frames)
         sockets = self._sockets
-        for connection in effects.flush:
+        for connection, frames in effects.write:
             client = sockets.get(connection)
             if client is not None:
-                client.flush()
+                client.write(frames)
         for connection, code in effects.close:
             client = sockets.get(connection)
             if client is not None and code is HELD_TOO_MUCH:
@@ -663,10 +595,6 @@ class EndpointServer:
             later.popleft().read_now()
         if later:
             self._loop.call_soon(self._read_some)
-
-    def write_on_later(self, client: ClientSocket) -> None:
-        """It has more to write than it may in one pass of the loop."""
-        self._loop.call_soon(client.write_more)
 
     def _next_turns(self) -> None:
         if self._waiting.run():

@@ -57,7 +57,7 @@ class Connection:
         self.tally: dict[str, int] = {}  # the router's, of that kind: result -> how many
         self.backlog: deque[bytes | Large] = deque()  # frames that wait for commands of another kind to end
         self.grant: Grant | None = None  # None: it may do everything
-        self.dirty = False  # already on the list of connections to flush
+        self.dirty = False  # already on the list of connections to be written to
         self.held = False  # not being read: the router asked the shell to stop
         self.closed = False
         self.ends_at: float | None = None  # when the last of its commands may be begun; None: it is not told to go yet
@@ -67,7 +67,7 @@ class Connection:
         # Bytes that it holds beside its outbox, for ``Memory``.
         self.unread = 0  # that have come, but not yet as whole messages
         self.waiting = 0  # of its backlog, and of large commands under way
-        self.unsent = 0  # that the socket was given and does not take
+        self.unsent = 0  # out of its outbox, and not taken by the client, or not given to the socket yet
 
 
 class Binding:

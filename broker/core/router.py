@@ -34,7 +34,7 @@ from .listening import Listening
 from .membership import DEAD_AFTER_S, Membership
 from .memory import Memory
 from .model import Endpoint, Shape
-from .outbox import DroppingOutbox, Outbox
+from .outbox import PIECE_BYTES, DroppingOutbox, Outbox
 from .publishing import Publishing
 from .subscribing import Subscribing
 from .throttle import Throttle
@@ -114,14 +114,14 @@ class ReadCall(NamedTuple):
 class Effects(NamedTuple):
     """What one turn has decided. The order within each list is the order to do it in."""
 
-    flush: list[Connection]  # whose outbox has frames, or overflowed
+    write: list[tuple[Connection, list[bytes]]]  # frames for each connection's socket
     store: list[StoreCall]
     read: list[ReadCall]
     forget: list[int]  # numbers of ``read`` effects of now or before: what these frames say is not wanted any more
     links: list[tuple[str, list[bytes]]]  # frames for each peer's link
-    close: list[tuple[Connection, CloseCode]]  # after its outbox has been flushed
+    close: list[tuple[Connection, CloseCode]]  # after what is written to it in this turn
     hold: list[Connection]  # stop or go on reading, as its ``held`` now says
-    written: list[tuple[float, int]]  # when a message was received, and how many outboxes of ``flush`` it was put into
+    written: list[tuple[float, int]]  # when a message was received, and how many connections it was put out for
     drop_links: list[str]  # close the connection to the peer; the link starts afresh
     more: bool  # there is work left for the next turn: call ``work``
 
@@ -220,7 +220,7 @@ class Router:
         self._store_calls: dict[int, tuple[float, str, StoreDone, Any]] = {}
         self._read_number = 0
         self._reads: dict[int, tuple[Connection, Large]] = {}  # large frames that are being read
-        self._flush: list[Connection] = []
+        self._dirty: list[Connection] = []  # there is something to write to it
         self._store: list[StoreCall] = []
         self._read: list[ReadCall] = []
         self._forget: list[int] = []
@@ -239,11 +239,18 @@ class Router:
 
     # Clients
 
-    def connected(self, number: int, grant: Grant | None = None, *, throttled: bool = False) -> Connection:
+    def connected(
+        self,
+        number: int,
+        grant: Grant | None = None,
+        *,
+        throttled: bool = False,
+        piece_bytes: int = PIECE_BYTES,
+    ) -> Connection:
         """A client has connected; ``number`` is the shell's, unique. ``grant``: what it may do (``None``: all).
-        ``throttled``: its commands a second are limited."""
+        ``throttled``: its commands a second are limited. ``piece_bytes``: what it is written in one turn."""
         outbox = DroppingOutbox if self.limits.drop_oldest else Outbox
-        connection = Connection(number, outbox(self.limits.outbox_bytes))
+        connection = Connection(number, outbox(self.limits.outbox_bytes, piece_bytes))
         connection.grant = grant
         if throttled:
             self.throttle.limit(connection, self.now)
@@ -258,7 +265,7 @@ class Router:
         connection.closed = True
         connection.ends_at = now + AFTER_CLOSE_S
         del self.connections[connection.number]
-        dropped = len(connection.outbox.take())
+        dropped = connection.outbox.drop()
         if dropped:
             self.drops["connection_closed"] += dropped
         if connection.throttled:
@@ -472,7 +479,57 @@ class Router:
             self.memory.weigh(connection)
         if not connection.dirty:
             connection.dirty = True
-            self._flush.append(connection)
+            self._dirty.append(connection)
+
+    def blocked(self, connection: Connection, unsent: int) -> None:
+        """The connection's socket has enough for now: ``unsent`` bytes that the client does not take."""
+        outbox = connection.outbox
+        outbox.block()
+        connection.unsent = unsent + outbox.leaving_bytes
+        self.memory.weigh(connection)
+
+    def drained(self, connection: Connection, now: float) -> None:
+        """It takes more again."""
+        self._at(now)
+        outbox = connection.outbox
+        outbox.unblock()
+        connection.unsent = outbox.leaving_bytes
+        self.memory.weigh(connection)
+        if outbox.more and not connection.dirty:
+            connection.dirty = True
+            self._dirty.append(connection)
+
+    def rest(self, connection: Connection) -> list[bytes]:
+        """Something is written to the connection's socket past its outbox: what comes before it."""
+        frames = connection.outbox.rest()
+        connection.unsent = 0
+        self.memory.weigh(connection)
+        return frames
+
+    def _write(self) -> list[tuple[Connection, list[bytes]]]:
+        """What the sockets are written in this turn."""
+        dirty, self._dirty = self._dirty, []
+        writes = []
+        for connection in dirty:
+            connection.dirty = False
+            outbox = connection.outbox
+            frames = outbox.write()
+            if frames:
+                writes.append((connection, frames))
+            if outbox.size or connection.unsent or not outbox.flowing:
+                self._write_on(connection)
+        return writes
+
+    def _write_on(self, connection: Connection) -> None:
+        """Not all of it: the rest in the next turns, or when the socket takes more."""
+        outbox = connection.outbox
+        if outbox.blocked:
+            return
+        connection.unsent = outbox.leaving_bytes
+        self.memory.weigh(connection)
+        if outbox.more:
+            connection.dirty = True
+            self._dirty.append(connection)
 
     def close(self, connection: Connection, code: CloseCode) -> None:
         """Close the connection, after what is in its outbox. What its clients are sent through it from here on
@@ -512,7 +569,7 @@ class Router:
             if connection.ends_at is not None:
                 continue
             self.counts["connections_held_too_much"] += 1
-            dropped = len(connection.outbox.take())
+            dropped = connection.outbox.drop()
             if dropped:
                 self.drops["held_too_much"] += dropped
             self.close(connection, HELD_TOO_MUCH)
@@ -734,10 +791,11 @@ class Router:
         self.listening.flush()
         if self.memory.full:
             self._let_go()
+        writes = self._write()
         links = self._flush_links()
-        more = bool(self.jobs or self._ready)
+        more = bool(self.jobs or self._ready or self._dirty)
         effects = Effects(
-            self._flush,
+            writes,
             self._store,
             self._read,
             self._forget,
@@ -748,12 +806,10 @@ class Router:
             self._drop_links,
             more,
         )
-        self._flush, self._store, self._read, self._close = [], [], [], []
+        self._store, self._read, self._close = [], [], []
         self._forget, self._hold, self._drop_links = [], [], []
         if effects.written:
             self.written = []
-        for connection in effects.flush:
-            connection.dirty = False
         return effects
 
 

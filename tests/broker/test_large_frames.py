@@ -359,11 +359,11 @@ async def test_a_ping_does_not_have_all_written_at_once(endpoint: Running) -> No
         ((connection, socket),) = endpoint.server._sockets.items()
         for _ in range(15):
             endpoint.server.router.push(connection, text_frame(b"x" * MiB))
-        socket.flush()
-        unsent = len(socket._unsent)
-        assert unsent > 10
+        endpoint.server._end_turn()
+        left = connection.outbox.leaving_bytes
+        assert left > 10 * MiB
         socket.data_received(raw_frame(0x89, b"ping"))
-        assert len(socket._unsent) == unsent
+        assert connection.outbox.leaving_bytes == left
         socket.data_received(raw_frame(0x88, (1000).to_bytes(2, "big")))
         frames = [await client.frame() for _ in range(17)]
         assert sorted(first for first, _ in frames[:-1]) == [0x81] * 15 + [0x8A]

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from protocol.errors import GOING_AWAY
+from broker.core.router import Limits
+from protocol.errors import GOING_AWAY, SLOW_CONSUMER
 
 from .world import Client, Node, World
 
@@ -20,6 +21,10 @@ from .world import Client, Node, World
 SETTLE_S = 14.0
 
 TOPICS = [f"topic {index}" for index in range(6)]
+
+#: So little that a client that does not read for a second, or sends forty commands at once, has to be dealt with.
+SLOW_LIMITS = Limits(outbox_bytes=800, inflight_messages=6)
+SLOW_SOCKET_BYTES, SLOW_PIECE_BYTES = 400, 150
 
 
 class Publication:
@@ -42,6 +47,7 @@ class Subscriber:
         self.connections: list[Client] = []
         self.listening_since: dict[Client, float] = {}
         self.went_away = False
+        self.was_slow = False
         # topic -> [(time, added, acknowledged at or None)]
         self.changes: dict[str, list[list[Any]]] = {}
 
@@ -75,11 +81,22 @@ class History:
     """Runs one seed; ``violations`` says in words what was promised and did not hold."""
 
     def __init__(
-        self, seed: int, *, faults: bool = True, endpoints: int = 3, routing: str = "home", drains: bool = False
+        self,
+        seed: int,
+        *,
+        faults: bool = True,
+        endpoints: int = 3,
+        routing: str = "home",
+        drains: bool = False,
+        slow: bool = False,
     ) -> None:
-        self.world = World(seed, routing=routing)
+        self.world = World(seed, routing=routing, limits=SLOW_LIMITS if slow else Limits())
+        if slow:
+            self.world.socket_bytes, self.world.piece_bytes = SLOW_SOCKET_BYTES, SLOW_PIECE_BYTES
         self.random = self.world.random
         self.faults = faults
+        self.slow = slow  # clients that do not read for a while, bursts, and little room for either
+        self.blocked = self.held = self.slow_closed = 0  # how often that was noticed
         self.drains = drains  # every endpoint in turn is drained and started anew
         self.draining: Node | None = None
         self.drained = 0
@@ -118,11 +135,18 @@ class History:
             self.act()
             if self.faults and self.random.random() < 0.03:
                 self.fault()
+            if self.slow and self.random.random() < 0.2:
+                self.slow_down()
         self.say("no more faults; those under way end by themselves")
         world.run(SETTLE_S + 6.0)
         self.check_deliveries()
         self.check_subscriptions()
         self.check_replies()
+        for node in world.nodes.values():
+            self.held += node.holds
+            self.blocked += node.blocks
+        clients = [client for subscriber in self.subscribers for client in subscriber.connections]
+        self.slow_closed = sum(client.close_code == SLOW_CONSUMER.code for client in clients)
         if not self.disturbed:
             self.check_order()
             self.check_moves()
@@ -251,6 +275,26 @@ class History:
             self.say(f"{subscriber.name} goes away")
             subscriber.went_away = True
             subscriber.connection.close()
+
+    def slow_down(self) -> None:
+        """A client stops reading, or one publishes a lot at once."""
+        seconds = self.random.uniform(0.1, 3.0)
+        if self.random.random() < 0.7:
+            subscriber = self.random.choice(self.subscribers)
+            clients = [(subscriber.name, subscriber.connection)]
+            subscriber.was_slow = True
+        else:
+            clients = [(client.name, client) for client in self.publishers.values()]
+        for name, client in clients:
+            if client is not None:
+                self.say(f"{name} does not read for {seconds:.1f} s")
+                client.deaf_until = self.world.now + seconds
+        if self.random.random() < 0.3:
+            topic = self.random.choice(TOPICS)
+            for _ in range(self.random.randint(5, 40)):
+                publication = Publication(topic, f"m{len(self.publications)}", self.world.now)
+                self.publications.append(publication)
+                self.publish(publication)
 
     def fault(self) -> None:
         """One random fault."""
@@ -429,7 +473,7 @@ class History:
             until = publication.at + SETTLE_S
             for subscriber in self.subscribers:
                 listened = [since for since in subscriber.listening_since.values() if since < publication.at]
-                if not listened or subscriber.went_away or self.routing == "lookup":
+                if not listened or subscriber.went_away or subscriber.was_slow or self.routing == "lookup":
                     continue
                 copies = sum(
                     1

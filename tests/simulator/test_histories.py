@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 
-from broker.core import delivering, forwarding, lists, publishing, router, subscribing
+from broker.core import delivering, forwarding, lists, outbox, publishing, router, subscribing
 from broker.core.hub import Connection
 from broker.core.listening import Listening
 from broker.core.router import Limits
@@ -101,6 +101,40 @@ def test_guarantees_hold_when_every_change_and_what_has_waited_begins_and_ends_i
     check(range(72_000, 72_060))
     check(range(73_000, 73_020), faults=False)
     check(range(74_000, 74_020), drains=True, faults=False)
+
+
+def test_guarantees_hold_when_clients_do_not_read_and_send_more_than_there_is_room_for() -> None:
+    held = blocked = closed = deliveries = 0
+    for seed in range(80_000, 80_100):
+        history = History(seed, slow=True)
+        assert not history.run(), f"seed {seed}: {history.violations[:5]}"
+        held, blocked = held + history.held, blocked + history.blocked
+        closed, deliveries = closed + history.slow_closed, deliveries + history.steady_deliveries
+    check(range(81_000, 81_040), slow=True, faults=False)
+    check(range(82_000, 82_020), slow=True, drains=True, faults=False)
+    assert min(held, blocked, closed) > 50
+    assert deliveries > 1_000
+
+
+def _forgets_to_write_on(self: router.Router, connection: Connection, now: float) -> None:
+    connection.outbox.unblock()
+
+
+@pytest.mark.parametrize(
+    ("part", "name", "planted"),
+    [
+        (router.Router, "drained", _forgets_to_write_on),
+        (router.Router, "_release", lambda self, connection: None),
+        (outbox.Outbox, "unblock", lambda self: None),
+        (router.Router, "_write_on", lambda self, connection: None),
+    ],
+    ids=["a drained socket is not written to", "a held one is not read again", "it stays blocked", "pieces end"],
+)
+def test_an_outbox_or_a_hold_that_forgets_to_resume_is_found(
+    monkeypatch: pytest.MonkeyPatch, part: type, name: str, planted: object
+) -> None:
+    monkeypatch.setattr(part, name, planted)
+    assert any(History(seed, slow=True, faults=False).run() for seed in range(83_000, 83_010))
 
 
 def test_a_history_is_its_seed() -> None:

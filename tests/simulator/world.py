@@ -7,6 +7,8 @@ Owns: what may happen to messages and processes, and when. Must never: know what
 * A link's frames arrive in order after seeded delays. A cut holds them back in one direction or both; when it heals the
   connection breaks, as TCP's do, and is made again.
 * A process may crash (its frames on the way may still arrive or not), stall (everything waits for it), or restart.
+* A client may stop reading: its socket takes ``socket_bytes`` more, and nothing until it holds half of that. What it
+  sends to an endpoint that does not read it waits in the socket, and so does its close.
 """
 
 from __future__ import annotations
@@ -15,12 +17,14 @@ import heapq
 import itertools
 import json
 import random
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from broker.core import large
 from broker.core.hub import Connection
 from broker.core.model import Endpoint, Location, StoreUnavailable, Superseded
+from broker.core.outbox import PIECE_BYTES
 from broker.core.router import Limits, ReadCall, Router, StoreCall
 
 TICK_S = 0.1
@@ -132,8 +136,14 @@ class Client:
         self.replies: list[tuple[float, dict[str, Any]]] = []
         self.notes: list[tuple[float, Any, Any]] = []  # (time, key, payload)
         self.on_reply: Callable[[dict[str, Any]], None] = lambda _: None
-        self.core: Connection | None = node.router.connected(next(world.numbers))
+        self.core: Connection | None = node.router.connected(next(world.numbers), piece_bytes=world.piece_bytes)
         node.clients[self.core] = self
+        self.deaf_until = 0.0  # it does not read before that
+        self._unread: deque[bytes] = deque()  # has come to an endpoint that does not read it
+        self._reads_on = False  # the endpoint reads the next of them in a moment
+        self._has_left = False  # behind them comes its close
+        self._unsent = 0  # bytes that were written to it and that it has not read
+        self._full = False
 
     def send(self, **fields: Any) -> None:
         """Send a command; it arrives after a delay, in order."""
@@ -141,13 +151,61 @@ class Client:
         self.world.deliver(("client", id(self), "up"), self.world.delay(), self._arrive, data)
 
     def _arrive(self, data: bytes) -> None:
-        if self.core is not None and self.node.alive:
+        if self.core is None or not self.node.alive:
+            return
+        if self._unread or self.core in self.node.held:
+            self._unread.append(data)
+        else:
+            self._read(self.core, data)
+
+    def _read(self, core: Connection, data: bytes) -> None:
+        self.node.event(lambda now: None if core.closed else self.node.router.frame(core, data, now))
+
+    def read_on(self) -> None:
+        """The endpoint reads the connection again: a frame at a time, until it stops."""
+        if not self._reads_on:
+            self._reads_on = True
+            self.world.at(0.0, self._read_next)
+
+    def _read_next(self) -> None:
+        self._reads_on = False
+        core = self.core
+        if core is None or not self.node.alive or core in self.node.held:
+            return
+        if self._unread:
+            self._read(core, self._unread.popleft())
+            self.read_on()
+        elif self._has_left:
+            self.closed(0)
+
+    def write(self, frames: list[bytes]) -> None:
+        """The endpoint writes to the connection's socket."""
+        assert not self._full, "what is written to a full socket has to wait"
+        world = self.world
+        for frame in frames:
+            delay = max(world.delay(), self.deaf_until - world.now)
+            self._unsent += len(frame)
+            world.deliver(("client", id(self), "down"), delay, self._taken, frame)
+        if self._unsent > world.socket_bytes and self.core is not None:
+            self._full = True
+            self.node.blocks += 1
+            self.node.router.blocked(self.core, self._unsent)
+
+    def _taken(self, frame: bytes) -> None:
+        self._unsent -= len(frame)
+        self.get(frame)
+        if self._full and self._unsent <= self.world.socket_bytes // 2:
+            self._full = False
             core = self.core
-            self.node.event(lambda now: self.node.router.frame(core, data, now))
+            if core is not None and self.node.alive:
+                self.node.event(lambda now: None if core.closed else self.node.router.drained(core, now))
 
     def close(self) -> None:
         """The client goes away."""
-        self.closed(0)
+        if self.node.alive and (self._unread or self.core in self.node.held):
+            self._has_left = True
+        else:
+            self.closed(0)
 
     def closed(self, code: int) -> None:
         """The connection ends, from whichever side."""
@@ -156,7 +214,9 @@ class Client:
         core, self.core = self.core, None
         self.closed_at = self.world.now
         self.close_code = code
+        self._unread.clear()
         self.node.clients.pop(core, None)
+        self.node.held.discard(core)
         if self.node.alive:
             self.node.event(lambda now: self.node.router.disconnected(core, now))
 
@@ -183,6 +243,8 @@ class Node:
         self.alive = True
         self.stalled_until = 0.0
         self.clients: dict[Connection, Client] = {}
+        self.held: set[Connection] = set()  # it does not read these
+        self.holds = self.blocks = 0  # how often it stopped reading one, or one did not take more
         self._turn_due = False
         self.links: dict[str, int] = {}  # the connections to others that it has and has not seen to end
         self._deferred: list[Callable[[float], object]] = []
@@ -233,15 +295,22 @@ class Node:
         for incarnation, frames in effects.links:
             for frame in frames:
                 world.send_link(self.me.incarnation, incarnation, frame)
-        for connection in effects.flush:
+        for connection, frames in effects.write:
             client = self.clients.get(connection)
-            for frame in connection.outbox.take():
-                if client is not None:
-                    world.deliver(("client", id(client), "down"), world.delay(), client.get, frame)
+            if client is not None:
+                client.write(frames)
         for connection, code in effects.close:
             client = self.clients.get(connection)
             if client is not None:
                 world.deliver(("client", id(client), "down"), world.delay(), client.closed, code.code)
+        for connection in effects.hold:
+            client = self.clients.get(connection)
+            if client is not None and connection.held:
+                self.held.add(connection)
+                self.holds += 1
+            elif client is not None:
+                self.held.discard(connection)
+                client.read_on()
         for incarnation in effects.drop_links:
             world.break_link(self.me.incarnation, incarnation)
         if effects.more:
@@ -278,6 +347,8 @@ class World:
         self.nodes: dict[str, Node] = {}  # by incarnation; dead ones too
         self.numbers = itertools.count(1)
         self.options = {"limits": Limits(), **options}
+        self.socket_bytes = 1 << 20
+        self.piece_bytes = PIECE_BYTES  # what a client's socket is written in one turn
         self.cuts: set[tuple[str, str]] = set()  # (from, to) by endpoint name: nothing gets through
         self._events: list[tuple[float, int, Callable[..., object], tuple[Any, ...]]] = []
         self._sequence = itertools.count()

@@ -91,7 +91,7 @@ def listening(limits: Limits, clients: int) -> tuple[Router, list[Connection]]:
 def test_slow_readers_go_the_furthest_behind_first() -> None:
     router, connections = listening(Limits(held_bytes=10_000), 3)
     for one in connections:
-        one.outbox.flowing = False
+        router.blocked(one, 0)
     for one, count in zip(connections, (1, 5, 3), strict=True):
         for _ in range(count):
             router.push(one, b"x" * 1000)
@@ -133,8 +133,8 @@ def test_long_replies_that_wait_for_earlier_ones_are_held() -> None:
     assert router.memory.of(one) > before + 10_000
     (call,) = router.flush().store
     router.stored(call.number, [Location(1, "i", True)], None, 100.0)
-    router.flush()
-    assert len(one.outbox.take()) == 11
+    ((connection, frames),) = router.flush().write
+    assert (connection, len(frames)) == (one, 11)
     assert one.waiting == 0
 
 

@@ -75,6 +75,44 @@ def test_every_frame_is_taken_or_counted_as_dropped(bytes_max: int, steps: list[
     assert outbox.overflowed is (dropped > 0)
 
 
+# What is written
+
+
+@given(
+    st.sampled_from((Outbox, DroppingOutbox)),
+    st.integers(1, 30),
+    st.lists(st.binary(min_size=1, max_size=12) | st.sampled_from(("write", "block", "unblock", "rest")), max_size=80),
+)
+def test_all_is_written_once_in_its_order_in_pieces_and_never_to_a_full_socket(
+    kind: type[Outbox], piece_bytes: int, steps: list[bytes | str]
+) -> None:
+    outbox = kind(10_000, piece_bytes)
+    pushed: list[bytes] = []
+    written: list[bytes] = []
+    for step in steps:
+        if isinstance(step, bytes):
+            assert outbox.push(step) == 0
+            pushed.append(step)
+        elif step == "write":
+            frames = outbox.write()
+            assert not frames or not outbox.blocked
+            assert sum(map(len, frames[:-1])) < piece_bytes or sum(map(len, frames)) <= piece_bytes
+            written += frames
+        elif step == "rest":
+            written += outbox.rest()
+        else:
+            getattr(outbox, step)()
+        waiting = pushed[len(written) :]
+        assert written == pushed[: len(written)]
+        assert outbox.size + outbox.leaving_bytes == sum(map(len, waiting))
+        assert outbox.more is bool(waiting)
+        assert outbox.flowing is (not outbox.blocked and not outbox.leaving_bytes)
+    outbox.unblock()
+    while outbox.more:
+        written += outbox.write()
+    assert written == pushed
+
+
 # Dropping the oldest
 
 
