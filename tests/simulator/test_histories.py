@@ -112,8 +112,8 @@ def test_guarantees_hold_when_clients_do_not_read_and_send_more_than_there_is_ro
         closed, deliveries = closed + history.slow_closed, deliveries + history.steady_deliveries
     check(range(81_000, 81_020), slow=True, faults=False)
     check(range(82_000, 82_010), slow=True, drains=True, faults=False)
-    assert min(held, blocked, closed) > 50
-    assert deliveries > 1_000
+    assert min(held, blocked, closed) > 20
+    assert deliveries > 500
 
 
 def _forgets_to_write_on(self: router.Router, connection: Connection, now: float) -> None:
