@@ -42,7 +42,7 @@ class Outbox:
         self.flowing = True  # it is not blocked, and nothing is leaving in pieces
         self.overflowed = False
         self._frames: list[bytes] = []
-        self._leaving: deque[bytes] = deque()  # taken out, and to be written in pieces
+        self._leaving: list[bytes] = []  # taken out, and to be written in pieces: the next frame is the last one here
         self.leaving_bytes = 0
 
     def __len__(self) -> int:
@@ -75,15 +75,15 @@ class Outbox:
         """
         if self.blocked:
             return []
-        leaving = self._leaving
-        if not leaving:
+        if not self._leaving:
             if self.size <= self.piece_bytes:
                 return self.take()
             self.leaving_bytes = self.size
-            leaving.extend(self.take())
+            self._leaving = self.take()[::-1]
+        leaving = self._leaving
         piece, size = [], 0
         while leaving and size < self.piece_bytes:
-            frame = leaving.popleft()
+            frame = leaving.pop()
             piece.append(frame)
             size += len(frame)
         self.leaving_bytes -= size
@@ -102,8 +102,7 @@ class Outbox:
 
     def rest(self) -> list[bytes]:
         """What is left of what was to leave in pieces, to be written at once: something comes behind it."""
-        frames = list(self._leaving)
-        self._leaving.clear()
+        frames, self._leaving = self._leaving[::-1], []
         self.leaving_bytes = 0
         self.flowing = not self.blocked
         return frames
