@@ -207,11 +207,7 @@ class ClientSocket(Socket):
 
     def next_turn(self) -> bool:
         """It has come. True: it wants another one."""
-        try:
-            self.next_quantum()
-        except Exception:
-            log.exception("what came over a connection could not be taken; it is cut")
-            self.transport.abort()
+        self.take_on()
         if self.waits:
             return True
         self.read_or_not()

@@ -205,11 +205,7 @@ class PeerSocket(Socket):
         asyncio.get_running_loop().call_soon(self._go_on)
 
     def _go_on(self) -> None:
-        try:
-            self.next_quantum()
-        except Exception:
-            log.exception("what came over a link could not be taken; it is cut")
-            self.transport.abort()
+        self.take_on()
         if self.waits:
             asyncio.get_running_loop().call_soon(self._go_on)
         elif not self.transport.is_closing():

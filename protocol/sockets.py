@@ -31,6 +31,8 @@ try:
 except ImportError:  # a platform that the library has no compiled part for
     from websockets.utils import apply_mask
 
+log = logging.getLogger("ingeborg.sockets")
+
 #: Where ``websockets`` logs what it does; every connection's coming and going is not news.
 library_log = logging.getLogger("ingeborg.websockets")
 library_log.setLevel(logging.WARNING)
@@ -305,6 +307,14 @@ class Socket(asyncio.Protocol):
         finally:
             if self._lost and self._rest is None:
                 self._over()
+
+    def take_on(self) -> None:
+        """``next_quantum``; where what came cannot be taken, the connection is cut, and the log says why."""
+        try:
+            self.next_quantum()
+        except Exception:
+            log.exception("what came over a connection could not be taken; it is cut")
+            self.transport.abort()
 
     def _receive_head(self, data: bytes) -> None:
         """What comes before the frames: up to there the protocol's own parser has everything."""
