@@ -9,21 +9,18 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING
-
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
 from .core.histogram import Histogram
-from .core.routes import Locations, Routes
+from .core.locations import Locations
+from .core.routes import Routes
+from .status import Status
 from .version import VERSION
-
-if TYPE_CHECKING:
-    from .endpoint import EndpointServer
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
-#: ``Router.counts``; those of them that a family below shows in full are not here.
+#: ``Counters.counts``; those of them that a family below shows in full are not here.
 _COUNTERS = {
     "publishes_received": "Publishes and broadcasts received from clients of this endpoint",
     "messages_delivered": "Messages put into outboxes of clients of this endpoint",
@@ -54,15 +51,15 @@ _COUNTERS = {
 Samples = Iterable[tuple[tuple[str, ...], float]]
 
 
-def page(server: EndpointServer) -> str:
+def page(status: Status) -> str:
     """All metrics of the endpoint."""
-    return generate_latest(_registry(server)).decode()
+    return generate_latest(_registry(status)).decode()
 
 
 @functools.lru_cache(maxsize=1)
-def _registry(server: EndpointServer) -> CollectorRegistry:
+def _registry(status: Status) -> CollectorRegistry:
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Endpoint(server))
+    registry.register(_Endpoint(status))
     ProcessCollector(registry=registry)
     return registry
 
@@ -70,19 +67,18 @@ def _registry(server: EndpointServer) -> CollectorRegistry:
 class _Endpoint:
     """A collector of the Prometheus library."""
 
-    def __init__(self, server: EndpointServer) -> None:
-        self._server = server
+    def __init__(self, status: Status) -> None:
+        self._status = status
 
     def collect(self) -> Iterator[Metric]:
         """All families."""
-        server = self._server
-        server.observe()
-        router = server.router
-        publishing = router.publishing
+        status = self._status
+        router = status.router
+        counters = router.counters
+        counters.observe()
         me = router.me
-        routing = "lookup" if router.lookup else "home"
         labels = ("name", "incarnation", "routing", "store", "version")
-        about = (me.name, me.incarnation, routing, server.store_name, VERSION)
+        about = (me.name, me.incarnation, status.routing, status.store_name, VERSION)
         yield _gauges("info", "This endpoint", labels, [(about, 1)])
         peers = [peer for peer in router.members.peers.values() if peer.dead_since is None]
         up = [((p.endpoint.name, p.endpoint.url), float(p.in_view and p.connected)) for p in peers]
@@ -92,75 +88,74 @@ class _Endpoint:
         yield from self._links()
 
         for name, help in _COUNTERS.items():
-            yield _counters(name, help, (), [((), router.counts[name])])
+            yield _counters(name, help, (), [((), counters.counts[name])])
         commands = [
-            ((kind, result), count) for kind, tally in router.commands.items() for result, count in tally.items()
+            ((kind, result), count) for kind, tally in counters.commands.items() for result, count in tally.items()
         ]
         yield _counters("commands", "Commands of clients whose outcome is known", ("command", "result"), commands)
-        caches: dict[str, Routes | Locations] = {"routes": publishing.routes, "locations": publishing.locations}
+        caches: dict[str, Routes | Locations] = {"routes": router.routes, "locations": router.locations}
         evicted = [((name,), cache.evicted) for name, cache in caches.items()]
-        evicted.append((("duplicates",), publishing.dedup.evicted))
+        evicted.append((("duplicates",), router.dedup.evicted))
         yield _counters("evictions", "Entries that left a full cache", ("cache",), evicted)
         requests = [((name, "hit"), cache.asked - cache.misses) for name, cache in caches.items()]
         requests += [((name, "miss"), cache.misses) for name, cache in caches.items()]
         yield _counters(
             "cache_requests", "Look-ups: topics of messages, clients of topics", ("cache", "result"), requests
         )
-        yield _counters("drops", "Everything dropped, by reason", ("reason",), _by_one(router.drops))
-        reader = server.reader
+        yield _counters("drops", "Everything dropped, by reason", ("reason",), _by_one(counters.drops))
+        reader = status.reader
         large = [(("read",), reader.frames), (("failed",), reader.failures)]
         yield _counters("large_frames", "Frames read away from the loop, and that could not be", ("result",), large)
         yield _counters("reader_starts", "Starts of the process that reads them", (), [((), reader.starts)])
-        yield _counters("errors", "Error replies, and errors of links, by code", ("code",), _by_one(router.errors))
-        closes = _by_one(server.closes)
+        yield _counters("errors", "Error replies, and errors of links, by code", ("code",), _by_one(counters.errors))
+        closes = _by_one(status.closes)
         yield _counters("connections_closed", "Connections of clients that are over, by close code", ("code",), closes)
-        results = router.store_results.items()
+        results = router.stores.results.items()
         yield _counters("store_operations", "Calls to the store that have ended", ("operation", "result"), results)
-        store = getattr(server.store, "counters", None)
+        store = getattr(status.store, "counters", None)
         if store:
             yield _counters("store", "What the store driver counts", ("what",), _by_one(store))
 
         yield _histogram(
             "delivery",
             "From the receipt of a message here to its write to a subscriber's socket",
-            router.delivery_times,
+            counters.delivery_times,
         )
         yield _histogram(
             "publish",
             "From a client's publish to its outcome: all endpoints with subscribers have it",
-            router.publish_times,
+            counters.publish_times,
         )
-        yield _histogram("loop_lag", "How late the loop's ticks of 100 ms come", server.loop_lag)
+        yield _histogram("loop_lag", "How late the loop's ticks of 100 ms come", status.loop_lag)
         times = HistogramMetricFamily("ingeborg_store_seconds", "Calls to the store (batches)", labels=("operation",))
-        for operation, histogram in sorted(router.store_times.items()):
+        for operation, histogram in sorted(router.stores.times.items()):
             times.add_metric((operation,), _buckets(histogram), histogram.sum_s)
         yield times
-        uptime_s = time.time() - server.started_unix_s
+        uptime_s = time.time() - status.started_unix_s
         yield GaugeMetricFamily("process_uptime_seconds", "Since the start", value=uptime_s)
 
     def _gauges(self) -> Iterator[tuple[str, str, float]]:
-        server = self._server
-        router = server.router
-        publishing = router.publishing
-        yield "ready", "1 while /readyz says so", float(not server.not_ready())
+        status = self._status
+        router = status.router
+        yield "ready", "1 while /readyz says so", float(not status.not_ready())
         yield "joined", "1 while this endpoint acts as home of its slots", float(router.members.joined)
-        yield "connections", "Open client connections", len(router.connections)
+        yield "connections", "Open client connections", len(router.sessions.connections)
         yield "clients", "Clients that listen at this endpoint", len(router.hub.bindings)
-        yield "publishes_in_flight", "Publishes whose outcome is not known yet", publishing.inflight
-        yield "publishes_in_flight_bytes", "Their payloads", publishing.inflight_bytes
-        yield "routes", "Topics in the routing cache", len(publishing.routes)
-        yield "locations", "Clients in the location cache", len(publishing.locations)
-        yield "duplicate_keys", "Payload hashes in the table of duplicates", len(publishing.dedup)
+        yield "publishes_in_flight", "Publishes whose outcome is not known yet", router.inflight.messages
+        yield "publishes_in_flight_bytes", "Their payloads", router.inflight.bytes
+        yield "routes", "Topics in the routing cache", len(router.routes)
+        yield "locations", "Clients in the location cache", len(router.locations)
+        yield "duplicate_keys", "Payload hashes in the table of duplicates", len(router.dedup)
         yield "held_bytes", "Bytes that clients' connections hold, not read, not begun or not sent", router.memory.total
-        yield "large_frames_waiting", "Frames that wait to be read away from the loop", server.reader.waiting
+        yield "large_frames_waiting", "Frames that wait to be read away from the loop", status.reader.waiting
         yield "requests_under_way", "Requests to other endpoints without an answer yet", len(router.calls)
 
     def _links(self) -> Iterator[Metric]:
-        router = self._server.router
+        router = self._status.router
         names = {incarnation: peer.endpoint.name for incarnation, peer in router.members.peers.items()}
         links = [(names[incarnation], link) for incarnation, link in router.calls.links.items() if incarnation in names]
         lags = [
-            ((name,), router.now - link.confirmed_sent_at) for name, link in links if link.confirmed_sent_at is not None
+            ((name,), time.monotonic() - link.confirmed_sent_at) for name, link in links if link.confirmed_sent_at is not None
         ]
         queued = [((name,), link.queued) for name, link in links]
         unconfirmed = [((name,), link.unconfirmed_bytes) for name, link in links]

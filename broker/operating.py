@@ -9,35 +9,35 @@ import functools
 import os
 import resource
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from .endpoint import EndpointServer
+from .status import Status
 
 
-def figures(server: EndpointServer) -> dict[str, Any]:
+def figures(status: Status) -> dict[str, Any]:
     """The endpoint's state, and what it has counted since its start."""
-    server.observe()
-    router = server.router
-    counts = router.counts
+    router = status.router
+    counters = router.counters
+    counters.observe()
+    counts = counters.counts
     usage = resource.getrusage(resource.RUSAGE_SELF)
-    reasons = server.not_ready()
+    reasons = status.not_ready()
     return {
         "ready": not reasons,
         "reasons": reasons,
-        "uptime_s": round(time.time() - server.started_unix_s, 3),
+        "uptime_s": round(time.time() - status.started_unix_s, 3),
         "figures": {
-            "connections": len(router.connections),
+            "connections": len(router.sessions.connections),
             "clients": len(router.hub.bindings),
             "publishes_received": counts["publishes_received"],
             "messages_delivered": counts["messages_delivered"],
             "duplicates_dropped": counts["duplicates_dropped"],
-            "drops": sum(router.drops.values()),
-            "errors": sum(router.errors.values()),
-            "publishes_in_flight": router.publishing.inflight,
+            "drops": sum(counters.drops.values()),
+            "errors": sum(counters.errors.values()),
+            "publishes_in_flight": router.inflight.messages,
             "rss_bytes": resident_bytes(),
             "cpu_s": round(usage.ru_utime + usage.ru_stime, 3),
-            "delivery_buckets": router.delivery_times.buckets(),
+            "delivery_buckets": counters.delivery_times.buckets(),
         },
     }
 

@@ -24,8 +24,7 @@ import secrets
 import ssl
 import time
 from contextlib import suppress
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ormsgpack
 from websockets.client import ClientProtocol
@@ -38,11 +37,11 @@ from websockets.uri import parse_uri
 from protocol.errors import GOING_AWAY, POLICY, PROTOCOL_VIOLATION
 from protocol.sockets import Socket, binary_frame, library_log, masked_binary_frame, next_mask
 
+from .core.effects import Dial, DropLink
+from .core.mesh import REDIAL_MAX_S
 from .core.model import Endpoint
+from .driver import Driver
 from .tls import trust
-
-if TYPE_CHECKING:
-    from .endpoint import EndpointServer
 
 log = logging.getLogger("ingeborg.peers")
 
@@ -61,10 +60,6 @@ HANDSHAKE_BYTES_MAX = 4096
 #: Of what a link brings so much is taken in one pass of the loop, in bytes, to the end of the frame: some hundred
 #: messages, or a thousand clients that listen. It would be four times as much, and all others would wait.
 LINK_BYTES_AT_ONCE = 64 << 10
-
-#: Redialling a peer: from the first to the longest wait, in seconds.
-REDIAL_FIRST_S = 0.1
-REDIAL_MAX_S = 1.0
 
 #: The same reason for want of a link is logged so often, in seconds, and so many reasons are remembered for that.
 COMPLAINT_S = 30.0
@@ -88,9 +83,9 @@ class PeerSocket(Socket):
 
     quantum_bytes = LINK_BYTES_AT_ONCE
 
-    def __init__(self, server: EndpointServer, ws: ClientProtocol | ServerProtocol, dialled: Endpoint | None) -> None:
+    def __init__(self, peers: Peers, ws: ClientProtocol | ServerProtocol, dialled: Endpoint | None) -> None:
         super().__init__(ws)
-        self._server = server
+        self._peers = peers
         self._dialled = dialled  # whom we meant to reach; None: we were dialled
         self._nonce = secrets.token_bytes(16)
         self.endpoint: Endpoint | None = None  # the peer, once it has proved itself
@@ -118,7 +113,7 @@ class PeerSocket(Socket):
     def message(self, data: bytes) -> None:
         """A frame of the link, or of the handshake before it."""
         if self.endpoint is not None:
-            self._server.link_frame(self, data)
+            self._peers.frame(self, data)
             return
         try:
             self._introduce(*ormsgpack.unpackb(data))
@@ -126,8 +121,8 @@ class PeerSocket(Socket):
             self._refuse("a handshake that is not of this protocol")
 
     def _introduce(self, kind: str, *fields: Any) -> None:
-        secret = self._server.secret
-        me = self._server.router.me
+        secret = self._peers.secret
+        me = self._peers.me
         if kind == "challenge" and self._dialled is not None:
             version, theirs = fields
             if version != VERSION:
@@ -164,17 +159,17 @@ class PeerSocket(Socket):
         self.endpoint = endpoint
         self.introduced.set()
         self.settled()
-        self._server.link_up(self)
+        self._peers.up(self, endpoint)
 
     def _refuse(self, why: str) -> None:
         self._complain(why)
         self.close(POLICY)
 
     def _complain(self, why: str) -> None:
-        self._server.router.errors["peer_handshake"] += 1
+        self._peers.count_error("peer_handshake")
         peer = self.transport.get_extra_info("peername")
         whom = self._dialled.url if self._dialled is not None else str(peer[0] if peer else "somebody who has gone")
-        self._server.peers.complain(whom, why)
+        self._peers.complain(whom, why)
 
     def _say(self, fields: list[Any]) -> None:
         self.send([ormsgpack.packb(fields)])
@@ -196,7 +191,7 @@ class PeerSocket(Socket):
 
     def chunk_ends(self) -> None:
         """End the turn."""
-        self._server.turn()
+        self._peers.turn()
 
     def rest_waits(self) -> None:
         """It is taken in the next passes, and TCP makes the peer wait so long."""
@@ -215,21 +210,34 @@ class PeerSocket(Socket):
         """The connection is gone; the link may go on over another."""
         self.introduced.set()
         if self.endpoint is not None:
-            self._server.link_down(self)
+            self._peers.down(self, self.endpoint)
         elif self._dialled is not None and self.ws.close_rcvd_then_sent and self.ws.close_code == POLICY.code:
-            self._server.peers.complain(self._dialled.url, "it refused ours; its log says why (another secret?)")
+            self._peers.complain(self._dialled.url, "it refused ours; its log says why (another secret?)")
 
 
 class Peers:
-    """The connections that carry this endpoint's links, by the peer's incarnation."""
+    """The connections that carry this endpoint's links, by the peer's incarnation. ``secret``: what the peers share."""
 
-    def __init__(self, server: EndpointServer) -> None:
-        self._server = server
+    def __init__(self, driver: Driver, secret: bytes) -> None:
+        self.secret = secret
+        self.me = driver.router.me
+        self._driver = driver
+        self._router = driver.router
         self.sockets: dict[str, PeerSocket] = {}
-        self._dialling: dict[str, asyncio.Task[None]] = {}
+        self._dialling: set[asyncio.Task[None]] = set()
         self._trust: ssl.SSLContext | None = None
-        self._waits: dict[str, tuple[float, float]] = {}  # incarnation -> (not before, next wait)
         self._complained: dict[tuple[str, str], float] = {}  # of whom and why -> when it was last said
+        driver.send_with(self._send)
+        driver.carry_out(Dial, self._begin_to_dial)
+        driver.carry_out(DropLink, lambda act: self._drop(act.incarnation))
+
+    def turn(self) -> None:
+        """Something came: end the turn."""
+        self._driver.turn()
+
+    def count_error(self, code: str) -> None:
+        """A fault of a peer's connection."""
+        self._router.counters.errors[code] += 1
 
     def complain(self, whom: str, why: str) -> None:
         """Say why there is no link, now and then: it is tried again every second."""
@@ -241,25 +249,10 @@ class Peers:
         self._complained[whom, why] = now
         log.warning("no link with %s: %s", whom, why)
 
-    def dial(self, wanted: list[Endpoint], now: float) -> None:
-        """Dial the peers that it is ours to dial and that there is no connection to."""
-        me = self._server.router.me.incarnation
-        for endpoint in wanted:
-            incarnation = endpoint.incarnation
-            if incarnation < me or incarnation in self.sockets or incarnation in self._dialling:
-                continue
-            not_before, wait = self._waits.get(incarnation, (0.0, REDIAL_FIRST_S))
-            if now < not_before:
-                continue
-            self._waits[incarnation] = (now + wait, min(2 * wait, REDIAL_MAX_S))
-            task = asyncio.get_running_loop().create_task(self._dial(endpoint))
-            self._dialling[incarnation] = task
-            task.add_done_callback(partial(self._dialled, incarnation))
-        for incarnation in self._waits.keys() - {endpoint.incarnation for endpoint in wanted}:
-            del self._waits[incarnation]
-
-    def _dialled(self, incarnation: str, _: asyncio.Task[None]) -> None:
-        del self._dialling[incarnation]
+    def _begin_to_dial(self, act: Dial) -> None:
+        task = asyncio.get_running_loop().create_task(self._dial(act.endpoint))
+        self._dialling.add(task)
+        task.add_done_callback(self._dialling.discard)
 
     async def _dial(self, endpoint: Endpoint) -> None:
         loop = asyncio.get_running_loop()
@@ -268,17 +261,17 @@ class Peers:
             ws = ClientProtocol(uri, max_size=FRAME_BYTES_MAX, logger=library_log)
             async with asyncio.timeout(DIAL_TIMEOUT_S):
                 _, peer = await loop.create_connection(
-                    lambda: PeerSocket(self._server, ws, endpoint),
+                    lambda: PeerSocket(self, ws, endpoint),
                     uri.host,
                     uri.port,
                     ssl=self._trusted() if uri.secure else None,
                 )
         except ssl.SSLError as error:
-            self._server.router.counts["dials_failed"] += 1
+            self._router.counters.counts["dials_failed"] += 1
             self.complain(endpoint.url, f"its certificate, or its TLS, will not do: {error}")
         except (OSError, TimeoutError, ValueError, InvalidURI) as error:
             # Refused while a peer starts or ends: membership is what decides whether it is dead.
-            self._server.router.counts["dials_failed"] += 1
+            self._router.counters.counts["dials_failed"] += 1
             log.debug("cannot reach %s at %s: %s", endpoint.name, endpoint.url, error)
         else:
             # A busy peer takes a while to introduce itself: a second connection would only be one more to do that on,
@@ -286,36 +279,51 @@ class Peers:
             with suppress(TimeoutError):
                 async with asyncio.timeout(REDIAL_MAX_S):
                     await peer.introduced.wait()
+        if endpoint.incarnation not in self.sockets:
+            self._router.dial_failed(endpoint.incarnation, time.monotonic())
 
     def _trusted(self) -> ssl.SSLContext:
         if self._trust is None:
             self._trust = trust()  # 10 ms: once
         return self._trust
 
-    def up(self, socket: PeerSocket) -> None:
+    def up(self, socket: PeerSocket, endpoint: Endpoint) -> None:
         """The connection is authenticated; a former one of the same peer is of no use any more."""
-        assert socket.endpoint is not None
-        former = self.sockets.get(socket.endpoint.incarnation)
-        self.sockets[socket.endpoint.incarnation] = socket
-        self._waits.pop(socket.endpoint.incarnation, None)
+        former = self.sockets.get(endpoint.incarnation)
+        self.sockets[endpoint.incarnation] = socket
         if former is not None:
             former.transport.abort()
+        log.info("%s: linked with %s at %s", self.me.name, endpoint.name, endpoint.url)
+        socket.send([self._router.link_up(endpoint, time.monotonic())])
+        self.turn()
 
-    def down(self, socket: PeerSocket) -> bool:
-        """The connection is gone. Was it the one in use?"""
+    def frame(self, socket: PeerSocket, data: bytes) -> None:
+        """A frame of a peer's link."""
         assert socket.endpoint is not None
-        if self.sockets.get(socket.endpoint.incarnation) is not socket:
-            return False
-        del self.sockets[socket.endpoint.incarnation]
-        return True
+        incarnation = socket.endpoint.incarnation
+        if self.sockets.get(incarnation) is not socket:
+            return
+        try:
+            self._router.link_frame(incarnation, data, time.monotonic())
+        except Exception:
+            self._driver.failed("a peer's frame")
+            self._drop(incarnation)
 
-    def send(self, incarnation: str, frames: list[bytes]) -> None:
+    def down(self, socket: PeerSocket, endpoint: Endpoint) -> None:
+        """The connection is gone; if it was the one in use, so is the link's."""
+        if self.sockets.get(endpoint.incarnation) is socket:
+            del self.sockets[endpoint.incarnation]
+            log.info("%s: the link to %s is down", self.me.name, endpoint.name)
+            self._router.link_down(endpoint.incarnation, time.monotonic())
+            self.turn()
+
+    def _send(self, incarnation: str, frames: list[bytes]) -> None:
         """Write frames to the peer. Without a connection they are sent again when there is one."""
         socket = self.sockets.get(incarnation)
         if socket is not None:
             socket.send(frames)
 
-    def drop(self, incarnation: str) -> None:
+    def _drop(self, incarnation: str) -> None:
         """Close the connection to the peer; a new one starts afresh."""
         socket = self.sockets.get(incarnation)
         if socket is not None:
@@ -323,8 +331,9 @@ class Peers:
 
     async def close(self) -> None:
         """Close all connections."""
-        for task in list(self._dialling.values()):
+        dialling = list(self._dialling)
+        for task in dialling:
             task.cancel()
-        await asyncio.gather(*self._dialling.values(), return_exceptions=True)
+        await asyncio.gather(*dialling, return_exceptions=True)
         for socket in list(self.sockets.values()):
             socket.close(GOING_AWAY)

@@ -17,7 +17,7 @@ from protocol.errors import ProtocolError
 
 from .children import spawn
 from .core.large import Outcome, pack_arguments, unpack_outcome
-from .core.router import ReadCall
+from .core.effects import Read
 
 log = logging.getLogger("ingeborg.reading")
 
@@ -44,7 +44,7 @@ class _Link(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
 
-    def ask(self, call: ReadCall) -> asyncio.Future[memoryview]:
+    def ask(self, call: Read) -> asyncio.Future[memoryview]:
         """Send a request; its answer. Raises ``ConnectionError`` where the process is known to be dead."""
         if self.transport.is_closing():
             raise ConnectionResetError("the reader process died")
@@ -80,7 +80,7 @@ class Reader:
     def __init__(self, wanted: Callable[[int], bool], done: Callable[[int, Outcome | None], None]) -> None:
         self._wanted = wanted
         self._done = done
-        self._waiting: dict[int, ReadCall] = {}  # by number, in the order they came
+        self._waiting: dict[int, Read] = {}  # by number, in the order they came
         self._oldest_next = False  # the smallest frame and the one that waits longest take turns
         self._task: asyncio.Task[None] | None = None
         self._came = asyncio.Event()
@@ -100,7 +100,7 @@ class Reader:
         """Frames that wait for their turn."""
         return len(self._waiting)
 
-    def read(self, call: ReadCall) -> None:
+    def read(self, call: Read) -> None:
         """Have the frame read when it is its turn."""
         self._waiting[call.number] = call
         self._came.set()
@@ -118,7 +118,7 @@ class Reader:
             self._task.cancel()
             await asyncio.wait((self._task,))
 
-    def _next(self) -> ReadCall | None:
+    def _next(self) -> Read | None:
         """Whoever sends little does not wait for all who send much, nor these for ever. ``None``: nobody wants any."""
         for number in [number for number in self._waiting if not self._wanted(number)]:
             del self._waiting[number]
@@ -156,7 +156,7 @@ class Reader:
         except TimeoutError:
             await self._bury()
 
-    async def _outcome(self, call: ReadCall) -> Outcome:
+    async def _outcome(self, call: Read) -> Outcome:
         """What the process says of the frame. A process that was there before may have died of anything, also while
         nobody asked it: the frame goes to a new one then. One that dies at it, too, has died of the frame."""
         while True:

@@ -233,6 +233,10 @@ class Socket(asyncio.Protocol):
         """A chunk came before the request's or response's head was complete: take it, or ``take_later``."""
         self._receive_head(data)
 
+    def ponged(self) -> None:
+        """The peer has answered a ping."""
+        self.unanswered_pings = 0
+
     def closed(self) -> None:
         """The connection is gone."""
 
@@ -414,7 +418,7 @@ class Socket(asyncio.Protocol):
         """A ping or pong without a payload, of which idle connections have nothing else. False: something else, or a
         ping whose answer nobody would read."""
         if first == _PONG:
-            self.unanswered_pings = 0
+            self.ponged()
             return True
         if first == _PING and self.is_writable:
             self.transport.write(self._pong)
@@ -446,7 +450,7 @@ class Socket(asyncio.Protocol):
                 data, self._parts = bytes(self._parts), bytearray()
                 self._whole(data)
         elif opcode is Opcode.PONG:
-            self.unanswered_pings = 0
+            self.ponged()
         elif opcode is Opcode.PING and not self.is_writable:
             self._pongs_unread += 1
             if self._pongs_unread > PONGS_UNREAD_MAX:

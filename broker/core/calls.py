@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections import deque
 from enum import IntEnum
-from typing import Any, Protocol
+from typing import Any
 
-from .links import Item, Link
+from .link import Item, Link
 
 #: How long an answer may take, in seconds. Longer than a store's own time-out, so that its reason gets through.
 TIMEOUT_S = 5.0
@@ -41,6 +41,21 @@ class Kind(IntEnum):
 NOT_HOME = "not_home"
 
 
+class Asker:
+    """A part that makes requests."""
+
+    def answered(self, call: Call, value: Any) -> None:
+        """It was done."""
+
+    def failed(self, call: Call, code: str, info: Any) -> None:
+        """It was refused, or not answered in time. ``info`` is a text, or what the refusing part gave."""
+
+    def lost(self, call: Call) -> str | None:
+        """Its receiver is gone, or not the home any more. Returns the incarnation to ask instead; ``None``: the part
+        does without an answer from here on."""
+        return None
+
+
 class Call:
     """One request under way."""
 
@@ -56,19 +71,6 @@ class Call:
         self.asker = asker
         self.context = context
         self.deadline = deadline
-
-
-class Asker(Protocol):
-    """A part that makes requests."""
-
-    def answered(self, call: Call, value: Any) -> None:
-        """It was done."""
-
-    def failed(self, call: Call, code: str, info: Any) -> None:
-        """It was refused, or not answered in time. ``info`` is a text, or what the refusing part gave."""
-
-    def lost(self, call: Call) -> None:
-        """Its receiver is gone, or not the home any more: ask another, or do without."""
 
 
 class Calls:
@@ -92,32 +94,28 @@ class Calls:
         self._number += 1
         return self._number
 
-    def make(self, kind: Kind, target: str, arguments: Item, asker: Asker, context: Any, now: float) -> None:
-        """Ask the peer. Where there is no link to it yet, the request waits for one."""
-        self.make_numbered(self.number(), kind, target, arguments, asker, context, now)
-
-    def make_numbered(
+    def make(
         self,
-        number: int,
         kind: Kind,
         target: str,
         arguments: Item,
         asker: Asker,
         context: Any,
         now: float,
+        number: int = 0,
         linked: Item | None = None,
     ) -> None:
-        """``make``, with a number that was drawn before. ``linked``: arguments that go over the present link instead,
-        since they mean the same there, and only there."""
+        """Ask the peer. Where there is no link to it yet, the request waits for one.
+
+        ``number``: one that was drawn before; 0: a new one. ``linked``: arguments that go over the present link
+        instead, since they mean the same there, and only there.
+        """
+        if not number:
+            number = self.number()
         call = Call(number, kind, target, arguments, asker, context, now + TIMEOUT_S)
         self._calls[number] = call
         self._by_deadline.append(call)
         self.put(target, (number, kind, *(arguments if linked is None else linked)))
-
-    def send(self, call: Call, target: str) -> None:
-        """Send a request, or send it anew."""
-        call.target = target
-        self.put(target, (call.number, call.kind, *call.arguments))
 
     def put(self, peer: str, item: Item) -> None:
         """Put the item into the peer's link, if there is one. A peer that is gone has asked another by now."""
@@ -150,9 +148,14 @@ class Calls:
         call.arguments = ()  # it waits for its deadline in the row below, without what it carried
         call.context = None
 
-    def settle(self, call: Call) -> None:
-        """The part that asked does without an answer from here on."""
-        self._calls.pop(call.number, None)
+    def _lost(self, call: Call) -> None:
+        """Its receiver will not answer: the part that asked says who is to be asked instead."""
+        target = call.asker.lost(call)
+        if target is not None:
+            call.target = target
+            self.put(target, (call.number, call.kind, *call.arguments))
+        elif self._calls.get(call.number) is call:
+            del self._calls[call.number]
 
     def unlink(self, peer: str) -> None:
         """The link has been down for longer than any request on it may take: nothing on it is of use any more. The
@@ -165,14 +168,14 @@ class Calls:
         self.links.pop(peer, None)
         for call in [call for call in self._calls.values() if call.target == peer]:
             call.target = ""
-            call.asker.lost(call)
+            self._lost(call)
 
     def tick(self, now: float) -> None:
         """Make again what is due, give up what is overdue."""
         while self._again and self._again[0][0] <= now:
             _, call = self._again.popleft()
             if self._calls.get(call.number) is call and not call.target:
-                call.asker.lost(call)
+                self._lost(call)
         while self._by_deadline and self._by_deadline[0].deadline <= now:
             call = self._by_deadline.popleft()
             # The number alone would not do: what was settled may have been asked again under it.

@@ -52,6 +52,11 @@ def key_of(slot: int, topic: str, payload: bytes) -> int:
     return slot << _HASH_BITS | int.from_bytes(payload_hash(topic, payload))
 
 
+def hash_of_key(key: int) -> bytes:
+    """Its ``payload_hash``."""
+    return (key & ((1 << _HASH_BITS) - 1)).to_bytes(_HASH_BITS // 8)
+
+
 def slot_of_key(key: int) -> int:
     """Its topic's slot."""
     return key >> _HASH_BITS

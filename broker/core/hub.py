@@ -35,11 +35,16 @@ class Connection:
         "closed",
         "dirty",
         "ends_at",
+        "expiry_slot",
+        "going",
         "grant",
         "held",
         "kind",
         "number",
         "outbox",
+        "ping_slot",
+        "pings_unanswered",
+        "quiet",
         "replies",
         "tally",
         "throttled",
@@ -58,8 +63,12 @@ class Connection:
         self.backlog: deque[bytes | Large] = deque()  # frames that wait for commands of another kind to end
         self.grant: Grant | None = None  # None: it may do everything
         self.dirty = False  # already on the list of connections to be written to
-        self.held = False  # not being read: the router asked the shell to stop
+        self.held = False  # it has sent more than can be dealt with for now
+        self.quiet = False  # this endpoint ends: it is told to go as soon as its commands are done
+        self.going = False  # it has been told to go; it is read for its close only
         self.closed = False
+        self.pings_unanswered = 0
+        self.ping_slot = self.expiry_slot = 0  # of its next ping, and of its token's end, in the timer wheels
         self.ends_at: float | None = None  # when the last of its commands may be begun; None: it is not told to go yet
         self.allowance: float | None = None  # commands it may still send; None: any number
         self.allowed_at = 0.0  # when that was
@@ -68,6 +77,12 @@ class Connection:
         self.unread = 0  # that have come, but not yet as whole messages
         self.waiting = 0  # of its backlog, and of large commands under way
         self.unsent = 0  # out of its outbox, and not taken by the client, or not given to the socket yet
+
+
+    @property
+    def paused(self) -> bool:
+        """It is not to be read for now."""
+        return (self.held and not self.going) or self.quiet
 
 
 class Binding:
@@ -87,6 +102,8 @@ class Hub:
     def __init__(self) -> None:
         self.bindings: dict[str, Binding] = {}
         self.bound = 0  # clients that have come, those that came again included
+        #: Clients that a home looked for here in this turn, and that are not: somebody has to ask the store.
+        self.missed: list[str] = []
 
     def bind(self, client: str, connection: Connection) -> Binding | None:
         """The client's messages go to this connection from now on. Returns its former binding, if to another one."""

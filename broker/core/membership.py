@@ -18,16 +18,10 @@ the lease alive, so that cached topics are routed while the whole store is down.
 
 from __future__ import annotations
 
-import struct
-import zlib
 from collections.abc import Iterable
-from functools import lru_cache
-from hashlib import shake_128
 
+from .homes import Homes, home_table
 from .model import Endpoint
-
-#: Slots a topic can hash into: enough that 100 endpoints share them evenly, few enough that a table costs nothing.
-SLOTS = 4096
 
 #: A peer is dead after this long without a sign of life, in seconds on the observer's clock.
 DEAD_AFTER_S = 3.0
@@ -41,33 +35,6 @@ FORGET_AFTER_S = 15.0
 
 #: Incarnations remembered as gone for good: what a late registry read or a late connection may still name.
 WRITTEN_OFF_MAX = 1_000
-
-
-def slot_of(topic: str) -> int:
-    """The topic's slot, 0 to ``SLOTS`` - 1; the same in every process. ``""`` (no topic) is the broadcasts' slot."""
-    return zlib.crc32(topic.encode()) & (SLOTS - 1)
-
-
-def slot_weights(name: str) -> tuple[int, ...]:
-    """One 64-bit weight per slot, drawn by a hash of the endpoint's name: rendezvous hashing for all slots at once."""
-    return struct.unpack(f">{SLOTS}Q", shake_128(name.encode()).digest(8 * SLOTS))
-
-
-@lru_cache(maxsize=16)
-def _winners(names: tuple[str, ...]) -> tuple[int, ...]:
-    return tuple(weights.index(max(weights)) for weights in zip(*map(slot_weights, names), strict=True))
-
-
-def home_table(endpoints: Iterable[tuple[str, str]]) -> list[str]:
-    """Slot -> incarnation of its home, of ``(name, incarnation)`` pairs: the name with the greatest weight wins.
-
-    Rendezvous (highest random weight) hashing: when an endpoint goes, only its own slots get new homes.
-    """
-    candidates = sorted(endpoints)
-    homes = [incarnation for _, incarnation in candidates]
-    if len(homes) == 1:
-        return homes * SLOTS
-    return [homes[index] for index in _winners(tuple(name for name, _ in candidates))]
 
 
 class Peer:
@@ -112,17 +79,13 @@ class Peer:
             self.dead_since = now
 
 
-class Membership:
+class Membership(Homes):
     """One endpoint's knowledge of the cluster. ``me.heartbeat`` is not kept up here."""
 
     def __init__(self, me: Endpoint, now: float) -> None:
+        super().__init__(me.incarnation)
         self.me = me
         self.peers: dict[str, Peer] = {}  # by incarnation; without this endpoint
-        self.table: list[str] = [me.incarnation] * SLOTS
-        self.only_home: str | None = me.incarnation  # of all slots, if one endpoint is
-        self.version = 0  # of the table
-        self.round = 1  # of joining; a new one after every lapse
-        self.joined = False  # may act as home of the slots that the table gives it, while ``lapsed`` says no
         self.leaving = False
         self._round_began = now
         self._read = False  # the registry, since this round began

@@ -32,6 +32,11 @@ class Memory:
         self._resident = resident
         self._holders: dict[Connection, int] = {}
 
+    def wait(self, connection: Connection, size: int) -> None:
+        """``size`` more bytes that came over the connection wait to be done; fewer, where it is negative."""
+        connection.waiting += size
+        self.weigh(connection)
+
     def weigh(self, connection: Connection) -> None:
         """What the connection holds has changed."""
         size = connection.unread + connection.waiting + connection.unsent + CLIENT_BYTES * len(connection.clients)

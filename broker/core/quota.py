@@ -9,29 +9,35 @@ endpoints may count at once, so a client that subscribes at both can pass the li
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from protocol.errors import ProtocolError
 from protocol.messages import PAGE_LIMIT_MAX
 
+from .change import Change
+from .desk import Desk
 from .large import Topics
-
-if TYPE_CHECKING:
-    from .router import Router
-    from .subscribing import Change, Subscribing
-
 
 #: Changes of one client that may wait, on all its connections together; more are refused.
 WAITING_MAX = 1_000
 
 
 class Quota:
-    """The limit is ``router.limits.subscriptions``."""
+    """``limit``: topics of one client. ``begin`` is told of a change that is permitted, and of its topics; ``refuse``
+    of one that is not, and why."""
 
-    def __init__(self, router: Router, subscribing: Subscribing) -> None:
-        self._router = router
-        self._subscribing = subscribing
+    def __init__(
+        self,
+        desk: Desk,
+        limit: int,
+        begin: Callable[[Change, Any], None],
+        refuse: Callable[[Change, ProtocolError], None],
+    ) -> None:
+        self._desk = desk
+        self._limit = limit
+        self._begin = begin
+        self._refuse = refuse
         # By client: the one being counted or written, and those behind it.
         self._rows: dict[str, deque[tuple[Change, Any]]] = {}
 
@@ -40,7 +46,7 @@ class Quota:
         row = self._rows.setdefault(change.client, deque())
         if len(row) >= WAITING_MAX:
             text = "Too many changes of this client wait for others"
-            self._subscribing.refuse(change, ProtocolError("store_unavailable", text))
+            self._refuse(change, ProtocolError("store_unavailable", text))
             return
         change.counted = True
         row.append((change, topics))
@@ -58,7 +64,7 @@ class Quota:
 
     def _count(self, change: Change, topics: Any) -> None:
         if isinstance(topics, Topics):
-            self._router.jobs.append(self._collect(change, topics))
+            self._desk.job(self._collect(change, topics))
         else:
             self._read((change, topics, set(topics), 0), None)
 
@@ -67,31 +73,30 @@ class Quota:
         new: set[str] = set()
         for part in topics.slices():
             new.update(part)
-            if len(new) > self._router.limits.subscriptions:
-                self._refuse(change)
+            if len(new) > self._limit:
+                self._refuse_more(change)
                 return
             yield False
         self._read((change, topics, new, 0), None)
 
-    def _refuse(self, change: Change) -> None:
-        text = f"A client may have {self._router.limits.subscriptions} topics; unsubscribe from some first"
-        self._subscribing.refuse(change, ProtocolError("too_many_topics", text))
+    def _refuse_more(self, change: Change) -> None:
+        text = f"A client may have {self._limit} topics; unsubscribe from some first"
+        self._refuse(change, ProtocolError("too_many_topics", text))
 
     def _read(self, context: Any, cursor: str | None) -> None:
-        self._router.store("topics", (context[0].client, cursor, PAGE_LIMIT_MAX), self._page, context)
+        self._desk.store("topics", (context[0].client, cursor, PAGE_LIMIT_MAX), self._page, context)
 
     def _page(self, context: Any, result: Any, error: Exception | None) -> None:
         change, topics, new, count = context
-        limit = self._router.limits.subscriptions
         if error is not None:
-            self._subscribing.refuse(change, ProtocolError("store_unavailable", str(error) or repr(error)))
+            self._refuse(change, ProtocolError("store_unavailable", str(error) or repr(error)))
             return
         page, cursor = result
         new.difference_update(page)
         count += len(page)
-        if cursor is not None and new and count <= limit:
+        if cursor is not None and new and count <= self._limit:
             self._read((change, topics, new, count), cursor)
-        elif new and count + len(new) > limit:
-            self._refuse(change)
+        elif new and count + len(new) > self._limit:
+            self._refuse_more(change)
         else:
-            self._subscribing.begin(change, topics)
+            self._begin(change, topics)

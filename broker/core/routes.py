@@ -1,40 +1,55 @@
-"""The routing cache: subscriber sets of topics this endpoint is home of, and where clients listen.
+"""The routing cache: the subscriber sets of topics this endpoint is home of.
 
-Owns: two bounded caches, and the publishes that wait for one of them to be filled. Must never: read a store, or decide
-who is told what.
+Owns: a bounded cache, and the messages of each topic that wait in it. Must never: read a store, or decide who is told
+what.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from typing import Any
+from collections.abc import Iterable
 
-from .model import Location
+from .locations import Found, Places
+from .message import Handover
 
 #: A set of so few is kept as a tuple: a set object takes four times the memory of its one id.
 SMALL = 8
 
 
+#: What the first message of a topic waits for, its *stage*: nothing; the store's answer who subscribes; the store's
+#: answer where some of these are; slices of work, or another turn; that fewer recipients are being served.
+READY, READING, FINDING, PLACING, CROWDED = range(5)
+
+
+class Search:
+    """Where the subscribers are that a topic's first message is for, as it is being found out."""
+
+    __slots__ = ("found", "places", "route", "topic", "unfound")
+
+    def __init__(self, topic: str, route: Route) -> None:
+        self.topic = topic
+        self.route = route
+        self.found: Found = {}  # as the store has said
+        self.unfound = 0  # clients that it has yet to say it of
+        self.places: Places | None = None  # of many, once a job has gone through them
+
+
 class Route:
-    """A topic's entry. While the set is being read (``subscribers`` is None), changes and publishes wait in it.
+    """A topic's entry. While the set is being read (``subscribers`` is None), changes and messages wait in it.
 
     There are as many as there is room for, most of them idle: what only a busy one needs is None.
     """
 
-    __slots__ = ("changes", "found", "ids", "places", "placing", "queue", "reading", "subscribers")
+    __slots__ = ("changes", "ids", "queue", "search", "stage", "subscribers")
 
     def __init__(self) -> None:
         self.subscribers: tuple[str, ...] | set[str] | None = None
         self.ids = 0  # in it, as its owner has counted them
-        self.reading = False  # the store has been asked for the set
         self.changes: list[tuple[str, bool]] | None = None  # (client, added?) confirmed while the set was being read
-        # Publishes of this topic in their order; the head waits for the store, the others wait for the head.
-        self.queue: deque[Any] | None = None
-        self.found: dict[str, Location | None] | None = None  # locations read for the head
-        self.placing = (
-            False  # the head's many subscribers are being looked for, slice by slice, or it rests until another turn
-        )
-        self.places: Any = None  # of them, once they have been
+        # Messages of this topic in their order; the first waits for what the stage says, the others for the first.
+        self.queue: deque[Handover] | None = None
+        self.stage = READY
+        self.search: Search | None = None  # of the first message
 
     def filled(self, subscribers: set[str]) -> None:
         """The read returned. What was confirmed meanwhile may or may not be in it, so it is applied again."""
@@ -44,7 +59,7 @@ class Route:
             else:
                 subscribers.discard(client)
         self.changes = None
-        self.reading = False
+        self.stage = READY
         self._set(subscribers)
 
     def change(self, client: str, added: bool) -> None:
@@ -106,14 +121,23 @@ class Routes:
         route.filled(subscribers)
         self._count(route, len(subscribers))
 
-    def change(self, topic: str, client: str, added: bool) -> None:
-        """A subscription to the topic was confirmed, or taken back."""
-        route = self._routes.get(topic)
-        if route is None:
-            return
-        route.change(client, added)
-        if route.subscribers is not None:
-            self._count(route, len(route.subscribers))
+    def change(self, client: str, topics: Iterable[str], added: bool) -> None:
+        """The client's subscriptions to these topics were written, or taken back: that holds from here on, in the cache
+        and in reads under way."""
+        for topic in topics:
+            route = self._routes.get(topic)
+            if route is None:
+                continue
+            route.change(client, added)
+            if route.subscribers is not None:
+                self._count(route, len(route.subscribers))
+
+    def doubt(self, topics: Iterable[str]) -> None:
+        """A write failed that may yet take effect: read these again before they are used again."""
+        for topic in topics:
+            route = self._routes.get(topic)
+            if route is not None and not route.queue and route.stage != READING:
+                self.drop(topic)
 
     def _count(self, route: Route, ids: int) -> None:
         self.ids += ids - route.ids
@@ -138,42 +162,8 @@ class Routes:
             if len(self._routes) <= self.topics_max and self.ids <= self.ids_max:
                 return
             topic, route = next(iter(self._routes.items()))
-            if route.queue or route.reading or len(self._routes) == 1:
+            if route.queue or route.stage == READING or len(self._routes) == 1:
                 self._routes.move_to_end(topic)
             else:
                 self.drop(topic)
                 self.evicted += 1
-
-
-class Locations:
-    """Client -> location, ``clients_max`` at most (about 400 bytes each), the longest unchanged go first.
-
-    Only ever replaced by a greater one (``Location.rank``), so that a late read cannot bring an old one back.
-    """
-
-    def __init__(self, clients_max: int) -> None:
-        self.clients_max = clients_max
-        self.evicted = 0
-        self.asked = self.misses = 0  # look-ups, and those that had to ask the store
-        self._known: OrderedDict[str, Location] = OrderedDict()
-        self.get = self._known.get  # the hot path's: no frame for it
-
-    def __len__(self) -> int:
-        return len(self._known)
-
-    def learn(self, client: str, location: Location) -> bool:
-        """Take it if it is news; returns whether it was."""
-        known = self._known.get(client)
-        if known is not None:
-            if known.rank >= location.rank:
-                return False
-            self._known.move_to_end(client)
-        self._known[client] = location
-        if len(self._known) > self.clients_max:
-            self._known.popitem(last=False)
-            self.evicted += 1
-        return True
-
-    def clear(self) -> None:
-        """Forget everything."""
-        self._known.clear()

@@ -10,7 +10,7 @@ import orjson
 import pytest
 import pytest_asyncio
 
-from broker.core.router import Limits
+from broker.core.limits import Limits
 from protocol.errors import ERRORS
 
 from .running import Running, plain, running

@@ -85,12 +85,12 @@ async def test_what_was_sent_before_the_close_counts(
         await eventually(going, "the client's turn to go")
         # It is read no more, since its reply is waited for; then it is told to go.
         await anna.send(*({"command": "publish", "client_id": "anna", "topic": "t", "payload": n} for n in range(100)))
-        assert endpoint.server.router.counts["publishes_received"] == 0
+        assert endpoint.server.router.counters.counts["publishes_received"] == 0
         store.reopen()
         assert await anna.hear() == {"result": "success"}
         assert (await anna.closed())[0] == 1001
         await stopping
-        assert endpoint.server.router.counts["publishes_received"] == 100
+        assert endpoint.server.router.counters.counts["publishes_received"] == 100
 
 
 async def test_a_client_of_the_library_goes_on_elsewhere_and_loses_no_publish(tmp_path: Path) -> None:

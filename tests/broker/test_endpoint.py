@@ -9,7 +9,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from broker.core.router import Limits
+from broker.core.limits import Limits
 from broker.store.embedded import EmbeddedStore
 from protocol.client import Client
 

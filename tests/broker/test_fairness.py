@@ -61,7 +61,7 @@ def test_everybody_gets_what_he_wants_and_nobody_is_passed_over(wants: dict[str,
 async def test_one_that_sends_thousands_of_commands_at_once_keeps_nobody_waiting(tmp_path: Path) -> None:
     async with running(tmp_path) as endpoint, plain(endpoint.url) as other, raw(endpoint.url) as greedy:
         await greedy.upgrade()
-        refused = endpoint.server.router.commands["unknown"]
+        refused = endpoint.server.router.counters.commands["unknown"]
         greedy.writer.write(10_000 * raw_frame(0x81, b'{"command":"none"}'))
         await endpoint.until(lambda metrics: metrics["ingeborg_connections"] == 2 and bool(refused))
         await other.send({"command": "publish", "client_id": "anna", "topic": "t", "payload": 1, "ack": True})

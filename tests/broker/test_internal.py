@@ -77,7 +77,7 @@ async def test_one_that_advertises_the_wrong_address_is_told_so(
 
         await eventually(complained, "the reason why there is no link")
         assert caplog.text.count("it answers 404") == 1  # though it is tried again and again
-        assert dialler.router.errors["peer_handshake"] >= 1
+        assert dialler.router.counters.errors["peer_handshake"] >= 1
         await dialler.stop()
 
 

@@ -18,7 +18,7 @@ import pytest
 
 from broker.children import spawn
 from broker.core.large import pack_arguments
-from broker.core.router import Limits
+from broker.core.limits import Limits
 from broker.endpoint import COMPRESS_BYTES, INFLATED_BYTES_MAX
 from protocol.errors import FRAME_TOO_LARGE, HELD_TOO_MUCH, NOT_UTF8
 from protocol.sockets import text_frame
@@ -340,7 +340,7 @@ async def test_large_messages_go_out_uncompressed_and_small_ones_do_not_in_their
     async with running(tmp_path, compression=True) as endpoint, raw(endpoint.url) as client:
         head = await client.upgrade(headers="Sec-WebSocket-Extensions: permessage-deflate\r\n")
         assert b"permessage-deflate" in head
-        (connection,) = endpoint.server.router.connections.values()
+        (connection,) = endpoint.server.router.sessions.connections.values()
         for number, size in enumerate(sizes):
             endpoint.server.router.push(connection, b"%04d" % number + b"x" * size)
         endpoint.server.turn()

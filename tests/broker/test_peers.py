@@ -231,7 +231,7 @@ async def test_an_endpoint_with_another_secret_stays_outside(tmp_path: Path, log
         try:
             async with asyncio.timeout(10):
                 # Whoever is dialled counts it.
-                while not (outsider.router.errors + endpoint.server.router.errors)["peer_handshake"]:  # noqa: ASYNC110
+                while not (outsider.router.counters.errors + endpoint.server.router.counters.errors)["peer_handshake"]:  # noqa: ASYNC110
                     await asyncio.sleep(0.02)
             assert outsider.peers.sockets == endpoint.server.peers.sockets == {}
             assert outsider.not_ready() == ["not all other endpoints have let this one in yet"]
@@ -256,7 +256,7 @@ async def test_a_peer_that_cannot_be_reached_is_dialled_with_growing_pauses(
         Endpoint("no-port", "f" * 19, "ws://127.0.0.1:ninety", 0),
         Endpoint("smaller", "0" * 16, "ws://127.0.0.1:9", 0),  # it is its turn to dial, not ours
     ]
-    before = shared.server.router.counts["dials_failed"]
+    before = shared.server.router.counters.counts["dials_failed"]
     dials = []
     for now in (100.0, 100.05, 100.1, 100.15, 100.25, 100.35):
         links.dial(unreachable, now)
@@ -266,7 +266,7 @@ async def test_a_peer_that_cannot_be_reached_is_dialled_with_growing_pauses(
             await asyncio.wait(dialling, timeout=PATIENCE_S)
             assert [task.exception() for task in dialling] == [None] * len(dialling)
     assert dials == [4, 0, 4, 0, 0, 4]
-    assert shared.server.router.counts["dials_failed"] - before == 12
+    assert shared.server.router.counters.counts["dials_failed"] - before == 12
     links.dial([], 101.0)
     assert links._waits == {}
     deaf.close()

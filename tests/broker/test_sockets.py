@@ -15,7 +15,7 @@ import orjson
 import pytest
 import pytest_asyncio
 
-from broker.core.router import Limits
+from broker.core.limits import Limits
 from broker.store.embedded import EmbeddedStore
 from protocol import sockets
 

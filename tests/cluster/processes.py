@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from broker.core.membership import home_table, slot_of
+from broker.core.homes import home_table, slot_of
 from protocol.pages import PageError, fetch, samples
 
 #: How long a process may take to print its ready line, in seconds. It takes one; a machine under load, many times that.

@@ -88,5 +88,5 @@ async def test_a_listen_that_waits_where_the_client_has_left_does_not_take_it_ba
             await endpoint.until(lambda metrics: metrics["ingeborg_subscriptions_changed_total"] == 1)
             await new.send({"command": "publish", "client_id": "ann", "topic": "t", "payload": 1})
             assert await new.hear() == {"key": "t", "broadcast": 1}
-        dropped = endpoint.server.router.drops
+        dropped = endpoint.server.router.counters.drops
         assert dropped["command_of_closed_connection"] == 1

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import protocol.messages
-from broker import endpoint
+from broker import client_socket, status
 from broker.config import ServeOptions
-from broker.core import calls, dedup, large, quota, router, subscribing
+from broker.core import calls, dedup, large, limits, quota, replies, stores, writing
 from protocol import client, sockets, topics, wire
 from protocol.errors import CLOSES, ERRORS, Next
 from protocol.messages import check
@@ -24,7 +24,7 @@ CITATION = re.compile(r"\bSPEC(?:\.md)?(?:[,']?s?)? (sections? )?(\d[\d., and]*\
 NEXT = {"fix": Next.FIX, "retry": Next.RETRY, "give up": Next.GIVE_UP}
 
 OPTIONS = ServeOptions()
-LIMITS = router.Limits()
+LIMITS = limits.Limits()
 #: Row of the table in section 1.4 -> every place in the code that has the figure.
 FIGURES: dict[str, tuple[float, ...]] = {
     "message from a client, bytes": (OPTIONS.max_frame_bytes, client.FRAME_BYTES_MAX),
@@ -38,7 +38,7 @@ FIGURES: dict[str, tuple[float, ...]] = {
     "topic, bytes of UTF-8": (topics.TOPIC_BYTES_MAX,),
     "`client_id`, bytes of UTF-8": (protocol.messages.CLIENT_ID_BYTES_MAX,),
     "`id` of a command, bytes of UTF-8": (protocol.messages.ID_BYTES_MAX,),
-    "message on a connection with permessage-deflate, bytes inflated": (endpoint.INFLATED_BYTES_MAX,),
+    "message on a connection with permessage-deflate, bytes inflated": (client_socket.INFLATED_BYTES_MAX,),
     "lists and objects in a message of over 64 KiB": (large.CONTAINERS_MAX,),
     "commas between values in a message of over 64 KiB": (large.COMMAS_MAX,),
     "bytes that all connections of an endpoint hold together; 0: a quarter of the machine's or the control group's "
@@ -46,14 +46,14 @@ FIGURES: dict[str, tuple[float, ...]] = {
     "topics in a page, by default": (protocol.messages.PAGE_LIMIT_DEFAULT,),
     "topics in a page, at most": (protocol.messages.PAGE_LIMIT_MAX,),
     "answer of another endpoint, s": (calls.TIMEOUT_S,),
-    "answer of the store, s": (router.STORE_TIMEOUT_S,),
+    "answer of the store, s": (stores.STORE_TIMEOUT_S,),
     "commands of one connection in a second, each topic of a list counting as one; not of the endpoint's own machine; "
     "0: any number": (OPTIONS.max_commands_per_second,),
     "topics of one client; 0: any number": (OPTIONS.max_subscriptions, LIMITS.subscriptions),
-    "commands of one connection under way": (router.REPLIES_MAX,),
+    "commands of one connection under way": (replies.REPLIES_MAX,),
     "duplicates waiting for one message's outcome": (dedup.WAITERS_MAX,),
     "changes of one client's subscriptions waiting for others of it": (
-        subscribing.WRITES_WAITING_MAX,
+        writing.WRITES_WAITING_MAX,
         quota.WAITING_MAX,
     ),
 }
@@ -131,7 +131,7 @@ def test_figures_in_the_text_are_those_of_the_code() -> None:
     transport = section("1.1")
     assert f"every {OPTIONS.ping_interval:g} s" in transport
     assert f"The handshake may take {sockets.PATIENCE_S:g} s" in transport
-    assert f"{endpoint.STORE_FRESH_S:g} s" in section("1.2")
+    assert f"{status.STORE_FRESH_S:g} s" in section("1.2")
     json = section("2.1")
     assert str(wire._INTEGER_MIN) in json
     assert str(wire._INTEGER_MAX) in json

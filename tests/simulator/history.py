@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.core.router import Limits
-from protocol.errors import GOING_AWAY, SLOW_CONSUMER
+from broker.core.limits import Limits
+from protocol.errors import SLOW_CONSUMER
 
 from .world import Client, Node, World
 
@@ -90,7 +90,7 @@ class History:
         drains: bool = False,
         slow: bool = False,
     ) -> None:
-        self.world = World(seed, routing=routing, limits=SLOW_LIMITS if slow else Limits())
+        self.world = World(seed, routing=routing, **({"limits": SLOW_LIMITS} if slow else {}))
         if slow:
             self.world.socket_bytes, self.world.piece_bytes = SLOW_SOCKET_BYTES, SLOW_PIECE_BYTES
         self.random = self.world.random
@@ -203,6 +203,7 @@ class History:
         if node is None:
             return
         client = Client(self.world, subscriber.name, node)
+        client.on_going = lambda: self.told_to_go(client)
         subscriber.connections.append(client)
         self.say(f"{subscriber.name} listens at {node.me.name}")
 
@@ -302,6 +303,8 @@ class History:
         world = self.world
         live = world.live()
         draw = self.random.random()
+        if not live:
+            return
         node = self.random.choice(live)
         seconds = self.random.uniform(0.3, 6.0)
         if draw < 0.3 and len(live) > 1:
@@ -341,28 +344,20 @@ class History:
             return
         self.say(f"{name} is drained")
         self.draining = node
-        node.event(lambda now: node.router.joining.leave())
-        self.world.at(self.random.uniform(0.0, 2.0), self.send_away, node, others)
+        over_s = self.random.choice([0.0, self.random.uniform(0.0, 2.0)])
+        node.event(lambda now: node.router.leave(now, over_s))
+        self.world.at(0.1, self.restart, node, others)
 
-    def send_away(self, node: Node, others: list[str]) -> None:
-        """One of its clients after the other, once it has its replies."""
-        for core, client in list(node.clients.items()):
-            if not core.replies and not core.backlog:
-                node.event(lambda now, core=core: node.router.close(core, GOING_AWAY))
-                subscriber = next((one for one in self.subscribers if one.connection is client), None)
-                if subscriber is not None:
-                    subscriber.went_away = True  # for a moment: until it listens elsewhere
-                    self.world.at(self.random.uniform(0.0, 0.3), self.connect, subscriber)
-                break
-        if node.clients:
-            self.world.at(0.05, self.send_away, node, others)
-        else:
-            node.event(lambda now: node.router.joining.depart())
-            self.world.at(0.1, self.restart, node, others)
+    def told_to_go(self, client: Client) -> None:
+        """Its endpoint ends; it comes back elsewhere."""
+        subscriber = next((one for one in self.subscribers if one.connection is client), None)
+        if subscriber is not None:
+            subscriber.went_away = True  # for a moment: until it listens elsewhere
+            self.world.at(self.random.uniform(0.0, 0.3), self.connect, subscriber)
 
     def restart(self, node: Node, others: list[str]) -> None:
         """Once it has left, unless it has crashed: then its next life is under way."""
-        if node.alive and not node.router.joining.left:
+        if node.alive and not node.left:
             self.world.at(0.1, self.restart, node, others)
             return
         self.draining = None
@@ -502,7 +497,7 @@ class History:
             if client.core is not None and waiting:
                 self.violations.append(f"{waiting} commands of {client.name} at {client.node.me.name} got no reply")
         for node in self.world.live():
-            if node.router.publishing.inflight or node.router.publishing.inflight_bytes:
+            if node.router.inflight.messages or node.router.inflight.bytes:
                 self.violations.append(f"{node.me.name} still counts messages in flight")
             if len(node.router.calls):
                 self.violations.append(f"{node.me.name} still has requests under way")

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from broker.core import delivering
-from broker.core.delivering import DELIVERY_SLICE
-from broker.core.membership import slot_of
+from broker.core import delivery
+from broker.core.delivery import DELIVERY_SLICE
+from broker.core.homes import slot_of
 
 from .world import Client, World
 
@@ -154,7 +154,7 @@ class Broadcasts:
 def test_who_listens_all_the_time_gets_every_broadcast(
     fate: str, delivery_slice: int, histories: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(delivering, "DELIVERY_SLICE", delivery_slice)
+    monkeypatch.setattr(delivery, "DELIVERY_SLICE", delivery_slice)
     moving = 0
     for seed in range(70_000, 70_000 + histories):
         history = Broadcasts(seed, fate)

@@ -9,10 +9,10 @@ from functools import partial
 
 import pytest
 
-from broker.core import delivering, forwarding, lists, outbox, publishing, router, subscribing
+from broker.core import delivery, fanout, finder, home, lists, outbox, sending, sessions, subscribing, writing
 from broker.core.hub import Connection
 from broker.core.listening import Listening
-from broker.core.router import Limits
+from broker.core.limits import Limits
 
 from . import world
 from .history import History
@@ -69,11 +69,12 @@ def test_lookup_routing_delivers_in_an_undisturbed_cluster() -> None:
 
 
 def test_guarantees_hold_when_every_message_goes_out_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delivering, "DELIVERY_SLICE", 1)
-    monkeypatch.setattr(publishing, "DELIVERY_SLICE", 1)
-    monkeypatch.setattr(forwarding, "DELIVERY_SLICE", 1)
-    monkeypatch.setattr(publishing, "CLIENTS_PER_SLICE", 1)
-    monkeypatch.setattr(publishing, "RECIPIENTS_MAX", 3)
+    monkeypatch.setattr(delivery, "DELIVERY_SLICE", 1)
+    monkeypatch.setattr(home, "DELIVERY_SLICE", 1)
+    monkeypatch.setattr(fanout, "DELIVERY_SLICE", 1)
+    monkeypatch.setattr(home, "CLIENTS_PER_SLICE", 1)
+    monkeypatch.setattr(finder, "CLIENTS_PER_SLICE", 1)
+    monkeypatch.setattr(home, "RECIPIENTS_MAX", 3)
     monkeypatch.setattr(lists, "IDS_MAX", 6)
     check(range(50_000, 50_050))
     check(range(51_000, 51_020), faults=False)
@@ -83,11 +84,10 @@ def test_guarantees_hold_when_frames_are_read_elsewhere_and_closed_connections_t
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def closed(self: Listening, connection: Connection) -> None:
-        self._router.jobs.append(self._unbind_many(connection))
+        self._desk.job(self._unbind_many(connection))
 
-    monkeypatch.setattr(Listening, "connection_closed", closed)
+    monkeypatch.setattr(Listening, "closed", closed)
     for large_bytes in (1, 70):  # all of them; some of them
-        monkeypatch.setattr(router, "Limits", partial(Limits, large_bytes=large_bytes))
         monkeypatch.setattr(world, "Limits", partial(Limits, large_bytes=large_bytes))
         check(range(70_000, 70_040))
         check(range(71_000, 71_020), faults=False)
@@ -96,8 +96,9 @@ def test_guarantees_hold_when_frames_are_read_elsewhere_and_closed_connections_t
 def test_guarantees_hold_when_every_change_and_what_has_waited_begins_and_ends_in_turns(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(writing, "TOPICS_AT_ONCE", 0)
     monkeypatch.setattr(subscribing, "TOPICS_AT_ONCE", 0)
-    monkeypatch.setattr(router, "BACKLOG_BYTES_PER_TURN", 1)
+    monkeypatch.setattr(sessions, "BACKLOG_BYTES_PER_TURN", 1)
     check(range(72_000, 72_060))
     check(range(73_000, 73_020), faults=False)
     check(range(74_000, 74_020), drains=True, faults=False)
@@ -116,17 +117,17 @@ def test_guarantees_hold_when_clients_do_not_read_and_send_more_than_there_is_ro
     assert deliveries > 500
 
 
-def _forgets_to_write_on(self: router.Router, connection: Connection, now: float) -> None:
+def _forgets_to_write_on(self: sending.Sending, connection: Connection) -> None:
     connection.outbox.unblock()
 
 
 @pytest.mark.parametrize(
     ("part", "name", "planted"),
     [
-        (router.Router, "drained", _forgets_to_write_on),
-        (router.Router, "_release", lambda self, connection: None),
+        (sending.Sending, "drained", _forgets_to_write_on),
+        (sessions.Sessions, "_release", lambda self, connection: None),
         (outbox.Outbox, "unblock", lambda self: None),
-        (router.Router, "_write_on", lambda self, connection: None),
+        (sending.Sending, "_write_on", lambda self, connection: None),
     ],
     ids=["a drained socket is not written to", "a held one is not read again", "it stays blocked", "pieces end"],
 )

@@ -22,10 +22,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from broker.core import large
+from broker.core.effects import Act, Close, Dial, DropLink, Hold, Left, Ping, Read, StoreCall
 from broker.core.hub import Connection
+from broker.core.limits import Limits
 from broker.core.model import Endpoint, Location, StoreUnavailable, Superseded
 from broker.core.outbox import PIECE_BYTES
-from broker.core.router import Limits, ReadCall, Router, StoreCall
+from broker.core.router import Router
+from protocol.errors import GOING_AWAY
 
 TICK_S = 0.1
 
@@ -136,7 +139,10 @@ class Client:
         self.replies: list[tuple[float, dict[str, Any]]] = []
         self.notes: list[tuple[float, Any, Any]] = []  # (time, key, payload)
         self.on_reply: Callable[[dict[str, Any]], None] = lambda _: None
-        self.core: Connection | None = node.router.connected(next(world.numbers), piece_bytes=world.piece_bytes)
+        self.on_going: Callable[[], None] = lambda: None  # it is told that its endpoint ends
+        self.core: Connection | None = node.router.connected(
+            next(world.numbers), world.now, piece_bytes=world.piece_bytes
+        )
         node.clients[self.core] = self
         self.deaf_until = 0.0  # it does not read before that
         self._unread: deque[bytes] = deque()  # has come to an endpoint that does not read it
@@ -189,7 +195,7 @@ class Client:
         if self._unsent > world.socket_bytes and self.core is not None:
             self._full = True
             self.node.blocks += 1
-            self.node.router.blocked(self.core, self._unsent)
+            self.node.router.blocked(self.core, self._unsent, world.now)
 
     def _taken(self, frame: bytes) -> None:
         self._unsent -= len(frame)
@@ -199,6 +205,17 @@ class Client:
             core = self.core
             if core is not None and self.node.alive:
                 self.node.event(lambda now: None if core.closed else self.node.router.drained(core, now))
+
+    def pinged(self) -> None:
+        """The endpoint pings: answered at once, by one that reads."""
+        world = self.world
+        if self.core is not None and self.closed_at is None:
+            world.deliver(("client", id(self), "up"), world.delay(), self._answered)
+
+    def _answered(self) -> None:
+        core = self.core
+        if core is not None and self.node.alive:
+            self.node.event(lambda now: None if core.closed else self.node.router.ponged(core, now))
 
     def close(self) -> None:
         """The client goes away."""
@@ -244,6 +261,7 @@ class Node:
         self.stalled_until = 0.0
         self.clients: dict[Connection, Client] = {}
         self.held: set[Connection] = set()  # it does not read these
+        self.left = False  # in order, and has nothing to do any more
         self.holds = self.blocks = 0  # how often it stopped reading one, or one did not take more
         self._turn_due = False
         self.links: dict[str, int] = {}  # the connections to others that it has and has not seen to end
@@ -287,11 +305,9 @@ class Node:
             return
         self._turn_due = False
         world = self.world
-        effects = self.router.flush()
+        effects = self.router.flush(world.now)
         for call in effects.store:
             world.call_store(self, call)
-        for read in effects.read:
-            world.at(world.delay(), self._read, read)
         for incarnation, frames in effects.links:
             for frame in frames:
                 world.send_link(self.me.incarnation, incarnation, frame)
@@ -299,24 +315,43 @@ class Node:
             client = self.clients.get(connection)
             if client is not None:
                 client.write(frames)
-        for connection, code in effects.close:
-            client = self.clients.get(connection)
-            if client is not None:
-                world.deliver(("client", id(client), "down"), world.delay(), client.closed, code.code)
-        for connection in effects.hold:
-            client = self.clients.get(connection)
-            if client is not None and connection.held:
-                self.held.add(connection)
-                self.holds += 1
-            elif client is not None:
-                self.held.discard(connection)
-                client.read_on()
-        for incarnation in effects.drop_links:
-            world.break_link(self.me.incarnation, incarnation)
+        self.router.written(world.now)
+        for act in effects.acts:
+            self._act(act)
         if effects.more:
             world.at(0.0005, self.event, self.router.work)
 
-    def _read(self, call: ReadCall) -> None:
+    def _act(self, act: Act) -> None:
+        world = self.world
+        match act:
+            case Read():
+                world.at(world.delay(), self._read, act)
+            case Close(connection, code):
+                client = self.clients.get(connection)
+                if client is not None:
+                    if code is GOING_AWAY:
+                        client.on_going()
+                    world.deliver(("client", id(client), "down"), world.delay(), client.closed, code.code)
+            case Hold(connection):
+                client = self.clients.get(connection)
+                if client is not None and connection.paused:
+                    self.held.add(connection)
+                    self.holds += 1
+                elif client is not None:
+                    self.held.discard(connection)
+                    client.read_on()
+            case Ping(connection):
+                client = self.clients.get(connection)
+                if client is not None:
+                    world.deliver(("client", id(client), "down"), world.delay(), client.pinged)
+            case DropLink(incarnation):
+                world.break_link(self.me.incarnation, incarnation)
+            case Dial(endpoint):
+                world.dial(self.me.incarnation, endpoint.incarnation)
+            case Left():
+                self.left = True
+
+    def _read(self, call: Read) -> None:
         """The reader's turn: it does not stall with its endpoint."""
         if not self.alive:
             return
@@ -330,10 +365,6 @@ class Node:
         if not self.alive:
             return
         self.event(self.router.tick)
-        if self.world.now >= self.stalled_until:
-            for peer in self.router.joining.discovered():
-                if self.me.incarnation < peer.incarnation:
-                    self.world.dial(self.me.incarnation, peer.incarnation)
         self.world.at(TICK_S, self._tick)
 
 
@@ -355,7 +386,6 @@ class World:
         self._last: dict[Any, float] = {}  # channel -> when its last message arrives
         self._connected: dict[frozenset[str], int] = {}  # pair of incarnations -> generation of their connection
         self._generation = itertools.count(1)
-        self._dialling: set[frozenset[str]] = set()
         self._held: dict[tuple[str, str], list[bytes]] = {}
 
     # Time
@@ -438,20 +468,16 @@ class World:
 
     def dial(self, dialler: str, target: str) -> None:
         """Connect the two, if the network lets them."""
-        pair = frozenset((dialler, target))
-        if pair in self._connected or pair in self._dialling:
-            return
-        self._dialling.add(pair)
         self.at(2 * self.delay(), self._connect, dialler, target)
 
     def _connect(self, dialler: str, target: str) -> None:
         pair = frozenset((dialler, target))
-        self._dialling.discard(pair)
         ends = [self.nodes.get(dialler), self.nodes.get(target)]
-        if any(end is None or not end.alive or end.stalled_until > self.now for end in ends):
-            return
         names = [end.me.name for end in ends if end is not None]
-        if (names[0], names[1]) in self.cuts or (names[1], names[0]) in self.cuts:
+        out_of_reach = any(end is None or not end.alive or end.stalled_until > self.now for end in ends)
+        if out_of_reach or pair in self._connected or (names[0], names[1]) in self.cuts or (names[1], names[0]) in self.cuts:
+            node = self.nodes[dialler]
+            node.event(lambda now: node.router.dial_failed(target, now))
             return
         generation = self._connected[pair] = next(self._generation)
         for node, peer in ((ends[0], ends[1]), (ends[1], ends[0])):
@@ -463,6 +489,8 @@ class World:
         if self._connected.get(frozenset((node.me.incarnation, peer.me.incarnation))) == generation:
             node.links[peer.me.incarnation] = generation
             self.send_link(node.me.incarnation, peer.me.incarnation, node.router.link_up(peer.me, now))
+        else:
+            node.router.dial_failed(peer.me.incarnation, now)
 
     def send_link(self, sender: str, receiver: str, frame: bytes) -> None:
         """A frame sets out, if there is a connection."""

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from broker.core import delivering
+from broker.core import delivery
 from broker.core.calls import Kind
-from broker.core.delivering import DELIVERY_SLICE, MOVED_S
-from broker.core.membership import slot_of
+from broker.core.delivery import DELIVERY_SLICE, MOVED_S
+from broker.core.homes import slot_of
 
 from .talk import DELAY_S, Cluster, Talker
 
@@ -95,9 +95,9 @@ def test_one_to_many_leaves_room_for_other_messages() -> None:
     sender.world.run(0.0105)  # it has begun
     router = cluster.nodes["a"].router
     assert router.jobs
-    sent = router.counts["messages_delivered"]
+    sent = router.counters.counts["messages_delivered"]
     router.work(cluster.world.now)
-    assert 0 < router.counts["messages_delivered"] - sent <= DELIVERY_SLICE
+    assert 0 < router.counters.counts["messages_delivered"] - sent <= DELIVERY_SLICE
     assert sender.hear() == ["ok 1"]
     assert crowd.heard.count("everybody: 'news'") == 3 * DELIVERY_SLICE
 
@@ -107,7 +107,7 @@ def test_one_that_died_with_an_endpoint_is_counted() -> None:
     cluster.world.crash(cluster.nodes[cluster.others[0]])
     cluster.broadcast()
     assert cluster.bert.hear(6.0) == ["ok"]
-    assert cluster.nodes[cluster.home].router.drops["broadcast_endpoint_gone"] == 1
+    assert cluster.nodes[cluster.home].router.counters.drops["broadcast_endpoint_gone"] == 1
 
 
 # Clients that move
@@ -148,7 +148,7 @@ def test_who_moves_on_while_it_is_on_its_way_to_the_new_place_gets_it(how: str) 
     second = cluster.listen("anna", other)
     cluster.world.run(1.4)
     if how == "home that knows no places":
-        cluster.nodes[home].router.publishing.locations.clear()
+        cluster.nodes[home].router.locations.clear()
     cluster.cut(home, other, 1.0)
     cluster.world.run(0.6)  # old has it, and has answered that she has moved; what follows her to other waits
     third = cluster.listen("anna", old)
@@ -182,15 +182,15 @@ def test_who_never_rests_does_not_keep_it_for_ever() -> None:
     assert len(moves) > 10
     assert MOVED_S - 1.0 < moves[-1] - begun < MOVED_S + 1.0
     assert times(*places) == 0
-    assert cluster.nodes[home].router.drops["not_listening"] == 1
-    assert cluster.nodes[home].router.publishing.inflight == 0
+    assert cluster.nodes[home].router.counters.drops["not_listening"] == 1
+    assert cluster.nodes[home].router.inflight.messages == 0
 
 
 @ROUTINGS
 def test_who_comes_again_to_the_same_place_between_two_slices_has_it_once(
     routing: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(delivering, "DELIVERY_SLICE", 1)
+    monkeypatch.setattr(delivery, "DELIVERY_SLICE", 1)
     cluster = Broadcasting(routing=routing)
     old, other = cluster.others
     for number in range(60):
@@ -252,10 +252,10 @@ def test_a_crowd_that_moves_is_followed_in_slices() -> None:
     assert cluster.bert.heard == ["ok"]
     assert (times(before), times(after)) == (0, len(crowd))
     for node in cluster.nodes.values():
-        known = node.router.delivering
+        known = node.router.delivery
         assert known._recent_clients == sum(len(had.clients) for had in known._recent.values())
         assert not known._queues
-        assert node.router.publishing.inflight == 0
+        assert node.router.inflight.messages == 0
 
 
 # What it costs, and what it does not depend on
@@ -288,7 +288,7 @@ def test_it_does_not_need_the_store_for_who_moved_before(how: str) -> None:
     moved = cluster.listener("anna", other)
     cluster.world.run(3.0)
     if how == "home that knows no places":
-        cluster.nodes[cluster.home].router.publishing.locations.clear()
+        cluster.nodes[cluster.home].router.locations.clear()
     cluster.world.store.down = True
     cluster.broadcast(dedup=False)
     cluster.world.run(6.0)
@@ -297,14 +297,14 @@ def test_it_does_not_need_the_store_for_who_moved_before(how: str) -> None:
 
 
 def test_more_moves_than_are_remembered_are_counted_by_the_next_broadcast(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delivering, "MOVED_MAX", 5)
+    monkeypatch.setattr(delivery, "MOVED_MAX", 5)
     cluster = Broadcasting()
     old, other = cluster.others
     for place in (old, other):
         for number in range(8):
             cluster.listen(f"mover {number}", place)
         cluster.world.run(1.0)
-    drops = cluster.nodes[old].router.drops
+    drops = cluster.nodes[old].router.counters.drops
     assert drops["moved_evicted"] == 0
     assert cluster.bert.say("broadcast 'x'") == ["ok"]
     assert drops["moved_evicted"] == 1

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from broker.core.calls import NOT_HOME, RETRY_S, TIMEOUT_S, Call, Calls, Kind
-from broker.core.links import Item, Link
+from broker.core.link import Item, Link
 
 
 class Recorder:

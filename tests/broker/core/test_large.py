@@ -23,7 +23,10 @@ from broker.core.large import (
     unpack_outcome,
 )
 from broker.core.model import Endpoint
-from broker.core.router import AFTER_CLOSE_S, BYTES_PER_COMMAND, Limits, ReadCall, Router
+from broker.core.effects import Close, Forget, Read
+from broker.core.limits import Limits
+from broker.core.router import Router
+from broker.core.sessions import AFTER_CLOSE_S, BYTES_PER_COMMAND
 from protocol.errors import HELD_TOO_MUCH, NOT_UTF8, ProtocolError
 from protocol.messages import Command, check
 from protocol.sockets import LargeMessage, masked_text_frame
@@ -234,7 +237,7 @@ def test_a_large_frame_that_is_refused_is_answered_as_any_other() -> None:
     assert (first["error"], first["command"], first["id"]) == ("bad_topic", "publish", 7)
     assert (second["error"], "id" in second) == ("bad_json", False)
     assert third == {"result": "success", "id": 1}
-    assert talk.router.commands["publish"] == {"bad_topic": 1}
+    assert talk.router.counters.commands["publish"] == {"bad_topic": 1}
 
 
 def test_a_large_text_that_is_not_utf8_ends_the_connection_and_what_came_behind_it() -> None:
@@ -243,7 +246,7 @@ def test_a_large_text_that_is_not_utf8_ends_the_connection_and_what_came_behind_
     talk.read()
     assert talk.closed == [NOT_UTF8]
     assert talk.heard() == []
-    assert talk.router.drops["command_of_closed_connection"] == 2
+    assert talk.router.counters.drops["command_of_closed_connection"] == 2
     assert talk.router.memory.total == 0
 
 
@@ -256,7 +259,7 @@ def test_a_large_frame_counts_for_a_while_after_its_connection_is_over_and_then_
         talk.router.tick(talk.now)
         talk.read()
         assert [operation for operation, _ in talk.stored if operation == "subscribe"] == stored
-        assert talk.router.drops["command_of_closed_connection"] == 1 - len(stored)
+        assert talk.router.counters.drops["command_of_closed_connection"] == 1 - len(stored)
         assert talk.router.memory.total == 0
 
 
@@ -286,7 +289,7 @@ def test_what_waits_on_connections_that_are_over_goes_first_to_the_bound_for_all
         talk.connection = talk.router.connected(len(talk.calls) + 2)
     assert talk.router.memory.total <= 2_000
     assert len(talk.forgotten) == 4
-    assert talk.router.drops["command_of_closed_connection"] == 4
+    assert talk.router.counters.drops["command_of_closed_connection"] == 4
     assert talk.closed == []
     assert not staying.closed
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from broker.core import lists, publishing
-from broker.core.delivering import DELIVERY_SLICE
-from broker.core.router import Effects
+from broker.core import finder, home, lists
+from broker.core.delivery import DELIVERY_SLICE
+from broker.core.effects import Effects
 
 from .talk import Cluster, Talker, parse
 
@@ -27,10 +27,10 @@ def test_a_message_for_many_leaves_room_for_others_and_keeps_its_topic_s_order()
         bob.send(**parse(f"publish hot '{payload}' #1"))
     bob.send(**parse("publish t 'between' #2"))
     router = cluster.nodes["a"].router
-    sent = router.counts["messages_delivered"]
+    sent = router.counters.counts["messages_delivered"]
     cluster.world.run(0.0105)
     assert router.jobs
-    assert router.counts["messages_delivered"] - sent <= DELIVERY_SLICE + 1
+    assert router.counters.counts["messages_delivered"] - sent <= DELIVERY_SLICE + 1
     assert bob.hear() == ["ok 1", "ok 1", "ok 2"]
     assert anna.heard == ["t: 'between'"]
     assert crowd.heard == ["hot: 'first'"] * 3 * DELIVERY_SLICE + ["hot: 'second'"] * 3 * DELIVERY_SLICE
@@ -79,11 +79,11 @@ def test_messages_that_wait_for_one_answer_of_the_store_go_on_in_several_turns(m
     cluster.world.run(5.0)
     crowd.notes.clear()
     router = cluster.nodes["a"].router
-    flush, delivered, turns = router.flush, [router.counts["messages_delivered"]], []
+    flush, delivered, turns = router.flush, [router.counters.counts["messages_delivered"]], []
 
     def counted() -> Effects:
-        turns.append(router.counts["messages_delivered"] - delivered[0])
-        delivered[0] = router.counts["messages_delivered"]
+        turns.append(router.counters.counts["messages_delivered"] - delivered[0])
+        delivered[0] = router.counters.counts["messages_delivered"]
         return flush()
 
     monkeypatch.setattr(router, "flush", counted)
@@ -133,7 +133,7 @@ def test_a_large_set_is_sent_once_for_each_version() -> None:
 def test_a_set_that_was_not_kept_for_want_of_room_is_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lists, "IDS_MAX", DELIVERY_SLICE)
     cluster, crowd, _, _ = forwarding(DELIVERY_SLICE + 1)
-    assert cluster.nodes["b"].router.counts["lists_sent"] == 2
+    assert cluster.nodes["b"].router.counters.counts["lists_sent"] == 2
     assert len(crowd.notes) == 2 * (DELIVERY_SLICE + 1)
 
 
@@ -149,4 +149,4 @@ def test_a_set_kept_before_the_link_began_afresh_is_sent_again() -> None:
     assert bert.say(f"publish {topic} 'afterwards'") == ["ok"]
     assert [note[2] for note in crowd.notes].count("meanwhile") == DELIVERY_SLICE + 1
     assert [note[2] for note in crowd.notes].count("afterwards") == DELIVERY_SLICE + 1
-    assert cluster.nodes["b"].router.counts["lists_sent"] == 2
+    assert cluster.nodes["b"].router.counters.counts["lists_sent"] == 2

@@ -9,9 +9,10 @@ import orjson
 
 from broker.core import large
 from broker.core.hub import Connection
-from broker.core.membership import slot_of
+from broker.core.homes import slot_of
 from broker.core.model import Endpoint, Shape, StoreError, StoreUnavailable
-from broker.core.router import Effects, Router, StoreCall
+from broker.core.effects import Effects, StoreCall
+from broker.core.router import Router
 from broker.core.subscribing import TOPICS_UNDER_WAY, WRITES_WAITING_MAX
 
 from .talk import Cluster
@@ -44,11 +45,11 @@ class Store:
         """What each slice of work led to until there is no more: calls of the store, and topics whose subscribers have
         changed."""
         while True:
-            changed = self.router.counts["subscriptions_changed"]
+            changed = self.router.counters.counts["subscriptions_changed"]
             self.router.work(self.now)
             effects = self.router.flush()
             self.keep(effects)
-            yield effects.store, self.router.counts["subscriptions_changed"] - changed
+            yield effects.store, self.router.counters.counts["subscriptions_changed"] - changed
             if not effects.more:
                 return
 

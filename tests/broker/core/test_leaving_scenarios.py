@@ -27,7 +27,7 @@ def test_an_endpoint_that_leaves_hands_on_what_it_has_seen() -> None:
     assert bert.say(f"publish {topic} 'x'") == ["ok duplicate"]
     assert bert.say(f"publish {topic} 'y'") == ["ok"]
     assert anna.heard[2:] == [f"{topic}: 'x'", f"{topic}: 'y'"]
-    assert cluster.nodes["b"].router.drops["dedup_not_handed_on"] == 0
+    assert cluster.nodes["b"].router.counters.drops["dedup_not_handed_on"] == 0
 
 
 @pytest.mark.parametrize("after_ms", range(-120, 121, 10))

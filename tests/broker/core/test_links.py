@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from broker.core.links import BATCH_ITEMS_MAX, CONFIRM_BYTES, Link, LinkError, SessionMismatch
+from broker.core.link import BATCH_ITEMS_MAX, CONFIRM_BYTES, Link, LinkError, SessionMismatch
 
 
 def opened() -> tuple[Link, Link]:

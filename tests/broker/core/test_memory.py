@@ -11,7 +11,8 @@ from broker.core.hub import Connection
 from broker.core.memory import CLIENT_BYTES, FULL, Memory
 from broker.core.model import Endpoint, Location
 from broker.core.outbox import Outbox
-from broker.core.router import Limits, Router
+from broker.core.limits import Limits
+from broker.core.router import Router
 from protocol.errors import HELD_TOO_MUCH
 
 
@@ -100,8 +101,8 @@ def test_slow_readers_go_the_furthest_behind_first() -> None:
         router.push(connections[0], b"x" * 1000)
     effects = router.flush()
     assert effects.close == [(connections[1], HELD_TOO_MUCH)]
-    assert router.drops["held_too_much"] == 5
-    assert router.counts["connections_held_too_much"] == 1
+    assert router.counters.drops["held_too_much"] == 5
+    assert router.counters.counts["connections_held_too_much"] == 1
     assert router.memory.total == 6000
     router.push(connections[1], b"x" * 1000)
     assert router.flush().close == []  # it is on its way out
@@ -120,7 +121,7 @@ def test_a_backlog_is_held_until_it_is_begun_or_dropped() -> None:
     assert router.memory.of(one) == one.waiting + CLIENT_BYTES
     one.throttled = True
     router.disconnected(one, 100.0)
-    assert router.drops["command_of_closed_connection"] == 2
+    assert router.counters.drops["command_of_closed_connection"] == 2
     assert (one.waiting, router.memory.total) == (0, 0)
 
 

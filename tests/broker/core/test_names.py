@@ -28,16 +28,16 @@ def test_who_comes_under_the_name_of_a_living_endpoint_ends_and_says_why() -> No
     world, first, other = world_of(alone_at_url=False)
     second = world.start("twin")
     world.run(4 * PERIOD_S + MOMENT_S)
-    assert second.router.stopping == (
+    assert second.router.joining.stopping == (
         "endpoint 'twin' runs already, at ws://twin; give every endpoint a --name of its own"
     )
     assert not second.router.members.joined
     world.run(NAME_QUIET_S)
-    assert first.router.stopping is None
+    assert first.router.joining.stopping is None
     assert first.router.members.joined
     assert holder(world) == first.me.incarnation
     assert other.router.members.view() == [first.me.incarnation]
-    assert other.router.counts["endpoints_gone"] == 0
+    assert other.router.counters.counts["endpoints_gone"] == 0
 
 
 def test_the_name_of_one_that_has_died_is_free_when_everybody_takes_it_for_dead() -> None:
@@ -50,7 +50,7 @@ def test_the_name_of_one_that_has_died_is_free_when_everybody_takes_it_for_dead(
     assert holder(world) == second.me.incarnation
     world.run(MOMENT_S)
     assert second.router.members.joined
-    assert second.router.stopping is None
+    assert second.router.joining.stopping is None
 
 
 def test_where_nobody_else_can_be_at_its_url_it_is_free_at_once() -> None:
@@ -70,7 +70,7 @@ def test_a_last_write_of_the_dead_that_comes_late_is_no_sign_of_life() -> None:
     world.run(2 * PERIOD_S)
     world.store.heartbeat(entry._replace(heartbeat=entry.heartbeat + 1))
     world.run(NAME_QUIET_S + 2 * PERIOD_S + MOMENT_S)
-    assert second.router.stopping is None
+    assert second.router.joining.stopping is None
     assert holder(world) == second.me.incarnation
 
 
@@ -92,8 +92,8 @@ def test_one_that_has_stood_still_so_long_that_its_name_was_taken_ends() -> None
     second = world.start("twin")
     world.run(12.0)
     assert holder(world) == second.me.incarnation
-    assert second.router.stopping is None
-    assert first.router.stopping is not None
+    assert second.router.joining.stopping is None
+    assert first.router.joining.stopping is not None
     assert not first.router.members.joined
 
 
@@ -102,7 +102,7 @@ def test_of_two_that_come_at_once_one_stays() -> None:
         world = World(seed, alone_at_url=False)
         twins = [world.start("twin"), world.start("twin")]
         world.run(NAME_QUIET_S)
-        staying = [twin for twin in twins if twin.router.stopping is None]
+        staying = [twin for twin in twins if twin.router.joining.stopping is None]
         assert [twin.me.incarnation for twin in staying] == [holder(world)]
 
 
@@ -111,9 +111,9 @@ def test_while_the_store_does_not_answer_nothing_is_decided() -> None:
     world.store.answers = lambda incarnation, operation: False  # type: ignore[method-assign]
     second = world.start("twin")
     world.run(10.0)
-    assert second.router.stopping is None
+    assert second.router.joining.stopping is None
     del world.store.answers
     world.run(10.0)
     assert holder(world) == first.me.incarnation
-    assert first.router.stopping is None
-    assert second.router.stopping is not None
+    assert first.router.joining.stopping is None
+    assert second.router.joining.stopping is not None

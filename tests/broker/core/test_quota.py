@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.core import quota
-from broker.core.router import Limits
+from broker.core.limits import Limits
 
 from .talk import Cluster, Talker
 

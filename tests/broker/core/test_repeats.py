@@ -89,7 +89,7 @@ def test_the_home_hears_of_the_first_report_of_each_origin_and_the_others_are_dr
         assert heard == ["ok 1" if number == 0 else "ok 1 duplicate"]
     assert anna.heard[-1:] == [f"{topic}: 'x'"]
     assert anna.heard.count(f"{topic}: 'x'") == 1
-    dropped = {name: node.router.counts["duplicates_dropped"] for name, node in cluster.nodes.items()}
+    dropped = {name: node.router.counters.counts["duplicates_dropped"] for name, node in cluster.nodes.items()}
     assert dropped == {"a": 1, "b": 2, "c": 1}
 
 
@@ -101,7 +101,7 @@ def test_a_drop_at_the_origin_extends_the_time_to_live_at_the_home() -> None:
     for _ in range(8):
         cluster.world.run(5.0)
         assert bob.say(f"publish {topic} 'x' #2") == ["ok 2 duplicate"]
-    assert cluster.nodes["b"].router.counts["duplicates_dropped"] == 8
+    assert cluster.nodes["b"].router.counters.counts["duplicates_dropped"] == 8
     cluster.world.run(15.0)
     assert cleo.say(f"publish {topic} 'x' #3") == ["ok 3 duplicate"]
     cluster.world.run(25.0)

@@ -11,8 +11,10 @@ from itertools import pairwise
 import pytest
 
 from broker.core.hub import Connection
-from broker.core.membership import slot_of
-from broker.core.router import AFTER_CLOSE_S, BACKLOG_BYTES_PER_TURN, READ_AHEAD, READ_AHEAD_BYTES, Effects, Limits
+from broker.core.homes import slot_of
+from broker.core.effects import Effects
+from broker.core.limits import Limits
+from broker.core.sessions import AFTER_CLOSE_S, BACKLOG_BYTES_PER_TURN, READ_AHEAD, READ_AHEAD_BYTES
 
 from .talk import DELAY_S, Cluster, parse
 
@@ -72,9 +74,9 @@ def test_commands_of_one_kind_overlap_and_of_another_kind_wait() -> None:
     assert core is not None
     cluster.world.run(0.015)  # all four have arrived; the store has not answered
     assert (len(core.replies), len(core.backlog)) == (2, 2)
-    assert router.counts["publishes_received"] == 0
+    assert router.counters.counts["publishes_received"] == 0
     assert anna.hear() == ["ok 1", "ok 2", "ok 4"]
-    assert router.counts["publishes_received"] == 1
+    assert router.counters.counts["publishes_received"] == 1
 
 
 @pytest.mark.parametrize(("waiting", "held"), [(READ_AHEAD - 1, False), (READ_AHEAD, True)])
@@ -121,7 +123,7 @@ def test_what_has_waited_begins_in_parts_and_connections_take_turns() -> None:
     waiting = []
     while begun[-1] < 2_000:
         assert router.flush().more or begun[-1]
-        begun.append(router.counts["publishes_received"])
+        begun.append(router.counters.counts["publishes_received"])
         waiting.append([len(core.backlog) for core in cores if core is not None])
     assert max(after - before for before, after in pairwise(begun)) == BACKLOG_BYTES_PER_TURN // len(publish)
     assert waiting[1][0] == waiting[1][1] < 1_000
@@ -139,7 +141,7 @@ def test_of_what_waits_when_the_client_closes_all_is_begun_but_listens_and_reads
     there = cluster.listener("anna", "b")
     assert berta.heard[-1] == "news: 'x'"
     assert cluster.world.store.subscribers(["t", "u"]) == [set(), {"anna"}]
-    assert router.drops["command_of_closed_connection"] == 2
+    assert router.counters.drops["command_of_closed_connection"] == 2
     assert "closed 4001" not in there.hear()
 
 
@@ -158,8 +160,8 @@ def test_what_waits_for_long_is_not_begun_after_the_client_has_closed() -> None:
     (call,) = router.flush().store
     router.stored(call.number, None, None, cluster.world.now + AFTER_CLOSE_S)
     router.flush()
-    assert router.counts["publishes_received"] == 0
-    assert router.drops["command_of_closed_connection"] == 1
+    assert router.counters.counts["publishes_received"] == 0
+    assert router.counters.drops["command_of_closed_connection"] == 1
 
 
 def test_a_bad_command_disturbs_nothing() -> None:
@@ -307,7 +309,7 @@ def test_a_duplicate_of_a_message_under_way_waits_for_its_outcome() -> None:
     for client in (first, second):
         client.send(command="publish", topic=topic, payload="x", ack=True)
     cluster.world.run(0.015)
-    assert cluster.nodes["a"].router.publishing.inflight == 2
+    assert cluster.nodes["a"].router.inflight.messages == 2
     assert (first.hear(), second.hear()) == (["ok"], [])
     assert second.heard == ["ok duplicate"]
     assert anna.heard[2:] == [f"{topic}: 'x'"]
@@ -364,7 +366,7 @@ def test_a_slow_reader_loses_its_connection_and_slows_nobody() -> None:
     assert slow.heard == ["ok", "ok", "closed 4002"]
     assert quick.heard == ["ok", "ok", "u: 'y'"]
     # Six frames are more than 200 bytes; for what came after them the client was no longer there.
-    assert node.router.drops["slow_consumer"] == 6
+    assert node.router.counters.drops["slow_consumer"] == 6
     assert sender.say("publish t 'z' #1") == ["ok 1"]
     assert "slow" not in node.router.hub.bindings
 
@@ -381,7 +383,7 @@ def test_a_slow_reader_may_keep_its_connection_and_lose_the_oldest_instead() -> 
     slow.send(command="subscribe", topic="u", id=7)
     cluster.world.run(1.0)
     assert slow.heard[2:] == ["ok 7", *(f"t: 'number {number}'" for number in range(5, 10))]
-    assert node.router.drops["slow_consumer"] == 5
+    assert node.router.counters.drops["slow_consumer"] == 5
     assert "slow" in node.router.hub.bindings
 
 
@@ -431,11 +433,11 @@ def test_a_fast_publisher_is_not_read_until_there_is_room() -> None:
     for number in range(10):
         fast.send(command="publish", topic=f"t{number}", payload="x", ack=True, id=number)
     cluster.world.run(0.015)
-    assert cluster.nodes["a"].router.publishing.inflight == 10  # what had been read before it was held
+    assert cluster.nodes["a"].router.inflight.messages == 10  # what had been read before it was held
     assert holds == [("fast", True)]
     assert fast.hear() == [f"ok {number}" for number in range(10)]
     assert holds == [("fast", True), ("fast", False)]
-    assert cluster.nodes["a"].router.publishing.inflight == 0
+    assert cluster.nodes["a"].router.inflight.messages == 0
 
 
 def test_the_bytes_under_way_are_bounded_too() -> None:
@@ -447,7 +449,7 @@ def test_the_bytes_under_way_are_bounded_too() -> None:
     fast.send(command="publish", topic="t1", payload="x" * 1000)
     fast.hear()
     assert holds == [("fast", True), ("fast", False)]
-    assert cluster.nodes["a"].router.publishing.inflight_bytes == 0
+    assert cluster.nodes["a"].router.inflight.bytes == 0
 
 
 def test_a_connection_that_waited_for_its_own_commands_is_read_again_after_a_congestion() -> None:
@@ -458,11 +460,11 @@ def test_a_connection_that_waited_for_its_own_commands_is_read_again_after_a_con
     publisher.say(f"publish {topic} 'warm'")
     cluster.nodes["b"].stalled_until = cluster.world.now + 2.0
     publisher.say(f"publish {topic} 'x'", f"publish {topic} 'y'")
-    assert cluster.nodes["a"].router.publishing.congested
+    assert cluster.nodes["a"].router.inflight.congested
     assert other.say(f"subscribe {topic} #1", "subscriptions #2") == ["ok 1", "ok 2"]
     other.hear(3.0)
     assert [note[2] for note in anna.notes] == ["warm", "x", "y"]
-    assert not cluster.nodes["a"].router.publishing.congested
+    assert not cluster.nodes["a"].router.inflight.congested
     assert publisher.core is not None
     assert not publisher.core.held
     assert other.core is not None
@@ -477,7 +479,7 @@ def test_the_routing_cache_counts_subscribers_that_come_later() -> None:
     for number in range(10):
         assert sender.say("subscribe t,u,v", client_id=number) == ["ok"]
     sender.say("publish t 'second'")
-    routes = cluster.nodes["a"].router.publishing.routes
+    routes = cluster.nodes["a"].router.routes
     held = sum(len(route.subscribers or ()) for topic in routes.topics() if (route := routes.get(topic)) is not None)
     assert held <= 10
 
@@ -563,7 +565,7 @@ def test_a_publish_that_its_origin_asks_again_after_a_sleep_is_delivered_once(de
     cluster.world.run(3 * DELAY_S)
     cluster.nodes["b"].stalled_until = cluster.world.now + 4.0
     cluster.world.run(10.0)
-    assert cluster.nodes["b"].router.counts["leases_lapsed"] == 1
+    assert cluster.nodes["b"].router.counters.counts["leases_lapsed"] == 1
     assert bert.heard[1].startswith("ok 2")
     assert anna.heard.count(f"{topic}: 'x'") == cora.heard.count(f"{topic}: 'x'") == 1
 
@@ -578,7 +580,7 @@ def test_a_change_that_an_endpoint_slept_over_does_not_undo_a_later_one() -> Non
     assert anna.hear(4.5) == ["ok 1", "ok 2"]  # by another home, since this one is taken for dead
     cluster.world.run(5.0)
     assert asleep.router.members.joined
-    assert asleep.router.drops["outdated_change"] == 1
+    assert asleep.router.counters.drops["outdated_change"] == 1
     assert cluster.world.store.subscribers([topic]) == [{"anna"}]
     assert bert.say(f"publish {topic} 'x' #3") == ["ok 3"]
     assert anna.heard[-1] == f"{topic}: 'x'"

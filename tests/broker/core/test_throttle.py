@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from broker.core.hub import Connection
 from broker.core.outbox import Outbox
-from broker.core.router import Limits
+from broker.core.limits import Limits
 from broker.core.throttle import Throttle
 
 from .talk import Cluster, Talker, parse
@@ -80,7 +80,7 @@ def test_commands_that_come_too_fast_are_taken_later_and_none_is_lost(command: s
     anna.hear(4.0)
     assert [reply["id"] for _, reply in anna.replies] == list(range(50))
     assert not anna.core.held
-    assert cluster.nodes["a"].router.counts["commands_throttled"] >= 3
+    assert cluster.nodes["a"].router.counters.counts["commands_throttled"] >= 3
 
 
 def test_each_topic_counts_as_a_command() -> None:

@@ -1,0 +1,52 @@
+"""What a part of the core is: one capability of an endpoint, with its own state.
+
+Owns: the list of what a part may take part in. Must never: do anything by itself.
+
+The router has a tuple of parts. It asks each once, when it is made, what it takes part in, and binds the answers in
+tables; on a message's way no part is asked, and one without a ``tick`` or ``flush`` of its own is not called for it.
+A new capability is a new part and one line in that tuple.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from protocol.messages import Command
+
+from .calls import Asker, Kind
+from .hub import Connection
+
+CommandHandler = Callable[[Connection, Command], None]
+RequestHandler = Callable[[str, int, list[Any]], None]
+"""Told the asking peer's incarnation, the request's number for the answer, and its arguments."""
+
+
+class Part(Asker):
+    """One capability of an endpoint. Nothing of this has to be there; what is not does nothing."""
+
+    def commands(self) -> dict[str, CommandHandler]:
+        """The clients' commands that this part carries out, by name."""
+        return {}
+
+    def requests(self) -> dict[Kind, RequestHandler]:
+        """The peers' requests that it answers."""
+        return {}
+
+    def tick(self) -> None:
+        """100 ms or so have passed: time-outs, expiry."""
+
+    def flush(self) -> None:
+        """The turn ends: ask for what all its events together need."""
+
+    def closed(self, connection: Connection) -> None:
+        """A client's connection is over, or is told to go: nothing is to be sent to it any more."""
+
+    def view_changed(self) -> None:
+        """Slots may have new homes."""
+
+    def joined(self) -> None:
+        """All other endpoints have let this one in."""
+
+    def lapsed(self) -> None:
+        """The lease has lapsed: others may act as homes of this endpoint's slots."""

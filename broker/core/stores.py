@@ -1,0 +1,67 @@
+"""Calls to the store that are under way.
+
+Owns: their numbers, their time-outs, and how long each took. Must never: know what is asked.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from typing import Any
+
+from .effects import StoreCall
+from .histogram import Histogram
+
+#: A store call that has not come back after this long is treated as failed; longer than the stores' own time-outs.
+STORE_TIMEOUT_S = 5.5
+
+StoreDone = Callable[[Any, Any, Exception | None], None]
+"""What a part gives with a store call: told (context, result, error)."""
+
+
+class StoreCalls:
+    """One endpoint's. ``counts``: adds ``store_errors`` to them."""
+
+    def __init__(self, counts: Counter[str]) -> None:
+        self._counts = counts
+        self._number = 0
+        self._calls: dict[int, tuple[float, str, StoreDone, Any]] = {}
+        self._made: list[StoreCall] = []  # in this turn
+        self.results: Counter[tuple[str, str]] = Counter()  # by operation and result
+        self.times: defaultdict[str, Histogram] = defaultdict(Histogram)  # by operation
+
+    def __len__(self) -> int:
+        """How many are under way."""
+        return len(self._calls)
+
+    def make(self, operation: str, arguments: tuple[Any, ...], done: StoreDone, context: Any, now: float) -> None:
+        """Make a call at the end of the turn; ``done`` is told what came of it."""
+        self._number += 1
+        self._calls[self._number] = (now + STORE_TIMEOUT_S, operation, done, context)
+        self._made.append(StoreCall(self._number, operation, arguments))
+
+    def take(self) -> list[StoreCall]:
+        """The calls that were made in this turn."""
+        made, self._made = self._made, []
+        return made
+
+    def ended(self, number: int, result: Any, error: Exception | None, now: float) -> None:
+        """What came of a call. Later than its time-out it is not listened to."""
+        call = self._calls.pop(number, None)
+        if call is None:
+            return
+        deadline, operation, done, context = call
+        failed = error is not None and not isinstance(error, ValueError)  # which is the asker's fault: a bad cursor
+        if failed:
+            self._counts["store_errors"] += 1
+        self.results[(operation, "error" if failed else "success")] += 1
+        self.times[operation].observe(now - (deadline - STORE_TIMEOUT_S))
+        done(context, result, error)
+
+    def tick(self, now: float) -> None:
+        """Give up what is overdue."""
+        while self._calls:
+            number, (deadline, *_) = next(iter(self._calls.items()))
+            if deadline > now:
+                break
+            self.ended(number, None, TimeoutError("the store did not answer in time"), now)

@@ -1,0 +1,43 @@
+"""What has to end before somebody else may go on: writes for slots that move, keys that are on their way.
+
+Owns: which things are under way, and who waits for the end of which. Must never: know what they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+
+
+class UnderWay:
+    """Things that begin and end. Not those that begin later are waited for, but those that are under way now."""
+
+    def __init__(self) -> None:
+        self._things: dict[Hashable, None] = {}
+        self._waiting: list[tuple[set[Hashable], Callable[[], None]]] = []
+
+    def __len__(self) -> int:
+        return len(self._things)
+
+    def begin(self, thing: Hashable) -> None:
+        """It is under way from here on."""
+        self._things[thing] = None
+
+    def end(self, thing: Hashable) -> None:
+        """It has ended."""
+        self._things.pop(thing, None)
+        if not self._waiting:
+            return
+        waiting, self._waiting = self._waiting, []
+        for things, then in waiting:
+            things.discard(thing)
+            if things:
+                self._waiting.append((things, then))
+            else:
+                then()
+
+    def after(self, then: Callable[[], None]) -> None:
+        """Call ``then`` when all that is under way now has ended: at once, if nothing is."""
+        if self._things:
+            self._waiting.append((set(self._things), then))
+        else:
+            then()
