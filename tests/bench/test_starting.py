@@ -140,6 +140,11 @@ def test_a_port_that_somebody_listens_on_is_not_free(first_ports: list[int]) -> 
             assert claimed.first == free
 
 
+def test_ports_are_below_those_that_systems_hand_out_by_themselves() -> None:
+    with claim(3) as claimed:
+        assert ports.PORT_MIN <= claimed.first <= ports.PORT_MAX - 3
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a port cannot be held for a server")
 def test_a_claimed_port_is_for_servers_that_are_told_of_it_and_for_nobody_else(first_ports: list[int]) -> None:
     with row() as free, row() as other:
