@@ -14,7 +14,7 @@ Owns: the one way to start an endpoint as a process. Must never: know what an en
 ports that endpoints keep, `endpoints` is what is known of `ingeborg serve`.
 """
 
-from bench.starting.child import Child, ChildError
+from bench.starting.child import Child, ChildError, ending, spawn
 from bench.starting.endpoints import Endpoint, Started, end_all, environment, python, serve, started
 from bench.starting.ports import Ports, claim
 from bench.starting.steps import awaited, blocking
@@ -29,8 +29,10 @@ __all__ = [
     "blocking",
     "claim",
     "end_all",
+    "ending",
     "environment",
     "python",
     "serve",
+    "spawn",
     "started",
 ]
