@@ -15,7 +15,7 @@ ports that endpoints keep, `endpoints` is what is known of `ingeborg serve`.
 """
 
 from bench.starting.child import Child, ChildError, ending, spawn
-from bench.starting.endpoints import Endpoint, Started, end_all, environment, python, serve, started
+from bench.starting.endpoints import Endpoint, Said, Started, end_all, environment, python, ready, serve, started
 from bench.starting.ports import Ports, claim
 from bench.starting.steps import awaited, blocking
 
@@ -24,6 +24,7 @@ __all__ = [
     "ChildError",
     "Endpoint",
     "Ports",
+    "Said",
     "Started",
     "awaited",
     "blocking",
@@ -32,6 +33,7 @@ __all__ = [
     "ending",
     "environment",
     "python",
+    "ready",
     "serve",
     "spawn",
     "started",

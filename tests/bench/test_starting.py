@@ -102,7 +102,7 @@ def taken(port: int) -> bool:
 def first_ports(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     """Where it looks, in this order."""
     looks: list[int] = []
-    monkeypatch.setattr(ports.random.SystemRandom, "randrange", lambda _, start, stop: looks.pop(0))
+    monkeypatch.setattr(random.SystemRandom, "randrange", lambda _, start, stop: looks.pop(0))
     yield looks
     assert not looks
 
