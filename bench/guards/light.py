@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import subprocess
-import sys
+import tempfile
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import psutil
 
-from bench.errors import BenchError
+from bench import starting
 from protocol.outgoing import OutgoingSocket, connect
 
 TIMEOUT_S = 30.0
@@ -47,24 +47,12 @@ async def ask(socket: OutgoingSocket, message: bytes) -> bytes:
 
 @contextlib.contextmanager
 def started(module: str, *arguments: str) -> Iterator[tuple[str, psutil.Process]]:
-    """A server of ours that prints `ready at URL`: its URL and process, until the block ends."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", module, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
-    )
-    try:
-        assert process.stdout is not None
-        for line in process.stdout:
-            if "ready at " in line:
-                yield line.rpartition("ready at ")[2].strip(), psutil.Process(process.pid)
-                return
-        raise BenchError(f"{module} did not start")
-    finally:
-        process.terminate()
-        try:
-            process.wait(TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+    """A server of ours that prints `ready at URL`: its URL and process, until the block ends. ``BenchError``."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        starting.started(module, starting.python(module, *arguments), Path(folder, "log"), patience_s=TIMEOUT_S) as it,
+    ):
+        yield it.url, it.child.process
 
 
 def cpu_s(process: psutil.Process) -> float:

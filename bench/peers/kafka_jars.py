@@ -16,7 +16,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from bench.peers.errors import NotInstalledError, PeerError
-from bench.peers.statedir import tail
+from bench.starting.child import tail
 
 POM = Path(__file__).with_name("kafka") / "pom.xml"
 CACHE = Path("~/.cache/ingeborg")

@@ -1,18 +1,20 @@
 """Processes that outlive us: started detached, recognised later, stopped for certain.
 
-Owns: how a server is spawned, and the identity of a process. Must never: signal a process of which only the number is
-known, for numbers are used again; block without a limit.
+Owns: the identity of a process, by which a later command knows it, and how many files a server may open. Must never:
+signal a process of which only the number is known, for numbers are used again; block without a limit.
 """
 
 from __future__ import annotations
 
 import resource
 import subprocess
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import psutil
+
+from bench import starting
 
 #: Open files of a server, if the system allows as many. More than any workload's connections and topics together;
 #: finite, for a server that sizes tables by the limit (Erlang does) would take gigabytes for a limit of 2^30.
@@ -20,9 +22,6 @@ OPEN_FILES_MAX = 1 << 20
 
 #: Two readings of one process's start agree within the clock's tick and the second the boot time is rounded to.
 START_TOLERANCE_S = 1.5
-
-#: After SIGKILL: only a process stuck in the kernel takes longer, and waiting does not help then.
-KILL_S = 5.0
 
 #: Those that this process started and has not seen end, to be reaped by it: as many as servers are up.
 _children: dict[int, subprocess.Popen[bytes]] = {}
@@ -85,16 +84,7 @@ def spawn(argv: Sequence[str], environment: Mapping[str, str], directory: Path, 
     output is appended to `log`. ``OSError`` if it cannot be started."""
     # The shell raises the limit of open files for itself, not for us, and becomes the program: the process stays.
     limited = ["/bin/sh", "-c", f'ulimit -n {open_files()}; exec "$@"', "sh", *argv]
-    with log.open("ab") as output:
-        child = subprocess.Popen(
-            limited,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            cwd=directory,
-            env=dict(environment),
-            start_new_session=True,
-        )
+    child = starting.spawn(limited, log, environment=environment, directory=directory, outlives_us=True)
     _children[child.pid] = child
     return identify(child.pid)
 
@@ -102,25 +92,12 @@ def spawn(argv: Sequence[str], environment: Mapping[str, str], directory: Path, 
 def stop(identity: Identity, patience_s: float) -> list[int]:
     """SIGTERM, and SIGKILL for it and its descendants if `patience_s` was not enough. Returns the pids that are left
     (none, as a rule). A process that is no longer that one is left alone."""
-    processes = tree([identity])
-    if not processes:
+    process = find(identity)
+    if process is None:
         return []
-    main, *descendants = processes
-    _signal(main.terminate)
-    # Descendants are not told: a server ends its own in the order that is right for it.
-    psutil.wait_procs([main], timeout=patience_s)
-    left = [process for process in (main, *descendants) if process.is_running()]
-    for process in left:
-        _signal(process.kill)
-    _, left = psutil.wait_procs(left, timeout=KILL_S)
-    return [process.pid for process in left]
-
-
-def _signal(send: Callable[[], None]) -> None:
-    try:
-        send()
-    except psutil.NoSuchProcess:
-        pass  # Ended by itself in between, which is what was wanted.
+    left = starting.blocking(starting.ending(process, patience_s))
+    find(identity)  # One that this process has started is asked how it ended: then its number is free.
+    return left
 
 
 def _started_s(process: psutil.Process) -> float:

@@ -16,13 +16,10 @@ from pathlib import Path
 
 from bench.peers.errors import PeerError
 from bench.peers.processes import Identity
+from bench.starting.child import tail
 
 #: Layout of state.json; a record of another one is refused.
 LAYOUT = 1
-#: What an error shows of a log: some screens, for Erlang says the reason first and how it fell afterwards.
-TAIL_LINES = 60
-#: And of how much of its end: longer lines than this are cut.
-TAIL_BYTES = 16_384
 
 
 @dataclass(frozen=True)
@@ -106,14 +103,3 @@ class StateDir:
     def tail(self) -> str:
         """The last lines of the log, each behind a bar; empty if there are none."""
         return tail(self.log)
-
-
-def tail(log: Path) -> str:
-    """The last lines of a file, each behind a bar; empty if there are none."""
-    try:
-        with log.open("rb") as file:
-            file.seek(max(0, log.stat().st_size - TAIL_BYTES))
-            lines = file.read().decode("utf-8", "replace").splitlines()[-TAIL_LINES:]
-    except FileNotFoundError:
-        return ""
-    return "".join(f"\n  | {line}" for line in lines)

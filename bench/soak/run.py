@@ -108,9 +108,9 @@ class Soak:
         options = ["--dedup-ttl", str(settings.dedup_ttl_s)]
         with tempfile.TemporaryDirectory(prefix="ingeborg-soak-") as state:
             try:
-                async with running(settings.endpoints, Path(state), options, variables) as (endpoints, environment):
+                async with running(settings.endpoints, Path(state), options, variables) as endpoints:
                     try:
-                        await self._load(endpoints, environment)
+                        await self._load(endpoints)
                     finally:
                         self._save(endpoints)
             except BaseException:
@@ -118,7 +118,7 @@ class Soak:
                 raise
         self._writer.close()
 
-    async def _load(self, endpoints: list[EndpointProcess], environment: dict[str, str]) -> None:
+    async def _load(self, endpoints: list[EndpointProcess]) -> None:
         settings = self.settings
         urls = [endpoint.url for endpoint in endpoints]
         topics: list[list[str]] = [[] for _ in range(settings.clients)]
@@ -164,7 +164,7 @@ class Soak:
             try:
                 self._bulk = settings.bulk_per_s
                 rate = settings.rate or settings.load * await self._greatest()
-                await self._soak(rate, endpoints, environment, begin)
+                await self._soak(rate, endpoints, begin)
             finally:
                 self._rate = self._bulk = 0.0
             await self._drained(DRAIN_S)
@@ -215,14 +215,12 @@ class Soak:
         kept = ramp.sustained(rate, sent_per_s, p99_ms, unanswered, self.settings.p99_ms)
         return ramp.Step(rate, sent_per_s, p99_ms, unanswered, kept)
 
-    async def _soak(
-        self, rate: float, endpoints: list[EndpointProcess], environment: dict[str, str], begin: _Begin
-    ) -> None:
+    async def _soak(self, rate: float, endpoints: list[EndpointProcess], begin: _Begin) -> None:
         seconds = self.settings.minutes * 60
         self._say(f"soak: {rate:,.0f}/s for {seconds:,.0f} s")
         self.phases["soak_us"] = self.now_us()
         self._rate = rate
-        killing = begin(self._kill(endpoints, environment, seconds))
+        killing = begin(self._kill(endpoints, seconds))
         await asyncio.sleep(seconds)
         self.phases["over_us"] = self.now_us()
         self._rate = self._bulk = 0.0
@@ -296,7 +294,7 @@ class Soak:
             moves.add(move)
             move.add_done_callback(moves.discard)
 
-    async def _kill(self, endpoints: list[EndpointProcess], environment: dict[str, str], seconds: float) -> None:
+    async def _kill(self, endpoints: list[EndpointProcess], seconds: float) -> None:
         """One at a time, every so often, but the first: one life has to last for its memory to be looked at."""
         began_us = self.now_us()
         every_us = int(self.settings.kill_every_s * 1e6)
@@ -311,7 +309,7 @@ class Soak:
             self.kills.append(kill)
             await endpoint.kill()
             await asyncio.sleep(self.settings.down_s)
-            await endpoint.start(environment)
+            await endpoint.start()
             kill.ready_us = self.now_us()
             away_s = (kill.ready_us - kill.killed_us) / 1e6
             self._say(

@@ -124,12 +124,12 @@ class Router:
             desk, me.incarnation, homes, home, repeats, inflight, replies, counters, dedup_ttl_s > 0
         )
 
-        writing = Writing(desk, me.incarnation, homes, routes, links, self._writes)
+        self._writing = writing = Writing(desk, me.incarnation, homes, routes, links, self._writes)
         subscribing = Subscribing(
             desk, me.incarnation, homes, writing, replies, memory, shape or Shape(), limits.subscriptions
         )
         listening = Listening(desk, members, homes, hub, locations, moved_away, replies, sending, memory)
-        inspecting = Inspecting(desk, members, replies, figures)
+        self._inspecting = inspecting = Inspecting(desk, members, replies, figures)
         followers: tuple[Part, ...] = (home, writing, listening) if lookup else (home, writing, listening, keys)
         self.joining = joining = Joining(
             desk, members, mesh, self._writes, handovers, followers, self._idle, alone_at_url=alone_at_url

@@ -1,14 +1,9 @@
-"""`bench.guards`, as far as it measures nothing: the line through the costs, what is met, what is said; and the ports
-of the servers that are measured."""
+"""`bench.guards`, as far as it measures nothing: the line through the costs, what is met, what is said."""
 
 from __future__ import annotations
 
-import socket
-from collections.abc import Iterator
-
 import pytest
 
-from bench import servers
 from bench.errors import BenchError
 from bench.guards import cost, latency
 from bench.guards.model import Check, show
@@ -91,41 +86,3 @@ def test_a_check_is_shown_on_a_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == (
         "speed: 12 m/s (goal: at least 10 m/s): met\nweight: 4 kg (goal: at most 3 kg): not met\n"
     )
-
-
-# -- ports
-
-
-@pytest.fixture
-def first_ports(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
-    """Where it looks, in this order."""
-    ports: list[int] = []
-    monkeypatch.setattr(servers.random, "randrange", lambda start, stop: ports.pop(0))
-    yield ports
-    assert not ports
-
-
-def test_one_endpoint_takes_any_port(first_ports: list[int]) -> None:
-    assert servers.first_port(1) == 0
-
-
-@pytest.mark.parametrize("taken", [20_100, 20_102])
-def test_several_endpoints_get_ports_in_a_row_that_are_all_free(
-    first_ports: list[int], monkeypatch: pytest.MonkeyPatch, taken: int
-) -> None:
-    first_ports += [20_100, 25_000]
-    monkeypatch.setattr(servers, "_is_free", lambda port: port != taken)
-    assert servers.first_port(3) == 25_000
-
-
-def test_a_port_that_somebody_listens_on_is_not_free() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        assert not servers._is_free(server.getsockname()[1])
-    first = servers.first_port(3)  # so others are
-    assert servers._PORT_MIN <= first <= servers._PORT_MAX - 3
-
-
-def test_ports_that_are_never_free_are_an_error_and_not_a_search_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(servers, "_is_free", lambda port: False)
-    with pytest.raises(BenchError, match="no 3 free ports in a row"):
-        servers.first_port(3)

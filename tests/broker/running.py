@@ -1,6 +1,7 @@
 """Running endpoints for tests: one in this process on a store of its own, or a real process of `ingeborg serve`.
 
-Owns starting them, waiting until they are ready, and ending them whatever happens. Also two ways of talking to one
+Owns endpoints of this process: their start, when they are ready, and their end whatever happens. Real processes are
+started and ended by ``bench.starting``. Also two ways of talking to one
 that know nothing of the project: ``Plain``, on the `websockets` package's client, and ``Raw``, on bare bytes.
 
 All of it is over TCP or, within ``over_tls``, over TLS: the fixture ``transport`` is what says so.
@@ -14,9 +15,9 @@ import re
 import secrets
 import signal
 import ssl
-import sys
+import subprocess
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from urllib.parse import urlsplit
 import orjson
 from websockets.asyncio.client import ClientConnection, connect
 
+from bench.starting import Child, awaited, environment, python, ready
 from broker.core import membership
 from broker.core.model import Endpoint
 from broker.endpoint import EndpointServer
@@ -303,40 +305,36 @@ async def raw(url: str, *, limit: int = 2**16, **options: Any) -> AsyncIterator[
 
 
 class Process:
-    """A real process of `ingeborg`, its standard error kept."""
+    """A real process, its standard error kept. Every wait has an end."""
 
-    def __init__(self, process: asyncio.subprocess.Process, errors: Path) -> None:
-        self.process = process
-        self.pid = process.pid
-        self.errors = errors
+    def __init__(self, child: Child) -> None:
+        self.child = child
+        self.pid = child.pid
 
     async def line(self, pattern: str) -> str:
         """The next line of standard output that matches."""
-        assert self.process.stdout is not None
-        seen = []
-        async with asyncio.timeout(PATIENCE_S):
-            while line := (await self.process.stdout.readline()).decode():
-                if re.search(pattern, line):
-                    return line.rstrip("\n")
-                seen.append(line)
-        raise AssertionError(f"no line like {pattern!r} in {seen!r}; standard error: {self.said()}")
+        return await awaited(self.child.line(pattern, PATIENCE_S))
 
     async def ready_url(self) -> str:
         """Wait until an endpoint says that it is ready; where it is."""
-        return re.findall(r"wss?://\S+", await self.line(r" ready at wss?://"))[0]
+        return (await awaited(ready(self.child, PATIENCE_S))).url + "/"
 
     def said(self) -> str:
         """Its standard error so far."""
-        return self.errors.read_text(encoding="utf-8")
+        return self.child.said()
+
+    def type_in(self, *lines: str) -> None:
+        """As somebody at its terminal."""
+        self.child.stdin.write("".join(f"{line}\n" for line in lines).encode())
+        self.child.stdin.flush()
 
     async def ended(self) -> int:
         """Wait for its end; the exit code."""
-        async with asyncio.timeout(PATIENCE_S):
-            return await self.process.wait()
+        return await awaited(self.child.ended(PATIENCE_S))
 
     async def end(self, number: signal.Signals = signal.SIGTERM) -> int:
         """Send the signal, and wait for the end."""
-        self.process.send_signal(number)
+        self.child.signal(number)
         return await self.ended()
 
 
@@ -349,9 +347,30 @@ COMPLAINT = re.compile(
 started: list[Path] = []
 
 
-def environment(variables: Mapping[str, str] | None = None) -> dict[str, str]:
-    """This process's environment without options for `ingeborg`, and with these."""
-    return {key: value for key, value in os.environ.items() if not key.startswith("INGEBORG_")} | dict(variables or {})
+@asynccontextmanager
+async def started_by(
+    command: Sequence[str | Path],
+    directory: Path,
+    variables: Mapping[str, str] | None = None,
+    stdin: int = subprocess.DEVNULL,
+) -> AsyncIterator[Process]:
+    """The process of a command line, without options for `ingeborg` in its environment but with these ``variables``;
+    ended at the end if it still runs. ``directory``: for what it says."""
+    mark = secrets.token_hex(4)
+    errors = directory / f"stderr-{mark}"
+    started.append(errors)
+    child = Child(
+        " ".join(map(str, command[1:])),
+        command,
+        errors,
+        output=directory / f"stdout-{mark}",
+        environment=environment(variables),
+        stdin=stdin,
+    )
+    try:
+        yield Process(child)
+    finally:
+        await awaited(child.end(PATIENCE_S))
 
 
 @asynccontextmanager
@@ -359,35 +378,11 @@ async def ingeborg(
     directory: Path,
     *arguments: str,
     variables: Mapping[str, str] | None = None,
-    stdin: int = asyncio.subprocess.DEVNULL,
+    stdin: int = subprocess.DEVNULL,
 ) -> AsyncIterator[Process]:
-    """`ingeborg` with these arguments; killed at the end if it still runs. ``directory``: for its standard error."""
-    errors = directory / f"stderr-{secrets.token_hex(4)}"
-    started.append(errors)
-    with errors.open("wb") as file:
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "broker.cli", *arguments),
-            stdin=stdin,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=file,
-            env=environment(variables),
-        )
-    try:
-        yield Process(process, errors)
-    finally:
-        await gone(process)
-
-
-async def gone(process: asyncio.subprocess.Process) -> None:
-    """Tell it to end, if it runs, and kill it where it does not."""
-    if process.returncode is None:
-        process.terminate()
-        try:
-            async with asyncio.timeout(PATIENCE_S):
-                await process.wait()
-        except TimeoutError:
-            process.kill()
-            await process.wait()
+    """`ingeborg` with these arguments; ended at the end if it still runs. ``directory``: for what it says."""
+    async with started_by(python("broker.cli", *arguments), directory, variables, stdin) as process:
+        yield process
 
 
 @asynccontextmanager

@@ -14,12 +14,13 @@ from pathlib import Path
 import orjson
 import pytest
 
+from bench.starting import environment
 from broker import cli
 from broker.config import ServeOptions
 from broker.serve import SECRET_BYTES_MIN, advertised, alone_at_url, read_secret
 from protocol.pages import fetch
 
-from .running import PATIENCE_S, alive, children, environment, ingeborg, plain, round_trip, serving
+from .running import PATIENCE_S, alive, children, ingeborg, plain, round_trip, serving
 
 pytestmark = pytest.mark.cluster
 
@@ -215,7 +216,7 @@ async def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
             )
             await reader.readuntil(b"\r\n\r\n")
             # Two kinds, since two of one that come together are one; back to back, since its patience is short.
-            process.process.send_signal(signal.SIGTERM)
+            process.child.signal(signal.SIGTERM)
             assert await process.end(signal.SIGINT) == 1
             assert "told to end twice" in process.said()
         finally:
@@ -248,11 +249,12 @@ async def test_sub_and_pub_against_a_real_endpoint(tmp_path: Path) -> None:
             async with ingeborg(tmp_path, "pub", *at, "p", "Höhe", "no {JSON}", "--ack") as pub:
                 assert orjson.loads(await pub.line(".")) == {"result": "success", "duplicate": False}
                 assert await pub.ended() == 0
-            async with ingeborg(tmp_path, "pub", *at, "p", "t", "-", "--ack", stdin=asyncio.subprocess.PIPE) as pub:
-                lines, _ = await pub.process.communicate(b'7\n\n"7"\r\nseven\n7\n1.5')
-                said = [orjson.loads(line)["duplicate"] for line in lines.splitlines()]
+            async with ingeborg(tmp_path, "pub", *at, "p", "t", "-", "--ack", stdin=subprocess.PIPE) as pub:
+                pub.child.stdin.write(b'7\n\n"7"\r\nseven\n7\n1.5')
+                pub.child.stdin.close()
+                assert await pub.ended() == 0
+                said = [orjson.loads(line)["duplicate"] for line in pub.child.rest()]
                 assert said == [False, False, False, True, False]
-                assert pub.process.returncode == 0
             heard = [orjson.loads(await sub.line(".")) for _ in range(6)]
             assert [(message["key"], message["broadcast"]) for message in heard] == [
                 ("t", {"a": [1, None]}),

@@ -16,12 +16,11 @@ from unittest import mock
 
 import pytest
 
+from bench.starting import environment
 from broker import cli, config, logs, machine, serve, supervisor
 from broker.config import ENDPOINTS_MAX, TEXT_CHARS_MAX, ConfigError, ServeOptions, load, parse_store
 from broker.core.model import StoreError
 from broker.endpoint import EndpointServer
-
-from .running import environment
 
 
 def written(directory: Path, text: str) -> Path:

@@ -17,6 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from bench.starting import environment
 from broker import cli, exporting, importing
 from broker.core.model import StoreUnavailable
 from broker.store.base import PAGE_SUBSCRIPTIONS, Store
@@ -24,7 +25,7 @@ from broker.store.embedded import EmbeddedStore
 from broker.store.riak import RiakStore
 from tests.riak.double import RiakDouble
 
-from .running import PATIENCE_S, environment, ingeborg, plain, serving
+from .running import PATIENCE_S, ingeborg, plain, serving
 
 Subscriptions = set[tuple[str, str]]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -12,12 +12,13 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
+from bench.starting import Ports, claim
 from broker.core.model import Endpoint
 from broker.endpoint import ClientSocket, EndpointServer
 from broker.serve import listen
 from broker.store.embedded import EmbeddedStore
 from protocol.pages import fetch
-from tests.cluster.processes import eventually, free_port
+from tests.cluster.processes import eventually
 from tests.conftest import Logged
 
 from .running import (
@@ -137,8 +138,15 @@ async def test_without_one_links_of_other_machines_are_refused(tmp_path: Path, m
         assert b"--internal-address" in (refused.value.response.body or b"")
 
 
-async def test_serve_tells_the_others_the_internal_address(tmp_path: Path) -> None:
-    port = free_port()
+@pytest.fixture
+def internal() -> Iterator[Ports]:
+    """The port of an internal address."""
+    with claim() as port:
+        yield port
+
+
+async def test_serve_tells_the_others_the_internal_address(tmp_path: Path, internal: Ports) -> None:
+    port = internal.first
     options = ("--port", "0", "--internal-address", f"127.0.0.1:{port}", "--store", f"lmdb:{tmp_path / 'store'}")
     options += serving_tls()
     async with ingeborg(tmp_path, "serve", *options) as process:
@@ -216,8 +224,8 @@ async def _answer(port: int, target: str, headers: str) -> tuple[int, bytes]:
         return status, await connection.rest()
 
 
-async def test_the_internal_address_has_no_clients_however_they_ask(tmp_path: Path) -> None:
-    port = free_port()
+async def test_the_internal_address_has_no_clients_however_they_ask(tmp_path: Path, internal: Ports) -> None:
+    port = internal.first
     async with serving(tmp_path, "--internal-address", f"127.0.0.1:{port}") as (process, url):
         for target, expected in TARGETS.items():
             for asks, (headers, upgrades) in UPGRADES.items():

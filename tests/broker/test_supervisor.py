@@ -15,30 +15,17 @@ from typing import Any
 
 import pytest
 
+from bench.starting import claim, environment
 from broker import supervisor
 from broker.config import ServeOptions
 from broker.serve import NAME_TAKEN
 from protocol.pages import PageError, fetch
-from tests.cluster.processes import free_port
 
-from .running import PATIENCE_S, Process, alive, children, environment, gone, ingeborg, plain, round_trip
+from .running import PATIENCE_S, Process, alive, children, ingeborg, plain, round_trip
 
 pytestmark = pytest.mark.cluster
 
 ENDPOINTS = 3
-
-
-def free_ports(count: int) -> int:
-    """The first of so many consecutive ports that were free a moment ago."""
-    for _ in range(100):
-        port = free_port()
-        try:
-            for sock in [socket.create_server(("127.0.0.1", port + number)) for number in range(count)]:
-                sock.close()
-        except (OSError, OverflowError):
-            continue
-        return port
-    raise AssertionError(f"no {count} free ports in a row")
 
 
 class Cluster:
@@ -74,20 +61,20 @@ async def until(condition: Callable[[], Any]) -> Any:
 
 @asynccontextmanager
 async def cluster(directory: Path) -> AsyncIterator[Cluster]:
-    port = free_ports(ENDPOINTS)
-    store = f"lmdb:{directory / 'store'}"
-    options = ["--port", str(port), "--endpoints", str(ENDPOINTS), "--name", "e", "--store", store]
-    async with ingeborg(directory, "serve", *options) as process:
-        family: list[int] = []
-        try:
-            urls = dict([await readiness(process) for _ in range(ENDPOINTS)])
-            started = Cluster(process, urls, port)
-            family = started.family()
-            yield started
-        finally:
-            if process.process.returncode is not None:
-                for pid in filter(alive, family):  # what a failed test may have left
-                    os.kill(pid, signal.SIGKILL)
+    with claim(ENDPOINTS) as ports:
+        store = f"lmdb:{directory / 'store'}"
+        options = ["--port", str(ports.first), "--endpoints", str(ENDPOINTS), "--name", "e", "--store", store]
+        async with ingeborg(directory, "serve", *options) as process:
+            family: list[int] = []
+            try:
+                urls = dict([await readiness(process) for _ in range(ENDPOINTS)])
+                started = Cluster(process, urls, ports.first)
+                family = started.family()
+                yield started
+            finally:
+                if not process.child.runs:
+                    for pid in filter(alive, family):  # what a failed test may have left
+                        os.kill(pid, signal.SIGKILL)
 
 
 async def test_a_line_of_an_endpoint_is_one_write(tmp_path: Path) -> None:
@@ -106,7 +93,8 @@ async def test_a_line_of_an_endpoint_is_one_write(tmp_path: Path) -> None:
             async with asyncio.timeout(PATIENCE_S):
                 line = await asyncio.get_running_loop().sock_recv(ours, 1000)
         finally:
-            await gone(process)
+            process.kill()
+            await process.wait()
     assert re.fullmatch(rb"ingeborg: endpoint e ready at ws://127\.0\.0\.1:\d+/\n", line)
 
 
@@ -154,7 +142,7 @@ async def test_a_second_signal_ends_all_at_once(tmp_path: Path) -> None:
     async with cluster(tmp_path) as started:
         family = started.family()
         os.kill(pid_of(started, "e-1"), signal.SIGSTOP)  # one that would keep it waiting
-        started.process.process.send_signal(signal.SIGTERM)
+        started.process.child.signal(signal.SIGTERM)
         assert await started.process.end(signal.SIGINT) == 1
         assert "told to end twice: endpoint e-1 is killed" in started.process.said()
         await until(lambda: not [pid for pid in family if alive(pid)])
@@ -172,8 +160,8 @@ async def test_kill_9_of_the_supervisor_leaves_nobody_behind(tmp_path: Path) -> 
 
 
 async def test_wrong_options_of_one_end_all(tmp_path: Path) -> None:
-    port = free_ports(ENDPOINTS)
-    with socket.create_server(("127.0.0.1", port + 1)):
+    with claim(ENDPOINTS) as ports, socket.create_server(("127.0.0.1", ports.first + 1)):
+        port = ports.first
         options = ["--port", str(port), "--endpoints", str(ENDPOINTS), "--store", f"lmdb:{tmp_path / 'store'}"]
         async with ingeborg(tmp_path, "serve", *options) as process:
             assert await process.ended() == 2
@@ -184,14 +172,15 @@ async def test_wrong_options_of_one_end_all(tmp_path: Path) -> None:
 async def test_a_second_supervisor_of_the_name_gives_up_and_the_first_one_s_endpoints_go_on(tmp_path: Path) -> None:
     async with cluster(tmp_path) as started:
         family = started.family()
-        port = free_ports(ENDPOINTS)
-        options = ["--port", str(port), "--endpoints", str(ENDPOINTS), "--name", "e"]
+        ports = claim(ENDPOINTS)
+        options = ["--port", str(ports.first), "--endpoints", str(ENDPOINTS), "--name", "e"]
         async with ingeborg(tmp_path, "serve", *options, "--store", f"lmdb:{tmp_path / 'store'}") as second:
             assert await second.ended() == NAME_TAKEN
             for name, url in started.urls.items():
                 assert f"endpoint '{name}' runs already, at {url.rstrip('/')}; give every endpoint" in second.said()
                 assert f"endpoint {name} is given up: another one has its name" in second.said()
             assert "starting it again" not in second.said()
+        ports.close()
         assert started.family() == family
         assert "ended with" not in started.process.said()
         await round_trip(started.urls["e-1"])

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 from websockets.asyncio.client import ClientConnection, connect
 
+from bench.starting import Child, awaited
 from tests import wants
-from tests.broker.running import gone
 
 #: A cold start of Chromium takes seconds on a busy machine.
 PATIENCE_S = 60
@@ -140,17 +140,13 @@ class Page:
 @asynccontextmanager
 async def browsing(profile: Path) -> AsyncIterator[Page]:
     """An empty page. ``profile``: an empty folder for the browser. Skips the test where there is no Chromium."""
-    process = await asyncio.create_subprocess_exec(
-        *(wants.tool("chromium"), *FLAGS, f"--user-data-dir={profile}", "about:blank"),
-        stdout=asyncio.subprocess.DEVNULL,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    assert process.stderr is not None
+    command = [wants.tool("chromium"), *FLAGS, f"--user-data-dir={profile}", "about:blank"]
+    chromium = Child("Chromium", command, profile.with_name(f"{profile.name}.log"))
     try:
+        listens = re.compile(r"ws://127\.0\.0\.1:(\d+)/")
+        match = listens.search(await awaited(chromium.line(listens, PATIENCE_S)))
+        assert match is not None
         async with asyncio.timeout(PATIENCE_S):
-            while (match := re.search(rb"ws://127\.0\.0\.1:(\d+)/", line := await process.stderr.readline())) is None:
-                assert line, "Chromium ended before it listened"
-            silent = asyncio.create_task(process.stderr.read())  # so that what it says never blocks it
             target = await _target(int(match[1]))
         async with connect(target, max_size=None, compression=None) as devtools:
             page = Page(devtools)
@@ -162,8 +158,7 @@ async def browsing(profile: Path) -> AsyncIterator[Page]:
                 (ended,) = await asyncio.gather(reading, return_exceptions=True)
                 assert ended is None or isinstance(ended, asyncio.CancelledError), ended
     finally:
-        await gone(process)
-    await silent
+        await awaited(chromium.end(PATIENCE_S))
 
 
 class Seen(NamedTuple):

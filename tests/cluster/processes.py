@@ -1,17 +1,12 @@
-"""Endpoints as real processes: started, watched through what they publish, killed, stopped, restarted, ended.
+"""Clusters of endpoints as real processes, watched through what they publish.
 
-Owns: the processes it starts, each in a process group of its own, and their end. Must never: end a process by name, or
-leave one behind.
+Owns: which endpoints share a store, what they are waited for, and that all of them end. Must never: start a process by
+itself; ``bench.starting`` does.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
-import random
-import signal
-import socket
-import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -19,17 +14,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from bench.starting import Endpoint, claim, end_all
 from broker.core.homes import home_table, slot_of
 from protocol.pages import PageError, fetch, samples
 
-#: How long a process may take to print its ready line, in seconds. It takes one; a machine under load, many times that.
-READY_S = 60.0
-
 #: How long a condition may take to come true where the product promises no time of its own, in seconds.
 PATIENCE_S = 60.0
-
-#: How long an orderly end may take, in seconds: what an endpoint allows itself and its clients, and some.
-END_S = 60.0
 
 #: Between two looks at what can only be looked at, in seconds.
 LOOK_S = 0.03
@@ -45,18 +35,9 @@ async def eventually(condition: Callable[[], Awaitable[bool]], what: str, within
 
 
 def free_port() -> int:
-    """A port that is free, and not of the range that outgoing connections take theirs from: a restart needs it again.
-
-    ``random`` and not a seed: two runs at the same time must not want the same ones.
-    """
-    while True:
-        port = random.SystemRandom().randrange(10_000, 30_000)
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
+    """A port that is free at this moment. What is to keep its port holds it: ``bench.starting.claim``."""
+    with claim() as ports:
+        return ports.first
 
 
 @dataclass
@@ -71,97 +52,21 @@ class Metrics:
         return self.values.get(name, 0.0)
 
 
-class EndpointProcess:
-    """One endpoint under one name and one port, over all its lives."""
+class EndpointProcess(Endpoint):
+    """One endpoint under one name and one port, over all its lives, and what it publishes."""
 
     def __init__(
         self,
         name: str,
         options: Sequence[str],
         directory: Path,
-        environment: Mapping[str, str],
+        variables: Mapping[str, str] | None = None,
         *,
         host: str = "127.0.0.1",
         through: Sequence[str] = (),
     ) -> None:
-        """``through``: a command that becomes the endpoint's, such as `ip netns exec NAME`."""
-        self.name = name
-        self.port = free_port()
-        self.url = f"ws://{host}:{self.port}"
+        super().__init__(name, options, directory, variables, host=host, through=through)
         self.inside = self.url  # where its metrics are
-        self._through = through
-        self.log = directory / f"{name}-{self.port}.log"
-        self._options = options
-        self._environment = {**os.environ, **environment}
-        self._process: asyncio.subprocess.Process | None = None
-
-    async def start(self, *, ready: bool = True) -> None:
-        """Start it; with ``ready``, wait for the line that says so."""
-        assert self._process is None, f"{self.name} runs"
-        with self.log.open("ab") as log:
-            self._process = await asyncio.create_subprocess_exec(
-                *self._through,
-                *(sys.executable, "-m", "broker.cli", "serve", "--name", self.name, "--port", str(self.port)),
-                *self._options,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=log,
-                env=self._environment,
-                start_new_session=True,
-            )
-        if ready:
-            await self.ready()
-
-    async def ready(self, url: str | None = None, within_s: float = READY_S) -> None:
-        """Wait for the ready line; ``url``: what it names, where that is not the endpoint's own."""
-        assert self._process is not None
-        assert self._process.stdout is not None
-        async with asyncio.timeout(within_s):
-            line = (await self._process.stdout.readline()).decode()
-        assert f"endpoint {self.name} ready at {url or self.url}/" in line, f"{line!r}; {self.said()}"
-
-    @property
-    def runs(self) -> bool:
-        """Has it been started, and not been seen to end?"""
-        return self._process is not None and self._process.returncode is None
-
-    def signal(self, number: signal.Signals) -> None:
-        """Send the endpoint's process, and not its store's writers, a signal."""
-        assert self._process is not None
-        self._process.send_signal(number)
-
-    async def ended(self, within_s: float = END_S) -> int:
-        """Wait for the end; the exit code. Nothing of its process group stays."""
-        assert self._process is not None
-        async with asyncio.timeout(within_s):
-            code = await self._process.wait()
-        self._kill_group()
-        self._process = None
-        return code
-
-    async def kill(self, *, writers: bool = False) -> None:
-        """``kill -9``; with ``writers``, of its store's writers at the same instant too."""
-        if writers:
-            self._kill_group()
-        else:
-            self.signal(signal.SIGKILL)
-        await self.ended()
-
-    async def end(self) -> None:
-        """Whatever state it is in: it runs no more afterwards."""
-        if self._process is not None:
-            self._kill_group()
-            await self.ended()
-
-    def _kill_group(self) -> None:
-        assert self._process is not None
-        try:
-            os.killpg(self._process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass  # it has ended already, and its writers with it
-
-    def said(self) -> str:
-        """Its log, of all its lives."""
-        return self.log.read_text(errors="replace")
 
     async def metrics(self) -> Metrics:
         """A scrape; raises ``PageError`` where it does not answer."""
@@ -282,7 +187,7 @@ async def cluster_of(
         yield cluster
         await cluster.no_fault()
     finally:
-        await asyncio.gather(*(endpoint.end() for endpoint in cluster.endpoints.values()))
+        await end_all(list(cluster.endpoints.values()))
 
 
 def options_of(module: Any) -> list[str]:

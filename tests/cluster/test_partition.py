@@ -15,7 +15,7 @@ import pytest
 from protocol.client import Client
 from protocol.errors import ProtocolError
 
-from .processes import cluster_of, free_port
+from .processes import cluster_of
 from .stalls import again_after_a_stall
 from .traffic import Ear
 
@@ -26,7 +26,7 @@ class LinkProxy:
     """Passes bytes on to a port, both ways, while ``open``; otherwise it keeps the connections and passes nothing."""
 
     def __init__(self, passing: asyncio.Event) -> None:
-        self.port = free_port()
+        self.port = 0  # before it serves
         self.target = 0
         self._passing = passing
 
@@ -57,7 +57,8 @@ class LinkProxy:
         def accepted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             connections.add(asyncio.create_task(self._accepted(reader, writer)))
 
-        server = await asyncio.start_server(accepted, "127.0.0.1", self.port)
+        server = await asyncio.start_server(accepted, "127.0.0.1", 0)
+        self.port = server.sockets[0].getsockname()[1]
         try:
             yield
         finally:

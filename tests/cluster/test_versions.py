@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import secrets
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -11,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from bench.starting import claim
 from broker.peers import VERSION
 from protocol.client import Client
 from protocol.pages import fetch
-from tests.broker.running import Process, environment, plain
+from tests.broker.running import Process, plain, started_by
 
-from .processes import eventually, free_port
+from .processes import eventually
 from .stalls import again_after_a_stall
 
 pytestmark = pytest.mark.cluster
@@ -30,22 +29,11 @@ _SERVE = (
 @asynccontextmanager
 async def endpoint(directory: Path, version: int) -> AsyncIterator[tuple[Process, str]]:
     """An endpoint of that version on the directory's store, started; and its URL."""
-    port = free_port()
-    arguments = ["serve", "--name", f"of-version-{version}", "--port", str(port), "--store", f"lmdb:{directory}/store"]
-    errors = directory / f"stderr-{secrets.token_hex(4)}"
-    with errors.open("wb") as file:
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-c", _SERVE.format(version), *arguments),
-            stdout=asyncio.subprocess.PIPE,
-            stderr=file,
-            env=environment(),
-        )
-    running = Process(process, errors)
-    try:
-        yield running, f"ws://127.0.0.1:{port}"
-    finally:
-        if process.returncode is None:
-            await running.end()
+    with claim() as port:
+        options = ("--name", f"of-version-{version}", "--port", str(port.first), "--store", f"lmdb:{directory}/store")
+        command = [sys.executable, "-c", _SERVE.format(version), "serve", *options]
+        async with started_by(command, directory) as running:
+            yield running, f"ws://127.0.0.1:{port.first}"
 
 
 # A lease that a stall ends does not come back while the new one is there, which is never let in (ADR 4).

@@ -5,25 +5,23 @@ Skips where there is no npm, or where it cannot install the package.
 
 from __future__ import annotations
 
-import asyncio
 import json
-import re
 import shutil
 import subprocess
-import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 import pytest
 
 from tests import wants
+from tests.broker.running import Process, serving, started_by
 
 pytestmark = pytest.mark.cluster
 
 WSCAT = "wscat@6.1.0"
 CACHE = Path(__file__).resolve().parents[2] / "build" / "wscat-6.1.0"
 INSTALL_TIMEOUT_S = 60
-ANSWER_TIMEOUT_S = 60
 
 
 @pytest.fixture(scope="module")
@@ -44,77 +42,57 @@ def wscat() -> str:
     return str(program)
 
 
-async def line_with(stream: asyncio.StreamReader, pattern: str) -> str:
-    """The first line that matches; fails when the process ends or is silent before."""
-    seen = []
-    async with asyncio.timeout(ANSWER_TIMEOUT_S):
-        while line := (await stream.readline()).decode():
-            if re.search(pattern, line):
-                return line
-            seen.append(line)
-    raise AssertionError(f"ended without a line like {pattern!r}: {''.join(seen)!r}")
-
-
-async def end(process: asyncio.subprocess.Process) -> None:
-    if process.returncode is None:
-        process.terminate()
-    async with asyncio.timeout(ANSWER_TIMEOUT_S):
-        await process.wait()
-
-
 @pytest.fixture
 async def url(tmp_path: Path) -> AsyncIterator[str]:
     """Where a real endpoint on an empty store listens."""
-    endpoint = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "broker.cli", "serve", "--port", "0", "--store", f"lmdb:{tmp_path}"),
-        stdout=asyncio.subprocess.PIPE,
-    )
-    assert endpoint.stdout is not None
-    try:
-        ready = await line_with(endpoint.stdout, r"ws://")
-        yield re.findall(r"ws://\S+", ready)[0]
-    finally:
-        await end(endpoint)
+    async with serving(tmp_path) as (_, url):
+        yield url
 
 
 class Wscat:
-    """One wscat, connected, that has sent its commands and stays open."""
+    """A wscat, connected, that has sent its commands and stays open."""
 
-    def __init__(self, program: str, url: str, *commands: object) -> None:
-        self._command = [program, "--no-color", "--connect", url, "--wait", "-1"]
-        for command in commands:
-            self._command += ["--execute", command if isinstance(command, str) else json.dumps(command)]
-
-    async def __aenter__(self) -> Wscat:
-        self._process = await asyncio.create_subprocess_exec(
-            *self._command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
-        )
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await end(self._process)
+    def __init__(self, process: Process) -> None:
+        self._process = process
 
     async def message(self) -> object:
         """The next message it prints: a line with JSON in it, after wscat's own marks."""
-        assert self._process.stdout is not None
-        line = await line_with(self._process.stdout, r"\{.*\}")
+        line = await self._process.line(r"\{.*\}")
         return json.loads(line[line.index("{") : line.rindex("}") + 1])
 
 
-async def test_wscat_subscribes_and_hears_what_another_wscat_publishes(wscat: str, url: str) -> None:
+Connected = Callable[..., AbstractAsyncContextManager[Wscat]]
+
+
+@pytest.fixture
+def connected(wscat: str, url: str, tmp_path: Path) -> Connected:
+    """A wscat for each time this is called, with the commands it sends: objects as JSON, text as it is."""
+
+    @asynccontextmanager
+    async def connected(*commands: object) -> AsyncIterator[Wscat]:
+        command = [wscat, "--no-color", "--connect", url, "--wait", "-1"]
+        for each in commands:
+            command += ["--execute", each if isinstance(each, str) else json.dumps(each)]
+        async with started_by(command, tmp_path, stdin=subprocess.PIPE) as process:
+            yield Wscat(process)
+
+    return connected
+
+
+async def test_wscat_subscribes_and_hears_what_another_wscat_publishes(connected: Connected) -> None:
     listen = {"command": "listen", "client_id": 1}
     subscribe = {"command": "subscribe", "client_id": 1, "topic": "Nena - 99 Luftballons"}
     publish = {"command": "publish", "client_id": 2, "topic": "Nena - 99 Luftballons", "payload": {"station": "7"}}
-    async with Wscat(wscat, url, listen, subscribe) as subscriber:
+    async with connected(listen, subscribe) as subscriber:
         assert await subscriber.message() == {"result": "success"}
         assert await subscriber.message() == {"result": "success"}
-        async with Wscat(wscat, url, {**publish, "ack": True}) as publisher:
+        async with connected({**publish, "ack": True}) as publisher:
             assert await publisher.message() == {"result": "success", "duplicate": False}
             assert await subscriber.message() == {"key": "Nena - 99 Luftballons", "broadcast": {"station": "7"}}
 
 
-async def test_wscat_is_told_what_it_typed_wrong(wscat: str, url: str) -> None:
-    async with Wscat(wscat, url, "{not json}", {"command": "subscribe", "client_id": 1}) as client:
+async def test_wscat_is_told_what_it_typed_wrong(connected: Connected) -> None:
+    async with connected("{not json}", {"command": "subscribe", "client_id": 1}) as client:
         for code in ("bad_json", "bad_state"):
             answer = await client.message()
             assert isinstance(answer, dict)

@@ -21,11 +21,11 @@ from typing import Any
 
 from websockets.asyncio.client import connect
 
+from bench.starting import Child, awaited, claim
 from protocol.client import Client
 from protocol.pages import fetch, samples
 from tests import wants
-from tests.broker.running import gone
-from tests.cluster.processes import Cluster, cluster_of, eventually, free_port
+from tests.cluster.processes import Cluster, cluster_of, eventually
 
 #: Between two scrapes, in seconds.
 SCRAPE_S = 0.25
@@ -151,29 +151,27 @@ async def prometheus(program: str, directory: Path, cluster: Cluster) -> AsyncIt
     interval = f"{SCRAPE_S * 1000:.0f}ms"
     configuration = {"global": {"scrape_interval": interval, "scrape_timeout": interval}, "scrape_configs": [scrape]}
     (directory / "prometheus.yml").write_text(json.dumps(configuration))  # JSON is YAML
-    address = f"127.0.0.1:{free_port()}"
-    url = f"http://{address}"
-    with (directory / "prometheus.log").open("wb") as log:
-        process = await asyncio.create_subprocess_exec(
+    with claim() as port:
+        address = f"127.0.0.1:{port.first}"
+        url = f"http://{address}"
+        command = [
             program,
             f"--config.file={directory / 'prometheus.yml'}",
             f"--storage.tsdb.path={directory / 'prometheus'}",
             f"--web.listen-address={address}",
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
-    try:
+        ]
+        child = Child("Prometheus", command, directory / "prometheus.log")
+        try:
 
-        async def scraped() -> bool:
-            assert process.returncode is None, (directory / "prometheus.log").read_text()
-            query = f"count(count_over_time(ingeborg_joined[1m]) >= {SCRAPES}) == {len(targets)}"
-            return (await ask(url, query)).series == 1
+            async def scraped() -> bool:
+                assert child.runs, child.said()
+                query = f"count(count_over_time(ingeborg_joined[1m]) >= {SCRAPES}) == {len(targets)}"
+                return (await ask(url, query)).series == 1
 
-        await eventually(scraped, f"{SCRAPES} scrapes of each endpoint", within_s=120.0)
-        yield url
-    finally:
-        await gone(process)
+            await eventually(scraped, f"{SCRAPES} scrapes of each endpoint", within_s=120.0)
+            yield url
+        finally:
+            await awaited(child.end(_REPLY_S))
 
 
 async def ask(url: str, query: str) -> Answer:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-import secrets
 import signal
+import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -14,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from protocol.client import Client
-from tests.broker.running import Process, environment, ingeborg, serving
+from tests.broker.running import Process, ingeborg, serving, started_by
 
 pytestmark = pytest.mark.cluster
 
@@ -26,30 +25,11 @@ LINES_MAX = 120
 @asynccontextmanager
 async def example(directory: Path, name: str, *arguments: str, **variables: str) -> AsyncIterator[Process]:
     """The example as a process, its input open; ended at the end if it still runs."""
-    errors = directory / f"stderr-{secrets.token_hex(4)}"
+    command: list[str | Path] = [sys.executable, ROOT / "examples" / name, *arguments]
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    with errors.open("wb") as file:
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, ROOT / "examples" / name, *arguments),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=file,
-            env=environment({"PYTHONPATH": path, **variables}),
-        )
-    running = Process(process, errors)
-    try:
+    async with started_by(command, directory, {"PYTHONPATH": path, **variables}, stdin=subprocess.PIPE) as running:
         yield running
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
     assert "Traceback" not in running.said()
-
-
-def type_in(process: Process, *lines: str) -> None:
-    """As somebody at its terminal."""
-    assert process.process.stdin is not None
-    process.process.stdin.writelines(f"{line}\n".encode() for line in lines)
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
@@ -96,17 +76,17 @@ async def test_rooms_are_kept_apart_and_remembered(tmp_path: Path) -> None:
             assert await ann.line(".") == "you are in kitchen, lobby"
             await bob.line("you are in")
             await eve.line("you are in")
-            type_in(bob, "yes", "yes")  # two messages, though they are alike
+            bob.type_in("yes", "yes")  # two messages, though they are alike
             assert [await ann.line("."), await ann.line(".")] == ["[kitchen] bob: yes"] * 2
-            type_in(ann, "hello", "/join garden", "\x1b[2Jsun", "/leave lobby", "/rooms")
+            ann.type_in("hello", "/join garden", "\x1b[2Jsun", "/leave lobby", "/rooms")
             assert await eve.line(".") == "[lobby] ann: hello"
             assert await ann.line(".") == "you are in garden, kitchen"
-            type_in(eve, "anybody here?", "/join garden", "rain")
+            eve.type_in("anybody here?", "/join garden", "rain")
             assert await ann.line(".") == "[garden] eve: rain"
-            type_in(ann, "/join kitchen", "\x1b[2Jtea")
+            ann.type_in("/join kitchen", "\x1b[2Jtea")
             assert await bob.line(".") == "[kitchen] ann: [2Jtea"
             assert await ann.end(signal.SIGINT) == 0
-            bob.process.stdin.close()  # as at the end of `echo … | python examples/chat.py`
+            bob.child.stdin.close()  # as at the end of `echo … | python examples/chat.py`
             assert await bob.ended() == 0
         async with example(tmp_path, *chat, "ann") as ann:
             assert await ann.line(".") == "you are in garden, kitchen"

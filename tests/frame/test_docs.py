@@ -7,7 +7,6 @@ import importlib.util
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -18,11 +17,10 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
+from bench.starting import claim, environment
 from broker.config import ServeOptions
 from tests import wants
-from tests.broker.running import environment
 from tests.browser.devtools import look
-from tests.cluster.processes import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE_S = 60
@@ -196,7 +194,8 @@ def test_what_the_first_page_says_to_type_works(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "start.md").read_text(encoding="utf-8")
     blocks = re.findall(r"(?:`(\w+\.py)`:\n)?^```(\w+)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     assert blocks[0] == ("", "sh", "make setup && . .venv/bin/activate\n")
-    ports = two_free_ports()
+    claimed = claim(2)
+    ports = claimed.first, claimed.first + 1
     (tmp_path / "bin").mkdir()
     shim(tmp_path / "bin", "ingeborg", sys.executable, "-m", "broker.cli")
     shim(tmp_path / "bin", "python", sys.executable)
@@ -220,19 +219,8 @@ def test_what_the_first_page_says_to_type_works(tmp_path: Path) -> None:
     finally:
         for terminal in reversed(terminals):
             terminal.end()
+        claimed.close()
     assert ran >= 7
-
-
-def two_free_ports() -> tuple[int, int]:
-    """One after the other."""
-    while True:
-        first = free_port()
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", first + 1))
-            except OSError:
-                continue
-            return first, first + 1
 
 
 def await_shown(terminals: list[Terminal], lines: list[str]) -> None:

@@ -7,7 +7,6 @@ know what a history does with them.
 from __future__ import annotations
 
 import asyncio
-import shutil
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -16,6 +15,7 @@ from pathlib import Path
 
 import psutil
 
+from bench.starting import ChildError, end_all
 from broker.store.layout import Lane
 from protocol.pages import PageError, fetch, samples
 
@@ -35,18 +35,16 @@ STORELESS_S = 0.3
 
 
 class Endpoint(EndpointProcess):
-    """An endpoint whose network is given, and whose lives are counted."""
+    """An endpoint whose network is given, and whose lives have names."""
 
-    lives = 0
-
-    def __init__(self, name: str, options: Sequence[str], directory: Path, wires: Wires, **environment: str) -> None:
+    def __init__(self, name: str, options: Sequence[str], directory: Path, wires: Wires, **variables: str) -> None:
         super().__init__(
             name,
             [*options, *wires.options(name)],
             directory,
-            environment,
+            variables,
             host=wires.host(name),
-            through=[*wires.through(name), *_dying_with_us()],
+            through=wires.through(name),
         )
         self._advertised = wires.advertised(name, self.url)
         self.inside = wires.inside(name, self.url)
@@ -55,16 +53,12 @@ class Endpoint(EndpointProcess):
     @property
     def pid(self) -> int | None:
         """Of its process, while it runs."""
-        return self._process.pid if self._process is not None and self.runs else None
+        return self.process.pid if self.process is not None else None
 
     @property
     def life(self) -> str:
         """The name of its present life, or of the last."""
         return f"{self.name}#{self.lives}"
-
-    async def start(self, *, ready: bool = True) -> None:
-        self.lives += 1
-        await super().start(ready=ready)
 
     async def start_with_a_store(self) -> None:
         """While no node of Riak answers an endpoint ends at its start, and whoever keeps it starts it again."""
@@ -72,7 +66,7 @@ class Endpoint(EndpointProcess):
         while True:
             try:
                 await self.start()
-            except AssertionError:
+            except ChildError:
                 if "no Riak node answers" not in self.said() or time.monotonic() > deadline:
                     raise
                 await self.ended()
@@ -85,23 +79,15 @@ class Endpoint(EndpointProcess):
 
     def writers(self, *lanes: Lane) -> list[psutil.Process]:
         """Its store's writer processes; all of them where no lane is named."""
-        if self.pid is None:
+        if self.process is None:
             return []
         found = []
-        for child in psutil.Process(self.pid).children():
+        for child in self.process.children():
             with suppress(psutil.Error):
                 words = child.cmdline()
                 if "broker.store.writer" in words and (not lanes or any(lane.value in words for lane in lanes)):
                     found.append(child)
         return found
-
-    async def end(self) -> None:
-        """Whatever state it is in; a stopped writer would never see that its endpoint is gone."""
-        writers = self.writers()
-        await super().end()
-        for writer in writers:
-            with suppress(psutil.Error):
-                writer.kill()
 
     async def look(self, timeout_s: float = LOOK_S) -> Event | None:
         """Its metrics as the record has them; ``None``: it does not answer."""
@@ -127,11 +113,6 @@ class Endpoint(EndpointProcess):
             "errors": labelled["errors_total"],
             "peers": sorted(peers),
         }
-
-
-def _dying_with_us() -> tuple[str, ...]:
-    """Even ``kill -9`` of the tester leaves no endpoint behind, where the system can do that."""
-    return ("setpriv", "--pdeathsig", "KILL") if shutil.which("setpriv") else ()
 
 
 @dataclass
@@ -169,14 +150,10 @@ async def bed(store: str, network: str, directory: Path, names: Sequence[str] = 
             name: Endpoint(name, options, directory, wires, XDG_DATA_HOME=str(directory / "data")) for name in names
         }
         cluster = Cluster(directory, options, {}, dict(endpoints))
-        stack.push_async_callback(_end_all, endpoints)
+        stack.push_async_callback(end_all, list(endpoints.values()))
         # The first makes the store and the secret that all share.
         first, *others = endpoints.values()
         await first.start_with_a_store()
         await asyncio.gather(*(endpoint.start_with_a_store() for endpoint in others))
         await cluster.linked(*names, within_s=START_S)
         yield Bed(store, wires.name, wires, cluster, endpoints, riak, directory)
-
-
-async def _end_all(endpoints: dict[str, Endpoint]) -> None:
-    await asyncio.gather(*(endpoint.end() for endpoint in endpoints.values()))

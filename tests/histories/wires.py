@@ -22,8 +22,6 @@ from typing import Any, Protocol, Self
 
 import psutil
 
-from ..cluster.processes import free_port
-
 Pair = tuple[str, str]
 """From one endpoint to another, by name."""
 
@@ -111,8 +109,8 @@ class Proxies:
 
     async def __aenter__(self) -> Self:
         for name in self._names:
-            port = self._ports[name] = free_port()
-            server = await asyncio.start_server(lambda r, w, name=name: self._accepted(name, r, w), "127.0.0.1", port)
+            server = await asyncio.start_server(lambda r, w, name=name: self._accepted(name, r, w), "127.0.0.1", 0)
+            self._ports[name] = server.sockets[0].getsockname()[1]
             self._stack.callback(server.close)
         return self
 

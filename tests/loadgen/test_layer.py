@@ -18,8 +18,9 @@ from loadgen.backends import open_backend
 from loadgen.backends.base import Backend, BackendError, Connection, Counters, OnError, OnMessage
 from loadgen.deduplicator import BATCH, Deduplicator, counts_key, entry, open_redis
 from loadgen.layer import Deduplicated, Layer
+from tests.cluster.processes import free_port
 
-from .backends.conftest import PATIENCE_S, free_port, start
+from .backends.conftest import PATIENCE_S, start
 from .backends.contract import Member
 
 QUEUE = "layer-test"

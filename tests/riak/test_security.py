@@ -16,14 +16,14 @@ from typing import Any
 
 import pytest
 
+from bench.starting import claim
 from broker.config import ConfigError, ServeOptions
 from broker.riak_credentials import LOOK_S, RiakCredentials, riak_credentials
 from broker.serve import make_store
 from broker.store.base import StoreMisconfigured, StoreUnavailable
 from broker.store.riak import Credentials, RiakStore, Secured
 from tests import wants
-from tests.broker.running import ingeborg
-from tests.broker.test_supervisor import children, free_ports
+from tests.broker.running import children, ingeborg
 from tests.broker.transports import Authority
 
 from .conftest import StoreOn
@@ -346,13 +346,14 @@ async def test_endpoints_and_import_take_the_options_and_show_no_password(
     async with ingeborg(tmp_path, "import", *flags, str(lines)) as process:
         assert await process.ended() == 0, process.said()
         assert PASSWORD.decode() not in process.said()
-    port = free_ports(2)
-    async with ingeborg(tmp_path, "serve", *flags, "--port", str(port), "--endpoints", "2") as process:
-        await process.ready_url()
-        shown = b"".join(shown_by(pid) for pid in (process.pid, *children(process.pid)))
-        assert b"INGEBORG_RIAK_PASSWORD_FILE" in shown
-        assert PASSWORD not in shown
-        assert PASSWORD.decode() not in process.said()
+    with claim(2) as ports:
+        serve = ("serve", *flags, "--port", str(ports.first), "--endpoints", "2")
+        async with ingeborg(tmp_path, *serve) as process:
+            await process.ready_url()
+            shown = b"".join(shown_by(pid) for pid in (process.pid, *children(process.pid)))
+            assert b"INGEBORG_RIAK_PASSWORD_FILE" in shown
+            assert PASSWORD not in shown
+            assert PASSWORD.decode() not in process.said()
 
 
 def shown_by(pid: int) -> bytes:

@@ -453,7 +453,7 @@ async def test_an_endpoint_that_dies_of_its_files_says_which_and_who_tells_more(
     tmp_path: Path, death: signal.Signals
 ) -> None:
     async with serving(tmp_path) as (process, _):
-        process.process.send_signal(death)
+        process.child.signal(death)
         assert await process.ended() == -death
         await until(lambda: "ingeborg doctor --store" in process.said())  # by a writer that nobody waits for
         assert "Fatal Python error: " in process.said()

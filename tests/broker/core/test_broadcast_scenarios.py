@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from broker.core import delivery
+from broker.core import delivery, moved
 from broker.core.calls import Kind
-from broker.core.delivery import DELIVERY_SLICE, MOVED_S
+from broker.core.delivery import DELIVERY_SLICE
+from broker.core.moved import MOVED_S
 from broker.core.homes import slot_of
 
 from .talk import DELAY_S, Cluster, Talker
@@ -94,7 +95,7 @@ def test_one_to_many_leaves_room_for_other_messages() -> None:
     sender.send(command="broadcast", payload="news", ack=True, id=1)
     sender.world.run(0.0105)  # it has begun
     router = cluster.nodes["a"].router
-    assert router.jobs
+    assert router._jobs
     sent = router.counters.counts["messages_delivered"]
     router.work(cluster.world.now)
     assert 0 < router.counters.counts["messages_delivered"] - sent <= DELIVERY_SLICE
@@ -252,7 +253,7 @@ def test_a_crowd_that_moves_is_followed_in_slices() -> None:
     assert cluster.bert.heard == ["ok"]
     assert (times(before), times(after)) == (0, len(crowd))
     for node in cluster.nodes.values():
-        known = node.router.delivery
+        known = node.router._delivery
         assert known._recent_clients == sum(len(had.clients) for had in known._recent.values())
         assert not known._queues
         assert node.router.inflight.messages == 0
@@ -297,7 +298,7 @@ def test_it_does_not_need_the_store_for_who_moved_before(how: str) -> None:
 
 
 def test_more_moves_than_are_remembered_are_counted_by_the_next_broadcast(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delivery, "MOVED_MAX", 5)
+    monkeypatch.setattr(moved, "MOVED_MAX", 5)
     cluster = Broadcasting()
     old, other = cluster.others
     for place in (old, other):

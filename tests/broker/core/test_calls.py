@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, cast
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from broker.core.calls import NOT_HOME, RETRY_S, TIMEOUT_S, Call, Calls, Kind
+from broker.core.calls import NOT_HOME, RETRY_S, TIMEOUT_S, Asker, Call, Calls, Kind
 from broker.core.link import Item, Link
 
 
@@ -27,10 +28,10 @@ class Recorder:
         return [item[0] for item in self.items]
 
 
-class Asking:
+class Asking(Asker):
     """A part that makes requests: what it was told, and what it does about the loss of a receiver."""
 
-    def __init__(self, lost: Callable[[Call], None] = lambda _: None) -> None:
+    def __init__(self, lost: Callable[[Call], str | None] = lambda _: None) -> None:
         self.told: list[tuple[Any, ...]] = []
         self._lost = lost
 
@@ -40,9 +41,9 @@ class Asking:
     def failed(self, call: Call, code: str, info: Any) -> None:
         self.told.append(("failed", call.context, code, info))
 
-    def lost(self, call: Call) -> None:
+    def lost(self, call: Call) -> str | None:
         self.told.append(("lost", call.context))
-        self._lost(call)
+        return self._lost(call)
 
 
 def link(calls: Calls, peer: str) -> Recorder:
@@ -120,7 +121,7 @@ def test_a_fresh_link_gets_what_is_under_way_from_the_start() -> None:
 
 def test_what_a_dead_peer_was_asked_is_asked_of_another_under_its_number() -> None:
     calls = Calls()
-    asker = Asking(lambda call: calls.send(call, "c"))
+    asker = Asking(lambda call: "c")
     link(calls, "b")
     other = link(calls, "c")
     number = ask(calls, "b", asker)
@@ -134,7 +135,7 @@ def test_what_a_dead_peer_was_asked_is_asked_of_another_under_its_number() -> No
 
 def test_who_does_without_an_answer_is_not_told_any_more() -> None:
     calls = Calls()
-    asker = Asking(lambda call: calls.settle(call))
+    asker = Asking(lambda call: None)
     link(calls, "b")
     number = ask(calls, "b", asker)
     calls.gone("b")
@@ -149,7 +150,7 @@ def test_who_does_without_an_answer_is_not_told_any_more() -> None:
 
 def test_one_that_is_not_home_is_asked_again_after_a_moment() -> None:
     calls = Calls()
-    asker = Asking(lambda call: calls.send(call, "c"))
+    asker = Asking(lambda call: "c")
     link(calls, "b")
     other = link(calls, "c")
     number = ask(calls, "b", asker)
@@ -176,15 +177,16 @@ def test_between_two_tries_nobody_s_answer_and_nobody_s_death_counts() -> None:
     assert asker.told == [("lost", "it")]
 
 
-def test_one_that_is_settled_meanwhile_is_not_asked_again() -> None:
+def test_one_that_its_asker_does_without_is_not_asked_again() -> None:
     calls, asker = Calls(), Asking()
-    link(calls, "b")
+    wire = link(calls, "b")
     number = ask(calls, "b", asker)
-    call = calls._calls[number]
     calls.answer("b", number, NOT_HOME, None, 1.0)
-    calls.settle(call)
     calls.tick(2.0)
-    assert asker.told == []
+    calls.tick(TIMEOUT_S + 1.0)
+    assert asker.told == [("lost", "it")]
+    assert wire.numbers == [number]
+    assert len(calls) == 0
 
 
 # Time
@@ -206,7 +208,7 @@ def test_a_request_is_given_up_at_its_exact_deadline() -> None:
 
 def test_asking_again_does_not_prolong_the_wait() -> None:
     calls = Calls()
-    asker = Asking(lambda call: calls.send(call, "b"))
+    asker = Asking(lambda call: "b")
     wire = link(calls, "b")
     number = ask(calls, "b", asker, now=0.0)
     now = 0.0
@@ -228,29 +230,25 @@ def test_an_answer_after_the_deadline_means_nothing() -> None:
     assert [told[0] for told in asker.told] == ["failed"]
 
 
-def test_a_number_asked_anew_has_a_deadline_of_its_own() -> None:
-    calls, asker = Calls(), Asking()
-    link(calls, "b")
+@pytest.mark.parametrize("how", ["gone", "not home"])
+def test_a_number_that_is_asked_anew_by_its_asker_is_a_request_of_its_own(how: str) -> None:
+    calls, latecomer = Calls(), Asking()
     number = calls.number()
-    calls.make_numbered(number, Kind.PUBLISH, "b", (), asker, "former", 0.0)
-    calls.settle(calls._calls[number])
-    calls.make_numbered(number, Kind.PUBLISH, "b", (), asker, "anew", 3.0)
+    asker = Asking(lambda call: calls.make(Kind.PUBLISH, "c", (), latecomer, "anew", 3.0, number))
+    link(calls, "b")
+    link(calls, "c")
+    calls.make(Kind.PUBLISH, "b", (), asker, "former", 0.0, number)
+    if how == "gone":
+        calls.gone("b")
+    else:
+        calls.answer("b", number, NOT_HOME, None, 0.0)
+        calls.tick(RETRY_S)
+    assert asker.told == [("lost", "former")]
     calls.tick(TIMEOUT_S)
-    assert asker.told == []
+    assert latecomer.told == []
     calls.tick(3.0 + TIMEOUT_S)
-    assert [told[:2] for told in asker.told] == [("failed", "anew")]
-
-
-def test_a_number_asked_anew_is_not_lost_to_the_former_one_s_retry() -> None:
-    calls, asker = Calls(), Asking()
-    link(calls, "b")
-    number = calls.number()
-    calls.make_numbered(number, Kind.PUBLISH, "b", (), asker, "former", 0.0)
-    calls.answer("b", number, NOT_HOME, None, 0.0)
-    calls.settle(calls._calls[number])
-    calls.make_numbered(number, Kind.PUBLISH, "b", (), asker, "anew", 0.0)
-    calls.tick(RETRY_S)
-    assert asker.told == []
+    assert [told[:2] for told in latecomer.told] == [("failed", "anew")]
+    assert asker.told == [("lost", "former")]
 
 
 def test_answered_requests_are_not_kept_until_their_deadline() -> None:
@@ -278,9 +276,9 @@ class AnySchedule(RuleBasedStateMachine):
         self.begun: dict[int, float] = {}
         self.turn = 0
 
-    def ask_another(self, call: Call) -> None:
+    def ask_another(self, call: Call) -> str | None:
         self.turn += 1
-        self.calls.send(call, self.peers[self.turn % 2])
+        return self.peers[self.turn % 2]
 
     @rule(peer=st.sampled_from(peers))
     def connect(self, peer: str) -> None:

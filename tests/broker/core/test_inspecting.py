@@ -26,7 +26,7 @@ def names_up(reply: dict[str, Any]) -> dict[str, bool]:
 def test_every_endpoint_says_how_it_is() -> None:
     cluster = Cluster("b", "a", "c")
     for name, node in cluster.nodes.items():
-        node.router.figures = lambda name=name: {"figures": {"said_by": name}}
+        node.router._inspecting._figures = lambda name=name: {"figures": {"said_by": name}}
     reply = ask(cluster.client("anna", "b"), command="endpoints", id=7)
     assert reply["id"] == 7
     assert [(row["name"], row["me"], row["up"], row["url"]) for row in reply["endpoints"]] == [
@@ -56,7 +56,7 @@ def test_one_that_dies_meanwhile_is_not_waited_for() -> None:
     cluster.nodes["b"].stalled_until = cluster.world.now + 10
     anna.send(command="endpoints")
     anna.hear(0.1)
-    cluster.nodes["a"].event(lambda now: cluster.nodes["a"].router.link_gone(incarnation))
+    cluster.nodes["a"].event(lambda now: cluster.nodes["a"].router.mesh.gone(incarnation))
     assert anna.hear(0.05) == ["ok"]
 
 
@@ -66,7 +66,7 @@ def fails() -> dict[str, Any]:
 
 def test_figures_that_cannot_be_had_are_said_so_and_harm_nothing_else() -> None:
     cluster = Cluster("a", "b")
-    cluster.nodes["a"].router.figures = fails
+    cluster.nodes["a"].router._inspecting._figures = fails
     anna, bert = cluster.client("anna", "a"), cluster.client("bert", "b")
     for _ in range(2):
         assert ask(anna, command="endpoints")["error"] == "internal"
@@ -79,7 +79,7 @@ def test_figures_that_cannot_be_had_are_said_so_and_harm_nothing_else() -> None:
 def test_all_who_ask_at_once_are_answered_with_one_look() -> None:
     cluster = Cluster("a", "b")
     asked = []
-    cluster.nodes["b"].router.figures = lambda: asked.append(1) or {}  # type: ignore[func-returns-value]
+    cluster.nodes["b"].router._inspecting._figures = lambda: asked.append(1) or {}  # type: ignore[func-returns-value]
     anna = cluster.client("anna", "a")
     for _ in range(50):
         anna.send(command="endpoints")
@@ -97,7 +97,7 @@ def test_few_large_sets_are_read_at_a_time_and_too_many_askers_refused() -> None
         anna.send(command="subscribers", topic="t")
     for _ in range(1_000):
         anna.hear(0.005)
-        under_way = [operation for _, operation, *_ in router._store_calls.values() if operation == "subscribers"]
+        under_way = [operation for _, operation, *_ in router.stores._calls.values() if operation == "subscribers"]
         assert len(under_way) <= inspecting.READS_AT_ONCE
     results = [reply.get("error", "ok") for _, reply in anna.replies]
     assert len(results) == count

@@ -169,8 +169,8 @@ class Talk:
         self.now = 100.0
         limits = {"large_bytes": 100, "payload_bytes": PAYLOAD_MAX, **limits}
         self.router = Router(Endpoint("a", "i", "ws://a", 0), self.now, routing="lookup", limits=Limits(**limits))
-        self.connection = self.router.connected(1, throttled="commands_per_s" in limits)
-        self.calls: list[ReadCall] = []
+        self.connection = self.router.connected(1, self.now, throttled="commands_per_s" in limits)
+        self.calls: list[Read] = []
         self.forgotten: list[int] = []
         self.closed: list[Any] = []
         self.stored: list[tuple[str, Any]] = []
@@ -184,12 +184,12 @@ class Talk:
     def turn(self) -> None:
         more = True
         while more:
-            effects = self.router.flush()
-            self.calls += effects.read
-            self.forgotten += effects.forget
+            effects = self.router.flush(self.now)
+            self.calls += [act for act in effects.acts if isinstance(act, Read)]
+            self.forgotten += [act.number for act in effects.acts if isinstance(act, Forget)]
             for connection, frames in effects.write:
                 self.written[connection] += frames
-            self.closed += [code for _, code in effects.close]
+            self.closed += [act.code for act in effects.acts if isinstance(act, Close)]
             for call in effects.store:
                 self.stored.append((call.operation, call.arguments))
                 self.router.stored(call.number, [] if call.operation == "endpoints" else None, None, self.now)
@@ -265,7 +265,7 @@ def test_a_large_frame_counts_for_a_while_after_its_connection_is_over_and_then_
 
 def test_large_frames_of_a_connection_that_is_let_go_are_forgotten() -> None:
     talk = Talk(held_bytes=2_000)
-    other = talk.router.connected(2)
+    other = talk.router.connected(2, talk.now)
     talk.router.frame(other, subscribe(9), talk.now)
     talk.send(subscribe(1), subscribe(2, 3_000))
     (_, dropped) = talk.calls
@@ -281,12 +281,12 @@ def test_large_frames_of_a_connection_that_is_let_go_are_forgotten() -> None:
 
 def test_what_waits_on_connections_that_are_over_goes_first_to_the_bound_for_all() -> None:
     talk = Talk(held_bytes=2_000)
-    staying = talk.router.connected(2)
+    staying = talk.router.connected(2, talk.now)
     for _ in range(5):
         talk.send(subscribe(1, 1_000))
         talk.router.disconnected(talk.connection, talk.now)
         talk.turn()
-        talk.connection = talk.router.connected(len(talk.calls) + 2)
+        talk.connection = talk.router.connected(len(talk.calls) + 2, talk.now)
     assert talk.router.memory.total <= 2_000
     assert len(talk.forgotten) == 4
     assert talk.router.counters.drops["command_of_closed_connection"] == 4
@@ -313,10 +313,10 @@ def test_a_command_with_many_topics_holds_them_until_it_is_done() -> None:
     topics = [f"topic {number}" for number in range(5000)]
     frame = orjson.dumps({"command": "subscribe", "client_id": "a", "topic": topics})
     talk.router.frame(talk.connection, frame, talk.now)
-    call = talk.router.flush().read[0]
+    (call,) = (act for act in talk.router.flush(talk.now).acts if isinstance(act, Read))
     assert talk.router.memory.total == len(frame)
     talk.router.read(call.number, read(frame), talk.now)
-    talk.router.flush()
+    talk.router.flush(talk.now)
     assert 5000 * 9 < talk.router.memory.total < len(frame)
     talk.turn()
     assert talk.router.memory.total == 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.core import finder, home, lists
+from broker.core import home, lists
 from broker.core.delivery import DELIVERY_SLICE
 from broker.core.effects import Effects
 
@@ -29,7 +29,7 @@ def test_a_message_for_many_leaves_room_for_others_and_keeps_its_topic_s_order()
     router = cluster.nodes["a"].router
     sent = router.counters.counts["messages_delivered"]
     cluster.world.run(0.0105)
-    assert router.jobs
+    assert router._jobs
     assert router.counters.counts["messages_delivered"] - sent <= DELIVERY_SLICE + 1
     assert bob.hear() == ["ok 1", "ok 1", "ok 2"]
     assert anna.heard == ["t: 'between'"]
@@ -37,7 +37,7 @@ def test_a_message_for_many_leaves_room_for_others_and_keeps_its_topic_s_order()
 
 
 def test_messages_for_many_wait_until_fewer_names_are_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(publishing, "RECIPIENTS_MAX", DELIVERY_SLICE)
+    monkeypatch.setattr(home, "RECIPIENTS_MAX", DELIVERY_SLICE)
     cluster = Cluster("a")
     topics = ["w", "x", "y", "z"]
     crowd = cluster.client("0", "a")
@@ -49,18 +49,18 @@ def test_messages_for_many_wait_until_fewer_names_are_under_way(monkeypatch: pyt
     bert, carl = cluster.client("bert", "a"), cluster.client("carl", "a")
     bert.say(*(f"publish {topic} 'warm'" for topic in topics))
     crowd.notes.clear()
-    home = cluster.nodes["a"].router.publishing
+    part = cluster.nodes["a"].router._home
     for number, topic in enumerate(topics[:3]):
         bert.send(**parse(f"publish {topic} 'news' #{number}"))
     carl.send(**parse(f"publish {topics[3]} 'news' #3"))
     most, anna_at_s = 0, None
     while len(bert.replies) < 7:
         cluster.world.run(0.001)
-        most = max(most, home.recipients)
+        most = max(most, part._recipients)
         if anna_at_s is None and len(anna.notes) == 2:
             anna_at_s = cluster.world.now
     assert most == DELIVERY_SLICE + 1  # one message's at a time
-    assert home.recipients == 0
+    assert part._recipients == 0
     assert bert.heard[4:] == ["ok 0", "ok 1", "ok 2"]
     assert anna_at_s is not None
     assert anna_at_s < bert.replies[4][0]  # who has few subscribers does not wait
@@ -69,8 +69,8 @@ def test_messages_for_many_wait_until_fewer_names_are_under_way(monkeypatch: pyt
 
 
 def test_messages_that_wait_for_one_answer_of_the_store_go_on_in_several_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(publishing, "PLACES_PER_TURN", 1_000)
-    subscribers, messages = 5 * publishing.FEW, 200
+    monkeypatch.setattr(home, "PLACES_PER_TURN", 1_000)
+    subscribers, messages = 5 * home.FEW, 200
     cluster = Cluster("a")
     crowd = cluster.client("0", "a")
     for command in ({"command": "listen"}, {"command": "subscribe", "topic": "hot"}):
@@ -81,10 +81,10 @@ def test_messages_that_wait_for_one_answer_of_the_store_go_on_in_several_turns(m
     router = cluster.nodes["a"].router
     flush, delivered, turns = router.flush, [router.counters.counts["messages_delivered"]], []
 
-    def counted() -> Effects:
+    def counted(now: float) -> Effects:
         turns.append(router.counters.counts["messages_delivered"] - delivered[0])
         delivered[0] = router.counters.counts["messages_delivered"]
-        return flush()
+        return flush(now)
 
     monkeypatch.setattr(router, "flush", counted)
     bert = cluster.client("bert", "a")
@@ -115,19 +115,19 @@ def forwarding(subscribers: int) -> tuple[Cluster, Talker, Talker, str]:
 def test_a_large_set_is_sent_once_for_each_version() -> None:
     cluster, crowd, bert, topic = forwarding(DELIVERY_SLICE + 2)
     home = cluster.nodes["b"].router
-    assert (home.counts["messages_forwarded"], home.counts["lists_sent"]) == (2, 1)
+    assert (home.counters.counts["messages_forwarded"], home.counters.counts["lists_sent"]) == (2, 1)
     crowd.send(command="unsubscribe", topic=topic, client_id="7")
     crowd.hear()
     crowd.notes.clear()
     assert bert.say(*(f"publish {topic} '{number}'" for number in range(3))) == ["ok"] * 3
-    assert (home.counts["messages_forwarded"], home.counts["lists_sent"]) == (5, 2)
+    assert (home.counters.counts["messages_forwarded"], home.counters.counts["lists_sent"]) == (5, 2)
     assert len(crowd.notes) == 3 * (DELIVERY_SLICE + 1)
     cluster.client("0", "b").send(command="listen", client_id="8")  # it has moved
     crowd.hear()
     crowd.notes.clear()
     assert bert.say(f"publish {topic} '3'", f"publish {topic} '4'") == ["ok"] * 2
     assert len(crowd.notes) == 2 * DELIVERY_SLICE
-    assert home.counts["lists_sent"] == 2  # a slice is sent as it is
+    assert home.counters.counts["lists_sent"] == 2  # a slice is sent as it is
 
 
 def test_a_set_that_was_not_kept_for_want_of_room_is_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:

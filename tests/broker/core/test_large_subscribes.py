@@ -11,9 +11,10 @@ from broker.core import large
 from broker.core.hub import Connection
 from broker.core.homes import slot_of
 from broker.core.model import Endpoint, Shape, StoreError, StoreUnavailable
-from broker.core.effects import Effects, StoreCall
+from broker.core.effects import Effects, Read, StoreCall
 from broker.core.router import Router
-from broker.core.subscribing import TOPICS_UNDER_WAY, WRITES_WAITING_MAX
+from broker.core.subscribing import TOPICS_UNDER_WAY
+from broker.core.writing import WRITES_WAITING_MAX
 
 from .talk import Cluster
 
@@ -32,7 +33,7 @@ class Store:
         self.replies: defaultdict[Connection, list[bytes]] = defaultdict(list)
 
     def subscribe(self, number: int, topics: int) -> Connection:
-        connection = self.router.connected(number)
+        connection = self.router.connected(number, self.now)
         self.say(connection, "subscribe", f"c{number}", topics)
         self.turn()
         return connection
@@ -47,7 +48,7 @@ class Store:
         while True:
             changed = self.router.counters.counts["subscriptions_changed"]
             self.router.work(self.now)
-            effects = self.router.flush()
+            effects = self.router.flush(self.now)
             self.keep(effects)
             yield effects.store, self.router.counters.counts["subscriptions_changed"] - changed
             if not effects.more:
@@ -59,14 +60,14 @@ class Store:
 
     def turn(self) -> None:
         while True:
-            effects = self.router.flush()
+            effects = self.router.flush(self.now)
             self.keep(effects)
-            for read in effects.read:
+            for read in (act for act in effects.acts if isinstance(act, Read)):
                 arguments = large.pack_arguments(read.is_text, read.payload_bytes_max, read.grant)
                 packed = large.read_packed(arguments, b"".join(read.pieces))
                 self.router.read(read.number, large.unpack_outcome(packed), self.now)
             self.calls += [call for call in effects.store if call.operation in ("subscribe", "unsubscribe")]
-            if not effects.more and not effects.read:
+            if not effects.more and not any(isinstance(act, Read) for act in effects.acts):
                 return
             self.router.work(self.now)
 
@@ -129,7 +130,7 @@ def test_it_grows_as_well_when_the_topics_have_several_homes() -> None:
     most = 0
     for _ in range(1_000):
         cluster.world.run(0.01)
-        writes = [write for node in cluster.nodes.values() for write in node.router.subscribing.under_way]
+        writes = [write for node in cluster.nodes.values() for write in node.router._writes._things]
         most = max(most, sum(len(write.topics) for write in writes))
         if anna.heard:
             break
@@ -172,11 +173,11 @@ def test_what_one_commit_has_written_ends_write_by_write() -> None:
 def test_what_a_peer_sends_together_begins_write_by_write_and_what_is_behind_it_behind_it() -> None:
     store = Store(Shape(WANTED, slots_together=False))
     for number in range(50):
-        store.router.subscribing.change_requested("peer", number, ["c", [f"{number} {n}" for n in range(500)], True])
-    store.router.subscribing.change_requested("peer", 50, ["c", ["0 0"], True])
-    store.router.subscribing.change_requested("peer", 51, ["c", ["0 0"], False])
-    store.router.subscribing.change_requested("peer", 52, ["another", ["0 0"], False])
-    assert [call.arguments[0] for call in store.router.flush().store] == [[("another", ["0 0"])]]
+        store.router._writing.change_requested("peer", number, ["c", [f"{number} {n}" for n in range(500)], True])
+    store.router._writing.change_requested("peer", 50, ["c", ["0 0"], True])
+    store.router._writing.change_requested("peer", 51, ["c", ["0 0"], False])
+    store.router._writing.change_requested("peer", 52, ["another", ["0 0"], False])
+    assert [call.arguments[0] for call in store.router.flush(store.now).store] == [[("another", ["0 0"])]]
     begun = [call for calls, _ in store.slices() for call in calls]
     assert [call.arguments[0][0][1][0] for call in begun] == [f"{number} 0" for number in range(50)] + ["0 0"]
     assert {call.operation for call in begun} == {"subscribe"}
@@ -190,20 +191,20 @@ def test_none_is_refused_for_waiting_until_its_turn_and_too_many_are_for_waiting
     store = Store(Shape(WANTED, slots_together=False))
     router = store.router
     for number in range(WRITES_WAITING_MAX + 10):
-        router.subscribing.change_requested("peer", number, ["c", [f"{number} {n}" for n in range(101)], True])
+        router._writing.change_requested("peer", number, ["c", [f"{number} {n}" for n in range(101)], True])
     assert sum(len(calls) for calls, _ in store.slices()) == WRITES_WAITING_MAX + 10
     answered = router.calls.put
     refused: list[int] = []
     router.calls.put = lambda peer, item: refused.append(-item[0]) if item[1] else answered(peer, item)  # type: ignore[method-assign]
     for number in range(2_000, 2_000 + WRITES_WAITING_MAX + 10):
-        router.subscribing.change_requested("peer", number, ["c", ["t"], False])
+        router._writing.change_requested("peer", number, ["c", ["t"], False])
     assert refused == list(range(2_000 + WRITES_WAITING_MAX, 2_000 + WRITES_WAITING_MAX + 10))
 
 
 def test_what_has_waited_for_a_write_of_the_other_kind_begins_write_by_write() -> None:
     store = Store(Shape(WANTED, slots_together=False))
     store.subscribe(1, 1_000)
-    another = store.router.connected(2)
+    another = store.router.connected(2, store.now)
     for _ in range(50):
         store.say(another, "unsubscribe", "c1", 1_000)
     (write,) = store.calls

@@ -118,11 +118,11 @@ def test_clients_of_an_endpoint_that_leaves_get_messages_until_their_connection_
 def test_a_peer_that_did_not_hear_of_it_is_told_again() -> None:
     cluster = Cluster("a", "b")
     leaving, deaf = (cluster.nodes[name] for name in "ab")
-    listen = deaf.router._requests[Kind.LEAVE]
-    deaf.router._requests[Kind.LEAVE] = lambda peer, number, arguments: None
+    listen = deaf.router.mesh._requests[Kind.LEAVE]
+    deaf.router.mesh._requests[Kind.LEAVE] = lambda peer, number, arguments: None
     leaving.router.joining.leave()
     cluster.world.run(2.0)
     assert set(deaf.router.members.table) == {leaving.me.incarnation, deaf.me.incarnation}
-    deaf.router._requests[Kind.LEAVE] = listen
+    deaf.router.mesh._requests[Kind.LEAVE] = listen
     cluster.world.run(TIMEOUT_S)
     assert set(deaf.router.members.table) == {deaf.me.incarnation}

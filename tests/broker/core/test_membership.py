@@ -9,15 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker.core.homes import SLOTS, home_table, slot_of
 from broker.core.membership import (
     DEAD_AFTER_S,
     FORGET_AFTER_S,
     LEASE_S,
-    SLOTS,
     WRITTEN_OFF_MAX,
     Membership,
-    home_table,
-    slot_of,
 )
 from broker.core.model import Endpoint
 

@@ -12,8 +12,9 @@ from broker.core.memory import CLIENT_BYTES, FULL, Memory
 from broker.core.model import Endpoint, Location
 from broker.core.outbox import Outbox
 from broker.core.limits import Limits
+from broker.core.effects import Close, Effects
 from broker.core.router import Router
-from protocol.errors import HELD_TOO_MUCH
+from protocol.errors import HELD_TOO_MUCH, CloseCode
 
 
 def connection(number: int = 1, **holds: int) -> Connection:
@@ -84,28 +85,32 @@ def test_who_is_leaving_already_is_not_chosen_again() -> None:
 # -- The router
 
 
+def closes(effects: Effects) -> list[tuple[Connection, CloseCode]]:
+    return [(act.connection, act.code) for act in effects.acts if isinstance(act, Close)]
+
+
 def listening(limits: Limits, clients: int) -> tuple[Router, list[Connection]]:
     router = Router(Endpoint("a", "i", "ws://a", 0), 100.0, routing="lookup", limits=limits)
-    return router, [router.connected(number) for number in range(clients)]
+    return router, [router.connected(number, 100.0) for number in range(clients)]
 
 
 def test_slow_readers_go_the_furthest_behind_first() -> None:
     router, connections = listening(Limits(held_bytes=10_000), 3)
     for one in connections:
-        router.blocked(one, 0)
+        router.blocked(one, 0, 100.0)
     for one, count in zip(connections, (1, 5, 3), strict=True):
         for _ in range(count):
-            router.push(one, b"x" * 1000)
-    assert router.flush().close == []
+            router._sending.push(one, b"x" * 1000)
+    assert closes(router.flush(100.0)) == []
     for _ in range(2):
-        router.push(connections[0], b"x" * 1000)
-    effects = router.flush()
-    assert effects.close == [(connections[1], HELD_TOO_MUCH)]
+        router._sending.push(connections[0], b"x" * 1000)
+    effects = router.flush(100.0)
+    assert closes(effects) == [(connections[1], HELD_TOO_MUCH)]
     assert router.counters.drops["held_too_much"] == 5
     assert router.counters.counts["connections_held_too_much"] == 1
     assert router.memory.total == 6000
-    router.push(connections[1], b"x" * 1000)
-    assert router.flush().close == []  # it is on its way out
+    router._sending.push(connections[1], b"x" * 1000)
+    assert closes(router.flush(100.0)) == []  # it is on its way out
     router.disconnected(connections[1], 100.0)
     assert router.memory.total == 6000
 
@@ -132,9 +137,9 @@ def test_long_replies_that_wait_for_earlier_ones_are_held() -> None:
     for _ in range(10):
         router.frame(one, orjson.dumps({"command": "nothing", "id": "i" * 1_000}), 100.0)
     assert router.memory.of(one) > before + 10_000
-    (call,) = router.flush().store
+    (call,) = router.flush(100.0).store
     router.stored(call.number, [Location(1, "i", True)], None, 100.0)
-    ((connection, frames),) = router.flush().write
+    ((connection, frames),) = router.flush(100.0).write
     assert (connection, len(frames)) == (one, 11)
     assert one.waiting == 0
 
@@ -151,11 +156,11 @@ def test_clients_that_listen_are_counted_until_they_are_gone(clients: int) -> No
     router, (one,) = listening(Limits(), 1)
     for number in range(clients):
         router.frame(one, orjson.dumps({"command": "listen", "client_id": number}), 100.0)
-        router.flush()
+        router.flush(100.0)
     assert router.memory.total == clients * CLIENT_BYTES
     router.disconnected(one, 100.0)
     for _ in range(1 + clients // 500):
-        if router.flush().more:
+        if router.flush(100.0).more:
             router.work(100.0)
     assert router.hub.bindings == {}
     assert router.memory.total == 0

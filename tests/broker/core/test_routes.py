@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.core.model import Location
-from broker.core.routes import Locations, Route, Routes
+from broker.core.locations import Locations
+from broker.core.routes import READING, READY, Route, Routes
 
 changes = st.lists(st.tuples(st.sampled_from("abcd"), st.booleans()), max_size=8)
 
@@ -39,14 +40,14 @@ def test_whenever_the_store_is_read_the_route_ends_up_with_the_truth(
         return subscribers
 
     route = Route()
-    route.reading = True
+    route.stage = READING
     for client, added in during:
         route.change(client, added)
     route.filled(applied(before, during[:read_at]))
     for client, added in after:
         route.change(client, added)
     assert set(route.subscribers) == applied(before, during + after)
-    assert not route.reading
+    assert route.stage == READY
 
 
 # Bounds of the routes
@@ -92,13 +93,13 @@ def test_a_topic_that_something_waits_in_does_not_go() -> None:
     busy = routes.add("busy")
     busy.queue = deque(["a publish"])
     reading = routes.add("reading")
-    reading.reading = True
+    reading.stage = READING
     for topic in "abc":
         filled(routes, topic, 1)
     assert routes.get("busy") is busy
     assert routes.get("reading") is reading
     busy.queue = None
-    reading.reading = False
+    reading.stage = READY
     filled(routes, "d", 1)
     assert len(routes) <= 2
 

@@ -62,7 +62,7 @@ def talker(*, throttled: bool = True) -> tuple[Cluster, Talker]:
     anna = cluster.client("anna", "a")
     assert anna.core is not None
     if throttled:
-        cluster.nodes["a"].router.throttle.limit(anna.core, cluster.world.now)
+        cluster.nodes["a"].router.sessions._throttle.limit(anna.core, cluster.world.now)
     return cluster, anna
 
 

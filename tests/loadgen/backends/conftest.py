@@ -7,7 +7,6 @@ that it did not start.
 from __future__ import annotations
 
 import socket
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -19,6 +18,8 @@ import uvloop
 
 from bench import peers
 from bench.peers import processes
+from bench.starting import Child, blocking
+from bench.starting.steps import Steps, pauses
 from tests import wants
 
 #: A small server is up in well under a second; a machine that is busy with the rest of the tests takes its time.
@@ -61,36 +62,27 @@ class Server:
         process.resume()
 
 
-def free_port() -> int:
-    """A TCP port of loopback that nothing listens on now."""
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port: int = sock.getsockname()[1]
-        return port
-
-
 @contextmanager
 def started(arguments: list[str], port: int, url: str, directory: Path) -> Iterator[str]:
     """A server with settings of a test's own: its URL, once it accepts connections on ``port``; killed at the end."""
-    log = directory / "server.log"
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            arguments, cwd=directory, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
-        )
+    server = Child("the server", arguments, directory / "server.log", directory=directory)
     try:
-        deadline = time.monotonic() + PATIENCE_S
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", port), timeout=1.0).close()
-                break
-            except OSError:
-                if process.poll() is not None or time.monotonic() > deadline:
-                    pytest.fail(f"the server did not start; it wrote:\n{log.read_text(errors='replace')[-2000:]}")
-                time.sleep(0.02)
+        blocking(_accepts(server, port))
         yield url
     finally:
-        process.kill()
-        process.wait(PATIENCE_S)
+        blocking(server.end())
+
+
+def _accepts(server: Child, port: int) -> Steps[None]:
+    for pause_s in pauses(PATIENCE_S):
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1.0).close()
+            return
+        except OSError:
+            if not server.runs:
+                break
+        yield pause_s
+    pytest.fail(f"the server did not start; it wrote:{server.tail()}")
 
 
 @contextmanager

@@ -28,9 +28,10 @@ import pytest
 
 from loadgen.backends import SYSTEMS, open_backend
 from loadgen.backends.base import Backend, BackendError, Connection
+from tests.cluster.processes import free_port
 from tests.loadgen.generator import Generator
 
-from .conftest import PATIENCE_S, Server, free_port, start
+from .conftest import PATIENCE_S, Server, start
 
 #: What other systems read something into, and what is easily taken for something else.
 NASTY = [

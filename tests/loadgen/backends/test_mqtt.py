@@ -13,8 +13,9 @@ import pytest
 from loadgen.backends.base import BackendError
 from loadgen.backends.mqtt import Mqtt, name
 from tests import wants
+from tests.cluster.processes import free_port
 
-from .conftest import PATIENCE_S, free_port, started
+from .conftest import PATIENCE_S, started
 from .contract import NASTY, Contract, Member
 
 _NONCHARACTER = re.compile("[\ufdd0-\ufdef\ufffe\uffff\U0001fffe\U0001ffff\U0010fffe\U0010ffff]")

@@ -11,8 +11,9 @@ import pytest
 from loadgen.backends.base import BackendError
 from loadgen.backends.nats import Nats, subject
 from tests import wants
+from tests.cluster.processes import free_port
 
-from .conftest import PATIENCE_S, free_port, started
+from .conftest import PATIENCE_S, started
 from .contract import NASTY, Contract, Member
 
 _PERMISSIONS = """

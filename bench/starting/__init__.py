@@ -1,0 +1,40 @@
+"""Processes that measurements and tests need: started, watched until they are ready, and ended for certain.
+
+Owns: the one way to start an endpoint as a process. Must never: know what an endpoint is started for.
+
+::
+
+    with started("the endpoint", serve("--port", "0", "--store", f"lmdb:{folder}/store"), folder / "log") as endpoint:
+        ...  # endpoint.url, endpoint.child.pid, endpoint.child.said()
+
+    endpoint = Endpoint("a", ["--store", f"lmdb:{folder}/store"], folder)  # keeps its name and its port over all lives
+    await endpoint.start()
+
+`steps` is why the same code serves those with an event loop and those without. `child` is any process, `ports` are the
+ports that endpoints keep, `endpoints` is what is known of `ingeborg serve`.
+"""
+
+from bench.starting.child import Child, ChildError, ending, spawn
+from bench.starting.endpoints import Endpoint, Said, Started, end_all, environment, python, ready, serve, started
+from bench.starting.ports import Ports, claim
+from bench.starting.steps import awaited, blocking
+
+__all__ = [
+    "Child",
+    "ChildError",
+    "Endpoint",
+    "Ports",
+    "Said",
+    "Started",
+    "awaited",
+    "blocking",
+    "claim",
+    "end_all",
+    "ending",
+    "environment",
+    "python",
+    "ready",
+    "serve",
+    "spawn",
+    "started",
+]

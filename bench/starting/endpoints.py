@@ -1,0 +1,197 @@
+"""`ingeborg serve` as a process: its command line, how it says that it is ready, and one endpoint over all its lives.
+
+Owns: everything that starting an endpoint takes to know. Must never: import the broker, or know what an endpoint is
+started for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import signal
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import psutil
+
+from bench.errors import BenchError
+from bench.starting.child import Child
+from bench.starting.ports import claim
+from bench.starting.steps import Steps, awaited, blocking
+
+#: How long a start may take, in seconds. It takes one or two; on a machine under load, many times that.
+READY_S = 60.0
+#: How long an orderly end may take, in seconds: what an endpoint allows itself and its clients, and some.
+END_S = 60.0
+
+#: How an endpoint, or another server of ours, says where it is ready.
+READY = re.compile(r"(?:^ingeborg: endpoint (?P<name>.+) |^)ready at (?P<url>wss?://\S+?)/?$")
+
+
+def python(module: str, *arguments: str) -> list[str]:
+    """The command line of a module, run by this process's Python."""
+    return [sys.executable, "-m", module, *arguments]
+
+
+def serve(*options: str) -> list[str]:
+    """The command line of `ingeborg serve`, of the code that this process runs."""
+    return python("broker.cli", "serve", *options)
+
+
+def environment(variables: Mapping[str, str] | None = None) -> dict[str, str]:
+    """This process's environment without options for `ingeborg`, and with these: what somebody has set for endpoints of
+    their own changes no measurement and no test."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("INGEBORG_")} | dict(
+        variables or {}
+    )
+
+
+class Said(NamedTuple):
+    """What a line of ``READY`` says. ``name``: empty for a server that is no endpoint; ``url``: without a slash at its
+    end."""
+
+    name: str
+    url: str
+
+
+def ready(child: Child, within_s: float = READY_S) -> Steps[Said]:
+    """Wait until it says that it is ready, or once more: that its next endpoint is. ``ChildError``."""
+    match = READY.search((yield from child.line(READY, within_s)))
+    assert match is not None
+    return Said(match["name"] or "", match["url"])
+
+
+class Started(NamedTuple):
+    """A server that has said that it is ready. ``urls``: of its endpoints, without a slash at the end."""
+
+    child: Child
+    urls: list[str]
+
+    @property
+    def url(self) -> str:
+        """Of the first, or the only one."""
+        return self.urls[0]
+
+
+@contextlib.contextmanager
+def started(
+    name: str,
+    command: Sequence[str],
+    log: Path,
+    *,
+    endpoints: int = 1,
+    variables: Mapping[str, str] | None = None,
+    patience_s: float = END_S,
+) -> Iterator[Started]:
+    """A server of ours, ready, until the block ends; then it gets ``patience_s`` seconds for an orderly end.
+
+    ``name``: what errors call it; ``endpoints``: how many have to be ready; ``variables``: of its environment.
+    ``ChildError``, with its last lines.
+    """
+    child = Child(name, command, log, environment=environment(variables))
+    try:
+        urls = [blocking(ready(child)).url for _ in range(endpoints)]
+        yield Started(child, sorted(urls))
+    finally:
+        blocking(child.end(patience_s))
+
+
+class Endpoint:
+    """One endpoint under one name and one port, over all its lives. Everything that waits does so on an event loop.
+
+    The port is its own from the first moment on, and between two lives: see ``ports``.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        options: Sequence[str],
+        directory: Path,
+        variables: Mapping[str, str] | None = None,
+        *,
+        host: str = "127.0.0.1",
+        through: Sequence[str] = (),
+    ) -> None:
+        """``options``: of `ingeborg serve`, beside its name and port; ``directory``: for its log; ``variables``: of its
+        environment; ``host``: where its URL leads; ``through``: a command that becomes the endpoint's, such as
+        `ip netns exec NAME`."""
+        self.name = name
+        self._port = claim()
+        self.port = self._port.first
+        self.url = f"ws://{host}:{self.port}"
+        self.log = directory / f"{name}-{self.port}.log"
+        self.lives = 0  # begun so far
+        self._command = [*through, *serve("--name", name, "--port", str(self.port), *options)]
+        self._variables = dict(variables or {})
+        self._child: Child | None = None
+
+    async def start(self, *, ready: bool = True) -> None:
+        """Begin a new life; with ``ready``, wait for the line that says so. ``ChildError``."""
+        assert self._child is None, f"{self.name} was started, and nobody has waited for its end"
+        self._child = Child(f"endpoint {self.name}", self._command, self.log, environment=environment(self._variables))
+        self.lives += 1
+        if ready:
+            await self.ready()
+
+    async def ready(self, url: str | None = None, within_s: float = READY_S) -> None:
+        """Wait for the line that says that it is ready. ``url``: what it names, where that is not the endpoint's own.
+        ``ChildError``; ``BenchError``: it names something else."""
+        said, wanted = await awaited(ready(self._started, within_s)), Said(self.name, url or self.url)
+        if said != wanted:
+            raise BenchError(f"endpoint {self.name} was to be ready at {wanted.url}, and {said.name} is at {said.url}")
+
+    @property
+    def _started(self) -> Child:
+        assert self._child is not None, f"{self.name} was not started"
+        return self._child
+
+    @property
+    def runs(self) -> bool:
+        """Has it been started, and has it not ended?"""
+        return self._child is not None and self._child.runs
+
+    @property
+    def process(self) -> psutil.Process | None:
+        """Its process, while it runs."""
+        return self._child.process if self._child is not None and self._child.runs else None
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send the endpoint's process, and not its store's writers, a signal."""
+        self._started.signal(number)
+
+    async def ended(self, within_s: float = END_S) -> int:
+        """Wait for the end; the exit code. ``ChildError``: it did not come in time."""
+        code = await awaited(self._started.ended(within_s))
+        self._child = None
+        return code
+
+    async def kill(self, *, writers: bool = False) -> None:
+        """``kill -9``; with ``writers``, of its store's writers at the same instant too."""
+        if writers:
+            await self.end()
+        else:
+            self.signal(signal.SIGKILL)
+            await self.ended()
+
+    async def end(self, patience_s: float = 0.0) -> None:
+        """Whatever state it is in: neither it nor what it has started runs afterwards. ``patience_s``: for an orderly
+        end; without, it is killed."""
+        if self._child is not None:
+            await awaited(self._child.end(patience_s))
+            self._child = None
+
+    def said(self) -> str:
+        """Its log, of all its lives; empty before the first."""
+        return self.log.read_text(encoding="utf-8", errors="replace") if self.log.exists() else ""
+
+
+async def end_all(endpoints: Sequence[Endpoint]) -> None:
+    """None of them runs afterwards, whatever the end of another one comes to."""
+    outcomes = await asyncio.gather(*(endpoint.end() for endpoint in endpoints), return_exceptions=True)
+    for outcome in outcomes:
+        if isinstance(outcome, BaseException):
+            raise outcome
