@@ -79,6 +79,11 @@ class Running:
         self.port = port
         self.url = f"{server.router.me.url}/"
 
+    @property
+    def ticks(self) -> int:
+        """How often it has ticked, ten times a second; a stall is one."""
+        return self.server.driver.loop_lag.buckets()[-1][1]
+
     async def metrics(self) -> Counter[str]:
         """Its counters and gauges, over HTTP: by series, that is by name and labels."""
         page = await fetch(self.url, "/metrics")
@@ -131,7 +136,7 @@ async def running(directory: Path, *, store: Store | None = None, **options: Any
                 await server.ready.wait()
             yield Running(server, port)
         finally:
-            if not server.leaving:  # else the test has ended it
+            if not server.status.leaving:  # else the test has ended it
                 await server.stop()
 
 

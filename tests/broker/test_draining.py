@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from websockets.exceptions import InvalidStatus
 
-from broker import draining
-from broker import endpoint as endpoint_module
+from broker.core import leaving
 from broker.store.embedded import EmbeddedStore
 from protocol.client import Client
 from protocol.pages import fetch
@@ -23,7 +22,7 @@ pytestmark = pytest.mark.usefixtures("transport", "logged")
 
 
 async def test_clients_are_told_to_go_over_the_drain_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(draining, "BATCH_MIN", 1)
+    monkeypatch.setattr(leaving, "BATCH_MIN", 1)
     async with running(tmp_path, drain_s=1.0) as endpoint, AsyncExitStack() as stack:
         clients = [await stack.enter_async_context(plain(endpoint.url)) for _ in range(40)]
         loop = asyncio.get_running_loop()
@@ -44,8 +43,8 @@ async def test_while_clients_are_sent_away_it_is_not_ready_and_takes_nobody_in(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, logged: Logged
 ) -> None:
     logged.expect("could not hand over")
-    monkeypatch.setattr(endpoint_module, "HAND_OVER_S", 0.3)
-    monkeypatch.setattr(draining, "REPLIES_S", PATIENCE_S)
+    monkeypatch.setattr(leaving, "HAND_OVER_S", 0.3)
+    monkeypatch.setattr(leaving, "REPLIES_S", PATIENCE_S)
     store = Gated(EmbeddedStore(tmp_path))
     async with running(tmp_path, store=store) as endpoint, plain(endpoint.url) as anna:
         store.shut()
@@ -70,8 +69,8 @@ async def test_what_was_sent_before_the_close_counts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, logged: Logged
 ) -> None:
     logged.expect("could not hand over")
-    monkeypatch.setattr(endpoint_module, "HAND_OVER_S", 0.3)  # the store is what it would wait for
-    monkeypatch.setattr(draining, "REPLIES_S", PATIENCE_S)
+    monkeypatch.setattr(leaving, "HAND_OVER_S", 0.3)  # the store is what it would wait for
+    monkeypatch.setattr(leaving, "REPLIES_S", PATIENCE_S)
     store = Gated(EmbeddedStore(tmp_path))
     async with running(tmp_path, store=store) as endpoint, plain(endpoint.url) as anna:
         store.shut()
@@ -80,7 +79,7 @@ async def test_what_was_sent_before_the_close_counts(
         stopping = asyncio.create_task(endpoint.server.stop())
 
         async def going() -> bool:
-            return any(client.quiet for client in endpoint.server._sockets.values())
+            return any(connection.quiet for connection in endpoint.server.clients.sockets)
 
         await eventually(going, "the client's turn to go")
         # It is read no more, since its reply is waited for; then it is told to go.

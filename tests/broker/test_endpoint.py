@@ -337,7 +337,7 @@ async def test_an_orderly_end_finishes_what_is_under_way_and_says_goodbye(tmp_pa
             await endpoint.until(lambda metrics: metrics["ingeborg_publishes_in_flight"] == 2)
             ending = asyncio.create_task(server.stop())
             await asyncio.sleep(0)  # it has begun
-            assert server.leaving
+            assert server.status.leaving
             store.reopen()
             assert await subscriber.hear() == {"key": "t", "broadcast": "last words"}
             for _ in range(2):

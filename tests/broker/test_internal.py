@@ -14,7 +14,8 @@ from websockets.exceptions import InvalidStatus
 
 from bench.starting import Ports, claim
 from broker.core.model import Endpoint
-from broker.endpoint import ClientSocket, EndpointServer
+from broker.client_socket import ClientSocket
+from broker.endpoint import EndpointServer
 from broker.serve import listen
 from broker.store.embedded import EmbeddedStore
 from protocol.pages import fetch

@@ -19,7 +19,7 @@ import pytest
 from broker.children import spawn
 from broker.core.large import pack_arguments
 from broker.core.limits import Limits
-from broker.endpoint import COMPRESS_BYTES, INFLATED_BYTES_MAX
+from broker.client_socket import COMPRESS_BYTES, INFLATED_BYTES_MAX
 from protocol.errors import FRAME_TOO_LARGE, HELD_TOO_MUCH, NOT_UTF8
 from protocol.sockets import text_frame
 from tests.conftest import Logged
@@ -342,8 +342,8 @@ async def test_large_messages_go_out_uncompressed_and_small_ones_do_not_in_their
         assert b"permessage-deflate" in head
         (connection,) = endpoint.server.router.sessions.connections.values()
         for number, size in enumerate(sizes):
-            endpoint.server.router.push(connection, b"%04d" % number + b"x" * size)
-        endpoint.server.turn()
+            endpoint.server.router._sending.push(connection, b"%04d" % number + b"x" * size)
+        endpoint.server.driver.turn()
         inflating = zlib.decompressobj(-15)
         for number, size in enumerate(sizes):
             first, payload = await client.frame()
@@ -356,10 +356,10 @@ async def test_large_messages_go_out_uncompressed_and_small_ones_do_not_in_their
 async def test_a_ping_does_not_have_all_written_at_once(endpoint: Running) -> None:
     async with raw(endpoint.url) as client:
         await client.upgrade()
-        ((connection, socket),) = endpoint.server._sockets.items()
+        ((connection, socket),) = endpoint.server.clients.sockets.items()
         for _ in range(15):
-            endpoint.server.router.push(connection, text_frame(b"x" * MiB))
-        endpoint.server._end_turn()
+            endpoint.server.router._sending.push(connection, text_frame(b"x" * MiB))
+        endpoint.server.driver._end_turn()
         left = connection.outbox.leaving_bytes
         assert left > 10 * MiB
         socket.data_received(raw_frame(0x89, b"ping"))

@@ -173,7 +173,7 @@ async def test_a_long_chunk_of_a_link_is_taken_in_parts_and_whole(
         links = [link for endpoint in (one, two) for link in endpoint.server.peers.sockets.values()]
         (peer,) = [link for link in links if link._dialled is None]
         with monkeypatch.context() as patched:
-            patched.setattr(peer._server, "link_frame", lambda _, data: taken.append(int(data[:3])))
+            patched.setattr(peer._peers, "frame", lambda _, data: taken.append(int(data[:3])))
             peer.data_received(b"".join(raw_frame(BINARY, b"%03d" % number + bytes(1021)) for number in range(250)))
             passes = [len(taken)]
             assert not peer.transport.is_reading()
@@ -234,7 +234,7 @@ async def test_an_endpoint_with_another_secret_stays_outside(tmp_path: Path, log
                 while not (outsider.router.counters.errors + endpoint.server.router.counters.errors)["peer_handshake"]:  # noqa: ASYNC110
                     await asyncio.sleep(0.02)
             assert outsider.peers.sockets == endpoint.server.peers.sockets == {}
-            assert outsider.not_ready() == ["not all other endpoints have let this one in yet"]
+            assert outsider.status.not_ready() == ["not all other endpoints have let this one in yet"]
             assert not outsider.ready.is_set()
         finally:
             await outsider.stop()
@@ -242,11 +242,13 @@ async def test_an_endpoint_with_another_secret_stays_outside(tmp_path: Path, log
 
 
 @pytest.mark.over_tcp
-async def test_a_peer_that_cannot_be_reached_is_dialled_with_growing_pauses(
+async def test_that_a_peer_cannot_be_reached_is_counted_and_told(
     shared: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(peers, "DIAL_TIMEOUT_S", 0.1)
-    links = peers.Peers(shared.server)  # the server's own are told by its tick whom to dial
+    links, router = shared.server.peers, shared.server.router
+    failed: list[str] = []
+    monkeypatch.setattr(router, "dial_failed", lambda incarnation, now: failed.append(incarnation))
     deaf = socket.socket()
     deaf.bind(("127.0.0.1", 0))  # bound and not listening: refuses
     unreachable = [
@@ -254,59 +256,44 @@ async def test_a_peer_that_cannot_be_reached_is_dialled_with_growing_pauses(
         Endpoint("no-url", "f" * 17, "http://127.0.0.1:9", 0),
         Endpoint("no-host", "f" * 18, "ws://:9000", 0),
         Endpoint("no-port", "f" * 19, "ws://127.0.0.1:ninety", 0),
-        Endpoint("smaller", "0" * 16, "ws://127.0.0.1:9", 0),  # it is its turn to dial, not ours
     ]
-    before = shared.server.router.counters.counts["dials_failed"]
-    dials = []
-    for now in (100.0, 100.05, 100.1, 100.15, 100.25, 100.35):
-        links.dial(unreachable, now)
-        dialling = list(links._dialling.values())
-        dials.append(len(dialling))
-        if dialling:
-            await asyncio.wait(dialling, timeout=PATIENCE_S)
-            assert [task.exception() for task in dialling] == [None] * len(dialling)
-    assert dials == [4, 0, 4, 0, 0, 4]
-    assert shared.server.router.counters.counts["dials_failed"] - before == 12
-    links.dial([], 101.0)
-    assert links._waits == {}
+    before = router.counters.counts["dials_failed"]
+    await asyncio.gather(*(links._dial(endpoint) for endpoint in unreachable))
+    assert sorted(failed) == [endpoint.incarnation for endpoint in unreachable]
+    assert router.counters.counts["dials_failed"] - before == 4
     deaf.close()
 
 
-async def test_a_peer_that_is_slow_to_introduce_itself_is_not_dialled_a_second_time(
+async def test_a_peer_that_does_not_introduce_itself_is_waited_for_but_not_for_ever(
     shared: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not for a while: its silence may be the connection's."""
+    """Its silence may be the connection's: then it has to be dialled again."""
     accepted: asyncio.Queue[asyncio.StreamWriter] = asyncio.Queue()
-    links = peers.Peers(shared.server)  # the server's own are told by its tick whom to dial
+    links = shared.server.peers
+    failed = asyncio.Event()
+    monkeypatch.setattr(shared.server.router, "dial_failed", lambda incarnation, now: failed.set())
     async with await asyncio.start_server(lambda _, writer: accepted.put_nowait(writer), "127.0.0.1", 0) as slow:
         url = "ws://%s:%d" % slow.sockets[0].getsockname()  # noqa: UP031
-        wanted = [Endpoint("slow", "f" * 16, url, 0)]
-        links.dial(wanted, 100.0)
-        first = await asyncio.wait_for(accepted.get(), PATIENCE_S)
-        dialling = list(links._dialling.values())
-        links.dial(wanted, 200.0)
-        assert list(links._dialling.values()) == dialling
+        wanted = Endpoint("slow", "f" * 16, url, 0)
         # It hangs up: that was it.
+        dialling = asyncio.create_task(links._dial(wanted))
+        first = await asyncio.wait_for(accepted.get(), PATIENCE_S)
+        assert not failed.is_set()
         first.transport.abort()
-        await asyncio.wait(dialling, timeout=PATIENCE_S)
-        assert not links._dialling
-        assert accepted.empty()
-        # It stays silent: not for ever.
+        await asyncio.wait_for(dialling, PATIENCE_S)
+        assert failed.is_set()
+        # It stays silent.
+        failed.clear()
         monkeypatch.setattr(peers, "REDIAL_MAX_S", 0.05)
-        links.dial(wanted, 300.0)
-        silent = await asyncio.wait_for(accepted.get(), PATIENCE_S)
-        await asyncio.wait(list(links._dialling.values()), timeout=PATIENCE_S)
-        links.dial(wanted, 400.0)
-        assert links._dialling
-        silent.transport.abort()
+        await asyncio.wait_for(links._dial(wanted), PATIENCE_S)
+        assert failed.is_set()
         (await asyncio.wait_for(accepted.get(), PATIENCE_S)).transport.abort()
-        await links.close()
 
 
 @pytest.mark.over_tcp
 async def test_leaving_takes_no_longer_than_telling_the_others(tmp_path: Path) -> None:
     async with running(tmp_path), running(tmp_path) as leaver:
         # In turns of its tick, of which a stall is one: waiting in vain would be ``HAND_OVER_S``, or 40.
-        ticks = leaver.server._ticks
+        ticks = leaver.ticks
         await leaver.server.stop()
-        assert leaver.server._ticks - ticks < 30
+        assert leaver.ticks - ticks < 30

@@ -335,7 +335,7 @@ async def test_a_closed_connection_is_gone_without_the_collectors_help(tmp_path:
         try:
             async with plain(endpoint.url) as connection:
                 await connection.ask({"command": "listen", "client_id": "c"})
-                (socket,) = endpoint.server._sockets.values()
+                (socket,) = endpoint.server.clients.sockets.values()
                 left = [weakref.ref(socket), weakref.ref(socket.ws)]
                 del socket
             await no_connections(endpoint)

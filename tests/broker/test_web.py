@@ -242,10 +242,10 @@ async def test_known_traffic_is_counted_right(tmp_path: Path) -> None:
 async def test_it_is_not_ready_before_it_has_joined_nor_while_it_ends(tmp_path: Path) -> None:
     async with running(tmp_path) as endpoint:
         server = endpoint.server
-        assert server.not_ready() == []
+        assert server.status.not_ready() == []
         newborn = EndpointServer(server.router.me, server.store, secret=SECRET, store_name="lmdb")
-        assert newborn.not_ready() == ["not all other endpoints have let this one in yet", "the store does not answer"]
-    assert "shutting down" in server.not_ready()
+        assert newborn.status.not_ready() == ["not all other endpoints have let this one in yet", "the store does not answer"]
+    assert "shutting down" in server.status.not_ready()
 
 
 async def until_ready(endpoint: Running, status: int) -> None:
@@ -271,16 +271,16 @@ async def outage_and_recovery(endpoint: Running, stop: object, go_on: object) ->
 
         stop()
         # In turns of the endpoint's tick, ten a second, of which a stall is one.
-        asked_at = endpoint.server._ticks
+        asked_at = endpoint.ticks
         async with plain(endpoint.url) as other:
             await other.send({"command": "subscribe", "client_id": "d", "topic": "new", "id": 1})
             await until_ready(endpoint, 503)
-            assert endpoint.server._ticks - asked_at < 55
+            assert endpoint.ticks - asked_at < 55
             # The routing cache does without the store.
             await publisher.send({**publish, "payload": 1})
             assert await subscriber.hear() == {"key": "cached", "broadcast": 1}
             refusal = await other.hear()
-            assert endpoint.server._ticks - asked_at < 70
+            assert endpoint.ticks - asked_at < 70
             assert (refusal["error"], refusal["id"]) == ("store_unavailable", 1)
             go_on()
             await until_ready(endpoint, 200)

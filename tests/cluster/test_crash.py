@@ -20,7 +20,7 @@ from websockets.exceptions import ConnectionClosed
 
 from broker.core.joining import PERIOD_S
 from broker.core.membership import DEAD_AFTER_S
-from broker.endpoint import TICK_S
+from broker.driver import TICK_S
 from protocol.client import Client, ConnectionLost, ProtocolError
 
 from .processes import PATIENCE_S, Cluster, eventually

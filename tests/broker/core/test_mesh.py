@@ -1,0 +1,69 @@
+"""Which peers are dialled, and when."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.core.calls import Calls
+from broker.core.effects import Dial
+from broker.core.inflight import InFlight
+from broker.core.membership import Membership
+from broker.core.mesh import REDIAL_FIRST_S, REDIAL_MAX_S, Mesh
+from broker.core.model import Endpoint
+
+from .fake_desk import FakeDesk
+
+ME = Endpoint("me", "m", "ws://me", 0)
+PEER = Endpoint("peer", "p", "ws://peer", 1)
+SMALLER = Endpoint("smaller", "a", "ws://smaller", 1)
+
+
+@pytest.fixture()
+def desk() -> FakeDesk:
+    return FakeDesk()
+
+
+@pytest.fixture()
+def mesh(desk: FakeDesk) -> Mesh:
+    members = Membership(ME, desk.now)
+    members.registry([PEER, SMALLER], desk.now, desk.now)
+    return Mesh(desk, members, Calls(), InFlight(10, 1000), desk.counters.errors)
+
+
+def dialled(mesh: Mesh, desk: FakeDesk, later_s: float = 0.0) -> list[str]:
+    desk.now += later_s
+    mesh.tick()
+    names = [act.endpoint.name for act in desk.acts if isinstance(act, Dial)]
+    desk.acts.clear()
+    return names
+
+
+def test_of_two_endpoints_the_one_with_the_smaller_incarnation_dials(mesh: Mesh, desk: FakeDesk) -> None:
+    assert dialled(mesh, desk) == ["peer"]
+
+
+def test_a_peer_that_cannot_be_reached_is_dialled_with_growing_pauses(mesh: Mesh, desk: FakeDesk) -> None:
+    assert dialled(mesh, desk) == ["peer"]
+    pauses = []
+    for _ in range(8):
+        mesh.dial_failed("p")
+        since = desk.now
+        while not dialled(mesh, desk, 0.01):
+            pass
+        pauses.append(round(desk.now - since, 2))
+    assert pauses == [REDIAL_FIRST_S, 0.2, 0.4, 0.8, *[REDIAL_MAX_S] * 4]
+
+
+def test_a_peer_is_not_dialled_a_second_time_while_it_is_being_dialled(mesh: Mesh, desk: FakeDesk) -> None:
+    assert dialled(mesh, desk) == ["peer"]
+    assert dialled(mesh, desk, 60.0) == []
+    mesh.dial_failed("p")
+    assert dialled(mesh, desk) == ["peer"]
+
+
+def test_a_peer_that_is_linked_is_not_dialled_until_the_link_is_down(mesh: Mesh, desk: FakeDesk) -> None:
+    assert dialled(mesh, desk) == ["peer"]
+    mesh.link_up(PEER)
+    assert dialled(mesh, desk, 10.0) == []
+    mesh.link_down("p")
+    assert dialled(mesh, desk) == ["peer"]
