@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable, Iterable, Iterator
+
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
@@ -155,7 +156,9 @@ class _Endpoint:
         names = {incarnation: peer.endpoint.name for incarnation, peer in router.members.peers.items()}
         links = [(names[incarnation], link) for incarnation, link in router.calls.links.items() if incarnation in names]
         lags = [
-            ((name,), time.monotonic() - link.confirmed_sent_at) for name, link in links if link.confirmed_sent_at is not None
+            ((name,), time.monotonic() - link.confirmed_sent_at)
+            for name, link in links
+            if link.confirmed_sent_at is not None
         ]
         queued = [((name,), link.queued) for name, link in links]
         unconfirmed = [((name,), link.unconfirmed_bytes) for name, link in links]

@@ -16,8 +16,8 @@ from typing import cast
 from protocol.errors import ProtocolError
 
 from .children import spawn
-from .core.large import Outcome, pack_arguments, unpack_outcome
 from .core.effects import Read
+from .core.large import Outcome, pack_arguments, unpack_outcome
 
 log = logging.getLogger("ingeborg.reading")
 

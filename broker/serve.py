@@ -27,8 +27,8 @@ from . import logs, machine
 from .access import Access, is_loopback
 from .auth import Keys
 from .config import ConfigError, ServeOptions, data_folder, default_name, parse_store
-from .core.model import Endpoint, StoreError
 from .core.limits import Limits
+from .core.model import Endpoint, StoreError
 from .endpoint import BACKLOG, EndpointServer
 from .riak_credentials import riak_credentials
 from .store.base import Store

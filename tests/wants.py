@@ -10,6 +10,7 @@ import importlib.util
 import os
 import re
 import shutil
+import sys
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -96,6 +97,12 @@ def root() -> None:
     __tracebackhide__ = True
     if os.geteuid() != 0:
         skip("root", "run the tests as root")
+
+
+def linux() -> None:
+    """Skip the test on another system: what it shows only Linux does."""
+    if sys.platform != "linux":
+        skip("Linux", "nothing is promised elsewhere")
 
 
 def summary(reasons: Iterable[str]) -> str:

@@ -17,9 +17,9 @@ from typing import Any
 from protocol.errors import ProtocolError
 
 from .calls import NOT_HOME, TIMEOUT_S, Kind
-from .dedup import KEY_BYTES, WAITERS_MAX, Dedup
-from .desk import Desk
+from .dedup import WAITERS_MAX, Dedup
 from .delivery import DELIVERY_SLICE
+from .desk import Desk
 from .fanout import Fanout
 from .finder import CLIENTS_PER_SLICE, Finder
 from .handover import KeyHandover

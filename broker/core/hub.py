@@ -78,7 +78,6 @@ class Connection:
         self.waiting = 0  # of its backlog, and of large commands under way
         self.unsent = 0  # out of its outbox, and not taken by the client, or not given to the socket yet
 
-
     @property
     def paused(self) -> bool:
         """It is not to be read for now."""

@@ -51,7 +51,9 @@ class Census:
 class Inspecting(Part):
     """One endpoint's part in answering operators. ``figures``: what this endpoint tells them of itself."""
 
-    def __init__(self, desk: Desk, members: Membership, replies: Replies, figures: Callable[[], dict[str, Any]]) -> None:
+    def __init__(
+        self, desk: Desk, members: Membership, replies: Replies, figures: Callable[[], dict[str, Any]]
+    ) -> None:
         self._desk = desk
         self._me = members.me
         self._members = members

@@ -39,9 +39,7 @@ class Dialling:
 class Mesh(Part):
     """One endpoint's links. ``errors``: by code."""
 
-    def __init__(
-        self, desk: Desk, members: Membership, calls: Calls, inflight: InFlight, errors: Counter[str]
-    ) -> None:
+    def __init__(self, desk: Desk, members: Membership, calls: Calls, inflight: InFlight, errors: Counter[str]) -> None:
         self._desk = desk
         self._me = members.me.incarnation
         self._members = members

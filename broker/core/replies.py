@@ -27,9 +27,7 @@ SHORT_REPLY_BYTES = 256
 class Replies:
     """One endpoint's. ``wrap`` makes a transport frame of a message's bytes."""
 
-    def __init__(
-        self, sending: Sending, memory: Memory, counters: Counters, wrap: Callable[[bytes], bytes]
-    ) -> None:
+    def __init__(self, sending: Sending, memory: Memory, counters: Counters, wrap: Callable[[bytes], bytes]) -> None:
         self._sending = sending
         self._memory = memory
         self._commands = counters.commands

@@ -23,6 +23,7 @@ from bench.starting.child import TAIL_LINES, over, tail
 from bench.starting.endpoints import READY
 from bench.starting.steps import PAUSE_S_MAX, Steps, pauses
 from protocol.pages import fetch
+from tests import wants
 
 PATIENCE_S = 60.0
 
@@ -145,8 +146,8 @@ def test_ports_are_below_those_that_systems_hand_out_by_themselves() -> None:
         assert ports.PORT_MIN <= claimed.first <= ports.PORT_MAX - 3
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a port cannot be held for a server")
 def test_a_claimed_port_is_for_servers_that_are_told_of_it_and_for_nobody_else(first_ports: list[int]) -> None:
+    wants.linux()
     with row() as free, row() as other:
         first_ports += [free, free, other]
         with claim() as claimed:
@@ -300,9 +301,9 @@ def _until_over(process: psutil.Process) -> Steps[bool]:
     return False
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="the kernel of Linux can do that")
 def test_it_does_not_outlive_the_one_that_started_it(tmp_path: Path) -> None:
     """Even where that is killed, and ends nothing any more."""
+    wants.linux()
     code = f"""
 import pathlib, signal, sys
 from bench.starting import Child

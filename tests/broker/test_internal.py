@@ -13,8 +13,8 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
 from bench.starting import Ports, claim
-from broker.core.model import Endpoint
 from broker.client_socket import ClientSocket
+from broker.core.model import Endpoint
 from broker.endpoint import EndpointServer
 from broker.serve import listen
 from broker.store.embedded import EmbeddedStore

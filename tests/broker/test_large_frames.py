@@ -17,9 +17,9 @@ import orjson
 import pytest
 
 from broker.children import spawn
+from broker.client_socket import COMPRESS_BYTES, INFLATED_BYTES_MAX
 from broker.core.large import pack_arguments
 from broker.core.limits import Limits
-from broker.client_socket import COMPRESS_BYTES, INFLATED_BYTES_MAX
 from protocol.errors import FRAME_TOO_LARGE, HELD_TOO_MUCH, NOT_UTF8
 from protocol.sockets import text_frame
 from tests.conftest import Logged

@@ -244,7 +244,10 @@ async def test_it_is_not_ready_before_it_has_joined_nor_while_it_ends(tmp_path: 
         server = endpoint.server
         assert server.status.not_ready() == []
         newborn = EndpointServer(server.router.me, server.store, secret=SECRET, store_name="lmdb")
-        assert newborn.status.not_ready() == ["not all other endpoints have let this one in yet", "the store does not answer"]
+        assert newborn.status.not_ready() == [
+            "not all other endpoints have let this one in yet",
+            "the store does not answer",
+        ]
     assert "shutting down" in server.status.not_ready()
 
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from broker.core.calls import TIMEOUT_S
 from broker.core.joining import PERIOD_S
+from broker.core.leaving import LEAVE_S
 from broker.core.membership import DEAD_AFTER_S, FORGET_AFTER_S, LEASE_S
 from broker.core.stores import STORE_TIMEOUT_S
-from broker.core.leaving import LEAVE_S
 from broker.peers import DIAL_TIMEOUT_S, REDIAL_MAX_S
 
 #: A command that failed, or whose reply was cut off, may yet take effect so long after it was sent: its home was asked

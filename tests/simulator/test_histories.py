@@ -11,8 +11,8 @@ import pytest
 
 from broker.core import delivery, fanout, finder, home, lists, outbox, sending, sessions, subscribing, writing
 from broker.core.hub import Connection
-from broker.core.listening import Listening
 from broker.core.limits import Limits
+from broker.core.listening import Listening
 
 from . import world
 from .history import History

@@ -475,7 +475,12 @@ class World:
         ends = [self.nodes.get(dialler), self.nodes.get(target)]
         names = [end.me.name for end in ends if end is not None]
         out_of_reach = any(end is None or not end.alive or end.stalled_until > self.now for end in ends)
-        if out_of_reach or pair in self._connected or (names[0], names[1]) in self.cuts or (names[1], names[0]) in self.cuts:
+        if (
+            out_of_reach
+            or pair in self._connected
+            or (names[0], names[1]) in self.cuts
+            or (names[1], names[0]) in self.cuts
+        ):
             node = self.nodes[dialler]
             node.event(lambda now: node.router.dial_failed(target, now))
             return

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.core import large
+from broker.core.effects import Close, Forget, Read
 from broker.core.grants import Grant
 from broker.core.hub import Connection
 from broker.core.large import (
@@ -22,9 +23,8 @@ from broker.core.large import (
     read_packed,
     unpack_outcome,
 )
-from broker.core.model import Endpoint
-from broker.core.effects import Close, Forget, Read
 from broker.core.limits import Limits
+from broker.core.model import Endpoint
 from broker.core.router import Router
 from broker.core.sessions import AFTER_CLOSE_S, BYTES_PER_COMMAND
 from protocol.errors import HELD_TOO_MUCH, NOT_UTF8, ProtocolError

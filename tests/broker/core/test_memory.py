@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker.core.effects import Close, Effects
 from broker.core.hub import Connection
+from broker.core.limits import Limits
 from broker.core.memory import CLIENT_BYTES, FULL, Memory
 from broker.core.model import Endpoint, Location
 from broker.core.outbox import Outbox
-from broker.core.limits import Limits
-from broker.core.effects import Close, Effects
 from broker.core.router import Router
 from protocol.errors import HELD_TOO_MUCH, CloseCode
 

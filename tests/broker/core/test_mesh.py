@@ -18,12 +18,12 @@ PEER = Endpoint("peer", "p", "ws://peer", 1)
 SMALLER = Endpoint("smaller", "a", "ws://smaller", 1)
 
 
-@pytest.fixture()
+@pytest.fixture
 def desk() -> FakeDesk:
     return FakeDesk()
 
 
-@pytest.fixture()
+@pytest.fixture
 def mesh(desk: FakeDesk) -> Mesh:
     members = Membership(ME, desk.now)
     members.registry([PEER, SMALLER], desk.now, desk.now)

@@ -8,8 +8,8 @@ from collections import deque
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.core.model import Location
 from broker.core.locations import Locations
+from broker.core.model import Location
 from broker.core.routes import READING, READY, Route, Routes
 
 changes = st.lists(st.tuples(st.sampled_from("abcd"), st.booleans()), max_size=8)

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.core.hub import Connection
-from broker.core.outbox import Outbox
 from broker.core.limits import Limits
+from broker.core.outbox import Outbox
 from broker.core.throttle import Throttle
 
 from .talk import Cluster, Talker, parse
