@@ -23,28 +23,26 @@ class Finder:
         self._desk = desk
         self._locations = locations
         self._done = done
-        self._find: list[str] = []  # clients to ask for at the end of the turn
-        self._wanted: dict[str, list[Search]] = {}  # client -> who waits for its location
+        self.wanted: list[str] = []  # clients to ask for at the end of the turn
+        self._waiting: dict[str, list[Search]] = {}  # client -> who waits for its location
 
     def ask(self, search: Search, clients: list[str]) -> None:
         """Find these, too."""
         search.unfound += len(clients)
         for client in clients:
-            wanted = self._wanted.get(client)
-            if wanted is None:
-                self._wanted[client] = [search]
-                self._find.append(client)
+            waiting = self._waiting.get(client)
+            if waiting is None:
+                self._waiting[client] = [search]
+                self.wanted.append(client)
             else:
-                wanted.append(search)
+                waiting.append(search)
 
     def flush(self) -> None:
         """End the turn: ask the store for all of them."""
-        if not self._find:
-            return
-        for start in range(0, len(self._find), CLIENTS_PER_SLICE):
-            part = self._find[start : start + CLIENTS_PER_SLICE]
+        wanted, self.wanted = self.wanted, []
+        for start in range(0, len(wanted), CLIENTS_PER_SLICE):
+            part = wanted[start : start + CLIENTS_PER_SLICE]
             self._desk.store("locations", (part,), self._found, part)
-        self._find = []
 
     def _found(self, clients: list[str], result: Any, error: Exception | None) -> None:
         over: dict[Search, None] = {}
@@ -52,7 +50,7 @@ class Finder:
             location = None if error is not None else result[index]
             if error is None:
                 self._locations.learn(client, location or NEVER_LISTENED)
-            for search in self._wanted.pop(client, ()):
+            for search in self._waiting.pop(client, ()):
                 search.found[client] = location
                 search.unfound -= 1
                 if error is not None or not search.unfound:

@@ -333,7 +333,8 @@ class Home(Part):
             topics = [topic for topic, _ in self._read]
             self._desk.store("subscribers", (topics,), self._subscribers, self._read)
             self._read = []
-        self._finder.flush()
+        if self._finder.wanted:
+            self._finder.flush()
 
     def _subscribers(self, read: list[tuple[str, Route]], result: Any, error: Exception | None) -> None:
         for index, (topic, route) in enumerate(read):

@@ -1,5 +1,5 @@
-"""What is looked at: a client's topics; for operators the endpoints and their figures, a topic's subscribers, a client's
-place. SPEC sections 2.3 and 2.4.
+"""What is looked at: a client's topics; for operators the endpoints' figures, a topic's subscribers, a client's place.
+SPEC sections 2.3 and 2.4.
 
 Owns: the questions under way. Must never: change anything, or answer from a cache what the store knows better.
 """

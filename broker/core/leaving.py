@@ -1,7 +1,7 @@
-"""An orderly end: be home of nothing, send the clients away a few at a time, finish what is under way, be gone. ADR 12.
+"""An orderly end: be home of nothing, send the clients away a few at a time, finish what is under way, go. ADR 12.
 
-Owns: how far the end has got, and when each client is told. Must never: cut off what a client has sent; its commands get
-their replies first, in so far as they come soon.
+Owns: how far the end has got, and when each client is told. Must never: cut off what a client has sent; its commands
+get their replies first, in so far as they come soon.
 """
 
 from __future__ import annotations

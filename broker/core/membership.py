@@ -91,6 +91,8 @@ class Membership(Homes):
         self._read = False  # the registry, since this round began
         self._written_at = float("-inf")  # when the last heartbeat that was written was begun
         self._ticked_at = now
+        #: Before this the lease cannot lapse, so that nobody need ask.
+        self.holds_until = float("-inf")
         self._written_off: dict[str, None] = {}  # incarnations superseded or gone by their own word: gone for good
         self._members: frozenset[tuple[str, str]] = frozenset()  # what ``table`` was computed of
 
@@ -211,10 +213,12 @@ class Membership(Homes):
         """
         if self.joined:
             if self._lease(now):
+                self.holds_until = min(self._ticked_at, self._written_at) + LEASE_S
                 return False
         elif all(peer.welcomed < self.round or self._welcome_holds(peer, now) for peer in self.peers.values()):
             return False
         self.joined = False
+        self.holds_until = float("-inf")
         self.round += 1
         self._round_began = now
         self._read = False

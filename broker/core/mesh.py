@@ -53,6 +53,7 @@ class Mesh(Part):
         self._again: dict[str, list[bytes]] = {}  # frames to send again in this turn
         self._confirm = False  # links confirm in this turn what they have processed
         self._ping = False  # and give a sign of life
+        self.due = False  # one of these, beside what the links themselves have
 
     def bind(self, requests: Mapping[Kind, RequestHandler]) -> None:
         """These answer the peers' requests."""
@@ -120,6 +121,7 @@ class Mesh(Part):
         self._calls.due[incarnation] = None
         if again:
             self._again.setdefault(incarnation, []).extend(again)
+            self.due = True
         fault: Exception | None = None
         for number, kind, *arguments in items:
             try:
@@ -136,7 +138,7 @@ class Mesh(Part):
 
     def ping(self) -> None:
         """Give every peer a sign of life in this turn."""
-        self._ping = True
+        self._ping = self.due = True
 
     def take(self) -> list[tuple[str, list[bytes]]]:
         """The turn ends: frames for the peers. With many peers most turns are about few of them."""
@@ -154,7 +156,7 @@ class Mesh(Part):
                 sent.extend(link.ping(self._desk.now))
             if sent:
                 frames.append((incarnation, sent))
-        self._confirm = False
+        self._confirm = self.due = False
         return frames
 
     # Time
@@ -162,7 +164,7 @@ class Mesh(Part):
     def tick(self) -> None:
         """Let go of links that are of no use any more, and dial the peers that there is none to."""
         now = self._desk.now
-        self._confirm = True
+        self._confirm = self.due = True
         full = 0
         for incarnation, link in list(self._calls.links.items()):
             peer = self._members.peers.get(incarnation)

@@ -155,7 +155,7 @@ class Router:
     def _at(self, now: float) -> None:
         """It is ``now``. Comes before everything else: a home whose lease has lapsed is none any more."""
         self._desk.now = now
-        if self.members.lapsed(now):
+        if now >= self.members.holds_until and self.members.lapsed(now):
             self.joining.lease_lapsed()
 
     # Clients
@@ -188,8 +188,8 @@ class Router:
 
     def frame(self, connection: Connection, data: bytes | Large, now: float, is_text: bool = True) -> None:
         """A whole message came from a client; that a text is UTF-8 has been seen, unless it is large."""
-        self._desk.now = now
-        if self.members.lapsed(now):
+        self._desk.now = now  # as `_at`, which every message would pay for
+        if now >= self.members.holds_until and self.members.lapsed(now):
             self.joining.lease_lapsed()
         self.sessions.frame(connection, data, is_text)
 
@@ -308,20 +308,24 @@ class Router:
     def flush(self, now: float) -> Effects:
         """End the turn: everything decided since the last call, to be done now."""
         self._at(now)
+        sessions, sending, mesh = self.sessions, self._sending, self.mesh
         self._bring_back()
-        self.sessions.go_on()
-        self._unbind_closed()
+        if sessions.ready or sessions.holding:
+            sessions.go_on()
+        if sending.closing:
+            self._unbind_closed()
         for flush in self._flushes:
             flush()
         if self.memory.full:
-            self.sessions.let_go()
+            sessions.let_go()
             self._unbind_closed()
-        write = self._sending.write()
-        links = self.mesh.take()
+        write = sending.write() if sending.dirty else []
+        store = self.stores.take() if self.stores.made else []
+        links = mesh.take() if self.calls.due or mesh.due else []
         acts = self._acts[:]
         self._acts.clear()
-        more = bool(self._jobs) or self.sessions.more or self._sending.more
-        return Effects(self.stores.take(), links, write, acts, more)
+        more = bool(self._jobs or sessions.ready or sending.dirty)
+        return Effects(store, links, write, acts, more)
 
     def _bring_back(self) -> None:
         """What has become of messages since the last turn, from the end of their way to its beginning."""
@@ -336,6 +340,7 @@ class Router:
             self._origin.take_outcomes()
 
     def _unbind_closed(self) -> None:
-        for connection in self._sending.take_closing():
+        closing, self._sending.closing = self._sending.closing, []
+        for connection in closing:
             for closed in self._closed:
                 closed(connection)

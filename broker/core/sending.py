@@ -21,8 +21,8 @@ class Sending:
     def __init__(self, desk: Desk, memory: Memory) -> None:
         self._desk = desk
         self._memory = memory
-        self._dirty: list[Connection] = []  # there is something to write to it
-        self._closing: list[Connection] = []  # closed in this turn, and their clients are still bound
+        self.dirty: list[Connection] = []  # there is something to write to these
+        self.closing: list[Connection] = []  # closed in this turn, and their clients are still bound
 
     def push(self, connection: Connection, frame: bytes, reply: bool = False) -> None:
         """Put a transport frame into the connection's outbox. ``reply``: a command waits for it."""
@@ -40,7 +40,7 @@ class Sending:
             self._memory.weigh(connection)
         if not connection.dirty:
             connection.dirty = True
-            self._dirty.append(connection)
+            self.dirty.append(connection)
 
     def blocked(self, connection: Connection, unsent: int) -> None:
         """The connection's socket has enough for now: ``unsent`` bytes that the client does not take."""
@@ -57,7 +57,7 @@ class Sending:
         self._memory.weigh(connection)
         if outbox.more and not connection.dirty:
             connection.dirty = True
-            self._dirty.append(connection)
+            self.dirty.append(connection)
 
     def rest(self, connection: Connection) -> list[bytes]:
         """Something is written to the connection's socket past its outbox: what comes before it."""
@@ -66,14 +66,9 @@ class Sending:
         self._memory.weigh(connection)
         return frames
 
-    @property
-    def more(self) -> bool:
-        """There is something to write in the next turn."""
-        return bool(self._dirty)
-
     def write(self) -> list[tuple[Connection, list[bytes]]]:
         """What the sockets are written in this turn."""
-        dirty, self._dirty = self._dirty, []
+        dirty, self.dirty = self.dirty, []
         writes = []
         for connection in dirty:
             connection.dirty = False
@@ -94,7 +89,7 @@ class Sending:
         self._memory.weigh(connection)
         if outbox.more:
             connection.dirty = True
-            self._dirty.append(connection)
+            self.dirty.append(connection)
 
     def close(self, connection: Connection, code: CloseCode) -> None:
         """Close the connection, after what is in its outbox. What its clients are sent through it in later turns is
@@ -102,12 +97,7 @@ class Sending:
         self._desk.emit(Close(connection, code))
         if connection.ends_at is None:
             connection.ends_at = math.inf
-        self._closing.append(connection)
-
-    def take_closing(self) -> list[Connection]:
-        """The connections that were closed since the last call."""
-        closing, self._closing = self._closing, []
-        return closing
+        self.closing.append(connection)
 
     def drop(self, connection: Connection, reason: str) -> None:
         """Let go of what waits for the connection's socket."""

@@ -73,8 +73,8 @@ class Sessions:
         self._inflight = inflight
         self._throttle = Throttle(limits.commands_per_s)
         self._commands: Mapping[str, CommandHandler] = {}
-        self._ready = replies.ready  # connections whose backlog may go on
-        self._holding: dict[Connection, None] = {}  # not read until less is in flight
+        self.ready = replies.ready  # connections whose backlog may go on
+        self.holding: dict[Connection, None] = {}  # not read until less is in flight
         self._read_number = 0
         self._reads: dict[int, tuple[Connection, Large]] = {}  # large frames that are being read
         self.connections: dict[int, Connection] = {}
@@ -103,7 +103,7 @@ class Sessions:
         self._sending.drop(connection, "connection_closed")
         if connection.throttled:
             self._drop_backlog(connection, 0)
-        self._holding.pop(connection, None)
+        self.holding.pop(connection, None)
         self._throttle.forget(connection)
         connection.unread = connection.unsent = 0
         self._memory.weigh(connection)
@@ -196,7 +196,7 @@ class Sessions:
         self._commands[kind](connection, command)
         if self._inflight.congested and connection.replies and kind in PUBLISHES:
             self._hold(connection)
-            self._holding[connection] = None
+            self.holding[connection] = None
         return True
 
     def _refuse(
@@ -217,34 +217,29 @@ class Sessions:
 
     def tick(self) -> None:
         """Those who have sent too fast and have waited long enough go on."""
-        self._ready.extend(self._throttle.released(self._desk.now))
-
-    @property
-    def more(self) -> bool:
-        """There is something to begin in the next turn."""
-        return bool(self._ready)
+        self.ready.extend(self._throttle.released(self._desk.now))
 
     def go_on(self) -> None:
         """The turn ends: begin what has waited and may go on, so much of it as a turn may have."""
-        if self._holding and self._inflight.eased:
-            for connection in self._holding:
+        if self.holding and self._inflight.eased:
+            for connection in self.holding:
                 if connection.held and not connection.backlog and not connection.throttled:
                     self._release(connection)
-            self._holding.clear()
+            self.holding.clear()
         left = BACKLOG_BYTES_PER_TURN
-        while self._ready and left > 0:
-            connection = self._ready.popleft()
+        while self.ready and left > 0:
+            connection = self.ready.popleft()
             backlog = connection.backlog
             while backlog and left > 0 and not connection.throttled and self._begin(connection, backlog[0]):
                 size = len(backlog.popleft())
                 self._memory.wait(connection, -size)
                 left -= size
             if backlog and left <= 0:
-                self._ready.append(connection)
+                self.ready.append(connection)
             if backlog or not connection.held or connection.throttled:
                 continue
             if self._inflight.congested:
-                self._holding[connection] = None
+                self.holding[connection] = None
             else:
                 self._release(connection)
 
@@ -280,7 +275,7 @@ class Sessions:
         connection, frame = self._reads.pop(number)
         frame.outcome = outcome or Outcome()
         frame.pieces = ()
-        self._ready.append(connection)
+        self.ready.append(connection)
 
     def _drop_backlog(self, connection: Connection, beside: int) -> None:
         """What waits on the connection is not begun any more, but for the first ``beside``."""

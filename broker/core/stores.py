@@ -26,7 +26,7 @@ class StoreCalls:
         self._counts = counts
         self._number = 0
         self._calls: dict[int, tuple[float, str, StoreDone, Any]] = {}
-        self._made: list[StoreCall] = []  # in this turn
+        self.made: list[StoreCall] = []  # in this turn
         self.results: Counter[tuple[str, str]] = Counter()  # by operation and result
         self.times: defaultdict[str, Histogram] = defaultdict(Histogram)  # by operation
 
@@ -38,11 +38,11 @@ class StoreCalls:
         """Make a call at the end of the turn; ``done`` is told what came of it."""
         self._number += 1
         self._calls[self._number] = (now + STORE_TIMEOUT_S, operation, done, context)
-        self._made.append(StoreCall(self._number, operation, arguments))
+        self.made.append(StoreCall(self._number, operation, arguments))
 
     def take(self) -> list[StoreCall]:
         """The calls that were made in this turn."""
-        made, self._made = self._made, []
+        made, self.made = self.made, []
         return made
 
     def ended(self, number: int, result: Any, error: Exception | None, now: float) -> None:
