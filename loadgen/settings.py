@@ -13,7 +13,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from . import sizes
 from .sizes import Sizes
@@ -183,10 +183,11 @@ class Replay(_Air):
 
 
 Settings = Traffic | Topics | Radio | Replay
+Kind = TypeVar("Kind", bound=Settings)
 KINDS: dict[str, type[Settings]] = {kind.workload: kind for kind in (Traffic, Topics, Radio, Replay)}
 
 
-def add_options(parser: argparse.ArgumentParser, kind: type[Settings]) -> None:
+def add_options(parser: argparse.ArgumentParser | argparse._ArgumentGroup, kind: type[Settings]) -> None:
     """One option per key of the workload, without defaults: what is not given is left to the file."""
     for key in dataclasses.fields(kind):
         shown = "" if key.default in (None, "") else f" (default: {key.default})"
@@ -204,29 +205,29 @@ def given(options: argparse.Namespace) -> dict[str, str]:
     return {name[4:]: value for name, value in vars(options).items() if name.startswith("set_")}
 
 
-def settings(kind: type[Settings], file: Path | None, options: Mapping[str, str], **defaults: Any) -> Settings:
+def settings(kind: type[Kind], file: Path | None, options: Mapping[str, str], **defaults: Any) -> Kind:
     """The workload as options, file and defaults make it, in this order; ``defaults`` take the place of the table's."""
     values: dict[str, Any] = dict(defaults)
     known = {key.name: key for key in dataclasses.fields(kind)}
     if file is not None:
-        values |= _read(kind, file, known)
+        values |= _read(kind.workload, file, known)
     for name, text in options.items():
         values[name] = _typed(known[name], text, f"--{name.replace('_', '-')}")
     return kind(**values)
 
 
-def _read(kind: type[Settings], file: Path, known: Mapping[str, dataclasses.Field[Any]]) -> dict[str, Any]:
+def _read(workload: str, file: Path, known: Mapping[str, dataclasses.Field[Any]]) -> dict[str, Any]:
     try:
         table = tomllib.loads(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise WorkloadError(f"{file}: {getattr(error, 'strerror', None) or error}") from None
-    named = table.pop("workload", kind.workload)
-    if named != kind.workload:
-        raise WorkloadError(f"{file} is a workload of kind {named!r}, not {kind.workload!r}")
+    named = table.pop("workload", workload)
+    if named != workload:
+        raise WorkloadError(f"{file} is a workload of kind {named!r}, not {workload!r}")
     unknown = sorted(set(table) - set(known))
     if unknown:
         keys = ", ".join(sorted(known))
-        raise WorkloadError(f"{file}: unknown key {', '.join(map(repr, unknown))}; {kind.workload} has: {keys}")
+        raise WorkloadError(f"{file}: unknown key {', '.join(map(repr, unknown))}; {workload} has: {keys}")
     values = {name: _typed(known[name], value, f"{file}: {name}") for name, value in table.items()}
     if isinstance(values.get("log"), str):
         values["log"] = str(file.parent / values["log"])
