@@ -35,14 +35,13 @@ from broker.store.files import RESTORE, Files, require_latest, require_same
 from broker.store.layout import (
     DEFAULT_MAP_SIZE_BYTES,
     FRAME_ITEMS,
-    HASH_BYTES,
     Environment,
     Lane,
-    digest,
     of_this_boot,
     open_for_reading,
 )
 from broker.store.writer_link import WriterProcess
+from protocol.hashes import HASH_BYTES, digest
 
 SLICE_S = 0.002
 """How long a read keeps the event loop; 2 ms are about 500 small subscriber sets."""

@@ -9,6 +9,7 @@ import pytest
 
 from broker.store.base import Store, StoreMisconfigured, StoreUnavailable
 from broker.store.riak import layout, listing
+from protocol.hashes import slot_of
 
 from .conftest import StoreOn
 from .double import RiakDouble
@@ -28,7 +29,7 @@ async def test_topics_that_came_after_their_partition_was_full_are_found_by_list
     monkeypatch.setattr(layout, "TOPIC_CLIENTS_MAX", 5)
     store = await store_on(riak)
     # Of one slot, so that a partition fills; and others, one of them with a large set beside a partition with room.
-    slot = [f"song {index}" for index in range(200_000) if layout._slot(f"song {index}") == 7][:40]
+    slot = [f"song {index}" for index in range(200_000) if slot_of(f"song {index}") == 7][:40]
     wanted = {(topic, client) for topic in slot for client in ("ann", "bob")}
     wanted |= {("hit", f"client {index:03}") for index in range(300)}
     await store.subscribe([(client, [topic]) for topic, client in sorted(wanted)])

@@ -21,8 +21,9 @@ import uvloop
 from broker.store import embedded, writer_link
 from broker.store.base import Endpoint, StoreError, StoreMisconfigured, StoreUnavailable
 from broker.store.embedded import EmbeddedStore
-from broker.store.layout import Lane, digest, open_for_reading, prepare
+from broker.store.layout import Lane, open_for_reading, prepare
 from broker.store.operations import operations
+from protocol.hashes import digest
 from tests import wants
 from tests.store.endless_subscriber import batch_topics
 
