@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from loadgen.settings import KINDS, Radio, Replay, Topics, Traffic, WorkloadError, add_options, given, settings
+from loadgen.settings import KINDS, Radio, Replay, Topics, Traffic, WorkloadError, settings
+from protocol.options import add_options, given
 
 
 def written(path: Path, text: str) -> Path:
@@ -69,10 +70,10 @@ def test_every_key_is_an_option_and_every_default_is_allowed(kind):
     for key in dataclasses.fields(kind):
         value = getattr(made, key.name)
         arguments += ["--" + key.name.replace("_", "-"), "1" if value is None else str(value)]
-    again = settings(kind, None, given(parser.parse_args(arguments)))
+    again = settings(kind, None, given(parser.parse_args(arguments), kind))
     for key in dataclasses.fields(kind):
         assert getattr(again, key.name) == (getattr(made, key.name) or getattr(again, key.name))
-    assert given(parser.parse_args([])) == {}
+    assert given(parser.parse_args([]), kind) == {}
 
 
 def test_numbers_of_topics_double():
