@@ -31,7 +31,6 @@ import os
 import signal
 import sys
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -41,6 +40,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
+from protocol.bounded import BoundedMap
 from protocol.hashes import digest
 
 from .backends import SYSTEMS, check_urls, open_backend
@@ -89,8 +89,7 @@ class Seen:
     """The local cache: hashes and when they expire (milliseconds of any clock), at most ``keys_max`` of them."""
 
     def __init__(self, keys_max: int = SEEN_MAX) -> None:
-        self._keys_max = keys_max
-        self._expiry_ms: OrderedDict[bytes, int] = OrderedDict()
+        self._expiry_ms: BoundedMap[bytes, int] = BoundedMap(keys_max)
 
     def __len__(self) -> int:
         return len(self._expiry_ms)
@@ -101,16 +100,13 @@ class Seen:
         if expiry_ms is None:
             return False
         if expiry_ms <= now_ms:
-            del self._expiry_ms[key]
+            self._expiry_ms.discard(key)
             return False
         return True
 
     def add(self, key: bytes, expiry_ms: int) -> None:
         """In place of the oldest, where there is no room."""
-        self._expiry_ms[key] = expiry_ms
-        self._expiry_ms.move_to_end(key)
-        if len(self._expiry_ms) > self._keys_max:
-            self._expiry_ms.popitem(last=False)
+        self._expiry_ms.put(key, expiry_ms)
 
 
 class Deduplicator:
