@@ -3,6 +3,7 @@ of the servers that are measured."""
 
 from __future__ import annotations
 
+import random
 import socket
 from collections.abc import Iterator
 
@@ -100,7 +101,7 @@ def test_a_check_is_shown_on_a_line(capsys: pytest.CaptureFixture[str]) -> None:
 def first_ports(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     """Where it looks, in this order."""
     ports: list[int] = []
-    monkeypatch.setattr(servers.random, "randrange", lambda start, stop: ports.pop(0))
+    monkeypatch.setattr(random, "randrange", lambda start, stop: ports.pop(0))
     yield ports
     assert not ports
 

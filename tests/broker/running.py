@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from unittest import mock
 from urllib.parse import urlsplit
 
@@ -114,14 +114,15 @@ def unhurried() -> Iterator[None]:
 
 
 @asynccontextmanager
-async def running(directory: Path, *, store: Store | None = None, **options: Any) -> AsyncIterator[Running]:
+async def running(directory: Path, *, store: Store | Gated | None = None, **options: Any) -> AsyncIterator[Running]:
     """An endpoint on the store, or on an empty embedded one in the directory. ``options``: of ``EndpointServer``."""
     sock = listen("127.0.0.1", 0)
     port = sock.getsockname()[1]
     options = {"secret": SECRET, "store_name": "lmdb", "certificate": certificate(), **options}
     by = "ws" if options["certificate"] is None else "wss"
     me = Endpoint(f"endpoint-{port}", secrets.token_hex(8), f"{by}://127.0.0.1:{port}", 0)
-    server = EndpointServer(me, store or EmbeddedStore(directory, timeout_s=PATIENCE_S), **options)
+    served = cast(Store, store) if store else EmbeddedStore(directory, timeout_s=PATIENCE_S)  # a gate has all calls
+    server = EndpointServer(me, served, **options)
     with unhurried():
         await server.start(sock)
         try:
@@ -291,7 +292,7 @@ async def raw(url: str, *, limit: int = 2**16, **options: Any) -> AsyncIterator[
         stream = await open_tls("127.0.0.1", parts.port or 0, ssl.create_default_context(), limit, **options)
         connection = Raw(stream.reader, stream)
     else:
-        where = {} if "sock" in options else {"host": "127.0.0.1", "port": parts.port}
+        where: dict[str, Any] = {} if "sock" in options else {"host": "127.0.0.1", "port": parts.port}
         connection = Raw(*await asyncio.open_connection(**where, limit=limit, **options))
     try:
         yield connection
@@ -323,7 +324,9 @@ class Process:
 
     async def ready_url(self) -> str:
         """Wait until an endpoint says that it is ready; where it is."""
-        return re.findall(r"wss?://\S+", await self.line(r" ready at wss?://"))[0]
+        found = re.search(r"wss?://\S+", await self.line(r" ready at wss?://"))
+        assert found is not None
+        return found[0]
 
     def said(self) -> str:
         """Its standard error so far."""

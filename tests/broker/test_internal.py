@@ -140,8 +140,7 @@ async def test_without_one_links_of_other_machines_are_refused(tmp_path: Path, m
 async def test_serve_tells_the_others_the_internal_address(tmp_path: Path) -> None:
     port = free_port()
     options = ("--port", "0", "--internal-address", f"127.0.0.1:{port}", "--store", f"lmdb:{tmp_path / 'store'}")
-    options += serving_tls()
-    async with ingeborg(tmp_path, "serve", *options) as process:
+    async with ingeborg(tmp_path, "serve", *options, *serving_tls()) as process:
         url = await process.ready_url()
         assert f":{port}" not in url  # people are told the clients' port
         await round_trip(url)

@@ -30,7 +30,7 @@ async def example(directory: Path, name: str, *arguments: str, **variables: str)
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     with errors.open("wb") as file:
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, ROOT / "examples" / name, *arguments),
+            *(sys.executable, str(ROOT / "examples" / name), *arguments),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=file,
@@ -106,6 +106,7 @@ async def test_rooms_are_kept_apart_and_remembered(tmp_path: Path) -> None:
             type_in(ann, "/join kitchen", "\x1b[2Jtea")
             assert await bob.line(".") == "[kitchen] ann: [2Jtea"
             assert await ann.end(signal.SIGINT) == 0
+            assert bob.process.stdin is not None
             bob.process.stdin.close()  # as at the end of `echo … | python examples/chat.py`
             assert await bob.ended() == 0
         async with example(tmp_path, *chat, "ann") as ann:

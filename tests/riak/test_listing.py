@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -70,7 +71,7 @@ async def spoil_lists(riak: RiakDouble, monkeypatch: pytest.MonkeyPatch, *, hang
     for node in riak.nodes:
         handle = node._handle
 
-        def cut(code: int, *rest: Any, handle=handle) -> tuple[bytes, bool]:
+        def cut(code: int, *rest: Any, handle: Callable[..., tuple[bytes, bool]] = handle) -> tuple[bytes, bool]:
             frames, hang_up = handle(code, *rest)
             return (frames[:-7], not hang) if code == 17 else (frames, hang_up)  # without the frame that says `done`
 
