@@ -80,7 +80,7 @@ def _chosen(whole: matrix.Matrix, only: list[str] | None, last: int | None) -> m
     """The part of the matrix that was asked for."""
     workloads, systems = whole.workloads, whole.systems
     if only:
-        known = {item.name for item in (*workloads, *systems)}
+        known = {item.name for item in workloads} | {item.name for item in systems}
         unknown = [name for name in only if name not in known]
         if unknown:
             raise BenchError(f"--only {unknown[0]}: there are: {', '.join(sorted(known))}")

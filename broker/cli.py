@@ -11,13 +11,14 @@ import contextlib
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import uvloop
 from websockets.exceptions import InvalidURI
 from websockets.uri import parse_uri
+
+from protocol.options import add_options
 
 from . import commands, config, exporting, importing, logs, serve, supervisor
 from .doctor import command as doctor
@@ -137,14 +138,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _serve_options(options: argparse.ArgumentParser) -> None:
-    for option in fields(config.ServeOptions):
-        flag = "--" + option.name.replace("_", "-")
-        help, metavar = option.metadata["help"], option.metadata["metavar"]
-        if option.metadata["flag"]:
-            options.add_argument(flag, action="store_true", help=help)
-        elif metavar:
-            default = f"{option.default:g}" if option.type == "float" else option.default
-            options.add_argument(flag, metavar=metavar, help=f"{help} ({default})" if default else help)
+    add_options(options, config.ServeOptions)
     options.add_argument("--config", metavar="FILE.toml", help="a file with these options")
 
 

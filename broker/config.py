@@ -10,11 +10,13 @@ import re
 import socket
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import Field, dataclass, fields
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
+
+from protocol.options import converted, option, out_of_bounds, shown, spelling, wrong_kind
 
 ENVIRONMENT_PREFIX = "INGEBORG_"
 
@@ -54,9 +56,6 @@ MAP_SIZE_BYTES_MAX = 1 << 45
 #: Times are no shorter, in seconds: what is divided by one must not get out of hand.
 LEAST_S = 0.001
 
-#: Of an error's text, what it says of a wrong value.
-_SHOWN_CHARS_MAX = 200
-
 
 class ConfigError(Exception):
     """An option is wrong; the text names it, where it came from, and what it should be."""
@@ -70,87 +69,80 @@ def data_folder() -> Path:
         raise ConfigError("this user has no home directory: give --store, and --peer-secret-file with Riak") from None
 
 
-def _option(default: Any, help: str, metavar: str = "", *, flag: bool = False, least: int | None = None) -> Any:
-    """An option. ``metavar``: what its value is called on the command line; without it the option is for files and
-    variables only, since nobody types it. ``flag``: it is on the command line, and takes no value. ``least``: what a
-    number may be, where that is all there is to check."""
-    return field(default=default, metadata={"help": help, "metavar": metavar, "flag": flag, "least": least})
-
-
 @dataclass(frozen=True)
 class ServeOptions:
     """Everything `serve` can be told. The command line, its help and the reference in the docs are made from this."""
 
-    host: str = _option("127.0.0.1", "address to listen on", "ADDRESS")
-    port: int = _option(9000, "port to listen on, the first of several; 0: any free", "PORT")
-    store: str = _option(
+    host: str = option("127.0.0.1", "address to listen on", "ADDRESS")
+    port: int = option(9000, "port to listen on, the first of several; 0: any free", "PORT")
+    store: str = option(
         "", "where subscriptions live; empty: lmdb under the user's data folder", "lmdb:DIR|riak:HOST:PORT[,HOST:PORT…]"
     )
-    endpoints: int = _option(1, "processes to run, on consecutive ports", "N")
-    name: str = _option("", "of the endpoint, stable; NAME-1 … NAME-N for several; empty: host name and port", "NAME")
-    advertise: str = _option("", "where the other endpoints reach this one; empty: from host and port", "URL")
-    routing: str = _option("home", "home, or the thesis's lookup per message", "home|lookup")
-    dedup_ttl: float = _option(60.0, "a payload repeated within so many seconds is dropped; 0: none is", "SECONDS")
-    internal_address: str = _option(
+    endpoints: int = option(1, "processes to run, on consecutive ports", "N")
+    name: str = option("", "of the endpoint, stable; NAME-1 … NAME-N for several; empty: host name and port", "NAME")
+    advertise: str = option("", "where the other endpoints reach this one; empty: from host and port", "URL")
+    routing: str = option("home", "home, or the thesis's lookup per message", "home|lookup")
+    dedup_ttl: float = option(60.0, "a payload repeated within so many seconds is dropped; 0: none is", "SECONDS")
+    internal_address: str = option(
         "",
         "for the other endpoints' links and /metrics, which are nowhere else then; the first of several; empty: at "
         "the port, links of this machine's endpoints only",
         "HOST:PORT",
     )
-    peer_secret_file: str = _option("", "the endpoints' shared secret; empty: generated in the data directory", "FILE")
-    tls_cert: str = _option("", "PEM, the chain included: speak TLS, wss:// and https://", "FILE")
-    tls_key: str = _option("", "PEM: the certificate's key", "FILE")
-    auth_keys: str = _option(
+    peer_secret_file: str = option("", "the endpoints' shared secret; empty: generated in the data directory", "FILE")
+    tls_cert: str = option("", "PEM, the chain included: speak TLS, wss:// and https://", "FILE")
+    tls_key: str = option("", "PEM: the certificate's key", "FILE")
+    auth_keys: str = option(
         "", "JWK set: clients need a token signed with one of its keys (`ingeborg token`); empty: nobody does", "FILE"
     )
-    insecure: bool = _option(False, "without auth-keys, listen on an address that others reach, too", flag=True)
-    allowed_origins: str = _option("", "of pages that may connect, beside this machine's own; *: any", "URL[,URL…]")
-    trusted_proxies: str = _option("", "whose X-Forwarded-For is believed; empty: nobody's", "NETWORK[,NETWORK…]")
-    drain_time: float = _option(5.0, "seconds over which clients are told to go at an orderly end")
-    log_format: str = _option("text", "of log lines: text or json", "text|json")
-    log_level: str = _option("info", "from which on lines are logged: debug, info, warning or error", "LEVEL")
-    compression: bool = _option(False, "permessage-deflate")
-    ping_interval: float = _option(25.0, "seconds between two pings of a connection")
-    slow_consumer: str = _option(
+    insecure: bool = option(False, "without auth-keys, listen on an address that others reach, too", flag=True)
+    allowed_origins: str = option("", "of pages that may connect, beside this machine's own; *: any", "URL[,URL…]")
+    trusted_proxies: str = option("", "whose X-Forwarded-For is believed; empty: nobody's", "NETWORK[,NETWORK…]")
+    drain_time: float = option(5.0, "seconds over which clients are told to go at an orderly end")
+    log_format: str = option("text", "of log lines: text or json", "text|json")
+    log_level: str = option("info", "from which on lines are logged: debug, info, warning or error", "LEVEL")
+    compression: bool = option(False, "permessage-deflate")
+    ping_interval: float = option(25.0, "seconds between two pings of a connection")
+    slow_consumer: str = option(
         "close", "what becomes of a connection whose outbox is full: close, or drop_oldest of its notifications"
     )
-    max_connections_per_address: int = _option(
+    max_connections_per_address: int = option(
         1_000,
         "clients' connections of one address at once (of IPv6 its /64); not of this machine",
         least=1,
     )
-    max_commands_per_second: int = _option(
+    max_commands_per_second: int = option(
         20_000,
         "commands of one connection, each topic of a list counting as one; more are read later; not of this machine; "
         "0: any number",
         least=0,
     )
-    max_subscriptions: int = _option(0, "topics of one client (100,000 at most); 0: any number")
-    max_frame_bytes: int = _option(16 << 20, "bytes of a client's message", least=1)
-    max_payload_bytes: int = _option(1 << 20, "bytes of a payload in canonical JSON", least=1)
-    max_outbox_bytes: int = _option(16 << 20, "bytes that a reader may be behind", least=1)
-    max_held_bytes: int = _option(
+    max_subscriptions: int = option(0, "topics of one client (100,000 at most); 0: any number")
+    max_frame_bytes: int = option(16 << 20, "bytes of a client's message", least=1)
+    max_payload_bytes: int = option(1 << 20, "bytes of a payload in canonical JSON", least=1)
+    max_outbox_bytes: int = option(16 << 20, "bytes that a reader may be behind", least=1)
+    max_held_bytes: int = option(
         0,
         "bytes that all clients' connections of one endpoint may hold together; then the greatest holders go; 0: a "
         "quarter of the memory of the machine, or of the control group, for all endpoints of one `serve` together",
         least=0,
     )
-    max_inflight: int = _option(20_000, "publishes under way; then publishers are read more slowly", least=1)
-    max_inflight_bytes: int = _option(
+    max_inflight: int = option(20_000, "publishes under way; then publishers are read more slowly", least=1)
+    max_inflight_bytes: int = option(
         64 << 20, "bytes of their payloads, and of what a link's peer has not confirmed", least=1
     )
-    max_routes: int = _option(50_000, "topics in the routing cache", least=1)
-    max_route_ids: int = _option(2_000_000, "subscriber ids in it", least=1)
-    max_locations: int = _option(500_000, "clients in the location cache", least=1)
-    max_duplicate_keys: int = _option(1_000_000, "payload hashes in the table of duplicates", least=1)
-    riak_namespace: str = _option("ingeborg", "what bucket names begin with: one per broker on the Riak cluster")
-    riak_node_confirms: int = _option(2, "machines that have to have a write; 1 for a cluster of one node")
-    riak_user: str = _option("", "of Riak's security: connections are TLS, never plain text", "USER")
-    riak_password_file: str = _option("", "its password, alone in a file that others cannot read", "FILE")
-    riak_ca_file: str = _option("", "PEM: who signs the nodes' certificates; empty: the system's authorities", "FILE")
-    riak_cert_file: str = _option("", "PEM, the chain included: shown to Riak, for its source `certificate`", "FILE")
-    riak_key_file: str = _option("", "PEM: that certificate's key", "FILE")
-    map_size_bytes: int = _option(64 << 30, "most that an LMDB environment may grow to: address space, not disk")
+    max_routes: int = option(50_000, "topics in the routing cache", least=1)
+    max_route_ids: int = option(2_000_000, "subscriber ids in it", least=1)
+    max_locations: int = option(500_000, "clients in the location cache", least=1)
+    max_duplicate_keys: int = option(1_000_000, "payload hashes in the table of duplicates", least=1)
+    riak_namespace: str = option("ingeborg", "what bucket names begin with: one per broker on the Riak cluster")
+    riak_node_confirms: int = option(2, "machines that have to have a write; 1 for a cluster of one node")
+    riak_user: str = option("", "of Riak's security: connections are TLS, never plain text", "USER")
+    riak_password_file: str = option("", "its password, alone in a file that others cannot read", "FILE")
+    riak_ca_file: str = option("", "PEM: who signs the nodes' certificates; empty: the system's authorities", "FILE")
+    riak_cert_file: str = option("", "PEM, the chain included: shown to Riak, for its source `certificate`", "FILE")
+    riak_key_file: str = option("", "PEM: that certificate's key", "FILE")
+    map_size_bytes: int = option(64 << 30, "most that an LMDB environment may grow to: address space, not disk")
 
     def held_bytes(self, memory_bytes: int) -> int:
         """``max_held_bytes`` of each endpoint, on a machine with so much memory where nobody has said it."""
@@ -181,52 +173,25 @@ class ServeOptions:
         return self.store or f"lmdb:{data_folder() / 'store'}"
 
 
-def _convert(name: str, kind: str, value: Any, source: str) -> Any:
-    """The option's value in its type. Text is what variables and the command line give; TOML has types of its own."""
+def _convert(row: Field[Any], name: str, value: Any, source: str) -> Any:
+    """The option's value in its type. ``name``: as it is spelled in the ``source``."""
     try:
-        if kind == "bool":
-            if isinstance(value, bool):
-                return value
-            return {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}[str(value).lower()]
-        if kind == "int":
-            if isinstance(value, (bool, float)):
-                raise ValueError
-            return _whole(value)
-        if kind == "float":
-            if isinstance(value, bool):
-                raise ValueError
-            return float(value)
-        if not isinstance(value, str):
-            raise ValueError
-        if len(value) > TEXT_CHARS_MAX:
-            raise ConfigError(f"{source}: {name} has to be at most {TEXT_CHARS_MAX} characters, not {len(value)}")
-        if _CONTROL.search(value):
-            raise ConfigError(f"{source}: {name} has to be without control characters, not {_shown(value)}")
-    except (ValueError, KeyError, TypeError, OverflowError):
-        wanted = {"bool": "true or false", "int": "a whole number", "float": "a number", "str": "text"}[kind]
-        raise ConfigError(f"{source}: {name} has to be {wanted}, not {_shown(value)}") from None
-    return value
-
-
-def _whole(value: Any) -> int:
-    number = int(value)
-    if number not in _INTEGERS:
-        raise ValueError
-    return number
-
-
-def _shown(value: Any) -> str:
-    """The value as it stands in an error: in one line, and not all of what is long."""
-    try:
-        text = repr(value)
-    except ValueError:  # a number of thousands of digits (sys.set_int_max_str_digits)
-        return "one of thousands of digits"
-    return text if len(text) <= _SHOWN_CHARS_MAX else f"{text[:_SHOWN_CHARS_MAX]}…"
+        found = converted(row, value)
+        if row.type == "int" and found not in _INTEGERS:
+            raise wrong_kind("int", value)
+    except ValueError as error:
+        raise ConfigError(f"{source}: {name} {error}") from None
+    if isinstance(found, str):
+        if len(found) > TEXT_CHARS_MAX:
+            raise ConfigError(f"{source}: {name} has to be at most {TEXT_CHARS_MAX} characters, not {len(found)}")
+        if _CONTROL.search(found):
+            raise ConfigError(f"{source}: {name} has to be without control characters, not {shown(found)}")
+    return found
 
 
 def load(command_line: Mapping[str, Any], environment: Mapping[str, str], file: Path | None) -> ServeOptions:
     """Put the sources together. ``command_line`` holds the options that were given. Raises ``ConfigError``."""
-    kinds = {option.name: str(option.type) for option in fields(ServeOptions)}
+    rows = {row.name: row for row in fields(ServeOptions)}
     values: dict[str, Any] = {}
     if file is not None:
         try:
@@ -238,15 +203,15 @@ def load(command_line: Mapping[str, Any], environment: Mapping[str, str], file: 
             raise ConfigError(f"--config {file}: {why}") from None
         for key, value in table.items():
             name = key.replace("-", "_")
-            if name not in kinds:
-                raise ConfigError(f"--config {file}: no option {_shown(key)}; there are {', '.join(kinds)}")
-            values[name] = _convert(key, kinds[name], value, str(file))
-    for name, kind in kinds.items():
+            if name not in rows:
+                raise ConfigError(f"--config {file}: no option {shown(key)}; there are {', '.join(rows)}")
+            values[name] = _convert(rows[name], key, value, str(file))
+    for name, row in rows.items():
         variable = ENVIRONMENT_PREFIX + name.upper()
         if variable in environment:
-            values[name] = _convert(variable, kind, environment[variable], "environment")
+            values[name] = _convert(row, variable, environment[variable], "environment")
     for name, value in command_line.items():
-        values[name] = _convert("--" + name.replace("_", "-"), kinds[name], value, "command line")
+        values[name] = _convert(rows[name], spelling(name), value, "command line")
     options = ServeOptions(**values)
     _check(options)
     return options
@@ -254,7 +219,7 @@ def load(command_line: Mapping[str, Any], environment: Mapping[str, str], file: 
 
 def _check(options: ServeOptions) -> None:
     def wrong(name: str, should: str) -> ConfigError:
-        return ConfigError(f"{name.replace('_', '-')} {_shown(getattr(options, name))}: {should}")
+        return ConfigError(f"{name.replace('_', '-')} {shown(getattr(options, name))}: {should}")
 
     if not 0 <= options.port <= 65535:
         raise wrong("port", "has to be from 0 to 65535")
@@ -276,7 +241,7 @@ def _check(options: ServeOptions) -> None:
         raise wrong("routing", "has to be home or lookup")
     for origin in options.origins:
         if origin not in ("*", "null") and not re.fullmatch(r"https?://[^/?#@\s]+", origin):
-            raise wrong("allowed_origins", f"{_shown(origin)} has to be like https://radio.example, without a path")
+            raise wrong("allowed_origins", f"{shown(origin)} has to be like https://radio.example, without a path")
     try:
         _ = options.proxies
     except ValueError as error:
@@ -319,12 +284,12 @@ def _check(options: ServeOptions) -> None:
         raise wrong("max_held_bytes", f"has to be 0, or at least {HELD_FRAMES_MIN} times max-frame-bytes")
     if not 1 << 20 <= options.map_size_bytes <= MAP_SIZE_BYTES_MAX:
         raise wrong("map_size_bytes", f"has to be from {1 << 20} (1 MiB) to {MAP_SIZE_BYTES_MAX} (32 TiB)")
-    for option in fields(options):
-        if option.metadata["metavar"] == "FILE":
-            _home(getattr(options, option.name), option.name.replace("_", "-"))
-        least = option.metadata["least"]
-        if least is not None and getattr(options, option.name) < least:
-            raise wrong(option.name, f"has to be at least {least}")
+    for row in fields(options):
+        value = getattr(options, row.name)
+        if row.metadata["metavar"] == "FILE":
+            _home(value, row.name.replace("_", "-"))
+        if should := out_of_bounds(row, value):
+            raise wrong(row.name, should)
     parse_store(options.store_url)
 
 
@@ -333,7 +298,7 @@ def _home(path: str, option: str) -> Path:
     try:
         return Path(path).expanduser()
     except RuntimeError:
-        raise ConfigError(f"{option} {_shown(path)}: whose home directory is that?") from None
+        raise ConfigError(f"{option} {shown(path)}: whose home directory is that?") from None
 
 
 def _is_endpoint_url(url: str) -> bool:
@@ -354,10 +319,10 @@ def parse_store(url: str) -> tuple[str, Any]:
         for node in rest.split(","):
             host, colon, port = node.rpartition(":")
             if not colon or not host or not port.isascii() or not port.isdigit() or not 1 <= int(port) <= 65535:
-                raise ConfigError(f"store {_shown(url)}: {_shown(node)} has to be HOST:PORT, such as 10.0.0.7:8087")
+                raise ConfigError(f"store {shown(url)}: {shown(node)} has to be HOST:PORT, such as 10.0.0.7:8087")
             nodes.append((host.strip("[]"), int(port)))
         return "riak", nodes
-    raise ConfigError(f"store {_shown(url)}: has to be lmdb:DIR or riak:HOST:PORT[,HOST:PORT…]")
+    raise ConfigError(f"store {shown(url)}: has to be lmdb:DIR or riak:HOST:PORT[,HOST:PORT…]")
 
 
 def default_name(port: int) -> str:

@@ -16,6 +16,8 @@ from pathlib import Path
 
 import orjson
 
+from protocol.options import add_options, given
+
 from .assignment import air_plan, clients_name
 from .backends import SYSTEMS, check_urls
 from .backends.base import BackendError
@@ -25,10 +27,13 @@ from .progress import Progress, printable, table
 from .run import Outcome, RunFailed
 from .series import Series
 from .session import Session, Target
-from .settings import KINDS, Radio, Settings, Topics, WorkloadError, add_options, given, settings
+from .settings import KINDS, Kind, Radio, Settings, Topics, WorkloadError, settings
 from .worker import loop_factory
 
 _PROCESSES_MAX = 64
+
+#: In the parsed arguments the workload's own begin so.
+_PREFIX = "set_"
 
 #: Of a run that is complete, and a result, but lost what it had to deliver: not 0, for a dead or restarted server must
 #: never look like a success; not 1, for there is a whole log to make figures of.
@@ -72,8 +77,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         if options.kind == "wishes":
-            return _wishes(settings(Radio, options.workload, given(options)), options.out)
-        workload = _settings(options)
+            return _wishes(_settings(options, Radio), options.out)
+        workload = _settings(options, KINDS[options.kind])
         target = _target(options)
         with Progress(sys.stdout) as progress, asyncio.Runner(loop_factory=loop_factory()) as runner:
             return runner.run(_generate(options, workload, target, progress))
@@ -99,9 +104,9 @@ def _parser() -> argparse.ArgumentParser:
     for kind, (short, long) in _DESCRIPTIONS.items():
         command = commands.add_parser(kind, help=short, description=long)
         if kind == "replay":
-            command.add_argument("set_log", nargs="?", default=argparse.SUPPRESS, metavar="FILE", help="the log")
+            command.add_argument(f"{_PREFIX}log", nargs="?", default=argparse.SUPPRESS, metavar="FILE", help="the log")
         _common(command, kind)
-        add_options(command.add_argument_group(f"the workload (keys of its file, too: {kind})"), KINDS[kind])
+        _of_workload(command, KINDS[kind])
     command = commands.add_parser(
         "wishes",
         help="the wish lists of a radio workload, as lines for `ingeborg import`",
@@ -110,8 +115,14 @@ def _parser() -> argparse.ArgumentParser:
     )
     command.add_argument("--out", type=Path, required=True, metavar="FILE", help="must not exist")
     command.add_argument("--workload", type=Path, metavar="FILE.toml", help="settings; options given here override it")
-    add_options(command.add_argument_group("the workload (keys of its file, too: radio)"), Radio)
+    _of_workload(command, Radio)
     return parser
+
+
+def _of_workload(command: argparse.ArgumentParser, kind: type[Settings]) -> None:
+    """One option per key of the workload, without defaults: what is not given is left to the file."""
+    group = command.add_argument_group(f"the workload (keys of its file, too: {kind.workload})")
+    add_options(group, kind, prefix=_PREFIX, told="(default: {})")
 
 
 def _common(command: argparse.ArgumentParser, kind: str) -> None:
@@ -173,8 +184,8 @@ def _count(least: int, most: int) -> Callable[[str], int]:
     return count
 
 
-def _settings(options: argparse.Namespace) -> Settings:
-    return settings(KINDS[options.kind], options.workload, given(options))
+def _settings(options: argparse.Namespace, kind: type[Kind]) -> Kind:
+    return settings(kind, options.workload, given(options, kind, prefix=_PREFIX))
 
 
 def _target(options: argparse.Namespace) -> Target:

@@ -11,9 +11,10 @@ Everything of a layer is in one Redis (7.0 or newer: BLMPOP, and SET with NX and
   `BATCH` messages at a time: the load-balancing queue of the thesis. So two messages of one topic may be in two hands
   at once, and come out in the other order: with more than one deduplicator the layer keeps no order. (A queue each,
   chosen by a hash of the topic, would keep it, and make the shared cache needless; but that is another system.)
-- ``NAME:seen:HASH``: the shared cache, one key per message, for the time-to-live. The hash is 128-bit BLAKE2b over
-  topic and payload, as the broker's. The value is when it expires, so that a deduplicator can remember locally what
-  another one has seen, and no longer. The time runs from the first sighting, in the broker's own table from the last.
+- ``NAME:seen:HASH``: the shared cache, one key per message, for the time-to-live. The hash is that of
+  topic and payload, as the broker makes it. The value is when it expires, so that a deduplicator can remember locally
+  what another one has seen, and no longer. The time runs from the first sighting, in the broker's own table from the
+  last.
 - ``NAME:counts``: a hash of counters, by the names of `Counts`.
 
 A deduplicator that is killed loses the batch in its hand: those messages are in no counter but ``pushed``. One whose
@@ -30,9 +31,7 @@ import os
 import signal
 import sys
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from hashlib import blake2b
 from typing import Any
 
 import uvloop
@@ -40,6 +39,9 @@ from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
+
+from protocol.bounded import BoundedMap
+from protocol.hashes import digest
 
 from .backends import SYSTEMS, check_urls, open_backend
 from .backends.base import BackendError, Connection
@@ -87,8 +89,7 @@ class Seen:
     """The local cache: hashes and when they expire (milliseconds of any clock), at most ``keys_max`` of them."""
 
     def __init__(self, keys_max: int = SEEN_MAX) -> None:
-        self._keys_max = keys_max
-        self._expiry_ms: OrderedDict[bytes, int] = OrderedDict()
+        self._expiry_ms: BoundedMap[bytes, int] = BoundedMap(keys_max)
 
     def __len__(self) -> int:
         return len(self._expiry_ms)
@@ -99,16 +100,13 @@ class Seen:
         if expiry_ms is None:
             return False
         if expiry_ms <= now_ms:
-            del self._expiry_ms[key]
+            self._expiry_ms.discard(key)
             return False
         return True
 
     def add(self, key: bytes, expiry_ms: int) -> None:
         """In place of the oldest, where there is no room."""
-        self._expiry_ms[key] = expiry_ms
-        self._expiry_ms.move_to_end(key)
-        if len(self._expiry_ms) > self._keys_max:
-            self._expiry_ms.popitem(last=False)
+        self._expiry_ms.put(key, expiry_ms)
 
 
 class Deduplicator:
@@ -156,7 +154,7 @@ class Deduplicator:
         prefix, now_ms = seen_prefix(self._queue), self._now_ms()
         asked: dict[bytes, bytes] = {}
         for message in entries:
-            key = prefix + blake2b(message, digest_size=16).digest()
+            key = prefix + digest(message)
             if key not in asked and not self._seen.knows(key, now_ms):
                 asked[key] = message
         if not asked:

@@ -106,7 +106,7 @@ def servers(urls: Sequence[str], port: int) -> dict[str, int]:
     except psutil.AccessDenied:  # macOS asks for root here
         return {}
     for each in listening:
-        if each.laddr.port in wanted and each.pid is not None:
+        if each.laddr and each.laddr.port in wanted and each.pid is not None:
             found[wanted[each.laddr.port]] = each.pid
     return found
 

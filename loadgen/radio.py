@@ -170,7 +170,7 @@ class AirPlan:
         self.connections = len(world.wishes)
         random = Random(f"sizes {seed}")
         self._sizes = [sizes.draw(random) for _ in plan.news]
-        self.notes = [
+        self.notes: Sequence[str] = [
             *notes,
             f"{self.connections:,} clients; {len(plan.news):,} news of {len(plan.topics):,} songs "
             f"({plan.unheard:,} changes that nobody hears), {sum(map(len, plan.reports)):,} reports, "

@@ -6,14 +6,15 @@ Must never: know a system or a run. Every refusal is a ``WorkloadError`` that na
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import math
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
+
+from protocol.options import converted, option, out_of_bounds, spelling
 
 from . import sizes
 from .sizes import Sizes
@@ -31,13 +32,9 @@ class WorkloadError(ValueError):
     """The settings do not make a workload; the text says which one, and why."""
 
 
-def _option(
-    default: Any, help: str, metavar: str = "N", *, least: float = 0, most: float = math.inf, above: bool = False
-) -> Any:
-    """``least`` … ``most``: what a number may be; ``above``: has to be above ``least``."""
-    return field(
-        default=default, metadata={"help": help, "metavar": metavar, "least": least, "most": most, "above": above}
-    )
+def _option(default: Any, help: str, metavar: str = "N", *, least: float = 0, **limits: Any) -> Any:
+    """A row of a workload's table: a number, and none below 0, where not said otherwise."""
+    return option(default, help, metavar, least=least, **limits)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,87 +180,54 @@ class Replay(_Air):
 
 
 Settings = Traffic | Topics | Radio | Replay
+Kind = TypeVar("Kind", bound=Settings)
 KINDS: dict[str, type[Settings]] = {kind.workload: kind for kind in (Traffic, Topics, Radio, Replay)}
 
 
-def add_options(parser: argparse.ArgumentParser, kind: type[Settings]) -> None:
-    """One option per key of the workload, without defaults: what is not given is left to the file."""
-    for key in dataclasses.fields(kind):
-        shown = "" if key.default in (None, "") else f" (default: {key.default})"
-        parser.add_argument(
-            "--" + key.name.replace("_", "-"),
-            dest=f"set_{key.name}",
-            metavar=key.metadata["metavar"],
-            default=argparse.SUPPRESS,
-            help=key.metadata["help"].replace("%", "%%") + shown,
-        )
-
-
-def given(options: argparse.Namespace) -> dict[str, str]:
-    """What the command line says: key -> text."""
-    return {name[4:]: value for name, value in vars(options).items() if name.startswith("set_")}
-
-
-def settings(kind: type[Settings], file: Path | None, options: Mapping[str, str], **defaults: Any) -> Settings:
+def settings(kind: type[Kind], file: Path | None, options: Mapping[str, str], **defaults: Any) -> Kind:
     """The workload as options, file and defaults make it, in this order; ``defaults`` take the place of the table's."""
     values: dict[str, Any] = dict(defaults)
     known = {key.name: key for key in dataclasses.fields(kind)}
     if file is not None:
-        values |= _read(kind, file, known)
+        values |= _read(kind.workload, file, known)
     for name, text in options.items():
-        values[name] = _typed(known[name], text, f"--{name.replace('_', '-')}")
+        values[name] = _typed(known[name], text, spelling(name))
     return kind(**values)
 
 
-def _read(kind: type[Settings], file: Path, known: Mapping[str, dataclasses.Field[Any]]) -> dict[str, Any]:
+def _read(workload: str, file: Path, known: Mapping[str, dataclasses.Field[Any]]) -> dict[str, Any]:
     try:
         table = tomllib.loads(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise WorkloadError(f"{file}: {getattr(error, 'strerror', None) or error}") from None
-    named = table.pop("workload", kind.workload)
-    if named != kind.workload:
-        raise WorkloadError(f"{file} is a workload of kind {named!r}, not {kind.workload!r}")
+    named = table.pop("workload", workload)
+    if named != workload:
+        raise WorkloadError(f"{file} is a workload of kind {named!r}, not {workload!r}")
     unknown = sorted(set(table) - set(known))
     if unknown:
         keys = ", ".join(sorted(known))
-        raise WorkloadError(f"{file}: unknown key {', '.join(map(repr, unknown))}; {kind.workload} has: {keys}")
+        raise WorkloadError(f"{file}: unknown key {', '.join(map(repr, unknown))}; {workload} has: {keys}")
     values = {name: _typed(known[name], value, f"{file}: {name}") for name, value in table.items()}
     if isinstance(values.get("log"), str):
         values["log"] = str(file.parent / values["log"])
     return values
 
 
-def _typed(key: dataclasses.Field[Any], value: Any, where: str) -> Any:
-    """Text of the command line, or a value of TOML, as the key's type."""
-    wanted = str(key.type)
-    if wanted == "str":
-        if isinstance(value, str):
-            return value
-        if type(value) is int and key.name == "size":
-            return str(value)
-        raise WorkloadError(f"{where} has to be text, not {value!r}")
+def _typed(row: dataclasses.Field[Any], value: Any, where: str) -> Any:
+    """Text of the command line, or a value of TOML, as the row's type."""
+    if row.name == "size" and type(value) is int:
+        return str(value)  # the simplest spec is a number
     try:
-        if isinstance(value, str):
-            number = int(value.replace("_", "")) if wanted == "int" else float(value)
-        elif type(value) is int or (type(value) is float and wanted != "int"):
-            number = value if wanted == "int" else float(value)
-        else:
-            raise ValueError
-    except ValueError:
-        raise WorkloadError(f"{where} has to be a {'whole ' if wanted == 'int' else ''}number, not {value!r}") from None
-    return number
+        return converted(row, value)
+    except ValueError as error:
+        raise WorkloadError(f"{where} {error}") from None
 
 
 def _check(made: Any) -> None:
-    for key in dataclasses.fields(made):
-        value = getattr(made, key.name)
-        if not isinstance(value, int | float):
-            continue
-        least, most, above = key.metadata["least"], key.metadata["most"], key.metadata["above"]
-        if not math.isfinite(value) or value > most or value < least or (above and value == least):
-            low = f"above {least:g}" if above else f"at least {least:g}"
-            high = "" if most == math.inf else f" and at most {most:,.10g}"
-            raise WorkloadError(f"{key.name} has to be {low}{high}, not {value:g}")
+    for row in dataclasses.fields(made):
+        value = getattr(made, row.name)
+        if should := out_of_bounds(row, value):
+            raise WorkloadError(f"{row.name} {should}, not {value:g}")
 
 
 def _sizes(spec: str) -> None:

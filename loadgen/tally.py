@@ -9,11 +9,19 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from collections.abc import Iterable
+from typing import TypedDict
 
 _SUB_BITS = 5  # 32 buckets per doubling: within 3 %
 _SUB = 1 << _SUB_BITS
 #: Pairs of connection and topic up to which their sequence numbers lie in one array (4 bytes each) and not in a dict.
 _DENSE_MAX = 1 << 24
+
+
+class Dump(TypedDict):
+    """A histogram as JSON. ``buckets``: number and count of each that is not empty."""
+
+    max_ns: int
+    buckets: list[tuple[int, int]]
 
 
 class Latencies:
@@ -38,17 +46,17 @@ class Latencies:
         if ns > self.max_ns:
             self.max_ns = ns
 
-    def dump(self) -> dict[str, object]:
+    def dump(self) -> Dump:
         """As JSON."""
-        return {"max_ns": self.max_ns, "buckets": [[i, n] for i, n in enumerate(self._buckets) if n]}
+        return {"max_ns": self.max_ns, "buckets": [(i, n) for i, n in enumerate(self._buckets) if n]}
 
     @classmethod
-    def merged(cls, dumps: Iterable[dict[str, object]]) -> Latencies:
+    def merged(cls, dumps: Iterable[Dump]) -> Latencies:
         """What several processes dumped, as one."""
         made = cls()
         for dump in dumps:
-            made.max_ns = max(made.max_ns, dump["max_ns"])  # type: ignore[type-var, assignment]
-            for bucket, count in dump["buckets"]:  # type: ignore[attr-defined]
+            made.max_ns = max(made.max_ns, dump["max_ns"])
+            for bucket, count in dump["buckets"]:
                 if bucket >= len(made._buckets):
                     made._buckets.extend([0] * (bucket + 1 - len(made._buckets)))
                 made._buckets[bucket] += count

@@ -11,19 +11,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
-from zlib import crc32
 
 import orjson
 
 from .errors import ERRORS, Next, ProtocolError
+from .hashes import SLOTS, slot_of
 from .messages import CLIENT_ID_BYTES_MAX
 from .topics import check_topic
 
 #: What the id and the braces may take beside a body, and the other fields of a command beside a batch of topics.
 _ENVELOPE_BYTES = 1024
-
-#: Topics that a store may keep together have the same CRC-32 modulo this.
-_GROUPS = 4096
 
 
 def check_client_id(client_id: str | int) -> str | int:
@@ -73,10 +70,10 @@ def _parts(topics: Sequence[str], bytes_max: int) -> Iterator[bytes]:
 
 
 def neighbours(topics: Sequence[str]) -> list[str]:
-    """The topics in the order of their CRC-32 modulo 4,096."""
-    groups: list[list[str]] = [[] for _ in range(_GROUPS)]
+    """The topics in the order of their slots: a store may keep those of one slot together."""
+    groups: list[list[str]] = [[] for _ in range(SLOTS)]
     for topic in topics:
-        groups[crc32(topic.encode()) % _GROUPS].append(topic)
+        groups[slot_of(topic)].append(topic)
     return list(chain.from_iterable(groups))
 
 

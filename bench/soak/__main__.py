@@ -16,12 +16,13 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
 
 import uvloop
 
 from bench.errors import BenchError
+from protocol.options import add_options, converted, given, out_of_bounds, spelling
 
 from .page import page
 from .record import Folder
@@ -33,34 +34,21 @@ from .summary import summarise
 def main(arguments: Sequence[str] | None = None, say: Callable[[str], None] | None = None) -> int:
     """The command. Returns the exit code. ``say``: given each line of what goes on."""
     parser = argparse.ArgumentParser(prog="python -m bench.soak", description=(__doc__ or "").partition("\n")[0])
-    defaults = Settings()
-    add = parser.add_argument
-    add("--minutes", type=float, default=defaults.minutes, help="of the soak itself (%(default)g)")
-    add(
-        "--rate", type=float, default=0.0, help="publishes a second; without it 70 %% of the greatest rate, found first"
-    )
-    add("--start-rate", type=float, default=defaults.start_rate, help="the search's first step (%(default)g)")
-    add("--step-s", type=float, default=defaults.step_s, help="seconds of a step of the search (%(default)g)")
-    add("--endpoints", type=int, default=defaults.endpoints, help="at least two; the first is not killed (%(default)d)")
-    add("--clients", type=int, default=defaults.clients, help="(%(default)d)")
-    add("--topics", type=int, default=defaults.topics, help="(%(default)d)")
-    add("--publishers", type=int, default=defaults.publishers, help="connections that publish (%(default)d)")
-    add("--kill-every-s", type=float, default=defaults.kill_every_s, help="(%(default)g)")
-    add("--down-s", type=float, default=defaults.down_s, help="how long a killed endpoint stays away (%(default)g)")
-    add("--seed", type=int, default=defaults.seed, help="(%(default)d)")
-    add("--out", type=Path, metavar="FOLDER", help="new; without it one below runs/")
-    add("--again", type=Path, metavar="FOLDER", help="no run: the account and the page of this record")
-    options = vars(parser.parse_args(arguments))
+    parser.add_argument("--out", type=Path, metavar="FOLDER", help="new; without it one below runs/")
+    parser.add_argument("--again", type=Path, metavar="FOLDER", help="no run: the account and the page of this record")
+    add_options(parser, Settings)
+    options = parser.parse_args(arguments)
     say = say or _print
-    again, out = options.pop("again"), options.pop("out")
-    if again is None and (problem := _problem(options)):
-        parser.error(problem)
     try:
-        if again is None:
-            folder = Folder(out or Path("runs") / time.strftime("soak-%Y%m%d-%H%M%S"))
-            uvloop.run(_until_told(Soak(Settings(**options), folder.path, say)))
+        settings = _settings(given(options, Settings))
+    except ValueError as error:
+        parser.error(str(error))
+    try:
+        if options.again is None:
+            folder = Folder(options.out or Path("runs") / time.strftime("soak-%Y%m%d-%H%M%S"))
+            uvloop.run(_until_told(Soak(settings, folder.path, say)))
         else:
-            folder = Folder(again)
+            folder = Folder(options.again)
         return _tell(folder, say)
     except FileExistsError as error:
         print(f"{error.filename}: is there already; --out names a new folder", file=sys.stderr)
@@ -73,14 +61,22 @@ def main(arguments: Sequence[str] | None = None, say: Callable[[str], None] | No
     return 2
 
 
-def _problem(options: dict[str, Any]) -> str:
-    if options["endpoints"] < 2:
-        return "--endpoints: two at least, since all but the first are killed"
-    if options["clients"] < 10 or options["topics"] < 1 or options["publishers"] < 1:
-        return "at least 10 --clients, one of --topics and one of --publishers"
-    if options["minutes"] <= 0 or options["kill_every_s"] <= options["down_s"] or options["down_s"] < 0:
-        return "--minutes has to be above 0, and --kill-every-s above --down-s"
-    return ""
+def _settings(options: dict[str, str]) -> Settings:
+    """The soak that the options ask for. ``ValueError`` names the option and says what it has to be."""
+    rows = {row.name: row for row in fields(Settings)}
+    made = Settings()
+    for name, text in options.items():
+        try:
+            made = replace(made, **{name: converted(rows[name], text)})
+        except ValueError as error:
+            raise ValueError(f"{spelling(name)} {error}") from None
+        if should := out_of_bounds(rows[name], getattr(made, name)):
+            raise ValueError(f"{spelling(name)} {should}, not {text}")
+    if made.endpoints < 2:
+        raise ValueError("--endpoints: two at least, since all but the first are killed")
+    if made.kill_every_s <= made.down_s:
+        raise ValueError("--kill-every-s has to be above --down-s")
+    return made
 
 
 def _print(line: str) -> None:

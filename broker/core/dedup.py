@@ -10,15 +10,16 @@ below it. As bytes it would take a third more memory.
 from __future__ import annotations
 
 from collections import deque
-from hashlib import blake2b
 from typing import Generic, TypeVar
+
+from protocol.hashes import HASH_BYTES, digest
 
 Waiter = TypeVar("Waiter")
 
 #: Duplicates of one pending message that may wait for its outcome; more than that is a flood, and refused.
 WAITERS_MAX = 10_000
 
-_HASH_BITS = 128
+_HASH_BITS = 8 * HASH_BYTES
 
 #: Of a key that travels from endpoint to endpoint.
 KEY_BYTES = 18
@@ -44,7 +45,7 @@ _Generation = list[dict[int, float]]
 
 def payload_hash(topic: str, payload: bytes) -> bytes:
     """16 bytes. ``topic`` has no NUL (SPEC section 4), so the two parts cannot run together."""
-    return blake2b(b"%b\0%b" % (topic.encode(), payload), digest_size=16).digest()
+    return digest(b"%b\0%b" % (topic.encode(), payload))
 
 
 def key_of(slot: int, topic: str, payload: bytes) -> int:
@@ -54,7 +55,7 @@ def key_of(slot: int, topic: str, payload: bytes) -> int:
 
 def hash_of_key(key: int) -> bytes:
     """Its ``payload_hash``."""
-    return (key & ((1 << _HASH_BITS) - 1)).to_bytes(_HASH_BITS // 8)
+    return (key & ((1 << _HASH_BITS) - 1)).to_bytes(HASH_BYTES)
 
 
 def slot_of_key(key: int) -> int:

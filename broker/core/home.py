@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from protocol.errors import ProtocolError
+from protocol.hashes import slot_of
 
 from .calls import NOT_HOME, TIMEOUT_S, Kind
 from .dedup import WAITERS_MAX, Dedup
@@ -23,12 +24,13 @@ from .desk import Desk
 from .fanout import Fanout
 from .finder import CLIENTS_PER_SLICE, Finder
 from .handover import KeyHandover
-from .homes import Homes, slot_of
+from .homes import Homes
 from .inflight import InFlight
 from .locations import Found, Locations, Places, Whereabouts
 from .message import ELSEWHERE, Handover, Message, Outcome
 from .part import Part, RequestHandler
 from .routes import CROWDED, FINDING, PLACING, READING, READY, Route, Routes, Search
+from .stores import unavailable
 
 #: When the recipients of this turn's messages are so many, messages for more than ``FEW`` wait for another turn:
 #: hundreds may wait for one answer of the store. Some 2 ms.
@@ -351,7 +353,7 @@ class Home(Part):
         route = self._routes.drop(topic)
         if route is not None:
             for handover in route.queue or ():
-                self._ended(handover, ProtocolError("store_unavailable", str(error) or repr(error)))
+                self._ended(handover, unavailable(error))
 
     # The cluster
 

@@ -1,24 +1,17 @@
 """Which endpoint is home of which slot.
 
-Owns: topic -> slot, slot -> home, and the table of homes that the parts look into. Must never: know why an endpoint is
-in the table (``membership`` does).
+Owns: slot -> home, and the table of homes that the parts look into (``protocol.hashes``: topic -> slot). Must never:
+know why an endpoint is in the table (``membership`` does).
 """
 
 from __future__ import annotations
 
 import struct
-import zlib
 from collections.abc import Iterable
 from functools import lru_cache
 from hashlib import shake_128
 
-#: Slots a topic can hash into: enough that 100 endpoints share them evenly, few enough that a table costs nothing.
-SLOTS = 4096
-
-
-def slot_of(topic: str) -> int:
-    """The topic's slot, 0 to ``SLOTS`` - 1; the same in every process. ``""`` (no topic) is the broadcasts' slot."""
-    return zlib.crc32(topic.encode()) & (SLOTS - 1)
+from protocol.hashes import SLOTS
 
 
 def slot_weights(name: str) -> tuple[int, ...]:

@@ -21,6 +21,7 @@ from .membership import Membership
 from .model import Location
 from .part import CommandHandler, Part, RequestHandler
 from .replies import Replies
+from .stores import unavailable
 
 #: How long the other endpoints may take to give their figures, in seconds: people wait for the answer, and one that
 #: takes longer is what they are looking for.
@@ -240,7 +241,7 @@ class Inspecting(Part):
 
     def _refuse(self, context: Any, error: Exception) -> None:
         connection, reply, command = context[:3]
-        refusal = ProtocolError("store_unavailable", str(error) or repr(error))
+        refusal = unavailable(error)
         self._replies.refuse(connection, reply, command.id, refusal)
 
     def _name(self, location: Location | None) -> str | None:

@@ -26,6 +26,7 @@ from .moved import MovedAway
 from .part import CommandHandler, Part, RequestHandler
 from .replies import Replies
 from .sending import Sending
+from .stores import unavailable
 
 #: Listens in one store call and one announcement: each side takes up to 10 ms for so many.
 LISTENS_PER_BATCH = 500
@@ -129,8 +130,7 @@ class Listening(Part):
     def _unlistened(self, context: Any, result: Any, error: Exception | None) -> None:
         connection, reply, command = context
         if error is not None:
-            info = str(error) or repr(error)
-            self._replies.refuse(connection, reply, command.id, ProtocolError("store_unavailable", info))
+            self._replies.refuse(connection, reply, command.id, unavailable(error))
         else:
             self._replies.reply(connection, reply, success(command.id))
 
@@ -186,7 +186,7 @@ class Listening(Part):
     def _listened(self, context: tuple[list[str], list[Listen]], result: Any, error: Exception | None) -> None:
         clients, listens = context
         if error is not None:
-            failure = ProtocolError("store_unavailable", str(error) or repr(error))
+            failure = unavailable(error)
             for listen in listens:
                 if listen.reply is not None:
                     self._undo(listen)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from protocol.errors import ProtocolError
+from protocol.hashes import slot_of
 from protocol.messages import Command, success
 
 from .calls import Call, Kind
@@ -19,7 +20,7 @@ from .counters import Counters
 from .dedup import KEY_BYTES, key_of
 from .desk import Desk
 from .home import Home
-from .homes import Homes, slot_of
+from .homes import Homes
 from .hub import Connection
 from .inflight import InFlight
 from .message import ELSEWHERE, Handover, Message, Publish

@@ -18,6 +18,7 @@ from protocol.messages import PAGE_LIMIT_MAX
 from .change import Change
 from .desk import Desk
 from .large import Topics
+from .stores import unavailable
 
 #: Changes of one client that may wait, on all its connections together; more are refused.
 WAITING_MAX = 1_000
@@ -89,7 +90,7 @@ class Quota:
     def _page(self, context: Any, result: Any, error: Exception | None) -> None:
         change, topics, new, count = context
         if error is not None:
-            self._refuse(change, ProtocolError("store_unavailable", str(error) or repr(error)))
+            self._refuse(change, unavailable(error))
             return
         page, cursor = result
         new.difference_update(page)

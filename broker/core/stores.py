@@ -9,6 +9,8 @@ from collections import Counter, defaultdict
 from collections.abc import Callable
 from typing import Any
 
+from protocol.errors import ProtocolError
+
 from .effects import StoreCall
 from .histogram import Histogram
 
@@ -17,6 +19,11 @@ STORE_TIMEOUT_S = 5.5
 
 StoreDone = Callable[[Any, Any, Exception | None], None]
 """What a part gives with a store call: told (context, result, error)."""
+
+
+def unavailable(error: Exception) -> ProtocolError:
+    """What a client is told where the store could not do what its command needs."""
+    return ProtocolError("store_unavailable", str(error) or repr(error))
 
 
 class StoreCalls:

@@ -10,12 +10,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from protocol.errors import ProtocolError
+from protocol.hashes import SLOTS, slot_of
 from protocol.messages import Command, success
 
 from .calls import TIMEOUT_S, Call, Kind
 from .change import Change
 from .desk import Desk
-from .homes import SLOTS, Homes, slot_of
+from .homes import Homes
 from .hub import Connection
 from .large import Topics
 from .memory import Memory

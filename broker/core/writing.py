@@ -12,13 +12,15 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from protocol.errors import ProtocolError
+from protocol.hashes import slot_of
 
 from .calls import NOT_HOME, TIMEOUT_S, Kind
 from .desk import Desk
-from .homes import Homes, slot_of
+from .homes import Homes
 from .link import Link
 from .part import Part, RequestHandler
 from .routes import Routes
+from .stores import unavailable
 from .underway import UnderWay
 
 #: A write of more topics begins and ends in a turn of its own: peers and the store bring hundreds of them together.
@@ -208,7 +210,7 @@ class Writing(Part):
         writes.under_way -= 1
         if error is not None:
             self._routes.doubt(write.topics)
-            self._finish(write, ProtocolError("store_unavailable", str(error) or repr(error)))
+            self._finish(write, unavailable(error))
         elif write.round != self._homes.round:
             # Meanwhile another may have acted as home, with a set read before this write.
             self._routes.doubt(write.topics)

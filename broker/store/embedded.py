@@ -35,14 +35,13 @@ from broker.store.files import RESTORE, Files, require_latest, require_same
 from broker.store.layout import (
     DEFAULT_MAP_SIZE_BYTES,
     FRAME_ITEMS,
-    HASH_BYTES,
     Environment,
     Lane,
-    digest,
     of_this_boot,
     open_for_reading,
 )
 from broker.store.writer_link import WriterProcess
+from protocol.hashes import HASH_BYTES, digest
 
 SLICE_S = 0.002
 """How long a read keeps the event loop; 2 ms are about 500 small subscriber sets."""
@@ -113,38 +112,35 @@ class EmbeddedStore:
         return {lane: writer.pid for lane, writer in self._writers.items()}
 
     async def open(self) -> None:
-        if self._read_only:
-            try:
-                self._environments[Lane.DURABLE] = _share(self._directory, Lane.DURABLE, self._map_size_bytes)
-                # One of an earlier boot may be half written; the next endpoint that starts empties it.
-                if of_this_boot(self._directory):
-                    self._environments[Lane.SOFT] = _share(self._directory, Lane.SOFT, self._map_size_bytes)
-            except OSError as error:
-                await self.close()
-                raise StoreMisconfigured(f"the embedded store cannot read {self._directory}: {error}") from error
-            except BaseException:
-                await self.close()
-                raise
-            return
         try:
-            outcomes = await asyncio.gather(
-                *(writer.open() for writer in self._writers.values()), return_exceptions=True
-            )
-            for outcome in outcomes:
-                if isinstance(outcome, BaseException):
-                    raise outcome
-            for lane in Lane:
-                self._environments[lane] = _share(self._directory, lane, self._map_size_bytes)
-                opened = self._writers[lane].files
-                assert opened is not None
-                self._opened[lane] = _Opened(opened, require_same(self._directory / lane, opened))
-            self._look_at_files()
+            if self._read_only:
+                self._open_for_reading()
+            else:
+                await self._open_with_writers()
         except OSError as error:
             await self.close()
             raise StoreMisconfigured(f"the embedded store cannot read {self._directory}: {error}") from error
         except BaseException:
             await self.close()
             raise
+
+    def _open_for_reading(self) -> None:
+        self._environments[Lane.DURABLE] = _share(self._directory, Lane.DURABLE, self._map_size_bytes)
+        # One of an earlier boot may be half written; the next endpoint that starts empties it.
+        if of_this_boot(self._directory):
+            self._environments[Lane.SOFT] = _share(self._directory, Lane.SOFT, self._map_size_bytes)
+
+    async def _open_with_writers(self) -> None:
+        outcomes = await asyncio.gather(*(writer.open() for writer in self._writers.values()), return_exceptions=True)
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
+                raise outcome
+        for lane in Lane:
+            self._environments[lane] = _share(self._directory, lane, self._map_size_bytes)
+            opened = self._writers[lane].files
+            assert opened is not None
+            self._opened[lane] = _Opened(opened, require_same(self._directory / lane, opened))
+        self._look_at_files()
 
     async def close(self) -> None:
         lanes, self._environments = self._environments, {}

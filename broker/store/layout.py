@@ -20,8 +20,8 @@ its own after ``prepare`` has returned, or import asyncio (a writer starts in a 
 
 All of it is for one user: directories 700, files 600.
 
-Hashes are 128-bit BLAKE2b. LMDB keys hold 511 bytes and topics 1,024, hence hashes; at 10^9 topics the chance that any
-two share one is 10^-21. Each unnamed database has the entry ``layout``.
+Hashes are ``protocol.hashes.digest``: LMDB keys hold 511 bytes and topics 1,024. Each unnamed database has
+the entry ``layout``.
 """
 
 from __future__ import annotations
@@ -35,7 +35,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -59,8 +58,6 @@ the directory; LMDB's own 126 would end at 42 endpoints with two writers each.""
 LOCK_FILE_BYTES = (MAX_READERS + 2) * 64
 """What LMDB makes of ``lock.mdb``: a slot for each reader, and two for its head."""
 
-HASH_BYTES = 16
-
 _BOOT_ID = re.compile(rb"[0-9A-Fa-f-]{36}")
 """A mark that some boot has written."""
 
@@ -82,11 +79,6 @@ DATABASES: dict[Lane, dict[str, dict[str, bool]]] = {
     Lane.DURABLE: {"subscribers": {"dupsort": True}, "topics_of": {"dupsort": True, "dupfixed": True}, "texts": {}},
     Lane.SOFT: {"locations": {}, "registry": {}, "seen": {}},
 }
-
-
-def digest(text: bytes) -> bytes:
-    """The 16-byte key of a topic, a client id or an endpoint's name."""
-    return blake2b(text, digest_size=HASH_BYTES).digest()
 
 
 # --- environments ------------------------------------------------------------------------------------------------

@@ -15,7 +15,8 @@ import lmdb
 import ormsgpack
 
 from broker.store.base import Location, Superseded
-from broker.store.layout import HASH_BYTES, Environment, Lane, digest
+from broker.store.layout import Environment, Lane
+from protocol.hashes import HASH_BYTES, digest
 
 SWEEP_PER_HASH = 2
 """Entries of ``seen`` examined for each hash asked about. The sweep runs twice as fast as the table can grow, so that

@@ -27,13 +27,14 @@ import logging
 import re
 from collections.abc import AsyncIterator, Collection, Coroutine, Sequence
 from contextlib import asynccontextmanager
-from hashlib import blake2b
 from typing import Any
 from urllib.parse import urlsplit
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerStoppedError, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import KafkaError, NoError, TopicAlreadyExistsError, for_code
+
+from protocol.hashes import digest
 
 from .base import BackendError, Connection, Counters, OnError, OnMessage
 from .lifeline import Call, Lifeline, no_server
@@ -88,7 +89,7 @@ def topic_name(run: str, topic: str) -> str:
 
     name = f"{run}_{_SPECIAL.sub(escaped, topic)}"
     if len(name) > _NAME_MAX:
-        return f"{run}_{_HASHED}{blake2b(topic.encode(), digest_size=16).hexdigest()}"
+        return f"{run}_{_HASHED}{digest(topic.encode()).hex()}"
     return name
 
 

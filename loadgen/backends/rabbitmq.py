@@ -27,7 +27,6 @@ import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
-from hashlib import blake2b
 from typing import Any
 from urllib.parse import unquote
 
@@ -49,6 +48,8 @@ from pamqp.commands import Basic, Queue
 from pamqp.exceptions import PAMQPException
 from pamqp.header import ContentHeader
 from yarl import URL
+
+from protocol.hashes import digest
 
 from .base import BackendError, Connection, Counters, OnError, OnMessage
 from .lifeline import Call, Lifeline, no_server, without_password
@@ -98,7 +99,7 @@ def routing_key(topic: str) -> str:
     topic in a header."""
     key = _SPECIAL.sub(lambda match: f"%{ord(match[0]):02X}", topic)
     if len(key) * 4 > _KEY_BYTES_MAX and len(key.encode()) > _KEY_BYTES_MAX:
-        return _HASHED + blake2b(topic.encode(), digest_size=16).hexdigest()
+        return _HASHED + digest(topic.encode()).hex()
     return key
 
 

@@ -117,8 +117,10 @@ def phase(name: str, kind: str, start_s: float, end_s: float, p50_ns: float | No
 def run(about: Json, phases: list[Json], **changes: Any) -> Json:
     """A run of these phases: the last measured one's percentiles stand for all."""
     measured = [one for one in phases if one["measured"]]
-    counts = ("news", "reports", "duplicates_offered", "expected", "delivered", "lost", "duplicated", "reordered")
-    counts += ("excess", "unannounced", "errors")
+    counts = (
+        *("news", "reports", "duplicates_offered", "expected", "delivered", "lost", "duplicated", "reordered"),
+        *("excess", "unannounced", "errors"),
+    )
     totals: Json = {count: sum(one[count] for one in measured) for count in counts}
     duration_s = sum(one["duration_s"] for one in measured)
     last = measured[-1] if measured else phase("none", "run", 0, 1)
@@ -208,7 +210,7 @@ def hostile() -> Json:
 
 def hostile_compared() -> list[Json]:
     """The same of runs that stand in the comparison."""
-    names = {"system": HOSTILE, "variant": HOSTILE}
+    names: Json = {"system": HOSTILE, "variant": HOSTILE}
     settings = {"size": HOSTILE, "window": HOSTILE}
     return [
         traffic(HOSTILE + "1", limits=saturated(HOSTILE), config=TRAFFIC | settings, **names),
@@ -355,15 +357,15 @@ def tables(*runs: Json, seed: int = 1) -> dict[str, list[Json]]:
         last_s = int(max((each["end_s"] for each in one["phases"]), default=0)) + 1
         for second in range(last_s):
             now = next((each for each in one["phases"] if each["start_s"] <= second < each["end_s"]), None)
-            busy = now is not None and now["delivered"]
+            busy = now if now is not None and now["delivered"] else None
             wave = rng.uniform(0.95, 1.05)
             second_rows.append(
                 {"run": one["run"], "second": float(second), "news": 50.0, "duplicates_offered": 0.0, "errors": 0.0}
-                | {"reports": now["reports_per_s"] * wave if busy else 0.0}
-                | {"delivered": now["delivered_per_s"] * wave if busy else 0.0}
-                | {f"{name}_ns": now["latency_ns"][name] * wave if busy else None for name in ("p50", "p99", "max")}
+                | {"reports": busy["reports_per_s"] * wave if busy else 0.0}
+                | {"delivered": busy["delivered_per_s"] * wave if busy else 0.0}
+                | {f"{name}_ns": busy["latency_ns"][name] * wave if busy else None for name in ("p50", "p99", "max")}
             )
-            level = min(1.0, (now["delivered_per_s"] if busy else 0) / 15_000)
+            level = min(1.0, (busy["delivered_per_s"] if busy else 0) / 15_000)
             for source, role, cores, rss in (
                 ("host", "host", 1.6, 3.1e9),
                 ("generator-0", "generator", 0.8, 6e7),

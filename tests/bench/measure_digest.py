@@ -57,7 +57,10 @@ def traffic_log(directory: Path, events: int, seed: int = 1) -> None:
         part.close()
     run = facts(directory.name, workload="traffic", variant="synthetic", config={"events": events})
     (directory / "run.json").write_text(json.dumps(run), encoding="utf-8")
-    phases = [("connect", 0, 1, 0, CONNECTIONS), ("subscribe", 1, 2, 0, TOPICS * FANOUT)]
+    phases: list[tuple[str, int, int, int, int | None]] = [
+        ("connect", 0, 1, 0, CONNECTIONS),
+        ("subscribe", 1, 2, 0, TOPICS * FANOUT),
+    ]
     phases += [("run", 2, 2 + SECONDS, 1, None), ("drain", 2 + SECONDS, 4 + SECONDS, 0, None)]
     lines = [
         f"{name},{name},{START_NS + start * S},{START_NS + stop * S},{measured},,{amount or ''},"

@@ -21,8 +21,8 @@ def nearest_rank(values: list[int], p: float) -> int:
     return ordered[max(1, math.ceil(round(p * len(ordered), 9))) - 1]
 
 
-def digest(run: Run) -> dict[str, dict[str, Any]]:
-    """Phase -> its counts and percentiles; `seconds` -> second -> its counts and percentiles."""
+def digest(run: Run) -> dict[str, Any]:
+    """`phases` -> phase -> its counts and percentiles; `seconds` -> second -> its counts and percentiles."""
     news = {(row[3], row[4]): row for row in run.events if row[0] == "news"}
     phases: dict[str, dict[str, Any]] = {row[0]: Counter() for row in run.phases}
     seconds: dict[int, Counter[str]] = defaultdict(Counter)
@@ -70,18 +70,18 @@ def digest(run: Run) -> dict[str, dict[str, Any]]:
     for (topic, seq), row in news.items():
         missing = row[7] - len(reached[topic, seq])
         phases[row[1]].update(lost=max(missing, 0), excess=max(-missing, 0))
-    for name, counts in phases.items():
+    for name, made in phases.items():
         values = latencies[name]
-        counts["latency_ns"] = {point: nearest_rank(values, p) if values else None for point, p in POINTS.items()}
-        counts["values"] = values
-        counts["mean_ns"] = sum(values) / len(values) if values else None
-        counts["codes"] = dict(codes[name])
+        made["latency_ns"] = {point: nearest_rank(values, p) if values else None for point, p in POINTS.items()}
+        made["values"] = values
+        made["mean_ns"] = sum(values) / len(values) if values else None
+        made["codes"] = dict(codes[name])
         lags = [at - intended for intended, at in sent[name]]
-        counts["lag_ns"] = {point: nearest_rank(lags, POINTS[point]) if lags else None for point in LAGS}
+        made["lag_ns"] = {point: nearest_rank(lags, POINTS[point]) if lags else None for point in LAGS}
         # A Counter's own update would add.
-        dict.update(counts, _rates(sent[name], received[name]))
-    for second, values in by_second.items():
-        seconds[second].update(p50_ns=nearest_rank(values, 0.5), p99_ns=nearest_rank(values, 0.99), max_ns=max(values))
+        dict.update(made, _rates(sent[name], received[name]))
+    for number, values in by_second.items():
+        seconds[number].update(p50_ns=nearest_rank(values, 0.5), p99_ns=nearest_rank(values, 0.99), max_ns=max(values))
     for name, kind, start, end, _, _, amount, _ in run.phases:
         phases[name]["processes"] = used = _processes(run.machine, start, end)
         phases[name]["saturated"] = _saturated(used, run.facts["machine"]["cores"])

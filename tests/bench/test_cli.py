@@ -29,7 +29,7 @@ def bench(*arguments: str | Path, **environment: str) -> subprocess.CompletedPro
 
 @pytest.mark.spark
 @pytest.mark.usefixtures("java")
-def test_from_logs_to_the_page_without_a_word_of_sparks(tmp_path):
+def test_from_logs_to_the_page_without_a_word_of_sparks(tmp_path: Path) -> None:
     """And a path with the characters of glob patterns and URIs in it."""
     run = synthetic.radio_run("the run", seconds=3, rate=30).write(tmp_path / "a run [1] {x} %20 ü")
     digest, page = tmp_path / "digest", tmp_path / "new" / "report.html"
@@ -60,7 +60,7 @@ def test_from_logs_to_the_page_without_a_word_of_sparks(tmp_path):
 
 
 @pytest.mark.spark
-def test_an_old_java_is_one_line_and_no_stack_trace(tmp_path):
+def test_an_old_java_is_one_line_and_no_stack_trace(tmp_path: Path) -> None:
     wants.module("pyspark", "bench")
     java = tmp_path / "bin" / "java"
     java.parent.mkdir()
@@ -73,14 +73,14 @@ def test_an_old_java_is_one_line_and_no_stack_trace(tmp_path):
 
 
 @pytest.mark.parametrize("arguments", [[], ["digest"], ["report", "d"], ["digest", "r", "--out"], ["unknown"]])
-def test_wrong_usage_is_exit_code_2(arguments, capsys):
+def test_wrong_usage_is_exit_code_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         cli.main(arguments)
     assert ended.value.code == 2
     assert "usage: bench" in capsys.readouterr().err
 
 
-def test_help_shows_the_commands(capsys):
+def test_help_shows_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         cli.main(["--help"])
     assert ended.value.code == 0
@@ -98,7 +98,7 @@ def test_help_shows_the_commands(capsys):
         ("peers", ("up", "down", "status")),
     ],
 )
-def test_every_command_has_its_help(command, said, capsys):
+def test_every_command_has_its_help(command: str, said: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         cli.main([command, "--help"])
     assert ended.value.code == 0
@@ -107,7 +107,9 @@ def test_every_command_has_its_help(command, said, capsys):
         assert text in shown
 
 
-def test_a_library_that_is_not_installed_is_the_trouble_of_its_own_command(tmp_path, capsys, monkeypatch):
+def test_a_library_that_is_not_installed_is_the_trouble_of_its_own_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "bench.peers.commands", None)
     monkeypatch.delattr("bench.peers.commands", raising=False)
     assert cli.main(["peers", "up", "redis"]) == 1
@@ -116,7 +118,7 @@ def test_a_library_that_is_not_installed_is_the_trouble_of_its_own_command(tmp_p
     assert "is not a digest" in capsys.readouterr().err
 
 
-def test_a_digest_of_many_runs_is_summed_up_and_reported_on(tmp_path, capsys):
+def test_a_digest_of_many_runs_is_summed_up_and_reported_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     digests.write(tmp_path, *digests.compared(doublings=3)["runs"])
     assert cli.main(["summary", str(tmp_path)]) == 0
     assert "Greatest sustained rate" in capsys.readouterr().out
@@ -124,7 +126,7 @@ def test_a_digest_of_many_runs_is_summed_up_and_reported_on(tmp_path, capsys):
     assert "Produce rate over N topics" in (tmp_path / "page.html").read_text(encoding="utf-8")
 
 
-def test_notes_of_a_hundred_runs_do_not_bury_the_first(capsys):
+def test_notes_of_a_hundred_runs_do_not_bury_the_first(capsys: pytest.CaptureFixture[str]) -> None:
     cli.say_notes([digests.demo(f"r{number}") | {"notes": ["no machine.csv \x1b[31m"]} for number in range(100)])
     said = capsys.readouterr().out.splitlines()
     assert said[0] == "  r0: no machine.csv ?[31m"
@@ -133,7 +135,9 @@ def test_notes_of_a_hundred_runs_do_not_bury_the_first(capsys):
 
 
 @pytest.mark.parametrize("command", [["summary"], ["report", "--out", "x.html"]])
-def test_what_is_no_digest_is_an_error_in_one_line(command, tmp_path, capsys):
+def test_what_is_no_digest_is_an_error_in_one_line(
+    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert cli.main([command[0], str(tmp_path), *command[1:]]) == 1
     (tmp_path / "digest.json").write_text('{"digest": 99, "runs": []}')
     assert cli.main([command[0], str(tmp_path), *command[1:]]) == 1

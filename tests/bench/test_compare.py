@@ -7,6 +7,7 @@ import contextlib
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -37,7 +38,7 @@ skip = ["endless"]
 
 
 @pytest.fixture
-def file(tmp_path) -> Path:
+def file(tmp_path: Path) -> Path:
     (tmp_path / "traffic.toml").write_text("connections = 4\ntopics = 10\nfanout = 2\nrate = 100\nduration_s = 0.5\n")
     file = tmp_path / "matrix.toml"
     file.write_text(MATRIX)
@@ -68,7 +69,9 @@ def outcomes(out: Path) -> dict[str, tuple[str, str]]:
 
 
 @pytest.mark.cluster
-def test_every_cell_is_run_on_a_server_of_its_own_and_what_cannot_be_is_said(file, tmp_path, monkeypatch):
+def test_every_cell_is_run_on_a_server_of_its_own_and_what_cannot_be_is_said(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv(servers.RIAK_VARIABLE, raising=False)
     out = tmp_path / "out"
     code, called = of(file, out)
@@ -95,18 +98,20 @@ def test_every_cell_is_run_on_a_server_of_its_own_and_what_cannot_be_is_said(fil
     assert json.loads((out / "logs" / "traffic-ours-1" / "run.json").read_text()) == facts
 
 
-def test_a_run_that_lost_something_is_a_result_and_says_so(file, tmp_path, monkeypatch):
+def test_a_run_that_lost_something_is_a_result_and_says_so(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     @contextlib.contextmanager
-    def running(*_, **__):
+    def running(*_: object, **__: object) -> Iterator[servers.Running]:
         yield servers.Running(["ws://127.0.0.1:9"], "1.0", None)
 
-    def generate(command, _):
+    def generate(command: list[str], _: object) -> tuple[int, bool]:
         log = Path(command[command.index("--out") + 1])
         log.mkdir(parents=True)
         (log / "run.json").write_text('{"failed": "the server died"}')
         return (3 if "traffic-ours" in log.name else 1), False
 
-    monkeypatch.setattr(compare.servers, "running", running)
+    monkeypatch.setattr(servers, "running", running)
     monkeypatch.setattr(compare, "_generate", generate)
     monkeypatch.setattr(compare, "_REST_S", 0)
     assert of(file, tmp_path / "out", "--only", "ours")[0] == 0
@@ -117,7 +122,9 @@ def test_a_run_that_lost_something_is_a_result_and_says_so(file, tmp_path, monke
 
 
 @pytest.mark.cluster
-def test_a_signal_stops_the_generator_and_the_server_and_the_comparison_goes_on_later(file, tmp_path):
+def test_a_signal_stops_the_generator_and_the_server_and_the_comparison_goes_on_later(
+    file: Path, tmp_path: Path
+) -> None:
     file.write_text(MATRIX.replace("time_limit_s = 8", "time_limit_s = 60"))
     out = tmp_path / "out"
     command = [sys.executable, "-m", "bench.cli", "compare", str(file), "--out", str(out), "--only", "endless"]
@@ -134,7 +141,7 @@ def test_a_signal_stops_the_generator_and_the_server_and_the_comparison_goes_on_
     assert not (out / compare.RECORD).exists()
 
 
-def test_a_comparison_without_a_result_has_failed(file, tmp_path, monkeypatch):
+def test_a_comparison_without_a_result_has_failed(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(servers.RIAK_VARIABLE, raising=False)
     with pytest.raises(BenchError, match="no run has brought anything"):
         of(file, tmp_path / "out", "--only", "cluster")
@@ -144,17 +151,19 @@ def test_a_comparison_without_a_result_has_failed(file, tmp_path, monkeypatch):
     ("arguments", "complaint"),
     [(["--only", "mars"], "--only mars: there are: cluster, endless, ours, traffic"), (["--repeat", "0"], "--repeat")],
 )
-def test_wrong_arguments_are_refused_before_anything_is_started(file, tmp_path, arguments, complaint):
+def test_wrong_arguments_are_refused_before_anything_is_started(
+    file: Path, tmp_path: Path, arguments: list[str], complaint: str
+) -> None:
     with pytest.raises(BenchError, match=complaint):
         of(file, tmp_path / "out", *arguments)
     assert not (tmp_path / "out").exists()
 
 
-def test_a_directory_in_use_wants_resume(file, tmp_path):
+def test_a_directory_in_use_wants_resume(file: Path, tmp_path: Path) -> None:
     with pytest.raises(BenchError, match="--resume goes on"):
         of(file, tmp_path)
 
 
-def test_the_most_topics_are_the_callers_to_say(file):
+def test_the_most_topics_are_the_callers_to_say(file: Path) -> None:
     chosen = compare_command._chosen(matrix.read(THESIS), ["topics", "nats"], 64)
     assert [(cell.name, cell.options) for cell in chosen.cells(1)] == [("topics-nats-1", {"last": 64})]

@@ -2,34 +2,38 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from bench import digest
+from bench.digest import Json
 from bench.errors import BenchError
 from tests.bench import synthetic
 from tests.bench.synthetic import START_NS, S
 
 
-def described(**changes):
+def described(**changes: Any) -> Json:
     log = {"files": 3, "size_bytes": 10, "lines": 3, "torn": [], "empty": []}
     return {"facts": synthetic.facts("r", **changes), "directory": "/runs/r", "log": log, "percentile_error": None}
 
 
-def document(run, **tables):
+def document(run: Json, **tables: Any) -> Json:
     rows = {name: [{"run": "r"} | row for row in table] for name, table in tables.items()}
-    return digest.document([run], rows)["runs"][0]
+    made: Json = digest.document([run], rows)["runs"][0]
+    return made
 
 
 SENDING = {"phase": "run", "news": 3, "reports": 9, "duplicates_offered": 6, "errors": 0}
 SPAN = {"first_ns": START_NS + S, "last_ns": START_NS + 2 * S}
 
 
-def test_a_complete_run_must_list_every_phase_its_events_name():
+def test_a_complete_run_must_list_every_phase_its_events_name() -> None:
     with pytest.raises(BenchError, match=r"/runs/r: events are of phase 'run', which phases\.csv does not list"):
         document(described(), sending=[SENDING | SPAN])
 
 
-def test_a_run_cut_short_keeps_its_unlisted_phase_but_no_goal_is_met_by_it():
+def test_a_run_cut_short_keeps_its_unlisted_phase_but_no_goal_is_met_by_it() -> None:
     run = document(described(complete=False), sending=[SENDING | SPAN])
     [phase] = run["phases"]
     assert (phase["phase"], phase["news"], phase["start_s"], phase["measured"]) == ("run", 3, 1.0, False)
@@ -39,7 +43,7 @@ def test_a_run_cut_short_keeps_its_unlisted_phase_but_no_goal_is_met_by_it():
         assert text in said
 
 
-def test_what_was_skipped_is_said():
+def test_what_was_skipped_is_said() -> None:
     run = described()
     run["log"] |= {"torn": ["events-000-0000.csv"], "empty": ["machine.csv"]}
     said = " ".join(document(run)["notes"])
@@ -72,18 +76,20 @@ MEASURED = {
         ("duplicated", 2, 2, True),
     ],
 )
-def test_each_goal_is_met_missed_or_said_not_to_be_judged(goal, limit, measured, met):
+def test_each_goal_is_met_missed_or_said_not_to_be_judged(
+    goal: str, limit: float, measured: float | None, met: bool | None
+) -> None:
     judged = {row["goal"]: row for row in digest.goals({goal: limit}, MEASURED)}
     assert (judged[goal]["measured"], judged[goal]["met"]) == (measured, met)
 
 
-def test_nothing_lost_and_nothing_twice_are_always_goals():
+def test_nothing_lost_and_nothing_twice_are_always_goals() -> None:
     judged = {row["goal"]: row["met"] for row in digest.goals({}, MEASURED)}
     assert judged == {"lost": True, "duplicated": False}
     assert [row["met"] for row in digest.goals({}, MEASURED | {"news": 0})] == [False, False], "nothing is not success"
 
 
-def test_duplicates_dropped_are_found_by_name_and_absence_is_not_zero():
+def test_duplicates_dropped_are_found_by_name_and_absence_is_not_zero() -> None:
     rows = [
         {"name": 'ingeborg_duplicates_dropped_total{endpoint="a"}', "delta": 3.0},
         {"name": "ingeborg_duplicates_dropped_total", "delta": 4.0},
@@ -96,12 +102,14 @@ def test_duplicates_dropped_are_found_by_name_and_absence_is_not_zero():
 DELIVERIES = {"phase": "run", "duplicated": 0, "reordered": 0, "unannounced": 0, "mean_ns": 1.5}
 
 
-def listed(name="run", kind="run", start=0, end=2 * S, measured=0, **more):
+def listed(
+    name: str = "run", kind: str = "run", start: int = 0, end: int = 2 * S, measured: int = 0, **more: Any
+) -> Json:
     row = {"phase": name, "kind": kind, "start_ns": START_NS + start, "end_ns": START_NS + end, "measured": measured}
     return row | {"offered_per_s": None, "amount": None, "detail": None} | more
 
 
-def test_a_phase_says_what_it_was_made_of_and_how_fast():
+def test_a_phase_says_what_it_was_made_of_and_how_fast() -> None:
     made = listed("subscribe", "subscribe", offered_per_s=2.0, amount=5_000, detail="held")
     [phase] = document(described(), phases=[made])["phases"]
     assert (phase["kind"], phase["offered_per_s"], phase["detail"]) == ("subscribe", 2.0, "held")
@@ -110,7 +118,7 @@ def test_a_phase_says_what_it_was_made_of_and_how_fast():
     assert phase["amount_per_s"] is None, "no time passed"
 
 
-def test_rates_between_the_first_and_the_last_message():
+def test_rates_between_the_first_and_the_last_message() -> None:
     sending = SENDING | {"reports": 5, "first_sent_ns": START_NS + S, "last_sent_ns": START_NS + 3 * S}
     sending |= {"first_ns": START_NS, "last_ns": START_NS + S, "first_intended_ns": START_NS}
     received = DELIVERIES | {"delivered": 9, "first_received_ns": START_NS, "last_received_ns": START_NS + 4 * S}
@@ -121,22 +129,24 @@ def test_rates_between_the_first_and_the_last_message():
     assert (phase["produce_per_s"], phase["consume_per_s"], phase["end_to_end_per_s"]) == (None, None, None)
 
 
-def test_noise_is_of_the_whole_seconds_inside():
+def test_noise_is_of_the_whole_seconds_inside() -> None:
     rows = [{"second": second, "delivered": second, "p99_ns": 10 * second} for second in range(10)]
     seconds = {row["second"]: row for row in rows}
     # From the middle of second 1 to that of second 6: 2, 3, 4 and 5 are whole.
     made = digest.noise(seconds, 3 * S // 2, 13 * S // 2)
+    assert made is not None
     assert made["seconds"] == 4
     assert made["delivered_per_s"] == {"mean": 3.5, "cv": pytest.approx(1.2909944 / 3.5)}
     assert made["p99_ns"] == {"q1": 27.5, "median": 35.0, "q3": 42.5}
     assert digest.noise(seconds, 2 * S, 4 * S) is None, "of two seconds, nothing is said"
     silent = digest.noise({}, 0, 4 * S)
+    assert silent is not None
     assert silent["delivered_per_s"] == {"mean": 0.0, "cv": None}
     assert silent["p99_ns"] == {"q1": None, "median": None, "q3": None}
 
 
-def test_store_operations_are_those_that_count_and_absence_is_not_zero():
-    def counter(what, last, more=""):
+def test_store_operations_are_those_that_count_and_absence_is_not_zero() -> None:
+    def counter(what: str, last: float, more: str = "") -> Json:
         name = f'ingeborg_store_total{{{more}what="{what}"}}'
         return {"phase": "run", "source": "a", "name": name, "first": 1.0, "last": last, "reset": False}
 
@@ -149,7 +159,7 @@ def test_store_operations_are_those_that_count_and_absence_is_not_zero():
     assert silent["store_operations_per_delivered"] is None, "nothing was delivered"
 
 
-def test_the_error_of_a_sketch_is_said():
+def test_the_error_of_a_sketch_is_said() -> None:
     exact, sketch = described(), described() | {"percentile_error": 1e-5}
     assert document(exact)["percentile_error"] is None
     made = document(sketch)
@@ -157,7 +167,7 @@ def test_the_error_of_a_sketch_is_said():
     assert any("within 0.0010% of the deliveries" in note for note in made["notes"])
 
 
-def test_a_run_that_failed_at_once_has_no_figures_and_is_no_error():
+def test_a_run_that_failed_at_once_has_no_figures_and_is_no_error() -> None:
     made = document(described(complete=False, failed="no connection"))
     assert (made["failed"], made["phases"]) == ("no connection", [])
     assert set(made["measured"]["latency_ns"].values()) == {None}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -28,11 +29,11 @@ def digest(**sizes: int) -> digestdir.Digest:
 
 
 @pytest.fixture
-def said():
+def said() -> list[str]:
     return []
 
 
-def test_what_is_written_is_read_in_the_order_of_runs_and_times(tmp_path):
+def test_what_is_written_is_read_in_the_order_of_runs_and_times(tmp_path: Path) -> None:
     document = digestdir.write(tmp_path, digest(b=1, a=2), ["b", "a"])
     assert [run["run"] for run in document["runs"]] == ["b", "a"]
     read, tables = digestdir.read(tmp_path)
@@ -45,7 +46,7 @@ def test_what_is_written_is_read_in_the_order_of_runs_and_times(tmp_path):
     )
 
 
-def test_reading_and_writing_again_changes_no_byte(tmp_path, said):
+def test_reading_and_writing_again_changes_no_byte(tmp_path: Path, said: list[str]) -> None:
     digestdir.write(tmp_path, digest(a=1, b=2), ["a", "b"])
     before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
     kept = digestdir.remembered(tmp_path, {"a": log(1), "b": log(2)}, said.append)
@@ -54,7 +55,7 @@ def test_reading_and_writing_again_changes_no_byte(tmp_path, said):
     assert said == []
 
 
-def test_only_runs_of_the_very_same_files_are_remembered(tmp_path, said):
+def test_only_runs_of_the_very_same_files_are_remembered(tmp_path: Path, said: list[str]) -> None:
     digestdir.write(tmp_path, digest(same=1, grown=1, gone=1, edited=1), ["same", "grown", "gone", "edited"])
     edited = log(1) | {"sha256": {"run.json": "cd" * 32}}
     kept = digestdir.remembered(
@@ -65,7 +66,7 @@ def test_only_runs_of_the_very_same_files_are_remembered(tmp_path, said):
 
 
 @pytest.mark.parametrize("how", ["an older version", "torn document", "no table", "foreign table"])
-def test_a_digest_that_cannot_be_read_holds_nothing_and_says_why(tmp_path, said, how):
+def test_a_digest_that_cannot_be_read_holds_nothing_and_says_why(tmp_path: Path, said: list[str], how: str) -> None:
     digestdir.write(tmp_path, digest(a=1), ["a"])
     document = tmp_path / digestdir.DOCUMENT
     if how == "an older version":
@@ -82,21 +83,23 @@ def test_a_digest_that_cannot_be_read_holds_nothing_and_says_why(tmp_path, said,
     assert words.endswith("every run is computed")
 
 
-def test_nothing_there_is_nothing_to_say(tmp_path, said):
+def test_nothing_there_is_nothing_to_say(tmp_path: Path, said: list[str]) -> None:
     assert digestdir.remembered(tmp_path, {"a": log(1)}, said.append) == digestdir.Digest.empty()
     assert said == []
 
 
-def test_no_document_stands_beside_tables_of_another(tmp_path, monkeypatch):
+def test_no_document_stands_beside_tables_of_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     digestdir.write(tmp_path, digest(a=1), ["a"])
-    broken = digest(b=1)
-    broken.tables["machine"][0]["second"] = "not a number to sort by"
+    made = digest(b=1)
+    first, *others = made.tables["machine"]
+    machine = [{**first, "second": "not a number to sort by"}, *others]
+    broken = digestdir.Digest(made.runs, {**made.tables, "machine": machine})
     with pytest.raises(TypeError):
         digestdir.write(tmp_path, broken, ["b"])
     with pytest.raises(BenchError, match="is not a digest"):
         digestdir.read_document(tmp_path)
 
 
-def test_a_place_that_cannot_be_written_is_named(tmp_path):
+def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     with pytest.raises(BenchError, match=f"cannot write the digest to {tmp_path}/nowhere"):
         digestdir.write(tmp_path / "nowhere", digest(a=1), ["a"])

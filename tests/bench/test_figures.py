@@ -25,11 +25,11 @@ from bench import figures
         (200_000_000_000, "3 min 20 s"),
     ],
 )
-def test_duration(value_ns, text):
+def test_duration(value_ns: float | None, text: str) -> None:
     assert figures.duration(value_ns) == text
 
 
-def test_counts_rates_and_sizes():
+def test_counts_rates_and_sizes() -> None:
     assert figures.count(1_234_567) == "1,234,567"
     assert figures.count(None) == "–"
     assert figures.rate(1533.75) == "1,534/s"
@@ -51,11 +51,11 @@ def test_counts_rates_and_sizes():
         (1, 0, "–"),
     ],
 )
-def test_a_share_is_not_rounded_to_all_or_nothing(part, whole, text):
+def test_a_share_is_not_rounded_to_all_or_nothing(part: int, whole: int, text: str) -> None:
     assert figures.share(part, whole) == text
 
 
-def test_axis_texts_have_no_idle_digits():
+def test_axis_texts_have_no_idle_digits() -> None:
     assert [figures.tick(text) for text in ("10.0 ms", "1.00 s", "2.50 ms", "100 ms", "0 ns")] == [
         "10 ms",
         "1 s",
@@ -65,7 +65,7 @@ def test_axis_texts_have_no_idle_digits():
     ]
 
 
-def test_ratios_settings_and_small_numbers():
+def test_ratios_settings_and_small_numbers() -> None:
     assert [figures.ratio(value) for value in (None, 1.837, 142.4, 0.0791, 0.25)] == [
         "–",
         "× 1.84",

@@ -41,7 +41,7 @@ def written(path: Path, text: str) -> Path:
     return file
 
 
-def test_rounds_go_over_all_systems_and_a_system_has_settings_of_its_own(tmp_path):
+def test_rounds_go_over_all_systems_and_a_system_has_settings_of_its_own(tmp_path: Path) -> None:
     cells = list(matrix.read(written(tmp_path, GOOD)).cells(2))
     one_round = ["traffic-ours", "traffic-nats", "topics-ours", "topics-nats", "topics-kafka"]
     assert [cell.name for cell in cells] == [f"{name}-{number}" for number in (1, 2) for name in one_round]
@@ -68,7 +68,7 @@ def test_rounds_go_over_all_systems_and_a_system_has_settings_of_its_own(tmp_pat
         ("[systems.ours]", "[", "matrix.toml: "),
     ],
 )
-def test_what_does_not_fit_is_refused_in_words(tmp_path, old, new, complaint):
+def test_what_does_not_fit_is_refused_in_words(tmp_path: Path, old: str, new: str, complaint: str) -> None:
     assert old in GOOD
     with pytest.raises(BenchError) as caught:
         matrix.read(written(tmp_path, GOOD.replace(old, new)))
@@ -76,5 +76,5 @@ def test_what_does_not_fit_is_refused_in_words(tmp_path, old, new, complaint):
 
 
 @pytest.mark.parametrize("file", MATRICES, ids=lambda file: file.stem)
-def test_the_matrices_that_are_here_can_be_read(file):
+def test_the_matrices_that_are_here_can_be_read(file: Path) -> None:
     assert list(matrix.read(file).cells(1))

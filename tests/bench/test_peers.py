@@ -7,6 +7,7 @@ import argparse
 import json
 import os
 import re
+import shutil
 import socket
 import struct
 import subprocess
@@ -15,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import psutil
@@ -43,10 +45,12 @@ STUBBORN = (
 def listening(server: peers.Server) -> set[str]:
     """The addresses that the server's processes listen on."""
     try:
-        found = [each for pid in server.pids for each in psutil.Process(pid).net_connections("tcp")]
+        own = [each for pid in server.pids for each in psutil.Process(pid).net_connections("tcp")]
+        found = [(each.laddr, each.status) for each in own]
     except psutil.AccessDenied:  # It has given up root, in a container that does not let root look at others.
-        found = [each for each in psutil.net_connections("tcp") if each.laddr.port == server.port]
-    return {each.laddr.ip for each in found if each.status == psutil.CONN_LISTEN}
+        every = psutil.net_connections("tcp")
+        found = [(each.laddr, each.status) for each in every if each.laddr and each.laddr.port == server.port]
+    return {address.ip for address, status in found if status == psutil.CONN_LISTEN}
 
 
 @contextmanager
@@ -69,7 +73,7 @@ def until(condition: Callable[[], bool]) -> None:
 
 
 @pytest.mark.parametrize("path", SETTINGS, ids=lambda path: path.name)
-def test_no_setting_names_an_address_but_loopback(path):
+def test_no_setting_names_an_address_but_loopback(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     addresses = re.findall(r"\b\d+\.\d+\.\d+\.\d+\b", text)
     assert set(addresses) <= {"127.0.0.1"}
@@ -78,7 +82,7 @@ def test_no_setting_names_an_address_but_loopback(path):
 
 
 @pytest.mark.parametrize("path", SETTINGS, ids=lambda path: path.name)
-def test_each_block_of_settings_says_why(path):
+def test_each_block_of_settings_says_why(path: Path) -> None:
     """A settings file opens with what it is for, and no run of lines longer than a dozen is without a comment."""
     lines = path.read_text(encoding="utf-8").splitlines()
     assert lines[0].startswith(("#", "%%"))
@@ -88,7 +92,7 @@ def test_each_block_of_settings_says_why(path):
         assert bare <= 12
 
 
-def test_the_pom_pins_its_releases_and_names_no_repository():
+def test_the_pom_pins_its_releases_and_names_no_repository() -> None:
     pom = ElementTree.parse(kafka_jars.POM)
     assert re.fullmatch(r"4\.\d+\.\d+", kafka_jars.release())
     assert not [each.tag for each in pom.iter() if "epositor" in each.tag]
@@ -111,7 +115,10 @@ def test_the_pom_pins_its_releases_and_names_no_repository():
         (["up", "redis", "nats", "--port", "4000"], "one server"),
     ],
 )
-def test_wrong_usage_is_code_2_and_says_what_is_right(arguments, words, capsys):
+def test_wrong_usage_is_code_2_and_says_what_is_right(
+    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code: object
     try:
         code = cli.main(["peers", *arguments])
     except SystemExit as end:  # argparse's way
@@ -120,13 +127,13 @@ def test_wrong_usage_is_code_2_and_says_what_is_right(arguments, words, capsys):
     assert words in capsys.readouterr().err
 
 
-def test_a_server_has_its_systems_name_too(tmp_path, capsys):
+def test_a_server_has_its_systems_name_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """`mqtt` in loadgen is `mosquitto` here; both named are one server."""
     assert cli.main(["peers", "status", "mqtt", "mosquitto", "--json", "--state", str(tmp_path)]) == commands.FAILED
     assert json.loads(capsys.readouterr().out) == [{"name": "mosquitto", "state": "down"}]
 
 
-def test_help_names_every_server_and_the_exit_codes(capsys):
+def test_help_names_every_server_and_the_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
     parser = argparse.ArgumentParser()
     commands.add(parser.add_subparsers())
     with pytest.raises(SystemExit):
@@ -136,7 +143,7 @@ def test_help_names_every_server_and_the_exit_codes(capsys):
     assert "exit codes:" in said
 
 
-def test_status_of_nothing_is_all_down_and_no_failure(tmp_path, capsys):
+def test_status_of_nothing_is_all_down_and_no_failure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["peers", "status", "--state", str(tmp_path / "none")]) == commands.DONE
     assert capsys.readouterr().out.split() == [word for name in NAMES for word in ("down", name)]
     assert cli.main(["peers", "down", "--state", str(tmp_path / "none")]) == commands.DONE
@@ -150,16 +157,18 @@ def test_status_of_nothing_is_all_down_and_no_failure(tmp_path, capsys):
     ("name", "package"),
     [("redis", "redis-server"), ("nats", "nats-server"), ("mosquitto", "mosquitto"), ("rabbitmq", "rabbitmq-server")],
 )
-def test_what_is_not_installed_is_named_with_its_package(name, package, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(servers.shutil, "which", lambda *_args, **_words: None)
+def test_what_is_not_installed_is_named_with_its_package(
+    name: str, package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(shutil, "which", lambda *_args, **_words: None)
     monkeypatch.setattr(servers, "RABBITMQ_SCRIPT", tmp_path / "none")
     assert cli.main(["peers", "up", name, "--state", str(tmp_path)]) == commands.NOT_INSTALLED
     assert f"apt-get install {package}" in capsys.readouterr().err
     assert lifecycle.find(name, tmp_path) is None
 
 
-def test_kafka_without_maven_or_java_says_so(tmp_path, monkeypatch):
-    monkeypatch.setattr(kafka_jars.shutil, "which", lambda *_args, **_words: None)
+def test_kafka_without_maven_or_java_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda *_args, **_words: None)
     with pytest.raises(peers.NotInstalledError, match="apt-get install maven"):
         kafka_jars.ensure(tmp_path, tmp_path)
     monkeypatch.delenv("JAVA_HOME", raising=False)
@@ -168,11 +177,13 @@ def test_kafka_without_maven_or_java_says_so(tmp_path, monkeypatch):
         kafka_jars.java_home()
 
 
-def test_a_maven_that_fails_leaves_no_half_cache_and_shows_what_it_said(tmp_path, monkeypatch):
+def test_a_maven_that_fails_leaves_no_half_cache_and_shows_what_it_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     maven = tmp_path / "mvn"
     maven.write_text("#!/bin/sh\necho 'no such artifact'\nexit 3\n")
     maven.chmod(0o755)
-    monkeypatch.setattr(kafka_jars.shutil, "which", lambda *_args, **_words: str(maven))
+    monkeypatch.setattr(shutil, "which", lambda *_args, **_words: str(maven))
     with pytest.raises(peers.PeerError, match=r"(?s)exit code 3.*no such artifact"):
         kafka_jars.ensure(tmp_path / "cache", tmp_path)
     assert list((tmp_path / "cache").iterdir()) == []
@@ -181,7 +192,7 @@ def test_a_maven_that_fails_leaves_no_half_cache_and_shows_what_it_said(tmp_path
 # --- records and directories
 
 
-def test_a_record_is_read_as_it_was_written(tmp_path):
+def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
     directory = StateDir(tmp_path, "redis")
     record = Record("redis", "redis://127.0.0.1:1", 1, "7", (processes.Identity(12, 3.25), processes.Identity(13, 4.5)))
     with directory.locked():
@@ -194,14 +205,16 @@ def test_a_record_is_read_as_it_was_written(tmp_path):
     "text",
     ["", "{", "[]", "{}", json.dumps({"layout": LAYOUT + 1}), json.dumps({"layout": LAYOUT, "processes": [[1]]})],
 )
-def test_a_record_that_is_none_is_refused_in_words(tmp_path, text, capsys):
+def test_a_record_that_is_none_is_refused_in_words(
+    tmp_path: Path, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "redis").mkdir()
     (tmp_path / "redis" / "state.json").write_text(text)
     assert cli.main(["peers", "status", "redis", "--state", str(tmp_path)]) == commands.FAILED
     assert "state.json" in capsys.readouterr().err
 
 
-def test_a_directory_of_somebody_elses_is_left_alone(tmp_path):
+def test_a_directory_of_somebody_elses_is_left_alone(tmp_path: Path) -> None:
     data = tmp_path / "redis" / "data"
     data.mkdir(parents=True)
     (data / "dump.rdb").write_text("precious")
@@ -210,7 +223,7 @@ def test_a_directory_of_somebody_elses_is_left_alone(tmp_path):
     assert (data / "dump.rdb").read_text() == "precious"
 
 
-def test_two_commands_at_once_on_one_server_are_one_too_many(tmp_path):
+def test_two_commands_at_once_on_one_server_are_one_too_many(tmp_path: Path) -> None:
     with (
         StateDir(tmp_path, "redis").locked(),
         pytest.raises(peers.PeerError, match="another `bench peers`"),
@@ -221,7 +234,7 @@ def test_two_commands_at_once_on_one_server_are_one_too_many(tmp_path):
 # --- processes
 
 
-def test_a_recycled_pid_is_neither_alive_nor_killed(tmp_path):
+def test_a_recycled_pid_is_neither_alive_nor_killed(tmp_path: Path) -> None:
     """The number lives, but it started at another time than the server on record."""
     with spawned(SLEEPER, tmp_path) as stranger:
         earlier = processes.Identity(stranger.pid, stranger.started_s - 60)
@@ -237,7 +250,7 @@ def test_a_recycled_pid_is_neither_alive_nor_killed(tmp_path):
         assert peers.find("redis", tmp_path) is None
 
 
-def test_a_deaf_process_is_killed_with_its_children(tmp_path):
+def test_a_deaf_process_is_killed_with_its_children(tmp_path: Path) -> None:
     with spawned(STUBBORN, tmp_path) as identity:
         until(lambda: "deaf" in (tmp_path / "server.log").read_text())
         family = processes.tree([identity])
@@ -247,7 +260,7 @@ def test_a_deaf_process_is_killed_with_its_children(tmp_path):
         assert not any(each.is_running() and each.status() != psutil.STATUS_ZOMBIE for each in family)
 
 
-def test_a_server_is_in_a_session_of_its_own_with_all_files_it_may_open(tmp_path):
+def test_a_server_is_in_a_session_of_its_own_with_all_files_it_may_open(tmp_path: Path) -> None:
     with spawned(SLEEPER, tmp_path) as identity:
         assert os.getsid(identity.pid) == identity.pid
         assert os.getpgid(identity.pid) == identity.pid
@@ -257,7 +270,9 @@ def test_a_server_is_in_a_session_of_its_own_with_all_files_it_may_open(tmp_path
             assert limits.rlimit(psutil.RLIMIT_NOFILE)[0] == processes.open_files()
 
 
-def test_a_server_that_ends_instead_of_answering_is_reported_with_its_log(tmp_path, monkeypatch):
+def test_a_server_that_ends_instead_of_answering_is_reported_with_its_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     program = (sys.executable, "-c", "print('no licence'); raise SystemExit(9)")
     monkeypatch.setitem(servers.PEERS, "redis", fake(program))
     with pytest.raises(peers.PeerError, match=r"(?s)ended instead of answering.*\| no licence"):
@@ -265,12 +280,12 @@ def test_a_server_that_ends_instead_of_answering_is_reported_with_its_log(tmp_pa
     assert peers.find("redis", tmp_path) is None
 
 
-def test_a_server_that_never_answers_is_given_up_and_stopped(tmp_path, monkeypatch):
+def test_a_server_that_never_answers_is_given_up_and_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(servers.PEERS, "redis", fake(SLEEPER, start_s=0.3))
     seen: list[processes.Identity] = []
     spawn = processes.spawn
 
-    def watched(*arguments):
+    def watched(*arguments: Any) -> processes.Identity:
         seen.append(spawn(*arguments))
         return seen[-1]
 
@@ -281,7 +296,9 @@ def test_a_server_that_never_answers_is_given_up_and_stopped(tmp_path, monkeypat
     assert peers.find("redis", tmp_path) is None
 
 
-def test_somebody_elses_answer_on_the_port_is_not_taken_for_ours(tmp_path, monkeypatch):
+def test_somebody_elses_answer_on_the_port_is_not_taken_for_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(servers.PEERS, "redis", fake(SLEEPER, start_s=0.3))
     with socket.create_server((servers.LOOPBACK, 0)) as other:
         port = other.getsockname()[1]
@@ -316,7 +333,7 @@ def amqp_start(version: bytes) -> bytes:
         (handshakes.mqtt, b"\x20\x02\x00\x00", ""),
     ],
 )
-def test_a_server_that_answers_is_believed(handshake, answer, version):
+def test_a_server_that_answers_is_believed(handshake: handshakes.Handshake, answer: bytes, version: str) -> None:
     assert shaken(handshake, answer) == version
 
 
@@ -334,7 +351,7 @@ def test_a_server_that_answers_is_believed(handshake, answer, version):
         (handshakes.mqtt, b""),
     ],
 )
-def test_an_answer_of_another_kind_is_none(handshake, answer):
+def test_an_answer_of_another_kind_is_none(handshake: handshakes.Handshake, answer: bytes) -> None:
     with pytest.raises(handshakes.NotReadyError):
         shaken(handshake, answer)
 
@@ -353,7 +370,9 @@ def shaken(handshake: handshakes.Handshake, answer: bytes) -> str:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_up_answers_on_loopback_alone_and_down_leaves_nothing(name, tmp_path, capsys):
+def test_up_answers_on_loopback_alone_and_down_leaves_nothing(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     wants.server(name)
     state = ["--state", str(tmp_path)]
     assert cli.main(["peers", "up", name, *state]) == commands.DONE
@@ -388,7 +407,9 @@ def cmdline(pid: int) -> list[str]:
         return []
 
 
-def test_a_server_that_dies_is_noticed_and_can_be_started_again_empty(tmp_path, capsys):
+def test_a_server_that_dies_is_noticed_and_can_be_started_again_empty(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     wants.server("redis")
     with peers.running("redis", tmp_path) as server:
         assert server.alive()
@@ -407,7 +428,7 @@ def test_a_server_that_dies_is_noticed_and_can_be_started_again_empty(tmp_path, 
     assert not again.alive()
 
 
-def test_a_port_that_is_asked_for_is_taken_or_refused(tmp_path):
+def test_a_port_that_is_asked_for_is_taken_or_refused(tmp_path: Path) -> None:
     wants.server("redis")
     with socket.create_server((servers.LOOPBACK, 0)) as other:
         port = other.getsockname()[1]
@@ -419,7 +440,7 @@ def test_a_port_that_is_asked_for_is_taken_or_refused(tmp_path):
             peers.up("redis", tmp_path, port + 1)
 
 
-def test_it_outlives_the_command_that_started_it(tmp_path):
+def test_it_outlives_the_command_that_started_it(tmp_path: Path) -> None:
     """And the terminal's Ctrl-C, which goes to the command's process group."""
     wants.server("redis")
     command = [sys.executable, "-m", "bench.cli", "peers", "up", "redis", "--state", str(tmp_path)]
@@ -434,7 +455,7 @@ def test_it_outlives_the_command_that_started_it(tmp_path):
     assert not server.alive()
 
 
-def test_nothing_is_left_when_a_start_is_interrupted(tmp_path, monkeypatch):
+def test_nothing_is_left_when_a_start_is_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(servers.PEERS, "redis", fake(SLEEPER))
     started: list[peers.Server | None] = []
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 
@@ -29,15 +30,15 @@ class Page(HTMLParser):
         self.close()
         assert self.open == [], "every element is closed"
 
-    def handle_starttag(self, tag, attributes):
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
         self.elements.append((tag, dict(attributes)))
         if tag not in VOID:
             self.open.append(tag)
 
-    def handle_endtag(self, tag):
+    def handle_endtag(self, tag: str) -> None:
         assert self.open.pop() == tag
 
-    def handle_data(self, data):
+    def handle_data(self, data: str) -> None:
         self.texts.append(data)
 
     def count(self, tag: str) -> int:
@@ -66,7 +67,7 @@ def many() -> str:
 # -- one run
 
 
-def test_it_has_every_plot_and_figure(good):
+def test_it_has_every_plot_and_figure(good: str) -> None:
     page = Page(good)
     titles = [text for text in page.texts if text.endswith(("percentile", "over time"))]
     for title in ("Latency by percentile", *OVER_TIME):
@@ -92,7 +93,7 @@ def test_it_has_every_plot_and_figure(good):
 OVER_TIME = ("Rates over time", "Latency over time", "Processor over time", "Memory over time", "Network over time")
 
 
-def test_it_needs_nothing_from_anywhere(many):
+def test_it_needs_nothing_from_anywhere(many: str) -> None:
     assert "http:" not in many
     assert "https:" not in many
     page = Page(many)
@@ -103,7 +104,7 @@ def test_it_needs_nothing_from_anywhere(many):
     assert "url(" not in many
 
 
-def test_identities_are_unique(many):
+def test_identities_are_unique(many: str) -> None:
     identities = re.findall(r' id="([^"]+)"', many)
     assert len(identities) == len(set(identities))
     for names in re.findall(r'aria-labelledby="([^"]+)"', many):
@@ -112,7 +113,7 @@ def test_identities_are_unique(many):
         assert target in identities
 
 
-def test_no_text_of_a_log_becomes_markup():
+def test_no_text_of_a_log_becomes_markup() -> None:
     for runs in ([digests.hostile()], [digests.hostile(), *digests.hostile_compared(), digests.demo()]):
         tables = digests.tables(*runs)
         for row in tables["machine"]:
@@ -126,7 +127,7 @@ def test_no_text_of_a_log_becomes_markup():
                 assert name in allowed or name.startswith("aria-"), name
 
 
-def test_missed_goals_notes_and_a_system_without_counters():
+def test_missed_goals_notes_and_a_system_without_counters() -> None:
     run = digests.demo(goals={"p50_ms": 1, "p99_ms": 2000})
     run |= {"counters": [], "notes": ["The run was cut short."], "failed": "the server died"}
     run["measured"]["duplicates_dropped"] = None
@@ -142,7 +143,7 @@ def test_missed_goals_notes_and_a_system_without_counters():
         assert said in text, said
 
 
-def test_a_run_in_which_nothing_happened_says_so():
+def test_a_run_in_which_nothing_happened_says_so() -> None:
     run = digests.run(digests.facts("nothing"), [], notes=["Nothing was measured"], failed="no server")
     page = Page(report.page(digests.document(run), {"seconds": [], "machine": []}))
     assert page.count("svg") == 0
@@ -150,7 +151,7 @@ def test_a_run_in_which_nothing_happened_says_so():
         assert said in page.text
 
 
-def test_a_long_run_is_drawn_in_bins_and_says_so():
+def test_a_long_run_is_drawn_in_bins_and_says_so() -> None:
     run = digests.demo()
     seconds = 4 * charts.POINTS_MAX
     for phase in run["phases"][2:]:
@@ -162,7 +163,7 @@ def test_a_long_run_is_drawn_in_bins_and_says_so():
     assert len(text) < 400_000
 
 
-def test_a_run_of_traffic_shows_its_search_and_the_sustained_rate():
+def test_a_run_of_traffic_shows_its_search_and_the_sustained_rate() -> None:
     page = Page(page_of(digests.traffic("t")))
     for said in (
         "At the greatest sustained rate, 4,000/s offered.",
@@ -178,7 +179,7 @@ def test_a_run_of_traffic_shows_its_search_and_the_sustained_rate():
 # -- many runs
 
 
-def test_verdicts_comparisons_and_method_come_before_the_runs(many):
+def test_verdicts_comparisons_and_method_come_before_the_runs(many: str) -> None:
     page = Page(many)
     order = ["Goals: 2 of 13 missed", "Traffic", "Topics", "The runs", "How it was measured"]
     places = [page.texts.index(title) for title in order]
@@ -195,7 +196,7 @@ def test_verdicts_comparisons_and_method_come_before_the_runs(many):
         assert said in page.text, said
 
 
-def test_topics_are_a_table_per_series_and_no_section_per_number(many):
+def test_topics_are_a_table_per_series_and_no_section_per_number(many: str) -> None:
     page = Page(many)
     sections = [attributes["id"] for tag, attributes in page.elements if tag == "section" and "id" in attributes]
     traffic_runs = [f"run-{index}" for index in range(10)]
@@ -204,7 +205,7 @@ def test_topics_are_a_table_per_series_and_no_section_per_number(many):
         assert page.texts.count(title) == 5, "a heading, two drawings, the table and what unfolds it"
 
 
-def test_every_system_is_a_line_and_a_failure_is_marked(many):
+def test_every_system_is_a_line_and_a_failure_is_marked(many: str) -> None:
     svgs = re.findall(r"<svg.*?</svg>", many)
     produce = [text for text in svgs if ">Produce rate over N topics<" in text]
     assert len(produce) == 2
@@ -214,15 +215,17 @@ def test_every_system_is_a_line_and_a_failure_is_marked(many):
         assert text.count('class="ring ') == 9, "the generator was at its limit at 1 … 256 topics of one system"
 
 
-def test_the_tables_have_the_digests_figures(many):
+def test_the_tables_have_the_digests_figures(many: str) -> None:
     page = Page(many)
     (table,) = comparison.traffic(digests.compared())
     for row in table.rows:
         for key, text in (("in_per_s", figures.rate), ("p99_ns", figures.duration), ("server_cpu_us", figures.micros)):
-            assert text(row.figures[key].value) in page.texts, (row.name, key)
+            figure = row.figures[key]
+            assert figure is not None
+            assert text(figure.value) in page.texts, (row.name, key)
 
 
-def test_a_page_of_a_hundred_runs_stays_readable():
+def test_a_page_of_a_hundred_runs_stays_readable() -> None:
     runs = [digests.traffic(f"t{number}", seed=number) for number in range(100)]
     text = page_of(*runs)
     assert len(text) < 5_000_000
@@ -249,7 +252,7 @@ _LAYOUT = """(() => {
 
 @pytest.mark.parametrize("width", [390, 1280])
 @pytest.mark.parametrize("dark", [False, True])
-async def test_in_a_browser_at_desktop_and_phone_width(tmp_path, many, width, dark):
+async def test_in_a_browser_at_desktop_and_phone_width(tmp_path: Path, many: str, width: int, dark: bool) -> None:
     """Every folded part unfolded."""
     path = tmp_path / "report.html"
     path.write_text(many, encoding="utf-8")
@@ -267,7 +270,7 @@ async def test_in_a_browser_at_desktop_and_phone_width(tmp_path, many, width, da
     }
 
 
-async def test_hostile_text_and_a_single_run_in_a_browser(tmp_path):
+async def test_hostile_text_and_a_single_run_in_a_browser(tmp_path: Path) -> None:
     path = tmp_path / "report.html"
     for index, runs in enumerate(([digests.demo()], [digests.hostile(), *digests.hostile_compared()])):
         path.write_text(page_of(*runs), encoding="utf-8")

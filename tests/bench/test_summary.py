@@ -8,7 +8,7 @@ from bench import summary
 from tests.bench import digests
 
 
-def test_the_table_has_the_figures_that_matter():
+def test_the_table_has_the_figures_that_matter() -> None:
     shown = summary.terminal(digests.document(digests.demo()))
     header, _, row, *rest = shown.splitlines()
     assert re.split(r"  +", header) == ["Run", "p50", "p99", "In", "Out", "Duplicates dropped", "Lost", "Goals"]
@@ -25,7 +25,7 @@ def test_the_table_has_the_figures_that_matter():
     assert "p50 1.55 ms ≤ 500 ms met" in rest[1]
 
 
-def test_missed_goals_and_notes_are_said():
+def test_missed_goals_and_notes_are_said() -> None:
     run = digests.demo(goals={"p50_ms": 1, "odd": 2, "lost": 0})
     run["notes"] = ["The run was cut short"]
     run["goals"][2] |= {"measured": 4, "met": False}
@@ -36,7 +36,7 @@ def test_missed_goals_and_notes_are_said():
     assert "note: The run was cut short" in shown
 
 
-def test_a_run_that_failed_says_so_first():
+def test_a_run_that_failed_says_so_first() -> None:
     run = digests.demo()
     run |= {"notes": ["The run was cut short"], "failed": "run: nothing was delivered for 10.1 s"}
     document = digests.document(run)
@@ -46,7 +46,7 @@ def test_a_run_that_failed_says_so_first():
         )
 
 
-def test_many_runs_are_the_tables_of_the_comparison():
+def test_many_runs_are_the_tables_of_the_comparison() -> None:
     document = digests.compared()
     for shown in (summary.terminal(document), summary.markdown(document)):
         for said in (
@@ -64,7 +64,7 @@ def test_many_runs_are_the_tables_of_the_comparison():
     assert "the busiest layer process used 97% of a core" in summary.markdown(document)
 
 
-def test_no_text_of_a_log_reaches_the_terminal_or_markdown_as_markup():
+def test_no_text_of_a_log_reaches_the_terminal_or_markdown_as_markup() -> None:
     document = digests.document(digests.hostile(), *digests.hostile_compared())
     shown = summary.terminal(document)
     assert "\x1b" not in shown
@@ -77,7 +77,7 @@ def test_no_text_of_a_log_reaches_the_terminal_or_markdown_as_markup():
     assert widths[:3] == [4, 4, 4], "a bar in a name makes no column"
 
 
-def test_markdown_has_percentiles_and_goals():
+def test_markdown_has_percentiles_and_goals() -> None:
     text = summary.markdown(digests.document(digests.demo()))
     assert "| p50 | p90 | p95 | p99 | p99.9 | p99.99 | max | mean |" in text
     assert "| lost | ≤ 0 | 0 | met |" in text

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from bench import usage
 
 
-def row(role, source="a", cpu_s=1.0, elapsed_s=10.0, phase="run", **levels):
+def row(
+    role: str,
+    source: str = "a",
+    cpu_s: float | None = 1.0,
+    elapsed_s: float | None = 10.0,
+    phase: str = "run",
+    **levels: Any,
+) -> dict[str, Any]:
     made = {"phase": phase, "role": role, "source": source, "cpu_s": cpu_s, "elapsed_s": elapsed_s}
     return made | {"rss_first": 100, "rss_last": 300, "anon_first": 10, "anon_last": 50} | levels
 
 
-def test_sources_of_a_role_add_up_and_the_busiest_is_told():
+def test_sources_of_a_role_add_up_and_the_busiest_is_told() -> None:
     made = usage.processes([row("server", "a", 4.0), row("server", "b", 8.0), row("host", cpu_s=15.0, anon_last=None)])
     assert made == {
         "host": {"cpu_s": 15.0, "cpu_cores_max": 1.5, "rss_bytes": 300, "anon_bytes": None},
@@ -20,13 +29,13 @@ def test_sources_of_a_role_add_up_and_the_busiest_is_told():
     }
 
 
-def test_a_sum_with_an_unknown_part_is_unknown():
+def test_a_sum_with_an_unknown_part_is_unknown() -> None:
     unknown = row("server", "b", cpu_s=None, elapsed_s=None, anon_last=None)
     [made] = usage.processes([row("server"), unknown]).values()
     assert made == {"cpu_s": None, "cpu_cores_max": 0.1, "rss_bytes": 600, "anon_bytes": None}
 
 
-def test_processor_time_per_delivered_message():
+def test_processor_time_per_delivered_message() -> None:
     used = usage.processes([row("server", cpu_s=2.0), row("layer", cpu_s=None), row("host")])
     cost = usage.cpu_us_per_delivered(used, 1_000)
     assert cost == {"server": 2_000.0, "layer": None, "generator": None}
@@ -45,22 +54,22 @@ def test_processor_time_per_delivered_message():
         ("generator", None, None),
     ],
 )
-def test_who_was_at_the_limit(role, cpu_s, said):
+def test_who_was_at_the_limit(role: str, cpu_s: float | None, said: dict[str, str] | None) -> None:
     used = usage.processes([row(role, cpu_s=cpu_s)])
     assert usage.saturated(used, 2) == ([said] if said else [])
 
 
-def test_a_machine_of_unknown_size_is_not_judged():
+def test_a_machine_of_unknown_size_is_not_judged() -> None:
     used = usage.processes([row("host", cpu_s=100.0)])
     for cores in (None, 0, "2"):
         assert usage.saturated(used, cores) == []
 
 
-def phase(kind, amount, name="up"):
+def phase(kind: str, amount: int | None, name: str = "up") -> dict[str, Any]:
     return {"phase": name, "kind": kind, "amount": amount}
 
 
-def test_memory_is_the_growth_of_all_servers_over_what_was_made():
+def test_memory_is_the_growth_of_all_servers_over_what_was_made() -> None:
     rows = [row("server", "a", phase="up"), row("server", "b", phase="up", anon_first=None), row("host", phase="up")]
     made = usage.memory(rows, [phase("connect", 20)])
     # 40 anonymous bytes of a; b does not say its own: 200 resident ones.
@@ -77,5 +86,5 @@ def test_memory_is_the_growth_of_all_servers_over_what_was_made():
         ([row("generator", phase="up")], 20),
     ],
 )
-def test_memory_that_cannot_be_known_is_not_zero(rows, amount):
+def test_memory_that_cannot_be_known_is_not_zero(rows: list[dict[str, Any]], amount: int | None) -> None:
     assert usage.memory(rows, [phase("subscribe", amount)])["server_bytes_per_subscription"] is None

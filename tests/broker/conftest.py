@@ -28,4 +28,4 @@ async def shared(
 @pytest.fixture
 def name(request: pytest.FixtureRequest) -> str:
     """A client id, or a topic, that is this test's alone."""
-    return request.node.name[:100]
+    return str(request.node.name)[:100]

@@ -23,8 +23,9 @@ from collections.abc import Callable, Sequence
 import psutil
 
 from broker.core.dedup import Dedup, key_of
+from broker.core.locations import Locations
 from broker.core.model import Location
-from broker.core.routes import Locations, Routes
+from broker.core.routes import READING, Routes
 
 ENTRIES = 100_000
 #: Subscribers of a topic. With 40 the routing cache is at both of its limits, 50,000 topics and 2,000,000 ids.
@@ -40,7 +41,7 @@ def _routes(fanout: int, entries: int) -> Routes:
     for number in range(2 * entries):
         topic = f"Artist {number} - Some song of theirs"
         route = routes.add(topic)
-        route.reading = True
+        route.stage = READING
         routes.filled(topic, route, {f"client {number * fanout + place:07}" for place in range(fanout)})
     return routes
 

@@ -15,9 +15,10 @@ from collections.abc import Callable, Sequence
 
 import ormsgpack
 
-from broker.core import membership
+from broker.core import homes
 from broker.core.model import Endpoint
 from broker.core.router import Router
+from protocol.hashes import SLOTS
 
 REPEATS = 5
 
@@ -42,7 +43,7 @@ def linked(peers: int) -> tuple[Router, list[Endpoint]]:
     for peer in others:
         router.link_up(peer, 0.0)
         router.link_frame(peer.incarnation, ormsgpack.packb(["open", f"its {peer.name}", None, 0]), 0.0)
-    router.flush()
+    router.flush(0.0)
     return router, others
 
 
@@ -52,8 +53,8 @@ def measure(peers: int) -> tuple[float, float, float, float, float]:
     router, others = linked(peers)
 
     def ping() -> None:
-        router.joining._pings = frozenset(router.calls.links)  # as its tick does every half second
-        router.flush()
+        router.mesh.ping()  # as its tick does every half second
+        router.flush(0.0)
 
     beat = iter(range(2, 2 + REPEATS))
 
@@ -66,11 +67,11 @@ def measure(peers: int) -> tuple[float, float, float, float, float]:
     newcomers = iter(range(REPEATS))
 
     def draw() -> None:
-        membership.home_table([*members, (f"newcomer {next(newcomers)}", "")])  # one that is not cached
+        homes.home_table([*members, (f"newcomer {next(newcomers)}", "")])  # one that is not cached
 
-    fullest = max(Counter(membership.home_table(members)).values()) * len(members) / membership.SLOTS
+    fullest = max(Counter(homes.home_table(members)).values()) * len(members) / SLOTS
     return (
-        least_us(router.flush, times=max(20_000 // peers, 5)),
+        least_us(lambda: router.flush(0.0), times=max(20_000 // peers, 5)),
         least_us(ping),
         least_us(read),
         least_us(draw),

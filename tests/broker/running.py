@@ -20,7 +20,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from unittest import mock
 from urllib.parse import urlsplit
 
@@ -121,14 +121,15 @@ def unhurried() -> Iterator[None]:
 
 
 @asynccontextmanager
-async def running(directory: Path, *, store: Store | None = None, **options: Any) -> AsyncIterator[Running]:
+async def running(directory: Path, *, store: Store | Gated | None = None, **options: Any) -> AsyncIterator[Running]:
     """An endpoint on the store, or on an empty embedded one in the directory. ``options``: of ``EndpointServer``."""
     sock = listen("127.0.0.1", 0)
     port = sock.getsockname()[1]
     options = {"secret": SECRET, "store_name": "lmdb", "certificate": certificate(), **options}
     by = "ws" if options["certificate"] is None else "wss"
     me = Endpoint(f"endpoint-{port}", secrets.token_hex(8), f"{by}://127.0.0.1:{port}", 0)
-    server = EndpointServer(me, store or EmbeddedStore(directory, timeout_s=PATIENCE_S), **options)
+    served = cast(Store, store) if store else EmbeddedStore(directory, timeout_s=PATIENCE_S)  # a gate has all calls
+    server = EndpointServer(me, served, **options)
     with unhurried():
         await server.start(sock)
         try:
@@ -298,7 +299,7 @@ async def raw(url: str, *, limit: int = 2**16, **options: Any) -> AsyncIterator[
         stream = await open_tls("127.0.0.1", parts.port or 0, ssl.create_default_context(), limit, **options)
         connection = Raw(stream.reader, stream)
     else:
-        where = {} if "sock" in options else {"host": "127.0.0.1", "port": parts.port}
+        where: dict[str, Any] = {} if "sock" in options else {"host": "127.0.0.1", "port": parts.port}
         connection = Raw(*await asyncio.open_connection(**where, limit=limit, **options))
     try:
         yield connection

@@ -151,7 +151,7 @@ async def test_the_connection_of_an_expired_token_is_closed(endpoint: Running, f
 async def test_the_client_library_brings_its_token_and_a_new_one_to_each_connection(
     endpoint: Running, file: Path
 ) -> None:
-    given = []
+    given: list[str] = []
 
     def token() -> str:
         given.append(make_token(file, "anna", publish=[""], lifetime_s=5 - LEEWAY_S if not given else 60))

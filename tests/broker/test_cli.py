@@ -10,6 +10,7 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
@@ -347,5 +348,5 @@ async def test_a_value_that_cannot_be_is_one_line_and_exit_code_2(
         ({"store": "riak:a:1", "host": "10.0.0.5", "internal_address": "[::1]:9100"}, False),
     ],
 )
-def test_when_nobody_else_can_be_at_our_url(options: dict[str, str], alone: bool) -> None:
+def test_when_nobody_else_can_be_at_our_url(options: dict[str, Any], alone: bool) -> None:
     assert alone_at_url(ServeOptions(**{"store": "lmdb:x", **options})) is alone

@@ -6,12 +6,15 @@ import asyncio
 import io
 import ssl
 import tomllib
+from collections.abc import AsyncIterator
 from http import HTTPStatus
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
-from websockets.asyncio.server import serve
+from websockets.asyncio.server import ServerConnection, serve
+from websockets.http11 import Request, Response
 
 from broker import cli, commands
 from tests.broker.transports import Authority
@@ -19,7 +22,7 @@ from tests.protocol.scripted import ScriptedEndpoint, free_url, succeed
 
 
 @pytest.fixture
-async def endpoint():
+async def endpoint() -> AsyncIterator[ScriptedEndpoint]:
     async with ScriptedEndpoint() as endpoint:
         yield endpoint
 
@@ -27,8 +30,12 @@ async def endpoint():
 # -- sub
 
 
-async def test_sub_subscribes_listens_prints_lines_and_ends_after_count(endpoint, tmp_path, capsys):
-    async def notify_listeners(endpoint, connection, command):
+async def test_sub_subscribes_listens_prints_lines_and_ends_after_count(
+    endpoint: ScriptedEndpoint, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def notify_listeners(
+        endpoint: ScriptedEndpoint, connection: ServerConnection, command: dict[str, Any]
+    ) -> None:
         await succeed(endpoint, connection, command)
         if command["command"] == "listen":
             await endpoint.notify("höhe", {"n": 1})
@@ -49,14 +56,16 @@ async def test_sub_subscribes_listens_prints_lines_and_ends_after_count(endpoint
     assert (second["command"], second["client_id"]) == ("listen", "c")
 
 
-async def test_sub_flushes_every_line(endpoint):
+async def test_sub_flushes_every_line(endpoint: ScriptedEndpoint) -> None:
     class Pipe(io.StringIO):
         flushed = 0
 
-        def flush(self):
+        def flush(self) -> None:
             Pipe.flushed += 1
 
-    async def notify_listeners(endpoint, connection, command):
+    async def notify_listeners(
+        endpoint: ScriptedEndpoint, connection: ServerConnection, command: dict[str, Any]
+    ) -> None:
         await succeed(endpoint, connection, command)
         if command["command"] == "listen":
             for number in range(3):
@@ -67,7 +76,9 @@ async def test_sub_flushes_every_line(endpoint):
     assert Pipe.flushed == 3
 
 
-async def test_sub_reports_what_failed(endpoint, tmp_path, capsys):
+async def test_sub_reports_what_failed(
+    endpoint: ScriptedEndpoint, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert await commands.sub(free_url(), "c", ["t"]) == 1
     assert "127.0.0.1:9" in capsys.readouterr().err
     assert await commands.sub(endpoint.url, "c", ["bad\ttopic"]) == 1
@@ -78,8 +89,10 @@ async def test_sub_reports_what_failed(endpoint, tmp_path, capsys):
     assert "absent" in capsys.readouterr().err
 
 
-async def test_sub_ends_when_another_listen_replaces_it(endpoint, capsys):
-    async def replace(endpoint, connection, command):
+async def test_sub_ends_when_another_listen_replaces_it(
+    endpoint: ScriptedEndpoint, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def replace(endpoint: ScriptedEndpoint, connection: ServerConnection, command: dict[str, Any]) -> None:
         await succeed(endpoint, connection, command)
         if command["command"] == "listen":
             await connection.close(4001, "replaced")
@@ -95,14 +108,18 @@ async def test_sub_ends_when_another_listen_replaces_it(endpoint, capsys):
 @pytest.mark.parametrize(
     ("text", "payload"), [('{"a": 1}', {"a": 1}), ("7", 7), ("plain text", "plain text"), ('"7"', "7"), ("", "")]
 )
-async def test_pub_publishes_json_or_else_the_text(endpoint, capsys, text, payload):
+async def test_pub_publishes_json_or_else_the_text(
+    endpoint: ScriptedEndpoint, capsys: pytest.CaptureFixture[str], text: str, payload: object
+) -> None:
     assert await commands.pub(endpoint.url, "c", "t", text) == 0
     assert (await endpoint.next("publish"))["payload"] == payload
     assert capsys.readouterr().out == ""
 
 
-async def test_pub_reads_lines_and_prints_acknowledgements(endpoint, capsys):
-    async def alternate(endpoint, connection, command):
+async def test_pub_reads_lines_and_prints_acknowledgements(
+    endpoint: ScriptedEndpoint, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def alternate(endpoint: ScriptedEndpoint, connection: ServerConnection, command: dict[str, Any]) -> None:
         await endpoint.reply(connection, command, result="success", duplicate=command["payload"] == 2)
 
     endpoint.script = alternate
@@ -111,7 +128,9 @@ async def test_pub_reads_lines_and_prints_acknowledgements(endpoint, capsys):
     assert [(await endpoint.next("publish"))["payload"] for _ in range(3)] == [1, 2, "last"]
 
 
-async def test_pub_fails_with_the_number_of_the_bad_line(endpoint, capsys, monkeypatch):
+async def test_pub_fails_with_the_number_of_the_bad_line(
+    endpoint: ScriptedEndpoint, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert await commands.pub(endpoint.url, "c", "t", "-", lines=io.BytesIO(b"1\n\n\xff\xfe\n3\n")) == 1
     assert "line 3: " in capsys.readouterr().err
     monkeypatch.setattr(commands, "FRAME_BYTES_MAX", 10)
@@ -119,8 +138,10 @@ async def test_pub_fails_with_the_number_of_the_bad_line(endpoint, capsys, monke
     assert "line 2: more than 10 bytes" in capsys.readouterr().err
 
 
-async def test_pub_reports_a_refusal_even_without_ack(endpoint, capsys):
-    async def refuse(endpoint, connection, command):
+async def test_pub_reports_a_refusal_even_without_ack(
+    endpoint: ScriptedEndpoint, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def refuse(endpoint: ScriptedEndpoint, connection: ServerConnection, command: dict[str, Any]) -> None:
         await endpoint.reply(connection, command, error="partial", info="2 of 3", command="publish")
 
     endpoint.script = refuse
@@ -132,6 +153,10 @@ async def test_pub_reports_a_refusal_even_without_ack(endpoint, capsys):
 # -- status
 
 
+async def _never(connection: ServerConnection) -> None:
+    """All is answered before there is a connection."""
+
+
 class Pages:
     """An endpoint's HTTP pages; each scrape of the metrics moves the counters on by ``step``."""
 
@@ -141,7 +166,7 @@ class Pages:
         self.count = 0
 
     async def __aenter__(self) -> Pages:
-        self.server = await serve(lambda connection: None, "127.0.0.1", 0, process_request=self.answer)
+        self.server = await serve(_never, "127.0.0.1", 0, process_request=self.answer)
         self.url = f"ws://127.0.0.1:{self.server.sockets[0].getsockname()[1]}/"
         return self
 
@@ -149,7 +174,7 @@ class Pages:
         self.server.close()
         await self.server.wait_closed()
 
-    def answer(self, connection, request):
+    def answer(self, connection: ServerConnection, request: Request) -> Response:
         if request.path == "/readyz":
             status = HTTPStatus.OK if self.ready else HTTPStatus.SERVICE_UNAVAILABLE
             return connection.respond(status, "ok\n" if self.ready else "the store\ndoes not answer\n")
@@ -167,11 +192,11 @@ class Pages:
 
 
 @pytest.fixture
-def quick(monkeypatch):
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(commands, "_RATE_INTERVAL_S", 0.02)
 
 
-async def test_status_shows_a_row_per_endpoint_with_rates(quick, capsys):
+async def test_status_shows_a_row_per_endpoint_with_rates(quick: None, capsys: pytest.CaptureFixture[str]) -> None:
     async with Pages("e-1", 500) as one, Pages("e-2", 0, ready=False) as two:
         one.peers = {"e-2": (two.url, 0), "e-3": (free_url(), 1)}
         assert await commands.status(one.url) == 0
@@ -187,7 +212,9 @@ async def test_status_shows_a_row_per_endpoint_with_rates(quick, capsys):
     assert third.split()[2] == "unreachable"
 
 
-async def test_status_as_json_has_the_same_with_null_for_what_is_not_known(quick, capsys):
+async def test_status_as_json_has_the_same_with_null_for_what_is_not_known(
+    quick: None, capsys: pytest.CaptureFixture[str]
+) -> None:
     async with Pages("e-1", 500) as one:
         one.peers = {"e-3": (free_url(), 1)}
         assert await commands.status(one.url, as_json=True) == 0
@@ -201,7 +228,9 @@ async def test_status_as_json_has_the_same_with_null_for_what_is_not_known(quick
     assert (away["name"], away["state"], away["clients"]) == ("e-3", "unreachable", None)
 
 
-async def test_status_fails_when_nothing_answers_or_it_is_no_endpoint_or_not_ready(quick, capsys):
+async def test_status_fails_when_nothing_answers_or_it_is_no_endpoint_or_not_ready(
+    quick: None, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert await commands.status(free_url()) == 1
     assert await commands.status("nonsense") == 1
     assert "not a ws:// or http:// URL" in capsys.readouterr().err
@@ -212,7 +241,9 @@ async def test_status_fails_when_nothing_answers_or_it_is_no_endpoint_or_not_rea
         assert await commands.status(pages.url) == 1
 
 
-async def test_status_says_what_is_wrong_with_the_way_there(quick, capsys, tmp_path, monkeypatch):
+async def test_status_says_what_is_wrong_with_the_way_there(
+    quick: None, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def said(url: str) -> str:
         assert await commands.status(url) == 1
         captured = capsys.readouterr()
@@ -238,13 +269,13 @@ async def test_status_says_what_is_wrong_with_the_way_there(quick, capsys, tmp_p
         assert "does not speak TLS" in await said(f"wss://127.0.0.1:{server.sockets[0].getsockname()[1]}")
 
 
-def test_a_token_as_json(tmp_path, capsys):
+def test_a_token_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     keys = str(tmp_path / "keys.json")
     assert cli.main(["token", keys, "ann", "--new-keys", "--json"]) == 0
     assert orjson.loads(capsys.readouterr().out)["token"].count(".") == 2
 
 
-def test_the_version(capsys):
+def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         cli.main(["--version"])
     assert ended.value.code == 0
@@ -252,14 +283,14 @@ def test_the_version(capsys):
     assert capsys.readouterr().out == f"ingeborg {project['version']}\n"
 
 
-async def _bad_request(reader, writer):
+async def _bad_request(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     await reader.read(1)
     writer.write(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
     await writer.drain()
     writer.close()
 
 
-async def _no_endpoint(reader, writer):
+async def _no_endpoint(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     await reader.readuntil(b"\r\n\r\n")
     writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\na 1\n")
     await writer.drain()

@@ -212,7 +212,7 @@ def test_stores_are_understood(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_default_name_is_a_good_name(monkeypatch: pytest.MonkeyPatch) -> None:
     for host in ("host.example", "ein Rechner", "x" * 100, "ü"):
-        monkeypatch.setattr(config.socket, "gethostname", lambda host=host: host)
+        monkeypatch.setattr(socket, "gethostname", lambda host=host: host)
         assert load({"name": config.default_name(65535)}, {}, None).name.endswith("-65535")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import orjson
@@ -48,7 +49,9 @@ def publish(topic: str, payload: object, **more: object) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("coded", [str, str.encode], ids=["text", "binary"])
-async def test_the_frames_of_the_thesis_get_the_answers_listed(tmp_path: Path, coded) -> None:
+async def test_the_frames_of_the_thesis_get_the_answers_listed(
+    tmp_path: Path, coded: Callable[[str], str | bytes]
+) -> None:
     async with running(tmp_path) as endpoint, plain(endpoint.url) as subscriber, plain(endpoint.url) as publisher:
         assert await subscriber.ask(coded(LISTING_4_1)) == SUCCESS
         assert await subscriber.ask(coded(LISTING_4_2)) == SUCCESS

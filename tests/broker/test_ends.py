@@ -303,13 +303,17 @@ async def test_a_second_handshake_or_new_keys_hurt_nobody(shared: Running, versi
 # -- Programs
 
 
+async def _never(connection: ServerConnection) -> None:
+    """All is answered before there is a connection."""
+
+
 @pytest.mark.parametrize("status", [401, 403, 404, 429, 503])
 async def test_who_is_refused_says_so_in_a_line(status: int, capsys: pytest.CaptureFixture[str]) -> None:
     def refuse(connection: ServerConnection, _: object) -> Response:
         return connection.respond(status, "No, because\n")
 
     tls = pair.context if (pair := certificate()) is not None else None
-    async with serve(lambda _: None, "127.0.0.1", 0, process_request=refuse, ssl=tls) as server:
+    async with serve(_never, "127.0.0.1", 0, process_request=refuse, ssl=tls) as server:
         url = f"{scheme()}://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         for command in (commands.pub(url, "c", "t", "x"), commands.sub(url, "c", ["t"]), commands.status(url)):
             assert await command == 1

@@ -69,7 +69,7 @@ def read(file: Path) -> Subscriptions:
 
 CHARACTERS = st.characters(blacklist_categories=("Cs", "Cc"))
 TOPICS = st.text(CHARACTERS, min_size=1, max_size=250)
-CLIENTS = st.text(st.characters(blacklist_categories=("Cs",)), min_size=1, max_size=32)
+CLIENTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=32)
 
 
 def test_from_lmdb_to_riak_and_back_nothing_is_lost_or_made(tmp_path: Path) -> None:
@@ -183,7 +183,7 @@ async def test_a_full_disk_leaves_whole_lines(tmp_path: Path, monkeypatch: pytes
         room -= written
         return written
 
-    monkeypatch.setattr(exporting.os, "write", writes)
+    monkeypatch.setattr(os, "write", writes)
     code, told = await export(EmbeddedStore(tmp_path / "store", read_only=True), tmp_path / "out")
     monkeypatch.undo()
     assert code == 1

@@ -44,7 +44,9 @@ def command(lmdb: Path) -> Command:
     return Command(lmdb)
 
 
-async def test_every_line_is_in_the_store(command: Command, store: EmbeddedStore, monkeypatch) -> None:
+async def test_every_line_is_in_the_store(
+    command: Command, store: EmbeddedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(importing, "BATCH", 3)
     lines = b"".join(
         b'{"client_id": "c%d", "topic": ["t", "t%d", "\xc3\xa9"]}\n' % (number, number) for number in range(20)
@@ -87,7 +89,7 @@ async def test_a_bad_line_ends_it_and_everything_before_is_in(
 
 @pytest.mark.parametrize("end", [b"", b'"}\n{"client_id": "c", "topic": "after"}\n'])
 async def test_a_line_that_is_too_long_is_told_and_not_read_to_its_end(
-    command: Command, store: EmbeddedStore, monkeypatch, end: bytes
+    command: Command, store: EmbeddedStore, monkeypatch: pytest.MonkeyPatch, end: bytes
 ) -> None:
     monkeypatch.setattr(importing, "LINE_BYTES_MAX", 100)
     monkeypatch.setattr(importing, "READ_BYTES", 1)  # a line at a time
@@ -101,7 +103,7 @@ async def test_a_line_that_is_too_long_is_told_and_not_read_to_its_end(
 
 
 async def test_a_store_that_endpoints_are_using_is_left_alone(
-    command: Command, store: EmbeddedStore, monkeypatch
+    command: Command, store: EmbeddedStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("dead", "alive"):
         await store.register(Endpoint(name, name, "ws://127.0.0.1:1", 1))

@@ -149,8 +149,7 @@ def internal() -> Iterator[Ports]:
 async def test_serve_tells_the_others_the_internal_address(tmp_path: Path, internal: Ports) -> None:
     port = internal.first
     options = ("--port", "0", "--internal-address", f"127.0.0.1:{port}", "--store", f"lmdb:{tmp_path / 'store'}")
-    options += serving_tls()
-    async with ingeborg(tmp_path, "serve", *options) as process:
+    async with ingeborg(tmp_path, "serve", *options, *serving_tls()) as process:
         url = await process.ready_url()
         assert f":{port}" not in url  # people are told the clients' port
         await round_trip(url)

@@ -10,6 +10,7 @@ import weakref
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
@@ -113,7 +114,10 @@ async def test_the_sender_of_an_enormous_frame_learns_why_it_was_closed(tmp_path
 
 async def test_what_unpacks_to_more_than_the_limit_closes(tmp_path: Path) -> None:
     options = {"compression": True, "frame_bytes_max": FRAME_BYTES_MAX}
-    async with running(tmp_path, **options) as endpoint, plain(endpoint.url, compression="deflate") as connection:
+    async with (
+        running(tmp_path, store=None, **options) as endpoint,
+        plain(endpoint.url, compression="deflate") as connection,
+    ):
         assert await connection.ask(padded(FRAME_BYTES_MAX)) == SUCCESS
         await connection.send(padded(10_000_000))
         assert (await connection.closed())[0] == 1009
@@ -336,7 +340,7 @@ async def test_a_closed_connection_is_gone_without_the_collectors_help(tmp_path:
             async with plain(endpoint.url) as connection:
                 await connection.ask({"command": "listen", "client_id": "c"})
                 (socket,) = endpoint.server.clients.sockets.values()
-                left = [weakref.ref(socket), weakref.ref(socket.ws)]
+                left: list[weakref.ref[Any]] = [weakref.ref(socket), weakref.ref(socket.ws)]
                 del socket
             await no_connections(endpoint)
             for _ in range(3):

@@ -7,7 +7,9 @@ import os
 import re
 import signal
 import socket
+import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -85,7 +87,7 @@ async def test_a_line_of_an_endpoint_is_one_write(tmp_path: Path) -> None:
         ours.setblocking(False)
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "broker.cli", "serve", *options),
-            stdout=its,
+            stdout=its.fileno(),
             stderr=errors,
             env=environment({"PYTHONUNBUFFERED": "1"}),
         )
@@ -203,9 +205,9 @@ async def test_an_endpoint_whose_name_was_taken_is_not_started_again_and_the_oth
 
 def test_an_endpoint_that_keeps_dying_is_started_at_growing_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1000.0
-    monkeypatch.setattr(supervisor.time, "monotonic", lambda: now)
+    monkeypatch.setattr(time, "monotonic", lambda: now)
     started = []
-    monkeypatch.setattr(supervisor.subprocess, "Popen", lambda *args, **more: started.append(more["env"]))
+    monkeypatch.setattr(subprocess, "Popen", lambda *args, **more: started.append(more["env"]))
     child = supervisor.Child(ServeOptions(name="e-1", dedup_ttl=5.0), 7)
     waits = []
     for lived_s in (0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, supervisor.STABLE_S, 0.1):

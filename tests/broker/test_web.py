@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -263,7 +264,7 @@ async def until_ready(endpoint: Running, status: int) -> None:
         assert page.text == "the store does not answer\n"
 
 
-async def outage_and_recovery(endpoint: Running, stop: object, go_on: object) -> None:
+async def outage_and_recovery(endpoint: Running, stop: Callable[[], object], go_on: Callable[[], object]) -> None:
     """The store stops answering, and answers again: what an endpoint says and does meanwhile, and afterwards."""
     async with plain(endpoint.url) as subscriber, plain(endpoint.url) as publisher:
         await subscriber.ask({"command": "listen", "client_id": "c"})
@@ -314,7 +315,12 @@ async def test_stopped_writer_processes_make_it_unready_and_it_recovers_by_itsel
         # Nobody continues them: the endpoint finds that they are silent, and replaces them.
         writers = [pid for pid in store.writer_pids.values() if pid is not None]
         assert len(writers) == 2
-        await outage_and_recovery(endpoint, lambda: [os.kill(pid, signal.SIGSTOP) for pid in writers], lambda: None)
+
+        def stop() -> None:
+            for pid in writers:
+                os.kill(pid, signal.SIGSTOP)
+
+        await outage_and_recovery(endpoint, stop, lambda: None)
         assert not set(writers) & set(store.writer_pids.values())
 
 

@@ -12,7 +12,7 @@ import datetime
 import ipaddress
 import ssl
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -207,9 +207,10 @@ class TlsStream(asyncio.Protocol):
         self.transport.close()
 
 
-async def open_tls(host: str, port: int, context: ssl.SSLContext, limit: int = 2**16, **options: object) -> TlsStream:
+async def open_tls(host: str, port: int, context: ssl.SSLContext, limit: int = 2**16, **options: Any) -> TlsStream:
     """A connection whose TLS handshake is done. ``options``: of ``create_connection``."""
-    where = {} if "sock" in options else {"host": host, "port": port}
+    where: dict[str, Any] = {} if "sock" in options else {"host": host, "port": port}
+    stream: TlsStream
     _, stream = await asyncio.get_running_loop().create_connection(
         lambda: TlsStream(context, limit), **where, **options
     )

@@ -87,7 +87,8 @@ class Page:
         async with asyncio.timeout(PATIENCE_S):
             message = await answer
         assert "error" not in message, message
-        return message["result"]
+        result: dict[str, Any] = message["result"]
+        return result
 
     async def run(self, body: str) -> Any:
         """Run it as the body of an async function in the page; what it returns, which has to be JSON."""
@@ -187,4 +188,4 @@ async def _target(port: int) -> str:
     assert length is not None
     targets = json.loads(await reader.readexactly(int(length[1])))
     writer.close()
-    return next(target["webSocketDebuggerUrl"] for target in targets if target["type"] == "page")
+    return str(next(target["webSocketDebuggerUrl"] for target in targets if target["type"] == "page"))

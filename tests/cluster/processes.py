@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from bench.starting import Endpoint, claim, end_all
-from broker.core.homes import home_table, slot_of
+from broker.core.homes import home_table
+from protocol.hashes import slot_of
 from protocol.pages import PageError, fetch, samples
 
 #: How long a condition may take to come true where the product promises no time of its own, in seconds.

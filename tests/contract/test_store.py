@@ -7,6 +7,7 @@ import itertools
 import time
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -555,7 +556,7 @@ class Model:
         self.locations[client] = location
         self.history.setdefault(client, []).append(location)
 
-    def apply(self, name: str, batch: list) -> None:
+    def apply(self, name: str, batch: list[tuple[Any, Any]]) -> None:
         if name == "subscribe":
             self.subscriptions |= {(client, topic) for client, topics in batch for topic in topics}
         elif name == "unsubscribe":
@@ -571,7 +572,7 @@ def test_any_sequence_of_operations_gives_what_the_model_gives(kind: str, tmp_pa
     # One storage for all examples, because opening it takes longer than an example: each has names of its own.
     fresh = itertools.count()
 
-    async def check(handles: list[Store], steps: list) -> None:
+    async def check(handles: list[Store], steps: list[tuple[str, int, list[Any]]]) -> None:
         model, mark = Model(), f"{next(fresh)}:"
         for name, handle, batch in steps:
             store = handles[handle]
@@ -607,7 +608,7 @@ def test_any_sequence_of_operations_gives_what_the_model_gives(kind: str, tmp_pa
             max_examples=150, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck)
         )
         @given(st.lists(STEPS, max_size=15))
-        def examples(steps: list) -> None:
+        def examples(steps: list[tuple[str, int, list[Any]]]) -> None:
             runner.run(check(handles, steps))
 
         try:

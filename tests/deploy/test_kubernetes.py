@@ -27,17 +27,20 @@ def only(kind: str, name: str = "ingeborg") -> dict[str, Any]:
     """The one manifest of this kind and name."""
     found = [each for each in MANIFESTS if each["kind"] == kind and each["metadata"]["name"] == name]
     assert len(found) == 1, f"{kind} {name}"
-    return found[0]
+    manifest: dict[str, Any] = found[0]
+    return manifest
 
 
 @pytest.fixture
 def pod() -> dict[str, Any]:
-    return only("StatefulSet")["spec"]["template"]
+    template: dict[str, Any] = only("StatefulSet")["spec"]["template"]
+    return template
 
 
 @pytest.fixture
 def container(pod: dict[str, Any]) -> dict[str, Any]:
-    (container,) = pod["spec"]["containers"]
+    containers: list[dict[str, Any]] = pod["spec"]["containers"]
+    (container,) = containers
     return container
 
 

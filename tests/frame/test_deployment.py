@@ -30,12 +30,14 @@ TOOL_TIMEOUT_S = 60
 
 @pytest.fixture(scope="module")
 def compose() -> dict[str, Any]:
-    return YAML(typ="safe", pure=True).load(ROOT / "docker-compose.yml")
+    loaded: dict[str, Any] = YAML(typ="safe", pure=True).load(ROOT / "docker-compose.yml")
+    return loaded
 
 
 @pytest.fixture(scope="module")
 def services(compose: dict[str, Any]) -> dict[str, Any]:
-    return compose["services"]
+    found: dict[str, Any] = compose["services"]
+    return found
 
 
 def named(services: dict[str, Any], prefix: str) -> list[str]:

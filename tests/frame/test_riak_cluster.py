@@ -12,6 +12,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -98,8 +99,9 @@ class Cluster:
         self._file.write_text(json.dumps({**EMPTY, **state}))
 
     @property
-    def state(self) -> dict[str, object]:
-        return json.loads(self._file.read_text())
+    def state(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self._file.read_text())
+        return found
 
     def calls(self, *words: str) -> int:
         return sum(call[: len(words)] == list(words) for call in self.state["calls"])

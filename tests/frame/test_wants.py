@@ -52,7 +52,7 @@ def test_the_line_comes_right_before_the_closing_one(processes: tuple[str, ...],
         "-c",
         "/dev/null",
         "--rootdir",
-        tmp_path,
+        str(tmp_path),
         *processes,
     ]
     done = subprocess.run([*command, tmp_path], cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S)

@@ -242,7 +242,7 @@ def table(found: Found) -> str:
     parts = [_markdown([*rows, ("in all", f"{sent:,}")])]
     by_count = sorted(told["answers"].items(), key=lambda item: -item[1])
     parts.append(_markdown([("answer", "times"), *((answer, f"{count:,}") for answer, count in by_count)]))
-    others = [("of the others", "without the attack", "with it")]
+    others: list[tuple[str, ...]] = [("of the others", "without the attack", "with it")]
     others += [
         (name, f"{percentile_ms(found.quiet_s, percent):.1f} ms", f"{percentile_ms(found.attacked_s, percent):.1f} ms")
         for name, percent in (("p50", 50.0), ("p99", 99.0), ("most", 100.0))

@@ -222,8 +222,8 @@ def surprise(attack: Attack, found: list[str]) -> str:
         if rest[-1:] != ["bad_command"]:
             return f"did not end with the answer to the last command: {rest[-3:]}"
         rest = rest[:-1]
-        if len(rest) != attack.count:
-            return f"{len(rest)} answers to {attack.count} commands"
+        if len(rest) != attack.commands:
+            return f"{len(rest)} answers to {attack.commands} commands"
     elif not rest:
         return "" if CUT in attack.answers else "no answer"
     elif len(rest) > 1:
@@ -248,6 +248,8 @@ class Attacker:
 
     def __init__(self, url: str, count: int, seed: int) -> None:
         parts = urlsplit(url)
+        assert parts.hostname is not None
+        assert parts.port is not None
         self._host, self._port = parts.hostname, parts.port
         # Both versions that there are; a session is taken up again now and then, as clients do.
         self._contexts: list[ssl.SSLContext] = []
@@ -279,7 +281,7 @@ class Attacker:
     async def _work(self) -> None:
         while self._left > 0:
             attack = malformed.draw(self._random, bool(self._contexts))
-            self._left -= attack.count
+            self._left -= attack.commands
             await self._one(attack)
 
     async def _one(self, attack: Attack) -> None:
@@ -309,9 +311,9 @@ class Attacker:
             wrong = "ended without close_notify"
         if wrong:
             self._tell(attack, wrong)
-        self.kinds[attack.kind] += attack.count
+        self.kinds[attack.kind] += attack.commands
         counted = [answer for answer in found if answer != _EXPECTED] or [CUT]
-        self.answers.update(counted[: attack.count] if attack.each else counted)
+        self.answers.update(counted[: attack.commands] if attack.each else counted)
 
     def _tell(self, attack: Attack, wrong: str) -> None:
         self.surprised += 1

@@ -26,13 +26,14 @@ import zlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import orjson
 import uvloop
 
 from protocol.client import Client, ClientError
 from protocol.errors import ProtocolError
+from protocol.hashes import slot_of
 from protocol.pages import fetch, samples
 from tests.broker.running import (
     COMPLAINT,
@@ -102,6 +103,10 @@ class Hostile:
         """All of it, as fast as the endpoint takes it."""
         self.writer.write(data)
         await self.writer.drain()
+
+    def stop_reading(self) -> None:
+        """From now on whatever comes waits in the kernel."""
+        cast(asyncio.Transport, self.writer.transport).pause_reading()
 
     def read_on(self) -> asyncio.Task[None]:
         """Whatever the endpoint says is passed over."""
@@ -273,13 +278,11 @@ async def broadcasts(url: str) -> None:
 
 
 async def one_slot(url: str) -> None:
-    """Subscriptions to topics that all fall into one slot, by their CRC-32."""
+    """Subscriptions to topics that all fall into one slot."""
     connection = await _connect(url)
     await connection.upgrade()
     reading = connection.read_on()
-    topics = [
-        topic for topic in (f"t{number}" for number in range(2_000_000)) if zlib.crc32(topic.encode()) % 4096 == 7
-    ]
+    topics = [topic for topic in (f"t{number}" for number in range(2_000_000)) if slot_of(topic) == 7]
     number = 0
     while not reading.done():
         number += 1
@@ -302,7 +305,7 @@ async def deaf(url: str) -> None:
     for number in range(60):
         connection = await _connect(url)
         await connection.upgrade()
-        connection.writer.transport.pause_reading()
+        connection.stop_reading()
         await connection.write(
             raw_frame(0x81, b'{"command":"listen","client_id":"deaf%d"}' % number)
             + raw_frame(0x81, b'{"command":"subscribe","client_id":"deaf%d","topic":"deaf%d"}' % (number, number))
@@ -325,7 +328,7 @@ async def thousand(url: str) -> None:
     for number in range(1_000):
         connection = await _connect(url)
         await connection.upgrade()
-        connection.writer.transport.pause_reading()
+        connection.stop_reading()
         await connection.write(
             raw_frame(0x81, b'{"command":"listen","client_id":"s%d"}' % number)
             + raw_frame(0x81, b'{"command":"subscribe","client_id":"s%d","topic":"slow"}' % number)
@@ -347,7 +350,7 @@ async def _many(url: str, count: int, data: bytes) -> None:
     for _ in range(count):
         connection = await _connect(url)
         await connection.upgrade()
-        connection.writer.transport.pause_reading()
+        connection.stop_reading()
         connections.append(connection)
 
     async def write(connection: Hostile) -> None:
@@ -469,6 +472,7 @@ async def endure(name: str, directory: Path, seconds: float = HOSTILE_S) -> Noti
         url, other = await attacked.ready_url(), await beside.ready_url()
         assert url.startswith(f"{scheme()}:")
         latencies = noticed.quiet_s
+        published = 0
 
         def heard(key: str | None, at: Any) -> None:
             if isinstance(at, float):  # no broadcast of the hostile
@@ -499,7 +503,6 @@ async def endure(name: str, directory: Path, seconds: float = HOSTILE_S) -> Noti
                         await asyncio.sleep(max(0.0, began + number / PER_S - time.monotonic()))
 
             ended = asyncio.Event()
-            published = 0
             noticed.rss_before = _rss(attacked.pid)
             async with asyncio.TaskGroup() as group:
                 group.create_task(run(here))

@@ -12,7 +12,7 @@ import contextlib
 import random
 import ssl
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import orjson
 import ormsgpack
@@ -30,15 +30,15 @@ GOOD = b'{"command":"publish","client_id":"attacker","topic":"attack","payload":
 
 
 class Attack(NamedTuple):
-    """One connection's worth. ``count``: malformed things in it; ``answers``: those that are right, one for each with
-    ``each``, else one for all; ``then``: what is sent once the endpoint has upgraded. ``ending``: ``eof``: the client
-    ends its stream; ``fin``: it ends TCP's, and not TLS's; ``wait``: it waits for the endpoint to; ``reset``: it cuts;
-    ``last``: it waits for the answer with ``LAST``, which is asked for behind the others and is not one of them;
+    """One connection's worth. ``commands``: malformed things in it; ``answers``: those that are right, one for each
+    with ``each``, else one for all; ``then``: what is sent once the endpoint has upgraded. ``ending``: ``eof``: the
+    client ends its stream; ``fin``: it ends TCP's, and not TLS's; ``wait``: it waits for the endpoint to; ``reset``: it
+    cuts; ``last``: it waits for the answer with ``LAST``, which is asked for behind the others and is not one of them;
     ``close``: for a close frame. Of TLS: with ``bare`` the data come instead of it; ``past`` is sent past it, behind
     the data, and with ``eof`` behind close_notify."""
 
     kind: str
-    count: int
+    commands: int
     data: bytes
     answers: frozenset[str]
     ending: str = "wait"
@@ -397,14 +397,15 @@ _HELLO = ["hello", 3, b"n" * 16, "attacker", "0" * 16, "ws://127.0.0.1:9", b"p" 
 
 
 def _peer(rng: Random) -> Attack:
-    hello = list(_HELLO)
+    hello: list[Any] = list(_HELLO)
     change = rng.randrange(6)
     if change == 0:
         hello[rng.randrange(len(hello))] = rng.choice((None, -1, 2**63, 1.5, b"", "", [], {}, [[]] * 50, True))
     elif change == 1:
         del hello[rng.randrange(len(hello)) :]
     elif change == 2:
-        hello = rng.choice((["welcome", "a", "b", "c", b"p"], ["challenge", 3, b"n"], ["batch"], [1], [[]]))
+        others: list[list[Any]] = [["welcome", "a", "b", "c", b"p"], ["challenge", 3, b"n"], ["batch"], [1], [[]]]
+        hello = rng.choice(others)
     message = ormsgpack.packb(hello)
     if change == 3:
         message = rng.choice((b"", b"\xc1", b"\xdf\xff\xff\xff\xff", b"\x91" * 2000, message[:-3], rng.randbytes(100)))

@@ -23,7 +23,7 @@ def rows_of(text: str) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(recorder.HEADER + text, newline=""), strict=True))
 
 
-def test_every_kind_has_the_columns_of_the_schema():
+def test_every_kind_has_the_columns_of_the_schema() -> None:
     record = Recorder()
     record.news("run", 3, 1, 100, 5)
     record.sent("run", 7, 3, 1, 100, 110, True)
@@ -39,7 +39,7 @@ def test_every_kind_has_the_columns_of_the_schema():
 
 
 @given(st.text())
-def test_an_error_is_one_line_and_comes_back(code):
+def test_an_error_is_one_line_and_comes_back(code: str) -> None:
     record = Recorder()
     record.error("run", 1, 2, code)
     text = record.take()
@@ -55,14 +55,14 @@ def test_an_error_is_one_line_and_comes_back(code):
 @pytest.mark.parametrize(
     ("code", "detail"), [("a\x00b", "a\ufffdb"), ("a\r\nb\tc", "a  b c"), ("a\ud800b", "a\ufffdb")]
 )
-def test_what_the_schema_allows_in_no_field_is_replaced(code, detail):
+def test_what_the_schema_allows_in_no_field_is_replaced(code: str, detail: str) -> None:
     record = Recorder()
     record.error("run", 1, 2, code)
     (row,) = rows_of(record.take())
     assert row["detail"] == detail
 
 
-def test_events_go_to_a_new_part_before_it_is_too_long(tmp_path, monkeypatch):
+def test_events_go_to_a_new_part_before_it_is_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rundir, "PART_LINES_MAX", 10)
     files = EventFiles(tmp_path, 7)
     for first in range(0, 24, 6):
@@ -75,7 +75,7 @@ def test_events_go_to_a_new_part_before_it_is_too_long(tmp_path, monkeypatch):
     assert lines == [str(line) for line in range(24)]
 
 
-def test_a_run_is_incomplete_until_it_is_closed_complete(tmp_path):
+def test_a_run_is_incomplete_until_it_is_closed_complete(tmp_path: Path) -> None:
     directory = RunDirectory(tmp_path / "run", {"schema": 2, "run": "r"})
     file = tmp_path / "run" / "run.json"
     assert json.loads(file.read_text()) == {"schema": 2, "run": "r", "complete": False}
@@ -96,7 +96,7 @@ def test_a_run_is_incomplete_until_it_is_closed_complete(tmp_path):
     assert json.loads(file.read_text())["complete"] is True
 
 
-def test_a_run_that_failed_says_why(tmp_path):
+def test_a_run_that_failed_says_why(tmp_path: Path) -> None:
     directory = RunDirectory(tmp_path, {"schema": 2})
     directory.close(complete=False, failed="subscribe: no answer")
     assert json.loads((tmp_path / "run.json").read_text()) == {
@@ -107,7 +107,7 @@ def test_a_run_that_failed_says_why(tmp_path):
     }
 
 
-def test_a_run_that_could_not_begin_leaves_nothing_but_what_is_not_its_own(tmp_path):
+def test_a_run_that_could_not_begin_leaves_nothing_but_what_is_not_its_own(tmp_path: Path) -> None:
     directory = RunDirectory(tmp_path / "run", {})
     EventFiles(tmp_path / "run", 0).close()
     directory.discard()
@@ -118,7 +118,7 @@ def test_a_run_that_could_not_begin_leaves_nothing_but_what_is_not_its_own(tmp_p
     assert [path.name for path in (tmp_path / "run").iterdir()] == ["mine"]
 
 
-def test_a_directory_with_something_in_it_is_left_alone(tmp_path):
+def test_a_directory_with_something_in_it_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("x")
     with pytest.raises(FileExistsError, match="not empty"):
         RunDirectory(tmp_path, {})
@@ -130,7 +130,7 @@ def rows(path: Path) -> list[list[str]]:
         return list(csv.reader(file, strict=True))
 
 
-def test_a_run_that_is_closed_names_its_files_with_their_checksums(tmp_path):
+def test_a_run_that_is_closed_names_its_files_with_their_checksums(tmp_path: Path) -> None:
     directory = RunDirectory(tmp_path / "run", {"schema": 2})
     events = EventFiles(tmp_path / "run", 3)
     events.write("a line\n", 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -15,19 +16,19 @@ from loadgen.topics import PUBLISHER, SUBSCRIBER, TopicsPlan
 from loadgen.traffic import TrafficPlan
 
 
-def traffic(**options) -> TrafficPlan:
+def traffic(**options: Any) -> TrafficPlan:
     made = Traffic(**options)
     return TrafficPlan(made, duplicates=made.duplicates)
 
 
-def test_the_same_seed_sends_the_same_and_another_does_not():
+def test_the_same_seed_sends_the_same_and_another_does_not() -> None:
     first, same, other = (list(traffic(seed=seed).sends(1000, 2)) for seed in (1, 1, 2))
     assert first == same
     assert first != other
     assert len(first) == 2000
 
 
-def test_subscribers_follow_zipf_with_the_mean_that_was_asked_for():
+def test_subscribers_follow_zipf_with_the_mean_that_was_asked_for() -> None:
     plan = traffic()
     counts = sorted((plan.expected(topic) for topic in range(1000)), reverse=True)
     assert sum(counts) == 5000
@@ -40,7 +41,7 @@ def test_subscribers_follow_zipf_with_the_mean_that_was_asked_for():
     assert all(everybody.expected(topic) == 20 for topic in range(1000))
 
 
-def test_a_publish_goes_out_to_five_on_average_and_a_quarter_repeats():
+def test_a_publish_goes_out_to_five_on_average_and_a_quarter_repeats() -> None:
     plan = traffic()
     sends = list(plan.sends(20_000, 5))
     news = [send for send in sends if send.first]
@@ -57,7 +58,9 @@ def test_a_publish_goes_out_to_five_on_average_and_a_quarter_repeats():
     rate=st.floats(1, 3000),
     skew=st.sampled_from([0.0, 1.0]),
 )
-def test_what_holds_in_every_segment(connections, topics, share, within_s, rate, skew):
+def test_what_holds_in_every_segment(
+    connections: int, topics: int, share: float, within_s: float, rate: float, skew: float
+) -> None:
     plan = traffic(
         connections=connections, topics=topics, fanout=1, duplicates=share, repeat_within_s=within_s, skew=skew
     )
@@ -81,7 +84,7 @@ def test_what_holds_in_every_segment(connections, topics, share, within_s, rate,
                 assert send.at_ns - at_ns <= within_s * 1e9
 
 
-def test_topics_come_in_turn_at_least_once_each():
+def test_topics_come_in_turn_at_least_once_each() -> None:
     plan = TopicsPlan(Topics(messages=10), 4, "t")
     assert [(send.topic, send.seq) for send in plan.sends(None, 0)] == [
         *((topic, 1) for topic in range(4)),
@@ -96,7 +99,7 @@ def test_topics_come_in_turn_at_least_once_each():
 
 
 @given(st.integers(0, 1 << 24), st.integers(1, 1 << 31), st.integers(0, 1 << 62), st.text(), st.integers(64, 300))
-def test_a_payload_says_which_message_it_is(topic, seq, at_ns, content, size):
+def test_a_payload_says_which_message_it_is(topic: int, seq: int, at_ns: int, content: str, size: int) -> None:
     text = payload("ab12", topic, seq, at_ns, content, size)
     assert len(text) >= size
     assert heading("ab12", text) == (topic, seq, at_ns)
@@ -104,6 +107,6 @@ def test_a_payload_says_which_message_it_is(topic, seq, at_ns, content, size):
 
 
 @given(st.text())
-def test_any_other_text_is_no_payload(text):
+def test_any_other_text_is_no_payload(text: str) -> None:
     assert heading("ab12", text) is None
     assert heading("ab12", "ab12 x " + text) is None

@@ -8,6 +8,7 @@ from collections import Counter, defaultdict
 from itertools import pairwise
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 
 from loadgen import popularity, replay
 from loadgen.assignment import air_plan
-from loadgen.radio import Catalogue, Crowd, radio
+from loadgen.radio import Catalogue, Crowd, World, radio
 from loadgen.schedule import Change, schedule
 from loadgen.settings import WISH_EXPONENT_MAX, Replay, WorkloadError
 from tests import wants
@@ -23,23 +24,23 @@ from tests import wants
 CROWD = Crowd(clients=60, listens=3, wishes=12.0, wish_exponent=0.8, idle_wishes=5, spread_s=0.2, seed=7)
 
 
-def changed(crowd: Crowd, **fields) -> Crowd:
+def changed(crowd: Crowd, **fields: Any) -> Crowd:
     return dataclasses.replace(crowd, **fields)
 
 
-def small_radio(crowd: Crowd = CROWD, **options):
+def small_radio(crowd: Crowd = CROWD, **options: Any) -> World:
     return radio(crowd, **{"stations": 10, "songs": 200, "song_s": 3.0, "duration_s": 20.0, **options})
 
 
 # -- the world
 
 
-def test_the_same_seed_makes_the_same_world_and_another_another():
+def test_the_same_seed_makes_the_same_world_and_another_another() -> None:
     assert small_radio() == small_radio()
     assert small_radio() != small_radio(changed(CROWD, seed=8))
 
 
-def test_a_changed_option_does_not_shuffle_the_rest():
+def test_a_changed_option_does_not_shuffle_the_rest() -> None:
     other = small_radio(changed(CROWD, wishes=3.0, wish_exponent=0.0, idle_wishes=0))
     assert small_radio().schedule == other.schedule
 
@@ -59,7 +60,7 @@ def test_a_changed_option_does_not_shuffle_the_rest():
     st.floats(0, 1),
     st.integers(4, 12),
 )
-def test_what_holds_in_every_world(crowd, wishes_share, stations):
+def test_what_holds_in_every_world(crowd: Crowd, wishes_share: float, stations: int) -> None:
     crowd = changed(crowd, wishes=crowd.clients * wishes_share)
     world = radio(crowd, stations=stations, songs=60, song_s=1.0, duration_s=5.0)
     plan = world.schedule
@@ -80,11 +81,11 @@ def test_what_holds_in_every_world(crowd, wishes_share, stations):
         for report in reports:
             by_news[report.news].append((report.at_ns, report.first, client))
     assert set(by_news) == set(range(len(plan.news)))
-    for number, reports in by_news.items():
+    for number, told in by_news.items():
         news = plan.news[number]
-        assert len({client for _, _, client in reports}) == len(reports) == news.reports
-        assert [at_ns for at_ns, first, _ in reports if first] == [news.at_ns] == [min(reports)[0]]
-        assert max(reports)[0] - news.start_ms * 1_000_000 <= crowd.spread_s * 1e9 + 1_000_000
+        assert len({client for _, _, client in told}) == len(told) == news.reports
+        assert [at_ns for at_ns, first, _ in told if first] == [news.at_ns] == [min(told)[0]]
+        assert max(told)[0] - news.start_ms * 1_000_000 <= crowd.spread_s * 1e9 + 1_000_000
 
     # Every client listens to so many stations, so reports of a station come from that many clients.
     assert sum(map(len, plan.reports)) == sum(news.reports for news in plan.news)
@@ -102,7 +103,9 @@ def test_what_holds_in_every_world(crowd, wishes_share, stations):
 
 
 @given(st.integers(0, 300), st.integers(1, 500), st.floats(0, 1), st.floats(0, WISH_EXPONENT_MAX))
-def test_wish_counts_keep_the_mean_the_limit_and_the_order(songs, most, share, exponent):
+def test_wish_counts_keep_the_mean_the_limit_and_the_order(
+    songs: int, most: int, share: float, exponent: float
+) -> None:
     counts = popularity.counts(songs, most * share, most, exponent)
     assert len(counts) == songs
     assert sum(counts) == pytest.approx(most * share * songs, abs=1)
@@ -110,13 +113,13 @@ def test_wish_counts_keep_the_mean_the_limit_and_the_order(songs, most, share, e
     assert all(later <= earlier + 1 for earlier, later in pairwise(counts))  # + 1: rounding
 
 
-def test_the_most_played_song_is_on_the_most_wish_lists():
+def test_the_most_played_song_is_on_the_most_wish_lists() -> None:
     world = small_radio(songs=5)
     plays = Counter(news.topic for news in world.schedule.news)
     assert world.subscribers[plays.most_common(1)[0][0]] == max(world.subscribers)
 
 
-def test_a_larger_exponent_gives_the_top_songs_more_lists_and_0_gives_each_as_many():
+def test_a_larger_exponent_gives_the_top_songs_more_lists_and_0_gives_each_as_many() -> None:
     tops = [max(small_radio(changed(CROWD, wish_exponent=exponent)).subscribers) for exponent in (0.0, 0.4, 0.8)]
     assert 12 == tops[0] < tops[1] < tops[2]
     even = small_radio(changed(CROWD, wish_exponent=0.0))
@@ -126,7 +129,7 @@ def test_a_larger_exponent_gives_the_top_songs_more_lists_and_0_gives_each_as_ma
     assert set(uneven.subscribers) == {2, 3}
 
 
-def test_a_station_that_nobody_hears_makes_no_news():
+def test_a_station_that_nobody_hears_makes_no_news() -> None:
     changes = [Change(1.0, "heard", "a", 1000), Change(2.0, "unheard", "b", 2000)]
     plan = schedule(changes, {"heard": [0], "unheard": []}, 1, 0.0, Random(1))
     assert (plan.topics, plan.unheard) == (["a"], 1)
@@ -144,12 +147,12 @@ def test_a_station_that_nobody_hears_makes_no_news():
         ({}, {"duration_s": 0.5}, "--duration"),
     ],
 )
-def test_options_that_make_no_world_are_named(crowd, options, text):
+def test_options_that_make_no_world_are_named(crowd: dict[str, Any], options: dict[str, Any], text: str) -> None:
     with pytest.raises(WorkloadError, match=text):
         small_radio(changed(CROWD, **crowd), **options)
 
 
-def test_the_catalogue_is_a_sequence_of_different_names():
+def test_the_catalogue_is_a_sequence_of_different_names() -> None:
     catalogue = Catalogue(1_000_000)
     assert len(set(catalogue[:1000])) == 1000
     with pytest.raises(IndexError):
@@ -169,7 +172,7 @@ HEADER = "station,offset_s,artist,track,duration_s\n"
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_reads_text_as_it_is_and_counts_what_it_leaves_out(tmp_path, packed):
+def test_reads_text_as_it_is_and_counts_what_it_leaves_out(tmp_path: Path, packed: bool) -> None:
     text = (
         HEADER
         + 's1,0,rÃƒÂ©gresser,"Womb, ""live""",179\n'
@@ -196,19 +199,19 @@ def test_reads_text_as_it_is_and_counts_what_it_leaves_out(tmp_path, packed):
         (gzip.compress(b"x" * 100, mtime=0)[:-10], "ended before|Compressed|end-of-stream"),
     ],
 )
-def test_a_bad_log_is_refused_with_file_and_line(tmp_path, content, text):
+def test_a_bad_log_is_refused_with_file_and_line(tmp_path: Path, content: bytes, text: str) -> None:
     path = tmp_path / "log.csv"
     path.write_bytes(content)
     with pytest.raises(WorkloadError, match=text):
         replay.read(path)
 
 
-def test_a_missing_log_is_refused(tmp_path):
+def test_a_missing_log_is_refused(tmp_path: Path) -> None:
     with pytest.raises(WorkloadError, match="No such file"):
         replay.read(tmp_path / "absent.csv")
 
 
-def test_plays_the_chosen_part_at_the_chosen_speed(tmp_path):
+def test_plays_the_chosen_part_at_the_chosen_speed(tmp_path: Path) -> None:
     rows = "".join(f"s{number % 3},{number * 10},artist {number},t,1\n" for number in range(100))
     log = replay.read(log_file(tmp_path, HEADER + rows))
     crowd = changed(CROWD, spread_s=0.0)
@@ -223,7 +226,7 @@ def test_plays_the_chosen_part_at_the_chosen_speed(tmp_path):
 
 
 @pytest.mark.parametrize("exponent", [0.0, 0.8])
-def test_wish_lists_of_a_replay_have_the_exponent_too(tmp_path, exponent):
+def test_wish_lists_of_a_replay_have_the_exponent_too(tmp_path: Path, exponent: float) -> None:
     rows = "".join(f"s{number % 3},{number},artist {number % 20},t,1\n" for number in range(100))
     made = Replay(
         log=str(log_file(tmp_path, HEADER + rows)), clients=20, wishes=5.0, stations=3, wish_exponent=exponent
@@ -233,7 +236,7 @@ def test_wish_lists_of_a_replay_have_the_exponent_too(tmp_path, exponent):
     assert (lists == {5}) is (exponent == 0)
 
 
-def test_the_real_log_is_playable_whole():
+def test_the_real_log_is_playable_whole() -> None:
     path = Path(__file__).parents[3] / "shared/data/nowplaying.csv.gz"
     if not path.exists():
         wants.skip("the recorded log", "not beside this checkout (../shared/data)")

@@ -10,6 +10,7 @@ import re
 import signal
 import sys
 from collections import Counter, defaultdict
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import psutil
@@ -33,10 +34,17 @@ async def started(broker: PlainBroker, out: Path, *arguments: str) -> asyncio.su
     )
 
 
+def output(process: asyncio.subprocess.Process) -> asyncio.StreamReader:
+    """What it says, errors included."""
+    assert process.stdout is not None
+    return process.stdout
+
+
 async def generate(broker: PlainBroker, out: Path, *arguments: str) -> tuple[int, str]:
     """The program as a person starts it; its exit code and what it said."""
     process = await started(broker, out, *arguments)
     said, _ = await asyncio.wait_for(process.communicate(), 100)
+    assert process.returncode is not None
     return process.returncode, said.decode()
 
 
@@ -60,13 +68,15 @@ def table_of(said: str) -> dict[str, str]:
 
 
 @pytest.fixture
-async def broker():
+async def broker() -> AsyncIterator[PlainBroker]:
     async with PlainBroker() as broker:
         yield broker
 
 
 @pytest.mark.parametrize("exponent", ["0", "0.8"])
-async def test_wish_lists_that_are_in_the_store_are_not_subscribed_to_again(broker, tmp_path, capsys, exponent):
+async def test_wish_lists_that_are_in_the_store_are_not_subscribed_to_again(
+    broker: PlainBroker, tmp_path: Path, capsys: pytest.CaptureFixture[str], exponent: str
+) -> None:
     file = tmp_path / "wishes.jsonl"
     workload = [*SMALL, "--wish-exponent", exponent]
     assert cli.main(["wishes", *workload, "--out", str(file)]) == 0
@@ -90,7 +100,7 @@ async def test_wish_lists_that_are_in_the_store_are_not_subscribed_to_again(brok
 
 
 @pytest.mark.parametrize("processes", [1, 3])
-async def test_a_run_delivers_everything_and_logs_it(broker, tmp_path, processes):
+async def test_a_run_delivers_everything_and_logs_it(broker: PlainBroker, tmp_path: Path, processes: int) -> None:
     log = tmp_path / "log"
     code, said = await generate(broker, log, "radio", *SMALL, "--processes", str(processes))
     assert code == 0, said
@@ -145,7 +155,9 @@ async def test_a_run_delivers_everything_and_logs_it(broker, tmp_path, processes
     assert not any(broker.subscribers.values()), "the run left subscriptions behind"
 
 
-async def test_the_same_seed_sends_the_same_again_and_the_broker_takes_it_for_new(broker, tmp_path):
+async def test_the_same_seed_sends_the_same_again_and_the_broker_takes_it_for_new(
+    broker: PlainBroker, tmp_path: Path
+) -> None:
     logs = []
     for name in ("one", "two"):
         fixed = ["--rate", "400", "--duration-s", "1", "--topics", "50", "--p99-ms", "10000"]
@@ -158,7 +170,7 @@ async def test_the_same_seed_sends_the_same_again_and_the_broker_takes_it_for_ne
     assert sum(count for (kind, *_), count in logs[0].items() if kind == "sent") == 400
 
 
-async def test_losses_repetitions_and_strays_are_seen(broker, tmp_path):
+async def test_losses_repetitions_and_strays_are_seen(broker: PlainBroker, tmp_path: Path) -> None:
     broker.lose_every, broker.repeat_every, broker.stray_every, broker.misdeliver_every = 5, 7, 11, 13
     code, said = await generate(broker, tmp_path / "log", "radio", *SMALL, "--drain-s", "0.3", "--check")
     assert code == 1
@@ -174,7 +186,7 @@ async def test_losses_repetitions_and_strays_are_seen(broker, tmp_path):
     assert json.loads((tmp_path / "log" / "run.json").read_text())["complete"] is True
 
 
-async def test_the_search_finds_a_rate_measures_there_and_at_half_of_it(broker, tmp_path):
+async def test_the_search_finds_a_rate_measures_there_and_at_half_of_it(broker: PlainBroker, tmp_path: Path) -> None:
     search = ["--start-rate", "50", "--most-rate", "200", "--step-s", "0.5", "--measure-s", "1", "--p99-ms", "2000"]
     code, said = await generate(broker, tmp_path / "log", "traffic", "--topics", "20", *search, "--check")
     assert code == 0, said
@@ -193,14 +205,16 @@ async def test_the_search_finds_a_rate_measures_there_and_at_half_of_it(broker, 
         assert sent[measured[kind]["phase"]] == pytest.approx(float(measured[kind]["offered_per_s"]), abs=1)
 
 
-async def test_topics_double_in_runs_of_one_series_that_goes_on_after_a_signal(broker, tmp_path):
+async def test_topics_double_in_runs_of_one_series_that_goes_on_after_a_signal(
+    broker: PlainBroker, tmp_path: Path
+) -> None:
     few = ["--first", "4", "--messages", "300", "--window", "32"]
     process = await started(broker, tmp_path / "log", "topics", *few, "--last", "65536")
     async with asyncio.timeout(100):
-        while b"   8 topics" not in await process.stdout.readline():
+        while b"   8 topics" not in await output(process).readline():
             pass
         process.send_signal(signal.SIGINT)
-        said = (await process.stdout.read()).decode()
+        said = (await output(process).read()).decode()
         assert await process.wait() == 1, said
     assert "--resume goes on from" in said
     done = json.loads((tmp_path / "log" / "series.json").read_text())["done"]
@@ -219,7 +233,9 @@ async def test_topics_double_in_runs_of_one_series_that_goes_on_after_a_signal(b
     assert not any(broker.subscribers.values())
 
 
-async def test_a_topics_run_in_which_nothing_comes_any_more_fails_with_the_reason(broker, tmp_path):
+async def test_a_topics_run_in_which_nothing_comes_any_more_fails_with_the_reason(
+    broker: PlainBroker, tmp_path: Path
+) -> None:
     broker.lose_every = 2
     few = ["--first", "4", "--last", "8", "--messages", "300", "--window", "32", "--stall-s", "0.3"]
     code, said = await generate(broker, tmp_path / "log", "topics", *few)
@@ -231,13 +247,15 @@ async def test_a_topics_run_in_which_nothing_comes_any_more_fails_with_the_reaso
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-async def test_a_signal_keeps_what_was_measured_and_marks_the_run_incomplete(broker, tmp_path, number):
+async def test_a_signal_keeps_what_was_measured_and_marks_the_run_incomplete(
+    broker: PlainBroker, tmp_path: Path, number: signal.Signals
+) -> None:
     log = tmp_path / "log"
     process = await started(broker, log, "radio", *SMALL, "--duration-s", "60")
     async with asyncio.timeout(100):
         await broker.received_some(20)
         process.send_signal(number)
-        said = (await process.stdout.read()).decode()
+        said = (await output(process).read()).decode()
         assert await process.wait() == 1, said
     assert "marked incomplete" in said
     assert json.loads((log / "run.json").read_text())["complete"] is False
@@ -247,7 +265,9 @@ async def test_a_signal_keeps_what_was_measured_and_marks_the_run_incomplete(bro
     assert table_of(said)["lost"] == "0"
 
 
-async def test_a_process_of_the_generator_that_dies_ends_the_run_with_the_reason(broker, tmp_path):
+async def test_a_process_of_the_generator_that_dies_ends_the_run_with_the_reason(
+    broker: PlainBroker, tmp_path: Path
+) -> None:
     log = tmp_path / "log"
     process = await started(broker, log, "radio", *SMALL, "--duration-s", "60", "--processes", "2")
     async with asyncio.timeout(100):
@@ -255,7 +275,7 @@ async def test_a_process_of_the_generator_that_dies_ends_the_run_with_the_reason
         workers = psutil.Process(process.pid).children()
         assert len(workers) == 2
         workers[1].kill()
-        said = (await process.stdout.read()).decode()
+        said = (await output(process).read()).decode()
         assert await process.wait() == 1, said
     facts = json.loads((log / "run.json").read_text())
     assert facts["complete"] is False
@@ -263,7 +283,7 @@ async def test_a_process_of_the_generator_that_dies_ends_the_run_with_the_reason
     assert not workers[0].is_running()
 
 
-async def test_a_replay_sends_the_text_unchanged_and_says_what_it_skipped(broker, tmp_path):
+async def test_a_replay_sends_the_text_unchanged_and_says_what_it_skipped(broker: PlainBroker, tmp_path: Path) -> None:
     file = tmp_path / "log.csv"
     names = ["rÃƒÂ©gresser", "a\u2028b", "bad\x07"]
     lines = [f"s{number % 2},{number},{names[number % 3]},t{number},1" for number in range(30)]
@@ -292,13 +312,15 @@ async def test_a_replay_sends_the_text_unchanged_and_says_what_it_skipped(broker
         ("replay absent.csv --url ws://127.0.0.1:9", 2, "absent.csv: No such file"),
     ],
 )
-def test_wrong_options_are_named_and_nothing_is_made(tmp_path, capsys, arguments, code, text):
+def test_wrong_options_are_named_and_nothing_is_made(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: str, code: int, text: str
+) -> None:
     assert cli.main([*arguments.split(), "--out", str(tmp_path / "log")]) == code
     assert text in capsys.readouterr().err
     assert os.listdir(tmp_path) == []
 
 
-async def test_a_directory_in_use_is_refused(broker, tmp_path):
+async def test_a_directory_in_use_is_refused(broker: PlainBroker, tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("x")
     code, said = await generate(broker, tmp_path, "radio", *SMALL)
     assert code == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -17,7 +18,7 @@ def numbers(series: Series) -> list[int]:
     return [topics for topics, _ in series.left()]
 
 
-def test_what_is_done_is_not_done_again_and_what_was_begun_is_removed(tmp_path):
+def test_what_is_done_is_not_done_again_and_what_was_begun_is_removed(tmp_path: Path) -> None:
     series = Series(tmp_path / "s", TARGET, Topics(last=8), resume=False)
     for topics, directory in series.left():
         directory.mkdir()
@@ -31,7 +32,7 @@ def test_what_is_done_is_not_done_again_and_what_was_begun_is_removed(tmp_path):
     assert sorted(path.name for path in (tmp_path / "s").iterdir()) == ["n-00000001", "n-00000002", SERIES_FILE]
 
 
-def test_a_new_series_takes_nothing_of_an_old_one(tmp_path):
+def test_a_new_series_takes_nothing_of_an_old_one(tmp_path: Path) -> None:
     Series(tmp_path, TARGET, Topics(), resume=False)
     with pytest.raises(FileExistsError, match="--resume"):
         Series(tmp_path, TARGET, Topics(), resume=False)
@@ -45,18 +46,18 @@ def test_a_new_series_takes_nothing_of_an_old_one(tmp_path):
         (TARGET, Topics(messages=7), "settings"),
     ],
 )
-def test_a_series_of_something_else_is_not_resumed(tmp_path, target, settings, what):
+def test_a_series_of_something_else_is_not_resumed(tmp_path: Path, target: Target, settings: Topics, what: str) -> None:
     Series(tmp_path, TARGET, Topics(), resume=False)
     with pytest.raises(WorkloadError, match=f"another {what}"):
         Series(tmp_path, target, settings, resume=True)
 
 
 @pytest.mark.parametrize("text", ["", "[]", json.dumps({"system": "nats"})])
-def test_a_file_that_is_no_series_is_named(tmp_path, text):
+def test_a_file_that_is_no_series_is_named(tmp_path: Path, text: str) -> None:
     (tmp_path / SERIES_FILE).write_text(text)
     with pytest.raises(WorkloadError, match="is not a series' file"):
         Series(tmp_path, TARGET, Topics(), resume=True)
 
 
-def test_resuming_where_nothing_is_begins(tmp_path):
+def test_resuming_where_nothing_is_begins(tmp_path: Path) -> None:
     assert numbers(Series(tmp_path / "s", TARGET, Topics(last=2), resume=True)) == [1, 2]

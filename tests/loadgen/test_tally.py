@@ -12,7 +12,9 @@ from loadgen.tally import Latencies, Sequences
 
 
 @given(st.lists(st.integers(-(10**9), 10**11), min_size=1), st.sampled_from([1, 50, 99, 100]), st.integers(1, 4))
-def test_percentiles_are_within_their_bucket_however_many_processes_counted(values, percent, processes):
+def test_percentiles_are_within_their_bucket_however_many_processes_counted(
+    values: list[int], percent: int, processes: int
+) -> None:
     parts = [Latencies() for _ in range(processes)]
     for number, value in enumerate(values):
         parts[number % processes].add(value)
@@ -20,11 +22,12 @@ def test_percentiles_are_within_their_bucket_however_many_processes_counted(valu
     assert latencies.count == len(values)
     exact_ns = max(sorted(values)[max(-(-len(values) * percent // 100) - 1, 0)], 0)
     found_ns = latencies.percentile_ns(percent)
+    assert found_ns is not None
     assert exact_ns <= found_ns
     assert found_ns <= exact_ns * (1 + 1 / 16) + 2048
 
 
-def test_of_nothing_there_is_no_percentile():
+def test_of_nothing_there_is_no_percentile() -> None:
     assert Latencies().percentile_ns(50) is None
 
 
@@ -32,7 +35,9 @@ def test_of_nothing_there_is_no_percentile():
     st.lists(st.tuples(st.integers(0, 2), st.integers(0, 3), st.integers(1, 12)), max_size=80),
     st.sampled_from([0, 1 << 24]),
 )
-def test_repetitions_and_reorderings_as_a_naive_model_finds_them(messages, dense_max):
+def test_repetitions_and_reorderings_as_a_naive_model_finds_them(
+    messages: list[tuple[int, int, int]], dense_max: int
+) -> None:
     before, tally._DENSE_MAX = tally._DENSE_MAX, dense_max  # both ways of keeping them
     try:
         sequences = Sequences(3, 4)

@@ -35,7 +35,7 @@ class ScriptedEndpoint:
 
     async def __aenter__(self) -> ScriptedEndpoint:
         tls = pair.context if (pair := certificate()) is not None else None
-        options = {"compression": None, "max_size": None, "close_timeout": 1, "ssl": tls}
+        options: dict[str, Any] = {"compression": None, "max_size": None, "close_timeout": 1, "ssl": tls}
         self._server = await serve(self._handle, "127.0.0.1", 0, **options)
         self.port = self._server.sockets[0].getsockname()[1]
         self.url = f"{scheme()}://127.0.0.1:{self.port}/"

@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
 
 import pytest
+from websockets.asyncio.server import ServerConnection
 
 import protocol.client
 from protocol.client import (
@@ -17,14 +20,14 @@ from protocol.client import (
     ConnectionLost,
     Notification,
 )
-from protocol.errors import REPLACED, SLOW_CONSUMER, ProtocolError
+from protocol.errors import REPLACED, SLOW_CONSUMER, CloseCode, ProtocolError
 
 from .scripted import PATIENCE_S, ScriptedEndpoint, free_url, succeed
 
 pytestmark = pytest.mark.usefixtures("transport", "logged")
 
 
-def client_of(*endpoints: ScriptedEndpoint | str, **options) -> Client:
+def client_of(*endpoints: ScriptedEndpoint | str, **options: Any) -> Client:
     urls = [endpoint if isinstance(endpoint, str) else endpoint.url for endpoint in endpoints]
     return Client(urls, options.pop("client_id", "c1"), **{"timeout_s": 5.0, "backoff_base_s": 0.001, **options})
 
@@ -37,7 +40,7 @@ class Longest(random.Random):
 
 
 @pytest.fixture
-async def endpoint():
+async def endpoint() -> AsyncIterator[ScriptedEndpoint]:
     async with ScriptedEndpoint() as endpoint:
         yield endpoint
 
@@ -45,7 +48,7 @@ async def endpoint():
 # -- commands and replies
 
 
-async def test_writes_the_frames_of_the_specification(endpoint):
+async def test_writes_the_frames_of_the_specification(endpoint: ScriptedEndpoint) -> None:
     async with client_of(endpoint, client_id=7) as client:
         await client.listen()
         await client.subscribe("a topic")
@@ -70,10 +73,10 @@ async def test_writes_the_frames_of_the_specification(endpoint):
     assert len({number for number in ids if number is not None}) == 5
 
 
-async def test_pipelined_commands_are_matched_by_id_whatever_the_order_of_replies(endpoint):
+async def test_pipelined_commands_are_matched_by_id_whatever_the_order_of_replies(endpoint: ScriptedEndpoint) -> None:
     held = []
 
-    async def backwards(endpoint, connection, command):
+    async def backwards(endpoint: ScriptedEndpoint, connection: ServerConnection, command: dict[str, Any]) -> None:
         held.append(command)
         if len(held) == 10:
             for earlier in reversed(held):
@@ -85,8 +88,8 @@ async def test_pipelined_commands_are_matched_by_id_whatever_the_order_of_replie
     assert answers == [number % 2 == 0 for number in range(10)]
 
 
-async def test_an_error_reply_is_raised_with_its_fields_and_only_by_its_own_command(endpoint):
-    async def partly(endpoint, connection, command):
+async def test_an_error_reply_is_raised_with_its_fields_and_only_by_its_own_command(endpoint: ScriptedEndpoint) -> None:
+    async def partly(endpoint: ScriptedEndpoint, connection: ServerConnection, command: dict[str, Any]) -> None:
         if command["payload"] == "bad":
             await endpoint.reply(connection, command, error="partial", message="m", info="i", delivered=2, failed=1)
         else:
@@ -102,8 +105,8 @@ async def test_an_error_reply_is_raised_with_its_fields_and_only_by_its_own_comm
     assert (bad.code, bad.info, bad.extra) == ("partial", "i", {"delivered": 2, "failed": 1})
 
 
-async def test_an_unknown_error_code_of_a_newer_endpoint_is_not_retried(endpoint):
-    async def refuse(endpoint, connection, command):
+async def test_an_unknown_error_code_of_a_newer_endpoint_is_not_retried(endpoint: ScriptedEndpoint) -> None:
+    async def refuse(endpoint: ScriptedEndpoint, connection: ServerConnection, command: dict[str, Any]) -> None:
         await endpoint.reply(connection, command, error="forbidden", message="not yours")
 
     endpoint.script = refuse
@@ -113,10 +116,10 @@ async def test_an_unknown_error_code_of_a_newer_endpoint_is_not_retried(endpoint
     assert endpoint.frames.qsize() == 1
 
 
-async def test_failed_unacknowledged_publishes_are_counted_kept_and_told(endpoint):
-    told = asyncio.Queue()
+async def test_failed_unacknowledged_publishes_are_counted_kept_and_told(endpoint: ScriptedEndpoint) -> None:
+    told: asyncio.Queue[ProtocolError] = asyncio.Queue()
 
-    async def fail(endpoint, connection, command):
+    async def fail(endpoint: ScriptedEndpoint, connection: ServerConnection, command: dict[str, Any]) -> None:
         await endpoint.send(connection, {"error": "store_unavailable", "info": "down", "command": command["command"]})
 
     endpoint.script = fail
@@ -128,10 +131,10 @@ async def test_failed_unacknowledged_publishes_are_counted_kept_and_told(endpoin
         assert [error.info for error in client.errors] == ["down", "down"]
 
 
-async def test_subscriptions_are_paged_with_the_cursor(endpoint):
+async def test_subscriptions_are_paged_with_the_cursor(endpoint: ScriptedEndpoint) -> None:
     pages = {None: (["a", "b"], "p2"), "p2": (["c"], "p3"), "p3": ([], None)}
 
-    async def page(endpoint, connection, command):
+    async def page(endpoint: ScriptedEndpoint, connection: ServerConnection, command: dict[str, Any]) -> None:
         topics, cursor = pages[command.get("cursor")]
         assert command["limit"] == 2
         await endpoint.reply(connection, command, result="success", topic=topics, cursor=cursor)
@@ -141,10 +144,10 @@ async def test_subscriptions_are_paged_with_the_cursor(endpoint):
         assert [topic async for topic in client.subscriptions(limit=2)] == ["a", "b", "c"]
 
 
-async def test_a_page_may_be_longer_than_a_command(endpoint):
+async def test_a_page_may_be_longer_than_a_command(endpoint: ScriptedEndpoint) -> None:
     topics = [f"topic {number}" for number in range(1_000)]
 
-    async def page(endpoint, connection, command):
+    async def page(endpoint: ScriptedEndpoint, connection: ServerConnection, command: dict[str, Any]) -> None:
         await endpoint.reply(connection, command, result="success", topic=topics, cursor=None)
 
     endpoint.script = page
@@ -152,7 +155,7 @@ async def test_a_page_may_be_longer_than_a_command(endpoint):
         assert [topic async for topic in client.subscriptions()] == topics
 
 
-async def test_a_batch_over_the_frame_limit_is_split_and_complete(endpoint):
+async def test_a_batch_over_the_frame_limit_is_split_and_complete(endpoint: ScriptedEndpoint) -> None:
     topics = [f"topic {number} {'é' * (number % 40)}" for number in range(500)]
     limit = 4096
     async with client_of(endpoint, max_frame_bytes=limit) as client:
@@ -162,14 +165,19 @@ async def test_a_batch_over_the_frame_limit_is_split_and_complete(endpoint):
     assert sorted(topic for frame in frames for topic in frame["topic"]) == sorted(topics)
 
 
-async def test_more_and_more_of_a_large_subscribe_is_under_way_while_it_is_quick(endpoint, monkeypatch):
+async def test_more_and_more_of_a_large_subscribe_is_under_way_while_it_is_quick(
+    endpoint: ScriptedEndpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(protocol.client, "TOPICS_BYTES_MAX", 1500)
     monkeypatch.setattr(protocol.client, "TOPICS_AT_ONCE_MAX", 5)
     monkeypatch.setattr(protocol.client, "_TOPICS_S_SHORT", 60.0)  # whatever this machine takes is quick
     monkeypatch.setattr(protocol.client, "_TOPICS_S_LONG", 120.0)
-    held, most = deque(), []
+    held: deque[dict[str, Any]] = deque()
+    most: list[int] = []
+    topics = [f"topic {number:04}" for number in range(3000)]
+    left = len(topics)
 
-    async def hold(endpoint, connection, command):
+    async def hold(endpoint: ScriptedEndpoint, connection: ServerConnection, command: dict[str, Any]) -> None:
         """Answers when as many as there ever were, and one more, are under way; or all there are."""
         held.append(command)
         nonlocal left
@@ -180,18 +188,18 @@ async def test_more_and_more_of_a_large_subscribe_is_under_way_while_it_is_quick
                 await endpoint.reply(connection, held.popleft(), result="success")
 
     endpoint.script = hold
-    topics = [f"topic {number:04}" for number in range(3000)]
-    left = len(topics)
     async with client_of(endpoint) as client:
         await client.subscribe(topics)
     assert most[:4] == [1, 2, 3, 4]
     assert max(most) == 5
 
 
-async def test_a_large_subscribe_ends_with_the_first_error_and_sends_no_more(endpoint, monkeypatch):
+async def test_a_large_subscribe_ends_with_the_first_error_and_sends_no_more(
+    endpoint: ScriptedEndpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(protocol.client, "TOPICS_BYTES_MAX", 1500)
 
-    async def fail(endpoint, connection, command):
+    async def fail(endpoint: ScriptedEndpoint, connection: ServerConnection, command: dict[str, Any]) -> None:
         if "topic 0100" in command["topic"]:
             await endpoint.reply(connection, command, error="bad_state", message="no")
         elif command["topic"][0] != "after it":
@@ -205,7 +213,7 @@ async def test_a_large_subscribe_ends_with_the_first_error_and_sends_no_more(end
     assert sent < 3000
 
 
-async def test_a_batch_of_publishes_goes_out_in_its_order(endpoint):
+async def test_a_batch_of_publishes_goes_out_in_its_order(endpoint: ScriptedEndpoint) -> None:
     pairs = [(f"t{number % 3}", [number]) for number in range(100)]
     async with client_of(endpoint) as client:
         await client.publish_many(pairs, dedup=False)
@@ -217,7 +225,7 @@ async def test_a_batch_of_publishes_goes_out_in_its_order(endpoint):
     ]
 
 
-async def test_a_batch_of_publishes_with_a_bad_one_sends_none(endpoint):
+async def test_a_batch_of_publishes_with_a_bad_one_sends_none(endpoint: ScriptedEndpoint) -> None:
     async with client_of(endpoint) as client:
         with pytest.raises(ProtocolError, match="bad_topic"):
             await client.publish_many([("a", 1), ("", 2), ("b", 3)])
@@ -229,7 +237,9 @@ async def test_a_batch_of_publishes_with_a_bad_one_sends_none(endpoint):
 @pytest.mark.parametrize(
     ("topic", "code"), [("", "bad_topic"), ("a\nb", "bad_topic"), ("é" * 513, "bad_topic"), ("\ud800", "bad_topic")]
 )
-async def test_bad_topics_are_refused_before_anything_is_sent(endpoint, topic, code):
+async def test_bad_topics_are_refused_before_anything_is_sent(
+    endpoint: ScriptedEndpoint, topic: str, code: str
+) -> None:
     async with client_of(endpoint) as client:
         with pytest.raises(ProtocolError) as caught:
             await client.subscribe(["fine", topic])
@@ -237,7 +247,7 @@ async def test_bad_topics_are_refused_before_anything_is_sent(endpoint, topic, c
     assert endpoint.frames.empty()
 
 
-async def test_what_json_cannot_say_and_what_no_frame_can_hold_is_refused(endpoint):
+async def test_what_json_cannot_say_and_what_no_frame_can_hold_is_refused(endpoint: ScriptedEndpoint) -> None:
     async with client_of(endpoint, max_frame_bytes=5000) as client:
         with pytest.raises(ProtocolError, match="bad_json"):
             await client.publish("t", 2**64)
@@ -247,12 +257,12 @@ async def test_what_json_cannot_say_and_what_no_frame_can_hold_is_refused(endpoi
 
 
 @pytest.mark.parametrize("client_id", ["", "x" * 129, 1.5, True, None])
-def test_bad_client_ids_are_refused(client_id):
+def test_bad_client_ids_are_refused(client_id: Any) -> None:
     with pytest.raises(ValueError, match="client_id"):
         Client("ws://127.0.0.1:9", client_id)
 
 
-def test_bad_urls_are_refused():
+def test_bad_urls_are_refused() -> None:
     with pytest.raises(ValueError, match="isn't a valid URI"):
         Client("http://127.0.0.1", "c")
 
@@ -260,10 +270,10 @@ def test_bad_urls_are_refused():
 # -- time-outs
 
 
-async def test_a_command_without_an_answer_times_out_and_its_late_reply_is_counted(endpoint):
-    held = asyncio.Queue()
+async def test_a_command_without_an_answer_times_out_and_its_late_reply_is_counted(endpoint: ScriptedEndpoint) -> None:
+    held: asyncio.Queue[tuple[ServerConnection, dict[str, Any]]] = asyncio.Queue()
 
-    async def hold(endpoint, connection, command):
+    async def hold(endpoint: ScriptedEndpoint, connection: ServerConnection, command: dict[str, Any]) -> None:
         await held.put((connection, command))
 
     endpoint.script = hold
@@ -277,14 +287,14 @@ async def test_a_command_without_an_answer_times_out_and_its_late_reply_is_count
         assert client.late_replies == 1
 
 
-async def test_connecting_to_an_endpoint_that_never_answers_times_out():
+async def test_connecting_to_an_endpoint_that_never_answers_times_out() -> None:
     async with await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
         with pytest.raises(ConnectFailed, match=r"no answer within 0\.05 s"):
             await client_of(f"ws://127.0.0.1:{port}", timeout_s=0.05).connect()
 
 
-async def test_a_command_waits_for_the_connection_no_longer_than_its_time_out(endpoint):
+async def test_a_command_waits_for_the_connection_no_longer_than_its_time_out(endpoint: ScriptedEndpoint) -> None:
     async with client_of(endpoint, backoff_base_s=60, backoff_max_s=60, random=Longest()) as client:
         endpoint.cut()
         await endpoint.connections[0].wait_closed()
@@ -297,18 +307,18 @@ async def test_a_command_waits_for_the_connection_no_longer_than_its_time_out(en
 # -- connecting and reconnecting
 
 
-async def test_connects_to_the_first_of_the_list_that_works(endpoint):
+async def test_connects_to_the_first_of_the_list_that_works(endpoint: ScriptedEndpoint) -> None:
     async with client_of(free_url(), endpoint) as client:
         assert client.url == endpoint.url
 
 
-async def test_says_of_every_endpoint_why_when_none_works():
+async def test_says_of_every_endpoint_why_when_none_works() -> None:
     with pytest.raises(ConnectFailed, match=r"ws://127\.0\.0\.1:9/: .*refused.*; ws://127\.0\.0\.1:9/b: .*refused"):
         await client_of(free_url(), free_url() + "b").connect()
 
 
-async def test_reconnects_to_the_next_endpoint_listens_again_and_goes_on_receiving(endpoint):
-    lost = []
+async def test_reconnects_to_the_next_endpoint_listens_again_and_goes_on_receiving(endpoint: ScriptedEndpoint) -> None:
+    lost: list[Exception] = []
     async with ScriptedEndpoint() as second, client_of(endpoint, second, listen=True, on_lost=lost.append) as client:
         await endpoint.next("listen")
         await endpoint.notify("t", 1)
@@ -321,7 +331,7 @@ async def test_reconnects_to_the_next_endpoint_listens_again_and_goes_on_receivi
         assert (client.url, client.reconnects, len(lost)) == (second.url, 1, 1)
 
 
-async def test_listening_stops_being_renewed_after_unlisten(endpoint):
+async def test_listening_stops_being_renewed_after_unlisten(endpoint: ScriptedEndpoint) -> None:
     async with client_of(endpoint, listen=True) as client:
         await client.unlisten()
         endpoint.cut()
@@ -329,8 +339,8 @@ async def test_listening_stops_being_renewed_after_unlisten(endpoint):
     assert [endpoint.frames.get_nowait()["command"] for _ in range(3)] == ["listen", "unlisten", "subscribe"]
 
 
-async def test_an_endpoint_that_cannot_listen_now_is_passed_over_for_the_next(endpoint):
-    async def not_now(endpoint, connection, command):
+async def test_an_endpoint_that_cannot_listen_now_is_passed_over_for_the_next(endpoint: ScriptedEndpoint) -> None:
+    async def not_now(endpoint: ScriptedEndpoint, connection: ServerConnection, command: dict[str, Any]) -> None:
         await endpoint.reply(connection, command, error="store_unavailable", info="down")
 
     endpoint.script = not_now
@@ -338,8 +348,8 @@ async def test_an_endpoint_that_cannot_listen_now_is_passed_over_for_the_next(en
         assert client.url == second.url
 
 
-async def test_listening_refused_for_good_ends_the_client(endpoint):
-    async def refuse(endpoint, connection, command):
+async def test_listening_refused_for_good_ends_the_client(endpoint: ScriptedEndpoint) -> None:
+    async def refuse(endpoint: ScriptedEndpoint, connection: ServerConnection, command: dict[str, Any]) -> None:
         await endpoint.reply(connection, command, error="bad_state", info="no")
 
     endpoint.script = refuse
@@ -354,19 +364,20 @@ async def test_listening_refused_for_good_ends_the_client(endpoint):
             await anext(client)
 
 
-async def test_a_broken_connection_is_retried_for_what_is_safe_to_repeat(endpoint):
-    async def cut_first(endpoint, connection, command):
+async def test_a_broken_connection_is_retried_for_what_is_safe_to_repeat(endpoint: ScriptedEndpoint) -> None:
+    async def cut_first(endpoint: ScriptedEndpoint, connection: ServerConnection, command: dict[str, Any]) -> None:
         if len(endpoint.connections) == 1:
             endpoint.cut()
         else:
             await endpoint.reply(connection, command, result="success", duplicate=True)
 
-    for command, repeated in [
+    commands: list[tuple[Callable[[Client], Awaitable[object]], bool]] = [
         (lambda client: client.subscribe("t"), True),
         (lambda client: client.listen(), True),
         (lambda client: client.publish("t", 1, ack=True), True),
         (lambda client: client.publish("t", 1, ack=True, dedup=False), False),
-    ]:
+    ]
+    for command, repeated in commands:
         endpoint.connections.clear()
         endpoint.script = cut_first
         async with client_of(endpoint) as client:
@@ -377,18 +388,20 @@ async def test_a_broken_connection_is_retried_for_what_is_safe_to_repeat(endpoin
                     await command(client)
 
 
-async def test_a_passing_error_is_retried_until_it_passes_or_the_time_is_up(endpoint):
-    async def third_time(endpoint, connection, command):
+async def test_a_passing_error_is_retried_until_it_passes_or_the_time_is_up(endpoint: ScriptedEndpoint) -> None:
+    tries: list[dict[str, Any]] = []
+
+    async def third_time(endpoint: ScriptedEndpoint, connection: ServerConnection, command: dict[str, Any]) -> None:
         tries.append(command)
         if len(tries) < 3:
             await endpoint.reply(connection, command, error="peer_unavailable", info="try again")
         else:
             await endpoint.reply(connection, command, result="success")
 
-    async def never(endpoint, connection, command):
+    async def never(endpoint: ScriptedEndpoint, connection: ServerConnection, command: dict[str, Any]) -> None:
         await endpoint.reply(connection, command, error="store_unavailable", info="down")
 
-    endpoint.script, tries = third_time, []
+    endpoint.script = third_time
     async with client_of(endpoint) as client:
         await client.subscribe("t")
         tries.clear()
@@ -402,13 +415,13 @@ async def test_a_passing_error_is_retried_until_it_passes_or_the_time_is_up(endp
             await client.subscribe("t", timeout_s=1.0)
 
 
-async def test_the_backoff_has_full_jitter_and_grows_to_its_maximum(monkeypatch):
+async def test_the_backoff_has_full_jitter_and_grows_to_its_maximum(monkeypatch: pytest.MonkeyPatch) -> None:
     class Dice(random.Random):
         def random(self) -> float:
             return draws.pop(0)
 
     draws = [1.0, 0.0, 0.5, 1.0, 0.25, 1.0]
-    slept = []
+    slept: list[float] = []
     real_sleep = asyncio.sleep
     done = asyncio.Event()
 
@@ -434,7 +447,7 @@ async def test_the_backoff_has_full_jitter_and_grows_to_its_maximum(monkeypatch)
     assert slept == pytest.approx([0.1, 0.0, 0.2, 0.8, 0.25, 1.0])
 
 
-async def test_the_backoff_starts_again_after_a_connection_that_was_of_use(endpoint):
+async def test_the_backoff_starts_again_after_a_connection_that_was_of_use(endpoint: ScriptedEndpoint) -> None:
     # Were it to grow, the tenth wait would be 0.01 × 2^9 > 5 s.
     async with client_of(endpoint, listen=True, backoff_base_s=0.01, random=Longest()) as client:
         for number in range(10):
@@ -446,7 +459,7 @@ async def test_the_backoff_starts_again_after_a_connection_that_was_of_use(endpo
 
 
 @pytest.mark.parametrize("code", [REPLACED, SLOW_CONSUMER])
-async def test_close_codes_decide_whether_to_reconnect(endpoint, code):
+async def test_close_codes_decide_whether_to_reconnect(endpoint: ScriptedEndpoint, code: CloseCode) -> None:
     async with client_of(endpoint, listen=True) as client:
         await endpoint.next("listen")
         await endpoint.notify("t", "before")
@@ -463,7 +476,7 @@ async def test_close_codes_decide_whether_to_reconnect(endpoint, code):
             assert len(endpoint.connections) == 1
 
 
-async def test_garbage_from_an_endpoint_costs_it_the_connection(endpoint):
+async def test_garbage_from_an_endpoint_costs_it_the_connection(endpoint: ScriptedEndpoint) -> None:
     async with ScriptedEndpoint() as second, client_of(endpoint, second, listen=True) as client:
         await endpoint.connections[0].send("{not json")
         await second.next("listen")
@@ -475,7 +488,9 @@ async def test_garbage_from_an_endpoint_costs_it_the_connection(endpoint):
 # -- notifications
 
 
-async def test_what_was_read_before_the_end_is_delivered_and_then_the_iteration_ends(endpoint):
+async def test_what_was_read_before_the_end_is_delivered_and_then_the_iteration_ends(
+    endpoint: ScriptedEndpoint,
+) -> None:
     client = client_of(endpoint, listen=True)
     async with client:
         for number in range(3):
@@ -488,11 +503,11 @@ async def test_what_was_read_before_the_end_is_delivered_and_then_the_iteration_
 ONE_READ = 1 << 18
 
 
-async def test_a_full_queue_stops_the_reading_and_loses_nothing(endpoint):
+async def test_a_full_queue_stops_the_reading_and_loses_nothing(endpoint: ScriptedEndpoint) -> None:
     count = 20_000
     payload = "x" * 1000  # far more in all than the socket buffers hold
 
-    async def flood():
+    async def flood() -> None:
         for number in range(count):
             await endpoint.notify("t", [number, payload])
 
@@ -510,7 +525,7 @@ async def test_a_full_queue_stops_the_reading_and_loses_nothing(endpoint):
     assert seen == list(range(count))
 
 
-async def _settled(condition, turns: int = 100_000) -> bool:
+async def _settled(condition: Callable[[], bool], turns: int = 100_000) -> bool:
     """Turns of the loop until the condition holds; bounded by their number, not by a clock."""
     for _ in range(turns):
         if condition():
@@ -519,10 +534,12 @@ async def _settled(condition, turns: int = 100_000) -> bool:
     return False
 
 
-async def test_the_callback_takes_the_place_of_the_iterator_and_its_exception_is_not_swallowed(endpoint):
-    got = asyncio.Queue()
+async def test_the_callback_takes_the_place_of_the_iterator_and_its_exception_is_not_swallowed(
+    endpoint: ScriptedEndpoint,
+) -> None:
+    got: asyncio.Queue[tuple[str | None, Any]] = asyncio.Queue()
 
-    def callback(key, payload):
+    def callback(key: str | None, payload: Any) -> None:
         if payload == "bad":
             raise LookupError("the program's own")
         got.put_nowait((key, payload))
@@ -549,11 +566,13 @@ async def test_the_callback_takes_the_place_of_the_iterator_and_its_exception_is
         ProtocolError("bad_state", "of something else"),
     ],
 )
-async def test_a_callback_that_fails_while_the_client_listens_again_ends_it(endpoint, failure):
-    def callback(key, payload):
+async def test_a_callback_that_fails_while_the_client_listens_again_ends_it(
+    endpoint: ScriptedEndpoint, failure: BaseException
+) -> None:
+    def callback(key: str | None, payload: Any) -> None:
         raise failure
 
-    async def notify_first(endpoint, connection, command):
+    async def notify_first(endpoint: ScriptedEndpoint, connection: ServerConnection, command: dict[str, Any]) -> None:
         await endpoint.notify("t", 1)
         await succeed(endpoint, connection, command)
 
@@ -564,6 +583,7 @@ async def test_a_callback_that_fails_while_the_client_listens_again_ends_it(endp
     with pytest.raises(type(failure)):
         await client.subscribe("t")
     async with asyncio.timeout(PATIENCE_S):
+        assert client._task is not None
         await asyncio.wait({client._task})  # by itself: `close` would end one that connects again and again
     with pytest.raises(type(failure)) as caught:
         await client.close()
@@ -571,8 +591,8 @@ async def test_a_callback_that_fails_while_the_client_listens_again_ends_it(endp
     assert len(endpoint.connections) == 2
 
 
-async def test_close_fails_the_commands_under_way_and_is_idempotent(endpoint):
-    async def silent(endpoint, connection, command):
+async def test_close_fails_the_commands_under_way_and_is_idempotent(endpoint: ScriptedEndpoint) -> None:
+    async def silent(endpoint: ScriptedEndpoint, connection: ServerConnection, command: dict[str, Any]) -> None:
         return
 
     endpoint.script = silent

@@ -206,6 +206,7 @@ def test_a_publish_has_one_topic() -> None:
 
 @pytest.mark.parametrize("name", ["publish", "broadcast"])
 def test_a_payload_may_be_any_value_null_too(name: str) -> None:
+    payload: Any
     for payload in (None, False, 0, -0.5, "", [], {}, {"b": 1, "a": [None]}):
         assert check(good(name, payload=payload), PAYLOAD_MAX).payload == canonical(payload)
 

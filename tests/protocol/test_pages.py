@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from protocol.pages import PageError, fetch, samples
 
 
-def test_reads_names_labels_values_and_escapes():
+def test_reads_names_labels_values_and_escapes() -> None:
     text = """
 # HELP a_total What it counts.
 # TYPE a_total counter
@@ -28,7 +28,7 @@ ingeborg_info{name="e-1",} +Inf
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=30), st.floats(allow_nan=False))
-def test_any_label_value_comes_back(text, value):
+def test_any_label_value_comes_back(text: str, value: float) -> None:
     # The line's own breaks are the format's; every other character may stand in a label.
     text = "".join(text.split()) if len(text.splitlines()) > 1 or text.splitlines() != [text] else text
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
@@ -38,7 +38,7 @@ def test_any_label_value_comes_back(text, value):
 
 
 @pytest.mark.parametrize("line", ["<html>", "name", "name{a=1} 2", "name{a=} 2"])
-def test_what_is_no_sample_is_named(line):
+def test_what_is_no_sample_is_named(line: str) -> None:
     with pytest.raises(ValueError, match="not "):
         list(samples(line))
 
@@ -55,10 +55,10 @@ def test_what_is_no_sample_is_named(line):
         (None, "no answer within"),
     ],
 )
-async def test_fetching_a_page(answer, expected):
+async def test_fetching_a_page(answer: bytes | None, expected: tuple[int, str] | str) -> None:
     asked = []
 
-    async def serve(reader, writer):
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         asked.append(await reader.readuntil(b"\r\n\r\n"))
         if answer is not None:
             writer.write(answer)
@@ -77,6 +77,6 @@ async def test_fetching_a_page(answer, expected):
 
 
 @pytest.mark.parametrize("url", ["127.0.0.1:9000", "ftp://x/", "ws:///", "ws://x:port/"])
-async def test_what_is_no_url_is_refused(url):
+async def test_what_is_no_url_is_refused(url: str) -> None:
     with pytest.raises(PageError):
         await fetch(url, "/metrics")

@@ -18,8 +18,8 @@ topics = st.text(st.characters(exclude_categories=["Cc", "Cs"]), min_size=1, max
 
 
 @given(st.lists(topics, max_size=60), st.integers(1300, 3000))
-def test_batches_fit_the_frame_and_lose_no_topic(wanted, limit):
-    seen = []
+def test_batches_fit_the_frame_and_lose_no_topic(wanted: list[str], limit: int) -> None:
+    seen: list[str] = []
     for command_body in topic_bodies("subscribe", "c", wanted, limit):
         frame = command_body + b',"id":%d}' % 2**63
         assert len(frame) <= limit
@@ -29,7 +29,7 @@ def test_batches_fit_the_frame_and_lose_no_topic(wanted, limit):
     assert sorted(seen) == sorted(wanted)
 
 
-def test_neighbours_are_in_one_command():
+def test_neighbours_are_in_one_command() -> None:
     wanted = [f"topic {number}" for number in range(20_000)]
     bodies = topic_bodies("subscribe", "c", wanted, 65_536)
     assert len(bodies) > 2
@@ -40,7 +40,7 @@ def test_neighbours_are_in_one_command():
     assert sum(map(len, groups)) < 4096 + len(bodies)
 
 
-def test_what_an_endpoint_writes_as_an_error_is_read_as_the_same_error():
+def test_what_an_endpoint_writes_as_an_error_is_read_as_the_same_error() -> None:
     written = ProtocolError("partial", "2 of 3", delivered=2, failed=1)
     read = error_of(orjson.loads(failure(5, written)))
     assert (read.code, read.info, read.extra) == (written.code, written.info, written.extra)
@@ -50,10 +50,10 @@ def test_what_an_endpoint_writes_as_an_error_is_read_as_the_same_error():
     ("code", "expected"),
     [("store_unavailable", True), ("peer_unavailable", True), ("partial", False), ("bad_topic", False), ("new", False)],
 )
-def test_only_passing_errors_may_be_retried(code, expected):
+def test_only_passing_errors_may_be_retried(code: str, expected: bool) -> None:
     assert may_retry(ProtocolError(code, "")) is expected
 
 
-def test_a_command_over_the_frame_limit_is_refused():
+def test_a_command_over_the_frame_limit_is_refused() -> None:
     with pytest.raises(ProtocolError, match="too_large"):
         body("publish", "c", {"payload": "x" * 3000}, 3000)

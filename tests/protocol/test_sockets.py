@@ -391,8 +391,10 @@ async def test_after_its_end_a_connection_is_cut_when_the_peer_takes_nothing_mor
                 due.append((now_s + delay_s, callback, arguments))  # noqa: B023
                 return mock.Mock()
 
-        taken = lambda: -1000 + min(int(now_s / 4), pieces)  # noqa: E731, B023
-        monkeypatch.setattr(transport, "get_write_buffer_size", lambda: -taken())  # noqa: B023
+        def taken() -> int:
+            return -1000 + min(int(now_s / 4), pieces)  # noqa: B023
+
+        monkeypatch.setattr(transport, "get_write_buffer_size", lambda: -taken())
         with mock.patch("asyncio.get_running_loop", Clock):
             socket.fail(NOT_UTF8)
             while due and not transport.aborted:

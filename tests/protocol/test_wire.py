@@ -212,7 +212,7 @@ def test_an_unclosed_abyss_is_refused() -> None:
 def test_a_long_frame_is_never_read_by_the_slow_parser(unit: bytes) -> None:
     """It takes up to 0.7 µs a byte: the longest frame would hold up an endpoint for seconds."""
     frame = b'{"x":[' + b",".join([unit] * (100_000 // (len(unit) + 1))) + b',1234567890123456789,"\\u003a:"]}'
-    with mock.patch.object(wire.json, "loads", side_effect=AssertionError("the slow parser")):
+    with mock.patch.object(json, "loads", side_effect=AssertionError("the slow parser")):
         assert decode(frame) == orjson.loads(frame)
         with pytest.raises(ProtocolError, match="64 bits"):
             decode(frame[:-2] + b",-9223372036854775809]}")

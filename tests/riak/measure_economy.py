@@ -30,7 +30,8 @@ import orjson
 from bench.guards.light import dial, started
 from bench.guards.model import Check, show
 from broker.store.riak import RiakStore
-from broker.store.riak.layout import OBJECT_BYTES_MAX, SLOTS, partition_of
+from broker.store.riak.layout import OBJECT_BYTES_MAX, partition_of
+from protocol.hashes import SLOTS
 from protocol.outgoing import OutgoingSocket
 
 from .tap import Tally, Tap, Traffic, tapped

@@ -44,7 +44,7 @@ def real_options() -> dict[str, Any]:
 def real_credentials() -> RiakCredentials | None:
     """Of a user of the real cluster, where its security is on."""
     names = ("riak_user", "riak_password_file", "riak_ca_file")
-    given = {name: os.environ.get(f"INGEBORG_TEST_{name.upper()}", "") for name in names}
+    given: dict[str, Any] = {name: os.environ.get(f"INGEBORG_TEST_{name.upper()}", "") for name in names}
     return RiakCredentials(ServeOptions(**given)) if given["riak_user"] else None
 
 

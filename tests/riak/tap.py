@@ -14,7 +14,7 @@ import json
 import os
 import sys
 from collections.abc import AsyncIterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from broker.store.riak import riak_pb2 as pb
 from broker.store.riak import wire
@@ -91,7 +91,7 @@ async def tapped() -> AsyncIterator[Tap]:
         await process.wait()
 
 
-async def _line(process: asyncio.subprocess.Process):  # type: ignore[no-untyped-def]  # whatever JSON it says
+async def _line(process: asyncio.subprocess.Process) -> Any:  # whatever JSON it says
     assert process.stdout is not None
     async with asyncio.timeout(_ANSWER_S):
         return json.loads(await process.stdout.readline())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 import pytest
 
@@ -47,7 +48,7 @@ async def test_missing_bucket_types_are_listed_with_the_commands_that_create_the
     ],
 )
 async def test_a_type_that_would_lose_subscriptions_is_refused(
-    store_on: StoreOn, props: dict[str, object], words: str
+    store_on: StoreOn, props: dict[str, Any], words: str
 ) -> None:
     async with RiakDouble(nodes=1) as riak:
         riak.create_broker_types()

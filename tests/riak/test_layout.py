@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import itertools
 import zlib
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, TypeVar
 
 import ormsgpack
 import pytest
@@ -27,6 +30,9 @@ from broker.store.riak.layout import (
     place_of,
     shard_of,
 )
+from broker.store.riak.objects import StoredObject
+
+S = TypeVar("S", bound=StoredObject)
 
 NAMES = st.text(min_size=1, max_size=4)
 PARTITIONS = st.builds(
@@ -65,7 +71,7 @@ LISTS = st.builds(
 )
 
 
-def state(kind, values):
+def state(kind: Callable[[], StoredObject], values: Iterable[bytes]) -> dict[str, Any]:
     merged = kind()
     for value in values:
         merged.absorb(value)
@@ -81,10 +87,12 @@ def list_now() -> ListObject:
     [(Partition, PARTITIONS), (Whereabouts, LOCATIONS), (Entry, ENTRIES), (SetObject, SETS), (list_now, LISTS)],
     ids=lambda value: getattr(value, "__name__", None),
 )
-def test_versions_merge_to_the_same_in_any_order_and_any_number_of_times(kind, values) -> None:
+def test_versions_merge_to_the_same_in_any_order_and_any_number_of_times(
+    kind: Callable[[], StoredObject], values: st.SearchStrategy[bytes]
+) -> None:
     # An entry's url belongs to its registration: two that differ in nothing else never are.
     @given(st.lists(values, max_size=3))
-    def check(versions) -> None:
+    def check(versions: list[bytes]) -> None:
         if kind is Entry:
             by_rank = {tuple(ormsgpack.unpackb(version)[i] for i in (1, 2, 3, 5)): version for version in versions}
             versions = list(by_rank.values())
@@ -96,7 +104,7 @@ def test_versions_merge_to_the_same_in_any_order_and_any_number_of_times(kind, v
 
 
 @given(st.lists(st.tuples(NAMES, NAMES, st.booleans()), max_size=20))
-def test_a_partition_keeps_what_was_put_in_and_not_taken_out(steps) -> None:
+def test_a_partition_keeps_what_was_put_in_and_not_taken_out(steps: list[tuple[str, str, bool]]) -> None:
     partition, model = Partition(), set()
     for topic, client, adding in steps:
         if adding:
@@ -137,7 +145,7 @@ def test_an_object_stays_within_its_limit_and_says_when_it_is_full() -> None:
     assert not partition.add("a topic of some length, number 0", "a client, number 0")
 
 
-def test_a_topic_with_many_subscribers_goes_on_elsewhere_and_the_others_do_not(monkeypatch) -> None:
+def test_a_topic_with_many_subscribers_goes_on_elsewhere_and_the_others_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(layout, "TOPIC_CLIENTS_MAX", 3)
     partition = Partition()
     assert [partition.add("hit", client) for client in "abcde"] == [True, True, True, False, False]
@@ -158,14 +166,14 @@ def test_an_unsubscription_that_empties_a_topic_leaves_no_trace_of_it() -> None:
 
 
 @given(st.text(max_size=20), st.sampled_from([1, 2, 16, 256]))
-def test_a_partition_lies_within_the_slot_of_the_routing(topic, partitions_per_slot) -> None:
+def test_a_partition_lies_within_the_slot_of_the_routing(topic: str, partitions_per_slot: int) -> None:
     slot, part = partition_of(topic, partitions_per_slot)
     assert slot == zlib.crc32(topic.encode()) & 4095
     assert 0 <= part < partitions_per_slot
 
 
 @given(st.lists(st.text(max_size=8), min_size=2, max_size=20))
-def test_the_objects_of_a_level_hold_their_members_in_the_order_of_the_pages(members) -> None:
+def test_the_objects_of_a_level_hold_their_members_in_the_order_of_the_pages(members: list[str]) -> None:
     ordered = sorted(members, key=place_of)
     for level in (1, 2, 3):
         shards = [shard_of(member, level) for member in ordered]
@@ -174,7 +182,7 @@ def test_the_objects_of_a_level_hold_their_members_in_the_order_of_the_pages(mem
 
 
 @given(st.text(max_size=20))
-def test_topics_of_one_slot_share_an_object_of_each_level(topic) -> None:
+def test_topics_of_one_slot_share_an_object_of_each_level(topic: str) -> None:
     """A large subscribe comes in the order of slots: a part of it goes to few objects of the client's set."""
     slot, _ = partition_of(topic, 1)
     assert [shard_of(topic, level) for level in (3, 2, 1)] == [slot, slot >> 4, slot >> 8]
@@ -185,7 +193,7 @@ def test_the_registry_entry_of_any_name_is_not_the_directory() -> None:
     assert buckets.endpoint("directory") != buckets.directory
 
 
-def version(kind, *versions: bytes):
+def version(kind: Callable[[], S], *versions: bytes) -> S:
     merged = kind()
     for each in versions:
         merged.absorb(each)
@@ -193,7 +201,7 @@ def version(kind, *versions: bytes):
 
 
 @given(st.lists(st.tuples(st.integers(0, 1), NAMES, st.booleans(), st.booleans()), max_size=30))
-def test_of_a_client_s_list_the_latest_change_of_each_topic_is_true(steps) -> None:
+def test_of_a_client_s_list_the_latest_change_of_each_topic_is_true(steps: list[tuple[int, str, bool, bool]]) -> None:
     """Two homes that write at once, each from what it last saw; sometimes one reads what there is, and merges."""
     empty = ListObject(NOW_MS)
     empty.belongs_to("ann")
@@ -201,7 +209,7 @@ def test_of_a_client_s_list_the_latest_change_of_each_topic_is_true(steps) -> No
     model: dict[str, bool] = {}
     for number, (writer, topic, adding, reading) in enumerate(steps):
         seen = versions if reading else versions[writer : writer + 1]
-        state = version(lambda number=number: ListObject(NOW_MS + number), *seen)
+        state = version(partial(ListObject, NOW_MS + number), *seen)
         present = topic in state.members
         if adding:
             assert state.add(topic, 10_000)
@@ -254,7 +262,11 @@ def test_a_list_of_an_earlier_build_is_read() -> None:
 
 def test_what_is_added_is_written_even_where_it_is_there_already() -> None:
     partition, members = Partition(), SetObject()
-    for kind, add in ((partition, lambda: partition.add("t", "ann")), (members, lambda: members.add("ann", 10_000))):
+    adding: list[tuple[StoredObject, Callable[[], object]]] = [
+        (partition, lambda: partition.add("t", "ann")),
+        (members, lambda: members.add("ann", 10_000)),
+    ]
+    for kind, add in adding:
         assert add()
         kind.dirty = False
         assert add()
@@ -274,6 +286,8 @@ def test_an_offline_location_beats_an_online_one_of_the_same_listen_only() -> No
     [b"", b"\xc1", b"text", ormsgpack.packb(7), ormsgpack.packb([]), ormsgpack.packb([1, {}, [], False])]
     + [ormsgpack.packb([VERSION] * length) for length in (1, 9)],
 )
-def test_what_is_of_another_layout_is_refused_and_not_guessed_at(kind, value) -> None:
+def test_what_is_of_another_layout_is_refused_and_not_guessed_at(
+    kind: Callable[[], StoredObject], value: bytes
+) -> None:
     with pytest.raises(ValueError, match=r"MessagePack|layout|belong"):
         kind().absorb(value)

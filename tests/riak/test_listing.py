@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from broker.store.base import Store, StoreMisconfigured, StoreUnavailable
 from broker.store.riak import layout, listing
+from protocol.hashes import slot_of
 
 from .conftest import StoreOn
 from .double import RiakDouble
@@ -28,7 +30,7 @@ async def test_topics_that_came_after_their_partition_was_full_are_found_by_list
     monkeypatch.setattr(layout, "TOPIC_CLIENTS_MAX", 5)
     store = await store_on(riak)
     # Of one slot, so that a partition fills; and others, one of them with a large set beside a partition with room.
-    slot = [f"song {index}" for index in range(200_000) if layout._slot(f"song {index}") == 7][:40]
+    slot = [f"song {index}" for index in range(200_000) if slot_of(f"song {index}") == 7][:40]
     wanted = {(topic, client) for topic in slot for client in ("ann", "bob")}
     wanted |= {("hit", f"client {index:03}") for index in range(300)}
     await store.subscribe([(client, [topic]) for topic, client in sorted(wanted)])
@@ -69,7 +71,7 @@ async def spoil_lists(riak: RiakDouble, monkeypatch: pytest.MonkeyPatch, *, hang
     for node in riak.nodes:
         handle = node._handle
 
-        def cut(code: int, *rest: Any, handle=handle) -> tuple[bytes, bool]:
+        def cut(code: int, *rest: Any, handle: Callable[..., tuple[bytes, bool]] = handle) -> tuple[bytes, bool]:
             frames, hang_up = handle(code, *rest)
             return (frames[:-7], not hang) if code == 17 else (frames, hang_up)  # without the frame that says `done`
 

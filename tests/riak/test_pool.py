@@ -17,11 +17,12 @@ from broker.store.riak.node import BACKOFF_FIRST_S, BACKOFF_MAX_S, Node
 from broker.store.riak.pool import Pool
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+Listen = Callable[[Serve], Awaitable[tuple[str, int]]]
 PONG = wire.frame(wire.SERVER_INFO_ANSWER, pb.RpbGetServerInfoResp(node=b"n").SerializeToString())
 
 
 @pytest.fixture
-async def listen() -> AsyncIterator[Callable[[Serve], Awaitable[tuple[str, int]]]]:
+async def listen() -> AsyncIterator[Listen]:
     """Start a node that does what it is given; its address."""
     async with AsyncExitStack() as servers:
         tasks: set[asyncio.Task[None]] = set()
@@ -92,7 +93,7 @@ def refusing(text: str) -> Serve:
     return answering(wire.frame(wire.ERROR, pb.RpbErrorResp(errmsg=text.encode(), errcode=0).SerializeToString()))
 
 
-async def test_connections_are_used_again_and_limited(listen) -> None:
+async def test_connections_are_used_again_and_limited(listen: Listen) -> None:
     held: list[asyncio.StreamWriter] = []
     full = asyncio.Event()
 
@@ -124,7 +125,7 @@ async def test_connections_are_used_again_and_limited(listen) -> None:
     ],
     ids=["silence", "huge", "empty", "other", "garbage", "short"],
 )
-async def test_what_is_no_answer_is_asked_of_another_node(listen, answer: bytes) -> None:
+async def test_what_is_no_answer_is_asked_of_another_node(listen: Listen, answer: bytes) -> None:
     bad = await listen(answering(answer))
     pool, counters = pool_of(bad, await listen(pong), attempt_timeout_s=0.3)
     for _ in range(4):
@@ -135,7 +136,9 @@ async def test_what_is_no_answer_is_asked_of_another_node(listen, answer: bytes)
     pool.close()
 
 
-async def test_a_node_that_hung_up_between_requests_costs_nothing(listen) -> None:
+async def test_a_node_that_hung_up_between_requests_costs_nothing(
+    listen: Listen,
+) -> None:
     hung_up = asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -157,7 +160,9 @@ async def test_a_node_that_hung_up_between_requests_costs_nothing(listen) -> Non
     pool.close()
 
 
-async def test_a_refusal_by_every_node_is_unavailable_with_its_words(listen) -> None:
+async def test_a_refusal_by_every_node_is_unavailable_with_its_words(
+    listen: Listen,
+) -> None:
     pool, counters = pool_of(await listen(refusing("overload")), await listen(refusing("overload")), timeout_s=5.0)
     with pytest.raises(StoreUnavailable, match="overload"):
         await ask(pool)
@@ -166,7 +171,9 @@ async def test_a_refusal_by_every_node_is_unavailable_with_its_words(listen) -> 
     pool.close()
 
 
-async def test_of_many_at_once_each_asks_each_node_once_before_it_believes_them(listen) -> None:
+async def test_of_many_at_once_each_asks_each_node_once_before_it_believes_them(
+    listen: Listen,
+) -> None:
     """Where the other node's connections are taken they wait for one, and do not ask the same node again."""
     nodes = [await listen(refusing("{pr_val_unsatisfied,2,1}")) for _ in range(2)]
     pool, counters = pool_of(*nodes, connections=2)
@@ -177,7 +184,9 @@ async def test_of_many_at_once_each_asks_each_node_once_before_it_believes_them(
     pool.close()
 
 
-async def test_one_that_waits_for_a_node_that_is_set_aside_does_without(listen) -> None:
+async def test_one_that_waits_for_a_node_that_is_set_aside_does_without(
+    listen: Listen,
+) -> None:
     pool, counters = pool_of(
         await listen(refusing("{pr_val_unsatisfied,2,1}")),
         await listen(answering(b"")),
@@ -190,7 +199,9 @@ async def test_one_that_waits_for_a_node_that_is_set_aside_does_without(listen) 
     pool.close()
 
 
-async def test_a_node_that_is_still_silent_when_it_is_probed_has_no_say(listen) -> None:
+async def test_a_node_that_is_still_silent_when_it_is_probed_has_no_say(
+    listen: Listen,
+) -> None:
     """For all it knows, else: two time-outs, and those who answer are not believed."""
     pool, counters = pool_of(
         await listen(refusing("{pr_val_unsatisfied,2,1}")), await listen(answering(b"")), attempt_timeout_s=1.0
@@ -207,7 +218,7 @@ async def test_a_node_that_is_still_silent_when_it_is_probed_has_no_say(listen) 
 
 
 @pytest.mark.parametrize("text", ["no_type", 'Invalid bucket type: <<"x">>', "{n_val_violation,1}"])
-async def test_what_no_node_will_ever_do_is_not_tried_again(listen, text: str) -> None:
+async def test_what_no_node_will_ever_do_is_not_tried_again(listen: Listen, text: str) -> None:
     pool, counters = pool_of(await listen(refusing(text)))
     with pytest.raises(StoreMisconfigured):
         await ask(pool)
@@ -215,7 +226,9 @@ async def test_what_no_node_will_ever_do_is_not_tried_again(listen, text: str) -
     pool.close()
 
 
-async def test_everybody_in_line_is_served_at_once_when_the_node_recovers(listen) -> None:
+async def test_everybody_in_line_is_served_at_once_when_the_node_recovers(
+    listen: Listen,
+) -> None:
     well, three = asyncio.Event(), asyncio.Event()
     first, together = True, 0
 
@@ -246,7 +259,9 @@ async def test_everybody_in_line_is_served_at_once_when_the_node_recovers(listen
     pool.close()
 
 
-async def test_closing_ends_what_is_under_way_and_what_waits(listen) -> None:
+async def test_closing_ends_what_is_under_way_and_what_waits(
+    listen: Listen,
+) -> None:
     pool, _ = pool_of(await listen(answering(b"")), connections=1, timeout_s=30.0)
     under_way = [asyncio.create_task(ask(pool)) for _ in range(3)]
     await asyncio.sleep(0.05)
@@ -257,7 +272,7 @@ async def test_closing_ends_what_is_under_way_and_what_waits(listen) -> None:
 
 
 @pytest.mark.parametrize("when", ["while it waits", "as its turn comes"])
-async def test_one_who_gives_up_does_not_take_the_others_turn(listen, when: str) -> None:
+async def test_one_who_gives_up_does_not_take_the_others_turn(listen: Listen, when: str) -> None:
     asked, release = asyncio.Event(), asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -33,6 +33,8 @@ from .storages import PASSWORD, PATIENT, USER, real_credentials, real_nodes, sec
 
 PATIENCE_S = 60.0
 
+Handle = Callable[[int, bytes, bytes | None], tuple[bytes, bool]]
+
 
 @pytest.fixture
 def authority(tmp_path: Path) -> Authority:
@@ -97,12 +99,19 @@ async def test_plain_text_to_a_secured_node_says_what_to_give(
 
 
 async def test_a_node_without_security_gets_no_password(
-    riak: RiakDouble, store_on: StoreOn, authority: Authority
+    riak: RiakDouble, store_on: StoreOn, authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    heard = []
+    heard: list[tuple[int, bytes]] = []
+
+    def listening(handle: Handle) -> Handle:
+        def heeding(code: int, body: bytes, user: bytes | None) -> tuple[bytes, bool]:
+            heard.append((code, body))
+            return handle(code, body, user)
+
+        return heeding
+
     for node in riak.nodes:
-        handle = node._handle
-        node._handle = lambda code, body, user, handle=handle: (heard.append((code, body)), handle(code, body, user))[1]  # type: ignore[method-assign]
+        monkeypatch.setattr(node, "_handle", listening(node._handle))
     said = await complaint(store_on, riak, Credentials(USER, PASSWORD, authority.context))
     assert "Security not enabled; STARTTLS not allowed." in said
     assert "never sent in plain text" in said
@@ -260,7 +269,12 @@ def options(folder: Path, authority: Authority, **more: str) -> ServeOptions:
     password = folder / "password"
     password.write_bytes(PASSWORD + b"\n")
     password.chmod(0o600)
-    given = {"riak_user": USER, "riak_password_file": str(password), "riak_ca_file": str(authority.file), **more}
+    given: dict[str, Any] = {
+        "riak_user": USER,
+        "riak_password_file": str(password),
+        "riak_ca_file": str(authority.file),
+        **more,
+    }
     return ServeOptions(store="riak:127.0.0.1:1", **given)
 
 
@@ -339,8 +353,10 @@ async def test_endpoints_and_import_take_the_options_and_show_no_password(
 ) -> None:
     given = options(tmp_path, authority)
     store = "riak:" + ",".join(f"{host}:{port}" for host, port in riak.addresses)
-    flags = ("--store", store, "--riak-user", USER, "--riak-password-file", given.riak_password_file)
-    flags = (*flags, "--riak-ca-file", given.riak_ca_file)
+    flags = (
+        *("--store", store, "--riak-user", USER),
+        *("--riak-password-file", given.riak_password_file, "--riak-ca-file", given.riak_ca_file),
+    )
     lines = tmp_path / "lines"
     lines.write_text('{"client_id": "ann", "topic": "rock"}\n')
     async with ingeborg(tmp_path, "import", *flags, str(lines)) as process:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -17,11 +16,10 @@ from .double import RiakDouble
 
 
 @pytest.fixture
-def small_objects(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def small_objects(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(layout, "OBJECT_BYTES_MAX", 120)
     monkeypatch.setattr(sets, "OBJECT_BYTES_MAX", 120)
     monkeypatch.setattr(layout, "TOPIC_CLIENTS_MAX", 3)
-    return
 
 
 async def pages(store: RiakStore, client: str, limit: int) -> list[str]:

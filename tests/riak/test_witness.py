@@ -53,7 +53,7 @@ def witness_python() -> Path:
     ready = home / "ready"  # written last: an environment half made is made again
     if not ready.exists():
         venv.create(home, clear=True, with_pip=True)
-        install = [python, "-m", "pip", "install", "--quiet", "--no-deps", "--retries", "1", *PACKAGES]
+        install = [str(python), "-m", "pip", "install", "--quiet", "--no-deps", "--retries", "1", *PACKAGES]
         try:
             subprocess.run(install, check=True, capture_output=True, text=True, timeout=SETUP_TIMEOUT_S)
         except subprocess.CalledProcessError as error:
@@ -128,6 +128,12 @@ async def witness(python: Path, riak: Riak, *steps: tuple[Address, str, Any]) ->
     return [[None if value is None else b64decode(value) for value in values] for values in json.loads(said)]
 
 
+def unpacked(value: bytes | None) -> Any:
+    """What is in an object that is there."""
+    assert value is not None
+    return ormsgpack.unpackb(value)
+
+
 def partition(riak: Riak, topic: str) -> Address:
     return riak.buckets.partition(*partition_of(topic, 1))
 
@@ -144,10 +150,10 @@ async def test_the_witness_reads_what_the_driver_wrote(witness_python: Path, ria
         (riak.buckets.location("ann"), "get", True),
         (riak.buckets.location("nobody"), "get", True),
     )
-    assert ormsgpack.unpackb(topic) == [VERSION, {"rock": ["ann", "bob"]}, [], False]
-    version, name, level, members, removed = ormsgpack.unpackb(topics)
+    assert unpacked(topic) == [VERSION, {"rock": ["ann", "bob"]}, [], False]
+    version, name, level, members, removed = unpacked(topics)
     assert (version, name, level, list(members), removed) == (LIST_VERSION, "ann", 0, ["rock"], {})
-    assert ormsgpack.unpackb(location) == [VERSION, *listening]
+    assert unpacked(location) == [VERSION, *listening]
     assert nothing == []
 
 
@@ -165,7 +171,7 @@ async def test_the_driver_reads_what_the_witness_wrote(witness_python: Path, ria
     assert await store.listen(["ann"], "here") == [Location(there.number + 1, "here", True)]
     await store.subscribe([("bob", ["rock"])])
     ((value,),) = await witness(witness_python, riak, (partition(riak, "rock"), "get", True))
-    assert ormsgpack.unpackb(value)[1] == {"rock": ["ann", "bob"]}
+    assert unpacked(value)[1] == {"rock": ["ann", "bob"]}
 
 
 async def test_the_driver_resolves_siblings_the_witness_made(witness_python: Path, riak: Riak) -> None:
@@ -179,7 +185,7 @@ async def test_the_driver_resolves_siblings_the_witness_made(witness_python: Pat
     assert await store.subscribers(["rock"]) == [{"ann", "bob"}]
     await store.repaired()
     (left,) = await witness(witness_python, riak, (partition(riak, "rock"), "get", True))
-    assert [ormsgpack.unpackb(value)[1]["rock"] for value in left] == [["ann", "bob"]]
+    assert [unpacked(value)[1]["rock"] for value in left] == [["ann", "bob"]]
     assert store.counters["siblings_resolved"] == 1
 
 
@@ -207,4 +213,4 @@ async def test_what_the_witness_deleted_is_an_empty_set(witness_python: Path, ri
     assert await store.subscribers(["rock"]) == [set()]
     await store.subscribe([("bob", ["rock"])])
     ((value,),) = await witness(witness_python, riak, (partition(riak, "rock"), "get", True))
-    assert ormsgpack.unpackb(value)[1] == {"rock": ["bob"]}
+    assert unpacked(value)[1] == {"rock": ["bob"]}

@@ -14,7 +14,7 @@ import pytest
 
 from broker.core import delivery
 from broker.core.delivery import DELIVERY_SLICE
-from broker.core.homes import slot_of
+from protocol.hashes import slot_of
 
 from .world import Client, World
 

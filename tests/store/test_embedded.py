@@ -21,8 +21,9 @@ import uvloop
 from broker.store import embedded, writer_link
 from broker.store.base import Endpoint, StoreError, StoreMisconfigured, StoreUnavailable
 from broker.store.embedded import EmbeddedStore
-from broker.store.layout import Lane, digest, open_for_reading, prepare
+from broker.store.layout import Lane, open_for_reading, pack, prepare
 from broker.store.operations import operations
+from protocol.hashes import digest
 from tests import wants
 from tests.store.endless_subscriber import batch_topics
 
@@ -363,7 +364,6 @@ async def test_a_large_write_lets_go_of_the_loop_at_every_frame(
     topics = [f"song {index}" for index in range(100_000)]
     packed_at: list[int] = []
     async with opened(tmp_path) as store, counted_turns() as turns:
-        pack = writer_link.pack
 
         def recorded(body: Any) -> bytes:
             packed_at.append(turns())

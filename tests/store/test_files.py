@@ -284,7 +284,7 @@ async def test_a_store_that_is_written_to_meanwhile_is_whole(tmp_path: Path, mon
                         txn.put(b"%d/%d" % (commits, number), b"x" * 100)
             return read(fd, size, at)
 
-        monkeypatch.setattr(files.os, "pread", pread)
+        monkeypatch.setattr(os, "pread", pread)
         assert require_whole(directory / "durable" / "data.mdb")
         assert commits == 6
 

@@ -79,7 +79,7 @@ async def test_what_one_commit_acknowledges_goes_on_in_parts() -> None:
         calls = [asyncio.create_task(link.call("subscribe", ["x"])) for _ in range(together)]
         await asyncio.sleep(0)
         link.data_received(b"".join(pack((number, "", [])) for number in range(together)))
-        passes = []
+        passes: list[int] = []
         while not passes or passes[-1] < together:
             await asyncio.sleep(0)
             passes.append(sum(call.done() for call in calls))

@@ -9,23 +9,20 @@ table of buckets.
 
 from __future__ import annotations
 
-import zlib
-from hashlib import blake2b
 from typing import Any, Final
 
 import ormsgpack
+
+from protocol.hashes import SLOTS, digest, slot_of
 
 from ..base import Location
 from .objects import Address
 
 VERSION: Final = 2
 """Version 1 spread the objects of a large set by ``digest`` alone."""
-SLOTS: Final = 4096
-"""The slots of the routing (``crc32(topic) & 4095``): a partition lies within one slot, so it has one home and, mostly,
-one writer."""
-
 PARTITIONS_PER_SLOT_MAX: Final = 256
-"""2 ** 20 partition objects; with 256 KB in each that is more than a cluster's disks."""
+"""A partition lies within one slot of the routing, so it has one home and, mostly, one writer. 2 ** 20 partition
+objects with 256 KB in each are more than a cluster's disks."""
 
 OBJECT_BYTES_MAX: Final = 256 * 1024
 """Riak keeps working well up to about 1 MB an object, siblings included: this leaves room for three of them."""
@@ -51,26 +48,17 @@ _ENTRY_BYTES: Final = 5  # the longest MessagePack header of a string or an arra
 _TIME_BYTES: Final = 9  # of a time in milliseconds
 
 
-def digest(text: str) -> bytes:
-    """128 bits of a name: what keys are made of."""
-    return blake2b(text.encode(), digest_size=16).digest()
-
-
 def partition_of(topic: str, partitions_per_slot: int) -> tuple[int, int]:
     """``(slot, partition within it)``. The partition comes of another hash: the slot has used up the first one."""
-    return _slot(topic), digest(topic)[0] & (partitions_per_slot - 1)
-
-
-def _slot(name: str) -> int:
-    return zlib.crc32(name.encode()) & (SLOTS - 1)
+    return slot_of(topic), digest(topic.encode())[0] & (partitions_per_slot - 1)
 
 
 def place_of(member: str) -> bytes:
     """128 bits: where a member of a large set stands among the others. By its slot first, because a large subscribe
     comes in the order of its topics' slots (``Shape.slots_together``): each part of it goes to one or two objects of
     the client's set, where by hash alone it would go to them all."""
-    hashed = digest(member)
-    return (_slot(member) << 4 | hashed[0] >> 4).to_bytes(2, "big") + hashed[2:]
+    hashed = digest(member.encode())
+    return (slot_of(member) << 4 | hashed[0] >> 4).to_bytes(2, "big") + hashed[2:]
 
 
 def shard_of(member: str, level: int) -> int:
@@ -108,12 +96,12 @@ class Buckets:
 
 def set_root(bucket: bytes, name: str) -> Address:
     """The first object of a set of its own."""
-    return Address(bucket, digest(name).hex().encode())
+    return Address(bucket, digest(name.encode()).hex().encode())
 
 
 def set_shard(bucket: bytes, name: str, level: int, shard: int) -> Address:
     """One of the further objects of a set of its own."""
-    return Address(bucket, b"%s.%d.%03x" % (digest(name).hex().encode(), level, shard))
+    return Address(bucket, b"%s.%d.%03x" % (digest(name.encode()).hex().encode(), level, shard))
 
 
 def _unpack(value: bytes, items: int, version: int = VERSION) -> list[Any]:

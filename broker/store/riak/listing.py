@@ -15,11 +15,13 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from typing import Final
 
+from protocol.hashes import SLOTS
+
 from ..base import PAGE_SUBSCRIPTIONS
 from . import riak_pb2 as pb
 from . import wire
 from .flow import each
-from .layout import SLOTS, Buckets, Partition, SetObject, partition_of
+from .layout import Buckets, Partition, SetObject, partition_of
 from .objects import Address, Objects
 from .pool import Pool
 from .sets import LargeSets

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import asyncio
 import operator
-from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
+
+from protocol.bounded import BoundedMap
 
 from ..base import StoreError, StoreMisconfigured, StoreUnavailable
 from . import riak_pb2 as pb
@@ -118,7 +119,7 @@ class Objects:
         self._server_timeout_ms = round(server_timeout_s * 1000)
         self._lanes: dict[Address, _Lane] = {}
         self._repairs: set[asyncio.Task[None]] = set()
-        self._doubtful: OrderedDict[Address, None] = OrderedDict()
+        self._doubtful: BoundedMap[Address, None] = BoundedMap(DOUBTFUL_MAX)
         self._closed = False
 
     async def get(self, address: Address) -> Fetched:
@@ -267,11 +268,9 @@ class Objects:
             try:
                 written = await self.put(address, state.encode(), fetched.vclock)
             except StoreError:
-                self._doubtful[address] = None
-                if len(self._doubtful) > DOUBTFUL_MAX:
-                    self._doubtful.popitem(last=False)
+                self._doubtful.put(address, None)
                 raise
-            self._doubtful.pop(address, None)
+            self._doubtful.discard(address)
             if fetched.siblings > 1 and written.siblings <= 1:
                 self._counters["siblings_resolved"] += 1
             if written.siblings > 1 and fetched.siblings <= 1:

@@ -8,16 +8,24 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from bench import digestdir
+from bench.digest import Json
 from tests import wants
 from tests.bench import naive, synthetic
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Digested = tuple[dict[str, Json], dict[str, list[Json]], list[str]]
+"""Run id -> its digest, the tables, and what was said."""
 
 pytestmark = pytest.mark.spark
 
@@ -37,7 +45,7 @@ COUNTS = (
 RATES = ("produce_per_s", "consume_per_s", "end_to_end_per_s")
 
 
-def digest(spark, paths, out: Path, **options: Any):
+def digest(spark: SparkSession, paths: Sequence[Path], out: Path, **options: Any) -> Digested:
     """Run id -> its digest, the tables, and what was said."""
     from bench.spark import job
 
@@ -87,7 +95,7 @@ def machine_run() -> synthetic.Run:
 
 
 @pytest.fixture(scope="module")
-def digested(spark, tmp_path_factory):
+def digested(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Digested:
     """Two runs with known answers and one that failed, in one job, found below one directory."""
     directory = tmp_path_factory.mktemp("runs")
     for run in (goals_run(), machine_run()):
@@ -111,12 +119,12 @@ def close(value: float | None) -> Any:
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(seeds=st.lists(st.integers(0, 2**64 - 1), min_size=50, max_size=50, unique=True))
-def test_random_runs_agree_with_a_plain_computation(spark, seeds):
+def test_random_runs_agree_with_a_plain_computation(spark: SparkSession, seeds: list[int]) -> None:
     runs = {f"r{seed}": synthetic.random_run(f"r{seed}", random.Random(seed)) for seed in seeds}
     with tempfile.TemporaryDirectory() as directory:
         for name, run in runs.items():
             run.write(Path(directory) / name)
-        documents, tables, _ = digest(spark, [directory], Path(directory))
+        documents, tables, _ = digest(spark, [Path(directory)], Path(directory))
     seen = dict.fromkeys(COUNTS, 0)
     saturated = set()
     assert set(documents) == set(runs)
@@ -136,7 +144,7 @@ def test_random_runs_agree_with_a_plain_computation(spark, seeds):
     assert saturated == {"generator", "layer", "machine"}
 
 
-def compare_phase(phase, plain, where):
+def compare_phase(phase: Json, plain: Json, where: object) -> None:
     assert {count: phase[count] for count in COUNTS} == {count: plain[count] for count in COUNTS}, where
     latency = dict(phase["latency_ns"])
     assert latency.pop("mean") == close(plain["mean_ns"]), where
@@ -163,12 +171,12 @@ def compare_phase(phase, plain, where):
     assert phase["noise"]["p99_ns"]["median"] == close(median), where
 
 
-def compare_memory(document, phases, where):
+def compare_memory(document: Json, phases: Json, where: object) -> None:
     for kind, name in (("connect", "connection"), ("subscribe", "subscription")):
         assert document["memory"][f"server_bytes_per_{name}"] == close(phases[kind]["memory"]), (where, name)
 
 
-def compare_measured(total, run, phases, where):
+def compare_measured(total: Json, run: synthetic.Run, phases: Json, where: object) -> None:
     measured = [row[0] for row in run.phases if row[4]]
     for count in COUNTS:
         assert total[count] == sum(phases[phase][count] for phase in measured), (where, count)
@@ -177,7 +185,7 @@ def compare_measured(total, run, phases, where):
         assert total["latency_ns"][point] == (naive.nearest_rank(values, p) if values else None), where
 
 
-def compare_seconds(rows, seconds, where):
+def compare_seconds(rows: list[Json], seconds: dict[int, Json], where: object) -> None:
     table = {int(row["second"]): row for row in rows}
     assert sorted(table) == list(range(min(table), max(table) + 1)), "no second is left out"
     assert set(seconds) <= set(table), where
@@ -189,14 +197,14 @@ def compare_seconds(rows, seconds, where):
             assert row[key] == plain.get(key), (where, second, key)
 
 
-def test_what_the_phases_say_of_themselves(digested):
+def test_what_the_phases_say_of_themselves(digested: Digested) -> None:
     warm, run, _, undone = digested[0]["goals"]["phases"]
     assert (warm["kind"], warm["detail"], warm["offered_per_s"], warm["amount"]) == ("search", "held", None, None)
     assert (run["kind"], run["offered_per_s"], run["amount_per_s"]) == ("run", 0.5, None)
     assert (undone["amount"], undone["amount_per_s"]) == (500, 250)
 
 
-def test_a_run_that_failed_before_its_first_event_is_listed_with_the_reason(digested):
+def test_a_run_that_failed_before_its_first_event_is_listed_with_the_reason(digested: Digested) -> None:
     failed = digested[0]["failed"]
     assert failed["failed"] == "the server did not start"
     assert failed["phases"] == []
@@ -205,7 +213,7 @@ def test_a_run_that_failed_before_its_first_event_is_listed_with_the_reason(dige
     assert not [row for rows in digested[1].values() for row in rows if row["run"] == "failed"]
 
 
-def test_goals_are_judged_by_measured_phases_only(digested):
+def test_goals_are_judged_by_measured_phases_only(digested: Digested) -> None:
     run = digested[0]["goals"]
     assert run["measured"]["delivered"] == 2
     assert run["measured"]["delivered_per_s"] == 1.0
@@ -217,7 +225,7 @@ def test_goals_are_judged_by_measured_phases_only(digested):
     }
 
 
-def test_processor_rates_are_differences_and_a_restart_gives_none(digested):
+def test_processor_rates_are_differences_and_a_restart_gives_none(digested: Digested) -> None:
     rows = [row for row in digested[1]["machine"] if row["run"] == "machine"]
     assert [(row["second"], row["role"], row["cpu_cores"], row["rss_bytes"], row["anon_bytes"]) for row in rows] == [
         (0, "server", None, 100, 80),
@@ -228,7 +236,7 @@ def test_processor_rates_are_differences_and_a_restart_gives_none(digested):
     assert memory["server_bytes_per_connection"] == 200 / 500, "anonymous bytes, from 80 to 280"
 
 
-def test_counters_count_over_the_measured_phases(digested):
+def test_counters_count_over_the_measured_phases(digested: Digested) -> None:
     run = digested[0]["machine"]
     name = 'x_duplicates_dropped_total{endpoint="a,b"}'
     assert {row["name"]: row["delta"] for row in run["counters"]} == {name: 20, "y_total": 7}
@@ -236,20 +244,25 @@ def test_counters_count_over_the_measured_phases(digested):
     assert any("y_total" in note and "restart" in note for note in run["notes"])
 
 
-def test_only_what_is_new_or_changed_is_computed(spark, tmp_path, monkeypatch):
+def test_only_what_is_new_or_changed_is_computed(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from bench.spark import logs
 
     read = logs.read
     computed: list[list[str]] = []
-    monkeypatch.setattr(
-        logs, "read", lambda spark, runs: computed.append([run.run for run in runs]) or read(spark, runs)
-    )
+
+    def noted(spark: SparkSession, runs: list[Any]) -> Any:
+        computed.append([run.run for run in runs])
+        return read(spark, runs)
+
+    monkeypatch.setattr(logs, "read", noted)
     out, runs = tmp_path / "digest", tmp_path / "runs"
     out.mkdir()
     for number in (1, 2):
         synthetic.radio_run(f"r{number}", seconds=2, rate=10, seed=number).write(runs / f"r{number}")
-    _, _, said = digest(spark, [runs], out)
-    assert (computed.pop(), said) == (["r1", "r2"], [])
+    _, _, all_said = digest(spark, [runs], out)
+    assert (computed.pop(), all_said) == (["r1", "r2"], [])
 
     synthetic.radio_run("r3", seconds=2, rate=10, seed=3).write(runs / "r3")
     changed = runs / "r2" / "phases.csv"
@@ -265,12 +278,14 @@ def test_only_what_is_new_or_changed_is_computed(spark, tmp_path, monkeypatch):
     assert list(documents) == ["r1", "r3"], "what was not asked for is not in it"
     assert {row["run"] for row in tables["seconds"]} == {"r1", "r3"}
 
-    _, _, said = digest(spark, [runs], out, fresh=True)
-    assert (computed, said) == ([["r1", "r2", "r3"]], [])
+    _, _, all_said = digest(spark, [runs], out, fresh=True)
+    assert (computed, all_said) == ([["r1", "r2", "r3"]], [])
     assert {file.name: file.read_bytes() for file in out.iterdir()} == written, "put together or at once: the same"
 
 
-def test_a_run_of_many_deliveries_has_percentiles_of_a_sketch_within_the_error_it_states(spark, tmp_path, monkeypatch):
+def test_a_run_of_many_deliveries_has_percentiles_of_a_sketch_within_the_error_it_states(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from bench.spark import job
 
     accuracy = 50
@@ -302,7 +317,7 @@ def test_a_run_of_many_deliveries_has_percentiles_of_a_sketch_within_the_error_i
 
 
 @pytest.mark.slow
-def test_the_job_is_a_script_for_spark_submit(tmp_path, spark):
+def test_the_job_is_a_script_for_spark_submit(tmp_path: Path, spark: SparkSession) -> None:
     """In its own process, found without the package on Spark's path, with a session that is not ours. What it computes
     is `job.digest`, as above; so a run that is not there is enough, and saves half a minute."""
     submit = shutil.which("spark-submit", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
+from bench.digest import Json
 from bench.errors import BenchError
 from tests.bench import synthetic
 from tests.bench.synthetic import START_NS, S
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from bench.spark.logs import Logs
 
 pytestmark = pytest.mark.spark
 
@@ -34,13 +41,13 @@ def append(path: Path, text: str) -> None:
         file.write(text)
 
 
-def read(spark, *paths: Path):
+def read(spark: SparkSession, *paths: Path) -> Logs:
     from bench.spark import inventory, logs
 
     return logs.read(spark, inventory.find(spark, [str(path) for path in paths]))
 
 
-def test_a_good_run(spark, run):
+def test_a_good_run(spark: SparkSession, run: Path) -> None:
     found = read(spark, run)
     [log] = found.runs
     assert (log.run, len(log.files), log.lines, log.deliveries) == ("run-1", 4, 9, 2)
@@ -51,7 +58,7 @@ def test_a_good_run(spark, run):
 
 
 @pytest.mark.parametrize("tail", ["received,run,1,1,3,50000", f"received,run,1,1,3,{START_NS},{START_NS + 12},12,"])
-def test_a_torn_last_line_is_skipped_and_counted_even_if_it_parses(spark, run, tail):
+def test_a_torn_last_line_is_skipped_and_counted_even_if_it_parses(spark: SparkSession, run: Path, tail: str) -> None:
     killed(run)
     append(run / "events-001-0000.csv", tail)
     found = read(spark, run)
@@ -59,7 +66,7 @@ def test_a_torn_last_line_is_skipped_and_counted_even_if_it_parses(spark, run, t
     assert found.events.count() == 5
 
 
-def test_parts_without_a_whole_header_are_skipped_and_counted(spark, run):
+def test_parts_without_a_whole_header_are_skipped_and_counted(spark: SparkSession, run: Path) -> None:
     killed(run)
     (run / "events-001-0001.csv").write_text("")
     (run / "events-002-0000.csv").write_text("kind,phase,conn")
@@ -69,7 +76,7 @@ def test_parts_without_a_whole_header_are_skipped_and_counted(spark, run):
     assert found.events.count() == 5
 
 
-def test_what_a_writer_leaves_that_died_in_the_middle_of_each_file(spark, run):
+def test_what_a_writer_leaves_that_died_in_the_middle_of_each_file(spark: SparkSession, run: Path) -> None:
     killed(run)
     for name, tail in (("machine.csv", "12"), ("counters.csv", "12,run")):
         header = synthetic.MACHINE_HEADER if name == "machine.csv" else synthetic.COUNTER_HEADER
@@ -206,7 +213,7 @@ def _break(run: Path, how: str) -> None:
         ("huge run.json", ["run.json", "bytes"]),
     ],
 )
-def test_what_cannot_be_believed_is_refused_by_name(spark, run, how, said):
+def test_what_cannot_be_believed_is_refused_by_name(spark: SparkSession, run: Path, how: str, said: list[str]) -> None:
     _break(run, how)
     with pytest.raises(BenchError) as raised:
         read(spark, run)
@@ -216,7 +223,7 @@ def test_what_cannot_be_believed_is_refused_by_name(spark, run, how, said):
     assert len(str(raised.value)) < 1_000
 
 
-def test_a_run_that_did_not_end_well_may_lack_what_it_had_not_come_to(spark, run):
+def test_a_run_that_did_not_end_well_may_lack_what_it_had_not_come_to(spark: SparkSession, run: Path) -> None:
     for name in ("events-000-0000.csv", "events-001-0000.csv", "phases.csv"):
         (run / name).unlink()
     with pytest.raises(BenchError, match=r"events-\*\.csv is missing"):
@@ -226,12 +233,13 @@ def test_a_run_that_did_not_end_well_may_lack_what_it_had_not_come_to(spark, run
     assert (found.runs[0].lines, found.events.count(), found.phases.count()) == (0, 0, 0)
 
 
-def test_the_line_of_an_error_is_found_in_a_file_read_in_blocks(spark, run):
+def test_the_line_of_an_error_is_found_in_a_file_read_in_blocks(spark: SparkSession, run: Path) -> None:
     good = f"news,run,,1,1,{START_NS},{START_NS},1,\n"
     bad = "news,run,,1,1,bad\n"
     part = run / "events-000-0000.csv"
     part.write_text(f"{synthetic.EVENT_HEADER}\n" + good * 2_000 + bad + good * 3_000 + bad)
     before = spark.conf.get("spark.sql.files.maxPartitionBytes")
+    assert before is not None
     spark.conf.set("spark.sql.files.maxPartitionBytes", "20000")
     try:
         with pytest.raises(BenchError, match=r"events-000-0000\.csv, line 2002: .*1 more bad line"):
@@ -240,7 +248,7 @@ def test_the_line_of_an_error_is_found_in_a_file_read_in_blocks(spark, run):
         spark.conf.set("spark.sql.files.maxPartitionBytes", before)
 
 
-def test_runs_are_found_at_any_depth_and_only_once(spark, run, tmp_path):
+def test_runs_are_found_at_any_depth_and_only_once(spark: SparkSession, run: Path, tmp_path: Path) -> None:
     from bench.spark import inventory
 
     tree = tmp_path / "tree" / "rate=100" / "[a] {b}"
@@ -256,17 +264,17 @@ def test_runs_are_found_at_any_depth_and_only_once(spark, run, tmp_path):
         [synthetic.phase("run", "run", 0, 5 * S, 1)],
     )
     late.write(tmp_path / "tree" / "later")
-    paths = [str(tmp_path / "tree"), str(inner)]
-    found = inventory.find(spark, paths)
+    paths = [tmp_path / "tree", inner]
+    found = inventory.find(spark, [str(path) for path in paths])
     assert [each.run for each in found] == ["run-1", "run-2"]
     assert [each.shown for each in found] == [str(inner), str(tmp_path / "tree" / "later")]
     assert read(spark, *paths).events.count() == 6
     (other / "events-000-0000.csv").write_text("")
     with pytest.raises(BenchError, match=r"digest is not a run: there is no run\.json in it"):
-        inventory.find(spark, paths)
+        inventory.find(spark, [str(path) for path in paths])
 
 
-def test_paths_that_are_no_runs(spark, run, tmp_path):
+def test_paths_that_are_no_runs(spark: SparkSession, run: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     for path, said in (
         (tmp_path / "absent", "absent"),
@@ -290,7 +298,7 @@ def named(run: Path) -> Path:
     return run
 
 
-def digested(spark, *paths: Path, out: Path):
+def digested(spark: SparkSession, *paths: Path, out: Path) -> Json:
     from bench.spark import job
 
     out.mkdir(exist_ok=True)
@@ -314,7 +322,7 @@ def digested(spark, *paths: Path, out: Path):
         ),
     ],
 )
-def test_a_run_is_what_its_run_json_names(spark, run, tmp_path, how, said):
+def test_a_run_is_what_its_run_json_names(spark: SparkSession, run: Path, tmp_path: Path, how: str, said: str) -> None:
     (run / "counters.csv").write_text(synthetic.COUNTER_HEADER + "\n")
     synthetic.name_files(run)
     part = run / "events-000-0000.csv"
@@ -345,19 +353,21 @@ def test_a_run_is_what_its_run_json_names(spark, run, tmp_path, how, said):
     assert str(run) in str(raised.value)
 
 
-def test_a_part_that_is_there_twice_is_refused_without_a_manifest_too(spark, run, tmp_path):
+def test_a_part_that_is_there_twice_is_refused_without_a_manifest_too(
+    spark: SparkSession, run: Path, tmp_path: Path
+) -> None:
     (run / "events-002-0000.csv").write_bytes((run / "events-001-0000.csv").read_bytes())
     with pytest.raises(BenchError, match=r"events-002-0000\.csv is the same, byte for byte, as events-001-0000\.csv"):
         digested(spark, run, out=tmp_path / "digest")
 
 
-def test_a_part_that_is_a_link_to_another_is_there_twice(spark, run, tmp_path):
+def test_a_part_that_is_a_link_to_another_is_there_twice(spark: SparkSession, run: Path, tmp_path: Path) -> None:
     (run / "events-002-0000.csv").symlink_to("events-001-0000.csv")
     with pytest.raises(BenchError, match="is the same, byte for byte"):
         digested(spark, run, out=tmp_path / "digest")
 
 
-def test_a_run_given_twice_by_whatever_name_is_one(spark, named, tmp_path):
+def test_a_run_given_twice_by_whatever_name_is_one(spark: SparkSession, named: Path, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(named)
     (named.parent / "loop").mkdir()
     (named.parent / "loop" / "run").symlink_to(named)
@@ -368,7 +378,9 @@ def test_a_run_given_twice_by_whatever_name_is_one(spark, named, tmp_path):
     assert document["runs"][0]["measured"]["delivered"] == 2
 
 
-def test_what_a_killed_process_left_torn_is_named_in_the_manifest_of_a_run_that_failed(spark, run, tmp_path):
+def test_what_a_killed_process_left_torn_is_named_in_the_manifest_of_a_run_that_failed(
+    spark: SparkSession, run: Path, tmp_path: Path
+) -> None:
     (run / "run.json").write_text(json.dumps(synthetic.facts("run-1", complete=False, failed="a process died")))
     append(run / "events-001-0000.csv", "received,run,1,1,3,50000")
     synthetic.name_files(run)

@@ -25,7 +25,7 @@ PARTS = ("events-000-0000.csv", "events-000-0001.csv", "events-001-0000.csv", "e
 FILES = (*PARTS, *TABLES)
 
 # Each example is a job of Spark. A failing one names its mutation: no need to shrink it, job by job.
-EXAMPLES = {
+EXAMPLES: dict[str, Any] = {
     "deadline": None,
     "derandomize": True,
     "database": None,

@@ -23,7 +23,7 @@ from bench.spark.session import java_version, require_java
         ("The operation couldn't be completed. Unable to locate a Java Runtime.", None),
     ],
 )
-def test_java_version(answer, version):
+def test_java_version(answer: str, version: int | None) -> None:
     assert java_version(answer) == version
 
 
@@ -35,7 +35,7 @@ def fake_java(home: Path, script: str) -> dict[str, str]:
     return {"JAVA_HOME": str(home), "PATH": os.environ["PATH"]}
 
 
-def test_java_that_is_missing_old_or_broken_is_named_with_what_to_install(tmp_path):
+def test_java_that_is_missing_old_or_broken_is_named_with_what_to_install(tmp_path: Path) -> None:
     cases = {
         "There is no Java": {"PATH": str(tmp_path)},
         "Java 11": fake_java(tmp_path / "old", "echo 'openjdk version \"11.0.2\"' >&2"),
@@ -51,5 +51,5 @@ def test_java_that_is_missing_old_or_broken_is_named_with_what_to_install(tmp_pa
             assert home in str(raised.value), "says which Java was asked"
 
 
-def test_new_enough_java_is_accepted(tmp_path):
+def test_new_enough_java_is_accepted(tmp_path: Path) -> None:
     require_java(fake_java(tmp_path, "echo 'openjdk version \"17.0.1\"' >&2"))

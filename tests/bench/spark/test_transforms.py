@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Event = tuple[str, int | None, int | None, int | None, int | None, int, int]
+"""``(kind, connection, topic, seq, intended_ns, at_ns, value)``"""
 
 pytestmark = pytest.mark.spark
 
@@ -12,7 +20,7 @@ EVENT = (
 )
 
 
-def events(spark, *rows):
+def events(spark: SparkSession, *rows: Event) -> DataFrame:
     """Rows `(kind, connection, topic, seq, intended_ns, at_ns, value)` of phase p of run r, in the order of the log."""
     full = [
         ("r", 0, kind, "p", connection, topic, seq, intended, at, value, None, "f", 0, line)
@@ -21,11 +29,11 @@ def events(spark, *rows):
     return spark.createDataFrame(full, EVENT)
 
 
-def received(connection, seq, at, topic=1):
+def received(connection: int, seq: int, at: int, topic: int = 1) -> Event:
     return ("received", connection, topic, seq, 0, at, at)
 
 
-def test_a_reordering_is_a_lower_seq_after_a_higher_one_and_a_repetition_is_not_one(spark):
+def test_a_reordering_is_a_lower_seq_after_a_higher_one_and_a_repetition_is_not_one(spark: SparkSession) -> None:
     from bench.spark import transforms as t
 
     rows = events(
@@ -45,7 +53,7 @@ def test_a_reordering_is_a_lower_seq_after_a_higher_one_and_a_repetition_is_not_
     assert {key for key, (_, reordered) in flags.items() if reordered} == {(1, 1, 20, 1), (3, 1, 70, 1)}
 
 
-def test_loss_counts_distinct_connections(spark):
+def test_loss_counts_distinct_connections(spark: SparkSession) -> None:
     from bench.spark import transforms as t
 
     rows = events(
@@ -73,7 +81,7 @@ PERCENTILES = [
 ]
 
 
-def test_percentiles_are_nearest_ranks(spark):
+def test_percentiles_are_nearest_ranks(spark: SparkSession) -> None:
     """Every group in one job, so that they also must not mix; values that share a bucket among them."""
     from bench.spark import quantiles
 
@@ -89,7 +97,7 @@ def test_percentiles_are_nearest_ranks(spark):
         assert set(found[group]) == set(points)
 
 
-def test_a_sketch_merges_and_keeps_its_bound(spark):
+def test_a_sketch_merges_and_keeps_its_bound(spark: SparkSession) -> None:
     from bench.spark import quantiles
 
     values = [(index * 7_919) % 20_011 for index in range(20_011)]  # 0 … 20,010 in disorder
@@ -101,7 +109,7 @@ def test_a_sketch_merges_and_keeps_its_bound(spark):
         assert abs(value + 1 - ppm / 1e6 * len(values)) <= len(values) / 200 + 1, ppm
 
 
-def test_what_a_process_used_in_a_phase_is_between_the_samples_nearest_to_its_ends(spark):
+def test_what_a_process_used_in_a_phase_is_between_the_samples_nearest_to_its_ends(spark: SparkSession) -> None:
     from bench.spark import transforms as t
 
     s = 10**9
@@ -134,7 +142,7 @@ def test_what_a_process_used_in_a_phase_is_between_the_samples_nearest_to_its_en
     assert (found["c"].cpu_s, found["c"].elapsed_s, found["c"].rss_last) == (None, None, 20)
 
 
-def test_sending_is_counted_where_it_says_and_its_lag_is_from_the_intended_time(spark):
+def test_sending_is_counted_where_it_says_and_its_lag_is_from_the_intended_time(spark: SparkSession) -> None:
     from bench.spark import transforms as t
 
     rows = events(
@@ -151,7 +159,7 @@ def test_sending_is_counted_where_it_says_and_its_lag_is_from_the_intended_time(
     assert sorted(row.lag_ns for row in t.lags(rows).collect()) == [4, 27]
 
 
-def test_histogram_buckets_hold_their_latencies(spark):
+def test_histogram_buckets_hold_their_latencies(spark: SparkSession) -> None:
     from bench.spark import transforms as t
     from bench.spark.job import histogram
 
@@ -167,44 +175,50 @@ def test_histogram_buckets_hold_their_latencies(spark):
         assert any(row.get("low_ns", 1 << 60) <= value < row["high_ns"] + 1 for row in made), value
 
 
-@pytest.mark.parametrize(
-    ("line", "problem"),
-    [
-        ("news,p,,1,1,0,0,3,", None),
-        ("sent,p,1,1,1,0,5,0,", None),
-        ("received,p,1,1,1,10,5,-5,", None),
-        ('error,p,,,,,5,0,"a, ""b"""', None),
-        ("error,p,,,,,5,0,", None),
-        ("news,p,,1,1,0,0", "9 columns"),
-        ("news,p,,1,1,0,0,3,,", "9 columns"),
-        ("news,p,,one,1,0,0,3,", "9 columns"),
-        ("news,p,,1,1.5,0,0,3,", "9 columns"),
-        ("news,p,,1, 1,0,0,3,", "9 columns"),
-        ("", "9 columns"),
-        ("\x00\x00\x00", "a control character"),
-        ("gossip,p,,1,1,0,0,3,", "unknown kind"),
-        ("news,,,1,1,0,0,3,", "no phase"),
-        ("news,p,,1,1,0,99999999999999999,3,", "at_ns"),
-        ("news,p,,1,1,,0,3,", "intended_ns"),
-        ("news,p,,,1,0,0,3,", "topic"),
-        ("news,p,,1,0,0,0,3,", "below 1"),
-        ("news,p,,1,1,0,0,-1,", "negative"),
-        ("sent,p,,1,1,0,5,0,", "connection"),
-        ("sent,p,1,1,1,0,5,2,", "neither"),
-        ("received,p,1,1,1,10,5,5,", "at_ns - intended_ns"),
-    ],
-)
-def test_every_line_is_good_or_says_what_is_wrong(checked_lines, line, problem):
+LINES: list[tuple[str, str | None]] = [
+    ("news,p,,1,1,0,0,3,", None),
+    ("sent,p,1,1,1,0,5,0,", None),
+    ("received,p,1,1,1,10,5,-5,", None),
+    ('error,p,,,,,5,0,"a, ""b"""', None),
+    ("error,p,,,,,5,0,", None),
+    ("news,p,,1,1,0,0", "9 columns"),
+    ("news,p,,1,1,0,0,3,,", "9 columns"),
+    ("news,p,,one,1,0,0,3,", "9 columns"),
+    ("news,p,,1,1.5,0,0,3,", "9 columns"),
+    ("news,p,,1, 1,0,0,3,", "9 columns"),
+    ("", "9 columns"),
+    ("\x00\x00\x00", "a control character"),
+    ("gossip,p,,1,1,0,0,3,", "unknown kind"),
+    ("news,,,1,1,0,0,3,", "no phase"),
+    ("news,p,,1,1,0,99999999999999999,3,", "at_ns"),
+    ("news,p,,1,1,,0,3,", "intended_ns"),
+    ("news,p,,,1,0,0,3,", "topic"),
+    ("news,p,,1,0,0,0,3,", "below 1"),
+    ("news,p,,1,1,0,0,-1,", "negative"),
+    ("sent,p,,1,1,0,5,0,", "connection"),
+    ("sent,p,1,1,1,0,5,2,", "neither"),
+    ("received,p,1,1,1,10,5,5,", "at_ns - intended_ns"),
+]
+
+
+@pytest.mark.parametrize(("line", "problem"), LINES)
+def test_every_line_is_good_or_says_what_is_wrong(
+    checked_lines: dict[str, str | None], line: str, problem: str | None
+) -> None:
     found = checked_lines[line]
-    assert found is None if problem is None else problem in found
+    if problem is None:
+        assert found is None
+    else:
+        assert found is not None
+        assert problem in found
 
 
 @pytest.fixture(scope="module")
-def checked_lines(spark):
+def checked_lines(spark: SparkSession) -> dict[str, str | None]:
     """Every line of the test above, judged in one job."""
     from bench.spark.checks import checked
     from bench.spark.schema import EVENTS
 
-    lines = [case[0] for case in test_every_line_is_good_or_says_what_is_wrong.pytestmark[0].args[1]]
+    lines = [line for line, _ in LINES]
     frame = spark.createDataFrame([(line, 0) for line in lines], "raw string, started_ns long")
     return {row.raw: row.problem for row in checked(frame, EVENTS).collect()}

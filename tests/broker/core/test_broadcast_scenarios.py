@@ -14,8 +14,8 @@ import pytest
 from broker.core import delivery, moved
 from broker.core.calls import Kind
 from broker.core.delivery import DELIVERY_SLICE
-from broker.core.homes import slot_of
 from broker.core.moved import MOVED_S
+from protocol.hashes import slot_of
 
 from .talk import DELAY_S, Cluster, Talker
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.core.dedup import KEY_BYTES, Dedup, key_of, slot_of_key
-from broker.core.homes import SLOTS, slot_of
+from protocol.hashes import SLOTS, slot_of
 
 TTL_S = 60.0
 ROOMY = 1_000

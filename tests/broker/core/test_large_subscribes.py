@@ -9,12 +9,12 @@ import orjson
 
 from broker.core import large
 from broker.core.effects import Effects, Read, StoreCall
-from broker.core.homes import slot_of
 from broker.core.hub import Connection
 from broker.core.model import Endpoint, Shape, StoreError, StoreUnavailable
 from broker.core.router import Router
 from broker.core.subscribing import TOPICS_UNDER_WAY
 from broker.core.writing import WRITES_WAITING_MAX
+from protocol.hashes import slot_of
 
 from .talk import Cluster
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.core.homes import SLOTS, home_table, slot_of
+from broker.core.homes import home_table
 from broker.core.membership import (
     DEAD_AFTER_S,
     FORGET_AFTER_S,
@@ -18,6 +18,7 @@ from broker.core.membership import (
     Membership,
 )
 from broker.core.model import Endpoint
+from protocol.hashes import SLOTS, slot_of
 
 ME = Endpoint("a", "a1", "ws://a", 0)
 B = Endpoint("b", "b1", "ws://b", 1)

@@ -50,9 +50,11 @@ async def test_a_check_that_hangs_or_fails_is_told_and_the_others_go_on() -> Non
         async def broken() -> list[Finding]:
             raise KeyError("x")
 
-        hung, failed = await asyncio.gather(
-            ended("disk", in_thread(lambda: never.wait() and []), 0.05), ended("b", broken())
-        )
+        def hangs() -> list[Finding]:
+            never.wait()
+            return []
+
+        hung, failed = await asyncio.gather(ended("disk", in_thread(hangs), 0.05), ended("b", broken()))
     finally:
         never.set()
     assert (hung[0].level, hung[0].check) == (Level.ERROR, "disk")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import subprocess
 import sys
@@ -95,7 +96,7 @@ def test_file_systems_of_other_machines_and_of_memory_are_found(tmp_path: Path) 
 def test_a_disk_that_is_nearly_full_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free_mib: int, level: str
 ) -> None:
-    monkeypatch.setattr(embedded.os, "statvfs", lambda path: SimpleNamespace(f_bavail=free_mib, f_frsize=1 << 20))
+    monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(f_bavail=free_mib, f_frsize=1 << 20))
     (finding,) = embedded.room(tmp_path, MAP_BYTES)
     assert finding.level == level
     assert ("df -h" in finding.todo) == (level != "ok")

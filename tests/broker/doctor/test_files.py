@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import datetime
 import json
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -91,7 +93,7 @@ def authority(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Authority:
     return authority
 
 
-def with_pair(pair: Pair, **options: str) -> ServeOptions:
+def with_pair(pair: Pair, **options: Any) -> ServeOptions:
     pair.key.chmod(0o600)
     return ServeOptions(tls_cert=str(pair.chain), tls_key=str(pair.key), **options)
 
@@ -103,6 +105,10 @@ def test_a_certificate_that_others_accept(authority: Authority) -> None:
     assert "wss://127.0.0.1:9000" in accepted.seen
 
 
+def _at(moment: datetime.datetime) -> datetime.datetime:
+    return moment
+
+
 def test_a_certificate_near_and_past_its_end_and_before_its_beginning(authority: Authority) -> None:
     options = with_pair(authority.issue(1, lasts=DAYS_60))
     now = datetime.datetime.now(datetime.UTC)
@@ -111,7 +117,8 @@ def test_a_certificate_near_and_past_its_end_and_before_its_beginning(authority:
         (61, "error", "expired"),
         (-1, "error", "before"),
     ):
-        finding = files.certificate(options, lambda days=days: now + datetime.timedelta(days=days))[0]
+        then = now + datetime.timedelta(days=days)
+        finding = files.certificate(options, partial(_at, then))[0]
         assert (finding.level, words in finding.seen) == (level, True), finding
 
 

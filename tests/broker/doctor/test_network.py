@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from websockets.asyncio.server import serve
+from websockets.asyncio.server import ServerConnection, serve
 
 from broker.config import ServeOptions
 from broker.core.model import Endpoint
@@ -77,6 +77,10 @@ async def test_the_advertised_url_has_to_lead_to_this_machine_for_others() -> No
 # -- other endpoints
 
 
+async def _never(connection: ServerConnection) -> None:
+    """All is answered before there is a connection."""
+
+
 class Pages:
     """An endpoint's pages as they are told to be; its clock is ``ahead_s`` of this one."""
 
@@ -86,7 +90,7 @@ class Pages:
         self.name, self.ready, self.version, self.ahead_s = name, ready, version, ahead_s
 
     async def __aenter__(self) -> Pages:
-        self._server = await serve(lambda connection: None, "127.0.0.1", 0, process_request=self._answer)
+        self._server = await serve(_never, "127.0.0.1", 0, process_request=self._answer)
         self.url = f"ws://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
         return self
 

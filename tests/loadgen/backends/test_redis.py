@@ -22,7 +22,7 @@ class TestRedis(Contract):
         self, mortal: Server, join: Callable[[str], Awaitable[Member]]
     ) -> None:
         async with RedisClient.from_url(mortal.url) as admin:
-            await admin.execute_command("ACL", "SETUSER", "guest", "on", ">guest", "+@all", "resetchannels", "&open")
+            await admin.execute_command("ACL", "SETUSER", "guest", "on", ">guest", "+@all", "resetchannels", "&open")  # type: ignore[no-untyped-call]  # redis-py has no types for it
         member = await join(mortal.url.replace("//", "//guest:guest@"))
         await member.connection.subscribe(["open"])
         with pytest.raises(BackendError) as caught:
@@ -42,7 +42,7 @@ class TestRedis(Contract):
         member = await join(mortal.url)
         await member.connection.subscribe(["topic"])
         async with RedisClient.from_url(mortal.url) as admin:
-            await admin.execute_command("CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes")
+            await admin.execute_command("CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes")  # type: ignore[no-untyped-call]  # redis-py has no types for it
         if kind == "pubsub":
             await member.until(lambda: member.errors)
         for _ in range(2):

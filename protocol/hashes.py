@@ -1,0 +1,30 @@
+"""The two hashes that several processes have to agree on: a topic's slot, and 128 bits of some bytes.
+
+Owns: which functions these are, and how many slots there are. Must never: know what a hash is used for, or change:
+stores hold keys made by them, and every endpoint of a network computes the same slots.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from zlib import crc32
+
+SLOTS = 4096
+"""Slots that a topic can hash into: enough that 100 endpoints share them evenly, few enough that a table costs nothing.
+Clients know the number, too (SPEC section 9): they put topics of one slot into one command."""
+
+HASH_BYTES = 16
+"""Of ``digest``: at 10^9 texts the chance that any two share one is 10^-21."""
+
+
+def slot_of(topic: str) -> int:
+    """The topic's slot, 0 to ``SLOTS`` - 1: its CRC-32 modulo ``SLOTS``. ``""`` (no topic) has slot 0.
+
+    Raises ``UnicodeEncodeError`` for a lone surrogate, which no topic has.
+    """
+    return crc32(topic.encode()) & (SLOTS - 1)
+
+
+def digest(text: bytes) -> bytes:
+    """``HASH_BYTES`` of BLAKE2b over the bytes (RFC 7693, without a key)."""
+    return blake2b(text, digest_size=HASH_BYTES).digest()
