@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -122,3 +124,10 @@ def test_every_package_that_is_imported_is_declared() -> None:
         if DISTRIBUTIONS.get(package, package).lower() not in allowed(module)
     }
     assert undeclared == set()
+
+
+def test_an_endpoint_imports_only_what_every_endpoint_needs() -> None:
+    """Tokens and Riak come with libraries that take as long to import as all the rest, and as much memory."""
+    code = "import broker.cli, sys; print(sorted({'jwt', 'cryptography', 'google.protobuf'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
