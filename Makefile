@@ -60,10 +60,10 @@ bench-self: $(READY) ## this broker's figures beside their goals: a quarter of a
 # Most tests wait for something: more processes than two cores. What shares endpoints or a Spark session stays in one
 # process, and what takes long comes first (tests/order.py). A thousand processes of ours are started: each would compile
 # our modules anew where the environment tells Python not to keep them.
-TEST_PROCESSES ?= 4
+TEST_PROCESSES ?= 5
 
 .PHONY: test
-test: $(READY) ## run all tests (ARGS="-k name" is passed to pytest), in TEST_PROCESSES=4 processes
+test: $(READY) ## run all tests (ARGS="-k name" is passed to pytest), in TEST_PROCESSES=5 processes
 	@[[ '$(TEST_PROCESSES)' =~ ^([0-9]+|auto)$$ ]] || { echo "TEST_PROCESSES='$(TEST_PROCESSES)': a number, or auto" >&2; exit 2; }
 	@JAVA_HOME=$$(bash bench/java.sh) && export JAVA_HOME || echo "going on: the tests that want Java skip" >&2; \
 	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest --numprocesses '$(TEST_PROCESSES)' --dist loadfile $(ARGS)
