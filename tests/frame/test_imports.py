@@ -126,8 +126,16 @@ def test_every_package_that_is_imported_is_declared() -> None:
     assert undeclared == set()
 
 
-def test_an_endpoint_imports_only_what_every_endpoint_needs() -> None:
-    """Tokens and Riak come with libraries that take as long to import as all the rest, and as much memory."""
-    code = "import broker.cli, sys; print(sorted({'jwt', 'cryptography', 'google.protobuf'} & set(sys.modules)))"
+@pytest.mark.parametrize(
+    ("module", "needless"),
+    [
+        ("broker.cli", {"jwt", "cryptography", "google.protobuf"}),
+        ("loadgen.cli", {"redis"}),
+        ("loadgen.worker", {"redis"}),
+    ],
+)
+def test_what_few_need_is_imported_by_these_few(module: str, needless: set[str]) -> None:
+    """The libraries of tokens, of Riak and of Redis take as long to import as all the rest, and as much memory."""
+    code = f"import {module}, sys; print(sorted({needless!r} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
