@@ -57,15 +57,16 @@ bench: $(READY) ## the thesis's benchmarks, this broker and its rivals: half an 
 bench-self: $(READY) ## this broker's figures beside their goals: a quarter of an hour (FULL=1: an hour)
 	@JAVA_HOME=$$(bash bench/java.sh) && export JAVA_HOME && $(BIN)/python -m bench.guards $(if $(FULL),--full) $(ARGS)
 
-# Most tests wait for something: more processes than two cores. A file's tests stay in one process, since they share
-# endpoints and Spark sessions.
-TEST_PROCESSES ?= 3
+# Most tests wait for something: more processes than two cores. What shares endpoints or a Spark session stays in one
+# process, and what takes long comes first (tests/order.py). A thousand processes of ours are started: each would compile
+# our modules anew where the environment tells Python not to keep them.
+TEST_PROCESSES ?= 5
 
 .PHONY: test
-test: $(READY) ## run all tests (ARGS="-k name" is passed to pytest), in TEST_PROCESSES=3 processes
+test: $(READY) ## run all tests (ARGS="-k name" is passed to pytest), in TEST_PROCESSES=5 processes
 	@[[ '$(TEST_PROCESSES)' =~ ^([0-9]+|auto)$$ ]] || { echo "TEST_PROCESSES='$(TEST_PROCESSES)': a number, or auto" >&2; exit 2; }
 	@JAVA_HOME=$$(bash bench/java.sh) && export JAVA_HOME || echo "going on: the tests that want Java skip" >&2; \
-	$(BIN)/python -m pytest --numprocesses '$(TEST_PROCESSES)' --dist loadfile $(ARGS)
+	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest --numprocesses '$(TEST_PROCESSES)' --dist loadfile $(ARGS)
 
 .PHONY: test-tools
 test-tools: $(if $(KAFKA),$(READY)) ## install the programs that some tests want, with apt: a minute or two (KAFKA=1: Kafka too)

@@ -2,6 +2,9 @@
 
 Owns: the keys' file, the check of a token, and the making of one. Must never: log a token or a key, or decide whether a
 command is covered (``core.grants`` does).
+
+The libraries for JWT and cryptography take 30 ms and 9 MB. They are imported where keys are read, at the start: an
+endpoint that wants no tokens does without.
 """
 
 from __future__ import annotations
@@ -13,12 +16,7 @@ import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
-
-import jwt
-from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, RSAPublicKey
-from jwt.types import Options
-from jwt.utils import base64url_encode
+from typing import TYPE_CHECKING, Any
 
 from protocol.errors import ProtocolError
 from protocol.topics import check_topic
@@ -26,6 +24,10 @@ from protocol.topics import check_topic
 from .config import ConfigError
 from .core.grants import Grant
 from .watched import WatchedFiles
+
+if TYPE_CHECKING:
+    import jwt
+    from jwt.types import Options
 
 log = logging.getLogger("ingeborg.auth")
 
@@ -104,6 +106,8 @@ class Keys:
 
     def grant(self, token: str) -> Grant:
         """What the token permits now. Raises ``TokenError``."""
+        import jwt
+
         self._refresh()
         if len(token) > TOKEN_BYTES_MAX:
             raise TokenError("the token is too long")
@@ -175,6 +179,8 @@ def _verifying(key: jwt.PyJWK) -> Any:
 
 def read_keys(path: Path) -> list[jwt.PyJWK]:
     """The keys of a JWK set. Raises ``ConfigError``, which names the key by its place and never shows it."""
+    import jwt
+    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, RSAPublicKey
 
     def wrong(text: str) -> ConfigError:
         return ConfigError(f"auth-keys {path}: {text}")
@@ -211,6 +217,8 @@ def read_keys(path: Path) -> list[jwt.PyJWK]:
 
 def new_keys(path: Path) -> str:
     """Make a file with one HS256 key, readable by its owner only. Returns the key's id. Raises ``ConfigError``."""
+    from jwt.utils import base64url_encode
+
     kid = secrets.token_hex(4)
     secret = base64url_encode(secrets.token_bytes(HMAC_BYTES_MIN)).decode()
     key = {"kty": "oct", "alg": "HS256", "kid": kid, "k": secret}
@@ -241,6 +249,8 @@ def make_token(
     """A token, signed with the file's first key that can sign, or with that of the id. ``publish``, ``subscribe``: what
     topics begin with; ``publish_topics``, ``subscribe_topics``: single ones. Raises ``ConfigError``.
     """
+    import jwt
+
     exact = {"publish_topics": list(publish_topics), "subscribe_topics": list(subscribe_topics)}
     for topic in (*publish_topics, *subscribe_topics):
         try:

@@ -21,7 +21,6 @@ from websockets.uri import parse_uri
 from protocol.options import add_options
 
 from . import commands, config, exporting, importing, logs, serve, supervisor
-from .doctor import command as doctor
 from .version import VERSION
 
 DEFAULT_URL = "ws://127.0.0.1:9000"
@@ -199,6 +198,8 @@ def _export(arguments: dict[str, Any]) -> int:
 
 
 def _doctor(arguments: dict[str, Any]) -> int:
+    from .doctor import command as doctor  # here: it knows every store there is, and no other command needs it
+
     as_json, connections = arguments.pop("json", False), arguments.pop("connections", None)
     try:
         options = _options(arguments, dict(os.environ))

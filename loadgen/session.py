@@ -19,7 +19,6 @@ from . import machine
 from .assignment import Assignment
 from .backends import SYSTEMS, open_backend
 from .backends.base import Backend, BackendError
-from .layer import Deduplicated, Layer
 from .plan import Plan
 from .progress import Progress
 from .run import Outcome, Run
@@ -115,6 +114,8 @@ class Session:
         servers: Mapping[str, int],
         on_start: Callable[[Callable[[], None]], None],
     ) -> Outcome:
+        from .layer import Deduplicated, Layer  # here, with Redis's library: most runs have no layer
+
         target, queue = self.target, f"loadgen:{self.run_id}"
         assert target.dedup_url is not None
         layer = Layer(

@@ -23,7 +23,6 @@ from .assignment import Assignment
 from .backends import open_backend
 from .backends.base import BackendError
 from .driver import LINES_MAX, Driver, Stalled
-from .layer import Deduplicated
 from .rundir import EventFiles
 from .settings import WorkloadError
 
@@ -44,6 +43,8 @@ class Worker:
         allow_files(plan.connections // assignment.processes + _FILES_SPARE)
         backend = open_backend(assignment.system, assignment.urls, assignment.clients)
         if assignment.layer is not None:
+            from .layer import Deduplicated  # here: Redis's library takes as long to import as all the rest together
+
             backend = Deduplicated(backend, **assignment.layer)
         self.driver = Driver(
             plan,

@@ -13,6 +13,7 @@ import re
 from collections.abc import Generator, Iterator
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
 from _pytest.terminal import TerminalReporter
@@ -32,6 +33,16 @@ def pytest_terminal_summary(terminalreporter: TerminalReporter) -> Generator[Non
     skipped = [report.longrepr for report in terminalreporter.stats.get("skipped", [])]
     if line := wants.summary(str(place[2] if isinstance(place, tuple) else place) for place in skipped):
         terminalreporter.write_line(line)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """With ``--dist loadfile``, as `make test` has it, what takes long comes first (``tests/order.py``)."""
+    if config.getvalue("dist") != "loadfile":
+        return None
+    from tests.order import LongestFirst  # needs pytest-xdist, and so not for whoever does without
+
+    return LongestFirst(config, log)
 
 
 def pytest_configure(config: pytest.Config) -> None:

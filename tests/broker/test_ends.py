@@ -16,7 +16,7 @@ import pytest
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.http11 import Response
 
-from broker import commands
+from broker import commands, reading
 from broker.auth import new_keys
 from protocol import sockets
 from protocol.pages import fetch, samples
@@ -46,6 +46,12 @@ GOODBYE = raw_frame(CLOSE, (1000).to_bytes(2, "big"))
 
 #: Of topics of 1,000 bytes: their list is more than the kernel takes for a client that does not read.
 TOPICS = 8_000
+
+
+@pytest.fixture(autouse=True)
+def brief_reader(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process that reads large frames has files open, too: it ends soon, and ``gone`` need not wait for it."""
+    monkeypatch.setattr(reading, "IDLE_S", 0.2)
 
 
 @asynccontextmanager

@@ -42,7 +42,7 @@ async def shared(
 
 @pytest.fixture
 def short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sockets, "PATIENCE_S", 2.0)
+    monkeypatch.setattr(sockets, "PATIENCE_S", 1.0)
 
 
 def padded(size: int) -> bytes:
@@ -278,7 +278,9 @@ async def unread(endpoint: Running) -> AsyncIterator[Raw]:
 
 
 @pytest.mark.parametrize("reads_at_last", [False, True], ids=["never", "at-last"])
-async def test_a_client_that_never_reads_is_closed_and_slows_nobody(tmp_path: Path, reads_at_last: bool) -> None:
+async def test_a_client_that_never_reads_is_closed_and_slows_nobody(
+    tmp_path: Path, reads_at_last: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     payloads = [f"{number} {'x' * 50_000}" for number in range(200)]
     async with running(tmp_path, limits=Limits(outbox_bytes=500_000)) as endpoint:
         async with unread(endpoint) as slow, plain(endpoint.url) as quick, plain(endpoint.url) as publisher:
@@ -287,6 +289,8 @@ async def test_a_client_that_never_reads_is_closed_and_slows_nobody(tmp_path: Pa
             slow.writer.write(raw_frame(TEXT, b'{"command":"subscribe","client_id":"slow","topic":"t"}'))
             for _ in range(2):
                 await slow.frame()
+            if not reads_at_last:
+                monkeypatch.setattr(sockets, "PATIENCE_S", 1.0)  # and here it is waited for
             await quick.ask({"command": "listen", "client_id": "quick"})
             await quick.ask({"command": "subscribe", "client_id": "quick", "topic": "t"})
             for payload in payloads:

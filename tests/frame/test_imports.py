@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -122,3 +124,18 @@ def test_every_package_that_is_imported_is_declared() -> None:
         if DISTRIBUTIONS.get(package, package).lower() not in allowed(module)
     }
     assert undeclared == set()
+
+
+@pytest.mark.parametrize(
+    ("module", "needless"),
+    [
+        ("broker.cli", {"jwt", "cryptography", "google.protobuf"}),
+        ("loadgen.cli", {"redis"}),
+        ("loadgen.worker", {"redis"}),
+    ],
+)
+def test_what_few_need_is_imported_by_these_few(module: str, needless: set[str]) -> None:
+    """The libraries of tokens, of Riak and of Redis take as long to import as all the rest, and as much memory."""
+    code = f"import {module}, sys; print(sorted({needless!r} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

@@ -340,6 +340,8 @@ async def test_a_redis_that_dies(tmp_path: Path) -> None:
         connection = await backend.connect(0, member.on_message, member.on_error)
         await connection.publish([("song", "1")])
         await until_pushed(backend, 1)
+        async with asyncio.timeout(PATIENCE_S), backend._feeder._room:  # and until the publisher has been told so, too
+            await backend._feeder._room.wait_for(lambda: not backend._feeder._held)
         server.kill()
         await connection.publish([("song", "2"), ("song", "3")])
         await member.until(lambda: len(member.errors) == 2)

@@ -52,8 +52,9 @@ def witness_python() -> Path:
     python = home / "bin" / "python"
     ready = home / "ready"  # written last: an environment half made is made again
     if not ready.exists():
-        venv.create(home, clear=True, with_pip=True)
-        install = [str(python), "-m", "pip", "install", "--quiet", "--no-deps", "--retries", "1", *PACKAGES]
+        venv.create(home, clear=True)  # without a pip of its own, which would take twice as long as all the rest
+        install = [sys.executable, "-m", "pip", "--python", str(python), "install"]
+        install += ["--quiet", "--no-deps", "--retries", "1", *PACKAGES]
         try:
             subprocess.run(install, check=True, capture_output=True, text=True, timeout=SETUP_TIMEOUT_S)
         except subprocess.CalledProcessError as error:

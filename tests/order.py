@@ -1,0 +1,135 @@
+"""In which order several processes take the tests, and what goes to one process together.
+
+Owns: the table of what takes long, and the scheduler of pytest-xdist that reads it. Must never: decide whether a test
+runs.
+
+Files that take long come first, so that no process is left alone with one at the end. A file's tests stay in one
+process, since they share endpoints, but for those of one transport: each transport has endpoints of its own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+from xdist.scheduler import LoadScopeScheduling
+from xdist.workermanage import WorkerController
+
+#: Files that take ten seconds or more, and how many, as `make test ARGS=--durations=0` has them on two cores. Rough
+#: figures do, since only their order matters. Where a file is not here, each of its tests is taken to take ``OTHER_S``.
+LONG_S: dict[str, float] = {
+    "tests/simulator/test_histories.py": 156,
+    "tests/loadgen/test_dead_server.py": 139,
+    "tests/store/test_files.py": 74,
+    "tests/bench/spark/test_job.py": 59,
+    "tests/bench/spark/test_logs.py": 57,
+    "tests/broker/test_access.py": 56,
+    "tests/contract/test_store.py": 55,
+    "tests/loadgen/test_run.py": 51,
+    "tests/histories/test_histories.py": 45,
+    "tests/loadgen/backends/test_kafka.py": 45,
+    "tests/broker/test_sockets.py": 43,
+    "tests/cluster/test_crash.py": 40,
+    "tests/broker/test_ends.py": 35,
+    "tests/clients/test_js.py": 35,
+    "tests/broker/test_supervisor.py": 33,
+    "tests/fuzz/test_attack.py": 33,
+    "tests/bench/spark/test_mutations.py": 32,
+    "tests/broker/test_large_frames.py": 32,
+    "tests/broker/test_peers.py": 32,
+    "tests/bench/test_cli.py": 30,
+    "tests/browser/test_console.py": 30,
+    "tests/loadgen/backends/test_rabbitmq.py": 30,
+    "tests/fuzz/test_hostile.py": 28,
+    "tests/loadgen/backends/test_nats.py": 27,
+    "tests/broker/test_cli.py": 25,
+    "tests/loadgen/backends/test_mqtt.py": 24,
+    "tests/loadgen/backends/test_redis.py": 23,
+    "tests/broker/test_internal.py": 21,
+    "tests/simulator/test_broadcasts.py": 20,
+    "tests/cluster/test_identity.py": 19,
+    "tests/bench/test_guards_of_many.py": 18,
+    "tests/broker/test_web.py": 18,
+    "tests/bench/test_compare.py": 17,
+    "tests/cluster/test_stores.py": 16,
+    "tests/store/test_embedded.py": 16,
+    "tests/examples/test_examples.py": 14,
+    "tests/broker/doctor/test_network.py": 13,
+    "tests/broker/test_exporting.py": 13,
+    "tests/riak/test_witness.py": 13,
+    "tests/cluster/test_versions.py": 12,
+    "tests/riak/test_endpoints.py": 12,
+    "tests/riak/test_failures.py": 12,
+    "tests/bench/test_soak.py": 11,
+    "tests/cluster/test_cluster.py": 11,
+    "tests/fuzz/test_frames.py": 11,
+}
+
+OTHER_S = 0.1
+
+#: Their tests share nothing: each may go to another process.
+APART = frozenset(
+    {
+        "tests/bench/test_compare.py",
+        "tests/broker/test_cli.py",
+        "tests/broker/test_supervisor.py",
+        "tests/cluster/test_identity.py",
+        "tests/cluster/test_stores.py",
+        "tests/contract/test_store.py",
+        "tests/histories/test_histories.py",
+        "tests/loadgen/test_dead_server.py",
+        "tests/loadgen/test_run.py",
+        "tests/simulator/test_broadcasts.py",
+        "tests/simulator/test_histories.py",
+        "tests/store/test_files.py",
+    }
+)
+
+#: What is below goes to one process: a Spark session takes long to start, and is faster the longer it runs.
+TOGETHER = ("tests/bench/spark/",)
+
+_TRANSPORT = re.compile(r"\[(tcp|tls)\b")
+
+
+def unit(test: str) -> str:
+    """The name of what goes to one process together with this test (a node id)."""
+    file, _, name = test.partition("::")
+    for folder in TOGETHER:
+        if file.startswith(folder):
+            return folder
+    if file in APART:
+        return test
+    transport = _TRANSPORT.search(name)
+    return f"{file} over {transport[1]}" if transport else file
+
+
+def seconds(tests: list[str]) -> dict[str, float]:
+    """How long each unit of these tests is taken to take: a file's seconds are spread evenly over its tests."""
+    files = Counter(test.partition("::")[0] for test in tests)
+    taken: dict[str, float] = {}
+    for test in tests:
+        file = test.partition("::")[0]
+        each = LONG_S[file] / files[file] if file in LONG_S else OTHER_S
+        taken[unit(test)] = taken.get(unit(test), 0.0) + each
+    return taken
+
+
+class LongestFirst(LoadScopeScheduling):  # type: ignore[misc]  # it has no types
+    """Units go to whichever process is next without work, the longest of those left first."""
+
+    _seconds: dict[str, float] | None = None
+
+    def _split_scope(self, nodeid: str) -> str:
+        return unit(nodeid)
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        if self._seconds is None:
+            assert self.collection is not None
+            self._seconds = seconds(self.collection)
+        self.workqueue.move_to_end(max(self.workqueue, key=self._seconds.__getitem__), last=False)
+        super()._assign_work_unit(node)
+
+    def _reschedule(self, node: WorkerController) -> None:
+        # A process has to know the test behind the one it runs, and no more: the next unit may be for another one.
+        if not self.workqueue or self._pending_of(self.assigned_work[node]) < 2:
+            super()._reschedule(node)
