@@ -201,6 +201,7 @@ class Kind(Enum):
     CRASH = "an endpoint crashed, or may have been taken for dead (sections 7, 8.3)"
     CUT_OFF = "an endpoint ended in order and did not reach another (8.3)"
     CHANGE = "the endpoints did not stay the same (8.5)"
+    MOVES = "endpoints come and go, so of a client's move nobody knows that it went well (8.3)"
     GONE = "this life of an endpoint may have been taken for dead (8.3: it is not a surviving one)"
     UNION = "two writers of a Riak object may have missed each other: the union is kept (8.1)"
     ASKED_AGAIN = "an endpoint may have asked a home again that has had it: the first try is its own duplicate (9)"

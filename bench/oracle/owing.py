@@ -92,9 +92,11 @@ def _at_a_place(
     place, why = places.steady(facts, client, message, begin, end)
     if why is None:
         assert place is not None
-        if facts.disturbed(begin, end, Kind.GONE, where=place.life):
-            return Excuse(Cause.TAKEN_FOR_DEAD, send, place)
-        return _Due(place, roaming)
+        if not facts.disturbed(begin, end, Kind.GONE, where=place.life):
+            return _Due(place, roaming)
+        why = Cause.TAKEN_FOR_DEAD
+        if not roaming:
+            return Excuse(why, send, place)
     if roaming or places.moved_well(facts, client, begin, end):
         return _Due(None, roaming)
     return Excuse(otherwise or why, send, place)

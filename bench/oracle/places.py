@@ -61,7 +61,7 @@ def moved_well(facts: Facts, client: Name, begin: float, end: float) -> bool:
         and all(place.succeeded and place.answered_at < FOREVER for place in places)
         and all(place.until > end or place.replaced for place in places)
         and not any(place.slow for place in places)  # what it had not read when it moved is lost (section 8.8)
-        and not facts.disturbed(begin, end, Kind.CRASH, Kind.CHANGE, Kind.LOOKUP)
+        and not facts.disturbed(begin, end, Kind.CRASH, Kind.CHANGE, Kind.MOVES, Kind.LOOKUP)
     )
 
 

@@ -429,8 +429,10 @@ class History:
         once = {key: message.sends[0] for key, message in messages.items() if len(message.sends) == 1}
         for subscriber in self.subscribers:
             for line in map(_line, subscriber.connections):
-                found = (rules.published(facts, line, messages), rules.order(facts, line, once))
-                for violation in (*found[0], *found[1], *rules.replaced(facts, line)):
+                found = [*rules.published(facts, line, messages), *rules.order(facts, line, once)]
+                # An endpoint that stood still begins a `listen` whose connection has ended, and that may be the newest.
+                found += () if self.disturbed else rules.replaced(facts, line)
+                for violation in found:
                     self.violate(violation)
 
     def check_subscriptions(self) -> None:
@@ -457,12 +459,14 @@ class History:
             disturbances += [Disturbance(-FOREVER, FOREVER, kind) for kind in (Kind.CRASH, Kind.ASKED_AGAIN)]
         if self.routing == "lookup":
             disturbances.append(Disturbance(-FOREVER, FOREVER, Kind.LOOKUP))
+        if self.drains:
+            disturbances.append(Disturbance(-FOREVER, FOREVER, Kind.MOVES))
         return Facts(
             places={one.name: [self._place(one, client) for client in one.connections] for one in self.subscribers},
             changes=[change for one in self.subscribers for of in one.changes.values() for change in of],
             disturbances=disturbances,
             terms=Terms(late=SETTLE_S),
-            always={} if disturbances else self._always(),
+            always={} if self.disturbed or self.routing == "lookup" else self._always(),
         )
 
     def _always(self) -> dict[Name, float]:

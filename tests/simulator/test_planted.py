@@ -117,7 +117,7 @@ def duplicate_of_nothing(history: History) -> None:
 
 
 def replaced_by_nobody(history: History) -> None:
-    client = steady(history).connections[0]
+    client = connections(history)[-1]
     client.closed_at, client.close_code = history.world.now, REPLACED.code
 
 
@@ -131,7 +131,6 @@ WHATEVER_BEFALLS: dict[Callable[[History], None], str] = {
     subscription_made: "without a command that could have done it",
     unsubscription_lost: "without a command that could have done it",
     no_reply: "got no reply",
-    replaced_by_nobody: "listens nowhere since",
 }
 IN_PEACE: dict[Callable[[History], None], str] = {
     twice: "2 times; 1 at the most",
@@ -140,6 +139,7 @@ IN_PEACE: dict[Callable[[History], None], str] = {
     out_of_order: "which the same publisher published later",
     not_dropped: "a repetition was not dropped",
     duplicate_of_nothing: "nobody had published it",
+    replaced_by_nobody: "listens nowhere since",
 }
 
 
