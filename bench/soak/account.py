@@ -1,6 +1,7 @@
 """What became of every message: delivered, dropped as a duplicate, lost for a reason the SPEC names, or unaccounted.
 
-Owns: the judgement. Must never: touch a file, a clock or a socket.
+Owns: the account, its words, and the telling of a soak's record to the oracle as facts. Must never: judge
+(``bench.oracle`` does), or touch a file, a clock or a socket.
 
 A message is due to each client that subscribed to its topic, once. Where it did not come, or came twice, one of these
 has to be so (SPEC sections 7 and 8), else it is *unaccounted*:
@@ -18,10 +19,15 @@ killed, or the client being slow, is unaccounted too.
 
 from __future__ import annotations
 
-import bisect
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+
+from bench.oracle import facts as told
+from bench.oracle import rules
+from bench.oracle.facts import FOREVER, By, Change, Copy, Disturbance, Facts, Kind, Line, Name, Outcome, Place, Send
+from bench.oracle.judge import Judge, Missed
+from bench.oracle.verdict import Again, Broken, Cause, Violation
 
 from .record import DUPLICATE, LOST, NEW, UNANSWERED, Attempt, Delivery, Kill, Life, Message
 
@@ -75,133 +81,155 @@ class Accountant:
         kills: Sequence[Kill],
         slow: Iterable[int],
     ) -> None:
-        self._subscribers = subscribers
         self._lives = lives
-        self._kills = sorted(kills, key=lambda kill: kill.killed_us)
         self._slow = frozenset(slow)
-        listening = {client: [life for life in of if life.listening_us >= 0] for client, of in lives.items()}
-        self._listening = listening
-        self._since = {client: [life.listening_us for life in of] for client, of in listening.items()}
+        # Named once: a name for each of tens of millions of deliveries takes longer than to judge it.
+        everybody = {*lives, *(client for of in subscribers for client in of)}
+        self._names: dict[int, Name] = {client: f"client {client}" for client in everybody}
+        self._topics: list[Name] = [f"topic {topic}" for topic in range(len(subscribers))]
+        self._life_at: dict[tuple[Name, Name], Life] = {
+            (self._names[client], life.number): life for client, of in lives.items() for life in of
+        }
+        self._facts = Facts(
+            # A client that never came to listen is one that was away.
+            places={name: self._places(name, lives.get(client, ())) for client, name in self._names.items()},
+            # All had subscribed before anything was published.
+            changes=[
+                Change(self._names[client], topic, None, added=True, at=-FOREVER, over_at=-FOREVER)
+                for topic, clients in zip(self._topics, subscribers, strict=True)
+                for client in clients
+            ],
+            disturbances=[one for kill in kills for one in _disturbances(kill)],
+            terms=told.Terms(read=UNREAD_US, moves=MOVES_US),
+        )
 
     def account(
         self, messages: Iterable[Message], late: Mapping[int, Sequence[Delivery]], publisher_lives: Iterable[Life]
     ) -> Account:
         """All of it."""
         made = Account()
+        judge = Judge(self._facts, lambda violation: _fault(violation, made), every_pair=False)
         for message in messages:
-            self._message(message, late.get(message.number, ()), made)
+            self._message(message, late.get(message.number, ()), judge, made)
         for of in self._lives.values():
             for life in of:
-                self._end(life, life.client in self._slow, f"of client {life.client}", made)
+                self._end(life, life.client in self._slow, f"client {life.client}", made)
         for life in publisher_lives:
-            self._end(life, False, f"of publisher {life.client}", made)
+            self._end(life, False, f"publisher {life.client}", made)
         return made
 
-    def _message(self, message: Message, late: Sequence[Delivery], made: Account) -> None:
+    def _message(self, message: Message, late: Sequence[Delivery], judge: Judge, made: Account) -> None:
         made.messages += 1
-        attempts = message.attempts
-        for attempt in attempts:
+        for attempt in message.attempts:
             made.publishes[attempt.outcome] += 1
-            if attempt.outcome == UNANSWERED:
-                made.fault("publish without an answer", f"message {message.number}, sent {attempt.sent_us} us")
-        accepted = [attempt for attempt in attempts if attempt.outcome == NEW]
-        unsure = [attempt for attempt in attempts if attempt.outcome not in (NEW, DUPLICATE)]
-        self._attempts(message, accepted, unsure, made)
-        came: Counter[int] = Counter()
-        for delivery in (*message.deliveries, *late):
-            came[delivery.client] += 1
-        made.deliveries += came.total()
-        subscribers = self._subscribers[message.topic]
-        made.due += len(subscribers)
-        for client in subscribers:
-            times = came.pop(client, 0)
-            if times == 1:
-                made.once += 1
-            elif times:
-                self._twice(message, client, times, made)
-            else:
-                self._missing(message, client, accepted, unsure, made)
-        for client in came:
-            made.fault("delivered to who did not subscribe", f"message {message.number} to client {client}")
+        sends = [_send(attempt) for attempt in message.attempts]
+        repeated = sum(send.outcome is Outcome.DUPLICATE for send in sends)
+        made.repeated_dropped += repeated if repeated < len(sends) else 0  # else they are duplicates of nothing
+        copies: dict[Name, list[Copy]] = {}
+        for client, life, at_us in (*message.deliveries, *late):
+            name = self._names.get(client, client)
+            copies.setdefault(name, []).append(Copy(name, life, at_us))
+        topic = self._topics[message.topic]
+        made.deliveries += len(message.deliveries) + len(late)
+        made.due += len(self._facts.audience(topic))
+        of = told.Message(topic, f"message {message.number}", sends, due_at=message.due_us)
+        if sends:
+            of.explained_until = sends[-1].over_at
+        judged = judge.message(of, copies)
+        made.once += judged.once
+        for again in judged.repeated:
+            made.twice[_TWICE[again.why]] += 1
+        for missed in judged.missed:
+            self._missed(missed, message, made)
 
-    def _attempts(self, message: Message, accepted: list[Attempt], unsure: list[Attempt], made: Account) -> None:
-        """Is what the answers say of duplicates possible?"""
-        repeated = sum(attempt.outcome == DUPLICATE for attempt in message.attempts)
-        if repeated and not accepted and not unsure:
-            made.fault("duplicate of nothing", f"message {message.number}")
-            return
-        made.repeated_dropped += repeated
-        if len(accepted) > 1 and not self._crash(accepted[0].sent_us, accepted[-1].answered_us):
-            made.fault("repetition not dropped", f"message {message.number}, sent {accepted[-1].sent_us} us")
-
-    def _twice(self, message: Message, client: int, times: int, made: Account) -> None:
-        first, last = message.attempts[0], message.attempts[-1]
-        crash = self._crash(first.sent_us, last.answered_us)
-        # Which of two publishes is answered as the duplicate says nothing: the first may have been handed over by the
-        # home that died, and come to the next one after its repetition.
-        if crash and 1 < times <= len(message.attempts):
-            made.twice["published twice, and its home was killed in between"] += 1
-        elif crash and self._moved(client, first.sent_us, last.answered_us):
-            made.twice["its client moved in the seconds of a crash"] += 1
-        else:
-            made.fault("delivered twice", f"message {message.number}, {times} times to client {client}")
-
-    def _missing(
-        self, message: Message, client: int, accepted: list[Attempt], unsure: list[Attempt], made: Account
-    ) -> None:
-        """One excuse of each publish that was accepted; of none, that none was."""
+    def _missed(self, missed: Missed, message: Message, made: Account) -> None:
+        """The last excuse of a publish that was accepted; of none, that none was."""
+        accepted = [excuse for excuse in missed.excuses if excuse.send.outcome is Outcome.NEW]
         if not accepted:
-            outcome = unsure[0].outcome if unsure else "no publish"
-            if outcome == "no publish":
-                made.fault("lost", f"message {message.number} to client {client}: duplicate of nothing")
-            elif outcome == LOST:
+            failed = [one.outcome for one in message.attempts if one.outcome not in (NEW, DUPLICATE)]
+            if not failed:
+                made.fault(Broken.LOST.value, f"{missed.client}, message {message.number}: duplicate of nothing")
+            elif failed[0] == LOST:
                 made.lost["the endpoint that accepted it was killed before it answered"] += 1
             else:
-                made.lost[f"its publisher was told: {outcome}"] += 1
+                made.lost[f"its publisher was told: {failed[0]}"] += 1
             return
-        why = ""
-        for attempt in accepted:
-            why = self._excuse(message, client, attempt)
-            if not why:
-                made.fault("lost", f"message {message.number}, topic {message.topic}, to client {client}: {attempt}")
-                return
-        made.lost[why] += 1
+        cause, send, place = accepted[-1]
+        if place is None or place.until <= send.at:
+            made.lost["its client was away"] += 1
+        elif cause is Cause.SLOW:
+            made.lost["its client was slow"] += 1
+        elif self._life_at[missed.client, place.connection].how == "moved":
+            made.lost["its client was moving"] += 1
+        else:
+            made.lost["its client's endpoint was killed, with what was in its outbox"] += 1
 
-    def _excuse(self, message: Message, client: int, attempt: Attempt) -> str:
-        at = bisect.bisect_right(self._since.get(client, ()), attempt.sent_us) - 1
-        if at < 0:
-            return "its client was away"
-        life = self._listening[client][at]
-        if 0 <= life.end_us <= attempt.sent_us:
-            return "its client was away"
-        if client in self._slow:
-            behind = message.due_us >= life.newest_us - DISORDER_US
-            return "its client was slow" if behind else ""
-        if life.how != "end" and life.end_us >= 0 and attempt.answered_us >= life.end_us - UNREAD_US:
-            if life.how == "moved":
-                return "its client was moving"
-            return "its client's endpoint was killed, with what was in its outbox"
-        return ""
-
-    def _crash(self, first_us: int, last_us: int) -> bool:
-        """Was an endpoint killed then?"""
-        return any(first_us - CRASH_US <= kill.killed_us <= last_us + CRASH_US for kill in self._kills)
-
-    def _moved(self, client: int, first_us: int, last_us: int) -> bool:
-        return any(first_us - MOVES_US <= life.end_us <= last_us + MOVES_US for life in self._lives[client])
+    def _places(self, client: Name, lives: Sequence[Life]) -> list[Place]:
+        """One after the other: a client connects again when its connection is over."""
+        found: list[Place] = []
+        begun_at = -FOREVER
+        for life in lives:
+            # Whoever is there at the end of the run has been waited for until it had read everything.
+            until = FOREVER if life.end_us < 0 or life.how == "end" else life.end_us
+            found.append(
+                Place(
+                    client,
+                    life.number,
+                    endpoint=_endpoint(life.endpoint),
+                    begun_at=begun_at,
+                    answered_at=life.listening_us if life.listening_us >= 0 else FOREVER,
+                    until=until,
+                    ended_at=until,
+                    slow=life.client in self._slow,
+                    read_before=life.newest_us - DISORDER_US if life.client in self._slow else None,
+                )
+            )
+            begun_at = life.end_us + 1
+        return found
 
     def _end(self, life: Life, slow: bool, whose: str, made: Account) -> None:
         """Of a connection: was there a reason?"""
-        killed = any(
-            kill.endpoint == life.endpoint and -SEEN_US <= life.end_us - kill.killed_us <= SEEN_US
-            for kill in self._kills
-        )
-        if life.how in ("moved", "end"):
-            made.ends[life.how] += 1
-        elif killed:
-            made.ends["killed"] += 1
-        elif slow and life.how in ("lost", "4002"):
-            made.ends["slow"] += 1
+        by = {"moved": By.CLIENT, "end": By.NOBODY}.get(life.how, By.OTHER)
+        code = int(life.how) if life.how.isdigit() else None
+        line = Line(life.number, whose, _endpoint(life.endpoint), life.end_us, by, code, slow)
+        found = rules.ends(self._facts, line)
+        if isinstance(found, Violation):
+            _fault(found, made)
         else:
-            text = f"{whose}, number {life.number} at endpoint {life.endpoint}: {life.how} at {life.end_us} us"
-            made.fault("connection that ended by itself", text)
+            made.ends[found] += 1
+
+
+_TWICE = {
+    Again.SENT_AGAIN: "published twice, and its home was killed in between",
+    Again.AT_BOTH: "its client moved in the seconds of a crash",
+}
+
+_OUTCOMES = {
+    NEW: Outcome.NEW,
+    DUPLICATE: Outcome.DUPLICATE,
+    LOST: Outcome.CUT_OFF,
+    UNANSWERED: Outcome.UNANSWERED,
+    "partial": Outcome.PARTIAL,
+}
+
+
+def _send(attempt: Attempt) -> Send:
+    outcome = _OUTCOMES.get(attempt.outcome, Outcome.TOLD)
+    return Send(attempt.sent_us, attempt.answered_us, outcome, endpoint=_endpoint(attempt.endpoint))
+
+
+def _endpoint(number: int) -> Name:
+    return f"endpoint {number}"
+
+
+def _disturbances(kill: Kill) -> tuple[Disturbance, Disturbance]:
+    at_us = kill.killed_us
+    return (
+        Disturbance(at_us - CRASH_US, at_us + CRASH_US, Kind.CRASH),
+        Disturbance(at_us - SEEN_US, at_us + SEEN_US, Kind.KILL, _endpoint(kill.endpoint)),
+    )
+
+
+def _fault(violation: Violation, made: Account) -> None:
+    assert violation.broken is not None
+    made.fault(violation.broken.value, f"{violation.text}; at {violation.at:.0f} us")

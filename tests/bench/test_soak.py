@@ -109,7 +109,10 @@ def test_what_comes_twice_needs_a_reason() -> None:
     assert accounted(message(99.5, NEW, NEW, to=(0, 0, 0)), 0).unaccounted == {"delivered twice": 1}
     undropped = accounted(message(10, NEW, NEW, to=(0, 0)), 0).unaccounted
     assert undropped == {"repetition not dropped": 1, "delivered twice": 1}
-    assert dict(accounted(message(99.9, NEW, to=(1, 1)), 1).twice) == {"its client moved in the seconds of a crash": 1}
+    moved = message(99.9, NEW)
+    moved.deliveries = [Delivery(1, 0, moved.due_us + 1000), Delivery(1, 1, 102 * S)]
+    assert dict(accounted(moved, 1).twice) == {"its client moved in the seconds of a crash": 1}
+    assert accounted(message(99.9, NEW, to=(1, 1)), 1).unaccounted == {"delivered twice": 1}  # at one place
 
 
 def test_other_faults_are_unaccounted() -> None:

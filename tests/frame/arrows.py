@@ -57,6 +57,7 @@ LAYERS = (
     Layer("loadgen", ("protocol", "loadgen")),
     Layer("loadgen.cli", ("protocol", "loadgen"), known_to_none=True),
     Layer("bench", ("protocol", "bench")),
+    Layer("bench.oracle", ("bench.oracle",), pure=True),
     Layer("bench.cli", ("protocol", "bench"), known_to_none=True),
 )
 

@@ -1,7 +1,8 @@
 """What a record says: who published, listened and was subscribed when, and when an endpoint was not what it should be.
 
-Owns: the reading of a record. Must never: judge (``checker`` does), or know more than the record: what clients sent and
-got, when processes were killed, stopped and started, and what ``/metrics`` showed.
+Owns: the reading of a record, and its telling to the oracle as facts. Must never: judge (``bench.oracle`` does, and
+``checker`` what is of this record only), or know more than the record: what clients sent and got, when processes were
+killed, stopped and started, and what ``/metrics`` showed.
 """
 
 from __future__ import annotations
@@ -12,6 +13,22 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
+from bench.oracle import facts as told
+from bench.oracle.facts import (
+    By,
+    Change,
+    Copy,
+    Disturbance,
+    Facts,
+    Kind,
+    Line,
+    Listed,
+    Note,
+    Outcome,
+    Place,
+    Send,
+    Terms,
+)
 from protocol.errors import ERRORS, Next
 
 from .allowances import CRASH_S, JOINING_S, LATE_S, LEAVING_S, READ_S
@@ -76,10 +93,6 @@ class Connection:
     heard: list[Event] = field(default_factory=list)
     read_at: float = 0.0  # when the last frame came
 
-    def read_past(self, at: float) -> bool:
-        """Has it read what was in its outbox by then? Frames come in order; else it had ``READ_S`` to do so."""
-        return self.read_at > at or self.ended_at > at + READ_S
-
 
 @dataclass
 class Message:
@@ -121,11 +134,6 @@ class Listen:
     command: Command
     connection: Connection
     until: float  # `unlisten`, or the end of the connection
-
-    @property
-    def over_at(self) -> float:
-        """When it is certain whether it took effect, and how: its reply, or its connection's end."""
-        return min(self.command.replied_at, self.connection.ended_at)
 
 
 class History:
@@ -277,103 +285,133 @@ class History:
         last = {look["endpoint"]: look for look in looks if look["at"] <= at and look["endpoint"] != name}
         return all(name in look["peers"] for look in last.values() if look["answered"])
 
-    # Questions
+    # What it comes to
 
     def publisher(self, send: Command) -> Connection:
         """The connection it was sent on."""
         return self.connections[send.connection]
 
-    def steady_listen(self, client: str, begin: float, end: float) -> tuple[Listen | None, str]:
-        """The place where the client listened for certain from ``begin`` to ``end``; else why there is none."""
-        listens = self.listens[client]
-        good = [listen for listen in listens if listen.command.succeeded and listen.command.replied_at < begin]
-        if not good:
-            return None, "was not listening"
-        for listen in reversed(good):
-            others = [other for other in listens if other is not listen and other.command.at <= end]
-            # Those that were over before it was sent are older; of all others it is not known which is the newest.
-            elsewhere = [other for other in others if other.connection is not listen.connection]
-            if any(other.over_at >= listen.command.at for other in elsewhere):
-                continue
-            if listen.until <= end or not listen.connection.read_past(end):
-                return None, "its connection ended" if listen.until >= listen.connection.ended_at else "had stopped"
-            return listen, ""
-        return None, "was moving"
-
-    @property
-    def listeners(self) -> list[str]:
-        """The clients that ever listened."""
-        return [client for client, listens in self.listens.items() if listens]
-
-    def moved(self, client: str, begin: float, end: float) -> bool:
-        """Was a `listen` of the client under way in that time?"""
-        return any(listen.command.at <= end and listen.over_at >= begin for listen in self.listens[client])
-
-    def moved_well(self, client: str, begin: float, end: float) -> bool:
-        """Did the client listen all the time, here or there, with nothing but its own moves to disturb it?
-
-        It listened before; each `listen` of the time succeeded; and it left no connection: they are closed upon. None
-        was sent while another was under way, for of those nobody knows which is the newest.
-        """
-        ever = [listen for listen in self.listens[client] if listen.command.at <= end]
-        if any(earlier.over_at >= later.command.at for earlier, later in pairwise(ever)):
-            return False
-        # One after the other, so the newest of before is where it was. An older one may still be open: it is replaced,
-        # and was only not told yet.
-        before = [listen for listen in ever if listen.over_at < begin]
-        if not before or before[-1].until <= begin:
-            return False
-        listens = [before[-1], *ever[len(before) :]]
-        return (
-            any(listen.until > end and listen.connection.read_past(end) for listen in listens)
-            and all(listen.command.succeeded for listen in listens)
-            and all(listen.until > end or listen.connection.code == 4001 for listen in listens)
-            and not self.members_changed(begin, end)
-        )
-
-    def subscribed(self, client: str, topic: str | None, begin: float, end: float) -> str:
-        """``yes`` or ``no``: for certain, for all of that time; ``unknown`` otherwise. Everybody is to broadcasts.
-
-        Commands of one client on one connection take effect in order; of others those that were over before.
-        """
-        if topic is None:
-            return "yes"
-        changes = [change for change in self.changes.get((client, topic), ()) if change.at <= end]
-        for index, change in enumerate(changes):
-            if not change.succeeded or change.replied_at >= begin:
-                continue
-            opposite = [other for other in changes if other.name != change.name]
-            if all(self._over_before(other, change, changes.index(other) < index) for other in opposite):
-                return "yes" if change.name == "subscribe" else "no"
-        return "unknown" if any(change.name == "subscribe" for change in changes) else "no"
-
-    def _over_before(self, other: Command, change: Command, earlier: bool) -> bool:
-        if other.succeeded:
-            return other.replied_at < change.at or (earlier and other.connection == change.connection)
-        return other.at + LATE_S < change.at
-
-    def may_be_undone(self, at: float) -> bool:
-        """May two writers of one object of a Riak store have missed each other by then? The union is kept."""
-        riak = self.header.get("store") == "riak"
-        return riak and (self.store_faults_at <= at or self.members_changed(0.0, at))
-
     def crashed(self, begin: float, end: float) -> bool:
         """Did an endpoint crash, or may a living one have been taken for dead, so that it mattered then?"""
         return any(window.meets(begin, end) for window in (*self.crashes, *self.lapses))
 
-    def ended_cut_off(self, begin: float, end: float) -> bool:
-        """Did an endpoint end in order then that may not have reached another one? To that one it has crashed."""
-        ends = [window for window in self.changes_of_members if window.why == ORDERLY_END and window.meets(begin, end)]
-        return any(
-            fault.meets(window.begin, window.end) and window.life.partition("#")[0] in pair
-            for window in ends
-            for fault, pair in self.link_faults
+    def facts(self) -> Facts:
+        """What the oracle is told; messages, connections and lists beside it."""
+        return Facts(
+            places={client: [_place(one) for one in listens] for client, listens in self.listens.items() if listens},
+            changes=[_change(client, topic, one) for (client, topic), of in self.changes.items() for one in of],
+            disturbances=self._disturbances(),
+            terms=Terms(read=READ_S, late=LATE_S),
+            refused=frozenset(self.refused_messages),
         )
 
-    def members_changed(self, begin: float, end: float) -> bool:
-        """Were the endpoints other ones at the end of that time, or on their way to be?"""
-        return self.crashed(begin, end) or any(window.meets(begin, end) for window in self.changes_of_members)
+    def told_messages(self) -> dict[tuple[told.Name | None, Any], told.Message]:
+        """By topic and payload."""
+        return {
+            key: told.Message(*key, sends=[self._send(one) for one in message.sends], dedup=message.dedup)
+            for key, message in self.messages.items()
+        }
 
-    def lapsed(self, life: str, begin: float, end: float) -> bool:
-        """May this life of an endpoint have been taken for dead in that time?"""
-        return any(window.life == life and window.meets(begin, end) for window in self.lapses)
+    def copies(self) -> defaultdict[tuple[told.Name | None, Any], defaultdict[told.Name, list[Copy]]]:
+        """(topic, payload) -> client -> what it heard of it."""
+        found: defaultdict[tuple[told.Name | None, Any], defaultdict[told.Name, list[Copy]]]
+        found = defaultdict(lambda: defaultdict(list))
+        for connection in self.connections.values():
+            for event in connection.heard:
+                copy = Copy(connection.client, connection.number, event["at"])
+                found[event["key"], event["payload"]][connection.client].append(copy)
+        return found
+
+    def lines(self) -> list[Line]:
+        """The connections."""
+        by = {"": By.NOBODY, "client": By.CLIENT, "endpoint": By.OTHER}
+        return [
+            Line(
+                one.number,
+                one.client,
+                one.endpoint,
+                one.ended_at,
+                by[one.by],
+                one.code,
+                notes=[Note(event["at"], event["key"], event["payload"]) for event in one.heard],
+            )
+            for one in self.connections.values()
+        ]
+
+    def lists(self) -> list[Listed]:
+        """What clients were told of their own topics."""
+        return [
+            Listed(connection.client, command.at, command.replied_at, frozenset(command.reply["topic"]))
+            for connection in self.connections.values()
+            for command in connection.commands
+            if command.name == "subscriptions" and command.succeeded and command.reply is not None
+        ]
+
+    def _send(self, command: Command) -> Send:
+        if command.error is not None:
+            outcome = Outcome.PARTIAL if command.error == "partial" else Outcome.TOLD
+        elif not command.succeeded:
+            outcome = Outcome.CUT_OFF  # where its connection stayed, ``checker.check_replies`` says so
+        else:
+            duplicate = (command.reply or {}).get("duplicate")
+            said = Outcome.DUPLICATE if duplicate else Outcome.NEW
+            outcome = Outcome.ACCEPTED if duplicate is None else said
+        return Send(
+            command.at,
+            command.over_at,
+            outcome,
+            endpoint=self.publisher(command).endpoint,
+            row=command.connection,
+            number=command.id,
+            reached=_reached(command.reply) if outcome is Outcome.PARTIAL else frozenset(),
+            may_have_come=not command.succeeded,
+            acknowledged=bool(command.fields.get("ack")),
+        )
+
+    def _disturbances(self) -> list[Disturbance]:
+        crashes = [*self.crashes, *self.lapses]
+        found = [Disturbance(one.begin, one.end, kind) for one in crashes for kind in (Kind.CRASH, Kind.ASKED_AGAIN)]
+        found += [Disturbance(one.begin, one.end, Kind.GONE, one.life) for one in self.lapses]
+        found += [Disturbance(one.begin, one.end, Kind.CHANGE) for one in self.changes_of_members]
+        # To an endpoint that it does not reach, one that ends in order has crashed.
+        found += [
+            Disturbance(one.begin, one.end, Kind.CUT_OFF)
+            for one in self.changes_of_members
+            if one.why == ORDERLY_END
+            and any(
+                fault.meets(one.begin, one.end) and one.life.partition("#")[0] in pair
+                for fault, pair in self.link_faults
+            )
+        ]
+        if self.header.get("store") == "riak":
+            begins = [self.store_faults_at, *(one.begin for one in (*crashes, *self.changes_of_members))]
+            found += [Disturbance(begin, FOREVER, Kind.UNION) for begin in begins]
+        return found
+
+
+def _place(listen: Listen) -> Place:
+    command, connection = listen.command, listen.connection
+    return Place(
+        connection.client,
+        connection.number,
+        endpoint=connection.endpoint,
+        life=connection.life,
+        begun_at=command.at,
+        answered_at=command.replied_at,
+        succeeded=command.succeeded,
+        until=listen.until,
+        ended_at=connection.ended_at,
+        replaced=connection.code == 4001,
+        read_at=connection.read_at,
+    )
+
+
+def _change(client: str, topic: str, command: Command) -> Change:
+    added = command.name == "subscribe"
+    return Change(client, topic, command.connection, added, command.at, command.replied_at, command.succeeded)
+
+
+def _reached(reply: Event | None) -> frozenset[str]:
+    """Those endpoints that certainly got it, and knew where everybody is."""
+    delivered, failed = (reply or {})["delivered"], (reply or {})["failed"]
+    return frozenset() if "store" in failed else frozenset(delivered) - frozenset(failed)

@@ -1,24 +1,51 @@
 """One random history of a cluster, and what SPEC section 8 promises of it.
 
-Owns: the actions, the faults, and the naive model that says who must have got what. A history is its seed: the same
-seed gives the same history, event by event.
+Owns: the actions, the faults, and the telling of both to the oracle (``bench.oracle``), which says who must have got
+what. A history is its seed: the same seed gives the same history, event by event.
 
-The model knows only what clients see: what they sent and when, and what came back and when. A *steady* subscriber of a
-publish is one whose ``listen`` and ``subscribe`` had succeeded before the publish was sent, and who stayed: same
-connection, no ``unsubscribe``, at an endpoint that neither crashed nor was taken for dead by another.
+The oracle is told only what clients see: what they sent and when, and what came back and when; and of faults that there
+were some, and which endpoints were taken for dead. A *steady* subscriber of a publish is one whose ``listen`` and
+``subscribe`` had succeeded before the publish was sent, and who stayed until all was settled: same connection, no
+``unsubscribe``, at an endpoint that neither crashed nor was taken for dead by another.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
+from dataclasses import dataclass, field
 from typing import Any
 
+from bench.oracle import rules
+from bench.oracle.facts import (
+    FOREVER,
+    By,
+    Change,
+    Copy,
+    Disturbance,
+    Facts,
+    Kind,
+    Line,
+    Listed,
+    Message,
+    Name,
+    Note,
+    Outcome,
+    Place,
+    Send,
+    Terms,
+)
+from bench.oracle.judge import Judge
+from bench.oracle.verdict import Violation
 from broker.core.limits import Limits
-from protocol.errors import SLOW_CONSUMER
+from protocol.errors import REPLACED, SLOW_CONSUMER
 
 from .world import Client, Node, World
 
 #: A publish's outcome and its deliveries are all there so long after it was sent, in virtual seconds.
 SETTLE_S = 14.0
+
+#: A living endpoint that was taken for dead is not a surviving one for so long, in virtual seconds.
+GONE_S = 10.0
 
 TOPICS = [f"topic {index}" for index in range(6)]
 
@@ -27,16 +54,25 @@ SLOW_LIMITS = Limits(outbox_bytes=800, inflight_messages=6)
 SLOW_SOCKET_BYTES, SLOW_PIECE_BYTES = 400, 150
 
 
-class Publication:
-    """A publish (or several of one payload): when, by whom, and what its publishers were told."""
+@dataclass
+class Sending:
+    """One publish: when, by whom, and what its publisher was told."""
 
-    def __init__(self, topic: str, payload: str, at: float) -> None:
+    at: float
+    client: Client
+    reply: dict[str, Any] = field(default_factory=dict)
+    replied_at: float = FOREVER
+
+
+class Publication:
+    """A publish, or several of one payload. ``number``: its place in the order of all."""
+
+    def __init__(self, number: int, topic: str, at: float) -> None:
+        self.number = number
         self.topic = topic
-        self.payload = payload
+        self.payload = f"m{number}"
         self.at = at
-        self.sends = 0
-        self.publisher = ""  # who sent it first
-        self.outcomes: list[dict[str, Any]] = []
+        self.sends: list[Sending] = []
 
 
 class Subscriber:
@@ -48,33 +84,12 @@ class Subscriber:
         self.listening_since: dict[Client, float] = {}
         self.went_away = False
         self.was_slow = False
-        # topic -> [(time, added, acknowledged at or None)]
-        self.changes: dict[str, list[list[Any]]] = {}
+        self.changes: dict[str, list[Change]] = {}  # by topic
 
     @property
     def connection(self) -> Client | None:
         """The present one, if open."""
         return self.connections[-1] if self.connections and self.connections[-1].core is not None else None
-
-    def listen_over(self, client: Client, before: float) -> bool:
-        """Had that connection's ``listen`` its reply, or was the connection gone, by then?"""
-        replied = client.replies[0][0] if client.replies else float("inf")
-        return min(replied, client.closed_at or float("inf")) < before
-
-    def subscribed(self, topic: str, at: float, until: float) -> bool:
-        """Acknowledged before ``at``, and nothing to the contrary begun before ``until`` that may have come after it.
-
-        Commands of one client on two connections are not ordered: an ``unsubscribe`` counts as over only when its
-        success came before the ``subscribe`` was sent, or long ago.
-        """
-        changes = [change for change in self.changes.get(topic, []) if change[0] <= until]
-        removals = [(begun, done) for begun, added, done in changes if not added]
-        for begun, added, done in changes:
-            if added and done is not None and done < at:
-                over = [(end is not None and end < begun) or start + SETTLE_S < begun for start, end in removals]
-                if all(over):
-                    return True
-        return False
 
 
 class History:
@@ -110,6 +125,7 @@ class History:
         self.log: list[str] = []
         self.false_deaths: list[tuple[float, str]] = []  # (when, incarnation) of live endpoints taken for dead
         self.disturbed = False
+        self.crashed_at: dict[str, float] = {}  # by incarnation
         self.homes_checked = 0
         self.views_checked: set[tuple[tuple[str, int], ...]] = set()  # found without a conflict
         self.moved_deliveries = 0  # of subscribers that never went away, at whichever of their connections
@@ -147,9 +163,6 @@ class History:
             self.blocked += node.blocks
         clients = [client for subscriber in self.subscribers for client in subscriber.connections]
         self.slow_closed = sum(client.close_code == SLOW_CONSUMER.code for client in clients)
-        if not self.disturbed:
-            self.check_order()
-            self.check_moves()
         return self.violations
 
     def say(self, text: str) -> None:
@@ -172,6 +185,11 @@ class History:
         node.router.joining._gone = watched  # type: ignore[method-assign]
         self.say(f"{name} starts as {node.me.incarnation}")
         return node
+
+    def crash(self, node: Node) -> None:
+        """``kill -9``."""
+        self.crashed_at[node.me.incarnation] = self.world.now
+        self.world.crash(node)
 
     def node(self) -> Node | None:
         """A process to use."""
@@ -233,12 +251,12 @@ class History:
         client = self.publisher()
         if client is None:
             return
-        publication.sends += 1
-        publication.publisher = publication.publisher or client.name
+        sending = Sending(self.world.now, client)
+        publication.sends.append(sending)
         self.say(f"{client.name} publishes {publication.payload} to {publication.topic}")
 
         def then(reply: dict[str, Any]) -> None:
-            publication.outcomes.append(reply)
+            sending.reply, sending.replied_at = reply, self.world.now
             self.say(f"{publication.payload}: {reply}")
 
         self.command(client, then, command="publish", topic=publication.topic, payload=publication.payload, ack=True)
@@ -249,7 +267,7 @@ class History:
         subscriber = self.random.choice(self.subscribers)
         topic = self.random.choice(TOPICS)
         if draw < 0.45:
-            publication = Publication(topic, f"m{len(self.publications)}", self.world.now)
+            publication = Publication(len(self.publications), topic, self.world.now)
             self.publications.append(publication)
             self.publish(publication)
         elif draw < 0.55 and self.publications:
@@ -260,13 +278,14 @@ class History:
             if connection is None:
                 return
             added = self.random.random() < 0.7
-            change: list[Any] = [self.world.now, added, None]
+            # Nobody knows of a failure whether it was done, so it is over only after a while.
+            change = Change(subscriber.name, topic, id(connection), added, self.world.now, succeeded=False)
             subscriber.changes.setdefault(topic, []).append(change)
             self.say(f"{subscriber.name} {'subscribes to' if added else 'unsubscribes from'} {topic}")
 
             def then(reply: dict[str, Any]) -> None:
                 if reply.get("result") == "success":
-                    change[2] = self.world.now
+                    change.succeeded, change.over_at = True, self.world.now
                 self.say(f"{subscriber.name} {topic} {added}: {reply}")
 
             self.command(connection, then, command="subscribe" if added else "unsubscribe", topic=[topic])
@@ -293,7 +312,7 @@ class History:
         if self.random.random() < 0.3:
             topic = self.random.choice(TOPICS)
             for _ in range(self.random.randint(5, 40)):
-                publication = Publication(topic, f"m{len(self.publications)}", self.world.now)
+                publication = Publication(len(self.publications), topic, self.world.now)
                 self.publications.append(publication)
                 self.publish(publication)
 
@@ -309,7 +328,7 @@ class History:
         seconds = self.random.uniform(0.3, 6.0)
         if draw < 0.3 and len(live) > 1:
             self.say(f"{node.me.name} crashes")
-            world.crash(node)
+            self.crash(node)
             world.at(seconds, self.start, node.me.name)
         elif draw < 0.45:
             self.say(f"{node.me.name} stalls for {seconds:.1f} s")
@@ -364,7 +383,7 @@ class History:
         if node.alive:
             self.say(f"{node.me.name} has left")
             self.drained += 1
-            self.world.crash(node)  # there is nobody left at it
+            self.crash(node)  # there is nobody left at it
             self.world.at(0.3, self.start, node.me.name)
         if others:
             self.world.at(2.5, self.drain, others)
@@ -393,103 +412,103 @@ class History:
                 if any(a == one.me.incarnation and b == other.me.incarnation for a, b in tables):
                     self.violations.append(f"at {now - 1000:.3f} both {one.me.name} and {other.me.name} act for a slot")
 
-    def steady(self, subscriber: Subscriber, publication: Publication, until: float) -> Client | None:
-        """The connection that must have got the publication, if there is one."""
-        at = publication.at
-        for client, since in subscriber.listening_since.items():
-            later = subscriber.connections[subscriber.connections.index(client) + 1 :]
-            if since >= at or (later and later[0].begun_at <= until):
-                continue
-            earlier = subscriber.connections[: subscriber.connections.index(client)]
-            if not all(subscriber.listen_over(other, client.begun_at) for other in earlier):
-                continue  # an older connection's `listen` may have come after this one's, as the newest
-            if client.closed_at is not None and client.closed_at <= until:
-                continue
-            if not client.node.alive or not subscriber.subscribed(publication.topic, at, until):
-                continue
-            if any(
-                incarnation == client.node.me.incarnation and at - 10 <= when <= until
-                for when, incarnation in self.false_deaths
-            ):
-                continue
-            return client
-        return None
-
     def check_deliveries(self) -> None:
-        """Everybody steady got what was acknowledged, and nobody got anything twice."""
-        for publication in self.publications:
-            good = [outcome for outcome in publication.outcomes if "error" not in outcome]
-            partial = [outcome for outcome in publication.outcomes if outcome.get("error") == "partial"]
-            until = publication.at + SETTLE_S
-            for subscriber in self.subscribers:
-                for client in subscriber.connections:
-                    copies = sum(
-                        1 for _, key, note in client.notes if (key, note) == (publication.topic, publication.payload)
-                    )
-                    # After the crash of a home, or what looked like one, a payload published twice may come twice.
-                    most = publication.sends if self.disturbed or self.routing == "lookup" else 1
-                    if copies > most:
-                        self.violations.append(
-                            f"{subscriber.name} got {publication.payload} {copies} times, sent {publication.sends}"
-                        )
-                if not good or partial:
-                    continue
-                steady = self.steady(subscriber, publication, until)
-                if steady is None:
-                    continue
-                self.steady_deliveries += 1
-                if not any(note == publication.payload for _, _, note in steady.notes):
-                    self.violations.append(f"{subscriber.name} never got {publication.payload}, acknowledged {good}")
-
-    def check_order(self) -> None:
-        """One publisher's messages on one topic arrive in its order, where nothing was disturbed.
-
-        Not looked at: subscribers that moved, and messages that another publisher repeated (his may come first).
-        """
-        numbers = {publication.payload: index for index, publication in enumerate(self.publications)}
-        publisher_of = {publication.payload: publication.publisher for publication in self.publications}
-        once = {publication.payload for publication in self.publications if publication.sends == 1}
+        """Messages, order and connections: all that the oracle is to judge of what the clients saw."""
+        facts, messages = self.facts(), self.messages()
+        judge = Judge(facts, self.violate)
+        copies = self.copies()
+        for key, message in messages.items():
+            for owed in judge.message(message, copies[key]).due.values():
+                self.steady_deliveries += bool(owed.connections)
+                self.moved_deliveries += owed.roaming
+        once = {key: message.sends[0] for key, message in messages.items() if len(message.sends) == 1}
         for subscriber in self.subscribers:
-            for client in subscriber.connections if len(subscriber.connections) == 1 else ():
-                last: dict[tuple[str, Any], int] = {}
-                for _, topic, payload in client.notes:
-                    if payload not in once:
-                        continue
-                    key = (publisher_of[payload], topic)
-                    if numbers[payload] < last.get(key, -1):
-                        self.violations.append(f"{subscriber.name} got {payload} out of order")
-                    last[key] = max(last.get(key, -1), numbers[payload])
-
-    def check_moves(self) -> None:
-        """Where nothing was disturbed, a subscriber that moves gets everything all the same: once, here or there."""
-        for publication in self.publications:
-            if publication.sends != 1 or not any("error" not in outcome for outcome in publication.outcomes):
-                continue
-            until = publication.at + SETTLE_S
-            for subscriber in self.subscribers:
-                listened = [since for since in subscriber.listening_since.values() if since < publication.at]
-                if not listened or subscriber.went_away or subscriber.was_slow or self.routing == "lookup":
-                    continue
-                copies = sum(
-                    1
-                    for client in subscriber.connections
-                    for _, topic, payload in client.notes
-                    if (topic, payload) == (publication.topic, publication.payload)
-                )
-                least = 1 if subscriber.subscribed(publication.topic, publication.at, until) else 0
-                self.moved_deliveries += least
-                if not least <= copies <= 1:
-                    self.violations.append(f"{subscriber.name}, moving, got {publication.payload} {copies} times")
+            for line in map(_line, subscriber.connections):
+                found = [*rules.published(facts, line, messages), *rules.order(facts, line, once)]
+                # An endpoint that stood still begins a `listen` whose connection has ended, and that may be the newest.
+                found += () if self.disturbed else rules.replaced(facts, line)
+                for violation in found:
+                    self.violate(violation)
 
     def check_subscriptions(self) -> None:
-        """What was acknowledged last is in the store."""
-        store = self.world.store
+        """What was acknowledged last is in the store, and nothing else."""
+        facts, now = self.facts(), self.world.now
         for subscriber in self.subscribers:
-            for topic in subscriber.changes:
-                if subscriber.subscribed(topic, float("inf"), float("inf")) and subscriber.name not in (
-                    store.subscribers_of.get(topic, set())
-                ):
-                    self.violations.append(f"the subscription of {subscriber.name} to {topic} is lost")
+            topics = {topic for topic, clients in self.world.store.subscribers_of.items() if subscriber.name in clients}
+            for found in rules.subscriptions(facts, Listed(subscriber.name, now, now, frozenset(topics))):
+                assert isinstance(found, Violation)
+                self.violate(found)
+
+    def violate(self, violation: Violation) -> None:
+        """In words."""
+        self.violations.append(str(violation))
+
+    # What the oracle is told
+
+    def facts(self) -> Facts:
+        """Of clients, and of what befell the cluster."""
+        disturbances = [
+            Disturbance(when, when + GONE_S, Kind.GONE, incarnation) for when, incarnation in self.false_deaths
+        ]
+        if self.disturbed:  # whichever fault it was, nobody looks when its last trace was gone
+            disturbances += [Disturbance(-FOREVER, FOREVER, kind) for kind in (Kind.CRASH, Kind.ASKED_AGAIN)]
+        if self.routing == "lookup":
+            disturbances.append(Disturbance(-FOREVER, FOREVER, Kind.LOOKUP))
+        if self.drains:
+            disturbances.append(Disturbance(-FOREVER, FOREVER, Kind.MOVES))
+        return Facts(
+            places={one.name: [self._place(one, client) for client in one.connections] for one in self.subscribers},
+            changes=[change for one in self.subscribers for of in one.changes.values() for change in of],
+            disturbances=disturbances,
+            terms=Terms(late=SETTLE_S),
+            always={} if self.disturbed or self.routing == "lookup" else self._always(),
+        )
+
+    def _always(self) -> dict[Name, float]:
+        """Where nothing was disturbed, a subscriber that moves gets everything all the same: once, here or there."""
+        return {
+            one.name: min(one.listening_since.values())
+            for one in self.subscribers
+            if one.listening_since and not one.went_away and not one.was_slow
+        }
+
+    def _place(self, subscriber: Subscriber, client: Client) -> Place:
+        ended_at = FOREVER if client.closed_at is None else client.closed_at
+        settled_at = -FOREVER if client is subscriber.connections[0] else None  # the first has no former place
+        if self.drains and len(subscriber.connections) > 1:
+            settled_at = FOREVER  # endpoints change, so only who never moved is held to an order
+        return Place(
+            subscriber.name,
+            id(client),
+            endpoint=client.node.me.name,
+            life=client.node.me.incarnation,
+            begun_at=client.begun_at,
+            answered_at=client.replies[0][0] if client.replies else FOREVER,
+            succeeded=client in subscriber.listening_since,
+            until=min(ended_at, self.crashed_at.get(client.node.me.incarnation, FOREVER)),
+            ended_at=ended_at,
+            replaced=client.close_code == REPLACED.code,
+            slow=subscriber.was_slow,
+            settled_at=settled_at,
+        )
+
+    def messages(self) -> dict[tuple[Name | None, Any], Message]:
+        """What was published at all."""
+        return {
+            (one.topic, one.payload): Message(one.topic, one.payload, [_send(one, sending) for sending in one.sends])
+            for one in self.publications
+            if one.sends
+        }
+
+    def copies(self) -> defaultdict[tuple[Name | None, Any], defaultdict[Name, list[Copy]]]:
+        """(topic, payload) -> client -> what came."""
+        found: defaultdict[tuple[Name | None, Any], defaultdict[Name, list[Copy]]]
+        found = defaultdict(lambda: defaultdict(list))
+        for subscriber in self.subscribers:
+            for client in subscriber.connections:
+                for at, topic, payload in client.notes:
+                    found[topic, payload][subscriber.name].append(Copy(subscriber.name, id(client), at))
+        return found
 
     def check_replies(self) -> None:
         """Every command got its reply, unless its connection broke."""
@@ -501,3 +520,41 @@ class History:
                 self.violations.append(f"{node.me.name} still counts messages in flight")
             if len(node.router.calls):
                 self.violations.append(f"{node.me.name} still has requests under way")
+
+
+def _line(client: Client) -> Line:
+    by = By.NOBODY if client.closed_at is None else By.OTHER if client.close_code else By.CLIENT
+    return Line(
+        id(client),
+        client.name,
+        client.node.me.name,
+        FOREVER if client.closed_at is None else client.closed_at,
+        by,
+        client.close_code or None,
+        notes=[Note(*note) for note in client.notes],
+    )
+
+
+def _send(publication: Publication, sending: Sending) -> Send:
+    reply = sending.reply
+    outcome = Outcome.CUT_OFF  # where its connection stayed, ``check_replies`` says so
+    reached: frozenset[Name] = frozenset()
+    if reply.get("error") == "partial":
+        outcome = Outcome.PARTIAL
+        if "store" not in reply["failed"]:
+            reached = frozenset(reply["delivered"]) - frozenset(reply["failed"])
+    elif "error" in reply:
+        outcome = Outcome.TOLD
+    elif reply:
+        outcome = Outcome.DUPLICATE if reply["duplicate"] else Outcome.NEW
+    return Send(
+        sending.at,
+        sending.replied_at,
+        outcome,
+        endpoint=sending.client.node.me.name,
+        row=sending.client.name,
+        number=publication.number,
+        # The history goes on until all that can come of it has, but for `partial`: its repetition is called a success.
+        done_at=None if outcome is Outcome.PARTIAL else publication.at + SETTLE_S,
+        reached=reached,
+    )

@@ -1,0 +1,134 @@
+"""Message by message: did it come to everybody it was due to, once, and to nobody else?
+
+Owns: the account of every pair of a message and a client. Must never: hold messages, of which there may be millions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from . import answers, rules
+from .copies import allowed
+from .facts import Copy, Facts, Kind, Message, Name
+from .owing import Excuse, Owed, owed
+from .verdict import Again, Broken, Violation
+from .wishes import Wish, holds
+
+Report = Callable[[Violation], None]
+
+
+class Missed(NamedTuple):
+    """It did not come to the client, and need not have; the first of the excuses is reason enough."""
+
+    client: Name
+    excuses: Sequence[Excuse]
+
+
+class Repeated(NamedTuple):
+    """It came to the client more than once, and may have."""
+
+    client: Name
+    number: int
+    why: Again
+
+
+@dataclass
+class Judged:
+    """What became of one message. ``due``: of each client that was asked about; ``once``: of these, those to whom one
+    copy came; ``undone``: copies after an unsubscription that the union of a conflict has undone."""
+
+    due: dict[Name, Owed] = field(default_factory=dict)
+    missed: list[Missed] = field(default_factory=list)
+    repeated: list[Repeated] = field(default_factory=list)
+    once: int = 0
+    undone: int = 0
+
+
+class Judge:
+    """``report``: is given each violation. Without ``every_pair`` a single copy to a client that ever had the wish is
+    taken to be in order: to ask of tens of millions where they came, and whether they were due, would take too long."""
+
+    def __init__(self, facts: Facts, report: Report, *, every_pair: bool = True) -> None:
+        self._facts = facts
+        self._report = report
+        self._every_pair = every_pair
+
+    def message(self, message: Message, copies: Mapping[Name, Sequence[Copy]]) -> Judged:
+        """``copies``: of each client to which it came, all of them, whenever."""
+        facts, judged = self._facts, Judged()
+        for violation in answers.check(facts, message):
+            self._report(violation)
+        audience = facts.audience(message.topic)
+        for client in audience:
+            mine = copies.get(client, ())
+            if len(mine) == 1 and message.dedup and not self._every_pair:
+                judged.once += 1
+            else:
+                self._pair(message, client, mine, judged)
+        for client, mine in copies.items():
+            if client not in audience:
+                self._heard(message, mine, judged)
+                self._often(message, mine, judged)
+        return judged
+
+    def _pair(self, message: Message, client: Name, mine: Sequence[Copy], judged: Judged) -> None:
+        judged.once += len(mine) == 1
+        misplaced = self._heard(message, mine, judged)
+        if len(mine) > 1:
+            self._often(message, mine, judged)
+        facts = self._facts
+        if message.sends and holds(facts, client, message.topic, message.first_at, message.over_at) is Wish.NO:
+            return
+        found = owed(facts, message, client)
+        judged.due[client] = found
+        got = len(mine)
+        if found.due and not found.anywhere:
+            # A copy at a wrong place has been reported as that: it is not lost beside.
+            got = sum(copy.connection in found.connections for copy in mine) + misplaced
+        if got < found.due or not message.sends:
+            self._lost(message, client, got, found.due)
+        elif not mine:
+            judged.missed.append(Missed(client, found.excuses))
+
+    def _heard(self, message: Message, mine: Sequence[Copy], judged: Judged) -> int:
+        """How many of the copies came to a wrong place."""
+        misplaced = 0
+        for copy in mine:
+            for found in rules.heard(self._facts, message, copy):
+                if isinstance(found, Violation):
+                    self._report(found)
+                    misplaced += found.broken in (Broken.ELSEWHERE, Broken.FORMER_PLACE)
+                else:
+                    assert found is Kind.UNION
+                    judged.undone += 1
+        return misplaced
+
+    def _often(self, message: Message, mine: Sequence[Copy], judged: Judged) -> None:
+        found = allowed(self._facts, message, mine)
+        client = mine[0].client
+        if found.found > found.most:
+            of = "a broadcast" if message.topic is None else message.topic
+            text = f"{client} got {message.payload} of {of} {found.found} times; {found.most} at the most"
+            section = "8.3" if found.crashed else "7"
+            self._violate(Broken.TWICE, section, text, max(copy.at for copy in mine), message, client)
+        elif len(mine) > 1:
+            judged.repeated.append(Repeated(client, len(mine), found.why))
+
+    def _lost(self, message: Message, client: Name, got: int, due: int) -> None:
+        of = "a broadcast" if message.topic is None else message.topic
+        if not message.sends:
+            text = f"{client} never got {message.payload} of {of}, which was never published"
+            self._violate(Broken.LOST, "8.2", text, 0.0, message, client)
+            return
+        first = message.sends[0]
+        crashed = self._facts.disturbed(message.first_at, message.over_at, Kind.CRASH)
+        section = "8.3" if crashed else "8.6" if first.acknowledged else "8.2"
+        often = "never got" if not got else f"got {got} times, and not {due} times,"
+        text = f"{client} {often} {message.payload} of {of}, which was accepted at {first.endpoint}"
+        self._violate(Broken.LOST, section, text, message.first_at, message, client)
+
+    def _violate(self, broken: Broken, section: str, text: str, at: float, message: Message, client: Name) -> None:
+        about = frozenset({client})
+        self._report(Violation(broken, section, text, at, about, message.topic, message.payload))

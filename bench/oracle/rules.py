@@ -1,0 +1,141 @@
+"""The promises that are kept, or not, by a connection and by a client's list: each a function from facts to violations.
+
+Owns: order, what may be heard where, how connections end, what subscriptions are there (SPEC sections 2.2, 3, 5, 6,
+8.1, 8.5, 8.8). Must never: ask whether a message had to come, or how often (``judge`` does).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from . import wishes
+from .facts import FOREVER, By, Copy, Facts, Kind, Line, Listed, Message, Name, Note, Send
+from .verdict import Broken, Violation
+from .wishes import Wish
+
+Key = tuple[Name | None, Any]
+
+
+def published(facts: Facts, line: Line, messages: Mapping[Key, Message]) -> Iterator[Violation]:
+    """Sections 3 and 5: nothing is heard that was not published before, nor what was refused."""
+    for at, topic, payload in line.notes:
+        about = {"clients": frozenset({line.client}), "topic": topic, "payload": payload}
+        if (topic, payload) in facts.refused:
+            text = f"{payload} was refused, and {line.client} got it all the same"
+            yield Violation(Broken.REFUSED, "5", text, at, **about)
+            continue
+        message = messages.get((topic, payload))
+        if message is None or message.first_at > at:
+            text = f"{line.client} got {payload} of {topic}, which nobody had published"
+            yield Violation(Broken.UNPUBLISHED, "3", text, at, **about)
+
+
+def heard(facts: Facts, message: Message, copy: Copy) -> Iterator[Violation | Kind]:
+    """Sections 2.2 and 3: only who has a wish for it gets it, and only where it listens.
+
+    ``Kind.UNION``: it had no wish any more, and the union of a conflict may have undone that (section 8.1).
+    """
+    client, topic, payload = copy.client, message.topic, message.payload
+    about = {"clients": frozenset({client}), "topic": topic, "payload": payload}
+    if message.first_at > copy.at:
+        return  # ``published`` says so
+    mine = [place for place in facts.places.get(client, ()) if place.connection == copy.connection]
+    if not any(place.begun_at <= copy.at for place in mine):
+        text = f"{client} got {payload} on a connection that it does not listen on"
+        yield Violation(Broken.ELSEWHERE, "3", text, copy.at, **about)
+        return
+    if wishes.holds(facts, client, topic, message.first_at, copy.at) is Wish.NO:
+        if topic is not None and wishes.may_be_undone(facts, client, topic, copy.at):
+            yield Kind.UNION
+        else:
+            text = f"{client} is not subscribed to {topic}, and got {payload}"
+            yield Violation(Broken.NO_WISH, "2.2", text, copy.at, **about)
+    for newer in facts.places.get(client, ()):
+        if (
+            newer.connection != copy.connection
+            and newer.confirmed_at < message.first_at
+            and all(place.over_at < newer.begun_at for place in mine)
+            and not facts.disturbed(message.first_at, copy.at, Kind.CRASH, Kind.LOOKUP)
+        ):
+            text = f"{client} listens at {newer.endpoint}, and got {payload} where it was before"
+            yield Violation(Broken.FORMER_PLACE, "2.2", text, copy.at, **about)
+            break
+
+
+def order(facts: Facts, line: Line, once: Mapping[Key, Send]) -> Iterator[Violation]:
+    """Section 8.5: of one publisher and one topic in its order, while endpoints and places stay.
+
+    ``once``: what was published once only; of what was repeated nobody knows which publish it is that came. What was
+    sent before the client was at its place for certain may be looked for at its former place first.
+    """
+    mine = [place for place in facts.places.get(line.client, ()) if place.connection == line.connection]
+    settled = [place.over_at if place.settled_at is None else place.settled_at for place in mine]
+    since = max(settled, default=FOREVER)
+    last: dict[tuple[Name, Name], tuple[Send, Note]] = {}
+    for note in line.notes:
+        send = once.get((note.topic, note.payload))
+        if send is None or note.topic is None or send.at <= since:
+            continue
+        row = (send.row, note.topic)
+        former = last.get(row)
+        if former is None or send.number > former[0].number:
+            last[row] = (send, note)
+        elif send.number < former[0].number and not facts.disturbed(send.at, note.at, Kind.CRASH, Kind.CHANGE):
+            text = (
+                f"{line.client} got {note.payload} of {note.topic} after {former[1].payload}, which the same publisher "
+                "published later"
+            )
+            about = {"clients": frozenset({line.client}), "topic": note.topic, "payload": note.payload}
+            yield Violation(Broken.ORDER, "8.5", text, note.at, **about)
+
+
+def replaced(facts: Facts, line: Line) -> Iterator[Violation]:
+    """Section 6: 4001 is for who listens elsewhere since."""
+    if line.by is not By.OTHER or line.code != 4001:
+        return
+    places = facts.places.get(line.client, ())
+    mine = [place for place in places if place.connection == line.connection]
+    if not any(
+        place.connection != line.connection
+        and place.begun_at < line.ended_at
+        and all(place.over_at >= own.begun_at for own in mine)
+        for place in places
+    ):
+        text = f"{line.client} was closed upon with 4001 at {line.endpoint}, and listens nowhere since"
+        yield Violation(Broken.REPLACED, "6", text, line.ended_at, clients=frozenset({line.client}))
+
+
+def ends(facts: Facts, line: Line) -> Violation | str:
+    """Sections 6 and 8.8: a connection ends by its client, with its endpoint, or because the client was slow: the word
+    for it. Only for a recorder that knows of each endpoint's end."""
+    if line.by is not By.OTHER:
+        return "end" if line.by is By.NOBODY else "moved"
+    if facts.disturbed(line.ended_at, line.ended_at, Kind.KILL, where=line.endpoint):
+        return "killed"
+    if line.slow and line.code in (None, 4002):
+        return "slow"
+    how = "without a close code" if line.code is None else f"with {line.code}"
+    text = f"{line.client}'s connection {line.connection} at {line.endpoint} ended {how}, for no reason"
+    return Violation(Broken.ENDED, "6", text, line.ended_at, clients=frozenset({line.client}))
+
+
+def subscriptions(facts: Facts, listed: Listed) -> Iterator[Violation | Kind]:
+    """Section 8.1: what was confirmed last is kept; what was refused, or ended, is not there.
+
+    ``Kind.UNION``: an entry that the union of a conflict may have brought back.
+    """
+    client, at = listed.client, listed.over_at
+    for topic in sorted(facts.topics_of(client) | listed.topics, key=str):
+        wish = wishes.holds(facts, client, topic, listed.at, at)
+        about: dict[str, Any] = {"clients": frozenset({client}), "topic": topic}
+        if wish is Wish.YES and topic not in listed.topics:
+            text = f"the subscription of {client} to {topic} was confirmed, and is lost"
+            yield Violation(Broken.SUBSCRIPTION_LOST, "8.1", text, at, **about)
+        elif wish is Wish.NO and topic in listed.topics:
+            if wishes.may_be_undone(facts, client, topic, at):
+                yield Kind.UNION
+                continue
+            ended = bool(facts.changes_of(client, topic))
+            text = f"{client} is subscribed to {topic} without a command that could have done it"
+            yield Violation(Broken.SUBSCRIPTION_MADE, "2.2" if ended else "5", text, at, **about)

@@ -1,0 +1,173 @@
+"""The oracle is told enough: a fault planted into what the clients of a history saw is found, with and without faults
+of the cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from bench.oracle.owing import owed
+from protocol.errors import REPLACED
+
+from .history import History, Subscriber
+from .world import Client
+
+#: Seeds whose histories have something of everything: moves, repetitions, and one that stays where it is.
+PEACEFUL, DISTURBED = 90_008, 90_001
+
+
+def connections(history: History) -> list[Client]:
+    return [client for subscriber in history.subscribers for client in subscriber.connections]
+
+
+def steady(history: History) -> Subscriber:
+    """One that stayed where it was and heard something; its connection is the only one."""
+    return next(one for one in history.subscribers if len(one.connections) == 1 and len(one.connections[0].notes) > 1)
+
+
+def lost(history: History) -> None:
+    for client in connections(history):
+        client.notes.clear()
+
+
+def lost_once(history: History) -> None:
+    """One message of one subscriber that was there for it all the time."""
+    facts, messages = history.facts(), history.messages()
+    for client in connections(history):
+        for note in client.notes:
+            if id(client) in owed(facts, messages[note[1:]], client.name).connections:
+                client.notes.remove(note)
+                return
+    raise AssertionError("nothing was owed to anybody")
+
+
+def moved_to_a_former_place(history: History) -> None:
+    for subscriber in history.subscribers:
+        first, last = subscriber.connections[0], subscriber.connections[-1]
+        if first is not last and last.notes:
+            first.notes.append(last.notes.pop())
+            return
+    raise AssertionError("nobody moved")
+
+
+def thrice(history: History) -> None:
+    """More often than it was sent, whatever befell the cluster."""
+    client = next(client for client in connections(history) if client.notes)
+    client.notes += client.notes[-1:] * 5
+
+
+def twice(history: History) -> None:
+    client = next(client for client in connections(history) if client.notes)
+    client.notes.append(client.notes[-1])
+
+
+def twice_at_two_places(history: History) -> None:
+    subscriber = next(one for one in history.subscribers if len(one.connections) > 1 and one.connections[-1].notes)
+    subscriber.connections[0].notes.append(subscriber.connections[-1].notes[-1])
+
+
+def out_of_order(history: History) -> None:
+    for client in connections(history):
+        client.notes.reverse()
+
+
+def what_nobody_published(history: History) -> None:
+    connections(history)[0].notes.append((history.world.now, "topic 0", "no message"))
+
+
+def to_who_has_no_wish(history: History) -> None:
+    subscriber = steady(history)
+    _, topic, _ = subscriber.connections[0].notes[-1]
+    del subscriber.changes[topic]  # so it never asked for what it has got
+
+
+def subscriptions_lost(history: History) -> None:
+    for clients in history.world.store.subscribers_of.values():
+        clients.clear()
+
+
+def subscription_made(history: History) -> None:
+    history.world.store.subscribers_of.setdefault("a topic of nobody", set()).add("c0")
+
+
+def unsubscription_lost(history: History) -> None:
+    """Everything that anybody ended is there again."""
+    for subscriber in history.subscribers:
+        for topic in subscriber.changes:
+            history.world.store.subscribers_of.setdefault(topic, set()).add(subscriber.name)
+
+
+def no_reply(history: History) -> None:
+    client = next(client for client in connections(history) if client.core is not None)
+    history.expected[client] = 1
+
+
+def not_dropped(history: History) -> None:
+    for publication in history.publications:
+        for sending in publication.sends:
+            if sending.reply.get("duplicate"):
+                sending.reply = {"result": "success", "duplicate": False}
+
+
+def duplicate_of_nothing(history: History) -> None:
+    sending = history.publications[0].sends[0]
+    history.publications[0].sends = [sending]  # no other publish of it was there
+    sending.reply = {"result": "success", "duplicate": True}
+
+
+def replaced_by_nobody(history: History) -> None:
+    client = connections(history)[-1]
+    client.closed_at, client.close_code = history.world.now, REPLACED.code
+
+
+WHATEVER_BEFALLS: dict[Callable[[History], None], str] = {
+    lost: "never got",
+    lost_once: "never got",
+    thrice: "at the most",
+    what_nobody_published: "nobody had published",
+    to_who_has_no_wish: "is not subscribed to",
+    subscriptions_lost: "was confirmed, and is lost",
+    subscription_made: "without a command that could have done it",
+    unsubscription_lost: "without a command that could have done it",
+    no_reply: "got no reply",
+}
+IN_PEACE: dict[Callable[[History], None], str] = {
+    twice: "2 times; 1 at the most",
+    twice_at_two_places: "2 times; 1 at the most",
+    moved_to_a_former_place: "where it was before",
+    out_of_order: "which the same publisher published later",
+    not_dropped: "a repetition was not dropped",
+    duplicate_of_nothing: "nobody had published it",
+    replaced_by_nobody: "listens nowhere since",
+}
+
+
+def checked_again(history: History) -> list[str]:
+    history.violations.clear()
+    history.check_deliveries()
+    history.check_subscriptions()
+    history.check_replies()
+    return history.violations
+
+
+@pytest.mark.parametrize("faults", [False, True])
+@pytest.mark.parametrize("plant", WHATEVER_BEFALLS, ids=lambda plant: plant.__name__)
+def test_a_planted_fault_is_found(plant: Callable[[History], None], faults: bool) -> None:
+    history = History(DISTURBED if faults else PEACEFUL, faults=faults)
+    assert not history.run()
+    assert history.disturbed is faults
+    assert not checked_again(history)
+    plant(history)
+    assert any(WHATEVER_BEFALLS[plant] in violation for violation in checked_again(history))
+
+
+@pytest.mark.parametrize("slow", [False, True])
+@pytest.mark.parametrize("plant", IN_PEACE, ids=lambda plant: plant.__name__)
+def test_what_only_a_fault_of_the_cluster_excuses_is_found_in_peace(
+    plant: Callable[[History], None], slow: bool
+) -> None:
+    history = History(PEACEFUL, faults=False, slow=slow)
+    assert not history.run()
+    plant(history)
+    assert any(IN_PEACE[plant] in violation for violation in checked_again(history))
