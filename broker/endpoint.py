@@ -19,7 +19,7 @@ from protocol.sockets import LINGER_S, text_frame
 from . import machine, operating
 from .access import Access
 from .client_socket import Clients, ClientSocket, Terms
-from .core.effects import Forget, HandedOver, Joined, Left, Read, Stop
+from .core.effects import Forget, Gone, HandedOver, Joined, Left, Read, Stop
 from .core.large import Outcome
 from .core.leaving import HAND_OVER_S, LEAVE_S
 from .core.limits import Limits
@@ -99,6 +99,7 @@ class EndpointServer:
         self.clients = Clients(driver, self.peers, Pages(self.status, access), access, self.status, terms)
         driver.carry_out(Read, self.reader.read)
         driver.carry_out(Forget, lambda act: self.reader.forget(act.number))
+        driver.carry_out(Gone, lambda act: log.info("%s: %s is gone", me.name, act.endpoint.name))
         driver.carry_out(Joined, lambda act: self.ready.set())
         driver.carry_out(Stop, self._stop)
         driver.carry_out(HandedOver, self._handed_over)

@@ -74,6 +74,12 @@ class DropLink(NamedTuple):
     incarnation: str
 
 
+class Gone(NamedTuple):
+    """For the log: the peer has left, or is taken for dead, or a newer incarnation has its name."""
+
+    endpoint: Endpoint
+
+
 class Joined(NamedTuple):
     """All other endpoints have let this one in; it serves from here on."""
 
@@ -96,7 +102,7 @@ class Left(NamedTuple):
     in_time: bool
 
 
-Act = Read | Forget | Close | Hold | Ping | Dial | DropLink | Joined | Stop | HandedOver | Left
+Act = Read | Forget | Close | Hold | Ping | Dial | DropLink | Gone | Joined | Stop | HandedOver | Left
 
 
 class Effects(NamedTuple):

@@ -12,7 +12,7 @@ from typing import Any
 
 from .calls import Call, Kind
 from .desk import Desk
-from .effects import Joined, Stop
+from .effects import Gone, Joined, Stop
 from .membership import DEAD_AFTER_S, Membership
 from .mesh import Mesh
 from .model import Endpoint, StoreLost, Superseded
@@ -194,6 +194,7 @@ class Joining(Part):
         """These are dead: whatever they were asked is asked elsewhere, in the view without them."""
         for endpoint in endpoints:
             self._desk.counts["endpoints_gone"] += 1
+            self._desk.emit(Gone(endpoint))
             self._asked.pop(endpoint.incarnation, None)
             self._mesh.gone(endpoint.incarnation)
         if endpoints:

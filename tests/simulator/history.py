@@ -37,6 +37,7 @@ from bench.oracle.facts import (
 from bench.oracle.judge import Judge
 from bench.oracle.verdict import Violation
 from broker.core.limits import Limits
+from broker.core.model import Endpoint
 from protocol.errors import REPLACED, SLOW_CONSUMER
 
 from .world import Client, Node, World
@@ -172,17 +173,14 @@ class History:
     def start(self, name: str) -> Node:
         """Start an endpoint, and watch whom it takes for dead."""
         node = self.world.start(name)
-        gone = node.router.joining._gone
 
-        def watched(endpoints: list[Any]) -> None:
-            for endpoint in endpoints:
-                other = self.world.nodes[endpoint.incarnation]
-                self.say(f"{name} takes {endpoint.name} for gone (alive: {other.alive})")
-                if other.alive:
-                    self.false_deaths.append((self.world.now, endpoint.incarnation))
-            gone(endpoints)
+        def gone(endpoint: Endpoint) -> None:
+            other = self.world.nodes[endpoint.incarnation]
+            self.say(f"{name} takes {endpoint.name} for gone (alive: {other.alive})")
+            if other.alive:
+                self.false_deaths.append((self.world.now, endpoint.incarnation))
 
-        node.router.joining._gone = watched  # type: ignore[method-assign]
+        node.on_gone = gone
         self.say(f"{name} starts as {node.me.incarnation}")
         return node
 

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from broker.core import large
-from broker.core.effects import Act, Close, Dial, DropLink, Hold, Left, Ping, Read, StoreCall
+from broker.core.effects import Act, Close, Dial, DropLink, Gone, Hold, Left, Ping, Read, StoreCall
 from broker.core.hub import Connection
 from broker.core.limits import Limits
 from broker.core.model import Endpoint, Location, StoreUnavailable, Superseded
@@ -140,9 +140,8 @@ class Client:
         self.notes: list[tuple[float, Any, Any]] = []  # (time, key, payload)
         self.on_reply: Callable[[dict[str, Any]], None] = lambda _: None
         self.on_going: Callable[[], None] = lambda: None  # it is told that its endpoint ends
-        self.core: Connection | None = node.router.connected(
-            next(world.numbers), world.now, piece_bytes=world.piece_bytes
-        )
+        self.number = next(world.numbers)
+        self.core: Connection | None = node.router.connected(self.number, world.now, piece_bytes=world.piece_bytes)
         node.clients[self.core] = self
         self.deaf_until = 0.0  # it does not read before that
         self._unread: deque[bytes] = deque()  # has come to an endpoint that does not read it
@@ -154,7 +153,7 @@ class Client:
     def send(self, **fields: Any) -> None:
         """Send a command; it arrives after a delay, in order."""
         data = json.dumps({"client_id": self.name, **fields}).encode()
-        self.world.deliver(("client", id(self), "up"), self.world.delay(), self._arrive, data)
+        self.world.deliver(("client", self.number, "up"), self.world.delay(), self._arrive, data)
 
     def _arrive(self, data: bytes) -> None:
         if self.core is None or not self.node.alive:
@@ -191,7 +190,7 @@ class Client:
         for frame in frames:
             delay = max(world.delay(), self.deaf_until - world.now)
             self._unsent += len(frame)
-            world.deliver(("client", id(self), "down"), delay, self._taken, frame)
+            world.deliver(("client", self.number, "down"), delay, self._taken, frame)
         if self._unsent > world.socket_bytes and self.core is not None:
             self._full = True
             self.node.blocks += 1
@@ -210,7 +209,7 @@ class Client:
         """The endpoint pings: answered at once, by one that reads."""
         world = self.world
         if self.core is not None and self.closed_at is None:
-            world.deliver(("client", id(self), "up"), world.delay(), self._answered)
+            world.deliver(("client", self.number, "up"), world.delay(), self._answered)
 
     def _answered(self) -> None:
         core = self.core
@@ -261,6 +260,7 @@ class Node:
         self.stalled_until = 0.0
         self.clients: dict[Connection, Client] = {}
         self.held: set[Connection] = set()  # it does not read these
+        self.on_gone: Callable[[Endpoint], None] = lambda _: None  # it takes a peer for gone
         self.left = False  # in order, and has nothing to do any more
         self.holds = self.blocks = 0  # how often it stopped reading one, or one did not take more
         self._turn_due = False
@@ -331,7 +331,7 @@ class Node:
                 if client is not None:
                     if code is GOING_AWAY:
                         client.on_going()
-                    world.deliver(("client", id(client), "down"), world.delay(), client.closed, code.code)
+                    world.deliver(("client", client.number, "down"), world.delay(), client.closed, code.code)
             case Hold(connection):
                 client = self.clients.get(connection)
                 if client is not None and connection.paused:
@@ -343,11 +343,13 @@ class Node:
             case Ping(connection):
                 client = self.clients.get(connection)
                 if client is not None:
-                    world.deliver(("client", id(client), "down"), world.delay(), client.pinged)
+                    world.deliver(("client", client.number, "down"), world.delay(), client.pinged)
             case DropLink(incarnation):
                 world.break_link(self.me.incarnation, incarnation)
             case Dial(endpoint):
                 world.dial(self.me.incarnation, endpoint.incarnation)
+            case Gone(endpoint):
+                self.on_gone(endpoint)
             case Left():
                 self.left = True
 
