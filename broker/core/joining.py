@@ -102,7 +102,7 @@ class Joining(Part):
             self._heartbeat()
             self._mesh.ping()
         if self._members.leaving:
-            self._leave()
+            self.go_on_leaving()
         self._join()
 
     def lease_lapsed(self) -> None:
@@ -258,7 +258,8 @@ class Joining(Part):
         """Its clients are gone: finish what is under way, and be gone."""
         self._departing = True
 
-    def _leave(self) -> None:
+    def go_on_leaving(self) -> None:
+        """Say so once our own writes have ended; be out of the registry once our clients are gone."""
         # Our writes first: who is home after us must not read a set that one of them is yet to change. Then the word,
         # before all else that is under way, since some of it is for the new homes, which know by it that they are.
         if not self._announced and not self._writes:

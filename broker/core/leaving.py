@@ -14,11 +14,10 @@ from .desk import Desk
 from .effects import HandedOver, Left
 from .hub import Connection
 from .joining import Joining
-from .part import Part
 from .sending import Sending
 from .sessions import Sessions
 
-#: Between two ticks, and so between two batches of clients that are told to go, in seconds.
+#: Between two batches of clients that are told to go, in seconds.
 STEP_S = 0.1
 
 #: Told in one batch at least: a hundred connections need no five seconds.
@@ -36,7 +35,7 @@ LEAVE_S = 8.0
 NOTHING, HANDING_OVER, SENDING_AWAY, DEPARTING, GONE = range(5)
 
 
-class Leaving(Part):
+class Leaving:
     """One endpoint's end."""
 
     def __init__(self, desk: Desk, joining: Joining, sessions: Sessions, sending: Sending) -> None:
@@ -48,19 +47,23 @@ class Leaving(Part):
         self._deadline = math.inf
         self._over_s = 0.0
         self._batch = 0
+        self._next_batch_at = -math.inf
+        self.under_way = False
         self._untold: list[Connection] = []  # the last is the next
         self._told_soon: list[tuple[Connection, float]] = []  # not read any more; when they are told in any case
 
     def begin(self, over_s: float) -> None:
         """Leave. The clients are told to go over so many seconds, or less where they are few; nobody new comes."""
+        self.under_way = True
         self._stage = HANDING_OVER
         self._deadline = self._desk.now + HAND_OVER_S
         self._over_s = over_s
         self._joining.leave()
 
-    def tick(self) -> None:
-        """On with it, if something is there to go on with."""
+    def go_on(self) -> None:
+        """On with it, as far as it gets. Called at the end of each turn while the end is ``under_way``."""
         now = self._desk.now
+        self._joining.go_on_leaving()
         if self._stage == HANDING_OVER and (self._joining.handed_over or now >= self._deadline):
             self._desk.emit(HandedOver(self._joining.handed_over))
             self._stage = SENDING_AWAY
@@ -73,12 +76,17 @@ class Leaving(Part):
                 self._stage = DEPARTING
                 self._deadline = now + LEAVE_S
                 self._joining.depart()
-        elif self._stage == DEPARTING and (self._joining.left or now >= self._deadline):
+        if self._stage == DEPARTING and (self._joining.left or now >= self._deadline):
             self._stage = GONE
+            self.under_way = False
             self._desk.emit(Left(self._joining.left))
 
     def _send_away(self, now: float) -> None:
-        for _ in range(min(self._batch, len(self._untold))):
+        batch = 0
+        if now >= self._next_batch_at:
+            self._next_batch_at = now + STEP_S
+            batch = min(self._batch, len(self._untold))
+        for _ in range(batch):
             connection = self._untold.pop()
             if not connection.closed and connection.ends_at is None:
                 self._sessions.hush(connection)

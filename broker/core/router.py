@@ -134,12 +134,12 @@ class Router:
         self.joining = joining = Joining(
             desk, members, mesh, self._writes, handovers, followers, self._idle, alone_at_url=alone_at_url
         )
-        self._leaving = leaving = Leaving(desk, joining, sessions, sending)
+        self._leaving = Leaving(desk, joining, sessions, sending)
 
         # In the order in which their ticks, and the ends of their turns, come.
         parts: tuple[Part, ...] = (
             *(joining, mesh, home, delivery, keys, writing, subscribing, listening),
-            *(keepalive, inspecting, fanout, origin, leaving),
+            *(keepalive, inspecting, fanout, origin),
         )
         commands: dict[str, CommandHandler] = {}
         requests: dict[Kind, RequestHandler] = {}
@@ -310,6 +310,8 @@ class Router:
         self._at(now)
         sessions, sending, mesh = self.sessions, self._sending, self.mesh
         self._bring_back()
+        if self._leaving.under_way:
+            self._leaving.go_on()
         if sessions.ready or sessions.holding:
             sessions.go_on()
         if sending.closing:
