@@ -260,9 +260,10 @@ class Joining(Part):
 
     def go_on_leaving(self) -> None:
         """Say so once our own writes have ended; be out of the registry once our clients are gone."""
-        # Our writes first: who is home after us must not read a set that one of them is yet to change. Then the word,
-        # before all else that is under way, since some of it is for the new homes, which know by it that they are.
-        if not self._announced and not self._writes:
+        # Our writes first: who is home after us must not read a set that one of them is yet to change. And what we have
+        # seen: it is in the links before the word by which the new homes know that they are. Then the word, before all
+        # else that is under way, since some of it is for them.
+        if not self._announced and not self._writes and not self._handovers:
             self._announced = True
             for peer in self._members.view():
                 self._desk.ask(Kind.LEAVE, peer, (), self, None)

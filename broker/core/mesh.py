@@ -3,7 +3,8 @@
 Owns: the links, and when a peer is dialled. Must never: decide who is alive (``membership`` does), or know what a
 request asks.
 
-Every endpoint has a link to every other. Of two the one with the smaller incarnation dials.
+Every endpoint has a link to every other. Of two the one with the smaller incarnation dials. If that one does not, the
+other does: perhaps it cannot read the registry, and has never heard of it.
 """
 
 from __future__ import annotations
@@ -24,14 +25,17 @@ from .part import Part, RequestHandler
 REDIAL_FIRST_S = 0.1
 REDIAL_MAX_S = 1.0
 
+#: How long a peer whose turn it is to dial is waited for, in seconds: far less than until it would be taken for dead.
+PEERS_TURN_S = 1.0
+
 
 class Dialling:
     """A peer that there should be a link to, and is none."""
 
     __slots__ = ("not_before", "under_way", "wait_s")
 
-    def __init__(self) -> None:
-        self.not_before = 0.0
+    def __init__(self, not_before: float) -> None:
+        self.not_before = not_before
         self.wait_s = REDIAL_FIRST_S  # from the next attempt to the one after it
         self.under_way = False
 
@@ -181,12 +185,15 @@ class Mesh(Part):
         wanted = {
             incarnation: peer.endpoint
             for incarnation, peer in self._members.peers.items()
-            if peer.dead_since is None and incarnation > self._me and incarnation not in self._up
+            if peer.dead_since is None and incarnation not in self._up
         }
         for incarnation in self._dialling.keys() - wanted.keys():
             del self._dialling[incarnation]
         for incarnation, endpoint in wanted.items():
-            dialling = self._dialling.setdefault(incarnation, Dialling())
+            dialling = self._dialling.get(incarnation)
+            if dialling is None:
+                ours = incarnation > self._me
+                dialling = self._dialling[incarnation] = Dialling(now if ours else now + PEERS_TURN_S)
             if dialling.under_way or now < dialling.not_before:
                 continue
             dialling.under_way = True

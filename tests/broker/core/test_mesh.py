@@ -8,7 +8,7 @@ from broker.core.calls import Calls
 from broker.core.effects import Dial
 from broker.core.inflight import InFlight
 from broker.core.membership import Membership
-from broker.core.mesh import REDIAL_FIRST_S, REDIAL_MAX_S, Mesh
+from broker.core.mesh import PEERS_TURN_S, REDIAL_FIRST_S, REDIAL_MAX_S, Mesh
 from broker.core.model import Endpoint
 
 from .fake_desk import FakeDesk
@@ -38,8 +38,20 @@ def dialled(mesh: Mesh, desk: FakeDesk, later_s: float = 0.0) -> list[str]:
     return names
 
 
-def test_of_two_endpoints_the_one_with_the_smaller_incarnation_dials(mesh: Mesh, desk: FakeDesk) -> None:
+def test_of_two_endpoints_the_one_with_the_smaller_incarnation_dials_and_the_other_if_it_does_not(
+    desk: FakeDesk,
+) -> None:
+    mesh = make(desk, PEER, SMALLER)
     assert dialled(mesh, desk) == ["peer"]
+    assert dialled(mesh, desk, PEERS_TURN_S - 0.01) == []
+    assert dialled(mesh, desk, 0.01) == ["smaller"]
+
+
+def test_a_peer_that_has_dialled_is_not_dialled(desk: FakeDesk) -> None:
+    mesh = make(desk, SMALLER)
+    assert dialled(mesh, desk) == []
+    mesh.link_up(SMALLER)
+    assert dialled(mesh, desk, PEERS_TURN_S) == []
 
 
 def test_a_peer_that_cannot_be_reached_is_dialled_with_growing_pauses(mesh: Mesh, desk: FakeDesk) -> None:
