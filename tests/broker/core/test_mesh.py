@@ -23,11 +23,15 @@ def desk() -> FakeDesk:
     return FakeDesk()
 
 
+def make(desk: FakeDesk, *peers: Endpoint) -> Mesh:
+    members = Membership(ME, desk.now)
+    members.registry(peers, desk.now, desk.now)
+    return Mesh(desk, members, Calls(), InFlight(10, 1000), desk.counters.errors)
+
+
 @pytest.fixture
 def mesh(desk: FakeDesk) -> Mesh:
-    members = Membership(ME, desk.now)
-    members.registry([PEER, SMALLER], desk.now, desk.now)
-    return Mesh(desk, members, Calls(), InFlight(10, 1000), desk.counters.errors)
+    return make(desk, PEER)
 
 
 def dialled(mesh: Mesh, desk: FakeDesk, later_s: float = 0.0) -> list[str]:
