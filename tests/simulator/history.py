@@ -61,12 +61,13 @@ class Sending:
 
     at: float
     client: Client
+    number: int  # its place in the order of all
     reply: dict[str, Any] = field(default_factory=dict)
     replied_at: float = FOREVER
 
 
 class Publication:
-    """A publish, or several of one payload. ``number``: its place in the order of all."""
+    """A publish, or several of one payload. ``number``: tells it from the others."""
 
     def __init__(self, number: int, topic: str, at: float) -> None:
         self.number = number
@@ -111,6 +112,7 @@ class History:
             self.world.socket_bytes, self.world.piece_bytes = SLOW_SOCKET_BYTES, SLOW_PIECE_BYTES
         self.random = self.world.random
         self.faults = faults
+        self.sent = 0
         self.slow = slow  # clients that do not read for a while, bursts, and little room for either
         self.blocked = self.held = self.slow_closed = 0  # how often that was noticed
         self.drains = drains  # every endpoint in turn is drained and started anew
@@ -156,6 +158,8 @@ class History:
                 self.slow_down()
         self.say("no more faults; those under way end by themselves")
         world.run(SETTLE_S + 6.0)
+        for subscriber in self.subscribers:  # who went on while its socket was full was slow, too
+            subscriber.was_slow |= any(client.ended_full for client in subscriber.connections)
         self.check_deliveries()
         self.check_subscriptions()
         self.check_replies()
@@ -249,7 +253,8 @@ class History:
         client = self.publisher()
         if client is None:
             return
-        sending = Sending(self.world.now, client)
+        self.sent += 1
+        sending = Sending(self.world.now, client, self.sent)
         publication.sends.append(sending)
         self.say(f"{client.name} publishes {publication.payload} to {publication.topic}")
 
@@ -551,7 +556,7 @@ def _send(publication: Publication, sending: Sending) -> Send:
         outcome,
         endpoint=sending.client.node.me.name,
         row=sending.client.name,
-        number=publication.number,
+        number=sending.number,
         # The history goes on until all that can come of it has, but for `partial`: its repetition is called a success.
         done_at=None if outcome is Outcome.PARTIAL else publication.at + SETTLE_S,
         reached=reached,

@@ -136,6 +136,7 @@ class Client:
         self.begun_at = world.now
         self.closed_at: float | None = None
         self.close_code = 0
+        self.ended_full = False  # with messages at the endpoint that its socket had no room for
         self.replies: list[tuple[float, dict[str, Any]]] = []
         self.notes: list[tuple[float, Any, Any]] = []  # (time, key, payload)
         self.on_reply: Callable[[dict[str, Any]], None] = lambda _: None
@@ -230,6 +231,7 @@ class Client:
         core, self.core = self.core, None
         self.closed_at = self.world.now
         self.close_code = code
+        self.ended_full = self._full
         self._unread.clear()
         self.node.clients.pop(core, None)
         self.node.held.discard(core)
