@@ -149,7 +149,7 @@ class Client:
         self._reads_on = False  # the endpoint reads the next of them in a moment
         self._has_left = False  # behind them comes its close
         self._unsent = 0  # bytes that were written to it and that it has not read
-        self._full = False
+        self.is_full = False
 
     def send(self, **fields: Any) -> None:
         """Send a command; it arrives after a delay, in order."""
@@ -186,22 +186,22 @@ class Client:
 
     def write(self, frames: list[bytes]) -> None:
         """The endpoint writes to the connection's socket."""
-        assert not self._full, "what is written to a full socket has to wait"
+        assert not self.is_full, "what is written to a full socket has to wait"
         world = self.world
         for frame in frames:
             delay = max(world.delay(), self.deaf_until - world.now)
             self._unsent += len(frame)
             world.deliver(("client", self.number, "down"), delay, self._taken, frame)
         if self._unsent > world.socket_bytes and self.core is not None:
-            self._full = True
+            self.is_full = True
             self.node.blocks += 1
             self.node.router.blocked(self.core, self._unsent, world.now)
 
     def _taken(self, frame: bytes) -> None:
         self._unsent -= len(frame)
         self.get(frame)
-        if self._full and self._unsent <= self.world.socket_bytes // 2:
-            self._full = False
+        if self.is_full and self._unsent <= self.world.socket_bytes // 2:
+            self.is_full = False
             core = self.core
             if core is not None and self.node.alive:
                 self.node.event(lambda now: None if core.closed else self.node.router.drained(core, now))
@@ -231,7 +231,6 @@ class Client:
         core, self.core = self.core, None
         self.closed_at = self.world.now
         self.close_code = code
-        self.ended_full = self._full
         self._unread.clear()
         self.node.clients.pop(core, None)
         self.node.held.discard(core)
@@ -331,6 +330,7 @@ class Node:
             case Close(connection, code):
                 client = self.clients.get(connection)
                 if client is not None:
+                    client.ended_full = client.is_full
                     if code is GOING_AWAY:
                         client.on_going()
                     world.deliver(("client", client.number, "down"), world.delay(), client.closed, code.code)
