@@ -66,6 +66,9 @@ def test_sources_that_keep_to_the_layers_pass() -> None:
         ),
         ("broker.endpoint", "from . import cli", "broker.endpoint:1: imports broker.cli, which nothing may import"),
         ("broker.endpoint", "import bench.report", "broker.endpoint:1: must not know bench.report"),
+        ("broker.endpoint", "from ingeborg import Client", "broker.endpoint:1: must not know ingeborg"),
+        ("broker.endpoint", "import ingeborg.loadgen.plans", "broker.endpoint:1: must not know loadgen.plans"),
+        ("broker.core.hub", "from ...loadgen.plans import Plan", "broker.core.hub:1: must not know loadgen.plans"),
         (
             "broker",
             "from .endpoint import Endpoint",
@@ -108,6 +111,7 @@ def test_every_package_that_is_imported_is_declared() -> None:
     extras = {extra: names(requirements) for extra, requirements in project["optional-dependencies"].items()}
     client = names(project["dependencies"])
     may_use = {
+        "ingeborg": client,
         "protocol": client,
         "broker": client | extras["server"],
         "loadgen": client | extras["bench"],
