@@ -102,7 +102,7 @@ docs: $(READY) ## the documentation site, into build/docs (a warning is an error
 
 .PHONY: constraints
 constraints: $(READY) ## pin anew, hashes included: constraints.txt (everything), deploy/constraints.txt (what an endpoint runs on)
-	@for target in 'constraints.txt --extra bench --extra peers --extra docs --extra dev' 'deploy/constraints.txt --build-deps-for wheel -c constraints.txt'; do \
+	@for target in 'constraints.txt --all-extras' 'deploy/constraints.txt --extra server --build-deps-for wheel -c constraints.txt'; do \
 		env -u PIP_FIND_LINKS -u PIP_INDEX_URL -u PIP_EXTRA_INDEX_URL CUSTOM_COMPILE_COMMAND='make constraints' \
 			$(BIN)/pip-compile --quiet --upgrade --generate-hashes --allow-unsafe --strip-extras --no-emit-index-url \
 			--no-emit-trusted-host --no-emit-find-links --no-emit-options --output-file $$target pyproject.toml; \

@@ -1,8 +1,8 @@
 """The `bench` command: start rivals, digest run logs, make the report, print the summary.
 
-Owns arguments, exit codes (0 done, 1 failed, 2 wrong usage, 130 interrupted; missed goals are said, and are no failure)
-and what the user sees of errors. Spark is loaded only by the command that needs it; a library that is not installed is
-the trouble of its own command only.
+Owns arguments, exit codes (0 done, 1 failed, 2 wrong usage or a missing extra, 130 interrupted; missed goals are said,
+and are no failure) and what the user sees of errors. Spark is loaded only by the command that needs it; a library that
+is not installed is the trouble of its own command only.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from bench import digestdir, report, statements, summary
 from bench.digest import Json
-from bench.errors import BenchError
+from bench.errors import BenchError, ExtraMissing
 
 SPARK_LOG = "spark.log"
 
@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return int(options.command(options))
     except BenchError as error:
         print(f"bench: {error}", file=sys.stderr)
-        return 1
+        return 2 if isinstance(error, ExtraMissing) else 1
     except BrokenPipeError:
         # The reader (`| head`) has gone: its choice, not a failure. Python must not complain at exit either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -138,7 +138,7 @@ def _add_absent(
     command.add_argument("rest", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
 
     def absent(_: argparse.Namespace) -> int:
-        raise BenchError(f"bench {name} is not installed ({error}): pip install 'ingeborg[bench]'")
+        raise ExtraMissing(f"bench {name} is not installed ({error}): pip install 'ingeborg[bench]'")
 
     command.set_defaults(command=absent)
 
@@ -159,7 +159,7 @@ def digest(
     try:
         from bench.spark import job, logs, session
     except ModuleNotFoundError as error:
-        raise BenchError(f"PySpark is not installed ({error}): pip install 'ingeborg[bench]'") from error
+        raise ExtraMissing(f"PySpark is not installed ({error}): pip install 'ingeborg[bench]'") from error
     with session.local_session(master, driver_memory, out / SPARK_LOG) as spark:
         try:
             document = job.digest(spark, runs, out, fresh=fresh)

@@ -11,7 +11,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-_ROOT = str(Path(__file__).parent.parent)
+#: The folder from which this module, and so any of ours, can be imported by the name that it has here.
+_ROOT = str(Path(__file__).parents[__name__.count(".")])
 
 
 def spawn(

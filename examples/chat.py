@@ -22,8 +22,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-from protocol.client import Client, ClientError
-from protocol.errors import ProtocolError
+from ingeborg import Client, ClientError, ProtocolError
 
 PREFIX = "chat room "  # other programs may use the same endpoints
 

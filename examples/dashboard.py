@@ -20,8 +20,7 @@ from collections import defaultdict, deque
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from protocol.client import Client, ClientError
-from protocol.errors import ProtocolError
+from ingeborg import Client, ClientError, ProtocolError
 from protocol.pages import PageError, fetch, samples
 
 COUNTERS = [f"ingeborg_{what}_total" for what in ("publishes_received", "messages_delivered", "duplicates_dropped")]

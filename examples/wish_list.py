@@ -20,8 +20,7 @@ import os
 import sys
 from pathlib import Path
 
-from protocol.client import Client, ClientError
-from protocol.errors import ProtocolError
+from ingeborg import Client, ClientError, ProtocolError
 
 
 async def wish(client: Client, songs: list[str]) -> None:

@@ -206,7 +206,7 @@ class Session:
 
 def _commit() -> str | None:
     """Of the checkout that this program runs from; ``None`` where it is none."""
-    here = Path(__file__).resolve().parent.parent
+    here = Path(__file__).parents[__name__.count(".")]
     if not (here / ".git").exists():
         return None
     try:

@@ -299,6 +299,6 @@ def _facts(made: Json) -> Html:
 
 
 _FOOTER = Html(
-    "<footer><p>Made from the record beside it by <code>python -m bench.soak --again FOLDER</code>. Generator and "
-    "endpoints share one machine: rates and latencies are of all of them together.</p></footer>"
+    "<footer><p>Made from the record beside it by <code>python -m bench.soak --again FOLDER</code>. "
+    "Generator and endpoints share one machine: rates and latencies are of all of them together.</p></footer>"
 )

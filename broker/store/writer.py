@@ -100,7 +100,8 @@ def _tell_of_death(directory: Path, fd: int) -> None:
         if words := os.read(fd, DEATH_BYTES_MAX):
             sys.stderr.write(
                 f"{words.decode(errors='replace').rstrip()}\n"
-                "ingeborg: the endpoint died as it says above. If it was reading its store (broker/store/embedded.py), "
+                "ingeborg: the endpoint died as it says above. "
+                "If it was reading its store (broker/store/embedded.py), "
                 f"data.mdb in {directory / Lane.DURABLE} or {directory / Lane.SOFT} is damaged or was cut, or its disk "
                 f"fails: `ingeborg doctor --store lmdb:{directory}` reads both and tells\n"
             )

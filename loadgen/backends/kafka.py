@@ -39,7 +39,7 @@ from protocol.hashes import digest
 from .base import BackendError, Connection, Counters, OnError, OnMessage
 from .lifeline import Call, Lifeline, no_server
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("loadgen.kafka")
 # What it logs it also raises, or the watch finds; a generator's display is no place for it. A handler that is
 # configured for the root still gets it.
 logging.getLogger("aiokafka").addHandler(logging.NullHandler())

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import psutil
 
-from tests.bench.synthetic import COUNTER_HEADER, EVENT_HEADER, MACHINE_HEADER, MS, PHASE_HEADER, START_NS, S, facts
+from bench.spark.schema import COUNTERS, EVENTS, MACHINE, NS_PER_S, PHASES, SCHEMA_VERSION
 
 CONNECTIONS = 20
 TOPICS = 1_000
@@ -30,6 +30,11 @@ FANOUT = 5
 SECONDS = 200
 DUPLICATES = 0.23
 """Share of the publishes that repeat another connection's payload (the thesis's 300 of 1,300)."""
+
+START_NS = 5_000 * NS_PER_S
+"""Of the run, on the machine's clock."""
+
+MS = NS_PER_S // 1_000
 
 PART_LINES = 500_000
 """As the generator does it: a part that is lost or torn costs little, and Spark reads parts side by side."""
@@ -44,7 +49,7 @@ TIMEOUT_S = 3_600
 def traffic_log(directory: Path, events: int, seed: int = 1) -> None:
     """Write a run of about `events` events into `directory`: two generator processes, each in the order of time."""
     directory.mkdir(parents=True)
-    begin, end = 2 * S, (2 + SECONDS) * S
+    begin, end = 2 * NS_PER_S, (2 + SECONDS) * NS_PER_S
     # A news is one row and one delivery per listener, and is published 1 / (1 - DUPLICATES) times.
     number = round(events / (1 + FANOUT + 1 / (1 - DUPLICATES)))
     parts = [_parts(directory, process) for process in (0, 1)]
@@ -55,7 +60,22 @@ def traffic_log(directory: Path, events: int, seed: int = 1) -> None:
             part.send([line for _, line in sorted(rows)])
     for part in parts:
         part.close()
-    run = facts(directory.name, workload="traffic", variant="synthetic", config={"events": events})
+    run = {
+        "schema": SCHEMA_VERSION,
+        "run": directory.name,
+        "system": "ingeborg",
+        "variant": "synthetic",
+        "workload": "traffic",
+        "series": None,
+        "seed": seed,
+        "started_unix_ms": 1_772_000_000_000,
+        "started_ns": START_NS,
+        "complete": True,
+        "config": {"events": events},
+        "machine": {"cores": 2, "memory_bytes": 16_000_000_000, "kernel": "Linux 6.1", "cpu": "A processor"},
+        "software": {"python": "3.11.7", "websockets": "17.0", "ingeborg": "0.1.0"},
+        "goals": {"p50_ms": 500, "p99_ms": 2000},
+    }
     (directory / "run.json").write_text(json.dumps(run), encoding="utf-8")
     phases: list[tuple[str, int, int, int, int | None]] = [
         ("connect", 0, 1, 0, CONNECTIONS),
@@ -63,18 +83,18 @@ def traffic_log(directory: Path, events: int, seed: int = 1) -> None:
     ]
     phases += [("run", 2, 2 + SECONDS, 1, None), ("drain", 2 + SECONDS, 4 + SECONDS, 0, None)]
     lines = [
-        f"{name},{name},{START_NS + start * S},{START_NS + stop * S},{measured},,{amount or ''},"
+        f"{name},{name},{START_NS + start * NS_PER_S},{START_NS + stop * NS_PER_S},{measured},,{amount or ''},"
         for name, start, stop, measured, amount in phases
     ]
-    _table(directory / "phases.csv", PHASE_HEADER, lines)
+    _table(directory / "phases.csv", PHASES.header, lines)
     roles = {"generator-0": "generator", "generator-1": "generator", "server-1": "server", "host": "host"}
     samples = [
-        f"{START_NS + second * S},{source},{role},{0.4 * second:.3f},{10**8 + second},{10**8},,,,"
+        f"{START_NS + second * NS_PER_S},{source},{role},{0.4 * second:.3f},{10**8 + second},{10**8},,,,"
         for second in range(5 + SECONDS)
         for source, role in roles.items()
     ]
-    _table(directory / "machine.csv", MACHINE_HEADER, samples)
-    _table(directory / "counters.csv", COUNTER_HEADER, [])
+    _table(directory / "machine.csv", MACHINE.header, samples)
+    _table(directory / "counters.csv", COUNTERS.header, [])
 
 
 def _chunks(rng: random.Random, number: int, begin: int, end: int) -> Iterator[list[list[tuple[int, str]]]]:
@@ -113,7 +133,7 @@ def _parts(directory: Path, process: int) -> Generator[None, list[str], None]:
     """Sent lists of lines, writes them in parts."""
     for number in itertools.count():
         with (directory / f"events-{process:03d}-{number:04d}.csv").open("w", encoding="utf-8") as file:
-            file.write(EVENT_HEADER + "\n")
+            file.write(EVENTS.header + "\n")
             lines = 0
             while lines < PART_LINES:
                 rows = yield

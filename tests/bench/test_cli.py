@@ -112,8 +112,10 @@ def test_a_library_that_is_not_installed_is_the_trouble_of_its_own_command(
 ) -> None:
     monkeypatch.setitem(sys.modules, "bench.peers.commands", None)
     monkeypatch.delattr("bench.peers.commands", raising=False)
-    assert cli.main(["peers", "up", "redis"]) == 1
-    assert capsys.readouterr().err.startswith("bench: bench peers is not installed")
+    assert cli.main(["peers", "up", "redis"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("bench: bench peers is not installed")
+    assert said.endswith("pip install 'ingeborg[bench]'\n")
     assert cli.main(["summary", str(tmp_path)]) == 1
     assert "is not a digest" in capsys.readouterr().err
 

@@ -22,7 +22,8 @@ pytestmark = pytest.mark.cluster
 
 #: The command line, in a process whose peer protocol has another number.
 _SERVE = (
-    "import broker.peers, sys; broker.peers.VERSION = {}; from broker.cli import main; sys.exit(main(sys.argv[1:]))"
+    "import sys; from broker import peers; peers.VERSION = {}; from broker.cli import main; "
+    "sys.exit(main(sys.argv[1:]))"
 )
 
 

@@ -12,6 +12,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+NAME = "ingeborg"
+"""What is installed. Here modules are called by their folders: ``ingeborg.broker.core.hub`` is ``broker.core.hub``."""
+
 OURS = frozenset({"protocol", "broker", "loadgen", "bench"})
 
 OUTSIDE_WORLD = frozenset(
@@ -43,6 +46,7 @@ class Layer(NamedTuple):
 
 
 LAYERS = (
+    Layer("ingeborg", ("protocol",)),
     Layer("protocol", ("protocol",), pure=True),
     Layer("protocol.client", ("protocol",)),
     Layer("protocol.sockets", ("protocol",)),
@@ -88,7 +92,7 @@ def imports(source: str, module: str, is_package: bool) -> Iterator[Import]:
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
             for alias in node.names:
-                yield Import(node.lineno, alias.name, None)
+                yield Import(node.lineno, by_folder(alias.name), None)
         elif isinstance(node, ast.ImportFrom):
             base = node.module or ""
             if node.level:
@@ -96,7 +100,30 @@ def imports(source: str, module: str, is_package: bool) -> Iterator[Import]:
                 package = package[: len(package) - node.level + 1]
                 base = ".".join([*package, base] if base else package)
             for alias in node.names:
-                yield Import(node.lineno, base, alias.name)
+                if base == NAME and alias.name in OURS:
+                    yield Import(node.lineno, alias.name, None)
+                else:
+                    yield Import(node.lineno, by_folder(base), alias.name)
+
+
+def by_folder(module: str) -> str:
+    """The name without the one that is installed, of a module in one of our folders; of any other, the name."""
+    inner = module.removeprefix(f"{NAME}.")
+    return inner if inner.partition(".")[0] in OURS else module
+
+
+def short_imports(source: str) -> Iterator[tuple[int, str]]:
+    """Imports of ours without the name that is installed, wherever they stand: line and module."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            named = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            named = [node.module or ""]
+        else:
+            continue
+        for module in named:
+            if module.partition(".")[0] in OURS:
+                yield node.lineno, module
 
 
 def worldly_calls(source: str) -> Iterator[tuple[int, str]]:
@@ -127,7 +154,7 @@ def broken_arrows(modules: Mapping[str, str], packages: frozenset[str]) -> list[
         for found in imports(source, module, module in packages):
             target = reached(found, modules)
             root = target.partition(".")[0]
-            if root not in OURS:
+            if root not in OURS and root != NAME:
                 if layer.pure and any(below(target, worldly) for worldly in OUTSIDE_WORLD):
                     report(found.line, f"is pure and imports {target}")
                 continue
@@ -151,7 +178,7 @@ def broken_arrows(modules: Mapping[str, str], packages: frozenset[str]) -> list[
 
 def third_party(modules: Mapping[str, str], packages: frozenset[str]) -> dict[str, set[str]]:
     """Names of top-level packages that are neither ours nor Python's, and the modules that import them."""
-    known = OURS | sys.stdlib_module_names
+    known = OURS | {NAME} | sys.stdlib_module_names
     users: dict[str, set[str]] = {}
     for module, source in modules.items():
         for found in imports(source, module, module in packages):
@@ -164,8 +191,9 @@ def third_party(modules: Mapping[str, str], packages: frozenset[str]) -> dict[st
 def read_modules(root: Path) -> tuple[dict[str, str], frozenset[str]]:
     """All modules of ours below the repository's root, as ``broken_arrows`` takes them."""
     modules, packages = {}, set()
-    for top in sorted(OURS):
-        for path in sorted((root / top).rglob("*.py")):
+    for top in sorted(OURS | {NAME}):
+        # What stands in the folder of the name itself; of its links, the folders are read.
+        for path in sorted((root / NAME).glob("*.py") if top == NAME else (root / top).rglob("*.py")):
             if path.name.endswith("_pb2.py"):  # generated: knows google.protobuf and nothing else
                 continue
             parts = path.relative_to(root).with_suffix("").parts

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-CODE = ("protocol", "broker", "loadgen", "bench", "tests")
+CODE = ("ingeborg", "protocol", "broker", "loadgen", "bench", "tests")
 
 MACHINE_PATH = re.compile(r"(?<![\w.~$}>*/-])/(?:home|Users|root|work|workspaces?)/[\w.]")
 """An absolute path into somebody's folders: true on one machine, and wrong on all others."""

@@ -68,6 +68,9 @@ def test_sources_that_keep_to_the_layers_pass() -> None:
         ),
         ("broker.endpoint", "from . import cli", "broker.endpoint:1: imports broker.cli, which nothing may import"),
         ("broker.endpoint", "import bench.report", "broker.endpoint:1: must not know bench.report"),
+        ("broker.endpoint", "from ingeborg import Client", "broker.endpoint:1: must not know ingeborg"),
+        ("broker.endpoint", "import ingeborg.loadgen.plans", "broker.endpoint:1: must not know loadgen.plans"),
+        ("broker.core.hub", "from ...loadgen.plans import Plan", "broker.core.hub:1: must not know loadgen.plans"),
         (
             "broker",
             "from .endpoint import Endpoint",
@@ -100,21 +103,26 @@ DISTRIBUTIONS = {
 
 
 def test_every_package_that_is_imported_is_declared() -> None:
-    """The runtime must do with ``dependencies``; loadgen and bench may also use the extra ``bench``, and the adapters
-    of other systems the extra ``peers``."""
+    """The client must do with ``dependencies``. The broker may also use the extra ``server``, loadgen and bench the
+    extra ``bench``, and the adapters of other systems the extra ``peers``."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
     def names(requirements: list[str]) -> set[str]:
         return {re.split(r"[<>=!~;\[ ]", requirement)[0].lower() for requirement in requirements}
 
-    runtime = names(project["dependencies"])
-    measuring = runtime | names(project["optional-dependencies"]["bench"])
-    driving = measuring | names(project["optional-dependencies"]["peers"])
+    extras = {extra: names(requirements) for extra, requirements in project["optional-dependencies"].items()}
+    client = names(project["dependencies"])
+    may_use = {
+        "ingeborg": client,
+        "protocol": client,
+        "broker": client | extras["server"],
+        "loadgen": client | extras["bench"],
+        "bench": client | extras["bench"],
+    }
 
     def allowed(module: str) -> set[str]:
-        if module.startswith("loadgen.backends."):
-            return driving
-        return measuring if module.partition(".")[0] in {"loadgen", "bench"} else runtime
+        more = extras["peers"] if module.startswith("loadgen.backends.") else set()
+        return may_use[module.partition(".")[0]] | more
 
     modules, packages = read_modules(ROOT)
     undeclared = {

@@ -21,7 +21,7 @@ from .node import Node, grouped
 from .objects import WRITE_W, Objects
 from .pool import Pool
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("ingeborg.riak")
 
 N_VAL: Final = 3
 GRANTS: Final = "riak_core.get_bucket_type,riak_kv.get,riak_kv.put"

@@ -20,7 +20,7 @@ from ..base import StoreMisconfigured
 from .connecting import Connecting, Stream
 from .wire import HEADER, WireError, frame_length
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("ingeborg.riak")
 
 BACKOFF_FIRST_S: Final = 0.05
 BACKOFF_MAX_S: Final = 2.0

@@ -1,0 +1,50 @@
+"""The client library by one name: ``from ingeborg import Client``.
+
+Owns: which names of ``protocol`` an application uses. Must never: import anything of ours before it is asked for. This
+module runs before every other one of the installed package; an endpoint's core must not load a client by that, nor a
+client what only an endpoint has.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from protocol.client import (
+        Client,
+        ClientError,
+        ClosedForGood,
+        CommandTimeout,
+        ConnectFailed,
+        ConnectionLost,
+        Notification,
+    )
+    from protocol.errors import ProtocolError
+
+__all__ = [
+    "Client",
+    "ClientError",
+    "ClosedForGood",
+    "CommandTimeout",
+    "ConnectFailed",
+    "ConnectionLost",
+    "Notification",
+    "ProtocolError",
+]
+
+_HOMES = {**dict.fromkeys(__all__, "protocol.client"), "ProtocolError": "protocol.errors"}
+"""The module of each name."""
+
+if not TYPE_CHECKING:  # a type checker would take this for a promise of any name
+
+    def __getattr__(name: str) -> object:
+        """The first use of a name loads its module; from then on it is an attribute like any other."""
+        if name not in _HOMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        globals()[name] = found = getattr(import_module(_HOMES[name]), name)
+        return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,43 @@
+"""The commands `ingeborg`, `loadgen` and `bench`, as an installed package starts them.
+
+Owns: the one line, and exit code 2, of a command whose extra is not installed. Must never: import a program before it
+is asked for, or take a mistake of ours for a missing package.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+
+
+def endpoint() -> int:
+    """`ingeborg`."""
+    return _run("ingeborg", "broker.cli", "server")
+
+
+def loadgen() -> int:
+    """`loadgen`."""
+    return _run("loadgen", "loadgen.cli", "bench")
+
+
+def bench() -> int:
+    """`bench`."""
+    return _run("bench", "bench.cli", "bench")
+
+
+def _run(command: str, module: str, extra: str) -> int:
+    """``module.main()``. Returns the exit code."""
+    try:
+        program = import_module(module)
+    except ModuleNotFoundError as error:
+        missing = error.name or str(error)
+        # The image of an endpoint has no `loadgen` at all. If another module of ours is missing, that is our mistake.
+        if _is_ours(missing) and not module.startswith(f"{missing}."):
+            raise
+        print(f"{command}: {missing} is not installed: pip install 'ingeborg[{extra}]'", file=sys.stderr)
+        return 2
+    return int(program.main())
+
+
+def _is_ours(module: str) -> bool:
+    return module.partition(".")[0] in {"ingeborg", "broker", "protocol", "loadgen", "bench"}
