@@ -26,7 +26,7 @@ from .finder import CLIENTS_PER_SLICE, Finder
 from .handover import KeyHandover
 from .homes import Homes
 from .inflight import InFlight
-from .locations import Found, Locations, Places, Whereabouts
+from .locations import Found, Locations, Places, Whereabouts, add
 from .message import ELSEWHERE, Handover, Message, Outcome
 from .part import Part, RequestHandler
 from .routes import CROWDED, FINDING, PLACING, READING, READY, Route, Routes, Search
@@ -248,20 +248,14 @@ class Home(Part):
         search = route.search
         if search is None:
             search = route.search = Search(topic, route)
-        local: list[str] = []
-        remote: dict[str, list[str]] = {}
-        missing: list[str] = []
+        places: Places = [], {}, []
         for start in range(0, len(clients), CLIENTS_PER_SLICE):
-            more = self._whereabouts.places(clients[start : start + CLIENTS_PER_SLICE], search.found)
-            local += more[0]
-            for endpoint, there in more[1].items():
-                remote.setdefault(endpoint, []).extend(there)
-            missing += more[2]
+            add(places, self._whereabouts.places(clients[start : start + CLIENTS_PER_SLICE], search.found))
             yield False
             if self._routes.get(topic) is not route:
                 return  # the topic's messages are another home's by now
-        self._whereabouts.leave_out_the_gone(remote)
-        search.places = (local, remote, missing)
+        self._whereabouts.leave_out_the_gone(places[1])
+        search.places = places
         route.stage = READY
         self._advance(topic, route)
 

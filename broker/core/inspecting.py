@@ -30,7 +30,7 @@ FIGURES_S = 1.0
 #: Subscribers that are sorted in one slice: some 2 ms.
 SORT_SLICE = 5_000
 
-#: Sets of subscribers that are read and sorted at once: each may be as large as memory allows two of to be.
+#: Sets of subscribers that are read and sorted at once: each may be so large that memory has room for two.
 READS_AT_ONCE = 2
 
 #: Questions that may wait for others to be answered; more are refused. People ask them, and a page or two.

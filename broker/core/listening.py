@@ -136,7 +136,7 @@ class Listening(Part):
 
     def closed(self, connection: Connection) -> None:
         """Its clients listen here no longer: at once, or slice by slice where they are many. Until then what comes for
-        them is dropped at the connection; who listens again, here or elsewhere, does so at once."""
+        them is dropped at the connection. A client that listens again, here or elsewhere, does so at once."""
         if len(connection.clients) <= CLOSED_PER_SLICE:
             self._unbind(connection, list(connection.clients))
         else:

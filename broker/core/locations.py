@@ -21,6 +21,14 @@ Places = tuple[list[str], dict[str, list[str]], list[str]]
 """Of clients: who is here, who is at which peer, of whom it is not known."""
 
 
+def add(places: Places, more: Places) -> None:
+    """Put the places of some more clients to those of others."""
+    places[0].extend(more[0])
+    for endpoint, there in more[1].items():
+        places[1].setdefault(endpoint, []).extend(there)
+    places[2].extend(more[2])
+
+
 class Locations:
     """Client -> location, ``clients_max`` at most (about 400 bytes each), the longest unchanged go first.
 

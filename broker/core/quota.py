@@ -43,7 +43,8 @@ class Quota:
         self._rows: dict[str, deque[tuple[Change, Any]]] = {}
 
     def ask(self, change: Change, topics: Any) -> None:
-        """Begin the change when it is its turn, if its client may have these topics, too."""
+        """Begin the change when it is its turn, if its client may have these topics as well. Whoever is told of its
+        beginning or of its refusal says when it has ``ended``, if it is ``counted``."""
         row = self._rows.setdefault(change.client, deque())
         if len(row) >= WAITING_MAX:
             text = "Too many changes of this client wait for others"

@@ -27,13 +27,14 @@ class UnderWay:
         self._things.pop(thing, None)
         if not self._waiting:
             return
-        waiting, self._waiting = self._waiting, []
-        for things, then in waiting:
+        over = []
+        for things, then in self._waiting:
             things.discard(thing)
-            if things:
-                self._waiting.append((things, then))
-            else:
-                then()
+            if not things:
+                over.append(then)
+        self._waiting = [waiting for waiting in self._waiting if waiting[0]]
+        for then in over:  # last: they may end other things
+            then()
 
     def after(self, then: Callable[[], None]) -> None:
         """Call ``then`` when all that is under way now has ended: at once, if nothing is."""

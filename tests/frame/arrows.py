@@ -1,7 +1,7 @@
 """Which module may know which: the rules of ARCHITECTURE.md, and the reader of imports that finds who breaks them.
 
-Owns: the table of layers. Must never: import what it checks; it reads sources, so that a module that cannot even be
-imported is checked as well, and one that is only imported inside a function too.
+Owns: the table of layers, and the search for circles. Must never: import what it checks; it reads sources, so that a
+module that cannot even be imported is checked as well, and one that is only imported inside a function too.
 """
 
 from __future__ import annotations
@@ -176,6 +176,32 @@ def broken_arrows(modules: Mapping[str, str], packages: frozenset[str]) -> list[
     return sorted(set(broken))
 
 
+def circles(modules: Mapping[str, str], packages: frozenset[str]) -> list[list[str]]:
+    """The circles of imports: groups of modules each of which leads to every other. Sorted, and the names in each.
+
+    Imports count wherever they stand: under ``TYPE_CHECKING``, and inside a function. Whoever wants to understand one
+    module of a circle has to read them all, and that is so for types as well. That Python runs a package's ``__init__``
+    before its modules is no import of theirs. Arguments: as for ``broken_arrows``.
+    """
+    arrows: dict[str, set[str]] = {}
+    for module, source in modules.items():
+        targets = {reached(found, modules) for found in imports(source, module, module in packages)}
+        arrows[module] = {target for target in targets if target in modules and target != module}
+
+    def led_to(module: str) -> set[str]:
+        seen: set[str] = set()
+        ahead = [module]
+        while ahead:
+            new = arrows[ahead.pop()] - seen
+            seen |= new
+            ahead.extend(new)
+        return seen
+
+    reach = {module: led_to(module) for module in modules}
+    found_circles = {tuple(sorted(other for other in reach[module] if module in reach[other])) for module in modules}
+    return [list(circle) for circle in sorted(found_circles) if circle]
+
+
 def third_party(modules: Mapping[str, str], packages: frozenset[str]) -> dict[str, set[str]]:
     """Names of top-level packages that are neither ours nor Python's, and the modules that import them."""
     known = OURS | {NAME} | sys.stdlib_module_names
@@ -189,16 +215,16 @@ def third_party(modules: Mapping[str, str], packages: frozenset[str]) -> dict[st
 
 
 def read_modules(root: Path) -> tuple[dict[str, str], frozenset[str]]:
-    """All modules of ours below the repository's root, as ``broken_arrows`` takes them."""
+    """All modules of ours below the repository's root, as ``broken_arrows`` takes them. Generated ones are there by
+    name, without their source."""
     modules, packages = {}, set()
     for top in sorted(OURS | {NAME}):
         # What stands in the folder of the name itself; of its links, the folders are read.
         for path in sorted((root / NAME).glob("*.py") if top == NAME else (root / top).rglob("*.py")):
-            if path.name.endswith("_pb2.py"):  # generated: knows google.protobuf and nothing else
-                continue
             parts = path.relative_to(root).with_suffix("").parts
             name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-            modules[name] = path.read_text(encoding="utf-8")
+            generated = path.name.endswith("_pb2.py")  # knows google.protobuf and nothing else
+            modules[name] = "" if generated else path.read_text(encoding="utf-8")
             if parts[-1] == "__init__":
                 packages.add(name)
     return modules, frozenset(packages)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.frame.arrows import broken_arrows, read_modules, third_party
+from tests.frame.arrows import broken_arrows, circles, read_modules, third_party
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -88,6 +88,56 @@ def test_no_arrow_of_this_project_turns_back() -> None:
     modules, packages = read_modules(ROOT)
     assert {"protocol.wire", "broker.store.base"} <= modules.keys()
     assert broken_arrows(modules, packages) == []
+
+
+def test_sources_whose_imports_lead_one_way_have_no_circle() -> None:
+    assert circles(SOUND, PACKAGES) == []
+
+
+FOR_TYPES = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from {} import {}"
+
+
+@pytest.mark.parametrize(
+    ("changed", "circle"),
+    [
+        (
+            {"broker.core.hub": FOR_TYPES.format(".router", "Router")},
+            ["broker.core.hub", "broker.core.router"],
+        ),
+        (
+            {"broker.core.hub": "def f():\n    import broker.core.router"},
+            ["broker.core.hub", "broker.core.router"],
+        ),
+        (
+            {
+                "broker.core.hub": "from . import fanout",
+                "broker.core.fanout": FOR_TYPES.format("broker.core", "home"),
+                "broker.core.home": "from .router import Router",
+            },
+            ["broker.core.fanout", "broker.core.home", "broker.core.hub", "broker.core.router"],
+        ),
+        ({"protocol": "from .wire import decode", "protocol.wire": "import protocol"}, ["protocol", "protocol.wire"]),
+    ],
+    ids=["for types only", "inside a function", "of four, one arrow for types only", "a package and its module"],
+)
+def test_a_circle_is_found_wherever_its_imports_stand(changed: dict[str, str], circle: list[str]) -> None:
+    assert circles({**SOUND, **changed}, PACKAGES) == [circle]
+
+
+def test_two_circles_are_told_apart() -> None:
+    changed = {
+        "broker.core.hub": "from . import router",
+        "loadgen.cli": "from . import run",
+        "loadgen.run": "from .cli import main",
+    }
+    assert circles({**SOUND, **changed}, PACKAGES) == [
+        ["broker.core.hub", "broker.core.router"],
+        ["loadgen.cli", "loadgen.run"],
+    ]
+
+
+def test_the_imports_of_this_project_have_no_circle() -> None:
+    assert circles(*read_modules(ROOT)) == []
 
 
 DISTRIBUTIONS = {

@@ -1,6 +1,7 @@
 """A desk that writes down what a part asks for, so that a part can be driven alone: no router, no link, no store.
 
-Owns: what was asked. Must never: answer by itself; the test says what comes of it.
+Owns: what was asked. Must never: answer by itself; the test says what comes of it. ``test_desk.py`` holds it to what
+a desk does.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Any, NamedTuple
 
-from broker.core.calls import Asker, Call, Calls, Kind
+from broker.core.calls import NOT_HOME, TIMEOUT_S, Asker, Call, Calls, Kind
 from broker.core.counters import Counters
 from broker.core.desk import Desk, Job
 from broker.core.effects import Act
@@ -43,6 +44,7 @@ class FakeDesk(Desk):
         self.declined: list[tuple[str, int, str]] = []  # peer, number, code
 
     def store(self, operation: str, arguments: tuple[Any, ...], done: StoreDone, context: Any = None) -> None:
+        self.counts["store_calls"] += 1
         self.stored.append(Stored(operation, arguments, done, context))
 
     def ask(
@@ -55,12 +57,14 @@ class FakeDesk(Desk):
         number: int = 0,
         linked: Item | None = None,
     ) -> None:
-        self.asked.append(Call(number or self.number(), kind, peer, arguments, asker, context, self.now + 5.0))
+        self.asked.append(Call(number or self.number(), kind, peer, arguments, asker, context, self.now + TIMEOUT_S))
 
     def answer(self, peer: str, number: int, value: Any = None) -> None:
         self.answers.append((peer, number, value))
 
     def decline(self, peer: str, number: int, code: str, info: Any = "") -> None:
+        if code == NOT_HOME:
+            self.counts["not_home"] += 1
         self.declined.append((peer, number, code))
 
     def work(self) -> None:

@@ -1,4 +1,5 @@
-"""What operators look at: endpoints, subscribers, locations. SPEC section 2.4."""
+"""What operators look at: endpoints, subscribers, locations. SPEC section 2.4. First among endpoints, then the part
+alone."""
 
 from __future__ import annotations
 
@@ -7,7 +8,11 @@ from typing import Any
 import pytest
 
 from broker.core import inspecting
+from broker.core.calls import Call, Kind
+from broker.core.hub import Connection
+from broker.core.model import Location, StoreUnavailable
 
+from .surroundings import Surroundings, command
 from .talk import Cluster, Talker
 
 
@@ -172,3 +177,183 @@ def test_without_the_store_that_is_said() -> None:
     cluster.world.store.down = True
     for fields in ({"command": "location"}, {"command": "subscribers", "topic": "t"}):
         assert ask(anna, 6.0, **fields)["error"] == "store_unavailable"
+
+
+class Alone(Surroundings):
+    """An endpoint with the peers ``p`` and ``q``, of which ``p`` is linked."""
+
+    def __init__(self) -> None:
+        super().__init__("p", "q")
+        self.members.disconnected("q")
+        self.own: Any = {"figures": "ours"}
+        self.part = inspecting.Inspecting(self.desk, self.members, self.replies, self.figures)
+
+    def figures(self) -> dict[str, Any]:
+        if isinstance(self.own, Exception):
+            raise self.own
+        assert isinstance(self.own, dict)
+        return self.own
+
+    def ask(self, name: str, **fields: Any) -> Connection:
+        connection = self.client(name)
+        self.part.commands()[name](connection, command(name, **fields))
+        return connection
+
+    def asked(self) -> Call:
+        """The one peer that is asked for its figures."""
+        (call,) = self.desk.asked
+        self.desk.asked.clear()
+        assert (call.kind, call.target) == (Kind.FIGURES, "p")
+        return call
+
+    def rows(self, connection: Connection) -> dict[str, Any]:
+        """The answer: endpoint -> its figures, where it is up."""
+        (reply,) = self.heard(connection)
+        return {row["name"]: row["figures"] for row in reply["endpoints"] if row["up"]}
+
+
+@pytest.fixture
+def alone() -> Alone:
+    return Alone()
+
+
+def test_only_peers_that_are_linked_are_asked_and_all_are_shown(alone: Alone) -> None:
+    anna = alone.ask("endpoints")
+    call = alone.asked()
+    assert alone.heard(anna) == []
+    alone.part.answered(call, {"figures": "theirs"})
+    (reply,) = alone.heard(anna)
+    assert [(row["name"], row["me"], row["up"], row["figures"]) for row in reply["endpoints"]] == [
+        ("me", True, True, "ours"),
+        ("p", False, True, "theirs"),
+        ("q", False, False, None),
+    ]
+
+
+@pytest.mark.parametrize("end", ["refused", "gone", "late"])
+def test_a_peer_without_figures_is_shown_without_and_keeps_nobody_waiting(alone: Alone, end: str) -> None:
+    anna = alone.ask("endpoints")
+    call = alone.asked()
+    if end == "refused":
+        alone.part.failed(call, "internal", "no descriptor left")
+    elif end == "gone":
+        assert alone.part.lost(call) is None
+    else:
+        alone.desk.now += inspecting.FIGURES_S - 0.01
+        alone.part.tick()
+        assert alone.heard(anna) == []
+        alone.desk.now += 0.01
+        alone.part.tick()
+    assert alone.rows(anna) == {"me": "ours"}
+
+
+def test_an_answer_that_comes_too_late_is_not_taken_for_one_to_the_next_question(alone: Alone) -> None:
+    bert = alone.ask("endpoints")
+    late = alone.asked()
+    alone.desk.now += inspecting.FIGURES_S
+    alone.part.tick()
+    assert alone.results(bert) == ["ok"]
+    anna = alone.ask("endpoints")
+    alone.part.answered(late, {"figures": "old"})
+    assert (alone.heard(anna), alone.heard(bert)) == ([], [])
+    assert alone.desk.counters.commands["endpoints"] == {"success": 1}
+    alone.part.answered(alone.asked(), {"figures": "new"})
+    assert alone.rows(anna) == {"me": "ours", "p": "new"}
+
+
+def test_who_asks_meanwhile_is_answered_with_the_same_look_and_too_many_are_refused(alone: Alone) -> None:
+    askers = [alone.ask("endpoints") for _ in range(inspecting.WAITING_MAX + 1)]
+    call = alone.asked()
+    assert alone.results(askers[-1]) == ["store_unavailable"]
+    alone.part.answered(call, {"figures": "theirs"})
+    assert [alone.results(asker) for asker in askers[:-1]] == [["ok"]] * inspecting.WAITING_MAX
+
+
+def test_an_endpoint_that_does_not_know_its_own_figures_asks_nobody_else(alone: Alone) -> None:
+    alone.own = OSError("no descriptor left")
+    assert alone.results(alone.ask("endpoints")) == ["internal"]
+    assert alone.desk.asked == []
+
+
+def test_a_peer_is_told_our_figures_or_that_there_are_none(alone: Alone) -> None:
+    alone.part.figures_requested("p", 7, [])
+    alone.own = OSError("no descriptor left")
+    alone.part.figures_requested("p", 8, [])
+    assert alone.desk.answers == [("p", 7, {"figures": "ours"})]
+    assert alone.desk.declined == [("p", 8, "internal")]
+
+
+def test_a_page_of_topics_is_what_the_store_says(alone: Alone) -> None:
+    anna = alone.ask("subscriptions", cursor="after", limit=2)
+    (call,) = alone.stored("topics")
+    assert call.arguments == ("anna", "after", 2)
+    call.end((["s", "t"], "t"))
+    assert alone.heard(anna) == [{"result": "success", "topic": ["s", "t"], "cursor": "t"}]
+
+
+@pytest.mark.parametrize(
+    ("error", "code"), [(ValueError("no such page"), "bad_state"), (StoreUnavailable("no quorum"), "store_unavailable")]
+)
+def test_a_cursor_that_is_none_is_the_clients_fault_and_the_rest_the_stores(
+    alone: Alone, error: Exception, code: str
+) -> None:
+    anna = alone.ask("subscriptions")
+    alone.stored("topics")[0].end(error=error)
+    assert alone.results(anna) == [code]
+
+
+def test_of_many_subscribers_only_those_of_the_page_are_located(alone: Alone) -> None:
+    anna = alone.ask("subscribers", topic="t", cursor="b", limit=2)
+    (read,) = alone.stored("subscribers")
+    assert read.arguments == (["t"],)
+    read.end([{"a", "b", "c", "d", "e"}])
+    alone.stored()
+    alone.desk.work()
+    (locate,) = alone.stored("locations")
+    assert locate.arguments == (["c", "d"],)
+    locate.end([Location(1, "p", True), None])
+    (reply,) = alone.heard(anna)
+    assert (reply["topic"], reply["count"], reply["cursor"]) == ("t", 5, "d")
+    assert reply["subscribers"] == [{"client_id": "c", "endpoint": "p"}, {"client_id": "d", "endpoint": None}]
+
+
+def test_few_sets_are_in_memory_at_once_and_the_next_is_read_when_one_is_sorted(alone: Alone) -> None:
+    askers = [alone.ask("subscribers", topic=f"t{number}") for number in range(inspecting.READS_AT_ONCE + 2)]
+    first, second = alone.stored("subscribers", "subscribers")
+    first.end([{"a"}])
+    alone.stored()  # it is read, and still there
+    alone.desk.work()
+    third, _ = alone.stored("subscribers", "locations")
+    assert third.arguments == (["t2"],)
+    second.end(error=StoreUnavailable("no quorum"))
+    (last,) = alone.stored("subscribers")
+    assert last.arguments == ([f"t{inspecting.READS_AT_ONCE + 1}"],)
+    assert alone.results(askers[1]) == ["store_unavailable"]
+
+
+def test_a_client_is_where_its_location_says_unless_that_endpoint_is_dead(alone: Alone) -> None:
+    def place(location: Location | None) -> Any:
+        anna = alone.ask("location")
+        (call,) = alone.stored("locations")
+        assert call.arguments == (["anna"],)
+        call.end([location])
+        return alone.heard(anna)[0]["endpoint"]
+
+    assert place(Location(1, "m", True)) == "me"
+    assert place(Location(1, "q", True)) == "q"
+    assert place(Location(1, "q", False)) is None
+    assert place(Location(1, "long gone", True)) is None
+    assert place(None) is None
+    alone.members.peers["q"].dead_since = alone.desk.now
+    assert place(Location(1, "q", True)) is None
+
+
+def test_no_question_changes_anything_or_is_answered_without_the_store(alone: Alone) -> None:
+    for name, fields in (("subscriptions", {}), ("subscribers", {"topic": "t"}), ("location", {})):
+        anna = alone.ask(name, **fields)
+        assert alone.heard(anna) == []
+        (call,) = alone.desk.stored
+        alone.desk.stored.clear()
+        assert call.operation in {"topics", "subscribers", "locations"}
+        call.end(error=StoreUnavailable("no quorum"))
+        assert alone.results(anna) == ["store_unavailable"]

@@ -1,12 +1,22 @@
-"""How many topics a client may have. SPEC section 1.4."""
+"""How many topics a client may have. SPEC section 1.4. First among endpoints, then the count alone."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import pytest
 
 from broker.core import quota
+from broker.core.change import Change
+from broker.core.hub import Connection, Reply
 from broker.core.limits import Limits
+from broker.core.model import StoreUnavailable
+from broker.core.outbox import Outbox
+from protocol.errors import ProtocolError
+from protocol.messages import PAGE_LIMIT_MAX
 
+from .fake_desk import FakeDesk, Stored
+from .surroundings import packed
 from .talk import Cluster, Talker
 
 
@@ -80,3 +90,124 @@ def test_of_a_client_on_many_connections_no_more_than_some_wait(monkeypatch: pyt
     assert heard.count("ok") == 5
     assert heard.count("error store_unavailable") == 3
     assert anna.say("subscribe t9") == ["ok"]
+
+
+class Alone:
+    """A count of 3 topics at most, and what it has decided: the names of changes that began or were refused."""
+
+    def __init__(self) -> None:
+        self.desk = FakeDesk()
+        self.decided: list[str] = []
+        self.quota = quota.Quota(self.desk, 3, self._begin, self._refuse)
+        self.connection = Connection(1, Outbox(1))
+
+    def ask(self, name: str, topics: Any, client: str = "anna") -> Change:
+        change = Change(client, True, self.connection, Reply(), name)
+        self.quota.ask(change, topics)
+        return change
+
+    def _begin(self, change: Change, topics: Any) -> None:
+        self.decided.append(f"{change.id} begins with {','.join(topics)}")
+
+    def _refuse(self, change: Change, error: ProtocolError) -> None:
+        self.decided.append(f"{change.id} is refused: {error.code}")
+
+    def count(self) -> Stored:
+        """The one page that the store is being asked for."""
+        (page,) = self.desk.stored
+        self.desk.stored.clear()
+        assert page.operation == "topics"
+        return page
+
+
+@pytest.fixture
+def alone() -> Alone:
+    return Alone()
+
+
+def test_a_change_begins_when_the_store_has_said_what_its_client_has(alone: Alone) -> None:
+    alone.ask("first", ["a", "b"])
+    page = alone.count()
+    assert page.arguments == ("anna", None, PAGE_LIMIT_MAX)
+    assert alone.decided == []
+    page.end((["x"], None))
+    assert alone.decided == ["first begins with a,b"]
+
+
+def test_the_next_of_a_client_is_counted_when_the_one_before_has_ended(alone: Alone) -> None:
+    first = alone.ask("first", ["a"])
+    second = alone.ask("second", ["b"])
+    alone.count().end(([], None))
+    assert alone.desk.stored == []
+    alone.quota.ended(first)
+    alone.count().end((["a", "x", "y"], None))
+    alone.quota.ended(second)
+    assert alone.decided == ["first begins with a", "second is refused: too_many_topics"]
+    assert alone.desk.stored == []
+
+
+def test_other_clients_wait_for_nobody_else(alone: Alone) -> None:
+    alone.ask("annas", ["a"])
+    alone.ask("berts", ["a"], "bert")
+    assert [page.arguments[0] for page in alone.desk.stored] == ["anna", "bert"]
+
+
+def test_pages_are_read_until_the_answer_is_known(alone: Alone) -> None:
+    alone.ask("first", ["a", "b"])
+    alone.count().end((["x"], "after x"))
+    page = alone.count()
+    assert page.arguments[1] == "after x"
+    page.end((["a"], "after a"))
+    alone.count().end(([], None))
+    assert alone.decided == ["first begins with a,b"]  # of a, b and x
+
+
+@pytest.mark.parametrize("page", [(["a", "b"], "after b"), (["a", "b", "x", "y"], None)])
+def test_a_client_that_has_all_of_them_already_may_say_so_again(alone: Alone, page: Any) -> None:
+    """Even if it has more than it may by now; and no further page is read."""
+    alone.ask("again", ["a", "b"])
+    alone.count().end(page)
+    assert alone.decided == ["again begins with a,b"]
+    assert alone.desk.stored == []
+
+
+def test_no_further_page_is_read_when_there_are_too_many(alone: Alone) -> None:
+    """Who was above the limit before there was one keeps what it has, and gets no more."""
+    alone.ask("more", ["a"])
+    alone.count().end((["w", "x", "y", "z"], "after z"))
+    assert alone.decided == ["more is refused: too_many_topics"]
+    assert alone.desk.stored == []
+
+
+def test_who_cannot_be_counted_is_refused(alone: Alone) -> None:
+    alone.ask("first", ["a"])
+    alone.count().end(error=StoreUnavailable("no quorum"))
+    assert alone.decided == ["first is refused: store_unavailable"]
+
+
+def test_a_long_list_is_gone_through_in_slices_and_read_only_if_it_may_be_enough(alone: Alone) -> None:
+    alone.ask("three times the same", packed(["a"] * 3_000))
+    assert alone.desk.stored == []
+    (job,) = alone.desk.jobs
+    assert [next(job), next(job), next(job)] == [False] * 3
+    assert next(job, None) is None
+    alone.desk.jobs.clear()
+    alone.count().end(([], None))
+    assert [decision[:26] for decision in alone.decided] == ["three times the same begin"]
+    alone.ask("too long", packed([f"t{number}" for number in range(3_000)]), "bert")
+    alone.desk.work()
+    assert alone.decided[1:] == ["too long is refused: too_many_topics"]
+    assert alone.desk.stored == []
+
+
+def test_one_that_finds_no_place_in_the_row_is_refused_and_no_turn_is_kept_for_it(
+    alone: Alone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(quota, "WAITING_MAX", 2)
+    changes = [alone.ask(name, ["a"]) for name in ("first", "second", "third")]
+    assert alone.decided == ["third is refused: store_unavailable"]
+    assert [change.counted for change in changes] == [True, True, False]
+    for change in changes[:2]:
+        alone.count().end(([], None))
+        alone.quota.ended(change)
+    assert alone.desk.stored == []

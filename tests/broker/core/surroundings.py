@@ -1,0 +1,126 @@
+"""What stands around a part that is driven alone: real state, put together as the router does it, at a fake desk.
+
+Owns: the state that parts share, and what clients have been written. Must never: make a part, or hand on from one to
+another; the test does.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+import orjson
+import ormsgpack
+
+from broker.core.effects import Close
+from broker.core.hub import Connection, Hub
+from broker.core.large import TOPICS_PER_PART, Topics
+from broker.core.locations import Locations
+from broker.core.membership import Membership
+from broker.core.memory import Memory
+from broker.core.model import Endpoint
+from broker.core.moved import MovedAway
+from broker.core.outbox import Outbox
+from broker.core.replies import Replies
+from broker.core.sending import Sending
+from protocol.hashes import slot_of
+from protocol.messages import Command, check
+
+from .fake_desk import FakeDesk, Stored
+
+ME = Endpoint("me", "m", "ws://me", 0)
+
+
+def peer(incarnation: str) -> Endpoint:
+    """Another endpoint, whose name is its incarnation as well."""
+    return Endpoint(incarnation, incarnation, f"ws://{incarnation}", 1)
+
+
+def command(name: str, client: str = "anna", **fields: Any) -> Command:
+    """A command as it comes from a client."""
+    return check({"command": name, "client_id": client, **fields}, 1 << 20)
+
+
+class Surroundings:
+    """This endpoint is ``ME``; the peers are linked, and have welcomed it, if it has ``joined``."""
+
+    def __init__(self, *peers: str, joined: bool = True) -> None:
+        self.desk = desk = FakeDesk()
+        self.members = Membership(ME, desk.now)
+        for incarnation in peers:
+            self.members.connected(peer(incarnation), desk.now)
+        if joined:
+            self.join()
+        self.hub = Hub()
+        self.locations = Locations(1_000)
+        self.moved_away = MovedAway()
+        self.memory = Memory(1 << 62, lambda: 1 << 62)
+        self.sending = Sending(desk, self.memory)
+        self.replies = Replies(self.sending, self.memory, desk.counters, bytes)
+        self._numbers = 0
+        self._written: defaultdict[Connection, list[bytes]] = defaultdict(list)
+
+    def join(self) -> None:
+        """Every peer has welcomed this endpoint."""
+        self.members.registry([peer.endpoint for peer in self.members.peers.values()], self.desk.now, self.desk.now)
+        for incarnation in self.members.view():
+            self.members.welcomed_by(incarnation, self.members.round)
+        assert self.members.joined
+
+    def lose_lease(self) -> None:
+        """No peer has confirmed anything: others may act as homes of this endpoint's slots from here on."""
+        assert self.members.lapsed(self.desk.now)
+
+    def topics(self, home: str, count: int) -> list[str]:
+        """So many topics whose home is this incarnation."""
+        names: list[str] = []
+        number = 0
+        while len(names) < count:
+            number += 1
+            if self.members.table[slot_of(f"t{number}")] == home:
+                names.append(f"t{number}")
+        return names
+
+    # Clients
+
+    def client(self, kind: str = "subscribe") -> Connection:
+        """A client's connection, with commands of this kind under way."""
+        self._numbers += 1
+        connection = Connection(self._numbers, Outbox(1 << 20))
+        connection.kind = kind
+        connection.tally = self.replies.tally(kind)
+        return connection
+
+    def heard(self, connection: Connection) -> list[Any]:
+        """The replies that the connection has been written since the last look."""
+        for to, frames in self.sending.write():
+            self._written[to] += frames
+        return [orjson.loads(frame) for frame in self._written.pop(connection, [])]
+
+    def results(self, connection: Connection) -> list[str]:
+        """Of these: ``ok``, or the code of the error; and the id of the command, if it had one."""
+        return [
+            " ".join(map(str, [reply.get("error", "ok"), *([reply["id"]] if "id" in reply else [])]))
+            for reply in self.heard(connection)
+        ]
+
+    def closes(self) -> list[tuple[int, int]]:
+        """Which connections were closed since the last look: their numbers, and the codes."""
+        acts = self.desk.acts
+        closes = [(act.connection.number, act.code.code) for act in acts if isinstance(act, Close)]
+        self.desk.acts[:] = [act for act in acts if not isinstance(act, Close)]
+        return closes
+
+    # The store
+
+    def stored(self, *operations: str) -> list[Stored]:
+        """The calls of the store since the last look. They have to be these."""
+        calls, self.desk.stored[:] = list(self.desk.stored), []
+        assert [call.operation for call in calls] == list(operations)
+        return calls
+
+
+def packed(topics: list[str]) -> Topics:
+    """A long list of topics, as it comes back from the reader of large frames."""
+    starts = range(0, len(topics), TOPICS_PER_PART)
+    return Topics([ormsgpack.packb(topics[start : start + TOPICS_PER_PART]) for start in starts], len(topics))

@@ -1,0 +1,198 @@
+"""The desk: what a part may ask for. And the fake desk of the other tests, held to it."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections import deque
+from typing import Any
+
+import ormsgpack
+import pytest
+
+from broker.core.calls import NOT_HOME, TIMEOUT_S, Asker, Call, Calls, Kind
+from broker.core.counters import Counters
+from broker.core.desk import Desk, Job
+from broker.core.effects import Act, DropLink, Joined
+from broker.core.link import Link
+from broker.core.stores import StoreCalls
+
+from .fake_desk import FakeDesk
+
+#: More would be a way from one part to another.
+MEMBERS_MAX = 10
+
+
+def members(owner: type) -> set[str]:
+    """Its public methods, and what any of its methods gives ``self`` under a public name."""
+    (tree,) = ast.parse(inspect.getsource(owner)).body
+    assert isinstance(tree, ast.ClassDef)
+    names = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            if isinstance(node.value, ast.Name) and node.value.id == "self":
+                names.add(node.attr)
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node in tree.body:
+            names.add(node.target.id)
+    return {name for name in names if not name.startswith("_")}
+
+
+def test_a_desk_has_ten_public_members_at_most() -> None:
+    assert members(Desk) >= {"now", "counts", "emit"}
+    assert len(members(Desk)) <= MEMBERS_MAX, members(Desk)
+
+
+class Room:
+    """A desk, what it hands on to, and a link to a peer that is open."""
+
+    def __init__(self) -> None:
+        self.counters = Counters()
+        self.calls = Calls()
+        self.stores = StoreCalls(self.counters.counts)
+        self.jobs: deque[Job] = deque()
+        self.acts: list[Act] = []
+        self.desk = Desk(100.0, self.counters, self.calls, self.stores, self.jobs, self.acts)
+        self.link = Link("here")
+        self.link.connected()
+        self.link.receive(ormsgpack.packb(["open", "there", None, 0]))
+        self.calls.linked("peer", self.link)
+
+    def sent(self) -> list[list[Any]]:
+        """The items that have gone over the link since the last look."""
+        batches = [ormsgpack.unpackb(frame) for frame in self.link.flush()]
+        return [item for batch in batches for item in batch[3]]
+
+
+class Told(Asker):
+    """A part that makes requests and keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, Any, Any]] = []
+
+    def answered(self, call: Call, value: Any) -> None:
+        self.told.append(("answered", call.context, value))
+
+    def failed(self, call: Call, code: str, info: Any) -> None:
+        self.told.append(("failed", call.context, code))
+
+
+@pytest.fixture
+def room() -> Room:
+    return Room()
+
+
+def test_a_store_call_leaves_with_the_turn_and_its_part_is_told(room: Room) -> None:
+    told: list[Any] = []
+    room.desk.store("topics", ("anna", None, 10), lambda *outcome: told.append(outcome), "context")
+    (call,) = room.stores.take()
+    assert call[1:] == ("topics", ("anna", None, 10))
+    assert room.desk.counts == {"store_calls": 1}
+    room.stores.ended(call.number, ["t"], None, 100.1)
+    assert told == [("context", ["t"], None)]
+
+
+def test_a_request_goes_over_the_link_and_its_answer_comes_back_to_the_part(room: Room) -> None:
+    part = Told()
+    room.desk.ask(Kind.CHANGE, "peer", ("anna", ["t"], True), part, "context")
+    ((number, kind, *arguments),) = room.sent()
+    assert (kind, arguments) == (Kind.CHANGE, ["anna", ["t"], True])
+    room.calls.answer("peer", number, "", "done", 100.1)
+    assert part.told == [("answered", "context", "done")]
+
+
+def test_a_request_is_given_up_by_the_time_at_which_it_was_made(room: Room) -> None:
+    part = Told()
+    room.desk.now = 200.0
+    room.desk.ask(Kind.LEAVE, "peer", (), part, "context")
+    room.calls.tick(200.0 + TIMEOUT_S - 0.01)
+    assert part.told == []
+    room.calls.tick(200.0 + TIMEOUT_S)
+    assert part.told == [("failed", "context", "peer_unavailable")]
+
+
+def test_a_number_is_drawn_once_and_a_request_can_go_under_one_that_was_drawn(room: Room) -> None:
+    drawn = [room.desk.number(), room.desk.number()]
+    room.desk.ask(Kind.LEAVE, "peer", (), Told())
+    room.desk.ask(Kind.PUBLISH, "peer", ("t",), Told(), number=drawn[1])
+    first, second = (item[0] for item in room.sent())
+    assert len({*drawn, first}) == 3
+    assert second == drawn[1]
+
+
+def test_what_means_the_same_on_the_present_link_only_goes_over_no_other(room: Room) -> None:
+    room.desk.ask(Kind.DELIVER, "peer", ("all ids",), Told(), linked=("kept list",))
+    assert room.sent()[0][2:] == ["kept list"]
+    again = Link("here again")
+    again.connected()
+    again.receive(ormsgpack.packb(["open", "there", None, 0]))
+    room.calls.linked("peer", again)
+    room.link = again
+    assert room.sent()[0][2:] == ["all ids"]
+
+
+def test_an_answer_and_a_refusal_carry_the_number_of_the_request(room: Room) -> None:
+    room.desk.answer("peer", 7, "welcome")
+    room.desk.decline("peer", 8, "store_unavailable", "no quorum")
+    assert room.sent() == [[-7, "", "welcome"], [-8, "store_unavailable", "no quorum"]]
+    assert room.desk.counts == {}
+
+
+def test_how_often_this_endpoint_was_not_the_home_is_counted(room: Room) -> None:
+    room.desk.decline("peer", 8, NOT_HOME)
+    assert room.sent() == [[-8, NOT_HOME, ""]]
+    assert room.desk.counts == {"not_home": 1}
+
+
+def test_jobs_wait_in_a_row_and_acts_leave_in_the_order_of_decisions(room: Room) -> None:
+    jobs = [iter([False]), iter([False])]
+    for job in jobs:
+        room.desk.job(job)
+    room.desk.emit(DropLink("peer"))
+    room.desk.emit(Joined())
+    assert list(room.jobs) == jobs
+    assert room.acts == [DropLink("peer"), Joined()]
+
+
+def test_what_a_part_counts_is_the_endpoints(room: Room) -> None:
+    room.desk.counts["joins"] += 1
+    room.desk.drops["slow_consumer"] += 2
+    assert (room.counters.counts, room.counters.drops) == ({"joins": 1}, {"slow_consumer": 2})
+
+
+# The fake
+
+
+@pytest.mark.parametrize("name", sorted(members(Desk) - {"now", "counts", "drops"}))
+def test_the_fake_desk_takes_the_same_arguments(name: str) -> None:
+    assert inspect.signature(getattr(FakeDesk, name)) == inspect.signature(getattr(Desk, name))
+
+
+def use(desk: Desk) -> list[int]:
+    """Everything that a part may do at a desk; returns the numbers it drew."""
+    part = Told()
+    first = desk.number()
+    desk.store("topics", ("anna",), lambda *outcome: None, "context")
+    desk.ask(Kind.LEAVE, "peer", (), part, "context")
+    desk.ask(Kind.PUBLISH, "peer", ("t",), part, number=first)
+    desk.answer("peer", 7, "welcome")
+    desk.decline("peer", 8, "internal", "why")
+    desk.decline("peer", 9, NOT_HOME)
+    desk.job(iter([False]))
+    desk.emit(Joined())
+    desk.drops["slow_consumer"] += 1
+    return [first, desk.number()]
+
+
+def test_the_fake_desk_counts_and_numbers_as_the_desk_does_and_keeps_what_the_desk_would_send() -> None:
+    room, fake = Room(), FakeDesk(100.0)
+    assert use(fake) == use(room.desk)
+    assert (fake.counts, fake.drops, fake.now) == (room.desk.counts, room.desk.drops, room.desk.now)
+    assert [stored[:2] for stored in fake.stored] == [call[1:] for call in room.stores.take()]
+    asked = [[call.number, call.kind, *call.arguments] for call in fake.asked]
+    answers = [[-number, "", value] for _, number, value in fake.answers]
+    declined = [[-number, code] for _, number, code in fake.declined]
+    sent = room.sent()
+    assert [*asked, *answers] == sent[:-2]
+    assert declined == [item[:2] for item in sent[-2:]]
+    assert {call.deadline for call in fake.asked} == {100.0 + TIMEOUT_S}
+    assert (len(fake.jobs), fake.acts) == (len(room.jobs), room.acts)
