@@ -37,9 +37,7 @@ class InFlight:
         self._judge()
 
     def _judge(self) -> None:
-        self.congested = (
-            self._links_full or self.messages >= self._messages_max or self.bytes >= self._bytes_max
-        )
+        self.congested = self._links_full or self.messages >= self._messages_max or self.bytes >= self._bytes_max
 
     @property
     def eased(self) -> bool:

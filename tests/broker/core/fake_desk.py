@@ -39,6 +39,7 @@ class FakeDesk(Desk):
         super().__init__(now, self.counters, Calls(), StoreCalls(self.counters.counts), self.jobs, self.acts)
         self.stored: list[Stored] = []
         self.asked: list[Call] = []
+        self.linked: dict[int, Item] = {}  # number of a call -> what goes over the present link instead
         self.answers: list[tuple[str, int, Any]] = []  # peer, number, value
         self.declined: list[tuple[str, int, str]] = []  # peer, number, code
 
@@ -55,7 +56,10 @@ class FakeDesk(Desk):
         number: int = 0,
         linked: Item | None = None,
     ) -> None:
-        self.asked.append(Call(number or self.number(), kind, peer, arguments, asker, context, self.now + 5.0))
+        call = Call(number or self.number(), kind, peer, arguments, asker, context, self.now + 5.0)
+        self.asked.append(call)
+        if linked is not None:
+            self.linked[call.number] = linked
 
     def answer(self, peer: str, number: int, value: Any = None) -> None:
         self.answers.append((peer, number, value))
