@@ -78,7 +78,7 @@ class Large:
         self.pieces = pieces
         self.is_text = is_text
         self._size = size
-        self.number: int | None = None  # of its ``ReadCall``, once there is one
+        self.number: int | None = None  # of its ``Read``, once there is one
         self.outcome: Outcome | None = None
 
     def __len__(self) -> int:

@@ -24,7 +24,7 @@ from .inflight import InFlight
 from .large import Large, Outcome
 from .limits import Limits
 from .memory import Memory
-from .outbox import PIECE_BYTES, DroppingOutbox, Outbox
+from .outbox import DroppingOutbox, Outbox
 from .part import CommandHandler
 from .replies import REPLIES_MAX, Replies
 from .sending import Sending
