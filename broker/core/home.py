@@ -17,9 +17,9 @@ from typing import Any
 from protocol.errors import ProtocolError
 
 from .calls import NOT_HOME, TIMEOUT_S, Kind
-from .dedup import KEY_BYTES, WAITERS_MAX, Dedup
-from .desk import Desk
+from .dedup import WAITERS_MAX, Dedup
 from .delivery import DELIVERY_SLICE
+from .desk import Desk
 from .fanout import Fanout
 from .finder import CLIENTS_PER_SLICE, Finder
 from .handover import KeyHandover
@@ -207,6 +207,7 @@ class Home(Part):
         self._placed += count
         if search is not None and search.places is not None:
             places, search.places = search.places, None
+            self._whereabouts.leave_out_the_gone(places[1])
             return places
         assert route.subscribers is not None
         if count <= CLIENTS_PER_SLICE:
@@ -258,7 +259,6 @@ class Home(Part):
             yield False
             if self._routes.get(topic) is not route:
                 return  # the topic's messages are another home's by now
-        self._whereabouts.leave_out_the_gone(remote)
         search.places = (local, remote, missing)
         route.stage = READY
         self._advance(topic, route)
@@ -389,7 +389,7 @@ class Home(Part):
         """Retry what is parked."""
         parked, self._parked = self._parked, []
         for deadline, handover in parked:
-            if handover.message.topic and self._homes.table[handover.slot] != self._me:
+            if self._homes.table[handover.slot] != self._me:
                 self._settle(handover, ELSEWHERE)
             elif self._homes.joined:
                 self.take(handover)
