@@ -7,7 +7,6 @@ way. It stays as the baseline that routing by homes is measured against.
 
 from __future__ import annotations
 
-from collections import deque
 from typing import Any
 
 from .calls import NOT_HOME
