@@ -209,6 +209,7 @@ class Home(Part):
         self._placed += count
         if search is not None and search.places is not None:
             places, search.places = search.places, None
+            self._whereabouts.leave_out_the_gone(places[1])
             return places
         assert route.subscribers is not None
         if count <= CLIENTS_PER_SLICE:
@@ -254,7 +255,6 @@ class Home(Part):
             yield False
             if self._routes.get(topic) is not route:
                 return  # the topic's messages are another home's by now
-        self._whereabouts.leave_out_the_gone(places[1])
         search.places = places
         route.stage = READY
         self._advance(topic, route)
@@ -386,7 +386,7 @@ class Home(Part):
         """Retry what is parked."""
         parked, self._parked = self._parked, []
         for deadline, handover in parked:
-            if handover.message.topic and self._homes.table[handover.slot] != self._me:
+            if self._homes.table[handover.slot] != self._me:
                 self._settle(handover, ELSEWHERE)
             elif self._homes.joined:
                 self.take(handover)

@@ -13,6 +13,7 @@ from protocol.errors import GOING_AWAY
 from .desk import Desk
 from .effects import HandedOver, Left
 from .hub import Connection
+from .inflight import InFlight
 from .joining import Joining
 from .sending import Sending
 from .sessions import Sessions
@@ -23,6 +24,9 @@ STEP_S = 0.1
 #: Told in one batch at least: a hundred connections need no five seconds.
 BATCH_MIN = 20
 
+#: How long messages that are under way may take to reach clients here, before the first client is told, in seconds.
+MESSAGES_S = 1.0
+
 #: How long a client that is told next may wait for replies, in seconds, while nothing more is read of it.
 REPLIES_S = 1.0
 
@@ -32,14 +36,15 @@ HAND_OVER_S = 4.0
 LEAVE_S = 8.0
 
 #: What the end waits for.
-NOTHING, HANDING_OVER, SENDING_AWAY, DEPARTING, GONE = range(5)
+NOTHING, HANDING_OVER, DELIVERING, SENDING_AWAY, DEPARTING, GONE = range(6)
 
 
 class Leaving:
     """One endpoint's end."""
 
-    def __init__(self, desk: Desk, joining: Joining, sessions: Sessions, sending: Sending) -> None:
+    def __init__(self, desk: Desk, joining: Joining, sessions: Sessions, sending: Sending, inflight: InFlight) -> None:
         self._desk = desk
+        self._inflight = inflight
         self._joining = joining
         self._sessions = sessions
         self._sending = sending
@@ -66,6 +71,9 @@ class Leaving:
         self._joining.go_on_leaving()
         if self._stage == HANDING_OVER and (self._joining.handed_over or now >= self._deadline):
             self._desk.emit(HandedOver(self._joining.handed_over))
+            self._stage = DELIVERING
+            self._deadline = now + MESSAGES_S
+        if self._stage == DELIVERING and (not self._inflight.messages or now >= self._deadline):
             self._stage = SENDING_AWAY
             self._untold = list(self._sessions.connections.values())[::-1]
             count = len(self._untold)

@@ -74,13 +74,15 @@ class Replies:
         if data is not None and len(data) > SHORT_REPLY_BYTES and replies[0] is not reply:
             reply.held = len(data)
             self._memory.wait(connection, reply.held)
+        before = len(replies)
         while replies and replies[0].done:
             first = replies.popleft()
             if first.held:
                 self._memory.wait(connection, -first.held)
             if first.data is not None:
                 self._sending.push(connection, self._wrap(first.data), True)
-        if connection.backlog and len(replies) in (0, REPLIES_MAX // 2):
+        # Many may leave at once, behind the one that they have waited for.
+        if connection.backlog and (not replies or len(replies) <= REPLIES_MAX // 2 < before):
             self.ready.append(connection)
 
     def refuse(

@@ -134,7 +134,7 @@ class Router:
         self.joining = joining = Joining(
             desk, members, mesh, self._writes, handovers, followers, self._idle, alone_at_url=alone_at_url
         )
-        self._leaving = Leaving(desk, joining, sessions, sending)
+        self._leaving = Leaving(desk, joining, sessions, sending, inflight)
 
         # In the order in which their ticks, and the ends of their turns, come.
         parts: tuple[Part, ...] = (

@@ -40,6 +40,7 @@ class FakeDesk(Desk):
         super().__init__(now, self.counters, Calls(), StoreCalls(self.counters.counts), self.jobs, self.acts)
         self.stored: list[Stored] = []
         self.asked: list[Call] = []
+        self.linked: dict[int, Item] = {}  # number of a call -> what goes over the present link instead
         self.answers: list[tuple[str, int, Any]] = []  # peer, number, value
         self.declined: list[tuple[str, int, str]] = []  # peer, number, code
 
@@ -57,7 +58,10 @@ class FakeDesk(Desk):
         number: int = 0,
         linked: Item | None = None,
     ) -> None:
-        self.asked.append(Call(number or self.number(), kind, peer, arguments, asker, context, self.now + TIMEOUT_S))
+        call = Call(number or self.number(), kind, peer, arguments, asker, context, self.now + TIMEOUT_S)
+        self.asked.append(call)
+        if linked is not None:
+            self.linked[call.number] = linked
 
     def answer(self, peer: str, number: int, value: Any = None) -> None:
         self.answers.append((peer, number, value))

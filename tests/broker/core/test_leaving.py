@@ -30,7 +30,7 @@ class Endpoint(Surroundings):
             *(self.desk, self.members, mesh, self.writes, self.handovers, [], lambda: not self.busy), alone_at_url=True
         )
         self.sessions = Sessions(self.desk, Limits(), self.sending, self.replies, self.memory, inflight)
-        self.leaving = Leaving(self.desk, self.joining, self.sessions, self.sending)
+        self.leaving = Leaving(self.desk, self.joining, self.sessions, self.sending, inflight)
         self.connections = [self.sessions.connected(number, None, False, 1 << 20) for number in range(clients)]
 
     def later(self, seconds: float = STEP_S) -> None:

@@ -1,0 +1,205 @@
+"""The parts of a message's way, put together at a fake desk: no router, no link, no store.
+
+Owns: how the parts are given to one another, as the router does it, and short words for who is where. Must never: carry
+an effect out. A test drives one part of these, and looks at what that part asked the desk for.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.core.calls import Call
+from broker.core.dedup import Dedup
+from broker.core.delivery import Delivery
+from broker.core.fanout import Fanout
+from broker.core.handover import KeyHandover
+from broker.core.home import Home
+from broker.core.homes import Homes
+from broker.core.hub import Connection, Hub
+from broker.core.inflight import InFlight
+from broker.core.link import Link
+from broker.core.locations import Locations, Whereabouts
+from broker.core.lookup import LookupHome
+from broker.core.membership import Membership
+from broker.core.memory import Memory
+from broker.core.message import Handover, Message
+from broker.core.model import Endpoint, Location
+from broker.core.moved import MovedAway
+from broker.core.origin import Origin
+from broker.core.outbox import Outbox
+from broker.core.repeats import Repeats
+from broker.core.replies import Replies
+from broker.core.routes import Routes
+from broker.core.sending import Sending
+from broker.core.underway import UnderWay
+from protocol.hashes import slot_of
+from protocol.messages import Command, notification
+
+from .fake_desk import FakeDesk, Stored
+
+ME = Endpoint("me", "m", "ws://me", 0)
+ANN = Endpoint("ann", "a", "ws://ann", 1)
+BOB = Endpoint("bob", "b", "ws://bob", 1)
+
+DEDUP_TTL_S = 60.0
+
+
+def joined(desk: FakeDesk, *peers: Endpoint) -> Membership:
+    """An endpoint's membership, after all these peers have let it in."""
+    members = Membership(ME, desk.now)
+    members.heartbeat_written(desk.now)
+    members.registry(peers, desk.now, desk.now)
+    for peer in peers:
+        members.welcomed_by(peer.incarnation, members.round)
+    assert members.joined
+    return members
+
+
+def topics_at(homes: Homes, incarnation: str, count: int = 1) -> list[str]:
+    """So many topics whose home is the endpoint of this incarnation."""
+    found = (f"t{number}" for number in range(100_000))
+    found_here = (topic for topic in found if homes.table[slot_of(topic)] == incarnation)
+    return [next(found_here) for _ in range(count)]
+
+
+def topic_at(homes: Homes, incarnation: str) -> str:
+    """A topic whose home is the endpoint of this incarnation."""
+    return topics_at(homes, incarnation)[0]
+
+
+def topic_moving(before: Homes, old: str, after: Homes, new: str) -> str:
+    """A topic that has another home by the second table than by the first."""
+    return next(topic for topic in topics_at(before, old, 200) if after.table[slot_of(topic)] == new)
+
+
+class Way:
+    """One endpoint, as far as messages pass through it. ``peers``: those in its view."""
+
+    def __init__(self, *peers: Endpoint, members: Membership | None = None, lookup: bool = False) -> None:
+        self.desk = desk = FakeDesk()
+        self.members = members = members or joined(desk, *peers)
+        self.homes: Homes = Homes(ME.incarnation, joined=True) if lookup else members
+        self.hub = Hub()
+        self.memory = memory = Memory(1 << 40, lambda: 0)
+        self.inflight = InFlight(1_000, 1 << 20)
+        self.routes = Routes(1_000, 100_000)
+        self.locations = Locations(0 if lookup else 100_000)
+        self.dedup: Dedup[Handover] = Dedup(DEDUP_TTL_S, 1_000)
+        self.repeats = Repeats(DEDUP_TTL_S)
+        self.handovers = UnderWay()
+        self.moved_away = MovedAway()
+        self.links: dict[str, Link] = {}
+        self.wrapped: list[bytes] = []
+        whereabouts = Whereabouts(self.locations, members, desk.drops)
+        self.sending = Sending(desk, memory)
+        self.replies = Replies(self.sending, memory, desk.counters, bytes)
+        self.delivery = Delivery(desk, self.hub, self.sending, self.moved_away, self.links, desk.counters, self._wrap)
+        self.fanout = Fanout(desk, members, self.links, self.locations, whereabouts, self.delivery, not lookup)
+        self.keys = KeyHandover(desk, members, self.dedup, self.repeats, self.handovers)
+        make_home = LookupHome if lookup else Home
+        self.home = make_home(
+            desk,
+            ME.incarnation,
+            self.homes,
+            self.dedup,
+            self.routes,
+            self.locations,
+            whereabouts,
+            self.inflight,
+            self.fanout,
+            self.keys,
+        )
+        self.origin = Origin(
+            desk,
+            ME.incarnation,
+            self.homes,
+            self.home,
+            self.repeats,
+            self.inflight,
+            self.replies,
+            desk.counters,
+            True,
+        )
+        self._connections = 0
+
+    def _wrap(self, data: bytes) -> bytes:
+        self.wrapped.append(data)
+        return data
+
+    # Who is where
+
+    def connection(self) -> Connection:
+        """A client's connection to this endpoint."""
+        self._connections += 1
+        made = Connection(self._connections, Outbox(1 << 20))
+        made.kind = "publish"
+        made.tally = self.replies.tally("publish")
+        return made
+
+    def listens(self, *clients: str) -> Connection:
+        """These clients listen here, on one connection."""
+        connection = self.connection()
+        for client in clients:
+            self.hub.bind(client, connection)
+            self.hub.bindings[client].location = at(ME)
+            self.locations.learn(client, at(ME))
+        return connection
+
+    def listens_at(self, endpoint: Endpoint, *clients: str) -> None:
+        """These clients are known to listen there."""
+        for client in clients:
+            self.locations.learn(client, at(endpoint))
+
+    def subscribed(self, topic: str, *clients: str) -> None:
+        """The topic's subscriber set is in the routing cache."""
+        self.routes.filled(topic, self.routes.add(topic), set(clients))
+
+    def lets_in(self, peer: Endpoint) -> None:
+        """The peer joins: some slots are its own from here on. The parts have yet to be told."""
+        self.members.connected(peer, self.desk.now)
+        self.members.joined_by(peer.incarnation)
+
+    def loses(self, peer: Endpoint) -> None:
+        """The peer is gone. The parts have yet to be told."""
+        self.members.left(peer.incarnation)
+
+    # What comes, and what goes
+
+    def flush(self) -> list[Stored]:
+        """The home's turn ends; what the store is asked then, since the last call of this kind."""
+        self.home.flush()
+        return self.take_stored()
+
+    def take_stored(self) -> list[Stored]:
+        """What the store was asked since the last call."""
+        stored, self.desk.stored = self.desk.stored, []
+        return stored
+
+    def take_asked(self) -> list[Call]:
+        """What peers were asked since the last call."""
+        asked, self.desk.asked = self.desk.asked, []
+        return asked
+
+    def written(self, connection: Connection) -> list[bytes]:
+        """What this connection is written now; other connections get theirs, too."""
+        return [frame for to, frames in self.sending.write() if to is connection for frame in frames]
+
+
+def at(endpoint: Endpoint, number: int = 1, online: bool = True) -> Location:
+    """A client's location there."""
+    return Location(number, endpoint.incarnation, online)
+
+
+def publish(topic: str, payload: bytes = b'"news"', **fields: Any) -> Command:
+    """A client's checked ``publish``, which asks for its acknowledgement."""
+    return Command("publish", "paul", **{"topics": (topic,), "payload": payload, "ack": True, **fields})
+
+
+def message(topic: str, payload: bytes = b'"news"', number: int = 1, received: float = 100.0) -> Message:
+    """A message of a client at this endpoint."""
+    return Message(topic, payload, ME.incarnation, number, received)
+
+
+def note(topic: str, payload: bytes = b'"news"') -> bytes:
+    """What a subscriber is written of it."""
+    return notification(topic, payload)
