@@ -89,8 +89,8 @@ if [ -n "${KAFKA:-}" ] && there mvn; then
     # make test-tools KAFKA=1 has made the environment before.
     JAVA_HOME=$(bash bench/java.sh) && export JAVA_HOME && .venv/bin/python - <<'END' || status=1
 import sys
-from bench import peers
-from bench.peers import kafka_jars
+from ingeborg.bench import peers
+from ingeborg.bench.peers import kafka_jars
 try:
     kafka_jars.ensure(kafka_jars.CACHE, kafka_jars.java_home())
 except peers.PeerError as error:

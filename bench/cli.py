@@ -14,9 +14,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench import digestdir, report, statements, summary
-from bench.digest import Json
-from bench.errors import BenchError, ExtraMissing
+from ingeborg.bench import report
+from ingeborg.bench.digest import files as digestdir
+from ingeborg.bench.digest.document import Json
+from ingeborg.bench.errors import BenchError, ExtraMissing
+from ingeborg.bench.text import statements, summary
 
 SPARK_LOG = "spark.log"
 
@@ -119,8 +121,8 @@ def _parser() -> argparse.ArgumentParser:
     command.set_defaults(command=_summary)
 
     try:
-        from bench import compare_command as compare
-        from bench.peers import commands as peers
+        from ingeborg.bench.compare import command as compare
+        from ingeborg.bench.peers import commands as peers
     except ModuleNotFoundError as error:
         _add_absent(commands, "compare", error)
         _add_absent(commands, "peers", error)
@@ -157,7 +159,7 @@ def digest(
     except OSError as error:
         raise BenchError(f"cannot make the directory {out}: {error.strerror}") from error
     try:
-        from bench.spark import job, logs, session
+        from ingeborg.bench.spark import job, logs, session
     except ModuleNotFoundError as error:
         raise ExtraMissing(f"PySpark is not installed ({error}): pip install 'ingeborg[bench]'") from error
     with session.local_session(master, driver_memory, out / SPARK_LOG) as spark:

@@ -34,7 +34,17 @@ include_patterns = [
     "docs/**.md",
 ]
 # Not even looked into: Sphinx follows links, and environments and measurements are large.
-exclude_patterns = [".*", "**/.*", "**/node_modules", "build", "dist", "runs", "tests", "bench/results/*/logs"]
+exclude_patterns = [
+    ".*",
+    "**/.*",
+    "**/node_modules",
+    "build",
+    "dist",
+    "runs",
+    "tests",
+    "ingeborg",
+    "bench/results/*/logs",
+]
 
 myst_enable_extensions = ["colon_fence"]
 # Anchors of headings as GitHub makes them, so that `page.md#heading` is the same on both.

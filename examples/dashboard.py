@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ingeborg import Client, ClientError, ProtocolError
-from protocol.pages import PageError, fetch, samples
+from ingeborg.protocol.pages import PageError, fetch, samples
 
 COUNTERS = [f"ingeborg_{what}_total" for what in ("publishes_received", "messages_delivered", "duplicates_dropped")]
 TITLES = ("clients", "in/s", "out/s", "dropped/s", "MB")

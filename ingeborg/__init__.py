@@ -7,11 +7,12 @@ client what only an endpoint has.
 
 from __future__ import annotations
 
+import os.path
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from protocol.client import (
+    from ingeborg.protocol.client import (
         Client,
         ClientError,
         ClosedForGood,
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
         ConnectionLost,
         Notification,
     )
-    from protocol.errors import ProtocolError
+    from ingeborg.protocol.errors import ProtocolError
 
 __all__ = [
     "Client",
@@ -33,7 +34,14 @@ __all__ = [
     "ProtocolError",
 ]
 
-_HOMES = {**dict.fromkeys(__all__, "protocol.client"), "ProtocolError": "protocol.errors"}
+# Git and archives write a link as a file, with its target as text, where they cannot or may not make links.
+if os.path.isfile(os.path.join(os.path.dirname(__file__), "protocol")):
+    raise ImportError(
+        "ingeborg/protocol is a file and has to be a symbolic link: check the repository out again with links "
+        "(git config core.symlinks true; git checkout -- ingeborg), or install a built package"
+    )
+
+_HOMES = {**dict.fromkeys(__all__, "ingeborg.protocol.client"), "ProtocolError": "ingeborg.protocol.errors"}
 """The module of each name."""
 
 if not TYPE_CHECKING:  # a type checker would take this for a promise of any name

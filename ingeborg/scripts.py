@@ -12,17 +12,17 @@ from importlib import import_module
 
 def endpoint() -> int:
     """`ingeborg`."""
-    return _run("ingeborg", "broker.cli", "server")
+    return _run("ingeborg", "ingeborg.broker.command.cli", "server")
 
 
 def loadgen() -> int:
     """`loadgen`."""
-    return _run("loadgen", "loadgen.cli", "bench")
+    return _run("loadgen", "ingeborg.loadgen.cli", "bench")
 
 
 def bench() -> int:
     """`bench`."""
-    return _run("bench", "bench.cli", "bench")
+    return _run("bench", "ingeborg.bench.cli", "bench")
 
 
 def _run(command: str, module: str, extra: str) -> int:
@@ -32,12 +32,8 @@ def _run(command: str, module: str, extra: str) -> int:
     except ModuleNotFoundError as error:
         missing = error.name or str(error)
         # The image of an endpoint has no `loadgen` at all. If another module of ours is missing, that is our mistake.
-        if _is_ours(missing) and not module.startswith(f"{missing}."):
+        if missing.startswith("ingeborg.") and not module.startswith(f"{missing}."):
             raise
         print(f"{command}: {missing} is not installed: pip install 'ingeborg[{extra}]'", file=sys.stderr)
         return 2
     return int(program.main())
-
-
-def _is_ours(module: str) -> bool:
-    return module.partition(".")[0] in {"ingeborg", "broker", "protocol", "loadgen", "bench"}

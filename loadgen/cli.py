@@ -16,19 +16,19 @@ from pathlib import Path
 
 import orjson
 
-from protocol.options import add_options, given
+from ingeborg.protocol.options import add_options, given
 
-from .assignment import air_plan, clients_name
 from .backends import SYSTEMS, check_urls
 from .backends.base import BackendError
 from .backends.ingeborg import client_id
-from .outcome import ending, faults, in_a_line, rows, troubled
-from .progress import Progress, printable, table
-from .run import Outcome, RunFailed
-from .series import Series
-from .session import Session, Target
-from .settings import KINDS, Kind, Radio, Settings, Topics, WorkloadError, settings
-from .worker import loop_factory
+from .coordinator.run import Outcome, RunFailed
+from .coordinator.series import Series
+from .coordinator.session import Session, Target
+from .display.outcome import ending, faults, in_a_line, rows, troubled
+from .display.progress import Progress, printable, table
+from .process.assignment import air_plan, clients_name
+from .process.worker import loop_factory
+from .workloads.settings import KINDS, Kind, Radio, Settings, Topics, WorkloadError, settings
 
 _PROCESSES_MAX = 64
 

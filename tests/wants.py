@@ -18,8 +18,8 @@ from typing import NamedTuple, NoReturn
 
 import pytest
 
-from bench.peers import NotInstalledError, kafka_jars
-from bench.peers.servers import ALIASES
+from ingeborg.bench.peers import NotInstalledError, kafka_jars
+from ingeborg.bench.peers.servers import ALIASES
 
 #: Debian puts servers where a user's PATH need not look.
 PATH = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/local/sbin", "/usr/sbin", "/sbin"))

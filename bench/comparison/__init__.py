@@ -6,10 +6,10 @@ formats a number.
 
 from __future__ import annotations
 
-from bench.comparison.groups import CUT_SHORT, Figure, Limit, failure, of_kind, ratio
-from bench.comparison.topics import TopicsPoint, TopicsSeries, TopicsTable, topics
-from bench.comparison.traffic import TrafficRow, TrafficTable, headline, main_phase, traffic
-from bench.digest import Json
+from ingeborg.bench.comparison.groups import CUT_SHORT, Figure, Limit, failure, of_kind, ratio
+from ingeborg.bench.comparison.topics import TopicsPoint, TopicsSeries, TopicsTable, topics
+from ingeborg.bench.comparison.traffic import TrafficRow, TrafficTable, headline, main_phase, traffic
+from ingeborg.bench.digest.document import Json
 
 __all__ = [
     "CUT_SHORT",

@@ -12,7 +12,7 @@ import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from bench.digest import Json
+from ingeborg.bench.digest.document import Json
 
 OWN_SYSTEM = "ingeborg"
 OWN_VARIANT = "home"

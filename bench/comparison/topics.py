@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from bench.comparison.groups import (
+from ingeborg.bench.comparison.groups import (
     Figures,
     Limit,
     Read,
@@ -22,7 +22,7 @@ from bench.comparison.groups import (
     repetitions,
     saturated,
 )
-from bench.digest import Json
+from ingeborg.bench.digest.document import Json
 
 LOAD = ("messages", "window", "size")
 """Settings that make the load of a topics benchmark: only series that share them stand in one table."""

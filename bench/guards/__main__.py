@@ -1,6 +1,6 @@
 """All of them: `make bench-self` (FULL=1: at full length).
 
-    python -m bench.guards [--full] [--only NAME …] [--out FILE]
+    python -m ingeborg.bench.guards [--full] [--only NAME …] [--out FILE]
 
 Prints each figure beside its goal as it is measured, and a table at the end; the table goes to FILE as well. Ends with
 1 if one could not be measured; a goal that is not met is a result.
@@ -16,7 +16,7 @@ from pathlib import Path
 
 import uvloop
 
-from bench.errors import BenchError
+from ingeborg.bench.errors import BenchError
 
 from . import cost, idle, latency, loads, scaling, storm
 from .model import Check, show, table

@@ -1,6 +1,6 @@
 """The comparison: a bare `websockets` server, in a process of its own.
 
-    python -m bench.guards.bare
+    python -m ingeborg.bench.guards.bare
 
 At `/publish` it parses each command and broadcasts the notification to whoever has said `listen`, which is the least a
 broker could do; at any other path it sends every message back. Prints where it is ready; ends by SIGTERM.

@@ -15,7 +15,7 @@ from typing import Any
 
 import orjson
 
-from bench.errors import BenchError
+from ingeborg.bench.errors import BenchError
 
 #: Clients of one process: a core connects so many in some ten seconds, and many systems allow 20,000 open files.
 CLIENTS_MAX = 10_000

@@ -1,6 +1,6 @@
 """What a message costs an endpoint in CPU, beside a bare `websockets` server that parses and broadcasts the same.
 
-    python -m bench.guards.cost [--rounds 3]
+    python -m ingeborg.bench.guards.cost [--rounds 3]
 
 Both get the same frames at the same rate, turn by turn: publishes of some 200 bytes to one topic with 1, 5, 20 and
 100 subscribers. Of each server's CPU time per publish a line is fitted over the fan-outs: what a received publish
@@ -21,8 +21,8 @@ import orjson
 import psutil
 import uvloop
 
-from bench.errors import BenchError
-from protocol.outgoing import OutgoingSocket
+from ingeborg.bench.errors import BenchError
+from ingeborg.protocol.outgoing import OutgoingSocket
 
 from .light import TIMEOUT_S, ask, cpu_s, dial, started
 from .model import Check, show
@@ -115,8 +115,11 @@ async def measure(rounds: int) -> tuple[dict[int, float], dict[int, float]]:
     """Microseconds per publish by fan-out, the median of the rounds: this broker's endpoint, and the bare server."""
     with (
         tempfile.TemporaryDirectory() as folder,
-        started("broker.cli", "serve", "--port", "0", "--store", f"lmdb:{folder}/store") as (our_url, ours),
-        started("bench.guards.bare") as (bare_url, bare),
+        started("ingeborg.broker.command.cli", "serve", "--port", "0", "--store", f"lmdb:{folder}/store") as (
+            our_url,
+            ours,
+        ),
+        started("ingeborg.bench.guards.bare") as (bare_url, bare),
     ):
         found: tuple[dict[int, float], dict[int, float]] = ({}, {})
         for fanout, rate in RATES.items():

@@ -1,6 +1,6 @@
 """What an idle client takes: of an endpoint's memory, and of the kernel's. Linux only.
 
-    python -m bench.guards.idle [--clients 20000] [--hold-s 30]
+    python -m ingeborg.bench.guards.idle [--clients 20000] [--hold-s 30]
 
 Bare connections from processes of their own, each of one client that listens, subscribes to nothing and gets nothing
 but pings; as many endpoints over one embedded store as that many connections need. Endpoints are looked at when the
@@ -24,7 +24,7 @@ from typing import NamedTuple
 import psutil
 import uvloop
 
-from bench.errors import BenchError
+from ingeborg.bench.errors import BenchError
 
 from .clients import OTHER_FILES, ClientProcess, all_told, allow_files, shares, started_clients
 from .light import started
@@ -117,9 +117,9 @@ async def measure(clients: int, hold_s: float) -> Found:
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         serve = ("serve", "--port", "0", "--store", f"lmdb:{folder}/store")
-        servers = [stack.enter_context(started("broker.cli", *serve)) for _ in range(endpoints)]
+        servers = [stack.enter_context(started("ingeborg.broker.command.cli", *serve)) for _ in range(endpoints)]
         assignments = [{"urls": [url for url, _ in servers], "numbers": share} for share in shares(clients)]
-        async with started_clients("bench.guards.idle_clients", assignments) as processes:
+        async with started_clients("ingeborg.bench.guards.idle_clients", assignments) as processes:
             first = await _connected(processes, {"connect": _WARM_UP})
             before = levels([endpoint for _, endpoint in servers])
             connected = await _connected(processes, {"connect": clients})

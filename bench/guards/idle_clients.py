@@ -7,8 +7,8 @@ import os
 import orjson
 import uvloop
 
-from bench.errors import BenchError
-from protocol.outgoing import OutgoingSocket
+from ingeborg.bench.errors import BenchError
+from ingeborg.protocol.outgoing import OutgoingSocket
 
 from .clients import assignment, commands, each, say
 from .light import ask, dial

@@ -1,6 +1,6 @@
 """The latency floor: one publisher, one subscriber, one message at a time, beside a bare `websockets` echo.
 
-    python -m bench.guards.latency [--messages 4000]
+    python -m ingeborg.bench.guards.latency [--messages 4000]
 
 The three take turns: an echo server, one endpoint, and two endpoints (published at one, received at the other,
 whichever is the topic's home). Latency is from the publisher's write to the subscriber's receipt, in one process. Half
@@ -20,9 +20,9 @@ from pathlib import Path
 import orjson
 import uvloop
 
-from bench.matrix import System
-from bench.servers import running
-from protocol.outgoing import OutgoingSocket
+from ingeborg.bench.compare.matrix import System
+from ingeborg.bench.compare.servers import running
+from ingeborg.protocol.outgoing import OutgoingSocket
 
 from .light import TIMEOUT_S, ask, dial, started
 from .model import Check, show
@@ -83,7 +83,7 @@ async def measure(messages: int) -> dict[str, list[int]]:
     """Latencies in ns, sorted: ``echo``, ``one``, ``two`` (endpoints)."""
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        echo_url, _ = stack.enter_context(started("bench.guards.bare"))
+        echo_url, _ = stack.enter_context(started("ingeborg.bench.guards.bare"))
         trips: dict[str, Trip] = {}
         echo = await dial(echo_url + "/echo")
         frame = b"x" * 230

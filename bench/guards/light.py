@@ -14,8 +14,8 @@ from pathlib import Path
 
 import psutil
 
-from bench import starting
-from protocol.outgoing import OutgoingSocket, connect
+from ingeborg.bench import starting
+from ingeborg.protocol.outgoing import OutgoingSocket, connect
 
 TIMEOUT_S = 30.0
 

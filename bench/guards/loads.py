@@ -1,6 +1,6 @@
 """The workloads on this broker alone, each on an empty store: rates, latencies, memory. Figures 1, 3, 4 and 7.
 
-    python -m bench.guards.loads traffic|topics|radio|memory [--full]
+    python -m ingeborg.bench.guards.loads traffic|topics|radio|memory [--full]
 
 Runs `loadgen` as a user would, and one digest over its logs. Owns: how much of each workload a guard runs. Must never:
 compute a figure that the digest has.
@@ -22,13 +22,13 @@ from typing import Any
 
 import psutil
 
-from bench.compare import LOSSES
-from bench.comparison.topics import number_of_topics
-from bench.comparison.traffic import headline
-from bench.digestdir import DOCUMENT
-from bench.errors import BenchError
-from bench.matrix import System
-from bench.servers import running
+from ingeborg.bench.compare.matrix import System
+from ingeborg.bench.compare.run import LOSSES
+from ingeborg.bench.compare.servers import running
+from ingeborg.bench.comparison.topics import number_of_topics
+from ingeborg.bench.comparison.traffic import headline
+from ingeborg.bench.digest.files import DOCUMENT
+from ingeborg.bench.errors import BenchError
 
 from .clients import allow_files
 from .light import started
@@ -57,7 +57,16 @@ Json = dict[str, Any]
 
 
 def _loadgen(workload: str, file: str, urls: Sequence[str], out: Path, *words: str) -> None:
-    command = [sys.executable, "-m", "loadgen.cli", workload, "--workload", str(WORKLOADS / file), "--out", str(out)]
+    command = [
+        sys.executable,
+        "-m",
+        "ingeborg.loadgen.cli",
+        workload,
+        "--workload",
+        str(WORKLOADS / file),
+        "--out",
+        str(out),
+    ]
     for url in urls:
         command += ["--url", url]
     # What is lost is a figure here, and judged as one.
@@ -81,7 +90,7 @@ def _options(settings: Mapping[str, object]) -> list[str]:
 def _digest(folder: Path) -> list[Json]:
     """The runs of the logs in the folder, in their order."""
     out = folder / "digest"
-    _run([sys.executable, "-m", "bench.cli", "digest", "--out", str(out), str(folder / "logs")], DIGEST_S_MAX)
+    _run([sys.executable, "-m", "ingeborg.bench.cli", "digest", "--out", str(out), str(folder / "logs")], DIGEST_S_MAX)
     runs: list[Json] = json.loads((out / DOCUMENT).read_text(encoding="utf-8"))["runs"]
     for run in runs:
         if run["failed"]:
@@ -95,7 +104,9 @@ def _endpoint(folder: Path) -> Iterator[tuple[str, list[tuple[int, int]]]]:
     anonymous memory."""
     with (
         tempfile.TemporaryDirectory(dir=folder) as store,
-        started("broker.cli", "serve", "--port", "0", "--store", f"lmdb:{store}", "--dedup-ttl", "10") as found,
+        started(
+            "ingeborg.broker.command.cli", "serve", "--port", "0", "--store", f"lmdb:{store}", "--dedup-ttl", "10"
+        ) as found,
     ):
         url, process = found
         seen: list[tuple[int, int]] = []
@@ -198,7 +209,7 @@ def radio(full: bool) -> list[Check]:
         wishes = folder / "wishes.jsonl"
         _run(
             [
-                *(sys.executable, "-m", "loadgen.cli", "wishes", "--out", str(wishes)),
+                *(sys.executable, "-m", "ingeborg.loadgen.cli", "wishes", "--out", str(wishes)),
                 *("--workload", str(WORKLOADS / "radio-even.toml"), *settings),
             ],
             IMPORT_S_MAX,
@@ -208,7 +219,8 @@ def radio(full: bool) -> list[Check]:
         def load(store: str) -> None:
             nonlocal imported
             imported = _run(
-                [sys.executable, "-m", "broker.cli", "import", str(wishes), "--store", store], IMPORT_S_MAX
+                [sys.executable, "-m", "ingeborg.broker.command.cli", "import", str(wishes), "--store", store],
+                IMPORT_S_MAX,
             ).strip()
 
         allow_files(20_000)

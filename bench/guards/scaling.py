@@ -1,6 +1,6 @@
 """Scaling out: the same load on 1, 2, 4 and 16 endpoints, and what the measured costs say of 10, 100 and 1,000.
 
-    python -m bench.guards.scaling [--rounds 4] [--burst 4]
+    python -m ingeborg.bench.guards.scaling [--rounds 4] [--burst 4]
 
 Publishes come one by one, which costs most, and then in bursts, as they do where an endpoint is busy; both at a rate
 that leaves the machine mostly idle, so that CPU per publish is a cost and no queue. Each topic is published equally
@@ -26,11 +26,11 @@ from typing import NamedTuple
 import orjson
 import uvloop
 
-from bench.errors import BenchError
-from bench.matrix import System
-from bench.servers import running
-from protocol.outgoing import OutgoingSocket
-from protocol.pages import PageError, fetch, samples
+from ingeborg.bench.compare.matrix import System
+from ingeborg.bench.compare.servers import running
+from ingeborg.bench.errors import BenchError
+from ingeborg.protocol.outgoing import OutgoingSocket
+from ingeborg.protocol.pages import PageError, fetch, samples
 
 from .light import TIMEOUT_S, ask, dial
 from .model import Check, show

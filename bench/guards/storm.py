@@ -1,6 +1,6 @@
 """A reconnect storm: one of several endpoints is killed, and all its clients listen again at the others.
 
-    python -m bench.guards.storm [--clients 20000] [--endpoints 4]
+    python -m ingeborg.bench.guards.storm [--clients 20000] [--endpoints 4]
 
 Endpoints over one embedded store; clients of the client library in processes of their own, each listening and
 subscribed to a topic of its own, with the endpoints in another order than its neighbours. One endpoint is killed
@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import uvloop
 
-from bench.errors import BenchError
+from ingeborg.bench.errors import BenchError
 
 from .clients import CLIENTS_MAX, OTHER_FILES, all_told, allow_files, shares, started_clients
 from .light import started
@@ -61,10 +61,10 @@ async def measure(clients: int, endpoints: int) -> Found:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         serve = ("serve", "--port", "0", "--store", f"lmdb:{folder}/store")
         # Not by `serve --endpoints`: that would start the killed one again.
-        servers = [stack.enter_context(started("broker.cli", *serve)) for _ in range(endpoints)]
+        servers = [stack.enter_context(started("ingeborg.broker.command.cli", *serve)) for _ in range(endpoints)]
         urls = [url for url, _ in servers]
         assignments = [{"urls": urls, "numbers": share} for share in shares(clients)]
-        async with started_clients("bench.guards.storm_clients", assignments) as processes:
+        async with started_clients("ingeborg.bench.guards.storm_clients", assignments) as processes:
             await all_told(processes, _CONNECT_S_MAX)
             victim_url, victim = servers[0]
             for process in processes:

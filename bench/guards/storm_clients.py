@@ -18,8 +18,8 @@ from typing import Any
 
 import uvloop
 
-from protocol.client import Client, ClientError, ConnectionLost
-from protocol.errors import ProtocolError
+from ingeborg.protocol.client import Client, ClientError, ConnectionLost
+from ingeborg.protocol.errors import ProtocolError
 
 from .clients import assignment, commands, each, say
 

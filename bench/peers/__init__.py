@@ -8,8 +8,8 @@ Owns: the interface for `bench compare` and its like. Must never: know a workloa
         ...  # server.url, server.version, server.pids; server.alive()
 """
 
-from bench.peers.errors import NotInstalledError, PeerError
-from bench.peers.lifecycle import STATE, Server, down, find, running, up
-from bench.peers.servers import ALIASES, PEERS
+from ingeborg.bench.peers.errors import NotInstalledError, PeerError
+from ingeborg.bench.peers.lifecycle import STATE, Server, down, find, running, up
+from ingeborg.bench.peers.servers import ALIASES, PEERS
 
 __all__ = ["ALIASES", "PEERS", "STATE", "NotInstalledError", "PeerError", "Server", "down", "find", "running", "up"]

@@ -11,9 +11,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench.peers import kafka_jars, lifecycle
-from bench.peers.errors import NotInstalledError, PeerError
-from bench.peers.servers import ALIASES, PEERS
+from ingeborg.bench.peers import kafka_jars, lifecycle
+from ingeborg.bench.peers.errors import NotInstalledError, PeerError
+from ingeborg.bench.peers.servers import ALIASES, PEERS
 
 DONE, FAILED, USAGE, NOT_INSTALLED = 0, 1, 2, 3
 

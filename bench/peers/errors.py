@@ -5,7 +5,7 @@ Owns: the difference between a server that fails and one that is not there. Must
 
 from __future__ import annotations
 
-from bench.errors import BenchError
+from ingeborg.bench.errors import BenchError
 
 
 class PeerError(BenchError):

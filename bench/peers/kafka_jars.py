@@ -15,8 +15,8 @@ import tempfile
 from pathlib import Path
 from xml.etree import ElementTree
 
-from bench.peers.errors import NotInstalledError, PeerError
-from bench.starting.child import tail
+from ingeborg.bench.peers.errors import NotInstalledError, PeerError
+from ingeborg.bench.starting.child import tail
 
 POM = Path(__file__).with_name("kafka") / "pom.xml"
 CACHE = Path("~/.cache/ingeborg")

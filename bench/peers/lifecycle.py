@@ -14,10 +14,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bench.peers import handshakes, kafka_jars, processes
-from bench.peers.errors import PeerError
-from bench.peers.servers import LOOPBACK, Command, Peer, Plan, Site, peer
-from bench.peers.statedir import Record, StateDir
+from ingeborg.bench.peers import handshakes, kafka_jars, processes
+from ingeborg.bench.peers.errors import PeerError
+from ingeborg.bench.peers.servers import LOOPBACK, Command, Peer, Plan, Site, peer
+from ingeborg.bench.peers.statedir import Record, StateDir
 
 STATE = Path("runs", "peers")
 

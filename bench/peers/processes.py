@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import psutil
 
-from bench import starting
+from ingeborg.bench import starting
 
 #: Open files of a server, if the system allows as many. More than any workload's connections and topics together;
 #: finite, for a server that sizes tables by the limit (Erlang does) would take gigabytes for a limit of 2^30.

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from string import Template
 
-from bench.peers import handshakes, kafka_jars
-from bench.peers.errors import NotInstalledError, PeerError
-from bench.peers.statedir import StateDir
+from ingeborg.bench.peers import handshakes, kafka_jars
+from ingeborg.bench.peers.errors import NotInstalledError, PeerError
+from ingeborg.bench.peers.statedir import StateDir
 
 SETTINGS = Path(__file__).parent
 LOOPBACK = "127.0.0.1"

@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from bench.peers.errors import PeerError
-from bench.peers.processes import Identity
-from bench.starting.child import tail
+from ingeborg.bench.peers.errors import PeerError
+from ingeborg.bench.peers.processes import Identity
+from ingeborg.bench.starting.child import tail
 
 #: Layout of state.json; a record of another one is refused.
 LAYOUT = 1

@@ -5,6 +5,6 @@
 
 from __future__ import annotations
 
-from bench.report.page import page
+from ingeborg.bench.report.page import page
 
 __all__ = ["page"]

@@ -1,16 +1,30 @@
 """The sections that set runs beside each other: traffic, topics, and what has no comparison of its own.
 
-Owns their order. The tables are those of `bench.tables`, the same as in the summaries.
+Owns their order. The tables are those of `ingeborg.bench.text.tables`, the same as in the summaries.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from bench import comparison_charts, figures, statements, tables, verdicts
-from bench.comparison import TopicsSeries, TopicsTable, TrafficTable, headline
-from bench.digest import Json
-from bench.report.markup import Html, bullets, compared, explain, folded, html, join, lines, panel, plot, table, titled
+from ingeborg.bench.comparison import TopicsSeries, TopicsTable, TrafficTable, headline
+from ingeborg.bench.digest.document import Json
+from ingeborg.bench.report import comparison_charts
+from ingeborg.bench.report.markup import (
+    Html,
+    bullets,
+    compared,
+    explain,
+    folded,
+    html,
+    join,
+    lines,
+    panel,
+    plot,
+    table,
+    titled,
+)
+from ingeborg.bench.text import figures, statements, tables, verdicts
 
 NOTES_MAX = 20
 """Notes of a topics series that are listed; their runs can be digested by themselves for the rest."""

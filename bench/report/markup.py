@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from html import escape
 
-from bench import charts
-from bench.charts import Drawn
-from bench.tables import Cell, Table
+from ingeborg.bench.report import charts
+from ingeborg.bench.report.charts import Drawn
+from ingeborg.bench.text.tables import Cell, Table
 
 
 class Html(str):

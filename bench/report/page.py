@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from importlib import resources
 
-from bench import comparison, comparison_charts, figures, statements, verdicts
-from bench.digest import Json
-from bench.report import compared, run
-from bench.report.markup import Html, bullets, html, lines
+from ingeborg.bench import comparison
+from ingeborg.bench.digest.document import Json
+from ingeborg.bench.report import compared, comparison_charts, run
+from ingeborg.bench.report.markup import Html, bullets, html, lines
+from ingeborg.bench.text import figures, statements, verdicts
 
 DETAILED_MAX = 40
 """Runs that have a section of their own, some 60 kB each; further ones are in the tables, and the page says so."""
@@ -32,7 +33,7 @@ def page(document: Json, tables: Mapping[str, Sequence[Json]]) -> str:
 
 def framed(title: str, kind: str, lead: Html, parts: Sequence[Html], footer: Html) -> str:
     """A page of the house: `kind` stands small over the title, `lead` below it."""
-    style = resources.files("bench").joinpath("report.css").read_text(encoding="utf-8")
+    style = resources.files("ingeborg.bench.report").joinpath("report.css").read_text(encoding="utf-8")
     body = lines(
         [
             Html(f'<header class="page"><p class="over">{html(kind)}</p><h1>{html(title)}</h1>'),

@@ -9,10 +9,11 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bench import charts, figures, statements, verdicts
-from bench.comparison import headline
-from bench.digest import Json
-from bench.report.markup import Html, badge, bullets, explain, folded, html, lines, panel, plot, stack, table
+from ingeborg.bench.comparison import headline
+from ingeborg.bench.digest.document import Json
+from ingeborg.bench.report import charts
+from ingeborg.bench.report.markup import Html, badge, bullets, explain, folded, html, lines, panel, plot, stack, table
+from ingeborg.bench.text import figures, statements, verdicts
 
 ROWS_MAX = 120
 """Rows of a table of seconds on the page; a longer run shows every n-th, and the page says so (all are in the CSV)."""

@@ -1,7 +1,7 @@
 """A soak: load, slow and moving clients, endpoints that are killed; and where every message went. docs/soak.md
 
-    python -m bench.soak [--minutes 30] [--rate N] [--out FOLDER]
-    python -m bench.soak --again FOLDER
+    python -m ingeborg.bench.soak [--minutes 30] [--rate N] [--out FOLDER]
+    python -m ingeborg.bench.soak --again FOLDER
 
 Ends with 0 if nothing is unaccounted and memory has not grown, with 1 if something was found, with 2 if it could not be
 run. The folder gets the record, `summary.json` and the page `report.html`; `--again` makes those two of a record anew.
@@ -21,8 +21,8 @@ from pathlib import Path
 
 import uvloop
 
-from bench.errors import BenchError
-from protocol.options import add_options, converted, given, out_of_bounds, spelling
+from ingeborg.bench.errors import BenchError
+from ingeborg.protocol.options import add_options, converted, given, out_of_bounds, spelling
 
 from .page import page
 from .record import Folder
@@ -33,7 +33,9 @@ from .summary import summarise
 
 def main(arguments: Sequence[str] | None = None, say: Callable[[str], None] | None = None) -> int:
     """The command. Returns the exit code. ``say``: given each line of what goes on."""
-    parser = argparse.ArgumentParser(prog="python -m bench.soak", description=(__doc__ or "").partition("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m ingeborg.bench.soak", description=(__doc__ or "").partition("\n")[0]
+    )
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="new; without it one below runs/")
     parser.add_argument("--again", type=Path, metavar="FOLDER", help="no run: the account and the page of this record")
     add_options(parser, Settings)

@@ -1,7 +1,7 @@
 """What became of every message: delivered, dropped as a duplicate, lost for a reason the SPEC names, or unaccounted.
 
 Owns: the account, its words, and the telling of a soak's record to the oracle as facts. Must never: judge
-(``bench.oracle`` does), or touch a file, a clock or a socket.
+(``ingeborg.bench.oracle`` does), or touch a file, a clock or a socket.
 
 A message is due to each client that subscribed to its topic, once. Where it did not come, or came twice, one of these
 has to be so (SPEC sections 7 and 8), else it is *unaccounted*:
@@ -23,11 +23,24 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from bench.oracle import facts as told
-from bench.oracle import rules
-from bench.oracle.facts import FOREVER, By, Change, Copy, Disturbance, Facts, Kind, Line, Name, Outcome, Place, Send
-from bench.oracle.judge import Judge, Missed
-from bench.oracle.verdict import Again, Broken, Cause, Violation
+from ingeborg.bench.oracle import facts as told
+from ingeborg.bench.oracle import rules
+from ingeborg.bench.oracle.facts import (
+    FOREVER,
+    By,
+    Change,
+    Copy,
+    Disturbance,
+    Facts,
+    Kind,
+    Line,
+    Name,
+    Outcome,
+    Place,
+    Send,
+)
+from ingeborg.bench.oracle.judge import Judge, Missed
+from ingeborg.bench.oracle.verdict import Again, Broken, Cause, Violation
 
 from .record import DUPLICATE, LOST, NEW, UNANSWERED, Attempt, Delivery, Kill, Life, Message
 

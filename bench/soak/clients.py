@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 from websockets.exceptions import WebSocketException
 
-from protocol.outgoing import OutgoingSocket, connect
+from ingeborg.protocol.outgoing import OutgoingSocket, connect
 
 from .ledger import Ledger
 from .record import Life

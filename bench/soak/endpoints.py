@@ -11,8 +11,8 @@ from pathlib import Path
 
 import psutil
 
-from bench.starting import Endpoint, end_all
-from protocol.pages import PageError, fetch, samples
+from ingeborg.bench.starting import Endpoint, end_all
+from ingeborg.protocol.pages import PageError, fetch, samples
 
 #: How long a page of metrics may take on a machine that is at its limit, in seconds.
 PAGE_S = 5.0

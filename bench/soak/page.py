@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from bench import figures
-from bench.charts import Drawn, duration_tick, rate_tick, size_tick
-from bench.plots import Plot, Point, Scale, Series, linear, logarithmic, seconds_axis
-from bench.report.markup import Html, badge, bullets, explain, folded, html, lines, panel, plot, stack, table
-from bench.report.page import framed
+from ingeborg.bench.report.charts import Drawn, duration_tick, rate_tick, size_tick
+from ingeborg.bench.report.markup import Html, badge, bullets, explain, folded, html, lines, panel, plot, stack, table
+from ingeborg.bench.report.page import framed
+from ingeborg.bench.report.plots import Plot, Point, Scale, Series, linear, logarithmic, seconds_axis
+from ingeborg.bench.text import figures
 
 Json = Mapping[str, Any]
 
@@ -299,6 +299,6 @@ def _facts(made: Json) -> Html:
 
 
 _FOOTER = Html(
-    "<footer><p>Made from the record beside it by <code>python -m bench.soak --again FOLDER</code>. "
+    "<footer><p>Made from the record beside it by <code>python -m ingeborg.bench.soak --again FOLDER</code>. "
     "Generator and endpoints share one machine: rates and latencies are of all of them together.</p></footer>"
 )

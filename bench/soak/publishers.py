@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import orjson
 from websockets.exceptions import WebSocketException
 
-from protocol.outgoing import OutgoingSocket, connect
+from ingeborg.protocol.outgoing import OutgoingSocket, connect
 
 from .clients import BACKOFF_S, TIMEOUT_S
 from .ledger import Ledger

@@ -24,8 +24,8 @@ from typing import Any
 import orjson
 import psutil
 
-from bench.errors import BenchError
-from bench.guards.clients import OTHER_FILES, allow_files, each
+from ingeborg.bench.errors import BenchError
+from ingeborg.bench.guards.clients import OTHER_FILES, allow_files, each
 
 from . import ramp
 from .clients import Subscriber

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from protocol.options import option
+from ingeborg.protocol.options import option
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from bench.spark.schema import CORRUPT, NS_PER_S, OFFSET_S_MAX, PHASE_KINDS, ROLES, Table
+from ingeborg.bench.spark.schema import CORRUPT, NS_PER_S, OFFSET_S_MAX, PHASE_KINDS, ROLES, Table
 
 _Problems = list[tuple[Column, str]]
 

@@ -20,8 +20,8 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from bench.errors import BenchError
-from bench.spark.schema import EVENT_FILE, EVENTS, RUN_FILE, SCHEMA_VERSION, TABLES
+from ingeborg.bench.errors import BenchError
+from ingeborg.bench.spark.schema import EVENT_FILE, EVENTS, RUN_FILE, SCHEMA_VERSION, TABLES
 
 RUN_FILE_BYTES_MAX = 1 << 20
 """A run.json is some kilobytes of configuration; a megabyte of it is some other file."""

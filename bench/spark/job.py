@@ -25,13 +25,13 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from bench import digestdir
-from bench.digest import PERCENTILES_PPM, Json, Rows, document
-from bench.errors import BenchError
-from bench.spark import inventory, logs
-from bench.spark import transforms as t
-from bench.spark.quantiles import percentiles, sketched
-from bench.spark.schema import BUCKETS_PER_DECADE, CURVE_PPM, EXACT_DELIVERIES_MAX, KEPT, SKETCH_ACCURACY
+from ingeborg.bench.digest import files as digestdir
+from ingeborg.bench.digest.document import PERCENTILES_PPM, Json, Rows, document
+from ingeborg.bench.errors import BenchError
+from ingeborg.bench.spark import inventory, logs
+from ingeborg.bench.spark import transforms as t
+from ingeborg.bench.spark.quantiles import percentiles, sketched
+from ingeborg.bench.spark.schema import BUCKETS_PER_DECADE, CURVE_PPM, EXACT_DELIVERIES_MAX, KEPT, SKETCH_ACCURACY
 
 FIGURES_AT_ONCE = 4
 """Jobs under way at once. More would not run faster on the few cores of one machine, and would share its memory."""

@@ -23,10 +23,10 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
-from bench.errors import BenchError
-from bench.spark.checks import checked
-from bench.spark.inventory import COPY, RunLog, first_line, literal
-from bench.spark.schema import (
+from ingeborg.bench.errors import BenchError
+from ingeborg.bench.spark.checks import checked
+from ingeborg.bench.spark.inventory import COPY, RunLog, first_line, literal
+from ingeborg.bench.spark.schema import (
     CLOSING_S_MAX,
     EVENTS,
     KEPT,

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from bench.spark.schema import BUCKETS_PER_DECADE, FINE
+from ingeborg.bench.spark.schema import BUCKETS_PER_DECADE, FINE
 
 _PPM = 1_000_000
 

@@ -20,7 +20,7 @@ from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
-from bench.errors import BenchError
+from ingeborg.bench.errors import BenchError
 
 JAVA_MIN = 17
 """What Spark 4 requires."""

@@ -17,8 +17,8 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from bench.spark.quantiles import bucket_of
-from bench.spark.schema import NS_PER_S, POSITION
+from ingeborg.bench.spark.quantiles import bucket_of
+from ingeborg.bench.spark.schema import NS_PER_S, POSITION
 
 NEWS = ("topic", "seq", "run")
 """What names one news. In this order everywhere: rows sorted for one step are sorted for the next."""

@@ -14,10 +14,20 @@ Owns: the one way to start an endpoint as a process. Must never: know what an en
 ports that endpoints keep, `endpoints` is what is known of `ingeborg serve`.
 """
 
-from bench.starting.child import Child, ChildError, ending, spawn
-from bench.starting.endpoints import Endpoint, Said, Started, end_all, environment, python, ready, serve, started
-from bench.starting.ports import Ports, claim
-from bench.starting.steps import awaited, blocking
+from ingeborg.bench.starting.child import Child, ChildError, ending, spawn
+from ingeborg.bench.starting.endpoints import (
+    Endpoint,
+    Said,
+    Started,
+    end_all,
+    environment,
+    python,
+    ready,
+    serve,
+    started,
+)
+from ingeborg.bench.starting.ports import Ports, claim
+from ingeborg.bench.starting.steps import awaited, blocking
 
 __all__ = [
     "Child",

@@ -18,8 +18,8 @@ from typing import IO
 
 import psutil
 
-from bench.errors import BenchError
-from bench.starting.steps import Steps, pauses
+from ingeborg.bench.errors import BenchError
+from ingeborg.bench.starting.steps import Steps, pauses
 
 #: After SIGKILL, in seconds: only a process stuck in the kernel takes longer, and waiting does not help then.
 KILL_S = 5.0

@@ -18,10 +18,10 @@ from typing import NamedTuple
 
 import psutil
 
-from bench.errors import BenchError
-from bench.starting.child import Child
-from bench.starting.ports import claim
-from bench.starting.steps import Steps, awaited, blocking
+from ingeborg.bench.errors import BenchError
+from ingeborg.bench.starting.child import Child
+from ingeborg.bench.starting.ports import claim
+from ingeborg.bench.starting.steps import Steps, awaited, blocking
 
 #: How long a start may take, in seconds. It takes one or two; on a machine under load, many times that.
 READY_S = 60.0
@@ -39,7 +39,7 @@ def python(module: str, *arguments: str) -> list[str]:
 
 def serve(*options: str) -> list[str]:
     """The command line of `ingeborg serve`, of the code that this process runs."""
-    return python("broker.cli", "serve", *options)
+    return python("ingeborg.broker.command.cli", "serve", *options)
 
 
 def environment(variables: Mapping[str, str] | None = None) -> dict[str, str]:

@@ -17,7 +17,7 @@ import weakref
 from contextlib import ExitStack
 from typing import Self
 
-from bench.errors import BenchError
+from ingeborg.bench.errors import BenchError
 
 #: Below the ports that systems hand out by themselves: where the port cannot be held, that leaves fewer to meet.
 PORT_MIN, PORT_MAX = 10_000, 30_000

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from protocol.errors import CloseCode
+from ingeborg.protocol.errors import CloseCode
 
-from .grants import Grant
-from .hub import Connection
+from .clients.grants import Grant
+from .clients.hub import Connection
 from .model import Endpoint
 
 

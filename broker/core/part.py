@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from protocol.messages import Command
+from ingeborg.protocol.messages import Command
 
-from .calls import Asker, Kind
-from .hub import Connection
+from .clients.hub import Connection
+from .links.calls import Asker, Kind
 
 CommandHandler = Callable[[Connection, Command], None]
 RequestHandler = Callable[[str, int, list[Any]], None]

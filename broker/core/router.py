@@ -1,8 +1,8 @@
 """Event in, effects out: one endpoint's decisions, whole, without a socket, a clock, a store or randomness in it.
 
 Owns: the doors (every event is a method with its time), the tuple of parts, and the order of a turn. Must never: import
-asyncio, wait, or ask what time it is. The shell (``broker.endpoint``) and the simulator (``tests.simulator``) run the
-same code.
+asyncio, wait, or ask what time it is. The shell (``ingeborg.broker.shell.server``) and the simulator
+(``tests.simulator``) run the same code.
 
 What is to be done comes out of ``flush``, once per turn of the loop, so that everything of one turn leaves in one
 batch. The parts do the rest; a part knows the desk and what it is given here, and no router.
@@ -14,46 +14,46 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from .calls import Calls, Kind
-from .counters import Counters
-from .dedup import Dedup
-from .delivery import Delivery
+from .clients.grants import Grant
+from .clients.hub import Connection, Hub
+from .clients.keepalive import Keepalive
+from .clients.large import Large, Outcome
+from .clients.listening import Listening
+from .clients.memory import Memory
+from .clients.moved import MovedAway
+from .clients.outbox import PIECE_BYTES
+from .clients.replies import Replies
+from .clients.sending import Sending
+from .clients.sessions import Sessions
+from .cluster.handover import KeyHandover
+from .cluster.homes import Homes
+from .cluster.joining import Joining
+from .cluster.leaving import Leaving
+from .cluster.membership import Membership
+from .cluster.underway import UnderWay
 from .desk import Desk, Job
 from .effects import Act, Effects
-from .fanout import Fanout
-from .grants import Grant
-from .handover import KeyHandover
-from .home import Home
-from .homes import Homes
-from .hub import Connection, Hub
-from .inflight import InFlight
-from .inspecting import Inspecting
-from .joining import Joining
-from .keepalive import Keepalive
-from .large import Large, Outcome
-from .leaving import Leaving
 from .limits import Limits
-from .listening import Listening
-from .locations import Locations, Whereabouts
-from .lookup import LookupHome
-from .membership import Membership
-from .memory import Memory
-from .mesh import Mesh
-from .message import Handover
+from .links.calls import Calls, Kind
+from .links.mesh import Mesh
+from .messages.dedup import Dedup
+from .messages.delivery import Delivery
+from .messages.fanout import Fanout
+from .messages.home import Home
+from .messages.inflight import InFlight
+from .messages.lookup import LookupHome
+from .messages.message import Handover
+from .messages.origin import Origin
+from .messages.repeats import Repeats
+from .messages.routes import Routes
 from .model import Endpoint, Shape
-from .moved import MovedAway
-from .origin import Origin
-from .outbox import PIECE_BYTES
+from .operators.counters import Counters
+from .operators.inspecting import Inspecting
 from .part import CommandHandler, Part, RequestHandler
-from .repeats import Repeats
-from .replies import Replies
-from .routes import Routes
-from .sending import Sending
-from .sessions import Sessions
 from .stores import StoreCalls
-from .subscribing import Subscribing
-from .underway import UnderWay
-from .writing import Writing
+from .topics.locations import Locations, Whereabouts
+from .topics.subscribing import Subscribing
+from .topics.writing import Writing
 
 
 class Router:

@@ -9,10 +9,10 @@ from collections import Counter, defaultdict
 from collections.abc import Callable
 from typing import Any
 
-from protocol.errors import ProtocolError
+from ingeborg.protocol.errors import ProtocolError
 
 from .effects import StoreCall
-from .histogram import Histogram
+from .operators.histogram import Histogram
 
 #: A store call that has not come back after this long is treated as failed; longer than the stores' own time-outs.
 STORE_TIMEOUT_S = 5.5

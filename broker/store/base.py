@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from typing import Protocol
 
-from broker.core.model import (
+from ingeborg.broker.core.model import (
     Endpoint,
     Location,
     Shape,

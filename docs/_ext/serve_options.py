@@ -1,6 +1,6 @@
 """The directive ``serve-options``: the reference of `ingeborg serve`'s options, made from the table in the code.
 
-Owns: how an option is shown. Must never: say anything about an option that ``broker.config`` does not.
+Owns: how an option is shown. Must never: say anything about an option that ``ingeborg.broker.command.config`` does not.
 
 ``:typed:`` shows those that are on the command line; without it, those of files and variables only.
 """
@@ -16,7 +16,7 @@ from docutils.parsers.rst import directives
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from broker.config import ENVIRONMENT_PREFIX, ServeOptions
+from ingeborg.broker.command.config import ENVIRONMENT_PREFIX, ServeOptions
 
 TYPES = {"bool": "true or false", "int": "whole number", "float": "number", "str": "text"}
 

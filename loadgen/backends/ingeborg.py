@@ -11,9 +11,9 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from protocol.client import Client, ClientError, CommandTimeout, ConnectFailed, ConnectionLost
-from protocol.errors import ProtocolError
-from protocol.pages import PageError, fetch, samples
+from ingeborg.protocol.client import Client, ClientError, CommandTimeout, ConnectFailed, ConnectionLost
+from ingeborg.protocol.errors import ProtocolError
+from ingeborg.protocol.pages import PageError, fetch, samples
 
 from .base import BackendError, Connection, Counters, OnError, OnMessage
 

@@ -31,7 +31,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
-from protocol.pages import PageError, fetch
+from ingeborg.protocol.pages import PageError, fetch
 
 from .base import BackendError, Connection, Counters, OnError, OnMessage
 from .lifeline import Lifeline, no_server, without_password

@@ -49,7 +49,7 @@ from pamqp.exceptions import PAMQPException
 from pamqp.header import ContentHeader
 from yarl import URL
 
-from protocol.hashes import digest
+from ingeborg.protocol.hashes import digest
 
 from .base import BackendError, Connection, Counters, OnError, OnMessage
 from .lifeline import Call, Lifeline, no_server, without_password

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from bench.errors import BenchError
+from ingeborg.bench.errors import BenchError
 from tests import wants
 
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")  # of this process's session and all others
@@ -21,7 +21,7 @@ os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")  # of this 
 def java() -> None:
     """What Spark runs on, and Spark; skips where they are not there."""
     wants.module("pyspark", "bench")
-    from bench.spark import session
+    from ingeborg.bench.spark import session
 
     try:
         session.require_java(dict(os.environ))
@@ -31,7 +31,7 @@ def java() -> None:
 
 @pytest.fixture(scope="session")
 def spark(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
-    from bench.spark import session
+    from ingeborg.bench.spark import session
 
     log = tmp_path_factory.mktemp("spark") / "spark.log"
     with session.local_session("local[2]", "1g", log) as started:

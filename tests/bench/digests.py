@@ -11,7 +11,7 @@ import random
 from pathlib import Path
 from typing import Any
 
-from bench import digestdir
+from ingeborg.bench.digest import files as digestdir
 
 Json = dict[str, Any]
 

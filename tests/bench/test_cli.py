@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from bench import cli
+from ingeborg.bench import cli
 from tests import wants
 from tests.bench import digests, synthetic
 
 
 def bench(*arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "bench.cli", *map(str, arguments)],
+        [sys.executable, "-m", "ingeborg.bench.cli", *map(str, arguments)],
         capture_output=True,
         text=True,
         timeout=500,
@@ -110,8 +110,8 @@ def test_every_command_has_its_help(command: str, said: tuple[str, ...], capsys:
 def test_a_library_that_is_not_installed_is_the_trouble_of_its_own_command(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "bench.peers.commands", None)
-    monkeypatch.delattr("bench.peers.commands", raising=False)
+    monkeypatch.setitem(sys.modules, "ingeborg.bench.peers.commands", None)
+    monkeypatch.delattr("ingeborg.bench.peers.commands", raising=False)
     assert cli.main(["peers", "up", "redis"]) == 2
     said = capsys.readouterr().err
     assert said.startswith("bench: bench peers is not installed")

@@ -2,7 +2,8 @@
 
 A world says of each command at which instant it took effect, or that it never did. Times are small integers, and of two
 effects at one instant either may be the first. A client is due a message if in every world, at every instant of the
-publish, it was subscribed and listened at one connection, the same in all of them. ``bench.oracle`` must agree.
+publish, it was subscribed and listened at one connection, the same in all of them. ``ingeborg.bench.oracle`` must
+agree.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 
-from bench.oracle.facts import FOREVER, Change, Message, Name, Place, Send
+from ingeborg.bench.oracle.facts import FOREVER, Change, Message, Name, Place, Send
 
 NEVER = -1
 

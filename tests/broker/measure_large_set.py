@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from broker.core import lists
+from ingeborg.broker.core.links import lists
 from tests.simulator.world import Node
 
 from .core.talk import Cluster, parse

@@ -1,7 +1,7 @@
 """Running endpoints for tests: one in this process on a store of its own, or a real process of `ingeborg serve`.
 
 Owns endpoints of this process: their start, when they are ready, and their end whatever happens. Real processes are
-started and ended by ``bench.starting``. Also two ways of talking to one
+started and ended by ``ingeborg.bench.starting``. Also two ways of talking to one
 that know nothing of the project: ``Plain``, on the `websockets` package's client, and ``Raw``, on bare bytes.
 
 All of it is over TCP or, within ``over_tls``, over TLS: the fixture ``transport`` is what says so.
@@ -27,15 +27,15 @@ from urllib.parse import urlsplit
 import orjson
 from websockets.asyncio.client import ClientConnection, connect
 
-from bench.starting import Child, awaited, environment, python, ready
-from broker.core import membership
-from broker.core.model import Endpoint
-from broker.endpoint import EndpointServer
-from broker.serve import listen
-from broker.store.base import Store
-from broker.store.embedded import EmbeddedStore
-from broker.tls import Certificate
-from protocol.pages import fetch, samples
+from ingeborg.bench.starting import Child, awaited, environment, python, ready
+from ingeborg.broker.command.serve import listen
+from ingeborg.broker.core.cluster import membership
+from ingeborg.broker.core.model import Endpoint
+from ingeborg.broker.shell.server import EndpointServer
+from ingeborg.broker.shell.tls import Certificate
+from ingeborg.broker.store.base import Store
+from ingeborg.broker.store.embedded.store import EmbeddedStore
+from ingeborg.protocol.pages import fetch, samples
 
 from .transports import Authority, Pair, TlsStream, open_tls
 
@@ -387,7 +387,7 @@ async def ingeborg(
     stdin: int = subprocess.DEVNULL,
 ) -> AsyncIterator[Process]:
     """`ingeborg` with these arguments; ended at the end if it still runs. ``directory``: for what it says."""
-    async with started_by(python("broker.cli", *arguments), directory, variables, stdin) as process:
+    async with started_by(python("ingeborg.broker.command.cli", *arguments), directory, variables, stdin) as process:
         yield process
 
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from websockets.asyncio.client import ClientConnection, connect
 
-from bench.starting import Child, awaited
+from ingeborg.bench.starting import Child, awaited
 from tests import wants
 
 #: A cold start of Chromium takes seconds on a busy machine.

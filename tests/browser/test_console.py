@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from broker.access import Access
-from broker.auth import LEEWAY_S, Keys, make_token, new_keys
-from broker.core.model import Endpoint
-from broker.store.embedded import EmbeddedStore
+from ingeborg.broker.access.admission import Access
+from ingeborg.broker.access.tokens import LEEWAY_S, Keys, make_token, new_keys
+from ingeborg.broker.core.model import Endpoint
+from ingeborg.broker.store.embedded.store import EmbeddedStore
 from tests.broker.running import PATIENCE_S, Plain, plain, running
 from tests.cluster.processes import Cluster, EndpointProcess, cluster_of
 

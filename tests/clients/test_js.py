@@ -23,7 +23,7 @@ from typing import Any
 
 import pytest
 
-from broker.auth import make_token, new_keys
+from ingeborg.broker.access.tokens import make_token, new_keys
 from tests import wants
 from tests.broker.running import serving
 from tests.broker.transports import Authority, Pair

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
-from protocol.errors import ERRORS, Next, ProtocolError
-from protocol.requests import neighbours, topic_bodies
-from protocol.topics import check_topic
+from ingeborg.protocol.errors import ERRORS, Next, ProtocolError
+from ingeborg.protocol.requests import neighbours, topic_bodies
+from ingeborg.protocol.topics import check_topic
 
 FILE = Path(__file__).resolve().parents[2] / "clients" / "js" / "test" / "vectors.json"
 

@@ -1,7 +1,7 @@
 """Clusters of endpoints as real processes, watched through what they publish.
 
 Owns: which endpoints share a store, what they are waited for, and that all of them end. Must never: start a process by
-itself; ``bench.starting`` does.
+itself; ``ingeborg.bench.starting`` does.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bench.starting import Endpoint, claim, end_all
-from broker.core.homes import home_table
-from protocol.hashes import slot_of
-from protocol.pages import PageError, fetch, samples
+from ingeborg.bench.starting import Endpoint, claim, end_all
+from ingeborg.broker.core.cluster.homes import home_table
+from ingeborg.protocol.hashes import slot_of
+from ingeborg.protocol.pages import PageError, fetch, samples
 
 #: How long a condition may take to come true where the product promises no time of its own, in seconds.
 PATIENCE_S = 60.0
@@ -36,7 +36,7 @@ async def eventually(condition: Callable[[], Awaitable[bool]], what: str, within
 
 
 def free_port() -> int:
-    """A port that is free at this moment. What is to keep its port holds it: ``bench.starting.claim``."""
+    """A port that is free at this moment. What is to keep its port holds it: ``ingeborg.bench.starting.claim``."""
     with claim() as ports:
         return ports.first
 

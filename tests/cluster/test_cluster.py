@@ -15,7 +15,7 @@ from itertools import product
 import pytest
 from websockets.asyncio.client import connect
 
-from protocol.client import Client, ClosedForGood
+from ingeborg.protocol.client import Client, ClosedForGood
 
 from .processes import PATIENCE_S, Cluster
 from .stalls import TRIES

@@ -18,10 +18,10 @@ import pytest_asyncio
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
-from broker.core.joining import PERIOD_S
-from broker.core.membership import DEAD_AFTER_S
-from broker.driver import TICK_S
-from protocol.client import Client, ConnectionLost, ProtocolError
+from ingeborg.broker.core.cluster.joining import PERIOD_S
+from ingeborg.broker.core.cluster.membership import DEAD_AFTER_S
+from ingeborg.broker.shell.driver import TICK_S
+from ingeborg.protocol.client import Client, ConnectionLost, ProtocolError
 
 from .processes import PATIENCE_S, Cluster, eventually
 from .stalls import Lateness

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.serve import NAME_TAKEN
-from protocol.client import Client
-from protocol.pages import fetch
+from ingeborg.broker.command.serve import NAME_TAKEN
+from ingeborg.protocol.client import Client
+from ingeborg.protocol.pages import fetch
 
 from .processes import cluster_of, eventually
 from .stalls import again_after_a_stall

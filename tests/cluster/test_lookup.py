@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from protocol.client import Client
+from ingeborg.protocol.client import Client
 
 from .processes import Cluster
 from .traffic import Ear, each

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from protocol.client import Client
-from protocol.errors import ProtocolError
+from ingeborg.protocol.client import Client
+from ingeborg.protocol.errors import ProtocolError
 
 from .processes import cluster_of
 from .stalls import again_after_a_stall

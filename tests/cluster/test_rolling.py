@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from protocol.client import Client, ConnectionLost
+from ingeborg.protocol.client import Client, ConnectionLost
 
 from .processes import Cluster, cluster_of
 from .traffic import Ear, Message

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from broker.serve import NAME_TAKEN
-from protocol.client import Client
+from ingeborg.broker.command.serve import NAME_TAKEN
+from ingeborg.protocol.client import Client
 
 from ..riak.double import RiakDouble
 from ..riak.storages import real_nodes

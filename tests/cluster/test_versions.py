@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from bench.starting import claim
-from broker.peers import VERSION
-from protocol.client import Client
-from protocol.pages import fetch
+from ingeborg.bench.starting import claim
+from ingeborg.broker.shell.peer_socket import VERSION
+from ingeborg.protocol.client import Client
+from ingeborg.protocol.pages import fetch
 from tests.broker.running import Process, plain, started_by
 
 from .processes import eventually
@@ -22,8 +22,8 @@ pytestmark = pytest.mark.cluster
 
 #: The command line, in a process whose peer protocol has another number.
 _SERVE = (
-    "import sys; from broker import peers; peers.VERSION = {}; from broker.cli import main; "
-    "sys.exit(main(sys.argv[1:]))"
+    "import sys; from ingeborg.broker.shell import peer_socket; peer_socket.VERSION = {}; "
+    "from ingeborg.broker.command.cli import main; sys.exit(main(sys.argv[1:]))"
 )
 
 

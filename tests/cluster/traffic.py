@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any, Self
 
-from protocol.client import Client
+from ingeborg.protocol.client import Client
 
 Message = tuple[str | None, Any]
 """A notification: topic and payload (a number or a text here, so that it can be counted)."""

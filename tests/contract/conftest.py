@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.store.base import Store
-from broker.store.embedded import EmbeddedStore
+from ingeborg.broker.store.base import Store
+from ingeborg.broker.store.embedded.store import EmbeddedStore
 from tests import wants
 from tests.riak.storages import riak_double, riak_double_tls, riak_real
 

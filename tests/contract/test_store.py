@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from broker.store.base import PAGE_SUBSCRIPTIONS, Endpoint, Location, Store, StoreUnavailable, Superseded
+from ingeborg.broker.store.base import PAGE_SUBSCRIPTIONS, Endpoint, Location, Store, StoreUnavailable, Superseded
 from tests.contract.conftest import STORES, OpenStore
 
 ODD_TOPICS = [

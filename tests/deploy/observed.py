@@ -21,9 +21,9 @@ from typing import Any
 
 from websockets.asyncio.client import connect
 
-from bench.starting import Child, awaited, claim
-from protocol.client import Client
-from protocol.pages import fetch, samples
+from ingeborg.bench.starting import Child, awaited, claim
+from ingeborg.protocol.client import Client
+from ingeborg.protocol.pages import fetch, samples
 from tests import wants
 from tests.cluster.processes import Cluster, cluster_of, eventually
 

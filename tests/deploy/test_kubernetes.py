@@ -10,7 +10,7 @@ from typing import Any
 import kubernetes_validate
 import pytest
 
-from broker.config import ServeOptions, load
+from ingeborg.broker.command.config import ServeOptions, load
 from tests import wants
 
 from .files import DEPLOY, DOCS, ORDERLY_END_S, SPARE_S, documents, run, strings

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.config import ServeOptions, load
+from ingeborg.broker.command.config import ServeOptions, load
 from tests import wants
 
 from .files import DEPLOY, DOCS, ORDERLY_END_S, SPARE_S, run

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from protocol.client import Client
+from ingeborg.protocol.client import Client
 from tests.broker.running import Process, ingeborg, serving, started_by
 
 pytestmark = pytest.mark.cluster

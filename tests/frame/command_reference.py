@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from broker import cli
+from ingeborg.broker.command import cli
 
 PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
 BEGIN, END = "<!-- made by python -m tests.frame.command_reference -->", "<!-- end of what is made -->"

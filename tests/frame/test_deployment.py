@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from broker.config import ENVIRONMENT_PREFIX, ServeOptions
-from broker.peers import PEER_PATH
-from broker.store.riak.checks import creation_commands
-from broker.store.riak.store import RiakStore
+from ingeborg.broker.command.config import ENVIRONMENT_PREFIX, ServeOptions
+from ingeborg.broker.shell.peer_socket import PEER_PATH
+from ingeborg.broker.store.riak.checks import creation_commands
+from ingeborg.broker.store.riak.store import RiakStore
 from tests import wants
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -17,10 +17,11 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from bench.starting import claim, environment
-from broker.config import ServeOptions
+from ingeborg.bench.starting import claim, environment
+from ingeborg.broker.command.config import ServeOptions
 from tests import wants
 from tests.browser.devtools import look
+from tests.frame.arrows import OURS
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE_S = 60
@@ -129,8 +130,12 @@ def test_what_pages_tell_to_run_is_there() -> None:
     absent = []
     for page in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]:
         text = page.read_text(encoding="utf-8")
-        modules = re.findall(r"python -m ((?:tests|bench|loadgen|broker)[\w.]*\w)", text)
-        absent += [f"{page.name}: python -m {name}" for name in modules if importlib.util.find_spec(name) is None]
+        modules = re.findall(r"python -m ((?:tests|ingeborg|bench|loadgen|broker)[\w.]*\w)", text)
+        absent += [
+            f"{page.name}: python -m {name}"
+            for name in modules
+            if name.partition(".")[0] in OURS or importlib.util.find_spec(name) is None
+        ]
         for paths in re.findall(r"pytest ((?:tests/[\w/.]+ ?)+)", text):
             absent += [f"{page.name}: pytest {path}" for path in paths.split() if not (ROOT / path).exists()]
         for names in re.findall(r"(?:^|`)make ((?:[a-z][a-z-]+ ?)+)", text, re.MULTILINE):
@@ -197,7 +202,7 @@ def test_what_the_first_page_says_to_type_works(tmp_path: Path) -> None:
     claimed = claim(2)
     ports = claimed.first, claimed.first + 1
     (tmp_path / "bin").mkdir()
-    shim(tmp_path / "bin", "ingeborg", sys.executable, "-m", "broker.cli")
+    shim(tmp_path / "bin", "ingeborg", sys.executable, "-m", "ingeborg.broker.command.cli")
     shim(tmp_path / "bin", "python", sys.executable)
     variables = environment({"PYTHONPATH": str(ROOT), "XDG_DATA_HOME": str(tmp_path / "data")})
     variables["PATH"] = f"{tmp_path / 'bin'}:{variables['PATH']}"

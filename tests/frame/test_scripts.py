@@ -73,7 +73,7 @@ def test_so_it_does_where_its_package_was_left_out(tmp_path: Path) -> None:
 
 
 def test_a_mistake_of_ours_is_not_taken_for_a_missing_extra() -> None:
-    absent = "broker.serve"
+    absent = "ingeborg.broker.command.serve"
     done = python(f"import sys; sys.modules[{absent!r}] = None; from ingeborg.scripts import endpoint; endpoint()")
     assert done.returncode == 1
     assert "Traceback" in done.stderr

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from broker import peers
-from broker.store import layout as embedded
-from broker.store.riak import layout as riak
+from ingeborg.broker.shell import peer_socket as peers
+from ingeborg.broker.store.embedded import layout as embedded
+from ingeborg.broker.store.riak import layout as riak
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "upgrading.md").read_text(encoding="utf-8")
@@ -18,8 +18,12 @@ def test_the_versions_are_those_of_the_code() -> None:
     (wire,) = re.findall(r"^# .*, version (\d+)$", (ROOT / "protocol" / "SPEC.md").read_text(), re.MULTILINE)
     assert rows["wire, between clients and endpoints"] == [wire, "[SPEC](../protocol/SPEC.md)"]
     for what, number, where in (
-        ("peer protocol, between endpoints", peers.VERSION, "`VERSION` in `broker/peers.py`"),
-        ("layout of the embedded store", embedded.LAYOUT_NUMBER, "`LAYOUT_NUMBER` in `broker/store/layout.py`"),
+        ("peer protocol, between endpoints", peers.VERSION, "`VERSION` in `broker/shell/peer_socket.py`"),
+        (
+            "layout of the embedded store",
+            embedded.LAYOUT_NUMBER,
+            "`LAYOUT_NUMBER` in `broker/store/embedded/layout.py`",
+        ),
         ("layout in Riak", riak.VERSION, "`VERSION` in `broker/store/riak/layout.py`"),
         ("of clients' lists in it", riak.LIST_VERSION, "`LIST_VERSION`, there too"),
     ):
@@ -31,7 +35,7 @@ def test_so_are_those_of_the_refusal_it_quotes() -> None:
     said = " ".join(PAGE.split())
     assert f"it speaks version {peers.VERSION - 1} of the peer protocol, not {peers.VERSION}`" in said
     # As the handshake has it, whose numbers the page gives.
-    handshake = (ROOT / "broker" / "peers.py").read_text(encoding="utf-8")
+    handshake = (ROOT / "broker" / "shell" / "peer_socket.py").read_text(encoding="utf-8")
     assert 'f"it speaks version {version} of the peer protocol, not {VERSION}"' in handshake
 
 

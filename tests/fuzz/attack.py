@@ -28,9 +28,9 @@ from typing import Any
 import orjson
 import uvloop
 
-from protocol.client import Client, ClientError
-from protocol.errors import ProtocolError
-from protocol.pages import fetch, samples
+from ingeborg.protocol.client import Client, ClientError
+from ingeborg.protocol.errors import ProtocolError
+from ingeborg.protocol.pages import fetch, samples
 from tests.broker.running import COMPLAINT, PATIENCE_S, over_tls, serving
 from tests.broker.transports import Authority
 

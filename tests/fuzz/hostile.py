@@ -31,10 +31,10 @@ from typing import Any, NamedTuple, cast
 import orjson
 import uvloop
 
-from protocol.client import Client, ClientError
-from protocol.errors import ProtocolError
-from protocol.hashes import slot_of
-from protocol.pages import fetch, samples
+from ingeborg.protocol.client import Client, ClientError
+from ingeborg.protocol.errors import ProtocolError
+from ingeborg.protocol.hashes import slot_of
+from ingeborg.protocol.pages import fetch, samples
 from tests.broker.running import (
     COMPLAINT,
     HANDSHAKE,
@@ -537,7 +537,7 @@ async def _watch(pid: int, noticed: Noticed) -> None:
 
 
 def _readers(pid: int) -> list[int]:
-    return [child for child in children(pid) if "broker.reader" in _command(child)]
+    return [child for child in children(pid) if "ingeborg.broker.shell.reader" in _command(child)]
 
 
 def _command(pid: int) -> str:

@@ -21,7 +21,7 @@ import pytest_asyncio
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from protocol.pages import fetch, samples
+from ingeborg.protocol.pages import fetch, samples
 from tests.broker.running import PATIENCE_S, Plain, plain, raw, raw_frame, serving
 
 pytestmark = [

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import psutil
 
-from bench.starting import ChildError, end_all
-from broker.store.layout import Lane
-from protocol.pages import PageError, fetch, samples
+from ingeborg.bench.starting import ChildError, end_all
+from ingeborg.broker.store.embedded.layout import Lane
+from ingeborg.protocol.pages import PageError, fetch, samples
 
 from ..cluster.processes import Cluster, EndpointProcess
 from ..riak.double import RiakDouble
@@ -85,7 +85,9 @@ class Endpoint(EndpointProcess):
         for child in self.process.children():
             with suppress(psutil.Error):
                 words = child.cmdline()
-                if "broker.store.writer" in words and (not lanes or any(lane.value in words for lane in lanes)):
+                if "ingeborg.broker.store.embedded.writer" in words and (
+                    not lanes or any(lane.value in words for lane in lanes)
+                ):
                     found.append(child)
         return found
 

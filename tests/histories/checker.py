@@ -2,11 +2,11 @@
 
 Owns: the account, and the rules that are of this record only, each with the section of SPEC it is from: replies in
 order, all whole again, the endpoints' counters. Must never: read a clock, a file or a socket, or judge a delivery:
-``bench.oracle`` does.
+``ingeborg.bench.oracle`` does.
 
 For every message (all publishes of one payload to one topic) and every client that was, or may have been, subscribed:
 it was delivered; or nothing of the record explains why not, which is a violation; or the first of the oracle's causes
-(``bench.oracle.verdict.Cause``) does, and it is counted.
+(``ingeborg.bench.oracle.verdict.Cause``) does, and it is counted.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from bench.oracle import rules
-from bench.oracle.facts import Facts, Kind, Message, Name
-from bench.oracle.judge import Judge, Judged
-from bench.oracle.verdict import Cause, Violation
+from ingeborg.bench.oracle import rules
+from ingeborg.bench.oracle.facts import Facts, Kind, Message, Name
+from ingeborg.bench.oracle.judge import Judge, Judged
+from ingeborg.bench.oracle.verdict import Cause, Violation
 
 from .counters import check_counters
 from .model import FOREVER, History

@@ -13,7 +13,7 @@ from typing import Any
 
 import psutil
 
-from broker.store.layout import Lane
+from ingeborg.broker.store.embedded.layout import Lane
 
 from .bed import Bed, Endpoint
 from .plan import Fault

@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from protocol.outgoing import OutgoingSocket, connect
+from ingeborg.protocol.outgoing import OutgoingSocket, connect
 
 from .record import Recorder
 

@@ -1,8 +1,8 @@
 """What a record says: who published, listened and was subscribed when, and when an endpoint was not what it should be.
 
-Owns: the reading of a record, and its telling to the oracle as facts. Must never: judge (``bench.oracle`` does, and
-``checker`` what is of this record only), or know more than the record: what clients sent and got, when processes were
-killed, stopped and started, and what ``/metrics`` showed.
+Owns: the reading of a record, and its telling to the oracle as facts. Must never: judge (``ingeborg.bench.oracle``
+does, and ``checker`` what is of this record only), or know more than the record: what clients sent and got, when
+processes were killed, stopped and started, and what ``/metrics`` showed.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from bench.oracle import facts as told
-from bench.oracle.facts import (
+from ingeborg.bench.oracle import facts as told
+from ingeborg.bench.oracle.facts import (
     By,
     Change,
     Copy,
@@ -29,7 +29,7 @@ from bench.oracle.facts import (
     Send,
     Terms,
 )
-from protocol.errors import ERRORS, Next
+from ingeborg.protocol.errors import ERRORS, Next
 
 from .allowances import CRASH_S, JOINING_S, LATE_S, LEAVING_S, READ_S
 from .record import Event

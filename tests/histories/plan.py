@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from broker.core.membership import DEAD_AFTER_S
+from ingeborg.broker.core.cluster.membership import DEAD_AFTER_S
 
 from .allowances import PAUSE_UNNOTICED_S
 

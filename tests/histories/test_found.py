@@ -6,8 +6,8 @@ import asyncio
 from pathlib import Path
 from random import Random
 
-from broker.store.embedded import EmbeddedStore
-from broker.store.riak import RiakStore
+from ingeborg.broker.store.embedded.store import EmbeddedStore
+from ingeborg.broker.store.riak import RiakStore
 
 from ..broker.running import Gated, plain, running
 from ..riak.double import RiakDouble

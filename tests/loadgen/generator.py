@@ -16,7 +16,7 @@ class Generator:
     """`loadgen` as a person starts it, and what it has said so far."""
 
     def __init__(self, url: str, out: Path, *arguments: str) -> None:
-        self._command = [sys.executable, "-m", "loadgen.cli", *arguments, "--url", url, "--out", str(out)]
+        self._command = [sys.executable, "-m", "ingeborg.loadgen.cli", *arguments, "--url", url, "--out", str(out)]
         self.out = out
         self.said = ""
 

@@ -9,7 +9,7 @@ import math
 from collections import deque
 from collections.abc import Callable
 
-from loadgen.controller import Seen, Step
+from ingeborg.loadgen.coordinator.controller import Seen, Step
 
 #: Deliveries that each publish causes.
 FANOUT = 5

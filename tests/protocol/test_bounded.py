@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.bounded import BoundedMap
+from ingeborg.protocol.bounded import BoundedMap
 
 KEYS = st.integers(0, 7)
 

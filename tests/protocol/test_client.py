@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from websockets.asyncio.server import ServerConnection
 
-import protocol.client
-from protocol.client import (
+import ingeborg.protocol.client
+from ingeborg.protocol.client import (
     Client,
     ClosedForGood,
     CommandTimeout,
@@ -20,7 +20,7 @@ from protocol.client import (
     ConnectionLost,
     Notification,
 )
-from protocol.errors import REPLACED, SLOW_CONSUMER, CloseCode, ProtocolError
+from ingeborg.protocol.errors import REPLACED, SLOW_CONSUMER, CloseCode, ProtocolError
 
 from .scripted import PATIENCE_S, ScriptedEndpoint, free_url, succeed
 
@@ -168,10 +168,10 @@ async def test_a_batch_over_the_frame_limit_is_split_and_complete(endpoint: Scri
 async def test_more_and_more_of_a_large_subscribe_is_under_way_while_it_is_quick(
     endpoint: ScriptedEndpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(protocol.client, "TOPICS_BYTES_MAX", 1500)
-    monkeypatch.setattr(protocol.client, "TOPICS_AT_ONCE_MAX", 5)
-    monkeypatch.setattr(protocol.client, "_TOPICS_S_SHORT", 60.0)  # whatever this machine takes is quick
-    monkeypatch.setattr(protocol.client, "_TOPICS_S_LONG", 120.0)
+    monkeypatch.setattr(ingeborg.protocol.client, "TOPICS_BYTES_MAX", 1500)
+    monkeypatch.setattr(ingeborg.protocol.client, "TOPICS_AT_ONCE_MAX", 5)
+    monkeypatch.setattr(ingeborg.protocol.client, "_TOPICS_S_SHORT", 60.0)  # whatever this machine takes is quick
+    monkeypatch.setattr(ingeborg.protocol.client, "_TOPICS_S_LONG", 120.0)
     held: deque[dict[str, Any]] = deque()
     most: list[int] = []
     topics = [f"topic {number:04}" for number in range(3000)]
@@ -197,7 +197,7 @@ async def test_more_and_more_of_a_large_subscribe_is_under_way_while_it_is_quick
 async def test_a_large_subscribe_ends_with_the_first_error_and_sends_no_more(
     endpoint: ScriptedEndpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(protocol.client, "TOPICS_BYTES_MAX", 1500)
+    monkeypatch.setattr(ingeborg.protocol.client, "TOPICS_BYTES_MAX", 1500)
 
     async def fail(endpoint: ScriptedEndpoint, connection: ServerConnection, command: dict[str, Any]) -> None:
         if "topic 0100" in command["topic"]:
@@ -437,7 +437,7 @@ async def test_the_backoff_has_full_jitter_and_grows_to_its_maximum(monkeypatch:
     async with ScriptedEndpoint() as endpoint:
         client = client_of(endpoint, free_url(), backoff_base_s=0.1, backoff_max_s=1.0, random=Dice())
         async with client:
-            monkeypatch.setattr("protocol.client.asyncio.sleep", no_sleep)
+            monkeypatch.setattr("ingeborg.protocol.client.asyncio.sleep", no_sleep)
             client._urls = [free_url()]  # from now on nobody is there
             client._next_url = 0
             endpoint.cut()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.errors import CLOSES, ERRORS, REPLACED, Next, ProtocolError
+from ingeborg.protocol.errors import CLOSES, ERRORS, REPLACED, Next, ProtocolError
 
 
 def test_every_row_is_found_by_its_code() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.hashes import HASH_BYTES, SLOTS, digest, slot_of
+from ingeborg.protocol.hashes import HASH_BYTES, SLOTS, digest, slot_of
 
 
 @pytest.mark.parametrize(("topic", "slot"), [("", 0), ("Some topic", 336), ("Beyoncé – Déjà Vu", 3358)])

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.errors import ERRORS, ProtocolError
-from protocol.messages import Command, check, failure, notification, reply_fields, success
-from protocol.wire import canonical, decode
+from ingeborg.protocol.errors import ERRORS, ProtocolError
+from ingeborg.protocol.messages import Command, check, failure, notification, reply_fields, success
+from ingeborg.protocol.wire import canonical, decode
 
 PAYLOAD_MAX = 1 << 20
 COMMANDS = ("listen", "unlisten", "subscribe", "unsubscribe", "publish", "broadcast", "subscriptions")

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given as drawn
 from hypothesis import strategies as st
 
-from protocol.options import add_options, converted, given, option, out_of_bounds, shown, spelling
+from ingeborg.protocol.options import add_options, converted, given, option, out_of_bounds, shown, spelling
 
 
 @dataclass(frozen=True)

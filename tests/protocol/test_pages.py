@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.pages import PageError, fetch, samples
+from ingeborg.protocol.pages import PageError, fetch, samples
 
 
 def test_reads_names_labels_values_and_escapes() -> None:

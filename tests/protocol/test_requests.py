@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.errors import ProtocolError
-from protocol.messages import check, failure
-from protocol.requests import body, error_of, may_retry, topic_bodies
-from protocol.wire import decode
+from ingeborg.protocol.errors import ProtocolError
+from ingeborg.protocol.messages import check, failure
+from ingeborg.protocol.requests import body, error_of, may_retry, topic_bodies
+from ingeborg.protocol.wire import decode
 
 topics = st.text(st.characters(exclude_categories=["Cc", "Cs"]), min_size=1, max_size=40)
 

@@ -1,8 +1,8 @@
 """RFC 6455 and RFC 7692, case by case, against a running endpoint: by another library (aiohttp) and by raw sockets.
 
-In the order of the Autobahn test suite's groups. What `tests/broker/test_sockets.py` has (the limit on frames, one
-violation of each kind, slow and silent clients) is not repeated. A broker does not echo: each case publishes to a topic
-that it is subscribed to itself.
+In the order of the Autobahn test suite's groups. What `tests/broker/shell/test_client_socket.py` has (the limit on
+frames, one violation of each kind, slow and silent clients) is not repeated. A broker does not echo: each case
+publishes to a topic that it is subscribed to itself.
 """
 
 from __future__ import annotations

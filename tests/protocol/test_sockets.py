@@ -1,6 +1,6 @@
 """Whole messages are taken past the library; whatever comes, in whichever pieces, the outcome has to be the library's.
 
-What an endpoint does on real sockets is tested in `tests/broker/test_sockets.py`.
+What an endpoint does on real sockets is tested in `tests/broker/shell/test_client_socket.py`.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from websockets.protocol import CLOSED, OPEN, Protocol
 from websockets.server import ServerProtocol
 from websockets.uri import parse_uri
 
-from protocol import sockets
-from protocol.errors import NOT_UTF8
-from protocol.sockets import Masks, Socket, binary_frame, masked_binary_frame, masked_text_frame, text_frame
+from ingeborg.protocol import sockets
+from ingeborg.protocol.errors import NOT_UTF8
+from ingeborg.protocol.sockets import Masks, Socket, binary_frame, masked_binary_frame, masked_text_frame, text_frame
 from tests.fuzz import malformed
 
 SIZE_MAX = 300

@@ -7,13 +7,17 @@ from pathlib import Path
 
 import pytest
 
-import protocol.messages
-from broker import client_socket, status
-from broker.config import ServeOptions
-from broker.core import calls, dedup, large, limits, quota, replies, stores, writing
-from protocol import client, sockets, topics, wire
-from protocol.errors import CLOSES, ERRORS, Next
-from protocol.messages import check
+import ingeborg.protocol.messages
+from ingeborg.broker.command.config import ServeOptions
+from ingeborg.broker.core import limits, stores
+from ingeborg.broker.core.clients import large, replies
+from ingeborg.broker.core.links import calls
+from ingeborg.broker.core.messages import dedup
+from ingeborg.broker.core.topics import quota, writing
+from ingeborg.broker.shell import client_socket, status
+from ingeborg.protocol import client, sockets, topics, wire
+from ingeborg.protocol.errors import CLOSES, ERRORS, Next
+from ingeborg.protocol.messages import check
 
 ROOT = Path(__file__).resolve().parents[2]
 SPEC = (ROOT / "protocol" / "SPEC.md").read_text(encoding="utf-8")
@@ -36,15 +40,15 @@ FIGURES: dict[str, tuple[float, ...]] = {
     "time-to-live of a payload, s": (OPTIONS.dedup_ttl,),
     "payloads remembered by a home": (OPTIONS.max_duplicate_keys, LIMITS.dedup_keys),
     "topic, bytes of UTF-8": (topics.TOPIC_BYTES_MAX,),
-    "`client_id`, bytes of UTF-8": (protocol.messages.CLIENT_ID_BYTES_MAX,),
-    "`id` of a command, bytes of UTF-8": (protocol.messages.ID_BYTES_MAX,),
+    "`client_id`, bytes of UTF-8": (ingeborg.protocol.messages.CLIENT_ID_BYTES_MAX,),
+    "`id` of a command, bytes of UTF-8": (ingeborg.protocol.messages.ID_BYTES_MAX,),
     "message on a connection with permessage-deflate, bytes inflated": (client_socket.INFLATED_BYTES_MAX,),
     "lists and objects in a message of over 64 KiB": (large.CONTAINERS_MAX,),
     "commas between values in a message of over 64 KiB": (large.COMMAS_MAX,),
     "bytes that all connections of an endpoint hold together; 0: a quarter of the machine's or the control group's "
     "memory, divided by the endpoints started together": (OPTIONS.max_held_bytes,),
-    "topics in a page, by default": (protocol.messages.PAGE_LIMIT_DEFAULT,),
-    "topics in a page, at most": (protocol.messages.PAGE_LIMIT_MAX,),
+    "topics in a page, by default": (ingeborg.protocol.messages.PAGE_LIMIT_DEFAULT,),
+    "topics in a page, at most": (ingeborg.protocol.messages.PAGE_LIMIT_MAX,),
     "answer of another endpoint, s": (calls.TIMEOUT_S,),
     "answer of the store, s": (stores.STORE_TIMEOUT_S,),
     "commands of one connection in a second, each topic of a list counting as one; not of the endpoint's own machine; "
@@ -90,7 +94,7 @@ def test_the_close_codes_are_those_of_the_code() -> None:
 
 
 def test_the_commands_are_those_of_the_code() -> None:
-    assert [row[0].strip("`") for row in table("2.2")] == list(protocol.messages._COMMANDS)
+    assert [row[0].strip("`") for row in table("2.2")] == list(ingeborg.protocol.messages._COMMANDS)
 
 
 @pytest.mark.parametrize("row", table("2.2"), ids=lambda row: row[0].strip("`"))
@@ -162,6 +166,10 @@ def test_a_citation_is_read_whole() -> None:
     assert cited("no specification 5 at all") == []
 
 
+#: Section 8 is a list; its items are cited by their numbers.
+GUARANTEES = {f"8.{number}" for number in re.findall(r"^(\d+)\. ", section("8"), re.MULTILINE)}
+
+
 def test_every_section_that_is_cited_exists() -> None:
     here = Path(__file__)
     sources = [
@@ -175,7 +183,11 @@ def test_every_section_that_is_cited_exists() -> None:
         for line_number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
             numbers = cited(line)
             citations += len(numbers)
-            wrong += [f"{path.relative_to(ROOT)}:{line_number}: {n}" for n in numbers if n not in HEADINGS]
+            wrong += [
+                f"{path.relative_to(ROOT)}:{line_number}: {n}"
+                for n in numbers
+                if n not in HEADINGS and n not in GUARANTEES
+            ]
     assert wrong == []
     assert citations > 15  # the reader of citations reads
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.errors import ProtocolError
-from protocol.topics import TOPIC_BYTES_MAX, check_topic
+from ingeborg.protocol.errors import ProtocolError
+from ingeborg.protocol.topics import TOPIC_BYTES_MAX, check_topic
 
 
 def refusal(topic: object) -> ProtocolError:

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from protocol import wire
-from protocol.errors import ProtocolError
-from protocol.wire import canonical, decode
+from ingeborg.protocol import wire
+from ingeborg.protocol.errors import ProtocolError
+from ingeborg.protocol.wire import canonical, decode
 
 integers = st.integers(-(2**63), 2**64 - 1)
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from broker.store.riak import RiakStore
+from ingeborg.broker.store.riak import RiakStore
 
 from .double import RiakDouble
 

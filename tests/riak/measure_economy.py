@@ -4,9 +4,9 @@
 
 Owns: the figures of docs/adr/0003. Everything is counted on the wire between the store's driver and the nodes
 (``tap``): those of the cluster that ``INGEBORG_TEST_RIAK`` names, or else of the double. Each part has a namespace of
-its own, which stays behind in a real cluster. It is here and not among ``bench.guards`` because it drives the driver
-itself, and ``bench`` may not know the broker. A minute on the double, of which the latencies need an idle machine.
-Must never: be collected as a test.
+its own, which stays behind in a real cluster. It is here and not among ``ingeborg.bench.guards`` because it drives the
+driver itself, and ``bench`` may not know the broker. A minute on the double, of which the latencies need an idle
+machine. Must never: be collected as a test.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from typing import NamedTuple
 
 import orjson
 
-from bench.guards.light import dial, started
-from bench.guards.model import Check, show
-from broker.store.riak import RiakStore
-from broker.store.riak.layout import OBJECT_BYTES_MAX, partition_of
-from protocol.hashes import SLOTS
-from protocol.outgoing import OutgoingSocket
+from ingeborg.bench.guards.light import dial, started
+from ingeborg.bench.guards.model import Check, show
+from ingeborg.broker.store.riak import RiakStore
+from ingeborg.broker.store.riak.layout import OBJECT_BYTES_MAX, partition_of
+from ingeborg.protocol.hashes import SLOTS
+from ingeborg.protocol.outgoing import OutgoingSocket
 
 from .tap import Tally, Tap, Traffic, tapped
 
@@ -88,7 +88,7 @@ class Place:
                 f'peer_secret_file = "{secret}"\n'
             )
             arguments = ("--port", "0", "--store", f"riak:{nodes}", "--routing", routing, "--config", str(file))
-            with started("broker.cli", "serve", *arguments) as (url, _):
+            with started("ingeborg.broker.command.cli", "serve", *arguments) as (url, _):
                 yield url
 
 

@@ -15,9 +15,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from broker.config import ServeOptions
-from broker.riak_credentials import RiakCredentials
-from broker.store.riak import Credentials, RiakStore, Secured
+from ingeborg.broker.command.config import ServeOptions
+from ingeborg.broker.command.riak_credentials import RiakCredentials
+from ingeborg.broker.store.riak import Credentials, RiakStore, Secured
 from tests import wants
 from tests.broker.transports import Authority
 

@@ -16,8 +16,8 @@ import sys
 from collections.abc import AsyncIterator
 from typing import Any, NamedTuple
 
-from broker.store.riak import riak_pb2 as pb
-from broker.store.riak import wire
+from ingeborg.broker.store.riak import riak_pb2 as pb
+from ingeborg.broker.store.riak import wire
 
 from .double import RiakDouble
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from broker.store.base import StoreMisconfigured
-from broker.store.riak import RiakStore
-from broker.store.riak.layout import Buckets
+from ingeborg.broker.store.base import StoreMisconfigured
+from ingeborg.broker.store.riak import RiakStore
+from ingeborg.broker.store.riak.layout import Buckets
 
 from .conftest import StoreOn
 from .double import Key, RiakDouble

@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from broker.core.model import Endpoint
-from broker.endpoint import EndpointServer
-from broker.serve import listen
-from broker.store.riak import RiakStore
-from protocol.client import Client
-from protocol.pages import fetch
+from ingeborg.broker.command.serve import listen
+from ingeborg.broker.core.model import Endpoint
+from ingeborg.broker.shell.server import EndpointServer
+from ingeborg.broker.store.riak import RiakStore
+from ingeborg.protocol.client import Client
+from ingeborg.protocol.pages import fetch
 from tests.broker.running import PATIENCE_S, plain, unhurried
 from tests.cluster.stalls import Stalls
 

@@ -10,11 +10,11 @@ import time
 
 import pytest
 
-from broker.store.base import Location, StoreUnavailable
-from broker.store.riak import RiakStore
-from broker.store.riak.layout import Buckets, partition_of
-from broker.store.riak.objects import Address
-from broker.store.riak.store import ATTEMPT_TIMEOUT_S, TIMEOUT_S
+from ingeborg.broker.store.base import Location, StoreUnavailable
+from ingeborg.broker.store.riak import RiakStore
+from ingeborg.broker.store.riak.layout import Buckets, partition_of
+from ingeborg.broker.store.riak.objects import Address
+from ingeborg.broker.store.riak.store import ATTEMPT_TIMEOUT_S, TIMEOUT_S
 from tests.cluster.stalls import Stalls
 
 from .conftest import SHORT_ATTEMPTS, StoreOn, give_up_after

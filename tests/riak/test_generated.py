@@ -9,7 +9,7 @@ from pathlib import Path
 from tests import wants
 
 ROOT = Path(__file__).parents[2]
-PROTO = Path("broker/store/riak/riak.proto")
+PROTO = Path("ingeborg/broker/store/riak/riak.proto")
 
 
 def test_the_committed_module_is_what_the_proto_file_compiles_to(tmp_path: Path) -> None:

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.store.base import Location
-from broker.store.riak import layout
-from broker.store.riak.layout import (
+from ingeborg.broker.store.base import Location
+from ingeborg.broker.store.riak import layout
+from ingeborg.broker.store.riak.layout import (
     LIST_VERSION,
     VERSION,
     Buckets,
@@ -30,7 +30,7 @@ from broker.store.riak.layout import (
     place_of,
     shard_of,
 )
-from broker.store.riak.objects import StoredObject
+from ingeborg.broker.store.riak.objects import StoredObject
 
 S = TypeVar("S", bound=StoredObject)
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from broker.store.base import Store, StoreMisconfigured, StoreUnavailable
-from broker.store.riak import layout, listing
-from protocol.hashes import slot_of
+from ingeborg.broker.store.base import Store, StoreMisconfigured, StoreUnavailable
+from ingeborg.broker.store.riak import layout, listing
+from ingeborg.protocol.hashes import slot_of
 
 from .conftest import StoreOn
 from .double import RiakDouble

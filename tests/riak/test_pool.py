@@ -8,13 +8,13 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from broker.store.base import StoreMisconfigured, StoreUnavailable
-from broker.store.riak import riak_pb2 as pb
-from broker.store.riak import wire
-from broker.store.riak.connecting import Plain
-from broker.store.riak.counters import zeroed
-from broker.store.riak.node import BACKOFF_FIRST_S, BACKOFF_MAX_S, Node
-from broker.store.riak.pool import Pool
+from ingeborg.broker.store.base import StoreMisconfigured, StoreUnavailable
+from ingeborg.broker.store.riak import riak_pb2 as pb
+from ingeborg.broker.store.riak import wire
+from ingeborg.broker.store.riak.connecting import Plain
+from ingeborg.broker.store.riak.counters import zeroed
+from ingeborg.broker.store.riak.node import BACKOFF_FIRST_S, BACKOFF_MAX_S, Node
+from ingeborg.broker.store.riak.pool import Pool
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 Listen = Callable[[Serve], Awaitable[tuple[str, int]]]

@@ -7,9 +7,9 @@ from typing import Any
 import ormsgpack
 import pytest
 
-from broker.store.base import Endpoint, Superseded
-from broker.store.riak.layout import VERSION, Buckets
-from broker.store.riak.registry import FULL_EVERY
+from ingeborg.broker.store.base import Endpoint, Superseded
+from ingeborg.broker.store.riak.layout import VERSION, Buckets
+from ingeborg.broker.store.riak.registry import FULL_EVERY
 
 from .conftest import StoreOn
 from .double import Key, RiakDouble, StoredObject

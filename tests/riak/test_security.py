@@ -16,12 +16,12 @@ from typing import Any
 
 import pytest
 
-from bench.starting import claim
-from broker.config import ConfigError, ServeOptions
-from broker.riak_credentials import LOOK_S, RiakCredentials, riak_credentials
-from broker.serve import make_store
-from broker.store.base import StoreMisconfigured, StoreUnavailable
-from broker.store.riak import Credentials, RiakStore, Secured
+from ingeborg.bench.starting import claim
+from ingeborg.broker.command.config import ConfigError, ServeOptions
+from ingeborg.broker.command.riak_credentials import LOOK_S, RiakCredentials, riak_credentials
+from ingeborg.broker.command.serve import make_store
+from ingeborg.broker.store.base import StoreMisconfigured, StoreUnavailable
+from ingeborg.broker.store.riak import Credentials, RiakStore, Secured
 from tests import wants
 from tests.broker.running import children, ingeborg
 from tests.broker.transports import Authority
@@ -332,7 +332,7 @@ def test_a_new_password_is_taken_from_the_file(
     tmp_path: Path, authority: Authority, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 100.0
-    monkeypatch.setattr("broker.riak_credentials.time.monotonic", lambda: now)
+    monkeypatch.setattr("ingeborg.broker.command.riak_credentials.time.monotonic", lambda: now)
     given = options(tmp_path, authority)
     credentials = RiakCredentials(given)
     path = Path(given.riak_password_file)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from broker.store.riak import RiakStore, layout, sets
+from ingeborg.broker.store.riak import RiakStore, layout, sets
 
 from .conftest import StoreOn
 from .double import RiakDouble

@@ -20,10 +20,10 @@ from typing import Any, NamedTuple
 import ormsgpack
 import pytest
 
-from broker.store.base import Location
-from broker.store.riak import RiakStore
-from broker.store.riak.layout import LIST_VERSION, VERSION, Buckets, partition_of, set_root
-from broker.store.riak.objects import Address
+from ingeborg.broker.store.base import Location
+from ingeborg.broker.store.riak import RiakStore
+from ingeborg.broker.store.riak.layout import LIST_VERSION, VERSION, Buckets, partition_of, set_root
+from ingeborg.broker.store.riak.objects import Address
 from tests import wants
 
 from .double import RiakDouble

@@ -1,7 +1,7 @@
 """One random history of a cluster, and what SPEC section 8 promises of it.
 
-Owns: the actions, the faults, and the telling of both to the oracle (``bench.oracle``), which says who must have got
-what. A history is its seed: the same seed gives the same history, event by event.
+Owns: the actions, the faults, and the telling of both to the oracle (``ingeborg.bench.oracle``), which says who must
+have got what. A history is its seed: the same seed gives the same history, event by event.
 
 The oracle is told only what clients see: what they sent and when, and what came back and when; and of faults that there
 were some, and which endpoints were taken for dead. A *steady* subscriber of a publish is one whose ``listen`` and
@@ -15,8 +15,8 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
-from bench.oracle import rules
-from bench.oracle.facts import (
+from ingeborg.bench.oracle import rules
+from ingeborg.bench.oracle.facts import (
     FOREVER,
     By,
     Change,
@@ -34,11 +34,11 @@ from bench.oracle.facts import (
     Send,
     Terms,
 )
-from bench.oracle.judge import Judge
-from bench.oracle.verdict import Violation
-from broker.core.limits import Limits
-from broker.core.model import Endpoint
-from protocol.errors import REPLACED, SLOW_CONSUMER
+from ingeborg.bench.oracle.judge import Judge
+from ingeborg.bench.oracle.verdict import Violation
+from ingeborg.broker.core.limits import Limits
+from ingeborg.broker.core.model import Endpoint
+from ingeborg.protocol.errors import REPLACED, SLOW_CONSUMER
 
 from .world import Client, Node, World
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from broker.core import delivery
-from broker.core.delivery import DELIVERY_SLICE
-from protocol.hashes import slot_of
+from ingeborg.broker.core.messages import delivery
+from ingeborg.broker.core.messages.delivery import DELIVERY_SLICE
+from ingeborg.protocol.hashes import slot_of
 
 from .world import Client, World
 

@@ -9,10 +9,13 @@ from functools import partial
 
 import pytest
 
-from broker.core import delivery, fanout, finder, home, lists, outbox, sending, sessions, subscribing, writing
-from broker.core.hub import Connection
-from broker.core.limits import Limits
-from broker.core.listening import Listening
+from ingeborg.broker.core.clients import outbox, sending, sessions
+from ingeborg.broker.core.clients.hub import Connection
+from ingeborg.broker.core.clients.listening import Listening
+from ingeborg.broker.core.limits import Limits
+from ingeborg.broker.core.links import lists
+from ingeborg.broker.core.messages import delivery, fanout, finder, home
+from ingeborg.broker.core.topics import subscribing, writing
 
 from . import world
 from .history import History

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from bench.oracle.owing import owed
-from protocol.errors import REPLACED
+from ingeborg.bench.oracle.owing import owed
+from ingeborg.protocol.errors import REPLACED
 
 from .history import History, Subscriber
 from .world import Client

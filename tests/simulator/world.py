@@ -21,14 +21,14 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from broker.core import large
-from broker.core.effects import Act, Close, Dial, DropLink, Gone, Hold, Left, Ping, Read, StoreCall
-from broker.core.hub import Connection
-from broker.core.limits import Limits
-from broker.core.model import Endpoint, Location, StoreUnavailable, Superseded
-from broker.core.outbox import PIECE_BYTES
-from broker.core.router import Router
-from protocol.errors import GOING_AWAY
+from ingeborg.broker.core.clients import large
+from ingeborg.broker.core.clients.hub import Connection
+from ingeborg.broker.core.clients.outbox import PIECE_BYTES
+from ingeborg.broker.core.effects import Act, Close, Dial, DropLink, Gone, Hold, Left, Ping, Read, StoreCall
+from ingeborg.broker.core.limits import Limits
+from ingeborg.broker.core.model import Endpoint, Location, StoreUnavailable, Superseded
+from ingeborg.broker.core.router import Router
+from ingeborg.protocol.errors import GOING_AWAY
 
 TICK_S = 0.1
 

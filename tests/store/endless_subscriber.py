@@ -10,7 +10,7 @@ import asyncio
 import sys
 from pathlib import Path
 
-from broker.store.embedded import EmbeddedStore
+from ingeborg.broker.store.embedded.store import EmbeddedStore
 
 BATCHES_MAX = 2_000
 TOPICS_PER_BATCH = 3_000

@@ -18,12 +18,13 @@ import lmdb
 import pytest
 import uvloop
 
-from broker.store import embedded, writer_link
-from broker.store.base import Endpoint, StoreError, StoreMisconfigured, StoreUnavailable
-from broker.store.embedded import EmbeddedStore
-from broker.store.layout import Lane, open_for_reading, pack, prepare
-from broker.store.operations import operations
-from protocol.hashes import digest
+from ingeborg.broker.store.base import Endpoint, StoreError, StoreMisconfigured, StoreUnavailable
+from ingeborg.broker.store.embedded import store as embedded
+from ingeborg.broker.store.embedded import writer_link
+from ingeborg.broker.store.embedded.layout import Lane, open_for_reading, pack, prepare
+from ingeborg.broker.store.embedded.operations import operations
+from ingeborg.broker.store.embedded.store import EmbeddedStore
+from ingeborg.protocol.hashes import digest
 from tests import wants
 from tests.store.endless_subscriber import batch_topics
 
@@ -178,7 +179,7 @@ async def test_a_stopped_writer_ends_in_an_error_and_is_replaced(tmp_path: Path,
 
 HOLD_THE_LOCK = """
 import lmdb, os, pathlib, signal, sys
-from broker.store.layout import Gate, Lane
+from ingeborg.broker.store.embedded.layout import Gate, Lane
 directory = pathlib.Path(sys.argv[1])
 transaction = lmdb.open(str(directory / "durable"), max_dbs=3).begin(write=True)
 Gate(directory, Lane.DURABLE).sign()

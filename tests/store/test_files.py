@@ -20,14 +20,14 @@ from typing import Any
 import lmdb
 import pytest
 
-import broker
-from broker.core.model import Endpoint
-from broker.doctor import embedded as doctor
-from broker.store import files
-from broker.store.base import StoreError, StoreLost
-from broker.store.embedded import EmbeddedStore
-from broker.store.files import Damaged, require_whole
-from broker.store.layout import Lane, prepare
+from ingeborg import broker
+from ingeborg.broker.command.doctor import embedded as doctor
+from ingeborg.broker.core.model import Endpoint
+from ingeborg.broker.store.base import StoreError, StoreLost
+from ingeborg.broker.store.embedded import files
+from ingeborg.broker.store.embedded.files import Damaged, require_whole
+from ingeborg.broker.store.embedded.layout import Lane, prepare
+from ingeborg.broker.store.embedded.store import EmbeddedStore
 from tests import wants
 from tests.broker.running import PATIENCE_S, Process, alive, children, ingeborg, plain, serving
 
@@ -147,7 +147,7 @@ def test_a_store_of_another_user_is_refused_with_what_to_do(tmp_path: Path) -> N
     for path in (tmp_path, *tmp_path.rglob("*")):
         path.chmod(0o777)
     code = (
-        "import os, sys; from pathlib import Path; from broker.store import files\n"
+        "import os, sys; from pathlib import Path; from ingeborg.broker.store.embedded import files\n"
         "os.setuid(65534)\n"
         "files.make_private(Path(sys.argv[1]))"
     )
@@ -155,7 +155,7 @@ def test_a_store_of_another_user_is_refused_with_what_to_do(tmp_path: Path) -> N
     done = subprocess.run(
         [sys.executable, "-c", code, "store/durable"],
         cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(Path(broker.__file__).parent.parent)},
+        env=os.environ | {"PYTHONPATH": str(Path(broker.__file__).parents[2])},
         capture_output=True,
         text=True,
         timeout=PATIENCE_S,
@@ -374,9 +374,9 @@ async def test_garbage_in_the_meta_and_root_pages_never_gets_to_lmdb(tmp_path: P
     content = data.read_bytes()
     draw = random.Random(20)
     code = (
-        "import sys; from pathlib import Path; from broker.store.layout import Lane, prepare\n"
-        "from broker.store.files import Damaged\n"
-        "from broker.store.base import StoreError\n"
+        "import sys; from pathlib import Path; from ingeborg.broker.store.embedded.layout import Lane, prepare\n"
+        "from ingeborg.broker.store.embedded.files import Damaged\n"
+        "from ingeborg.broker.store.base import StoreError\n"
         "for line in sys.stdin:\n"
         "    content = bytes.fromhex(line)\n"
         "    (Path(sys.argv[1]) / 'durable' / 'data.mdb').write_bytes(content)\n"

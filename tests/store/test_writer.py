@@ -14,9 +14,9 @@ from typing import Any
 import lmdb
 import pytest
 
-from broker.store import operations
-from broker.store.layout import PROGRESS, Environment, Lane, Unpacker, pack, prepare
-from broker.store.writer import ParentGone, Writer
+from ingeborg.broker.store.embedded import operations
+from ingeborg.broker.store.embedded.layout import PROGRESS, Environment, Lane, Unpacker, pack, prepare
+from ingeborg.broker.store.embedded.writer import ParentGone, Writer
 
 MAP_BYTES = 64 << 20
 LARGE = [f"song {index}" for index in range(3 * operations.STEP_ROWS)]

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from broker.store.base import StoreError, StoreUnavailable, Superseded
-from broker.store.layout import PROGRESS, Unpacker, pack
-from broker.store.writer_link import ACKNOWLEDGED_AT_ONCE, LARGE_BUDGET_BYTES, LOOKS, _Budget, _Link
+from ingeborg.broker.store.base import StoreError, StoreUnavailable, Superseded
+from ingeborg.broker.store.embedded.layout import PROGRESS, Unpacker, pack
+from ingeborg.broker.store.embedded.writer_link import ACKNOWLEDGED_AT_ONCE, LARGE_BUDGET_BYTES, LOOKS, _Budget, _Link
 
 
 class PlayedWriter:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import ormsgpack
 
-from protocol.hashes import SLOTS, digest, slot_of
+from ingeborg.protocol.hashes import SLOTS, digest, slot_of
 
 from ..base import Location
 from .objects import Address

@@ -15,7 +15,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from typing import Final
 
-from protocol.hashes import SLOTS
+from ingeborg.protocol.hashes import SLOTS
 
 from ..base import PAGE_SUBSCRIPTIONS
 from . import riak_pb2 as pb

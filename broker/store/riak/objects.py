@@ -15,7 +15,7 @@ import operator
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
-from protocol.bounded import BoundedMap
+from ingeborg.protocol.bounded import BoundedMap
 
 from ..base import StoreError, StoreMisconfigured, StoreUnavailable
 from . import riak_pb2 as pb

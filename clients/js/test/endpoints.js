@@ -43,9 +43,9 @@ async function freePort() {
   }
 }
 
-/** Run `python -m broker.cli` with these arguments, to its end; what it printed. */
+/** Run `python -m ingeborg.broker.command.cli` with these arguments, to its end; what it printed. */
 export async function ingeborg(...args) {
-  const done = spawn(PYTHON, ["-m", "broker.cli", ...args], { cwd: ROOT, stdio: ["ignore", "pipe", "inherit"] });
+  const done = spawn(PYTHON, ["-m", "ingeborg.broker.command.cli", ...args], { cwd: ROOT, stdio: ["ignore", "pipe", "inherit"] });
   let out = "";
   done.stdout.on("data", (part) => (out += part));
   const [code] = await once(done, "close");
@@ -91,7 +91,7 @@ export class Endpoint {
   }
 
   async start() {
-    this.#process = spawn(PYTHON, ["-m", "broker.cli", ...this.#args], {
+    this.#process = spawn(PYTHON, ["-m", "ingeborg.broker.command.cli", ...this.#args], {
       cwd: ROOT,
       env: this.#env,
       stdio: ["ignore", "pipe", "pipe"],

@@ -16,8 +16,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from bench import digestdir
-from bench.digest import Json
+from ingeborg.bench.digest import files as digestdir
+from ingeborg.bench.digest.document import Json
 from tests import wants
 from tests.bench import naive, synthetic
 
@@ -47,7 +47,7 @@ RATES = ("produce_per_s", "consume_per_s", "end_to_end_per_s")
 
 def digest(spark: SparkSession, paths: Sequence[Path], out: Path, **options: Any) -> Digested:
     """Run id -> its digest, the tables, and what was said."""
-    from bench.spark import job
+    from ingeborg.bench.spark import job
 
     said: list[str] = []
     document = job.digest(spark, [str(path) for path in paths], out, say=said.append, **options)
@@ -247,7 +247,7 @@ def test_counters_count_over_the_measured_phases(digested: Digested) -> None:
 def test_only_what_is_new_or_changed_is_computed(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from bench.spark import logs
+    from ingeborg.bench.spark import logs
 
     read = logs.read
     computed: list[list[str]] = []
@@ -286,7 +286,7 @@ def test_only_what_is_new_or_changed_is_computed(
 def test_a_run_of_many_deliveries_has_percentiles_of_a_sketch_within_the_error_it_states(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from bench.spark import job
+    from ingeborg.bench.spark import job
 
     accuracy = 50
     monkeypatch.setattr(job, "EXACT_DELIVERIES_MAX", 2_000)

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bench.digest import Json
-from bench.errors import BenchError
+from ingeborg.bench.digest.document import Json
+from ingeborg.bench.errors import BenchError
 from tests.bench import synthetic
 from tests.bench.synthetic import START_NS, S
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from bench.spark.logs import Logs
+    from ingeborg.bench.spark.logs import Logs
 
 pytestmark = pytest.mark.spark
 
@@ -42,7 +42,7 @@ def append(path: Path, text: str) -> None:
 
 
 def read(spark: SparkSession, *paths: Path) -> Logs:
-    from bench.spark import inventory, logs
+    from ingeborg.bench.spark import inventory, logs
 
     return logs.read(spark, inventory.find(spark, [str(path) for path in paths]))
 
@@ -249,7 +249,7 @@ def test_the_line_of_an_error_is_found_in_a_file_read_in_blocks(spark: SparkSess
 
 
 def test_runs_are_found_at_any_depth_and_only_once(spark: SparkSession, run: Path, tmp_path: Path) -> None:
-    from bench.spark import inventory
+    from ingeborg.bench.spark import inventory
 
     tree = tmp_path / "tree" / "rate=100" / "[a] {b}"
     tree.mkdir(parents=True)
@@ -299,7 +299,7 @@ def named(run: Path) -> Path:
 
 
 def digested(spark: SparkSession, *paths: Path, out: Path) -> Json:
-    from bench.spark import job
+    from ingeborg.bench.spark import job
 
     out.mkdir(exist_ok=True)
     return job.digest(spark, [str(path) for path in paths], out, fresh=True, say=lambda _: None)

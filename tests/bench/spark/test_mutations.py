@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from bench.errors import BenchError
+from ingeborg.bench.errors import BenchError
 from tests.bench import synthetic
 
 pytestmark = pytest.mark.spark
@@ -51,7 +51,7 @@ def write(directory: Path) -> Path:
 
 def figures(spark: Any, run: Path) -> Any:
     """All that a digest says of the run, but for what its log is made of."""
-    from bench.spark import job
+    from ingeborg.bench.spark import job
 
     with tempfile.TemporaryDirectory() as out:
         document = job.digest(spark, [str(run)], Path(out), fresh=True, say=lambda _: None)

@@ -9,8 +9,8 @@ import pytest
 
 pytest.importorskip("pyspark", reason="for want of pyspark: pip install -e '.[bench]'")
 
-from bench.errors import BenchError
-from bench.spark.session import java_version, require_java
+from ingeborg.bench.errors import BenchError
+from ingeborg.bench.spark.session import java_version, require_java
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ def received(connection: int, seq: int, at: int, topic: int = 1) -> Event:
 
 
 def test_a_reordering_is_a_lower_seq_after_a_higher_one_and_a_repetition_is_not_one(spark: SparkSession) -> None:
-    from bench.spark import transforms as t
+    from ingeborg.bench.spark import transforms as t
 
     rows = events(
         spark,
@@ -54,7 +54,7 @@ def test_a_reordering_is_a_lower_seq_after_a_higher_one_and_a_repetition_is_not_
 
 
 def test_loss_counts_distinct_connections(spark: SparkSession) -> None:
-    from bench.spark import transforms as t
+    from ingeborg.bench.spark import transforms as t
 
     rows = events(
         spark,
@@ -83,7 +83,7 @@ PERCENTILES = [
 
 def test_percentiles_are_nearest_ranks(spark: SparkSession) -> None:
     """Every group in one job, so that they also must not mix; values that share a bucket among them."""
-    from bench.spark import quantiles
+    from ingeborg.bench.spark import quantiles
 
     rows = [(group, value) for group, (values, _) in enumerate(PERCENTILES) for value in reversed(values)]
     frame = spark.createDataFrame(rows, "run long, latency_ns long")
@@ -98,7 +98,7 @@ def test_percentiles_are_nearest_ranks(spark: SparkSession) -> None:
 
 
 def test_a_sketch_merges_and_keeps_its_bound(spark: SparkSession) -> None:
-    from bench.spark import quantiles
+    from ingeborg.bench.spark import quantiles
 
     values = [(index * 7_919) % 20_011 for index in range(20_011)]  # 0 … 20,010 in disorder
     frame = spark.createDataFrame([("r", value) for value in values], "run string, lag_ns long").repartition(7)
@@ -110,7 +110,7 @@ def test_a_sketch_merges_and_keeps_its_bound(spark: SparkSession) -> None:
 
 
 def test_what_a_process_used_in_a_phase_is_between_the_samples_nearest_to_its_ends(spark: SparkSession) -> None:
-    from bench.spark import transforms as t
+    from ingeborg.bench.spark import transforms as t
 
     s = 10**9
     schema = "run long, started_ns long, at_ns long, source string, role string, cpu_s double, rss_bytes long, " + (
@@ -143,7 +143,7 @@ def test_what_a_process_used_in_a_phase_is_between_the_samples_nearest_to_its_en
 
 
 def test_sending_is_counted_where_it_says_and_its_lag_is_from_the_intended_time(spark: SparkSession) -> None:
-    from bench.spark import transforms as t
+    from ingeborg.bench.spark import transforms as t
 
     rows = events(
         spark,
@@ -160,8 +160,8 @@ def test_sending_is_counted_where_it_says_and_its_lag_is_from_the_intended_time(
 
 
 def test_histogram_buckets_hold_their_latencies(spark: SparkSession) -> None:
-    from bench.spark import transforms as t
-    from bench.spark.job import histogram
+    from ingeborg.bench.spark import transforms as t
+    from ingeborg.bench.spark.job import histogram
 
     latencies = [-5, 0, 1, 999, 1_000, 1_000_000, 1_122_018, 2_000_000_000]
     rows = spark.createDataFrame(
@@ -216,8 +216,8 @@ def test_every_line_is_good_or_says_what_is_wrong(
 @pytest.fixture(scope="module")
 def checked_lines(spark: SparkSession) -> dict[str, str | None]:
     """Every line of the test above, judged in one job."""
-    from bench.spark.checks import checked
-    from bench.spark.schema import EVENTS
+    from ingeborg.bench.spark.checks import checked
+    from ingeborg.bench.spark.schema import EVENTS
 
     lines = [line for line, _ in LINES]
     frame = spark.createDataFrame([(line, 0) for line in lines], "raw string, started_ns long")

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections import deque
 from typing import Any, NamedTuple
 
-from broker.core.calls import NOT_HOME, TIMEOUT_S, Asker, Call, Calls, Kind
-from broker.core.counters import Counters
-from broker.core.desk import Desk, Job
-from broker.core.effects import Act
-from broker.core.link import Item
-from broker.core.stores import StoreCalls, StoreDone
+from ingeborg.broker.core.desk import Desk, Job
+from ingeborg.broker.core.effects import Act
+from ingeborg.broker.core.links.calls import NOT_HOME, TIMEOUT_S, Asker, Call, Calls, Kind
+from ingeborg.broker.core.links.link import Item
+from ingeborg.broker.core.operators.counters import Counters
+from ingeborg.broker.core.stores import StoreCalls, StoreDone
 
 
 class Stored(NamedTuple):

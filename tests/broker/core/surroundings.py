@@ -12,19 +12,19 @@ from typing import Any
 import orjson
 import ormsgpack
 
-from broker.core.effects import Close
-from broker.core.hub import Connection, Hub
-from broker.core.large import TOPICS_PER_PART, Topics
-from broker.core.locations import Locations
-from broker.core.membership import Membership
-from broker.core.memory import Memory
-from broker.core.model import Endpoint
-from broker.core.moved import MovedAway
-from broker.core.outbox import Outbox
-from broker.core.replies import Replies
-from broker.core.sending import Sending
-from protocol.hashes import slot_of
-from protocol.messages import Command, check
+from ingeborg.broker.core.clients.hub import Connection, Hub
+from ingeborg.broker.core.clients.large import TOPICS_PER_PART, Topics
+from ingeborg.broker.core.clients.memory import Memory
+from ingeborg.broker.core.clients.moved import MovedAway
+from ingeborg.broker.core.clients.outbox import Outbox
+from ingeborg.broker.core.clients.replies import Replies
+from ingeborg.broker.core.clients.sending import Sending
+from ingeborg.broker.core.cluster.membership import Membership
+from ingeborg.broker.core.effects import Close
+from ingeborg.broker.core.model import Endpoint
+from ingeborg.broker.core.topics.locations import Locations
+from ingeborg.protocol.hashes import slot_of
+from ingeborg.protocol.messages import Command, check
 
 from .fake_desk import FakeDesk, Stored
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from protocol.hashes import slot_of
+from ingeborg.protocol.hashes import slot_of
 from tests.simulator.world import Client, Node, World
 
 DELAY_S = 0.01

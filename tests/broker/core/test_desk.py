@@ -10,12 +10,12 @@ from typing import Any
 import ormsgpack
 import pytest
 
-from broker.core.calls import NOT_HOME, TIMEOUT_S, Asker, Call, Calls, Kind
-from broker.core.counters import Counters
-from broker.core.desk import Desk, Job
-from broker.core.effects import Act, DropLink, Joined
-from broker.core.link import Link
-from broker.core.stores import StoreCalls
+from ingeborg.broker.core.desk import Desk, Job
+from ingeborg.broker.core.effects import Act, DropLink, Joined
+from ingeborg.broker.core.links.calls import NOT_HOME, TIMEOUT_S, Asker, Call, Calls, Kind
+from ingeborg.broker.core.links.link import Link
+from ingeborg.broker.core.operators.counters import Counters
+from ingeborg.broker.core.stores import StoreCalls
 
 from .fake_desk import FakeDesk
 

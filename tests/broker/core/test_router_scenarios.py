@@ -10,11 +10,11 @@ from itertools import pairwise
 
 import pytest
 
-from broker.core.effects import Effects, Hold
-from broker.core.hub import Connection
-from broker.core.limits import Limits
-from broker.core.sessions import AFTER_CLOSE_S, BACKLOG_BYTES_PER_TURN, READ_AHEAD, READ_AHEAD_BYTES
-from protocol.hashes import slot_of
+from ingeborg.broker.core.clients.hub import Connection
+from ingeborg.broker.core.clients.sessions import AFTER_CLOSE_S, BACKLOG_BYTES_PER_TURN, READ_AHEAD, READ_AHEAD_BYTES
+from ingeborg.broker.core.effects import Effects, Hold
+from ingeborg.broker.core.limits import Limits
+from ingeborg.protocol.hashes import slot_of
 
 from .talk import DELAY_S, Cluster, parse
 

@@ -8,8 +8,8 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from broker.core.model import StoreUnavailable
-from broker.core.stores import STORE_TIMEOUT_S, StoreCalls
+from ingeborg.broker.core.model import StoreUnavailable
+from ingeborg.broker.core.stores import STORE_TIMEOUT_S, StoreCalls
 
 
 class Caller:

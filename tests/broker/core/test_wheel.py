@@ -7,7 +7,7 @@ import math
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from broker.core.wheel import Wheel
+from ingeborg.broker.core.wheel import Wheel
 
 SLOT_S = 0.25
 

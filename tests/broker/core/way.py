@@ -8,32 +8,32 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.core.calls import Call
-from broker.core.dedup import Dedup
-from broker.core.delivery import Delivery
-from broker.core.fanout import Fanout
-from broker.core.handover import KeyHandover
-from broker.core.home import Home
-from broker.core.homes import Homes
-from broker.core.hub import Connection, Hub
-from broker.core.inflight import InFlight
-from broker.core.link import Link
-from broker.core.locations import Locations, Whereabouts
-from broker.core.lookup import LookupHome
-from broker.core.membership import Membership
-from broker.core.memory import Memory
-from broker.core.message import Handover, Message
-from broker.core.model import Endpoint, Location
-from broker.core.moved import MovedAway
-from broker.core.origin import Origin
-from broker.core.outbox import Outbox
-from broker.core.repeats import Repeats
-from broker.core.replies import Replies
-from broker.core.routes import Routes
-from broker.core.sending import Sending
-from broker.core.underway import UnderWay
-from protocol.hashes import slot_of
-from protocol.messages import Command, notification
+from ingeborg.broker.core.clients.hub import Connection, Hub
+from ingeborg.broker.core.clients.memory import Memory
+from ingeborg.broker.core.clients.moved import MovedAway
+from ingeborg.broker.core.clients.outbox import Outbox
+from ingeborg.broker.core.clients.replies import Replies
+from ingeborg.broker.core.clients.sending import Sending
+from ingeborg.broker.core.cluster.handover import KeyHandover
+from ingeborg.broker.core.cluster.homes import Homes
+from ingeborg.broker.core.cluster.membership import Membership
+from ingeborg.broker.core.cluster.underway import UnderWay
+from ingeborg.broker.core.links.calls import Call
+from ingeborg.broker.core.links.link import Link
+from ingeborg.broker.core.messages.dedup import Dedup
+from ingeborg.broker.core.messages.delivery import Delivery
+from ingeborg.broker.core.messages.fanout import Fanout
+from ingeborg.broker.core.messages.home import Home
+from ingeborg.broker.core.messages.inflight import InFlight
+from ingeborg.broker.core.messages.lookup import LookupHome
+from ingeborg.broker.core.messages.message import Handover, Message
+from ingeborg.broker.core.messages.origin import Origin
+from ingeborg.broker.core.messages.repeats import Repeats
+from ingeborg.broker.core.messages.routes import Routes
+from ingeborg.broker.core.model import Endpoint, Location
+from ingeborg.broker.core.topics.locations import Locations, Whereabouts
+from ingeborg.protocol.hashes import slot_of
+from ingeborg.protocol.messages import Command, notification
 
 from .fake_desk import FakeDesk, Stored
 

@@ -16,10 +16,10 @@ import psutil
 import pytest
 import uvloop
 
-from bench import peers
-from bench.peers import processes
-from bench.starting import Child, blocking
-from bench.starting.steps import Steps, pauses
+from ingeborg.bench import peers
+from ingeborg.bench.peers import processes
+from ingeborg.bench.starting import Child, blocking
+from ingeborg.bench.starting.steps import Steps, pauses
 from tests import wants
 
 #: A small server is up in well under a second; a machine that is busy with the rest of the tests takes its time.

@@ -26,8 +26,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from loadgen.backends import SYSTEMS, open_backend
-from loadgen.backends.base import Backend, BackendError, Connection
+from ingeborg.loadgen.backends import SYSTEMS, open_backend
+from ingeborg.loadgen.backends.base import Backend, BackendError, Connection
 from tests.cluster.processes import free_port
 from tests.loadgen.generator import Generator
 
@@ -139,7 +139,7 @@ class Contract:
         """Of the adapter's module; it has to be there."""
         open_backend(self.system, [self.nowhere()], "contract")
         package, _, _ = SYSTEMS[self.system].factory.partition(":")
-        monkeypatch.setattr(sys.modules[f"loadgen.backends.{package}"], name, seconds)
+        monkeypatch.setattr(sys.modules[f"ingeborg.loadgen.backends.{package}"], name, seconds)
 
     def nowhere(self) -> str:
         """A URL that nothing listens on."""

@@ -11,8 +11,8 @@ from aiokafka.admin import AIOKafkaAdminClient
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from loadgen.backends import kafka as kafka_module
-from loadgen.backends.kafka import Kafka, topic_name
+from ingeborg.loadgen.backends import kafka as kafka_module
+from ingeborg.loadgen.backends.kafka import Kafka, topic_name
 
 from .conftest import PATIENCE_S
 from .contract import NASTY, Contract, Member

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from loadgen.backends.base import BackendError
-from loadgen.backends.lifeline import Lifeline, without_password
+from ingeborg.loadgen.backends.base import BackendError
+from ingeborg.loadgen.backends.lifeline import Lifeline, without_password
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from urllib.parse import unquote
 
 import pytest
 
-from loadgen.backends.base import BackendError
-from loadgen.backends.mqtt import Mqtt, name
+from ingeborg.loadgen.backends.base import BackendError
+from ingeborg.loadgen.backends.mqtt import Mqtt, name
 from tests import wants
 from tests.cluster.processes import free_port
 

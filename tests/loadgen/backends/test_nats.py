@@ -8,8 +8,8 @@ from urllib.parse import unquote
 
 import pytest
 
-from loadgen.backends.base import BackendError
-from loadgen.backends.nats import Nats, subject
+from ingeborg.loadgen.backends.base import BackendError
+from ingeborg.loadgen.backends.nats import Nats, subject
 from tests import wants
 from tests.cluster.processes import free_port
 

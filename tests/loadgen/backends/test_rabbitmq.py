@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from loadgen.backends.base import BackendError
-from loadgen.backends.rabbitmq import RabbitMq, routing_key
+from ingeborg.loadgen.backends.base import BackendError
+from ingeborg.loadgen.backends.rabbitmq import RabbitMq, routing_key
 
 from .conftest import PATIENCE_S
 from .contract import NASTY, Contract, Member

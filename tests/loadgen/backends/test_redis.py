@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 from redis.asyncio import Redis as RedisClient
 
-from loadgen.backends.base import BackendError
-from loadgen.backends.redis import Redis
+from ingeborg.loadgen.backends.base import BackendError
+from ingeborg.loadgen.backends.redis import Redis
 
 from .conftest import PATIENCE_S, Server
 from .contract import Contract, Member

@@ -1,0 +1,94 @@
+"""`bench compare`: run a matrix, digest all of it, write one report.
+
+Owns its arguments and the order of the three steps, and what is kept beside the report so that it can be made again.
+Exit codes as in `ingeborg.bench.cli`: a cell that failed is a result; a comparison without any result has failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from ingeborg.bench.compare import matrix
+from ingeborg.bench.compare.run import RECORD, Comparison
+from ingeborg.bench.errors import BenchError
+
+REPETITIONS_MAX = 100
+
+_EPILOG = """\
+DIR gets: the matrix and its workload files, comparison.json (how each cell ended), logs/ (everything measured; large),
+digest/ (figures of all runs) and report.html with summary.md. The report is made again from digest/ alone by
+`bench report DIR/digest --out FILE.html`. Cut short by Ctrl-C? The same command with --resume goes on.
+"""
+
+
+def add(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser],
+    digest: Callable[[list[str], Path], int],
+    report: Callable[[Path, Path], int],
+) -> None:
+    """Add the command; ``digest`` and ``report`` are what the commands of these names do."""
+    command = commands.add_parser(
+        "compare",
+        help="run several systems under several workloads, and report them side by side",
+        description="Start each system of a matrix in turn, run each workload against it, stop it; then digest all "
+        "runs and write one report.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    command.add_argument("matrix", type=Path, metavar="MATRIX.toml", help="systems and workloads (see bench/matrices/)")
+    command.add_argument("--out", type=Path, required=True, metavar="DIR", help="where everything goes")
+    command.add_argument("--only", action="append", metavar="NAME", help="a system or workload; repeat it for several")
+    command.add_argument(
+        "--repeat", type=int, default=1, metavar="N", help="rounds over the whole matrix (default: %(default)s)"
+    )
+    command.add_argument("--last", type=int, metavar="N", help="most topics of every topics workload")
+    command.add_argument("--resume", action="store_true", help="go on with the comparison in DIR")
+    command.set_defaults(command=lambda options: _compare(options, digest, report))
+
+
+def _compare(
+    options: argparse.Namespace, digest: Callable[[list[str], Path], int], report: Callable[[Path, Path], int]
+) -> int:
+    if not 1 <= options.repeat <= REPETITIONS_MAX:
+        raise BenchError(f"--repeat has to be from 1 to {REPETITIONS_MAX}")
+    chosen = _chosen(matrix.read(options.matrix), options.only, options.last)
+    out: Path = options.out
+    if not options.resume and out.exists() and any(out.iterdir()):
+        raise BenchError(f"{out} is not empty: --resume goes on with the comparison in it, if there is one")
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        shutil.copy(options.matrix, out / "matrix.toml")
+        for workload in chosen.workloads:
+            shutil.copy(workload.file, out / workload.file.name)
+    except OSError as error:
+        raise BenchError(f"cannot write to {out}: {error}") from error
+    comparison = Comparison(chosen, out, lambda text: print(text, flush=True), repetitions=options.repeat)
+    if options.resume:
+        comparison.resume()
+    comparison.run()
+    logs = comparison.logs
+    if not logs:
+        raise BenchError(f"no run has brought anything: {out / RECORD} says why")
+    return digest([str(path) for path in logs], out / "digest") or report(out / "digest", out / "report.html")
+
+
+def _chosen(whole: matrix.Matrix, only: list[str] | None, last: int | None) -> matrix.Matrix:
+    """The part of the matrix that was asked for."""
+    workloads, systems = whole.workloads, whole.systems
+    if only:
+        known = {item.name for item in workloads} | {item.name for item in systems}
+        unknown = [name for name in only if name not in known]
+        if unknown:
+            raise BenchError(f"--only {unknown[0]}: there are: {', '.join(sorted(known))}")
+        workloads = [item for item in workloads if item.name in only] or workloads
+        systems = [item for item in systems if item.name in only] or systems
+    if last is not None:
+        workloads = [
+            dataclasses.replace(item, options={**item.options, "last": last}) if item.kind == "topics" else item
+            for item in workloads
+        ]
+    return matrix.Matrix(workloads, systems)

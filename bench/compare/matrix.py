@@ -1,0 +1,187 @@
+"""Which systems are compared under which workloads: a matrix, read from a TOML file.
+
+Owns: what a matrix file may say (unknown keys are an error), and the order of its cells. Must never: start anything.
+
+    [workloads.traffic]                # a name; the file beside says the kind
+    file = "../workloads/traffic.toml"
+    kind = "traffic"
+    processes = 2                      # of the generator
+    time_limit_s = 240                 # then the run is cut short, which keeps what it measured
+
+    [systems.rabbitmq]                 # a name; unique
+    system = "rabbitmq"                # as loadgen and `bench peers` call it; "ingeborg": this broker
+    dedup = ["traffic"]                # workloads in which the deduplication layer stands in front
+    skip = []                          # workloads it does not run
+    options = { topics = { last = 4096 } }      # settings of a workload, for this system only
+
+Of this broker only: `variant`, `serve` (arguments of `ingeborg serve`), `store` (`lmdb`, or `riak`: the cluster that
+INGEBORG_TEST_RIAK names, and skipped without it). Of the others: `variant`.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ingeborg.bench.errors import BenchError
+
+WORKLOAD_KINDS = ("traffic", "topics", "radio", "replay")
+SYSTEMS = ("ingeborg", "rabbitmq", "kafka", "nats", "redis", "mqtt")
+STORES = ("lmdb", "riak")
+#: A cell that takes longer was not meant for a matrix.
+TIME_LIMIT_S_MAX = 24 * 3600
+
+
+@dataclass(frozen=True)
+class Workload:
+    """``file``: of its settings. ``options``: settings that override the file's."""
+
+    name: str
+    kind: str
+    file: Path
+    processes: int = 1
+    time_limit_s: float = 600.0
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class System:
+    """``dedup``, ``skip``: names of workloads; ``options``: workload name -> settings."""
+
+    name: str
+    system: str
+    variant: str = ""
+    serve: tuple[str, ...] = ()
+    store: str = "lmdb"
+    dedup: tuple[str, ...] = ()
+    deduplicators: int = 1
+    skip: tuple[str, ...] = ()
+    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One system under one workload, once. ``name`` is unique in a comparison, and fit for a directory."""
+
+    system: System
+    workload: Workload
+    repetition: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.workload.name}-{self.system.name}-{self.repetition}"
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Settings that override the workload file's."""
+        return {**self.workload.options, **self.system.options.get(self.workload.name, {})}
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """All systems and workloads, in the file's order."""
+
+    workloads: list[Workload]
+    systems: list[System]
+
+    def cells(self, repetitions: int) -> Iterator[Cell]:
+        """Every system under every workload that it runs. Repetitions are rounds over all systems, so that a slow spell
+        of the machine does not fall on one of them alone."""
+        for repetition in range(1, repetitions + 1):
+            for workload in self.workloads:
+                for system in self.systems:
+                    if workload.name not in system.skip:
+                        yield Cell(system, workload, repetition)
+
+
+def read(file: Path) -> Matrix:
+    """The matrix of a file. ``BenchError`` names the file and what does not fit."""
+    try:
+        document = tomllib.loads(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise BenchError(f"{file}: {getattr(error, 'strerror', None) or error}") from error
+    _keys(file, "the file", document, {"workloads", "systems"})
+    workloads = [_workload(file, *item) for item in _tables(file, document, "workloads")]
+    names = {workload.name for workload in workloads}
+    systems = [_system(file, name, table, names) for name, table in _tables(file, document, "systems")]
+    return Matrix(workloads, systems)
+
+
+def _tables(file: Path, document: Mapping[str, Any], key: str) -> list[tuple[str, Mapping[str, Any]]]:
+    tables = document.get(key)
+    if not isinstance(tables, dict) or not tables or not all(isinstance(table, dict) for table in tables.values()):
+        raise BenchError(f"{file}: [{key}.NAME] is missing: at least one is needed")
+    for name in tables:
+        if not name.replace("-", "").isalnum():
+            raise BenchError(f"{file}: {key}.{name}: a name has letters, digits and - only")
+    return list(tables.items())
+
+
+def _workload(file: Path, name: str, table: Mapping[str, Any]) -> Workload:
+    where = f"workloads.{name}"
+    _keys(file, where, table, {"file", "kind", "processes", "time_limit_s", "options"})
+    limit_s = _value(file, where, table, "time_limit_s", (int, float), 600.0)
+    if not 0 < limit_s <= TIME_LIMIT_S_MAX:
+        raise BenchError(f"{file}: {where}: time_limit_s has to be above 0 and at most {TIME_LIMIT_S_MAX}")
+    settings = file.parent / _value(file, where, table, "file", (str,))
+    if not settings.is_file():
+        raise BenchError(f"{file}: {where}: there is no file {settings}")
+    return Workload(
+        name,
+        _one_of(file, where, "kind", _value(file, where, table, "kind", (str,)), WORKLOAD_KINDS),
+        settings,
+        _value(file, where, table, "processes", (int,), 1),
+        float(limit_s),
+        _value(file, where, table, "options", (dict,), {}),
+    )
+
+
+def _system(file: Path, name: str, table: Mapping[str, Any], workloads: set[str]) -> System:
+    where = f"systems.{name}"
+    _keys(file, where, table, {"system", "variant", "serve", "store", "dedup", "deduplicators", "skip", "options"})
+    made = System(
+        name,
+        _one_of(file, where, "system", _value(file, where, table, "system", (str,)), SYSTEMS),
+        _value(file, where, table, "variant", (str,), ""),
+        tuple(_value(file, where, table, "serve", (list,), [])),
+        _one_of(file, where, "store", _value(file, where, table, "store", (str,), "lmdb"), STORES),
+        tuple(_value(file, where, table, "dedup", (list,), [])),
+        _value(file, where, table, "deduplicators", (int,), 1),
+        tuple(_value(file, where, table, "skip", (list,), [])),
+        _value(file, where, table, "options", (dict,), {}),
+    )
+    for key in ("dedup", "skip", "options"):
+        for workload in getattr(made, key):
+            if workload not in workloads:
+                raise BenchError(f"{file}: {where}: {key} names {workload!r}, which is none of the workloads")
+    if made.system != "ingeborg" and (made.serve or "store" in table):
+        raise BenchError(f"{file}: {where}: serve and store are this broker's, not {made.system}'s")
+    if made.system == "ingeborg" and made.dedup:
+        raise BenchError(f"{file}: {where}: dedup: this broker drops duplicates by itself")
+    return made
+
+
+def _keys(file: Path, where: str, table: Mapping[str, Any], known: set[str]) -> None:
+    unknown = sorted(set(table) - known)
+    if unknown:
+        raise BenchError(f"{file}: {where}: unknown key {unknown[0]!r}; there are: {', '.join(sorted(known))}")
+
+
+def _value(
+    file: Path, where: str, table: Mapping[str, Any], key: str, kinds: tuple[type, ...], default: Any = None
+) -> Any:
+    value = table.get(key, default)
+    if value is None:
+        raise BenchError(f"{file}: {where}: {key} is missing")
+    if isinstance(value, bool) or not isinstance(value, kinds):
+        raise BenchError(f"{file}: {where}: {key} has to be of type {kinds[0].__name__}, not {value!r}")
+    return value
+
+
+def _one_of(file: Path, where: str, key: str, value: str, known: tuple[str, ...]) -> str:
+    if value not in known:
+        raise BenchError(f"{file}: {where}: {key} is {value!r}; there are: {', '.join(known)}")
+    return value

@@ -1,0 +1,164 @@
+"""Runs a matrix: every system under every workload, each on a fresh server, one after the other.
+
+Owns: what a cell's outcome is, and `comparison.json`, from which a comparison that was cut short goes on. Must never:
+measure (loadgen does), or run two cells at once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from ingeborg.bench.compare import servers
+from ingeborg.bench.compare.matrix import Cell, Matrix
+from ingeborg.bench.errors import BenchError
+
+RECORD = "comparison.json"
+LOGS = "logs"
+#: After the time limit: the generator drains, unsubscribes and closes; then it is killed.
+_CUT_S_MAX = 60.0
+#: Between two cells: sockets of the last one leave the system, its pages are written.
+_REST_S = 2.0
+
+#: Exit code of loadgen: the run is complete and a result, but deliveries or connections were lost (docs/cli.md).
+LOSSES = 3
+
+DONE, CUT, FAILED, SKIPPED = "done", "cut short at its time limit", "failed", "skipped"
+
+
+class Comparison:
+    """Of ``matrix`` in the directory ``out``. ``say``: what a person is told."""
+
+    def __init__(self, matrix: Matrix, out: Path, say: Callable[[str], None], *, repetitions: int) -> None:
+        self._cells = list(matrix.cells(repetitions))
+        self._out = out
+        self._say = say
+        self._record: dict[str, dict[str, Any]] = {}
+
+    def resume(self) -> None:
+        """Take what a former attempt in ``out`` has finished as done. ``BenchError`` if its record cannot be read."""
+        file = self._out / RECORD
+        if file.exists():
+            try:
+                self._record = {cell["cell"]: cell for cell in json.loads(file.read_text(encoding="utf-8"))["cells"]}
+            except (OSError, ValueError, KeyError, TypeError) as error:
+                raise BenchError(f"{file} is not a comparison's record: {error}") from error
+
+    @property
+    def logs(self) -> list[Path]:
+        """Directories of the cells that have brought something."""
+        found = [self._out / LOGS / cell.name for cell in self._cells]
+        return [path for path in found if any(path.glob("**/run.json"))]
+
+    def run(self) -> None:
+        """Every cell that is not done. A cell that fails is a result, and does not stop the others."""
+        for number, cell in enumerate(self._cells, start=1):
+            if self._record.get(cell.name, {}).get("outcome") in (DONE, CUT, FAILED):
+                continue
+            self._say(f"\n== {number} of {len(self._cells)}: {cell.workload.name} on {cell.system.name}")
+            started_s = time.monotonic()
+            outcome, why, version = self._cell(cell)
+            took_s = time.monotonic() - started_s
+            self._say(f"== {cell.name}: {outcome}{': ' + why if why else ''} ({took_s:.0f} s)")
+            self._record[cell.name] = {
+                "cell": cell.name,
+                "workload": cell.workload.name,
+                "system": cell.system.name,
+                "outcome": outcome,
+                "why": why,
+                "version": version,
+                "took_s": round(took_s, 1),
+            }
+            self._save()
+            time.sleep(_REST_S)
+
+    def _cell(self, cell: Cell) -> tuple[str, str, str]:
+        log = self._out / LOGS / cell.name
+        shutil.rmtree(log, ignore_errors=True)
+        layer = cell.workload.name in cell.system.dedup
+        try:
+            with servers.running(cell.system, self._out / LOGS / "servers", layer=layer) as running:
+                status, cut = _generate(_command(cell, running, log), cell.workload.time_limit_s)
+        except servers.Skipped as error:
+            return SKIPPED, str(error), ""
+        except BenchError as error:
+            return FAILED, str(error), ""
+        if status == 0:
+            return DONE, "", running.version
+        if status == LOSSES:
+            return DONE, "deliveries or connections were lost: the report has them", running.version
+        if cut:
+            return CUT, f"{cell.workload.time_limit_s:g} s", running.version
+        return FAILED, _why(log) or f"loadgen ended with status {status}", running.version
+
+    def _save(self) -> None:
+        file = self._out / RECORD
+        beside = file.with_name(f".{RECORD}.part")
+        text = json.dumps({"cells": list(self._record.values())}, ensure_ascii=False, indent=1)
+        beside.write_text(text + "\n", encoding="utf-8")
+        os.replace(beside, file)
+
+
+def _command(cell: Cell, running: servers.Running, log: Path) -> list[str]:
+    workload, system = cell.workload, cell.system
+    command = [
+        sys.executable,
+        "-m",
+        "ingeborg.loadgen.cli",
+        workload.kind,
+        "--workload",
+        str(workload.file),
+        "--out",
+        str(log),
+    ]
+    command += ["--system", system.system, "--variant", system.variant or running.version]
+    for url in running.urls:
+        command += ["--url", url]
+    if workload.kind != "topics":
+        command += ["--processes", str(workload.processes)]
+    if running.dedup_url is not None:
+        command += ["--dedup", running.dedup_url, "--deduplicators", str(system.deduplicators)]
+    for name, value in cell.options.items():
+        command += ["--" + name.replace("_", "-"), str(value)]
+    return command
+
+
+def _generate(command: Sequence[str], limit_s: float) -> tuple[int, bool]:
+    """Exit status of the generator, and whether it was cut short at the limit."""
+    # In a session of its own: it gets one signal, from here, and not a second one from a terminal's Ctrl-C.
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
+    try:
+        try:
+            return process.wait(limit_s), False
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGINT)
+            try:
+                return process.wait(_CUT_S_MAX), True
+            except subprocess.TimeoutExpired:
+                process.kill()
+                return process.wait(), True
+    finally:
+        if process.poll() is None:  # interrupted: the generator keeps what it has
+            process.send_signal(signal.SIGINT)
+            try:
+                process.wait(_CUT_S_MAX)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def _why(log: Path) -> str:
+    """What the failed run of a cell says: the last one, in a series."""
+    for file in sorted(log.glob("**/run.json"), reverse=True):
+        failed = json.loads(file.read_text(encoding="utf-8")).get("failed")
+        if failed:
+            return str(failed)
+    return ""

@@ -1,0 +1,82 @@
+"""Everything that has to run for a cell of a comparison: the system, and the Redis of the deduplication layer.
+
+Owns: starting and stopping this broker as a user would (`ingeborg serve`), and asking `ingeborg.bench.peers` for the
+others. Must never: leave a process behind, or know a workload.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from ingeborg.bench import peers, starting
+from ingeborg.bench.compare.matrix import System
+from ingeborg.bench.errors import BenchError
+
+#: `serve` itself ends its endpoints after 15 s.
+_STOP_S_MAX = 30.0
+RIAK_VARIABLE = "INGEBORG_TEST_RIAK"
+
+
+class Skipped(BenchError):
+    """The system cannot be run here; the text says what is missing."""
+
+
+class Running(NamedTuple):
+    """``urls``: of the system; ``version``: as it says itself, if it does; ``dedup_url``: of the layer's Redis."""
+
+    urls: list[str]
+    version: str
+    dedup_url: str | None
+
+
+@contextlib.contextmanager
+def running(
+    system: System, state: Path, *, layer: bool, prepare: Callable[[str], None] = lambda store: None
+) -> Iterator[Running]:
+    """The system, started on an empty store, until the block ends. ``prepare``: given this broker's store (as `--store`
+    takes it), before its start. ``Skipped``, ``BenchError``."""
+    with contextlib.ExitStack() as stack:
+        dedup_url = None
+        if layer:
+            dedup_url = stack.enter_context(_peer("redis", state / "layer")).url
+        if system.system == "ingeborg":
+            yield Running(stack.enter_context(_broker(system, state / "ingeborg", prepare)), "", dedup_url)
+            return
+        server = stack.enter_context(_peer(system.system, state))
+        yield Running([server.url], server.version, dedup_url)
+
+
+@contextlib.contextmanager
+def _peer(name: str, state: Path) -> Iterator[peers.Server]:
+    try:
+        with peers.running(name, state=state) as server:
+            yield server
+    except peers.NotInstalledError as error:
+        raise Skipped(str(error)) from error
+
+
+@contextlib.contextmanager
+def _broker(system: System, state: Path, prepare: Callable[[str], None]) -> Iterator[list[str]]:
+    riak = os.environ.get(RIAK_VARIABLE)
+    if system.store == "riak" and not riak:
+        raise Skipped(f"{RIAK_VARIABLE}=HOST:PORT[,HOST:PORT…] does not name a Riak cluster")
+    shutil.rmtree(state, ignore_errors=True)
+    state.mkdir(parents=True)
+    store = f"riak:{riak}" if system.store == "riak" else f"lmdb:{state / 'store'}"
+    prepare(store)
+    endpoints = _endpoints(system.serve)
+    with starting.claim(endpoints) as ports:
+        # On this machine alone, and Ctrl-C is for the generator: the broker ends when it has.
+        command = starting.serve("--host", "127.0.0.1", "--port", str(ports.first), "--store", store, *system.serve)
+        log = state / "serve.log"
+        with starting.started("this broker", command, log, endpoints=endpoints, patience_s=_STOP_S_MAX) as broker:
+            yield broker.urls
+
+
+def _endpoints(arguments: tuple[str, ...]) -> int:
+    return int(arguments[arguments.index("--endpoints") + 1]) if "--endpoints" in arguments else 1

@@ -1,0 +1,313 @@
+"""Which plots a run has, and what is on them: from a digest's rows to `plots.Plot`.
+
+Owns the choice of lines, scales and bands, and the thinning of long runs. It computes no figure but the means and
+maxima of thinned points, and says so (`Drawn.bin_s`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ingeborg.bench.digest.document import Json
+from ingeborg.bench.report.plots import (
+    COLOURS,
+    NARROW,
+    WIDE,
+    Plot,
+    Point,
+    Scale,
+    Series,
+    linear,
+    logarithmic,
+    nines,
+    percentile_axis,
+    seconds_axis,
+    stacked,
+    svg,
+)
+from ingeborg.bench.text import figures
+
+POINTS_MAX = 600
+"""Points of a line: more than that many do not fit the page's pixels. Longer runs are drawn in bins of seconds."""
+
+POINTS_OF_MANY_MAX = 200
+"""Likewise on a page of many runs, which a phone has to load."""
+
+SOURCES_MAX = COLOURS
+"""Lines in a plot of processes: as many as there are colours a person can tell apart."""
+
+LIMIT_ABOVE_MAX = 30.0
+"""A goal is drawn if it is at most so many times the largest latency: farther off, it would flatten the lines."""
+
+HOST = "host"
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A plot, and how many seconds each of its points stands for."""
+
+    plot: Plot
+    bin_s: int = 1
+    bin_text: str = ""
+
+
+def both(drawn: Drawn, identity: str) -> str:
+    """The plot twice, for a wide and for a narrow page (the style sheet shows one): scaled down, its text would be too
+    small on a phone."""
+    return svg(drawn.plot, WIDE, f"{identity}-w", "wide") + svg(drawn.plot, NARROW, f"{identity}-n", "narrow")
+
+
+def percentile_curve(run: Json) -> Drawn | None:
+    """Latency by percentile, a line per measured phase (per phase, if none is measured)."""
+    delivered = [phase for phase in run["phases"] if phase["delivered"]]
+    chosen = ([phase for phase in delivered if phase["measured"]] or delivered)[:SOURCES_MAX]
+    if not chosen:
+        return None
+    series = [Series(phase["phase"], curve(phase), index) for index, phase in enumerate(chosen)]
+    values = [y for line in series for _, y in line.points if y is not None]
+    limits = _limits(run, max(values), {"p50_ms", "p99_ms"})
+    latency = run["measured"]["latency_ns"] if run["measured"]["delivered"] else chosen[0]["latency_ns"]
+    return Drawn(
+        Plot(
+            title="Latency by percentile",
+            description=f"p50 {figures.duration(latency['p50'])}, p99 {figures.duration(latency['p99'])}, "
+            f"maximum {figures.duration(latency['max'])}.",
+            series=series,
+            x=percentile_axis(max(phase["delivered"] for phase in chosen)),
+            y=logarithmic([*values, *(value for value, _ in limits)], duration_tick),
+            limits=limits,
+        )
+    )
+
+
+def curve(phase: Json) -> list[Point]:
+    """A phase's percentile curve. Beyond 1 - 1/n there is only the maximum: the line ends where n values can tell."""
+    end = nines(1 - 1 / max(10, phase["delivered"]))
+    points: list[Point] = [(nines(ppm / 1_000_000), float(value)) for ppm, value in phase["curve"]]
+    return [*(point for point in points if point[0] <= end), (end, float(phase["latency_ns"]["max"]))]
+
+
+def over_time(run: Json, seconds: Sequence[Json], machine: Sequence[Json], points_max: int = POINTS_MAX) -> list[Drawn]:
+    """Rates, latency, processor, memory and network, as far as they were recorded (thesis figures 6.2 and 6.3). All
+    share one time axis, so that they can be read above each other."""
+    time = _Time(run, [*seconds, *machine], points_max)
+    drawn = (
+        _rates(run, seconds, time),
+        _latency(run, seconds, time),
+        *_machine(machine, time),
+        _network(machine, time),
+    )
+    return [plot for plot in drawn if plot is not None]
+
+
+def stack(drawn: Sequence[Drawn], identity: str) -> list[str]:
+    """Each of the plots as `both` draws it, small, the last one with the labels of the axis they share."""
+    frames = [(index == 0, index == len(drawn) - 1) for index in range(len(drawn))]
+    return [
+        svg(one.plot, stacked(WIDE, *ends), f"{identity}-{index}-w", "wide")
+        + svg(one.plot, stacked(NARROW, *ends), f"{identity}-{index}-n", "narrow")
+        for index, (one, ends) in enumerate(zip(drawn, frames, strict=True))
+    ]
+
+
+@dataclass(frozen=True)
+class _Time:
+    """The time axis of a run's plots, and how its seconds are thinned."""
+
+    run: Json
+    rows: Sequence[Json]
+    points_max: int
+
+    @property
+    def axis(self) -> Callable[[int], Scale]:
+        starts = [phase["start_s"] for phase in self.run["phases"]] + [row["second"] for row in self.rows]
+        ends = [phase["end_s"] for phase in self.run["phases"]] + [row["second"] + 1 for row in self.rows]
+        return seconds_axis(min(0.0, *starts), max(ends))
+
+    @property
+    def bands(self) -> list[tuple[float, float, str]]:
+        """The measured phases, shaded."""
+        return [(phase["start_s"], phase["end_s"], phase["phase"]) for phase in self.run["phases"] if phase["measured"]]
+
+    def bin_s(self, rows: Sequence[Json]) -> int:
+        """Seconds that a point stands for."""
+        return -(-int(rows[-1]["second"] - rows[0]["second"] + 1) // self.points_max) if rows else 1
+
+    def line(self, rows: Sequence[Json], key: str, join: Callable[[list[float]], float]) -> list[Point]:
+        """Values by the middle of their second (or bin); a second without a row or value is a gap."""
+        if not rows:
+            return []
+        first, bin_s = int(rows[0]["second"]), self.bin_s(rows)
+        bins: dict[int, list[float]] = {}
+        for row in rows:
+            if row[key] is not None:
+                bins.setdefault((int(row["second"]) - first) // bin_s, []).append(row[key])
+        last = (int(rows[-1]["second"]) - first) // bin_s
+        return [(first + (at + 0.5) * bin_s, join(bins[at]) if at in bins else None) for at in range(last + 1)]
+
+
+def _rates(run: Json, seconds: Sequence[Json], time: _Time) -> Drawn | None:
+    """Reports in, messages out, what was offered where a schedule says it, and errors if there are any, a second."""
+    if not seconds:
+        return None
+    wanted = [("in (reports sent)", "reports", 0), ("out (messages received)", "delivered", 1)]
+    if any(row["errors"] for row in seconds):
+        wanted.append(("errors", "errors", 4))
+    lines = [Series(name, time.line(seconds, key, _mean), colour) for name, key, colour in wanted]
+    peaks = [max((y for _, y in line.points if y is not None), default=0.0) for line in lines]
+    offered = _offered(run)
+    if any(y is not None for _, y in offered):
+        lines.append(Series("offered", offered, 7, dashed=True))
+        peaks.append(max(y for _, y in offered if y is not None))
+    return Drawn(
+        Plot(
+            title="Rates over time",
+            description=f"At most {figures.rate(peaks[0])} in and {figures.rate(peaks[1])} out.",
+            series=lines,
+            x=time.axis,
+            y=linear(max(peaks), rate_tick),
+            bands=time.bands,
+        ),
+        time.bin_s(seconds),
+        "their mean",
+    )
+
+
+def _offered(run: Json) -> list[Point]:
+    """The rate of publishes that the schedule asked for, as steps."""
+    points: list[Point] = []
+    for phase in run["phases"]:
+        rate_per_s = phase["offered_per_s"]
+        if rate_per_s is not None:
+            points += [(phase["start_s"], rate_per_s), (phase["end_s"], rate_per_s), (phase["end_s"], None)]
+    return points
+
+
+def _latency(run: Json, seconds: Sequence[Json], time: _Time) -> Drawn | None:
+    """p50 and p99 of each second."""
+    lines = [
+        Series(name, time.line(seconds, key, _largest), colour)
+        for colour, (name, key) in enumerate((("p50", "p50_ns"), ("p99", "p99_ns")))
+    ]
+    values = [y for line in lines for _, y in line.points if y is not None]
+    if not values:
+        return None
+    limits = _limits(run, max(values), {"p99_ms"})
+    worst = max((y, x) for x, y in lines[1].points if y is not None)
+    return Drawn(
+        Plot(
+            title="Latency over time",
+            description=f"p50 and p99 of each second; the largest p99 is {figures.duration(worst[0])}, "
+            f"in second {worst[1]:.0f}.",
+            series=lines,
+            x=time.axis,
+            y=logarithmic([*values, *(value for value, _ in limits)], duration_tick),
+            bands=time.bands,
+            limits=limits,
+        ),
+        time.bin_s(seconds),
+        "the largest of its values",
+    )
+
+
+def _machine(rows: Sequence[Json], time: _Time) -> list[Drawn | None]:
+    """Processor use of each process, in cores; resident memory without the host's, which dwarfs them."""
+    shown = sources(rows)
+    processes = [source for source in shown if source != HOST]
+    return [
+        _by_source(rows, time, "Processor over time", "cpu_cores", shown, figures.percent_of_core),
+        _by_source(rows, time, "Memory over time", "rss_bytes", processes, size_tick),
+    ]
+
+
+def _by_source(
+    rows: Sequence[Json], time: _Time, title: str, key: str, chosen: Sequence[str], text: Callable[[float], str]
+) -> Drawn | None:
+    colours = {source: index for index, source in enumerate(sources(rows))}
+    lines = []
+    bin_s = 1
+    for source in chosen[:SOURCES_MAX]:
+        own = [row for row in rows if row["source"] == source]
+        bin_s = max(bin_s, time.bin_s(own))
+        lines.append(Series(_with_role(own[0]), time.line(own, key, _mean), colours[source]))
+    return _lines(lines, time, title, text, bin_s)
+
+
+def _network(rows: Sequence[Json], time: _Time) -> Drawn | None:
+    """What the whole machine sent and received a second, loopback included: no process has a figure of its own."""
+    own = [row for row in rows if row["source"] == HOST]
+    keys = (("received", "net_rx_bytes_s", 0), ("sent", "net_tx_bytes_s", 1))
+    lines = [Series(name, time.line(own, key, _mean), colour) for name, key, colour in keys]
+    return _lines(lines, time, "Network over time", size_rate_tick, time.bin_s(own))
+
+
+def _lines(lines: Sequence[Series], time: _Time, title: str, text: Callable[[float], str], bin_s: int) -> Drawn | None:
+    lines = [line for line in lines if any(y is not None for _, y in line.points)]
+    if not lines:
+        return None
+    peaks = {line.name: max(y for _, y in line.points if y is not None) for line in lines}
+    return Drawn(
+        Plot(
+            title=title,
+            description="At most: " + ", ".join(f"{name} {text(value)}" for name, value in peaks.items()) + ".",
+            series=lines,
+            x=time.axis,
+            y=linear(max(peaks.values()), text),
+            bands=time.bands,
+        ),
+        bin_s,
+        "their mean",
+    )
+
+
+def _with_role(row: Json) -> str:
+    """The process, and what it is where its name does not say so."""
+    source, role = str(row["source"]), str(row.get("role") or "")
+    return source if not role or source.startswith(role) else f"{source} ({role})"
+
+
+def sources(rows: Sequence[Json]) -> list[str]:
+    """The processes: busiest first, so that the first few are the ones worth a line."""
+    busy: dict[str, float] = {}
+    for row in rows:
+        busy[row["source"]] = busy.get(row["source"], 0.0) + (row["cpu_cores"] or 0.0)
+    return sorted(busy, key=lambda source: (-busy[source], source))
+
+
+def duration_tick(value_ns: float) -> str:
+    return figures.tick(figures.duration(value_ns))
+
+
+def size_tick(value_bytes: float) -> str:
+    return figures.tick(figures.size(value_bytes)) if value_bytes else "0"
+
+
+def size_rate_tick(value_bytes_per_s: float) -> str:
+    return f"{figures.tick(figures.size(value_bytes_per_s))}/s" if value_bytes_per_s else "0"
+
+
+def rate_tick(value_per_s: float) -> str:
+    """From ten thousand in thousands: there is little room left of a narrow plot."""
+    for factor, unit in ((1_000_000, " M"), (1_000, " k")):
+        if value_per_s >= max(factor, 10_000):
+            return f"{value_per_s / factor:,.10g}{unit}/s"
+    return f"{value_per_s:,.10g}/s" if value_per_s else "0"
+
+
+def _limits(run: Json, largest: float, names: set[str]) -> list[tuple[float, str]]:
+    """Latency goals as lines: (ns, text)."""
+    lines = []
+    for goal in run["goals"]:
+        limit_ns = goal["limit"] * 1_000_000
+        if goal["goal"] in names and 0 < limit_ns <= largest * LIMIT_ABOVE_MAX:
+            lines.append((limit_ns, f"goal: {figures.goal_name(goal['goal'])} ≤ {figures.duration(limit_ns)}"))
+    return lines
+
+
+def _mean(values: list[float]) -> float:
+    return sum(values) / len(values)
+
+
+def _largest(values: list[float]) -> float:
+    return max(values)

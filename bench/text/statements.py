@@ -1,0 +1,298 @@
+"""What has to be said beside a comparison: its noise, how it was measured, and what the thesis measured in 2014.
+
+Owns these words and the thesis's figures. Text and tables of text only, the same for the page and the Markdown summary;
+nothing here is escaped, and no figure is computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ingeborg.bench.comparison import TopicsSeries, TopicsTable, TrafficRow, TrafficTable, main_phase, ratio
+from ingeborg.bench.digest.document import Json
+from ingeborg.bench.text import figures
+from ingeborg.bench.text.tables import Cell, Table, cell, ending, limit
+
+LAYER = "dedup layer"
+"""Variants that name it have the deduplication layer of thesis 1.3.4 in front of the system."""
+
+NAMES_MAX = 12
+"""So many versions, commits or settings are listed; a reader who needs more has the sections of the runs."""
+
+
+class Thesis(NamedTuple):
+    """A result of the thesis: traffic (6.4) in messages a second, topics (6.5)."""
+
+    system: str
+    setup: str
+    in_per_s: float | None
+    all_per_s: float | None
+    topics: str
+
+
+THESIS = (
+    Thesis("ingeborg", "Ingeborg, five small nodes with Riak", 200, 1840, "finished 2,097,152"),
+    Thesis("rabbitmq", "RabbitMQ, a small node, duplicate check in Redis", 1000, 5259, "out of memory at 524,288"),
+    Thesis("kafka", "Kafka", None, None, "out of file descriptors at 16,384"),
+)
+"""Thesis 6.4.1 to 6.4.3 and 6.6, on virtual machines of 2014. There the limits were p50 0.5 s and p99 2 s, and topics
+ran on a single medium node."""
+
+LATENCY = (
+    "Latency runs from the moment the schedule meant a message to be sent, so that a stalled sender cannot hide a "
+    "stall, to the moment the receiver had it, in one clock of one machine. Nothing is discarded: not zero, not "
+    "negative, not late samples."
+)
+
+COUNTING = (
+    "Every message has a sequence number of its publisher and topic. Lost: a subscribed connection did not get it. "
+    "Twice: the same again on one connection. Reordered: after a later one of its topic on one connection."
+)
+
+LIMITS = (
+    "A figure is the system's limit only where nothing else was at its own. The generator and the deduplication layer "
+    "are Python: where the busiest process of either used 90 % of a core, or the whole machine 85 % of its cores, the "
+    "table says so, in the measured phase as in the step of the search that broke; the system itself may then do "
+    "better. The server's CPU per delivered message is what can be compared all the same."
+)
+
+DUPLICATES = (
+    "A share of the publishes repeats another connection's payload within the time to live, as the thesis's did (300 "
+    "of 1,300). They count as in, and must not come out. This broker drops them itself; in front of another system "
+    "stands the deduplication layer of thesis 1.3.4, where the table says “with dedup layer”: publishers → a work "
+    "queue → deduplicators that share a Redis cache with a time to live, and each keep a local one → the system. "
+    "Without the layer nothing would drop them, so none are sent."
+)
+
+TOPICS_ORDER = (
+    "The thesis publishes first and subscribes afterwards, to systems that store. Here nothing is stored, so we "
+    "subscribe first; one client subscribes to all N topics, one publishes to them in turn as fast as it goes, and at "
+    "most {window} messages are in flight, for every system."
+)
+
+
+def then_and_now_traffic(table: TrafficTable) -> Table:
+    """The thesis's traffic benchmark beside this one."""
+    header = ("2014", "In", "In all", "Now", "In", "In all", "Limited by")
+    rows = []
+    for thesis in THESIS:
+        then = (
+            [Cell(figures.rate(thesis.in_per_s)), Cell(figures.rate(thesis.all_per_s))]
+            if thesis.in_per_s
+            else [Cell("failed", mark="bad"), Cell(figures.NONE)]
+        )
+        row = _of_system(table.rows, thesis.system)
+        if row is None:
+            now = [Cell("not measured"), *[Cell(figures.NONE)] * 3]
+        else:
+            now = [
+                Cell(row.name),
+                *(cell(row.figures[key], figures.rate) for key in ("in_per_s", "all_per_s")),
+                limit(row.limits)._replace(more=""),
+            ]
+        rows.append((Cell(thesis.setup), *then, *now))
+    note = "Then: virtual machines of 2014, several of them, with p50 within 0.5 s and p99 within 2 s. Other hardware, "
+    note += "other limits: history, not a comparison."
+    return Table("Then and now: the thesis's traffic benchmark of 2014", header, tuple(rows), note)
+
+
+def then_and_now_topics(table: TopicsTable) -> Table:
+    """The thesis's topics benchmark beside this one."""
+    header = ("2014", "Came to", "Now", "Came to", "Subscribe time against ours, 2014", "Now")
+    own = _of_system(table.series, THESIS[0].system)
+    rows = []
+    for thesis in THESIS:
+        series = _of_system(table.series, thesis.system)
+        now = (Cell("not measured"), Cell(figures.NONE)) if series is None else (Cell(series.name), _came_to(series))
+        then = "some 20 times at many topics" if thesis.system == "rabbitmq" else figures.NONE
+        rows.append(
+            (Cell(thesis.setup.partition(",")[0]), Cell(thesis.topics), *now, Cell(then), _against(series, own))
+        )
+    note = "Then: one virtual machine of 2014, publishing before subscribing. History, not a comparison."
+    return Table("Then and now: the thesis's topics benchmark of 2014", header, tuple(rows), note)
+
+
+def _of_system(rows: Iterable[Any], system: str) -> Any:
+    """The row that is most like the thesis's: with the layer, which RabbitMQ and Kafka had; of ours, the first."""
+    of = [row for row in rows if row.system == system]
+    return next((row for row in of if LAYER in row.variant), of[0] if of else None)
+
+
+def _came_to(series: TopicsSeries) -> Cell:
+    if series.failure is not None:
+        return ending(series)
+    return Cell(f"finished {figures.count(series.finished)}", mark="good")
+
+
+def _against(series: TopicsSeries | None, own: TopicsSeries | None) -> Cell:
+    if series is None or own is None or series is own:
+        return Cell(figures.NONE)
+    numbers = [{p.topics for p in each.points if p.figures["subscribe_s"] is not None} for each in (series, own)]
+    at = max(numbers[0] & numbers[1], default=None)
+    points = (series.at(at), own.at(at)) if at is not None else (None, None)
+    if points[0] is None or points[1] is None:
+        return Cell(figures.NONE)
+    times = ratio(points[0].figures["subscribe_s"], points[1].figures["subscribe_s"])
+    return Cell(figures.ratio(times), f"at {figures.count(at)}")
+
+
+def noise(table: TrafficTable) -> Table:
+    """How far the figures of each system scatter: between its runs, or within the only one."""
+    header = ("System", "Runs", "Noise", "Out", "p99")
+    return Table("Noise", header, tuple(_noise(row) for row in table.rows), _NOISE)
+
+
+_NOISE = (
+    "Of repeated runs, figures are the median; here stand the least and the greatest. Of a single run it is the noise "
+    "within: how far the seconds of the measured phase scatter (standard deviation of deliveries by second; the middle "
+    "half of their p99). Differences within the noise are none."
+)
+
+
+def _noise(row: TrafficRow) -> tuple[Cell, ...]:
+    name, runs = Cell(row.name), Cell(figures.count(len(row.runs)))
+    if len(row.runs) > 1:
+        return (
+            name,
+            runs,
+            Cell("between runs"),
+            _span(row, "out_per_s", figures.rate),
+            _span(row, "p99_ns", figures.duration),
+        )
+    within = row.noise
+    if within is None:
+        return name, runs, Cell("unknown", "too short"), Cell(figures.NONE), Cell(figures.NONE)
+    out, p99 = within["delivered_per_s"], within["p99_ns"]
+    return (
+        name,
+        runs,
+        Cell("within the run", f"{within['seconds']} seconds"),
+        Cell(f"± {figures.share(out['cv'], 1)}" if out["cv"] is not None else figures.NONE),
+        Cell(
+            f"{figures.duration(p99['q1'])} … {figures.duration(p99['q3'])}" if p99["q1"] is not None else figures.NONE
+        ),
+    )
+
+
+def _span(row: TrafficRow, key: str, text: Any) -> Cell:
+    figure = row.figures[key]
+    return Cell(figures.NONE) if figure is None else Cell(f"{text(figure.low)} … {text(figure.high)}")
+
+
+def topics_noise(table: TopicsTable) -> str:
+    """The same of a topics benchmark, as a sentence."""
+    most = max((len(point.runs) for series in table.series for point in series.points), default=1)
+    if most > 1:
+        return f"Noise: up to {most} runs per number of topics; figures are their median."
+    return "Noise: one run per number of topics; how far a line jumps from one number to the next is its noise."
+
+
+def topics_order(table: TopicsTable) -> str:
+    """How this benchmark differs from the thesis's."""
+    window = table.load.get("window")
+    return TOPICS_ORDER.format(
+        window=figures.count(window) if isinstance(window, int | float) else "a limited number of"
+    )
+
+
+_UNITS = {"_s": " s", "_ms": " ms"}
+
+
+def load_text(load: Mapping[str, Any]) -> str:
+    """`connections 20, topics 1,000, repeat within 1 s …`: settings that have a value."""
+    parts = []
+    for name, value in load.items():
+        if value is None:
+            continue
+        shown = figures.plain(value) if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
+        suffix = next((suffix for suffix in _UNITS if name.endswith(suffix)), "")
+        parts.append(f"{name.removesuffix(suffix).replace('_', ' ')} {shown}{_UNITS.get(suffix, '')}")
+    return ", ".join(parts)
+
+
+def latency_limit(run: Json) -> str:
+    """The limit that its sustained rate had to keep: `p99 within 50.0 ms`."""
+    limit_ms = run["facts"]["goals"].get("p99_ms")
+    return "no latency limit" if limit_ms is None else f"p99 within {figures.goal('p99_ms', limit_ms)}"
+
+
+def method(runs: Sequence[Json]) -> list[tuple[str, str]]:
+    """How it was measured, as (heading, text)."""
+    facts = [run["facts"] for run in runs]
+    workloads = sorted({str(fact["workload"]) for fact in facts})
+    said = [
+        ("Machine", _all(machine_text(fact) for fact in facts)),
+        ("Commit", _all(str(fact["commit"]) for fact in facts if fact.get("commit")) or "unknown"),
+        ("Software", _all(f"{name} {version}" for fact in facts for name, version in _mapping(fact, "software"))),
+        ("Workloads", ", ".join(workloads)),
+        ("Seeds", _all(str(fact.get("seed", figures.NONE)) for fact in facts)),
+        ("Latency", LATENCY + _percentiles(runs)),
+        ("Counts", COUNTING),
+        ("Limits", LIMITS),
+    ]
+    if "traffic" in workloads:
+        said.append(("Duplicates", DUPLICATES))
+    return [(heading, text) for heading, text in said if text]
+
+
+def notes(run: Json) -> list[str]:
+    """What a reader must know before believing a run's figures: first of all, that it failed, and why."""
+    return [*([f"The run failed: {run['failed']}"] if run["failed"] else []), *run["notes"]]
+
+
+def warnings(runs: Sequence[Json]) -> list[str]:
+    """What spoils a comparison as a whole."""
+    facts = [run["facts"] for run in runs]
+    found = []
+    for what, texts in (
+        ("machines", {machine_text(fact) for fact in facts}),
+        ("commits", {str(fact["commit"]) for fact in facts if fact.get("commit")}),
+    ):
+        if len(texts) > 1:
+            found.append(f"The runs are of {len(texts)} different {what}: their figures do not compare as they stand.")
+    return found
+
+
+def _percentiles(runs: Sequence[Json]) -> str:
+    errors = [run["percentile_error"] for run in runs if run.get("percentile_error")]
+    exact = " Percentiles are exact, by nearest rank, over every delivery"
+    if not errors:
+        return exact + "."
+    return f"{exact}; of {len(errors)} large run(s) by a sketch, at most {max(errors):.4%} of all ranks off."
+
+
+def _mapping(fact: Mapping[str, Any], name: str) -> Iterable[tuple[str, Any]]:
+    value = fact.get(name)
+    return value.items() if isinstance(value, dict) else ()
+
+
+def _all(texts: Iterable[str]) -> str:
+    """Each text once, the first few of them."""
+    distinct = list(dict.fromkeys(texts))
+    more = f"; and {len(distinct) - NAMES_MAX} more" if len(distinct) > NAMES_MAX else ""
+    return "; ".join(distinct[:NAMES_MAX]) + more
+
+
+def machine_text(facts: Mapping[str, Any]) -> str:
+    """`2 cores, 16.0 GB memory, A processor, Linux 6.1`, as far as run.json says."""
+    machine = facts.get("machine")
+    if not isinstance(machine, dict):
+        return "machine unknown"
+    memory = machine.get("memory_bytes")
+    texts = [
+        f"{machine['cores']} cores" if machine.get("cores") else "",
+        f"{figures.size(memory)} memory" if isinstance(memory, int | float) else "",
+        str(machine.get("cpu") or ""),
+        str(machine.get("kernel") or ""),
+    ]
+    return ", ".join(text for text in texts if text) or "machine unknown"
+
+
+def traffic_phase_text(run: Json) -> str:
+    """Whose figures a traffic run's cards show: `at the greatest sustained rate, 4,210/s offered`."""
+    phase = main_phase(run)
+    if phase is None:
+        return "no rate was sustained"
+    what = "at the greatest sustained rate" if phase["kind"] == "sustained" else "at a fixed rate"
+    return f"{what}, {figures.rate(phase['offered_per_s'])} offered" if phase["offered_per_s"] else what

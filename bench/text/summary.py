@@ -1,0 +1,160 @@
+"""The summary of a digest as text: tables for the terminal, and summary.md.
+
+Owns their layout, and that no text of a log becomes markup or moves a cursor. The tables are those of the page
+(`ingeborg.bench.text.tables`); a run that stands for itself has p50, p99, in, out, duplicates dropped, lost and goals.
+Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from ingeborg.bench import comparison
+from ingeborg.bench.digest.document import Json
+from ingeborg.bench.text import figures, statements, tables, verdicts
+from ingeborg.bench.text.tables import Cell, Table
+
+COLUMNS = ("Run", "p50", "p99", "In", "Out", "Duplicates dropped", "Lost", "Goals")
+
+RUNS_MAX = 40
+"""Runs whose goals and percentiles are written out one by one; the tables have all of them."""
+
+
+def terminal(document: Json) -> str:
+    """The tables, then the goals and notes of each run that is in no comparison."""
+    runs = document["runs"]
+    lines: list[str] = []
+    for table in _tables(document):
+        lines += ["", *([plain(table.title), ""] if len(runs) > 1 else []), *_aligned(table)]
+        lines += [plain(table.note)] if table.note else []
+    for text in _said(document):
+        lines += ["", plain(text)]
+    for run in _of_their_own(document):
+        lines += [
+            "",
+            f"{plain(run['run'])}: goals " + ", ".join(plain(verdicts.goal_text(goal)) for goal in run["goals"]),
+        ]
+        lines += [f"  note: {plain(note)}" for note in statements.notes(run)]
+    return "\n".join(lines[1:])
+
+
+def markdown(document: Json) -> str:
+    """The same as Markdown, with the percentiles of every run that has no comparison."""
+    parts = ["# Summary"]
+    for table in _tables(document):
+        parts += ["", f"## {_cell(table.title)}", "", *_table(table.header, table.rows)]
+        parts += ["", _cell(table.note)] if table.note else []
+    for text in _said(document):
+        parts += ["", _cell(text)]
+    for run in _of_their_own(document):
+        parts += _one(run)
+    if len(document["runs"]) > 1:
+        parts += ["", "## How it was measured", ""]
+        parts += [f"- {heading}: {_cell(text)}" for heading, text in statements.method(document["runs"])]
+    return "\n".join(parts) + "\n"
+
+
+def _one(run: Json) -> list[str]:
+    facts, measured = run["facts"], run["measured"]
+    about = f"{facts['workload']} on {facts['system']}, seed {facts.get('seed', figures.NONE)}; "
+    goals = [
+        tuple(
+            map(
+                Cell,
+                (
+                    figures.goal_name(goal["goal"]),
+                    f"≤ {figures.goal(goal['goal'], goal['limit'])}",
+                    figures.goal(goal["goal"], goal["measured"]),
+                    verdicts.verdict(goal),
+                ),
+            )
+        )
+        for goal in run["goals"]
+    ]
+    percentiles = tuple(Cell(figures.duration(value)) for value in measured["latency_ns"].values())
+    parts = ["", f"## {_cell(run['run'])}", "", _cell(f"{about}{statements.machine_text(facts)}."), ""]
+    parts += [*_table(tuple(measured["latency_ns"]), [percentiles]), ""]
+    parts += _table(("Goal", "Limit", "Measured", "Result"), goals)
+    notes = statements.notes(run)
+    return parts + (["", *(f"- {_cell(note)}" for note in notes)] if notes else [])
+
+
+def _tables(document: Json) -> list[Table]:
+    """Verdicts where there are several runs; the comparisons; the runs that have none."""
+    runs = document["runs"]
+    made = [verdicts.verdicts(runs)] if len(runs) > 1 else []
+    for traffic in comparison.traffic(document):
+        made += [*tables.traffic(traffic), statements.noise(traffic), statements.then_and_now_traffic(traffic)]
+    for topics in comparison.topics(document):
+        made += [*tables.topics(topics), statements.then_and_now_topics(topics)]
+    others = comparison.others(document)
+    if others:
+        made.append(Table("Runs", COLUMNS, tuple(_cells(run) for run in others)))
+    return made
+
+
+def _said(document: Json) -> list[str]:
+    """What the tables cannot say."""
+    said = statements.warnings(document["runs"])
+    for traffic in comparison.traffic(document):
+        limit = statements.latency_limit(traffic.baseline.runs[0])
+        said.append(f"Traffic: one latency limit for all systems: {limit}. Load: {statements.load_text(traffic.load)}.")
+    for topics in comparison.topics(document):
+        said.append(f"Topics: {statements.topics_order(topics)} {statements.topics_noise(topics)}")
+    return said
+
+
+def _of_their_own(document: Json) -> list[Json]:
+    """The only run, or those of no comparison."""
+    runs = document["runs"]
+    return (runs if len(runs) == 1 else comparison.others(document))[:RUNS_MAX]
+
+
+def _cells(run: Json) -> tuple[Cell, ...]:
+    measured = run["measured"]
+    latency = measured["latency_ns"]
+    dropped = measured["duplicates_dropped"]
+    texts = (
+        run["run"],
+        figures.duration(latency["p50"]),
+        figures.duration(latency["p99"]),
+        f"{figures.count(measured['reports'])} ({figures.rate(measured['reports_per_s'])})",
+        f"{figures.count(measured['delivered'])} ({figures.rate(measured['delivered_per_s'])})",
+        figures.NONE
+        if dropped is None
+        else f"{figures.count(dropped)} ({figures.share(dropped, measured['reports'])})",
+        figures.count(measured["lost"]) if measured["news"] else figures.NONE,
+        verdicts.goals_text(run["goals"]),
+    )
+    return tuple(map(Cell, texts))
+
+
+def _aligned(table: Table) -> Iterable[str]:
+    """Columns as wide as their widest cell. Why something was the limit is said on the page; a terminal has no room."""
+    rows = [table.header, *([_terse(cell) for cell in row] for row in table.rows)]
+    rows = [[plain(text) for text in row] for row in rows]
+    widths = [max(len(row[index]) for row in rows) for index in range(len(table.header))]
+    lines = ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return [lines[0], "  ".join("─" * width for width in widths), *lines[1:]]
+
+
+def _terse(cell: Cell) -> str:
+    """A failure keeps its reason."""
+    return cell.plain if cell.mark == "bad" else cell.signed
+
+
+def plain(text: str) -> str:
+    """Text of a log for a terminal: without control characters, which could move the cursor or change its colours."""
+    return re.sub(r"[\x00-\x1f\x7f-\x9f]", "?", str(text))
+
+
+def _cell(text: str) -> str:
+    """Text of a log for Markdown: no markup of its own."""
+    return re.sub(r"([\\`*_\[\]<>|#])", r"\\\1", plain(text))
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[Cell]]) -> list[str]:
+    lines = [[_cell(text) for text in header], ["---"] * len(header)]
+    lines += [[_cell(cell.plain) for cell in row] for row in rows]
+    return ["| " + " | ".join(line) + " |" for line in lines]

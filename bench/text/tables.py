@@ -1,0 +1,344 @@
+"""The comparison as tables of text, the same for the page, the Markdown summary and the terminal.
+
+Owns which columns there are, their headings and units, and the words of their cells. It never computes a figure but the
+ratios that `comparison` gives, and knows neither HTML nor Markdown: nothing here is escaped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ingeborg.bench.comparison import (
+    CUT_SHORT,
+    Figure,
+    Limit,
+    TopicsPoint,
+    TopicsSeries,
+    TopicsTable,
+    TrafficRow,
+    TrafficTable,
+    ratio,
+)
+from ingeborg.bench.comparison.topics import SLOPE_TOPICS_MIN, slope
+from ingeborg.bench.text import figures
+
+Format = Callable[[float | None], str]
+
+
+class Cell(NamedTuple):
+    """`text`; `more`: small print below or behind it; `mark`: `good`, `bad`, `warn`, or none, for a badge; `sign`: of a
+    footnote."""
+
+    text: str
+    more: str = ""
+    mark: str = ""
+    sign: str = ""
+
+    @property
+    def signed(self) -> str:
+        return f"{self.text} {self.sign}" if self.sign else self.text
+
+    @property
+    def plain(self) -> str:
+        return f"{self.signed} ({self.more})" if self.more else self.signed
+
+
+@dataclass(frozen=True)
+class Table:
+    """`rows` have as many cells as `header` has headings; the first cell names the row. `note`: what to know of it."""
+
+    title: str
+    header: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    note: str = ""
+
+
+PARTS = {
+    "system": ("the system", "good"),
+    "generator": ("generator", "warn"),
+    "layer": ("layer", "warn"),
+    "machine": ("machine", "warn"),
+    "ceiling": ("end of the search", "warn"),
+    "rate": ("fixed rate", ""),
+    "unknown": ("unknown", "warn"),
+}
+"""What was the limit, in a word, and how it is marked: only the first is a statement on the system."""
+
+FOOTNOTES = {"generator": "†", "layer": "§", "machine": "‡"}
+"""The same in tables that have no room for a word."""
+
+
+def cell(figure: Figure | None, text: Format) -> Cell:
+    """A figure; of repetitions with the least and the greatest, where they differ as they are written."""
+    if figure is None:
+        return Cell(figures.NONE)
+    low, high = text(figure.low), text(figure.high)
+    return Cell(text(figure.value), f"{low} … {high}" if low != high else "")
+
+
+def count(figure: Figure | None) -> Cell:
+    """A count that should be 0. Of repetitions it is a sum already."""
+    if figure is None:
+        return Cell(figures.NONE)
+    return Cell(figures.count(figure.value), mark="bad" if figure.value else "")
+
+
+def limit(limits: Sequence[Limit]) -> Cell:
+    """What was the limit: never the system's, where anything else was at its own."""
+    if not limits:
+        return Cell(figures.NONE)
+    words = [PARTS.get(one.part, (one.part, "warn"))[0] for one in limits]
+    marks = {PARTS.get(one.part, (one.part, "warn"))[1] for one in limits}
+    more = "; ".join(one.why for one in limits if one.part not in ("system", "rate"))
+    return Cell(", ".join(words), more, "warn" if "warn" in marks else marks.pop())
+
+
+def traffic(table: TrafficTable) -> list[Table]:
+    """Rates and latency, cost, and the rest, of every system."""
+    return [_rates(table), _cost(table), _commands(table)]
+
+
+_LATENCIES = ("p50_ns", "p99_ns", "lag_p99_ns", "half_p50_ns", "half_p99_ns")
+
+
+def _rates(table: TrafficTable) -> Table:
+    header = (
+        "System",
+        "Limited by",
+        "In",
+        "Out",
+        "In all",
+        "Out, ratio",
+        "p50",
+        "p99",
+        "Sent late, p99",
+        "p50 at half",
+        "p99 at half",
+    )
+    rows: list[tuple[Cell, ...]] = []
+    for row in table.rows:
+        found = row.figures
+        name = Cell(row.name, _of_runs(row))
+        if row.phase is None:
+            why = "; ".join(row.failed) or "no rate held"
+            rows.append((name, limit(row.limits), Cell("none", why, "bad"), *(Cell(figures.NONE),) * 8))
+            continue
+        rows.append(
+            (
+                name,
+                limit(row.limits),
+                *(cell(found[key], figures.rate) for key in ("in_per_s", "out_per_s", "all_per_s")),
+                _ratio(row, table.baseline, "out_per_s"),
+                *(cell(found[key], figures.duration) for key in _LATENCIES),
+            )
+        )
+    note = "Latency counts from when a message was due. Sent late: the part of it before the message was handed to the "
+    note += "client library, because the generator was behind or the system took no more."
+    return Table("Greatest sustained rate, and latency there and at half of it", header, tuple(rows), note)
+
+
+def _of_runs(row: TrafficRow) -> str:
+    parts = [f"{len(row.runs)} runs"] if len(row.runs) > 1 else []
+    parts += [f"{len(row.failed)} ended early"] if row.failed else []
+    return ", ".join(parts)
+
+
+def _cost(table: TrafficTable) -> Table:
+    header = (
+        "System",
+        "Server CPU per delivered",
+        "Ratio",
+        "Layer CPU per delivered",
+        "Memory per connection",
+        "Memory per subscription",
+        "Store operations per delivered",
+    )
+    rows = [
+        (
+            Cell(row.name),
+            cell(row.figures["server_cpu_us"], figures.micros),
+            _ratio(row, table.baseline, "server_cpu_us"),
+            cell(row.figures["layer_cpu_us"], figures.micros),
+            cell(row.figures["bytes_per_connection"], figures.size),
+            cell(row.figures["bytes_per_subscription"], figures.size),
+            cell(row.figures["store_operations"], figures.number),
+        )
+        for row in table.rows
+    ]
+    note = (
+        "CPU: of all processes of the server, or of the layer, at the sustained rate. Memory: growth of the servers' "
+    )
+    note += "while connections and subscriptions were made. A dash: not recorded."
+    return Table("What a delivered message costs", header, tuple(rows), note)
+
+
+def _commands(table: TrafficTable) -> Table:
+    header = (
+        "System",
+        "Subscribe",
+        "Ratio",
+        "Unsubscribe",
+        "Lost",
+        "Twice",
+        "Reordered",
+        "Errors",
+        "Repeats offered",
+    )
+    rows = [
+        (
+            Cell(row.name),
+            cell(row.figures["subscribe_per_s"], figures.rate),
+            _ratio(row, table.baseline, "subscribe_per_s"),
+            cell(row.figures["unsubscribe_per_s"], figures.rate),
+            *(count(row.figures[key]) for key in ("lost", "duplicated", "reordered", "errors")),
+            cell(row.figures["repeats"], lambda value: figures.share(value, 1)),
+        )
+        for row in table.rows
+    ]
+    note = (
+        "Counts over the measured phases. Repeats: publishes of a payload that another connection had published, where "
+    )
+    note += "the system or a layer before it drops them."
+    return Table("Subscribing, and what went wrong", header, tuple(rows), note)
+
+
+def _ratio(row: TrafficRow, baseline: TrafficRow, key: str) -> Cell:
+    return Cell("1" if row is baseline else figures.ratio(ratio(row.figures[key], baseline.figures[key])))
+
+
+TOPICS_PLOTTED: tuple[tuple[str, str, Format], ...] = (
+    ("subscribe_s", "Time to subscribe to N topics", figures.seconds),
+    ("produce_per_s", "Produce rate over N topics", figures.rate),
+    ("consume_per_s", "Consume rate over N topics", figures.rate),
+)
+"""The sub-graphs of thesis figure 6.4: figure, title, format."""
+
+
+def topics(table: TopicsTable) -> list[Table]:
+    """How each series ended and compares, and a table of N by series for each of the thesis's three figures."""
+    return [_ended(table), *(_by_number(table, *plotted) for plotted in TOPICS_PLOTTED)]
+
+
+def _ended(table: TopicsTable) -> Table:
+    header = (
+        "System",
+        "Topics",
+        "Ended by",
+        "Compared at",
+        "Subscribe time",
+        "Produce",
+        "Consume",
+        "Server CPU per delivered",
+        "Server memory per topic",
+    )
+    rows = []
+    for series in table.series:
+        at = table.common(series)
+        points = (series.at(at), table.baseline.at(at)) if at is not None else (None, None)
+        keys = ("subscribe_s", "produce_per_s", "consume_per_s", "server_cpu_us")
+        rows.append(
+            (
+                Cell(series.name),
+                Cell(figures.count(series.finished)),
+                ending(series),
+                Cell(figures.NONE if at is None else figures.count(at)),
+                *(_ratio_at(points, key, series is table.baseline) for key in keys),
+                Cell(figures.size(series.bytes_per_topic)),
+            )
+        )
+    note = (
+        "Ratios to the first system, at the greatest number of topics that both finished. Memory per topic: the slope "
+    )
+    note += f"of the servers' memory over N, from {SLOPE_TOPICS_MIN:,} topics up."
+    return Table("How far each system came, and ratios", header, tuple(rows), note)
+
+
+def ending(series: TopicsSeries) -> Cell:
+    """How far the series came. One that was cut short has not failed: somebody's time was up."""
+    failure = series.failure
+    if failure is None:
+        return Cell("finished", mark="good")
+    topics = figures.count(failure.topics)
+    if failure.failed == CUT_SHORT:
+        return Cell(f"{CUT_SHORT} at {topics}", "by Ctrl-C, or a time limit", "warn")
+    return Cell(f"failed at {topics}", failure.failed or "", "bad")
+
+
+def _ratio_at(points: tuple[TopicsPoint | None, TopicsPoint | None], key: str, is_baseline: bool) -> Cell:
+    own, baseline = points
+    if own is None or baseline is None:
+        return Cell(figures.NONE)
+    return Cell("1" if is_baseline else figures.ratio(ratio(own.figures[key], baseline.figures[key])))
+
+
+def _by_number(table: TopicsTable, key: str, title: str, text: Format) -> Table:
+    seen: dict[str, str] = {}
+    rows = []
+    for number in table.numbers:
+        row = [Cell(figures.count(number))]
+        for series in table.series:
+            point = series.at(number)
+            if point is None:
+                row.append(Cell(figures.NONE))
+                continue
+            if point.figures[key] is None and point.failed is not None:
+                row.append(Cell("failed", mark="bad"))
+                continue
+            signs = {one.part: FOOTNOTES[one.part] for one in point.limits_of(key) if one.part in FOOTNOTES}
+            seen |= signs
+            row.append(cell(point.figures[key], text)._replace(sign="".join(signs.values())))
+        rows.append(tuple(row))
+    return Table(title, ("Topics", *(series.name for series in table.series)), tuple(rows), _footnotes(seen))
+
+
+def _footnotes(signs: Mapping[str, str]) -> str:
+    said = [f"{sign} the {part} was at its limit, so the system's own may be better" for part, sign in signs.items()]
+    return "; ".join(said) + "." if said else ""
+
+
+def series(one: TopicsSeries) -> Table:
+    """Everything of one series, a row per number of topics."""
+    header = (
+        "Topics",
+        "Subscribe time",
+        "Subscribe",
+        "Produce",
+        "Consume",
+        "End to end",
+        "Server CPU per delivered",
+        "Server memory",
+        "More, per topic",
+        "Lost",
+        "At its limit",
+    )
+    rows = []
+    before: TopicsPoint | None = None
+    for point in one.points:
+        found = point.figures
+        rows.append(
+            (
+                Cell(figures.count(point.topics)),
+                cell(found["subscribe_s"], figures.seconds),
+                *(
+                    cell(found[key], figures.rate)
+                    for key in ("subscribe_per_s", "produce_per_s", "consume_per_s", "end_to_end_per_s")
+                ),
+                cell(found["server_cpu_us"], figures.micros),
+                cell(found["server_bytes"], figures.size),
+                Cell(figures.size(_per_topic(before, point))),
+                count(found["lost"]),
+                limit(point.limits) if point.failed is None else Cell("failed", point.failed, "bad"),
+            )
+        )
+        before = point
+    note = f"Per topic: since the number of topics before, from {SLOPE_TOPICS_MIN:,} up."
+    return Table(f"Topics: {one.name}", header, tuple(rows), note)
+
+
+def _per_topic(before: TopicsPoint | None, point: TopicsPoint) -> float | None:
+    if before is None or before.topics < SLOPE_TOPICS_MIN:
+        return None
+    first, last = before.figures["server_bytes"], point.figures["server_bytes"]
+    return slope((before.topics, first.value), (point.topics, last.value)) if first and last else None

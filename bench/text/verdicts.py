@@ -1,0 +1,84 @@
+"""Which goals were met and which were missed, system by system: the first thing a reader wants to know.
+
+Owns the words of a goal's verdict. It takes judgements from the digest as they are; a run that ended early is named
+with its reason, whatever goals it had. Text only, nothing is escaped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ingeborg.bench.comparison import failure
+from ingeborg.bench.comparison.topics import number_of_topics
+from ingeborg.bench.digest.document import Json
+from ingeborg.bench.text import figures
+from ingeborg.bench.text.tables import Cell, Table
+
+MISSED_MAX = 5
+"""Missed goals that are listed of one system; of more their number is said, and their runs' sections have them."""
+
+
+def verdicts(runs: Sequence[Json]) -> Table:
+    """A row per workload, system and variant."""
+    groups: dict[tuple[str, str, str], list[Json]] = {}
+    for run in runs:
+        facts = run["facts"]
+        groups.setdefault((str(facts["workload"]), str(facts["system"]), str(facts.get("variant") or "")), []).append(
+            run
+        )
+    rows = []
+    for (workload, system, variant), group in groups.items():
+        judged = [goal for run in group for goal in run["goals"] if goal["met"] is not None and _counts(run, goal)]
+        missed = list(_missed(group))
+        more = [f"and {len(missed) - MISSED_MAX:,} more"] if len(missed) > MISSED_MAX else []
+        early = sum(failure(run) is not None for run in group)
+        met = f"{sum(goal['met'] for goal in judged)} of {len(judged)} met"
+        rows.append(
+            (
+                Cell(
+                    " · ".join(part for part in (system, variant) if part),
+                    f"{workload}, {len(group)} run{'s' * (len(group) != 1)}",
+                ),
+                Cell(met, f"{early} ended early" if early else "", "bad" if missed else "good"),
+                Cell("; ".join(missed[:MISSED_MAX] + more) or "none"),
+            )
+        )
+    return Table("Goals by system", ("System", "Goals", "Missed, or ended early"), tuple(rows))
+
+
+def _counts(run: Json, goal: Mapping[str, Any]) -> bool:
+    """A run that ended before there was anything to judge has a reason, and no verdict."""
+    return failure(run) is None or goal["measured"] is not None
+
+
+def _missed(runs: Sequence[Json]) -> Iterator[str]:
+    for run in runs:
+        of_topics = run["facts"]["workload"] == "topics"
+        where = f"{number_of_topics(run):,} topics: " if of_topics else f"{run['run']}: " if len(runs) > 1 else ""
+        early = failure(run)
+        if early is not None:
+            yield f"{where}{early}"
+        for goal in run["goals"]:
+            if goal["met"] is False and _counts(run, goal):
+                name = figures.goal_name(goal["goal"])
+                value, limit = (figures.goal(goal["goal"], goal[key]) for key in ("measured", "limit"))
+                seen = f"{value}, not ≤ {limit}" if goal["measured"] is not None else "not measured"
+                yield f"{where}{name} {seen}"
+
+
+def goals_text(goals: Sequence[Mapping[str, Any]]) -> str:
+    """`4 of 4 met`."""
+    return f"{sum(goal['met'] is True for goal in goals)} of {len(goals)} met"
+
+
+def goal_text(goal: Mapping[str, Any]) -> str:
+    """`p99 97.3 ms ≤ 2.00 s met`."""
+    value, limit = (figures.goal(goal["goal"], goal[name]) for name in ("measured", "limit"))
+    relation = "against" if goal["met"] is None or goal["measured"] is None else "≤" if goal["met"] else ">"
+    return f"{figures.goal_name(goal['goal'])} {value} {relation} {limit} {verdict(goal)}"
+
+
+def verdict(goal: Mapping[str, Any]) -> str:
+    """Met, missed, or not judged (a goal of a name that the digest does not know)."""
+    return {True: "met", False: "MISSED", None: "not judged"}[goal["met"]]

@@ -1,0 +1,182 @@
+"""Who may open a connection: the request's token, and the page that a browser says it comes from. SPEC section 1.5.
+
+Owns: where a token stands in a request, which origins are let in, and how many connections an address may have. Must
+never: log a request's path (it may hold a token).
+"""
+
+from __future__ import annotations
+
+import http
+from collections import Counter
+from collections.abc import Iterable
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from urllib.parse import parse_qs, urlsplit
+
+from websockets.datastructures import MultipleValuesError
+from websockets.http11 import Request
+
+from ..core.clients.grants import Grant
+from .tokens import Keys, TokenError
+
+#: Of `X-Forwarded-For` so many elements are read at most, from the end: no more proxies stand one behind the other, and
+#: what a client has put before theirs may be a megabyte.
+HOPS_MAX = 32
+
+
+class Refused(Exception):
+    """The connection is not opened. ``str(error)`` is the answer's text; ``headers``: further ones of the answer."""
+
+    def __init__(self, status: http.HTTPStatus, text: str, **headers: str) -> None:
+        super().__init__(text)
+        self.status = status
+        self.headers = headers
+
+
+class Access:
+    """``keys``: what tokens are checked with; ``None``: nobody needs one. ``origins``: of pages that may connect beside
+    those of this machine, such as ``https://radio.example``; ``*``: any. ``per_address_max``: connections at once; of
+    this machine any number. ``proxies``: networks of those whose ``X-Forwarded-For`` is believed."""
+
+    def __init__(
+        self,
+        keys: Keys | None = None,
+        origins: Iterable[str] = (),
+        per_address_max: int = 1_000,
+        proxies: Iterable[IPv4Network | IPv6Network] = (),
+    ) -> None:
+        self._keys = keys
+        self._origins = frozenset(origins)
+        self._per_address_max = per_address_max
+        self._proxies = tuple(proxies)
+        self._connections: Counter[str] = Counter()  # by address, or network
+
+    def arrived(self, request: Request, peer: str) -> str | None:
+        """A connection from the numeric address ``peer`` is let in: count it, until ``left``. Returns under what it is,
+        ``None``: it is of this machine. Raises ``Refused``."""
+        address = self._address(request, peer)
+        if is_loopback(address):
+            if is_loopback(peer):
+                return None
+            address = _counted(peer)  # forwarded as "this machine", but for that of another one, or by a liar
+        if self._connections[address] >= self._per_address_max:
+            text = f"There are {self._per_address_max} connections from your address already; close some"
+            raise Refused(http.HTTPStatus.TOO_MANY_REQUESTS, text)
+        self._connections[address] += 1
+        return address
+
+    def left(self, address: str) -> None:
+        """A connection that was counted is gone."""
+        self._connections[address] -= 1
+        if not self._connections[address]:
+            del self._connections[address]
+
+    def _address(self, request: Request, peer: str) -> str:
+        """The client's: the last one of those forwarded that is not a proxy of ours. IPv6: its /64, which is what one
+        customer has."""
+        address = peer
+        if self._of_proxy(peer):
+            forwarded = ",".join(request.headers.get_all("X-Forwarded-For")).rsplit(",", HOPS_MAX)[-HOPS_MAX:]
+            for hop in map(_without_port, reversed(forwarded)):
+                if _parsed(hop) is None:
+                    break
+                address = hop
+                if not self._of_proxy(hop):
+                    break
+        return _counted(address)
+
+    def _of_proxy(self, address: str) -> bool:
+        parsed = _parsed(address)
+        return parsed is not None and any(parsed in network for network in self._proxies)
+
+    def admit(self, request: Request) -> Grant | None:
+        """What the connection may do; ``None``: everything. Raises ``Refused``."""
+        try:
+            origin = request.headers.get("Origin")
+            authorization = request.headers.get("Authorization")
+            host = request.headers.get("Host")
+        except MultipleValuesError:
+            raise Refused(http.HTTPStatus.BAD_REQUEST, "Host, Origin and Authorization may be given once") from None
+        # Only browsers send it, and any page may have a browser connect to any address, this machine's own included.
+        # Where a token is wanted that is what lets a page in: the console's, of the very host that is asked, may ask.
+        own = self._keys is not None and origin is not None and host is not None and _is_at(origin, host)
+        if origin is not None and not (own or self._origins & {origin, "*"} or _of_this_machine(origin)):
+            raise Refused(http.HTTPStatus.FORBIDDEN, "Pages of this origin may not connect; see --allowed-origins")
+        if self._keys is None:
+            return None
+        try:
+            return self._keys.grant(_token(request.path, authorization))
+        except TokenError as error:
+            raise Refused(
+                http.HTTPStatus.UNAUTHORIZED,
+                f"The token is not accepted: {error}",
+                **{"WWW-Authenticate": 'Bearer error="invalid_token"'},
+            ) from None
+
+
+def _token(path: str, authorization: str | None) -> str:
+    if authorization is not None:
+        scheme, _, token = authorization.partition(" ")
+        if scheme.lower() == "bearer" and token.strip():
+            return token.strip()
+        raise TokenError("the Authorization header has to be: Bearer TOKEN")
+    tokens = parse_qs(path.partition("?")[2]).get("access_token", [])
+    if len(tokens) == 1:
+        return tokens[0]
+    if tokens:
+        raise TokenError("access_token may be given once")
+    raise Refused(
+        http.HTTPStatus.UNAUTHORIZED,
+        "This endpoint wants a token: in the Authorization header (Bearer TOKEN), or as access_token in the query",
+        **{"WWW-Authenticate": "Bearer"},
+    )
+
+
+def _is_at(origin: str, host: str) -> bool:
+    """Is the origin's host, with its port, the one of a Host header?"""
+    scheme, _, place = origin.lower().partition("://")
+    return scheme in ("http", "https") and place == host.lower()
+
+
+def _of_this_machine(origin: str) -> bool:
+    try:
+        host = urlsplit(origin).hostname or ""
+        return host == "localhost" or is_loopback(host)
+    except ValueError:
+        return False
+
+
+def is_loopback(address: str) -> bool:
+    """Is the numeric address one that only this machine reaches?"""
+    parsed = _parsed(address)
+    return parsed is not None and parsed.is_loopback
+
+
+def _counted(address: str) -> str:
+    """The address as connections are counted: of IPv6 its /64, which is what one customer has."""
+    parsed = _parsed(address)
+    if isinstance(parsed, IPv6Address) and not parsed.is_loopback:
+        return str(ip_network((parsed, 64), strict=False))
+    return str(parsed or address)
+
+
+def _without_port(hop: str) -> str:
+    """An element of `X-Forwarded-For`; some proxies add the port: ``192.0.2.1:5678``, ``[2001:db8::1]:5678``."""
+    hop = hop.strip()
+    if hop.startswith("["):
+        address, bracket, port = hop[1:].partition("]")
+        return address if bracket and (not port or _is_port(port)) else hop
+    address, _, port = hop.partition(":")
+    return address if _is_port(f":{port}") else hop
+
+
+def _is_port(text: str) -> bool:
+    return text[:1] == ":" and text[1:].isascii() and text[1:].isdigit()
+
+
+def _parsed(address: str) -> IPv4Address | IPv6Address | None:
+    try:
+        parsed = ip_address(address.partition("%")[0])
+    except ValueError:
+        return None
+    mapped = parsed.ipv4_mapped if isinstance(parsed, IPv6Address) else None
+    return mapped or parsed

@@ -1,0 +1,281 @@
+"""Tokens: who may connect, and what for. SPEC section 1.5; JWT (RFC 7519), JWS (RFC 7515), JWK sets (RFC 7517).
+
+Owns: the keys' file, the check of a token, and the making of one. Must never: log a token or a key, or decide whether a
+command is covered (``core.grants`` does).
+
+The libraries for JWT and cryptography take 30 ms and 9 MB. They are imported where keys are read, at the start: an
+endpoint that wants no tokens does without.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ingeborg.protocol.errors import ProtocolError
+from ingeborg.protocol.topics import check_topic
+
+from ..command.config import ConfigError
+from ..core.clients.grants import Grant
+from ..shell.watched import WatchedFiles
+
+if TYPE_CHECKING:
+    import jwt
+    from jwt.types import Options
+
+log = logging.getLogger("ingeborg.auth")
+
+#: RFC 7518 and RFC 8037. Others of the same families are no safer and would only widen what has to be trusted.
+ALGORITHMS = ("HS256", "RS256", "EdDSA")
+
+#: An HS256 key is as long as the hash (RFC 7518 section 3.2), an RSA key as long as section 3.3 demands.
+HMAC_BYTES_MIN, RSA_BITS_MIN = 32, 2048
+
+#: Keys at once: the old, the new, and those of some issuers. Without a ``kid`` all of an algorithm are tried.
+KEYS_MAX = 16
+
+#: Clocks of issuer and endpoint may differ by so many seconds.
+LEEWAY_S = 10.0
+
+#: The file is looked at for changes at most so often, in seconds.
+LOOK_S = 1.0
+
+#: Larger than any sensible token; a header of HTTP may not be longer than 8 KiB anyway.
+TOKEN_BYTES_MAX = 8 * 1024
+
+#: Times beyond it are no seconds (the year 9999).
+TIME_MAX_S = 253_402_300_800
+
+#: The claim with the permissions, and what it may have. An endpoint refuses a token that has more: what it does not
+#: know it cannot hold to. So what narrows a permission gets a name of its own, and no name is given a second meaning.
+CLAIM = "ingeborg"
+PERMISSIONS = ("publish", "publish_topics", "subscribe", "subscribe_topics", "broadcast", "inspect")
+
+#: Of the registered claims `exp` and `sub` have to be there; these two and `nbf` are looked at, here, and no other. So
+#: `iat` is not: RFC 7519 section 4.1.6 gives it no part in whether a token is valid; `nbf` is for that.
+_DECODING: Options = {
+    "require": ["exp", "sub"],
+    "verify_exp": False,
+    "verify_nbf": False,
+    "verify_iat": False,
+    "verify_aud": False,
+    "verify_iss": False,
+    "verify_jti": False,
+}
+
+
+class TokenError(Exception):
+    """The token is not accepted. ``str(error)`` says why, and never holds any of it."""
+
+
+class Keys:
+    """The keys of a file, read again when it changes: keys are rotated by adding the new one, and taking the old one
+    out once its last token has expired. ``ConfigError`` where the file cannot be used at the start; later it is
+    logged, and the keys that were read stay.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._path = Path(path).expanduser()
+        self._clock = clock
+        self._monotonic = monotonic
+        self._file = WatchedFiles([self._path], LOOK_S)
+        self._keys = read_keys(self._path)
+
+    def _refresh(self) -> None:
+        if not self._file.changed(self._monotonic()):
+            return
+        try:
+            self._keys = read_keys(self._path)
+        except ConfigError as error:
+            self._file.again()
+            log.error("the keys stay as they were: %s", error)
+        else:
+            log.info("auth-keys %s: read again, %d keys", self._path, len(self._keys))
+
+    def grant(self, token: str) -> Grant:
+        """What the token permits now. Raises ``TokenError``."""
+        import jwt
+
+        self._refresh()
+        if len(token) > TOKEN_BYTES_MAX:
+            raise TokenError("the token is too long")
+        try:
+            header = jwt.get_unverified_header(token)
+        except jwt.InvalidTokenError:
+            raise TokenError("it is no JWT") from None
+        algorithm, kid = header.get("alg"), header.get("kid")
+        if algorithm not in ALGORITHMS:
+            raise TokenError(f"its algorithm has to be one of {', '.join(ALGORITHMS)}")
+        candidates = [key for key in self._keys if key.algorithm_name == algorithm and kid in (None, key.key_id)]
+        if not candidates:
+            raise TokenError("no key here has its kid and algorithm")
+        for key in candidates:
+            try:
+                claims = jwt.decode(token, _verifying(key), algorithms=[algorithm], options=_DECODING)
+            except jwt.InvalidSignatureError:
+                continue
+            except jwt.InvalidTokenError as error:
+                raise TokenError(str(error)) from None
+            return self._granted(claims)
+        raise TokenError("its signature does not fit")
+
+    def _granted(self, claims: Mapping[str, Any]) -> Grant:
+        now = self._clock()
+        expires_at, not_before = claims["exp"], claims.get("nbf", 0)
+        if not all(type(value) in (int, float) and 0 <= value < TIME_MAX_S for value in (expires_at, not_before)):
+            raise TokenError("exp and nbf have to be Unix times in seconds")
+        if not_before > now + LEEWAY_S:
+            raise TokenError("it is not valid yet")
+        if expires_at + LEEWAY_S <= now:
+            raise TokenError("it has expired")
+        permissions = claims.get(CLAIM, {})
+        if not isinstance(permissions, dict):
+            raise TokenError(f"claim {CLAIM!r} has to be an object")
+        if unknown := sorted(set(permissions) - set(PERMISSIONS)):
+            raise TokenError(f"claim {CLAIM!r} has {', '.join(PERMISSIONS)}, not {unknown[0][:64]!r}")
+        broadcast, inspect = (_flag(permissions, name) for name in ("broadcast", "inspect"))
+        client = claims["sub"]
+        if not client:
+            raise TokenError("sub has to be a client id, or the beginning of several and a *")
+        publish, subscribe = (tuple(_texts(permissions, name, "prefixes")) for name in ("publish", "subscribe"))
+        publish_topics, subscribe_topics = (
+            frozenset(_texts(permissions, name, "names")) for name in ("publish_topics", "subscribe_topics")
+        )
+        expires_at += LEEWAY_S
+        return Grant(client, publish, subscribe, broadcast, expires_at, inspect, publish_topics, subscribe_topics)
+
+
+def _flag(permissions: Mapping[str, Any], name: str) -> bool:
+    flag = permissions.get(name, False)
+    if type(flag) is not bool:
+        raise TokenError(f"{CLAIM}.{name} has to be true or false")
+    return flag
+
+
+def _texts(permissions: Mapping[str, Any], name: str, what: str) -> list[str]:
+    texts = permissions.get(name, [])
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+        raise TokenError(f"{CLAIM}.{name} has to be a list of topic {what}")
+    return texts
+
+
+def _verifying(key: jwt.PyJWK) -> Any:
+    """The public half of a private key."""
+    public = getattr(key.key, "public_key", None)
+    return key.key if public is None else public()
+
+
+def read_keys(path: Path) -> list[jwt.PyJWK]:
+    """The keys of a JWK set. Raises ``ConfigError``, which names the key by its place and never shows it."""
+    import jwt
+    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, RSAPublicKey
+
+    def wrong(text: str) -> ConfigError:
+        return ConfigError(f"auth-keys {path}: {text}")
+
+    try:
+        value = json.loads(path.read_bytes())
+    except OSError as error:
+        raise wrong(f"{error.strerror}; `ingeborg token {path} --new-keys` makes one") from None
+    except ValueError:
+        raise wrong("has to be JSON: a JWK set (RFC 7517)") from None
+    entries = value.get("keys") if isinstance(value, dict) else None
+    if not isinstance(entries, list) or not 1 <= len(entries) <= KEYS_MAX:
+        raise wrong(f'has to be a JWK set, {{"keys": […]}} with 1 to {KEYS_MAX} keys')
+    keys = []
+    for number, entry in enumerate(entries, 1):
+        if not isinstance(entry, dict):
+            raise wrong(f"key {number} has to be an object")
+        try:
+            key = jwt.PyJWK.from_dict(entry)
+        except (jwt.PyJWTError, ValueError, TypeError, KeyError):
+            raise wrong(f"key {number} is not a JWK that can be used here") from None
+        if key.algorithm_name not in ALGORITHMS:
+            raise wrong(f"key {number}: alg has to be one of {', '.join(ALGORITHMS)}, not {key.algorithm_name}")
+        if isinstance(key.key, bytes) and len(key.key) < HMAC_BYTES_MIN:
+            raise wrong(f"key {number} has to have at least {HMAC_BYTES_MIN} bytes")
+        if isinstance(key.key, RSAPrivateKey | RSAPublicKey) and key.key.key_size < RSA_BITS_MIN:
+            raise wrong(f"key {number} has to have at least {RSA_BITS_MIN} bits")
+        keys.append(key)
+    kids = [key.key_id for key in keys if key.key_id is not None]
+    if len(set(kids)) < len(kids):
+        raise wrong("two keys have the same kid")
+    return keys
+
+
+def new_keys(path: Path) -> str:
+    """Make a file with one HS256 key, readable by its owner only. Returns the key's id. Raises ``ConfigError``."""
+    from jwt.utils import base64url_encode
+
+    kid = secrets.token_hex(4)
+    secret = base64url_encode(secrets.token_bytes(HMAC_BYTES_MIN)).decode()
+    key = {"kty": "oct", "alg": "HS256", "kid": kid, "k": secret}
+    try:
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+            json.dump({"keys": [key]}, file, indent=2)
+            file.write("\n")
+    except OSError as error:
+        todo = "; give another name: it is not overwritten" if isinstance(error, FileExistsError) else ""
+        raise ConfigError(f"{path}: {error.strerror}{todo}") from None
+    return kid
+
+
+def make_token(
+    path: Path,
+    client: str,
+    *,
+    publish: Sequence[str] = (),
+    publish_topics: Sequence[str] = (),
+    subscribe: Sequence[str] = (),
+    subscribe_topics: Sequence[str] = (),
+    broadcast: bool = False,
+    inspect: bool = False,
+    lifetime_s: float = 3600.0,
+    kid: str | None = None,
+    clock: Callable[[], float] = time.time,
+) -> str:
+    """A token, signed with the file's first key that can sign, or with that of the id. ``publish``, ``subscribe``: what
+    topics begin with; ``publish_topics``, ``subscribe_topics``: single ones. Raises ``ConfigError``.
+    """
+    import jwt
+
+    exact = {"publish_topics": list(publish_topics), "subscribe_topics": list(subscribe_topics)}
+    for topic in (*publish_topics, *subscribe_topics):
+        try:
+            check_topic(topic).encode()
+        except ProtocolError as error:
+            raise ConfigError(f"topic {topic[:64]!r}: {error.info}; of prefixes '' is every topic") from None
+        except UnicodeEncodeError:
+            raise ConfigError(f"topic {topic[:64]!r}: has to be UTF-8") from None
+    for key in read_keys(path):
+        if kid in (None, key.key_id) and (isinstance(key.key, bytes) or hasattr(key.key, "public_key")):
+            now = int(clock())
+            permissions = {
+                "publish": list(publish),
+                "subscribe": list(subscribe),
+                **{name: topics for name, topics in exact.items() if topics},  # else endpoints before them take it, too
+                "broadcast": broadcast,
+                "inspect": inspect,
+            }
+            claims = {
+                "sub": client,
+                "iat": now,
+                "exp": int(now + lifetime_s),
+                CLAIM: permissions,
+            }
+            headers = {} if key.key_id is None else {"kid": key.key_id}
+            return jwt.encode(claims, key.key, algorithm=key.algorithm_name, headers=headers)
+    which = "" if kid is None else f" with the id {kid}"
+    raise ConfigError(f"{path}: there is no key{which} that can sign (an HS256 key, or a private one)")

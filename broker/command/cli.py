@@ -1,0 +1,276 @@
+"""The command line: `ingeborg serve | sub | pub | import | export | token | status | doctor`.
+
+Owns: the options' spelling and help. Must never: do what they say (``serve``, ``supervisor`` and ``commands`` do).
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import uvloop
+from websockets.exceptions import InvalidURI
+from websockets.uri import parse_uri
+
+from ingeborg.protocol.options import add_options
+
+from ..shell import logs
+from ..version import VERSION
+from . import commands, config, exporting, importing, serve, supervisor
+
+DEFAULT_URL = "ws://127.0.0.1:9000"
+
+#: Of `serve`'s options those that say where a store is and how to get in.
+_STORE_OPTIONS = {
+    "--store": "STORE",
+    "--riak-user": "USER",
+    **dict.fromkeys(("--riak-password-file", "--riak-ca-file", "--riak-cert-file", "--riak-key-file"), "FILE"),
+    "--config": "FILE.toml",
+}
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line's grammar."""
+    root = argparse.ArgumentParser(
+        prog="ingeborg", description="A publish/subscribe broker for millions of topics, over WebSocket and JSON."
+    )
+    root.add_argument("--version", action="version", version=f"ingeborg {VERSION}")
+    subcommands = root.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    text = "run an endpoint, or several"
+    options = subcommands.add_parser(
+        "serve",
+        help=text,
+        description=f"{_sentence(text)}. Every option can also be given as an INGEBORG_… variable (INGEBORG_PORT, "
+        "INGEBORG_DEDUP_TTL) or in a TOML file (port, dedup-ttl); the command line wins, then variables, then the "
+        "file.",
+        argument_default=argparse.SUPPRESS,
+    )
+    _serve_options(options)
+
+    text = "subscribe a client and print its notifications, one JSON object a line"
+    options = subcommands.add_parser("sub", help=text, description=_sentence(text) + ".")
+    _client(options)
+    options.add_argument("topics", metavar="TOPIC", nargs="*")
+    options.add_argument("--topics-file", metavar="FILE", help="more topics, one a line")
+    options.add_argument("--count", metavar="N", type=_positive, help="end after so many notifications")
+
+    text = "publish a payload to a topic"
+    options = subcommands.add_parser("pub", help=text, description=_sentence(text) + ".")
+    _client(options)
+    options.add_argument("topic", metavar="TOPIC")
+    options.add_argument("payload", metavar="PAYLOAD", help="JSON if it parses, else a string; -: lines of the input")
+    options.add_argument("--ack", action="store_true", help="wait until it has been handed over, and say so")
+
+    text = "put subscriptions from JSON lines into a store that no endpoint is using"
+    options = subcommands.add_parser(
+        "import",
+        help=text,
+        description=f'{_sentence(text)}. A line is {{"client_id": "…", "topic": "…"}}, or has a list of topics, '
+        'or is {"topic": "…", "client_ids": […]}, as `ingeborg export` writes them; a line again is harmless.',
+        argument_default=argparse.SUPPRESS,
+    )
+    options.add_argument("file", metavar="FILE", help="-: standard input")
+    _store(options)
+    options.add_argument("--json", action="store_true", help="the outcome as one line of JSON, and no progress")
+
+    text = "write all subscriptions of a store as JSON lines, also while endpoints use it"
+    options = subcommands.add_parser(
+        "export",
+        help=text,
+        description=f'{_sentence(text)}. A line is {{"topic": "…", "client_ids": […]}}, which `ingeborg import` '
+        "reads; a topic with many subscribers has several. What stays subscribed from the beginning to the end is in "
+        "it. FILE gets its name when everything is in it. On Riak all partition objects are read, and where some are "
+        "full all keys are listed, which is expensive for the cluster: choose a quiet hour (docs/riak.md).",
+        argument_default=argparse.SUPPRESS,
+    )
+    options.add_argument("file", metavar="FILE", nargs="?", default="-", help="-: standard output (-)")
+    _store(options)
+    options.add_argument(
+        "--json", action="store_true", help="the outcome as one line of JSON (on standard error), and no progress"
+    )
+
+    text = "make a token for trying out"
+    options = subcommands.add_parser(
+        "token",
+        help=text,
+        description=f"{_sentence(text)}, and print it. PREFIX is what topics begin with: order/4 begins order/42, too, "
+        "and '' every topic. An issuer of your own makes tokens in the same way, with any JWT library "
+        "(docs/security.md).",
+    )
+    options.add_argument("keys", metavar="FILE", help="the JWK set that `ingeborg serve --auth-keys` is given")
+    options.add_argument("client_id", metavar="CLIENT", nargs="?", help="its id; ending in *: what its ids begin with")
+    options.add_argument("--new-keys", action="store_true", help="make FILE, with a new HS256 key")
+    for command, may in (("publish", "publish to"), ("subscribe", "subscribe to")):
+        for flag, metavar, what in (("", "TOPIC", "this very topic"), ("-prefix", "PREFIX", "all that begin so")):
+            options.add_argument(
+                f"--{command}{flag}", metavar=metavar, action="append", default=[], help=f"it may {may} {what}"
+            )
+    options.add_argument("--broadcast", action="store_true", help="it may broadcast")
+    options.add_argument("--inspect", action="store_true", help="it may look at endpoints and subscribers (/console)")
+    options.add_argument("--lifetime", metavar="SECONDS", type=_positive, default=3600, help="until it expires (3600)")
+    options.add_argument("--kid", metavar="ID", help="of the key to sign with (the first that can)")
+    options.add_argument("--json", action="store_true", help='the token as one line of JSON: {"token": …}')
+
+    text = "show the endpoints, their clients and rates"
+    options = subcommands.add_parser("status", help=text, description=_sentence(text) + ".")
+    options.add_argument("--url", default=DEFAULT_URL, metavar="URL", help=f"of any endpoint ({DEFAULT_URL})")
+    options.add_argument("--json", action="store_true", help="one line of JSON instead of a table")
+
+    text = "check a set-up, and say how to mend what is wrong; nothing is changed"
+    options = subcommands.add_parser(
+        "doctor",
+        help=text,
+        description=f"{_sentence(text)}. Give it what `ingeborg serve` is given: options, variables, file. It looks at "
+        "the store, the files, the ports, the limits of this machine and at the other endpoints.",
+        argument_default=argparse.SUPPRESS,
+    )
+    _serve_options(options)
+    options.add_argument("--connections", metavar="N", type=_positive, help="how many an endpoint is to hold")
+    options.add_argument("--json", action="store_true", help="one line of JSON instead of a list")
+    return root
+
+
+def _serve_options(options: argparse.ArgumentParser) -> None:
+    add_options(options, config.ServeOptions)
+    options.add_argument("--config", metavar="FILE.toml", help="a file with these options")
+
+
+def _sentence(text: str) -> str:
+    return text[0].upper() + text[1:]
+
+
+def _store(options: argparse.ArgumentParser) -> None:
+    for flag, metavar in _STORE_OPTIONS.items():
+        options.add_argument(flag, metavar=metavar, help="as of `ingeborg serve`")
+
+
+def _client(options: argparse.ArgumentParser) -> None:
+    options.add_argument(
+        "--url", default=DEFAULT_URL, metavar="URL", type=_websocket_url, help=f"of an endpoint ({DEFAULT_URL})"
+    )
+    options.add_argument("--client-id", required=True, metavar="ID", help="who this client is")
+    options.add_argument(
+        "--token-file", metavar="FILE", help="with the token, where the endpoint wants one (else: INGEBORG_TOKEN)"
+    )
+
+
+def _token(path: str | None) -> str | None:
+    """Never an option's value: everybody on the machine can read those."""
+    if path is not None:
+        return Path(path).read_text(encoding="utf-8").strip()
+    return os.environ.get(config.ENVIRONMENT_PREFIX + "TOKEN")
+
+
+def _websocket_url(text: str) -> str:
+    try:
+        parse_uri(text)
+    except InvalidURI:
+        raise argparse.ArgumentTypeError(f"{text!r} is no ws:// or wss:// URL, such as {DEFAULT_URL}") from None
+    return text
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("has to be at least 1")
+    return number
+
+
+def _options(arguments: dict[str, Any], environment: dict[str, str]) -> config.ServeOptions:
+    file = arguments.pop("config", environment.get(config.ENVIRONMENT_PREFIX + "CONFIG"))
+    return config.load(arguments, environment, Path(file) if file else None)
+
+
+def _export(arguments: dict[str, Any]) -> int:
+    path, as_json = arguments.pop("file"), arguments.pop("json", False)
+    try:
+        store = serve.make_store(_options(arguments, dict(os.environ)), read_only=True)
+    except config.ConfigError as error:
+        print(f"ingeborg export: {error}", file=sys.stderr)
+        return 2
+    return uvloop.run(exporting.run(store, path, as_json=as_json))
+
+
+def _doctor(arguments: dict[str, Any]) -> int:
+    from .doctor import command as doctor  # here: it knows every store there is, and no other command needs it
+
+    as_json, connections = arguments.pop("json", False), arguments.pop("connections", None)
+    try:
+        options = _options(arguments, dict(os.environ))
+    except config.ConfigError as error:
+        return doctor.show([doctor.misconfigured(str(error))], as_json=as_json, out=sys.stdout)
+    return uvloop.run(doctor.run(options, connections, as_json=as_json))
+
+
+def _import(arguments: dict[str, Any]) -> int:
+    path, as_json = arguments.pop("file"), arguments.pop("json", False)
+    with contextlib.ExitStack() as stack:
+        try:
+            store = serve.make_store(_options(arguments, dict(os.environ)))
+            lines = sys.stdin.buffer if path == "-" else stack.enter_context(Path(path).open("rb"))
+        except config.ConfigError as error:
+            print(f"ingeborg import: {error}", file=sys.stderr)
+            return 2
+        except OSError as error:
+            print(f"ingeborg import: cannot read {path}: {error.strerror}", file=sys.stderr)
+            return 2
+        return uvloop.run(importing.run(lines, store, as_json=as_json))
+
+
+def _serve(arguments: dict[str, str]) -> int:
+    environment = dict(os.environ)
+    pipe = environment.pop(supervisor.SUPERVISOR_FD, None)
+    try:
+        supervisor_fd = supervisor.supervisor_fd(pipe) if pipe else None
+        options = _options(arguments, environment)
+    except config.ConfigError as error:
+        print(f"ingeborg serve: {error}", file=sys.stderr)
+        return 2
+    logs.set_up(options.log_format, options.log_level)
+    if options.endpoints > 1:
+        return supervisor.run(options)
+    return serve.run(options, supervisor_fd)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command. Returns the exit code: 0 done, 1 failed, 2 wrong usage."""
+    parsed = vars(parser().parse_args(arguments))
+    command = parsed.pop("command")
+    try:
+        if command == "serve":
+            return _serve(parsed)
+        if command == "import":
+            return _import(parsed)
+        if command == "export":
+            return _export(parsed)
+        if command == "doctor":
+            return _doctor(parsed)
+        if command == "token":
+            return commands.token(**parsed)
+        if command in ("sub", "pub"):
+            try:
+                token = _token(parsed["token_file"])
+            except (OSError, UnicodeDecodeError) as error:
+                file, why = parsed["token_file"], getattr(error, "strerror", None) or "it is not UTF-8"
+                print(f"ingeborg {command}: --token-file {file}: {why}; it holds one token", file=sys.stderr)
+                return 2
+            url, client_id = parsed["url"], parsed["client_id"]
+            if command == "sub":
+                topics, file, count = parsed["topics"], parsed["topics_file"], parsed["count"]
+                return asyncio.run(commands.sub(url, client_id, topics, file, count, token=token))
+            topic, payload, ack = parsed["topic"], parsed["payload"], parsed["ack"]
+            return asyncio.run(commands.pub(url, client_id, topic, payload, ack, token=token))
+        return asyncio.run(commands.status(parsed["url"], parsed["json"]))
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

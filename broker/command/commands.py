@@ -1,0 +1,309 @@
+"""What ``ingeborg sub``, ``ingeborg pub`` and ``ingeborg status`` do; the command line itself is ``cli``'s.
+
+Owns: their input, output and exit codes (0: done; 1: refused or failed; 2: wrong usage). Must never: know the inside of
+an endpoint: these three are clients like any other, and work against an endpoint of another machine or version.
+
+Results go to standard output, everything said to the person to standard error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple, TextIO
+
+import orjson
+
+from ingeborg.protocol.client import FRAME_BYTES_MAX, Client, ClientError, ClosedForGood, ConnectionLost
+from ingeborg.protocol.errors import ProtocolError
+from ingeborg.protocol.pages import PageError, fetch, samples
+
+from ..access import tokens as auth
+from ..shell.terminal import printable
+from .config import ConfigError
+
+OK = 0
+FAILED = 1
+USAGE = 2
+
+#: A million topics may take the store a while; nobody waits longer than this for one frame of them.
+_SUBSCRIBE_TIMEOUT_S = 300.0
+#: Between the two scrapes that rates are taken from.
+_RATE_INTERVAL_S = 1.0
+
+
+#: A token in a URL that is said back: those of scripts end in logs.
+_TOKEN = re.compile(r"(access_token=)[^&#\s]+")
+
+
+def _say(text: str) -> None:
+    print(printable(_TOKEN.sub(r"\1…", text)), file=sys.stderr, flush=True)
+
+
+async def sub(
+    url: str,
+    client_id: str,
+    topics: Sequence[str],
+    topics_file: str | None = None,
+    count: int | None = None,
+    *,
+    token: str | None = None,
+    out: TextIO | None = None,
+) -> int:
+    """Subscribe, listen, and print each notification as one line of JSON; end after ``count`` of them, if given.
+
+    ``topics_file``: one topic a line, UTF-8, empty lines left out; ``-`` is standard input.
+    """
+    out = out or sys.stdout
+    try:
+        wanted = [*topics, *(_read_topics(topics_file) if topics_file is not None else ())]
+    except (OSError, UnicodeDecodeError) as error:
+        _say(f"ingeborg sub: cannot read the topics in {topics_file}: {error}")
+        return USAGE
+
+    def lost(error: ConnectionLost) -> None:
+        _say(f"ingeborg sub: connection lost, connecting again: {error}")
+
+    left = count
+    try:
+        async with Client(url, client_id, token=token, on_lost=lost) as client:
+            if wanted:
+                await client.subscribe(wanted, timeout_s=_SUBSCRIBE_TIMEOUT_S)
+            await client.listen()
+            _say(f"ingeborg sub: listening at {url}, {len(wanted)} topics subscribed to")
+            if left is not None and left <= 0:
+                return OK
+            async for notification in client:
+                line = orjson.dumps({"key": notification.key, "broadcast": notification.broadcast})
+                print(printable(line.decode()), file=out, flush=True)
+                if left is not None:
+                    left -= 1
+                    if left <= 0:
+                        return OK
+    except (ClientError, ProtocolError, ValueError) as error:
+        _say(f"ingeborg sub: {error}")
+        return FAILED
+    except BrokenPipeError:
+        return FAILED  # whoever read the lines has gone
+    return FAILED
+
+
+def token(
+    keys: str,
+    client_id: str | None,
+    new_keys: bool,
+    publish: Sequence[str],
+    publish_prefix: Sequence[str],
+    subscribe: Sequence[str],
+    subscribe_prefix: Sequence[str],
+    broadcast: bool,
+    inspect: bool,
+    lifetime: int,
+    kid: str | None,
+    json: bool = False,
+) -> int:
+    """Print a token for the client, or make the file of keys first, or only that. ``json``: in a line of JSON."""
+    path = Path(keys).expanduser()
+    try:
+        if new_keys:
+            _say(f"ingeborg token: made {path}, with the HS256 key {auth.new_keys(path)}")
+        elif client_id is None:
+            _say("ingeborg token: for which CLIENT? (Or --new-keys, to make the file.)")
+            return USAGE
+        if client_id is not None:
+            permissions: dict[str, Any] = {"publish": publish_prefix, "subscribe": subscribe_prefix}
+            permissions |= {"publish_topics": publish, "subscribe_topics": subscribe}
+            permissions |= {"broadcast": broadcast, "inspect": inspect}
+            made = auth.make_token(path, client_id, lifetime_s=lifetime, kid=kid, **permissions)
+            print(orjson.dumps({"token": made}).decode() if json else made)
+    except ConfigError as error:
+        _say(f"ingeborg token: {error}")
+        return USAGE
+    return OK
+
+
+def _read_topics(path: str) -> list[str]:
+    text = sys.stdin.buffer.read().decode() if path == "-" else Path(path).read_text(encoding="utf-8")
+    # Not splitlines(): it also splits at characters such as U+2028 that a topic may have.
+    return [line for line in (line.removesuffix("\r") for line in text.split("\n")) if line]
+
+
+async def pub(
+    url: str,
+    client_id: str,
+    topic: str,
+    payload_text: str,
+    ack: bool = False,
+    *,
+    token: str | None = None,
+    out: TextIO | None = None,
+    lines: BinaryIO | None = None,
+) -> int:
+    """Publish ``payload_text``, or each line of standard input (``lines``) if it is ``-``.
+
+    The payload is JSON if it parses, else the text as a string. Acknowledgements are always asked for, so that the exit
+    code is true; ``ack`` prints them, one line of JSON each. Stops at the first publish that fails.
+    """
+    out = out or sys.stdout
+    number = 0
+    try:
+        async with Client(url, client_id, token=token) as client:
+            async for number, text in _payload_texts(payload_text, lines):  # noqa: B007
+                if len(text) > FRAME_BYTES_MAX:
+                    raise ValueError(f"more than {FRAME_BYTES_MAX} bytes do not fit a frame")
+                duplicate = await client.publish(topic, _payload(text), ack=True)
+                if ack:
+                    line = orjson.dumps({"result": "success", "duplicate": duplicate})
+                    print(line.decode(), file=out, flush=True)
+    except (ClientError, ProtocolError, ValueError) as error:
+        where = f"line {number}: " if payload_text == "-" and not isinstance(error, ClosedForGood) and number else ""
+        _say(f"ingeborg pub: {where}{error}")
+        return FAILED
+    except BrokenPipeError:
+        return FAILED
+    return OK
+
+
+async def _payload_texts(payload_text: str, lines: BinaryIO | None) -> AsyncIterator[tuple[int, bytes]]:
+    """Each with the number of its line; empty ones are passed over. A line too long for a frame comes cut off."""
+    number = 1
+    if payload_text != "-":
+        yield number, payload_text.encode()
+        return
+    stream = lines or sys.stdin.buffer
+    loop = asyncio.get_running_loop()
+    # One line at a time, in a thread since a terminal or a pipe blocks: memory stays bounded by one frame.
+    while line := await loop.run_in_executor(None, stream.readline, FRAME_BYTES_MAX + 1):
+        text = line.removesuffix(b"\n").removesuffix(b"\r")
+        if text:
+            yield number, text
+        number += 1
+
+
+def _payload(text: bytes) -> Any:
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return text.decode()  # UnicodeDecodeError is a ValueError: reported with the line's number
+
+
+class _Scrape(NamedTuple):
+    """One endpoint at one instant. ``values``: sums over the labels, by metric name."""
+
+    at_s: float
+    name: str
+    routing: str
+    store: str
+    ready: str
+    values: dict[str, float]
+    peers: dict[str, tuple[str, bool]]  # name → (url, link up)
+
+
+class _Column(NamedTuple):
+    title: str
+    key: str  # in JSON
+    metric: str
+    rate: bool = False  # per second, over the time between two scrapes
+    scale: float = 1.0  # from the key's unit to the title's
+
+
+_COLUMNS = (
+    _Column("clients", "clients", "ingeborg_clients"),
+    _Column("conns", "connections", "ingeborg_connections"),
+    _Column("in/s", "publishes_per_s", "ingeborg_publishes_received_total", True),
+    _Column("out/s", "deliveries_per_s", "ingeborg_messages_delivered_total", True),
+    _Column("dup/s", "duplicates_per_s", "ingeborg_duplicates_dropped_total", True),
+    _Column("drops", "drops", "ingeborg_drops_total"),
+    _Column("errors", "errors", "ingeborg_errors_total"),
+    _Column("cpu %", "cpu_cores", "process_cpu_seconds_total", True, 100.0),
+    _Column("MB", "resident_bytes", "process_resident_memory_bytes", False, 1e-6),
+)
+
+
+async def status(url: str, as_json: bool = False, *, out: TextIO | None = None) -> int:
+    """Print a table of the cluster as the endpoint at ``url`` knows it: one row per endpoint, rates over one second.
+
+    ``as_json``: as one line of JSON, where what is not known is ``null``. 0 when that endpoint answered and is ready, 1
+    otherwise.
+    """
+    out = out or sys.stdout
+    try:
+        first = await _scrape(url)
+    except (PageError, ValueError) as error:
+        _say(f"ingeborg status: {error}")
+        return FAILED
+    urls = {first.name: url.partition("?")[0], **{name: peer_url for name, (peer_url, _) in first.peers.items()}}
+    before = await asyncio.gather(*map(_scrape, urls.values()), return_exceptions=True)
+    await asyncio.sleep(_RATE_INTERVAL_S)
+    after = await asyncio.gather(*map(_scrape, urls.values()), return_exceptions=True)
+
+    rows = [["endpoint", "url", "state", *(column.title for column in _COLUMNS)]]
+    endpoints = []
+    for (name, its_url), old, new in zip(urls.items(), before, after, strict=True):
+        if isinstance(old, _Scrape) and isinstance(new, _Scrape):
+            state = new.ready
+            values = [_value(column, old, new) for column in _COLUMNS]
+        else:
+            for result in (old, new):
+                if isinstance(result, BaseException) and not isinstance(result, PageError | ValueError):
+                    raise result
+            state = "unreachable"
+            values = [None] * len(_COLUMNS)
+        if name in first.peers and not first.peers[name][1]:
+            state += ", link down"
+        known = zip(_COLUMNS, values, strict=True)
+        rows.append([name, its_url, state, *(_cell(column, value) for column, value in known)])
+        named = {column.key: value for column, value in zip(_COLUMNS, values, strict=True)}
+        endpoints.append({"name": name, "url": its_url, "state": state, **named})
+    if as_json:
+        cluster = {"routing": first.routing, "store": first.store, "endpoints": endpoints}
+        print(printable(orjson.dumps(cluster).decode()), file=out)
+        return OK if first.ready == "ready" else FAILED
+    print(printable(f"routing {first.routing}, store {first.store}"), file=out)
+    rows = [list(map(printable, row)) for row in rows]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        left = [cell.ljust(width) for cell, width in zip(row[:3], widths, strict=False)]
+        right = [cell.rjust(width) for cell, width in zip(row[3:], widths[3:], strict=True)]
+        print("  ".join(left + right), file=out)
+    return OK if first.ready == "ready" else FAILED
+
+
+async def _scrape(url: str) -> _Scrape:
+    ready, metrics = await asyncio.gather(fetch(url, "/readyz"), fetch(url, "/metrics"))
+    at_s = asyncio.get_running_loop().time()
+    if metrics.status != 200:
+        raise PageError(f"{url}/metrics: HTTP status {metrics.status}: {metrics.text.strip()[:200]}")
+    values: dict[str, float] = {}
+    info: dict[str, str] = {}
+    peers: dict[str, tuple[str, bool]] = {}
+    for sample in samples(metrics.text):
+        values[sample.name] = values.get(sample.name, 0.0) + sample.value
+        if sample.name == "ingeborg_info":
+            info = sample.labels
+        elif sample.name == "ingeborg_peer_up":
+            peers[sample.labels.get("name", "?")] = (sample.labels.get("url", ""), sample.value == 1)
+    if not info:
+        raise PageError(f"{url}/metrics: no `ingeborg_info` there; is this an endpoint?")
+    readiness = "ready" if ready.status == 200 else "not ready: " + " ".join(ready.text.split())[:80]
+    return _Scrape(
+        at_s, info.get("name", "?"), info.get("routing", "?"), info.get("store", "?"), readiness, values, peers
+    )
+
+
+def _value(column: _Column, old: _Scrape, new: _Scrape) -> float | None:
+    value = new.values.get(column.metric)
+    if value is None:
+        return None
+    if not column.rate:
+        return int(value)  # counts and bytes
+    # A restart in between would make it negative: then nothing is known, rather than something wrong.
+    rate = (value - old.values.get(column.metric, 0.0)) / max(new.at_s - old.at_s, 1e-9)
+    return rate if rate >= 0 else None
+
+
+def _cell(column: _Column, value: float | None) -> str:
+    return "-" if value is None else f"{value * column.scale:.0f}"

@@ -1,0 +1,136 @@
+"""`ingeborg doctor`: all checks at once, and what they found, as a list or as JSON.
+
+Owns: which checks belong to a set-up, their order in the output, the exit code. Must never: change anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Awaitable
+from dataclasses import replace
+from pathlib import Path
+from typing import TextIO
+
+import orjson
+
+from ...shell.terminal import printable
+from ...store.base import StoreError
+from ...store.embedded.layout import Lane
+from ...store.riak import Secured
+from ...version import VERSION
+from .. import serve
+from ..config import ConfigError, ServeOptions, default_name, parse_store
+from ..riak_credentials import riak_credentials
+from . import embedded, files, machine, network, riak
+from .findings import CHECK_S, Finding, Level, ended, error, in_thread, ok
+
+OK, FAILED = 0, 1
+
+#: The endpoints of the registry are asked some at a time.
+OTHERS_S = 60.0
+
+
+def misconfigured(reason: str) -> Finding:
+    """The options do not even make sense: nothing else can be looked at."""
+    return error("configuration", reason, "`ingeborg serve --help` has the options; docs/limits.md those of the file")
+
+
+async def examine(options: ServeOptions, connections: int | None = None) -> list[Finding]:
+    """Everything that there is to find. ``connections``: how many an endpoint is to hold."""
+    kind, where = parse_store(options.store_url)
+    checks: list[tuple[str, Awaitable[list[Finding]], float]] = []
+    wrong: list[Finding] = []  # what is so before anything is asked
+
+    def add(check: str, findings: Awaitable[list[Finding]], limit_s: float = CHECK_S) -> None:
+        checks.append((check, findings, limit_s))
+
+    if kind == "lmdb":
+        add("store directory", in_thread(lambda: embedded.directory(where)))
+        add("store's privacy", in_thread(lambda: embedded.privacy(where)))
+        add("store's file system", in_thread(lambda: embedded.file_system(where)))
+        add("room for the store", in_thread(lambda: embedded.room(where, options.map_size_bytes)))
+        add("store's contents", embedded.contents(where, options.map_size_bytes))
+    else:
+        try:
+            credentials = riak_credentials(options)
+        except ConfigError as failure:
+            wrong.append(error("Riak credentials", str(failure), "docs/riak.md has what Riak's security needs"))
+        else:
+            connecting = Secured(credentials.current) if credentials else None
+            add("Riak nodes", riak.nodes(where, connecting))
+            add("Riak bucket types", riak.set_up(where, options.riak_namespace, connecting))
+    add("shared secret", in_thread(lambda: files.secret(options)))
+    add("clients' keys", in_thread(lambda: files.keys(options)))
+    add("certificate", in_thread(lambda: files.certificate(options)))
+    for number in range(options.port, options.port + options.endpoints):
+        add(f"port {number}", network.port(options, number))
+    if options.internal is not None:
+        inside = replace(options, host=options.internal[0])
+        for number in range(options.internal[1], options.internal[1] + options.endpoints):
+            add(f"port {number}", network.port(inside, number))
+    add("advertised URL", network.own_name(options))
+    add("open files", in_thread(lambda: machine.open_files(connections)))
+    add("waiting connections", in_thread(machine.backlog))
+    if not wrong:
+        add("other endpoints", _others(options, where if kind == "lmdb" else None), OTHERS_S)
+    found = await asyncio.gather(*(ended(*check) for check in checks))
+    return [ok("configuration", f"store {options.store_url}"), *wrong, *(finding for part in found for finding in part)]
+
+
+async def _others(options: ServeOptions, directory: Path | None) -> list[Finding]:
+    if directory is not None:
+        await in_thread(directory.exists)  # one that hangs does not get to what follows
+        if (directory / Lane.SOFT / "data.mdb").exists():
+            damage, _ = await embedded.read_through(directory, Lane.SOFT, options.map_size_bytes)
+            if damage is not None:  # reading it here might end this process
+                return [ok("other endpoints", "not asked: the registry cannot be read")]
+    store = serve.make_store(options, read_only=True)
+    try:
+        await store.open()
+    except StoreError:
+        await store.close()
+        return [ok("other endpoints", "not asked: there is no registry to read")]
+    try:
+        return await network.others(store, own_names(options))
+    except StoreError as failure:
+        return [error("other endpoints", f"the registry cannot be read: {failure}", "mend the store first")]
+    finally:
+        await store.close()
+
+
+def own_names(options: ServeOptions) -> list[str]:
+    """What the endpoints of these options are called: their ports are looked at already."""
+    name = options.name or default_name(options.port)
+    return [name] if options.endpoints == 1 else [f"{name}-{number + 1}" for number in range(options.endpoints)]
+
+
+def show(findings: list[Finding], *, as_json: bool, out: TextIO) -> int:
+    """Print them. 0: no error among them, 1: there is."""
+    errors = sum(finding.level == Level.ERROR for finding in findings)
+    warnings = sum(finding.level == Level.WARNING for finding in findings)
+    if as_json:
+        report = {
+            "version": VERSION,
+            "errors": errors,
+            "warnings": warnings,
+            "findings": [finding._asdict() for finding in findings],
+        }
+        print(printable(orjson.dumps(report).decode()), file=out)
+        return FAILED if errors else OK
+    for finding in findings:
+        first, *rest = finding.seen.split("\n")
+        print(f"{finding.level:<8} {finding.check}: {printable(first)}", file=out)
+        for line in rest:
+            print(f"{'':8} {printable(line)}", file=out)
+        for number, line in enumerate(finding.todo.split("\n") if finding.todo else []):
+            print(f"{'':8} {'→' if number == 0 else ' '} {printable(line)}", file=out)
+    print(f"{len(findings)} checked: {errors} errors, {warnings} warnings", file=out)
+    return FAILED if errors else OK
+
+
+async def run(
+    options: ServeOptions, connections: int | None = None, *, as_json: bool = False, out: TextIO | None = None
+) -> int:
+    """The command. Returns the exit code."""
+    return show(await examine(options, connections), as_json=as_json, out=out or sys.stdout)

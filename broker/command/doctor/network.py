@@ -1,0 +1,215 @@
+"""What is reached over the network: this endpoint's port and name, and the other endpoints.
+
+Owns: what is asked, and what an answer means. Must never: connect to anything but the endpoints themselves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import email.utils
+import errno
+import math
+import socket
+import ssl
+import time
+from collections.abc import Callable, Iterable, Sequence
+from ipaddress import ip_address
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from ingeborg.protocol.pages import PageError, fetch, samples
+
+from ...access.admission import is_loopback
+from ...access.tokens import LEEWAY_S
+from ...store.base import Endpoint, Store
+from ...version import VERSION
+from .. import serve
+from ..config import ServeOptions
+from .findings import Finding, error, in_thread, ok, warning
+
+PAGE_S = 4.0
+
+#: Two looks at the registry so far apart tell living endpoints from dead ones: they show a sign of life each second.
+LOOK_S = 2.5
+
+#: Endpoints asked at once; more of them take longer, and no more sockets.
+AT_ONCE = 32
+
+#: Looks at an endpoint's clock, and how far apart: the seconds in its answers turn at another time in each.
+CLOCK_LOOKS, CLOCK_LOOK_S = 4, 0.23
+
+#: From here on the clocks are said to differ; from ``LEEWAY_S`` on tokens are refused, or taken after their end.
+SKEW_WARNING_S = 2.0
+
+
+async def port(options: ServeOptions, number: int) -> list[Finding]:
+    """Whether one could listen there, or who does."""
+    check = f"port {number}"
+    if number == 0:
+        return [ok("port", "0: any that is free")]
+    try:
+        await in_thread(lambda: _bind(options.host, number))
+    except socket.gaierror as failure:
+        return [error(check, f"host {options.host!r}: {failure.strerror}", "give an address of this machine: --host")]
+    except OSError as failure:
+        if failure.errno == errno.EADDRINUSE:
+            return [await _holder(check, options, number)]
+        if failure.errno == errno.EADDRNOTAVAIL:
+            seen = f"{options.host} is no address of this machine"
+            return [error(check, seen, "ip address, and give one of those with --host; 0.0.0.0 is all of them")]
+        if failure.errno == errno.EACCES:
+            todo = "take a port from 1024 on, or: setcap cap_net_bind_service=+ep on the Python that runs it"
+            return [error(check, f"this user may not listen on {options.host}:{number}", todo)]
+        return [error(check, f"{options.host}:{number}: {failure.strerror}", "give another --port or --host")]
+    return [ok(check, f"free on {options.host}")]
+
+
+def _bind(host: str, number: int) -> None:
+    """As ``serve.listen``, without listening: whoever tries to connect meanwhile sees no difference."""
+    family, kind, protocol, _, address = socket.getaddrinfo(
+        host, number, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )[0]
+    with socket.socket(family, kind, protocol) as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind(address)
+
+
+async def _holder(check: str, options: ServeOptions, number: int) -> Finding:
+    host = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(options.host, options.host)
+    where = f"[{host}]:{number}" if ":" in host else f"{host}:{number}"
+    # It is asked whether it is an endpoint, not whether it is to be trusted: its certificate is not for this address.
+    tls = ssl.create_default_context()
+    tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
+    for scheme in ("wss", "ws") if options.tls_cert else ("ws", "wss"):
+        try:
+            page = await fetch(f"{scheme}://{where}", "/healthz", timeout_s=PAGE_S, tls=tls)
+        except PageError:
+            continue
+        if page.status == 200 and page.text.strip() == "alive":
+            return ok(check, f"an endpoint holds it, and answers at {scheme}://{where}/healthz")
+    todo = f"ss -ltnp 'sport = :{number}' shows which; end it, or give another --port"
+    return error(check, f"another program holds {options.host}:{number}", todo)
+
+
+async def own_name(
+    options: ServeOptions, resolve: Callable[[str], Sequence[str]] = lambda host: _addresses(host)
+) -> list[Finding]:
+    """Whether the URL that the others are told leads anywhere."""
+    check = "advertised URL"
+    url = serve.planned_url(options)
+    listens = options.host if options.internal is None else options.internal[0]
+    host = urlsplit(url).hostname or ""
+    give = "--advertise ws://HOST:PORT, with a name or an address that the other machines know"
+    try:
+        addresses = await in_thread(lambda: resolve(host))
+    except OSError as failure:
+        return [error(check, f"{url}: {host} is not known: {failure.strerror}", give)]
+    if all(map(is_loopback, addresses)) and listens != "localhost" and not is_loopback(listens):
+        seen = f"{url} leads to {addresses[0]}, which is another machine for each that is told it"
+        return [warning(check, seen, give)]
+    return [ok(check, f"{url} ({', '.join(addresses)})")]
+
+
+def _addresses(host: str) -> list[str]:
+    try:
+        return [str(ip_address(host))]
+    except ValueError:
+        return sorted({str(found[4][0]) for found in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)})
+
+
+class Skew(NamedTuple):
+    """How far another clock is ahead of this one, in seconds: between these two. Infinite: nothing is known."""
+
+    least_s: float = -math.inf
+    most_s: float = math.inf
+
+    def narrowed(self, date: str, asked_at: float, answered_at: float) -> Skew:
+        """With one more answer. ``date``: of its head, whole seconds, cut off; it was written at some time between
+        ``asked_at`` and ``answered_at`` of this clock, Unix times in seconds.
+        """
+        try:
+            there = email.utils.parsedate_to_datetime(date).timestamp()
+        except (ValueError, TypeError):
+            return self
+        return Skew(max(self.least_s, there - answered_at), min(self.most_s, there + 1.0 - asked_at))
+
+    @property
+    def at_least_s(self) -> float:
+        """How far apart the clocks are for sure."""
+        return max(0.0, self.least_s, -self.most_s)
+
+    def __str__(self) -> str:
+        return f"its clock is {self.least_s:+.1f} to {self.most_s:+.1f} s from this one"
+
+
+def skew_finding(check: str, skew: Skew) -> Finding | None:
+    """A finding if the clocks differ for sure; which of the two is wrong cannot be seen from here."""
+    todo = "on both machines: timedatectl (System clock synchronized: yes), and start chrony or systemd-timesyncd"
+    if skew.least_s > skew.most_s:
+        return warning(check, "one of the two clocks was set while it was looked at", todo)
+    if skew.at_least_s >= LEEWAY_S:
+        return error(check, f"{skew}: more than the {LEEWAY_S:g} s by which the times of tokens may be off", todo)
+    if skew.at_least_s >= SKEW_WARNING_S:
+        return warning(check, str(skew), todo)
+    return None
+
+
+async def others(store: Store, mine: Iterable[str]) -> list[Finding]:
+    """Each endpoint of the registry, but those of these names. The store is open."""
+    names = set(mine)
+    before = {endpoint.incarnation: endpoint.heartbeat for endpoint in await store.endpoints()}
+    if before:
+        await asyncio.sleep(LOOK_S)
+    registered = [endpoint for endpoint in await store.endpoints() if endpoint.name not in names]
+    turns = asyncio.Semaphore(AT_ONCE)
+
+    async def one(endpoint: Endpoint) -> list[Finding]:
+        async with turns:
+            return await peer(endpoint, lives=before.get(endpoint.incarnation) != endpoint.heartbeat)
+
+    found = await asyncio.gather(*map(one, registered))
+    return [finding for findings in found for finding in findings] or [ok("other endpoints", "none is registered")]
+
+
+async def peer(endpoint: Endpoint, *, lives: bool) -> list[Finding]:
+    """One other endpoint at the URL that it advertises. ``lives``: its heartbeat in the store moves."""
+    check = f"endpoint {endpoint.name}"
+    skew = Skew()
+    try:
+        for look in range(CLOCK_LOOKS):
+            await asyncio.sleep(CLOCK_LOOK_S if look else 0)
+            asked_at = time.time()
+            ready = await fetch(endpoint.url, "/readyz", timeout_s=PAGE_S)
+            skew = skew.narrowed(ready.date, asked_at, time.time())
+        metrics = await fetch(endpoint.url, "/metrics", timeout_s=PAGE_S)
+        labels = next((sample.labels for sample in samples(metrics.text) if sample.name == "ingeborg_info"), {})
+    except (PageError, ValueError) as failure:
+        if lives:
+            seen = f"it lives (its heartbeat in the store moves), but not for this machine: {failure}"
+            todo = f"from here: curl -v {_http(endpoint.url)}/healthz; is the port open from here, and is "
+            return [error(check, seen, f"{todo}the --advertise of that endpoint right?")]
+        seen = f"it is registered and shows no sign of life: {failure}"
+        return [warning(check, seen, "it has crashed or its machine is off: start it again; the others do without it")]
+    if not labels:
+        return [error(check, f"what answers at {endpoint.url} is no endpoint", "mend its --advertise")]
+    if labels.get("name") != endpoint.name:
+        seen = f"at {endpoint.url} answers {labels.get('name')}: two endpoints advertise the same URL"
+        return [
+            error(check, seen, "give each its own --advertise (behind a balancer: its own address, not the balancer's)")
+        ]
+    findings = []
+    if ready.status != 200:
+        reasons = "; ".join(ready.text.split("\n")).strip("; ")
+        findings.append(
+            error(check, f"not ready: {reasons}", "see its log; it says each reason when it comes and goes")
+        )
+    theirs = labels.get("version", "older than 0.1.0")
+    if theirs != VERSION:
+        findings.append(warning(check, f"version {theirs}, this one is {VERSION}", "bring all to the same version"))
+    if finding := skew_finding(check, skew):
+        findings.append(finding)
+    return findings or [ok(check, f"ready at {endpoint.url}, version {theirs}; {skew}")]
+
+
+def _http(url: str) -> str:
+    return url.replace("ws", "http", 1)

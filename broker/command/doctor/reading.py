@@ -1,0 +1,58 @@
+"""A process that reads a lane of the embedded store from end to end: ``python -m ingeborg.broker.command.doctor.reading
+DIR LANE MAP``.
+
+Owns: the reading, and one line of JSON about it on standard output. Must never: write, or be anything but a process of
+its own: LMDB has no checksums, and of a page that is not as it left it this process may die. Then the doctor knows.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+from ...store.base import StoreError
+from ...store.embedded.layout import DATABASES, Lane, open_for_reading
+
+#: Longer than this nobody waits: of a store with more than some ten million entries the rest is not looked at.
+READ_S = 8.0
+
+#: Entries between two looks at the clock; each is a transaction, so that what writers free meanwhile is used again.
+ENTRIES_AT_ONCE = 20_000
+
+
+def main(arguments: list[str]) -> int:
+    """Returns the exit code: 0 read, 1 refused."""
+    directory, lane, map_size_bytes = Path(arguments[0]), Lane(arguments[1]), int(arguments[2])
+    until = time.monotonic() + READ_S
+    entries, whole = 0, True
+    try:
+        environment = open_for_reading(directory, lane, map_size_bytes)
+        for name in DATABASES[lane]:
+            after: bytes | None = None  # the last key read
+            while whole:
+                with environment.begin() as txn, txn.cursor(environment.db[name]) as cursor:
+                    found = cursor.first() if after is None else cursor.set_range(after)
+                    if found and cursor.key() == after:
+                        found = cursor.next_nodup()
+                    count = 0
+                    # Key by key, and all of a key, however many there are: from its middle there is no way on.
+                    while found and count < ENTRIES_AT_ONCE:
+                        after = bytes(cursor.key())
+                        count += sum(1 for _ in cursor.iternext_dup())
+                        found = cursor.next_nodup()
+                entries += count
+                if not found:
+                    break
+                whole = time.monotonic() < until
+    except Exception as failure:  # whatever it is, the doctor says it
+        print(json.dumps({"error": str(failure) if isinstance(failure, StoreError) else repr(failure)}), flush=True)
+        os._exit(1)
+    print(json.dumps({"entries": entries, "whole": whole}), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,83 @@
+"""The Riak cluster: each node that was named, the bucket types, the store's layout.
+
+Owns: what is asked. Must never: write to the cluster.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from ...store.base import StoreError, StoreMisconfigured
+from ...store.riak import Connecting, RiakStore, riak_pb2, wire
+from ...store.riak.checks import NODE_CONFIRMS_SINCE
+from ...store.riak.counters import zeroed
+from ...store.riak.node import Node
+from ...store.riak.pool import Pool
+from .findings import Finding, Level, error, ok, warning
+
+NODE_S = 3.0
+
+
+async def nodes(addresses: Sequence[tuple[str, int]], connecting: Connecting | None = None) -> list[Finding]:
+    """Whether each of them answers, and which version it is of."""
+    times = {"timeout_s": NODE_S, "attempt_timeout_s": NODE_S}
+    pool = Pool(addresses, zeroed(), connections_per_node=1, connecting=connecting, **times)
+    try:
+        findings = list(await asyncio.gather(*(_node(pool, node) for node in pool.nodes)))
+    finally:
+        pool.close()
+    if any(finding.level != Level.ERROR for finding in findings):
+        # One is enough to go on; so the others are no reason not to start.
+        findings = [
+            finding._replace(level=Level.WARNING) if finding.level == Level.ERROR else finding for finding in findings
+        ]
+    if len(addresses) == 1:
+        seen = "one is named: without it the endpoint has no store, and a write wants two machines"
+        todo = "name several: --store riak:HOST:PORT,HOST:PORT; a cluster of one node: INGEBORG_RIAK_NODE_CONFIRMS=1"
+        findings.append(warning("Riak nodes", seen, todo))
+    return findings
+
+
+async def _node(pool: Pool, node: Node) -> Finding:
+    check = f"Riak node {node}"
+    try:
+        info = await pool.ask(
+            node, wire.SERVER_INFO_REQUEST, b"", wire.SERVER_INFO_ANSWER, riak_pb2.RpbGetServerInfoResp
+        )
+    except StoreMisconfigured as failure:
+        return error(check, str(failure), "see docs/riak.md, Riak's security")
+    except (OSError, EOFError, wire.WireError, wire.Refusal) as failure:
+        seen = "it does not answer in time" if isinstance(failure, TimeoutError) else str(failure) or "it hung up"
+        todo = "there: riak ping (riak start), and listener.protobuf.internal in riak.conf has to be this address"
+        return error(check, seen, todo)
+    version = info.server_version.decode("ascii", "replace")
+    numbers = tuple(int(number) for number in version.split(".")[:2] if number.isdecimal())
+    if numbers < NODE_CONFIRMS_SINCE:
+        seen = f"answers, Riak {version}: it has no node_confirms, so two copies may be on one machine"
+        return warning(check, seen, "upgrade to 3.0 or newer; until then leave node_confirms out (docs/riak.md)")
+    return ok(check, f"answers, Riak {version}")
+
+
+async def set_up(
+    addresses: Sequence[tuple[str, int]], namespace: str, connecting: Connecting | None = None
+) -> list[Finding]:
+    """The bucket types and the layout, as an endpoint will want them at its start."""
+    check = "Riak bucket types"
+    store = RiakStore(addresses, namespace=namespace, read_only=True, connecting=connecting)
+    try:
+        await store.open()
+    except StoreMisconfigured as failure:
+        text = str(failure)
+        if text.startswith("there is no store"):
+            return [
+                ok(check, "as they have to be"),
+                ok("store's contents", f"none yet under the namespace {namespace}"),
+            ]
+        seen, _, todo = text.partition("\nRun these")
+        return [error(check, seen.replace("\n  -", ""), f"Run these{todo}" if todo else "see docs/riak.md")]
+    except StoreError as failure:
+        return [error(check, str(failure), "have a node answer first")]
+    finally:
+        await store.close()
+    return [ok(check, "as they have to be"), ok("store's contents", f"a store, under the namespace {namespace}")]

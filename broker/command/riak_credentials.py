@@ -1,0 +1,95 @@
+"""Who the broker is to Riak: the user, its password and the certificates, from the files that the options name.
+
+Owns: reading them, at the start and when they have changed. Must never: show a password or a key.
+"""
+
+from __future__ import annotations
+
+import logging
+import ssl
+import stat
+import time
+from pathlib import Path
+
+from ..shell.tls import load_pair, readable
+from ..shell.watched import WatchedFiles
+from ..store.riak import Credentials
+from .config import ConfigError, ServeOptions
+
+log = logging.getLogger("ingeborg.riak")
+
+#: The files are looked at for changes so often, in seconds, and only when a connection is made.
+LOOK_S = 5.0
+
+#: More is not a password but another file.
+PASSWORD_BYTES_MAX = 1_024
+
+
+def riak_credentials(options: ServeOptions) -> RiakCredentials | None:
+    """Those that the options name, or ``None``: then it is plain text. ``ConfigError``."""
+    if not options.riak_user:
+        for name in ("riak_password_file", "riak_ca_file", "riak_cert_file", "riak_key_file"):
+            if getattr(options, name):
+                raise ConfigError(f"{name.replace('_', '-')} needs riak-user: over TLS Riak lets nobody in without one")
+        return None
+    if not options.riak_password_file and not options.riak_cert_file:
+        raise ConfigError("riak-user needs riak-password-file, or riak-cert-file and riak-key-file")
+    if bool(options.riak_cert_file) != bool(options.riak_key_file):
+        raise ConfigError("riak-cert-file and riak-key-file: give both, or none")
+    return RiakCredentials(options)
+
+
+class RiakCredentials:
+    """``ConfigError`` where the files cannot be used at the start; later it is logged, and what was read stays."""
+
+    def __init__(self, options: ServeOptions) -> None:
+        self._options = options
+        named = (options.riak_password_file, options.riak_ca_file, options.riak_cert_file, options.riak_key_file)
+        self._files = WatchedFiles([Path(name).expanduser() for name in named if name], LOOK_S)
+        self._current = _read(options)
+
+    def current(self) -> Credentials:
+        """As the files are by now; for a new connection."""
+        if self._files.changed(time.monotonic()):
+            try:
+                self._current = _read(self._options)
+            except (ConfigError, OSError) as error:  # OSError: it is being replaced at this moment
+                self._files.again()
+                log.error("what Riak is told stays as it was: %s", error)
+            else:
+                log.info("riak-user %s: password and certificates read again", self._options.riak_user)
+        return self._current
+
+
+def _read(options: ServeOptions) -> Credentials:
+    password = _password(options.riak_password_file) if options.riak_password_file else b""
+    ca_file = str(readable("riak-ca-file", Path(options.riak_ca_file).expanduser())) if options.riak_ca_file else None
+    try:
+        context = ssl.create_default_context(cafile=ca_file)
+    except ssl.SSLError as error:
+        raise ConfigError(f"riak-ca-file {ca_file}: has to hold certificates in PEM ({error.reason})") from None
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    if options.riak_cert_file:
+        chain = readable("riak-cert-file", Path(options.riak_cert_file).expanduser())
+        key = _secret("riak-key-file", options.riak_key_file)
+        load_pair(context, ("riak-cert-file", chain), ("riak-key-file", key))
+    return Credentials(options.riak_user, password, context)
+
+
+def _password(name: str) -> bytes:
+    path = _secret("riak-password-file", name)
+    with path.open("rb") as file:
+        text = file.read(PASSWORD_BYTES_MAX + 1)
+    password = text.removesuffix(b"\n").removesuffix(b"\r")
+    if not password or b"\n" in password or len(text) > PASSWORD_BYTES_MAX:
+        raise ConfigError(
+            f"riak-password-file {path}: has to hold the password alone, one line of up to {PASSWORD_BYTES_MAX} bytes"
+        )
+    return password
+
+
+def _secret(option: str, name: str) -> Path:
+    path = readable(option, Path(name).expanduser())
+    if path.stat().st_mode & stat.S_IROTH:
+        log.warning("%s %s: everybody on this machine can read it; chmod o-r takes that away", option, path)
+    return path

@@ -1,0 +1,325 @@
+"""`ingeborg serve` of one endpoint: from options to a running endpoint, to its orderly end.
+
+Owns: the process of one endpoint: its store, its secret, its signals. Must never: look after other processes
+(``supervisor`` does).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import faulthandler
+import functools
+import gc
+import logging
+import os
+import secrets
+import signal
+import socket
+import sys
+from ipaddress import ip_address
+from pathlib import Path
+
+import uvloop
+
+from ..access.admission import Access, is_loopback
+from ..access.tokens import Keys
+from ..core.limits import Limits
+from ..core.model import Endpoint, StoreError
+from ..shell import logs, machine
+from ..shell.server import BACKLOG, EndpointServer
+from ..shell.tls import Certificate
+from ..store.base import Store
+from ..store.embedded.files import make_directory, others_may, regular_file, why_not_written
+from ..store.embedded.store import EmbeddedStore
+from .config import ConfigError, ServeOptions, data_folder, default_name, parse_store
+
+log = logging.getLogger("ingeborg")
+
+#: Messages and connections live and die by their reference counts; cycles are left by faults only. A collection looks
+#: at hundreds of thousands of cached objects for nothing: it comes a hundredth as often as by default.
+GC_THRESHOLDS = (70_000, 20, 20)
+
+#: What the system says where there is no room for a file.
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+#: The exit code of an endpoint whose name is another's. To start it again would only be to ask again.
+NAME_TAKEN = 3
+
+#: A shared secret shorter than this is guessable.
+SECRET_BYTES_MIN = 16
+
+
+def secret_path(options: ServeOptions) -> Path:
+    """Where the endpoints' shared secret is, or will be."""
+    if options.peer_secret_file:
+        return Path(options.peer_secret_file).expanduser()
+    kind, where = parse_store(options.store_url)
+    folder: Path = where if kind == "lmdb" else data_folder()
+    return folder / "peer-secret"
+
+
+def read_secret(options: ServeOptions) -> bytes:
+    """The shared secret of the endpoints. Generated where none is given: all processes that share a store directory
+    (embedded) or a user (Riak) find the same. Raises ``ConfigError``.
+    """
+    path = secret_path(options)
+    if not options.peer_secret_file:
+        try:
+            make_directory(path.parent)
+            found = regular_file(path)
+            if found is None:
+                _make_secret(path)
+            elif others_may(found.st_mode):
+                path.chmod(0o600)
+                log.warning("other users of this machine could read %s: from now on only its owner can", path)
+        except (OSError, StoreError) as error:
+            text = why_not_written(path.parent, error) if getattr(error, "errno", None) in FULL else str(error)
+            raise ConfigError(
+                f"cannot keep the endpoints' secret in {path.parent}: {text}; give --store lmdb:DIR with a DIR that "
+                "this user may write, or --peer-secret-file"
+            ) from None
+    try:
+        secret = path.read_bytes().strip()
+    except OSError as error:
+        raise ConfigError(
+            f"peer-secret-file {path}: {error.strerror}; make one with: (umask 077; openssl rand -hex 32 > {path}), "
+            "the same for all endpoints"
+        ) from None
+    if len(secret) < SECRET_BYTES_MIN:
+        raise ConfigError(
+            f"peer-secret-file {path}: has to hold at least {SECRET_BYTES_MIN} bytes (openssl rand -hex 32)"
+        )
+    return secret
+
+
+def _make_secret(path: Path) -> None:
+    """Written aside and linked into place: whoever is first wins, and nobody reads half of it. ``OSError``."""
+    draft = path.parent / f".peer-secret-{os.getpid()}-{secrets.token_hex(4)}"
+    try:
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(secrets.token_hex(32) + "\n")
+        with contextlib.suppress(FileExistsError):  # another process was first
+            os.link(draft, path)
+    finally:
+        draft.unlink(missing_ok=True)  # also where the disk was full
+
+
+def make_store(options: ServeOptions, *, read_only: bool = False, death_fd: int = -1) -> Store:
+    """The store the options name, not opened yet. ``read_only``: it has to be there already, and is not changed.
+    ``death_fd``: for an embedded one that an endpoint reads, see ``store/embedded/writer.py``.
+
+    Raises ``ConfigError``.
+    """
+    kind, where = parse_store(options.store_url)
+    if kind == "lmdb":
+        return EmbeddedStore(where, map_size_bytes=options.map_size_bytes, read_only=read_only, death_fd=death_fd)
+    # Here and not above: whoever has no Riak does without its driver and Protocol Buffers, 15 ms and 3 MB.
+    from ..store.riak import RiakStore, Secured
+    from .riak_credentials import riak_credentials
+
+    credentials = riak_credentials(options)
+    return RiakStore(
+        where,
+        namespace=options.riak_namespace,
+        node_confirms=options.riak_node_confirms,
+        read_only=read_only,
+        connecting=Secured(credentials.current) if credentials else None,
+    )
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """The listening socket. Raises ``ConfigError``."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        sock = socket.socket(family, kind, protocol)
+    except (OSError, UnicodeError) as error:  # UnicodeError: no name of a host can be so
+        raise ConfigError(f"host {host!r}: {error}; it has to be a name or an address of this machine") from None
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind(address)
+        sock.listen(BACKLOG)
+        sock.setblocking(False)
+    except OSError as error:
+        sock.close()
+        todo = {
+            errno.EADDRINUSE: f"; give another --port, or end what holds it (ss -ltnp 'sport = :{port}')",
+            errno.EADDRNOTAVAIL: "; --host has to be an address of this machine, or 0.0.0.0 for all of them",
+            errno.EACCES: "; give a --port from 1024 on",
+        }.get(error.errno or 0, "")
+        raise ConfigError(f"cannot listen on {host}:{port}: {error.strerror}{todo}") from None
+    return sock
+
+
+def advertised(options: ServeOptions, port: int) -> str:
+    """The URL that peers are told, with the port that it is at."""
+    if options.advertise:
+        return options.advertise.rstrip("/")
+    return url_at(options, options.host if options.internal is None else options.internal[0], port)
+
+
+def planned_url(options: ServeOptions) -> str:
+    """What peers will be told, of an endpoint that does not run yet and whose ports are given."""
+    return advertised(options, options.port if options.internal is None else options.internal[1])
+
+
+def url_at(options: ServeOptions, host: str, port: int) -> str:
+    """The URL of an address that is listened on, as others on the network have it."""
+    if host in ("", "0.0.0.0", "::"):
+        host = socket.gethostname()
+    scheme = "wss" if options.tls_cert else "ws"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+
+
+def alone_at_url(options: ServeOptions) -> bool:
+    """Listening, are we the only ones who can be at the URL that peers are told? Then an endpoint that is registered
+    there under our name is one that has died, and its name need not be waited for (ADR 15).
+
+    Not where others may have been told the same: at a URL that was given, or, on a store that several machines share,
+    at a loopback address or one made of the host's name, which copies of a machine have in common.
+    """
+    if options.advertise:
+        return False
+    if parse_store(options.store_url)[0] == "lmdb":
+        return True
+    try:
+        address = ip_address(options.host if options.internal is None else options.internal[0])
+    except ValueError:
+        return False
+    return not address.is_loopback and not address.is_unspecified
+
+
+async def _serve(options: ServeOptions) -> int:
+    loop = asyncio.get_running_loop()
+    end: asyncio.Future[str | None] = loop.create_future()
+
+    def finish(why: str | None) -> None:
+        if not end.done():
+            end.set_result(why)
+        elif why is None:
+            log.warning("told to end twice: ending at once")
+            os._exit(1)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, finish, None)
+    secret = read_secret(options)
+    keys = Keys(options.auth_keys) if options.auth_keys else None
+    certificate = Certificate(options.tls_cert, options.tls_key) if options.tls_cert or options.tls_key else None
+    sock = listen(options.host, options.port)
+    if keys is None and not options.insecure and not is_loopback(sock.getsockname()[0]):
+        sock.close()
+        raise ConfigError(
+            f"host {options.host!r}: whoever reaches this address could read and publish everything; give --auth-keys "
+            "FILE, so that clients need a token, or --insecure, where only friends reach it"
+        )
+    port = sock.getsockname()[1]
+    internal = listen(*options.internal) if options.internal is not None else None
+    url = advertised(options, port if internal is None else internal.getsockname()[1])
+    me = Endpoint(options.name or default_name(port), secrets.token_hex(8), url, 0)
+    logs.set_up(options.log_format, options.log_level, me.name)
+    store = make_store(options, death_fd=_last_words() if parse_store(options.store_url)[0] == "lmdb" else -1)
+    server = EndpointServer(
+        me,
+        store,
+        secret=secret,
+        store_name=options.store_url.partition(":")[0],
+        routing=options.routing,
+        dedup_ttl_s=options.dedup_ttl,
+        limits=Limits(
+            payload_bytes=options.max_payload_bytes,
+            outbox_bytes=options.max_outbox_bytes,
+            held_bytes=options.held_bytes(machine.memory_bytes()),
+            drop_oldest=options.slow_consumer == "drop_oldest",
+            routes_topics=options.max_routes,
+            routes_ids=options.max_route_ids,
+            locations_clients=options.max_locations,
+            dedup_keys=options.max_duplicate_keys,
+            inflight_messages=options.max_inflight,
+            inflight_bytes=options.max_inflight_bytes,
+            commands_per_s=options.max_commands_per_second,
+            subscriptions=options.max_subscriptions,
+        ),
+        frame_bytes_max=options.max_frame_bytes,
+        ping_s=options.ping_interval,
+        compression=options.compression,
+        access=Access(keys, options.origins, options.max_connections_per_address, options.proxies),
+        certificate=certificate,
+        drain_s=options.drain_time,
+        alone_at_url=alone_at_url(options),
+        on_fatal=finish,
+    )
+    try:
+        await server.start(sock, internal)
+    except StoreError as error:
+        log.error("cannot use the store %s: %s", options.store_url, error)
+        return 1
+
+    async def announce() -> None:
+        await server.ready.wait()
+        clients_url = url if internal is None else url_at(options, options.host, port)
+        # In one write, which an unbuffered `print` does not do: the endpoints of a supervisor share the stream.
+        sys.stdout.write(f"ingeborg: endpoint {me.name} ready at {clients_url}/\n")
+        sys.stdout.flush()
+
+    announcement = loop.create_task(announce())
+    why = await end
+    announcement.cancel()
+    if why is not None:
+        log.error("ending: %s", why)
+    await server.stop()
+    if isinstance(store, EmbeddedStore) and store.lost:
+        return 2  # not to be started again by itself: where the directory was removed, with an empty store
+    return 0 if why is None else NAME_TAKEN
+
+
+def _watch_supervisor(fd: int) -> None:
+    """End when the supervisor's end of the pipe closes: even ``kill -9`` of it leaves nobody behind."""
+
+    async def watch() -> None:
+        loop = asyncio.get_running_loop()
+        closed = loop.create_future()
+
+        def end_of_file() -> None:
+            loop.remove_reader(fd)  # here, since it would be called again before the task below runs
+            closed.set_result(None)
+
+        loop.add_reader(fd, end_of_file)
+        await closed
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    task = asyncio.get_running_loop().create_task(watch())
+    _watchers.add(task)
+
+
+_watchers: set[asyncio.Task[None]] = set()
+
+
+@functools.cache
+def _last_words() -> int:
+    """Have Python say what this process dies of, should it be a fault of memory: on damage in a file that LMDB has
+    mapped. Returns the end of the pipe where that is to be read; both ends are there for as long as the process is."""
+    there, here = os.pipe()
+    faulthandler.enable(here, all_threads=False)
+    return there
+
+
+def run(options: ServeOptions, supervisor_fd: int | None = None) -> int:
+    """Serve until told to end. Returns the exit code. ``supervisor_fd``: a pipe whose closing tells, too."""
+
+    async def main() -> int:
+        if supervisor_fd is not None:
+            _watch_supervisor(supervisor_fd)
+        return await _serve(options)
+
+    gc.set_threshold(*GC_THRESHOLDS)
+    gc.freeze()  # what is there by now stays to the end, and need not be looked at
+    machine.return_large_memory()
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(main())
+    except ConfigError as error:
+        sys.stderr.write(f"ingeborg serve: {error}\n")
+        return 2

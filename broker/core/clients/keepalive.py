@@ -1,0 +1,74 @@
+"""How long a connection may live: pings that have to be answered, and tokens that expire. SPEC sections 1.2 and 1.5.
+
+Owns: when each connection is pinged next, and when its token is over. Must never: read a clock. Pings go by monotonic
+time, tokens by Unix time, which may be set back or on.
+"""
+
+from __future__ import annotations
+
+import math
+
+from ingeborg.protocol.errors import PING_TIMEOUT, TOKEN_EXPIRED
+
+from ..desk import Desk
+from ..effects import Ping
+from ..part import Part
+from ..wheel import Wheel
+from .hub import Connection
+from .sending import Sending
+
+#: So many pings in a row may stay unanswered; at the time of the next one the connection is closed.
+PINGS_UNANSWERED_MAX = 2
+
+#: How exactly pings are timed, in seconds: a slot of the wheel. Connections are spread over the slots of a period.
+PING_SLOT_S = 0.1
+
+
+class Keepalive(Part):
+    """``ping_s``: the time between two pings of one connection, in seconds."""
+
+    def __init__(self, desk: Desk, sending: Sending, ping_s: float, unix_s: float) -> None:
+        self._desk = desk
+        self._sending = sending
+        self._ping_s = ping_s
+        self._pings: Wheel[Connection] = Wheel(desk.now, PING_SLOT_S)
+        self._expiries: Wheel[Connection] = Wheel(unix_s, 1.0)
+
+    def connected(self, connection: Connection) -> None:
+        """The connection is there: keep it alive, as long as its token is valid."""
+        # Spread by number: those that come together are not pinged together.
+        slots = max(1, round(self._ping_s / PING_SLOT_S))
+        first = self._desk.now + (connection.number % slots + 1) * PING_SLOT_S
+        connection.ping_slot = self._pings.add(connection, first)
+        if connection.grant is not None:
+            connection.expiry_slot = self._expiries.add(connection, math.ceil(connection.grant.expires_at))
+
+    def ponged(self, connection: Connection) -> None:
+        """The client has answered."""
+        connection.pings_unanswered = 0
+
+    def disconnected(self, connection: Connection) -> None:
+        """The connection is gone."""
+        self._pings.remove(connection, connection.ping_slot)
+        if connection.grant is not None:
+            self._expiries.remove(connection, connection.expiry_slot)
+
+    def tick(self) -> None:
+        """Ping those whose turn it is; close those that have not answered."""
+        desk = self._desk
+        for connection in self._pings.due(desk.now):
+            connection.ping_slot = self._pings.add(connection, desk.now + self._ping_s)
+            if connection.ends_at is not None or connection.held:
+                continue  # it is told to go already; or its answers are not read
+            if connection.pings_unanswered >= PINGS_UNANSWERED_MAX:
+                desk.counts["pings_unanswered"] += 1
+                self._sending.close(connection, PING_TIMEOUT)
+            else:
+                connection.pings_unanswered += 1
+                desk.emit(Ping(connection))
+
+    def expire(self, unix_s: float) -> None:
+        """Close the connections whose token has expired since the last look; to the second."""
+        for connection in self._expiries.due(unix_s):
+            self._desk.counts["tokens_expired"] += 1
+            self._sending.close(connection, TOKEN_EXPIRED)

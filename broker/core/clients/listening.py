@@ -1,0 +1,355 @@
+"""Where clients listen: ``listen`` and ``unlisten``, their announcement to the peers, and what the peers announce.
+
+Owns: the listens under way. Must never: say success to a ``listen`` before the mapping is stored and every peer has
+corrected its cache; from then on every publish handled anywhere finds the client here.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+from ingeborg.protocol.errors import REPLACED, ProtocolError
+from ingeborg.protocol.messages import Command, success
+
+from ..cluster.homes import Homes
+from ..cluster.membership import Membership
+from ..desk import Desk
+from ..links.calls import TIMEOUT_S, Call, Kind
+from ..model import Location
+from ..part import CommandHandler, Part, RequestHandler
+from ..stores import unavailable
+from ..topics.locations import Locations
+from .hub import Binding, Connection, Hub, Reply
+from .memory import Memory
+from .moved import MovedAway
+from .replies import Replies
+from .sending import Sending
+
+#: Listens in one store call and one announcement: each side takes up to 10 ms for so many.
+LISTENS_PER_BATCH = 500
+
+#: Clients of a connection that has closed, taken in one slice: some 2 ms.
+CLOSED_PER_SLICE = 500
+
+
+class Listen:
+    """A ``listen`` under way."""
+
+    __slots__ = ("again", "client", "connection", "former", "id", "reply")
+
+    def __init__(
+        self, client: str, connection: Connection, reply: Reply | None, number: Any, former: Binding | None
+    ) -> None:
+        self.client = client
+        self.connection = connection
+        self.reply = reply  # None: nobody asked, the endpoint repeats what it was told
+        self.id = number
+        self.former = former  # the client's binding to another connection of this endpoint, until now
+        self.again = False  # it listened on this connection already
+
+
+class Announcement:
+    """A batch of listens that the peers are being told of."""
+
+    __slots__ = ("deadline", "error", "listens", "news", "open")
+
+    def __init__(self, listens: list[Listen], deadline: float) -> None:
+        self.listens = listens
+        self.deadline = deadline
+        self.news: list[tuple[str, int, str, bool]] = []  # (client, *location)
+        self.open = 1
+        self.error: ProtocolError | None = None
+
+
+class Listening(Part):
+    """One endpoint's clients and the word about them. ``homes``: say whether it has joined."""
+
+    def __init__(
+        self,
+        desk: Desk,
+        members: Membership,
+        homes: Homes,
+        hub: Hub,
+        locations: Locations,
+        moved_away: MovedAway,
+        replies: Replies,
+        sending: Sending,
+        memory: Memory,
+    ) -> None:
+        self._desk = desk
+        self._me = members.me.incarnation
+        self._members = members
+        self._homes = homes
+        self._hub = hub
+        self._locations = locations
+        self._moved_away = moved_away
+        self._replies = replies
+        self._sending = sending
+        self._memory = memory
+        self._listens: list[Listen] = []  # of this turn
+        self._clears: list[tuple[str, Location]] = []  # mappings that ended in this turn
+        self._parked: deque[Announcement] = deque()  # until we have joined
+        self._doubted: set[str] = set()  # being looked up because a home looked for them here
+        self._rivals: dict[str, Location] = {}  # announced by a peer while a `listen` of the same client is written
+
+    def commands(self) -> dict[str, CommandHandler]:
+        """Where a client listens."""
+        return {"listen": self.listen, "unlisten": self.unlisten}
+
+    def requests(self) -> dict[Kind, RequestHandler]:
+        """Where the peers' clients do."""
+        return {Kind.LISTEN: self.listen_announced}
+
+    def listen(self, connection: Connection, command: Command) -> None:
+        """A client's ``listen``: bound at once (messages may come before the reply), stored and announced in batch."""
+        again = command.client in connection.clients
+        former = self._hub.bind(command.client, connection)
+        self._memory.weigh(connection)
+        if former is not None:
+            self._memory.weigh(former.connection)
+        reply = self._replies.expect(connection)
+        listen = Listen(command.client, connection, reply, command.id, former)
+        listen.again = again
+        self._listens.append(listen)
+
+    def unlisten(self, connection: Connection, command: Command) -> None:
+        """A client's ``unlisten``: nothing to do where it listens elsewhere by now."""
+        binding = self._hub.unbind(command.client, connection)
+        self._memory.weigh(connection)
+        reply = self._replies.expect(connection)
+        if binding is None or binding.location is None:
+            self._replies.reply(connection, reply, success(command.id))
+            return
+        self._locations.learn_offline(command.client, binding.location)
+        context = (connection, reply, command)
+        self._desk.store("unlisten", ([(command.client, binding.location)],), self._unlistened, context)
+
+    def _unlistened(self, context: Any, result: Any, error: Exception | None) -> None:
+        connection, reply, command = context
+        if error is not None:
+            self._replies.refuse(connection, reply, command.id, unavailable(error))
+        else:
+            self._replies.reply(connection, reply, success(command.id))
+
+    def closed(self, connection: Connection) -> None:
+        """Its clients listen here no longer: at once, or slice by slice where they are many. Until then what comes for
+        them is dropped at the connection. A client that listens again, here or elsewhere, does so at once."""
+        if len(connection.clients) <= CLOSED_PER_SLICE:
+            self._unbind(connection, list(connection.clients))
+        else:
+            self._desk.job(self._unbind_many(connection))
+
+    def _unbind_many(self, connection: Connection) -> Iterator[bool]:
+        while connection.clients:
+            self._unbind(connection, list(islice(connection.clients, CLOSED_PER_SLICE)))
+            yield False
+
+    def _unbind(self, connection: Connection, clients: list[str]) -> None:
+        for client in clients:
+            binding = self._hub.unbind(client, connection)
+            if binding is not None and binding.location is not None:
+                self._locations.learn_offline(client, binding.location)
+                self._clears.append((client, binding.location))
+        self._memory.weigh(connection)
+
+    def _learn_absent(self, client: str, location: Location) -> None:
+        """The newest ``listen`` came into effect when its connection was gone. If the client was elsewhere before, it
+        may still be, and will say so anew; until then it is looked for there.
+        """
+        known = self._locations.get(client)
+        if known is None or not known.online or known.incarnation == location.incarnation:
+            self._locations.learn_offline(client, location)
+
+    def flush(self) -> None:
+        """Write this turn's listens, and clear what ended; look for those whom a home looked for here."""
+        if self._hub.missed:
+            missed, self._hub.missed = self._hub.missed, []
+            self._absent(missed)
+        listens, self._listens = self._listens, []
+        for start in range(0, len(listens), LISTENS_PER_BATCH):
+            batch = listens[start : start + LISTENS_PER_BATCH]
+            # Two listens of one client in one turn are one to the store; the hub knows which was the later.
+            clients = list(dict.fromkeys(listen.client for listen in batch))
+            self._desk.store("listen", (clients, self._me), self._listened, (clients, batch))
+        if self._clears:
+            self._desk.store("unlisten", (self._clears,), self._cleared, len(self._clears))
+            self._clears = []
+
+    def _cleared(self, count: int, result: Any, error: Exception | None) -> None:
+        if error is not None:
+            # The mapping stays, and is found out at the next message for the client.
+            self._desk.counts["stale_mappings_left"] += count
+
+    def _listened(self, context: tuple[list[str], list[Listen]], result: Any, error: Exception | None) -> None:
+        clients, listens = context
+        if error is not None:
+            failure = unavailable(error)
+            for listen in listens:
+                if listen.reply is not None:
+                    self._undo(listen)
+                    self._replies.refuse(listen.connection, listen.reply, listen.id, failure)
+                else:
+                    self._desk.counts["stale_mappings_left"] += 1
+            return
+        announcement = Announcement(listens, self._desk.now + TIMEOUT_S)
+        news: list[tuple[str, int, str, bool]] = []
+        locations: dict[str, Location] = dict(zip(clients, result, strict=True))
+        for listen in listens:
+            location = locations[listen.client]
+            binding = self._hub.bindings.get(listen.client)
+            if binding is None:
+                # Gone while it was being written.
+                self._learn_absent(listen.client, location)
+                self._clears.append((listen.client, location))
+            else:
+                self._locations.learn(listen.client, location)
+                if binding.location is None or binding.location.rank < location.rank:
+                    binding.location = location
+            if listen.former is not None:
+                self._replaced(listen.former.connection)
+            news.append((listen.client, location.number, location.incarnation, binding is not None))
+            rival = self._rivals.pop(listen.client, None)
+            if rival is not None:
+                self._superseded(listen.client, rival)
+        announcement.news = news
+        if self._homes.joined:
+            self._announce(announcement)
+        else:
+            # Who has to be told is known once we have joined: nobody acts then who has not let us in.
+            self._parked.append(announcement)
+
+    def _announce(self, announcement: Announcement) -> None:
+        for peer in self._members.view():
+            announcement.open += 1
+            self._desk.ask(Kind.LISTEN, peer, (announcement.news,), self, announcement)
+        self._close(announcement)
+
+    def tick(self) -> None:
+        """Give up what has been parked for too long."""
+        while self._parked and self._parked[0].deadline <= self._desk.now:
+            announcement = self._parked.popleft()
+            announcement.error = ProtocolError("peer_unavailable", "This endpoint has not joined the others yet")
+            self._close(announcement)
+
+    def _undo(self, listen: Listen) -> None:
+        """It could not be stored: as it was before, if that is still there."""
+        hub = self._hub
+        self._rivals.pop(listen.client, None)
+        if listen.again or hub.unbind(listen.client, listen.connection) is None:
+            return
+        self._memory.weigh(listen.connection)
+        former = listen.former
+        if former is not None and not former.connection.closed:
+            hub.restore(listen.client, former)
+            self._memory.weigh(former.connection)
+
+    def _close(self, announcement: Announcement) -> None:
+        announcement.open -= 1
+        if announcement.open:
+            return
+        for listen in announcement.listens:
+            if listen.reply is None:
+                continue
+            if announcement.error is not None:
+                self._replies.refuse(listen.connection, listen.reply, listen.id, announcement.error)
+            else:
+                self._replies.reply(listen.connection, listen.reply, success(listen.id))
+
+    def answered(self, call: Call, value: Any) -> None:
+        """A peer has corrected its cache."""
+        self._close(call.context)
+
+    def failed(self, call: Call, code: str, info: Any) -> None:
+        """A peer that is alive did not: its cache may be wrong, so the listen has not succeeded."""
+        call.context.error = ProtocolError(code, info)
+        self._close(call.context)
+
+    def lost(self, call: Call) -> str | None:
+        """A peer that is dead has no cache."""
+        self._close(call.context)
+        return None
+
+    def joined(self) -> None:
+        """Tell what could not be told yet. And: the others may have taken us for dead, and not told us where our
+        clients went meanwhile.
+        """
+        while self._parked:
+            self._announce(self._parked.popleft())
+        clients = list(self._hub.bindings)
+        for start in range(0, len(clients), LISTENS_PER_BATCH):
+            part = clients[start : start + LISTENS_PER_BATCH]
+            self._desk.store("locations", (part,), self._revised, part)
+
+    def _revised(self, clients: list[str], result: Any, error: Exception | None) -> None:
+        if error is not None:
+            # They are found out when their messages go elsewhere; only the old connections stay open.
+            self._desk.counts["stale_mappings_left"] += len(clients)
+            return
+        for client, location in zip(clients, result, strict=True):
+            if location is not None:
+                self._superseded(client, location)
+
+    def _absent(self, clients: list[str]) -> None:
+        """A home looks for clients here that are not. Does the store say so, too? A ``listen`` that failed here may
+        have been written late, over the place where the client is.
+        """
+        unknown = [client for client in dict.fromkeys(clients) if client not in self._doubted]
+        if unknown:
+            self._doubted.update(unknown)
+            self._desk.store("locations", (unknown,), self._checked, unknown)
+
+    def _checked(self, clients: list[str], result: Any, error: Exception | None) -> None:
+        self._doubted.difference_update(clients)
+        if error is not None:
+            return
+        news: list[tuple[str, int, str, bool]] = []
+        for client, location in zip(clients, result, strict=True):
+            here = location is not None and location.online and location.incarnation == self._me
+            if here and client not in self._hub.bindings:
+                self._locations.learn_offline(client, location)
+                self._clears.append((client, location))
+                news.append((client, location.number, location.incarnation, False))
+        if news:
+            # Whoever holds one of them with a lower number says so anew.
+            announcement = Announcement([], self._desk.now + TIMEOUT_S)
+            announcement.news = news
+            self._announce(announcement)
+
+    def listen_announced(self, peer: str, number: int, arguments: list[Any]) -> None:
+        """Clients listen at the peer now."""
+        for client, listen_number, incarnation, online in arguments[0]:
+            location = Location(listen_number, incarnation, online)
+            if not online:
+                self._learn_absent(client, location)
+            else:
+                self._locations.learn(client, location)
+            binding = self._hub.bindings.get(client)
+            if online or binding is None or binding.location is None:
+                self._superseded(client, location)
+            elif binding.location.rank < location.rank:
+                # A `listen` whose connection was gone when it came into effect, late: the client is here, alive.
+                self._listens.append(Listen(client, binding.connection, None, None, None))
+        self._desk.answer(peer, number)
+
+    def _replaced(self, connection: Connection) -> None:
+        """A client of this connection listens elsewhere now; its last one takes the connection with it."""
+        if not connection.clients and not connection.closed:
+            self._sending.close(connection, REPLACED)
+
+    def _superseded(self, client: str, location: Location) -> None:
+        """The client listens elsewhere. Later than here? A ``listen`` without a number yet will see by its own."""
+        binding = self._hub.bindings.get(client)
+        if binding is None:
+            return
+        if binding.location is None:
+            rival = self._rivals.get(client)
+            if rival is None or rival.rank < location.rank:
+                self._rivals[client] = location
+        elif binding.location.rank < location.rank:
+            self._hub.unbind(client, binding.connection)
+            self._moved_away.add(client, self._desk.now)
+            self._desk.counts["clients_replaced"] += 1
+            self._replaced(binding.connection)

@@ -1,0 +1,49 @@
+"""Who has moved away from this endpoint lately: to a broadcast these are both here and not here.
+
+Owns: clients that listen elsewhere now, and since when. Must never: know where.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+
+from ..links.calls import TIMEOUT_S
+
+#: How long it is remembered that a client has moved away, in seconds: longer than a broadcast is on its way.
+MOVED_S = 2 * TIMEOUT_S
+
+#: And of how many. More can only be where many connections are not closed before their clients come back elsewhere.
+MOVED_MAX = 10_000
+
+
+class MovedAway:
+    """Client -> since when it has listened elsewhere."""
+
+    def __init__(self) -> None:
+        self._since: OrderedDict[str, float] = OrderedDict()
+        self._evicted_at = -math.inf  # when one was last forgotten before its time
+
+    def __contains__(self, client: object) -> bool:
+        return client in self._since
+
+    def add(self, client: str, now: float) -> None:
+        """It listens elsewhere from here on."""
+        self._since[client] = now
+        self._since.move_to_end(client)
+        if len(self._since) > MOVED_MAX:
+            self._since.popitem(last=False)
+            self._evicted_at = now
+
+    def since(self, now: float) -> list[tuple[str, float]]:
+        """Of each, for how many seconds."""
+        return [(client, now - since) for client, since in self._since.items()]
+
+    def complete(self, now: float) -> bool:
+        """None has been forgotten that would still be remembered, but for want of room."""
+        return self._evicted_at + MOVED_S <= now
+
+    def expire(self, now: float) -> None:
+        """Forget those whom no broadcast can miss any more."""
+        while self._since and next(iter(self._since.values())) + MOVED_S <= now:
+            self._since.popitem(last=False)

@@ -1,0 +1,289 @@
+"""Commands on their way in: each connection's in order, as fast as it may, and none before those it has to wait for.
+
+Owns: the connections, what waits on them, and which are read. Must never: carry out a command, or hold more of a
+connection than its limits say.
+
+Commands of one connection take effect in order (SPEC section 1). Those of one kind commute, or keep their order on the
+way, so they overlap. One of another kind waits in the connection's backlog until all before it are done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ingeborg.protocol.errors import HELD_TOO_MUCH, NOT_UTF8, ProtocolError
+from ingeborg.protocol.messages import check, reply_fields
+from ingeborg.protocol.wire import decode
+
+from ..desk import Desk
+from ..effects import Forget, Hold, Read
+from ..limits import Limits
+from ..messages.inflight import InFlight
+from ..part import CommandHandler
+from .grants import Grant
+from .hub import Connection
+from .large import Large, Outcome
+from .memory import Memory
+from .outbox import DroppingOutbox, Outbox
+from .replies import REPLIES_MAX, Replies
+from .sending import Sending
+from .throttle import Throttle
+
+#: What a command that is none is counted as.
+UNKNOWN = "unknown"
+
+#: Commands of one connection that are read though they have to wait for those before them, and bytes of one. Behind
+#: them comes the close of a client that has gone, which is to be seen before what it left here is begun.
+READ_AHEAD, READ_AHEAD_BYTES = 16, 16 << 10
+
+#: So much of all that waits behind other commands is begun in one turn, in bytes of frames: a hundred small commands.
+BACKLOG_BYTES_PER_TURN = 8 << 10
+
+#: What waits on a connection that is over is begun for so long, in seconds: a client may send all it has to say, and
+#: close. Later it would undo what the client has said elsewhere since.
+AFTER_CLOSE_S = 1.0
+
+#: Of what waits on one that is over, or that is told to go, only these are begun: a `listen` would take the client away
+#: from where it listens now, and nobody is there to be answered.
+AFTER_CLOSE = frozenset(("publish", "broadcast", "subscribe", "unsubscribe"))
+
+#: Of these one is under way on a connection: a page may have megabytes, and would wait for those before it.
+ONE_BY_ONE = frozenset(("subscriptions",))
+
+#: These put messages under way: a connection that sends one while too much is, is not read until it is less.
+PUBLISHES = frozenset(("publish", "broadcast"))
+
+#: A command is charged as one for each so many bytes of its frame: to read these takes up to as long as a short one.
+BYTES_PER_COMMAND = 512
+
+
+class Sessions:
+    """One endpoint's clients, as far as they send."""
+
+    def __init__(
+        self, desk: Desk, limits: Limits, sending: Sending, replies: Replies, memory: Memory, inflight: InFlight
+    ) -> None:
+        self._desk = desk
+        self._limits = limits
+        self._large_bytes = limits.large_bytes
+        self._sending = sending
+        self._replies = replies
+        self._memory = memory
+        self._inflight = inflight
+        self._throttle = Throttle(limits.commands_per_s)
+        self._commands: Mapping[str, CommandHandler] = {}
+        self.ready = replies.ready  # connections whose backlog may go on
+        self.holding: dict[Connection, None] = {}  # not read until less is in flight
+        self._read_number = 0
+        self._reads: dict[int, tuple[Connection, Large]] = {}  # large frames that are being read
+        self.connections: dict[int, Connection] = {}
+
+    def bind(self, commands: Mapping[str, CommandHandler]) -> None:
+        """These carry out the commands."""
+        self._commands = commands
+
+    # Connections
+
+    def connected(self, number: int, grant: Grant | None, throttled: bool, piece_bytes: int) -> Connection:
+        """A client has connected."""
+        outbox = DroppingOutbox if self._limits.drop_oldest else Outbox
+        connection = Connection(number, outbox(self._limits.outbox_bytes, piece_bytes))
+        connection.grant = grant
+        if throttled:
+            self._throttle.limit(connection, self._desk.now)
+        self.connections[number] = connection
+        return connection
+
+    def disconnected(self, connection: Connection) -> None:
+        """Its connection is gone. What it published is still handed over; what waits is begun for ``AFTER_CLOSE_S``."""
+        connection.closed = True
+        connection.ends_at = self._desk.now + AFTER_CLOSE_S
+        del self.connections[connection.number]
+        self._sending.drop(connection, "connection_closed")
+        if connection.throttled:
+            self._drop_backlog(connection, 0)
+        self.holding.pop(connection, None)
+        self._throttle.forget(connection)
+        connection.unread = connection.unsent = 0
+        self._memory.weigh(connection)
+
+    def unread(self, connection: Connection, size: int) -> None:
+        """``size`` bytes have come over the connection that are no whole message yet."""
+        connection.unread = size
+        self._memory.weigh(connection)
+
+    def hush(self, connection: Connection) -> None:
+        """This endpoint ends: read nothing more of the client until it is told to go."""
+        connection.quiet = True
+        self._desk.emit(Hold(connection))
+
+    def send_away(self, connection: Connection) -> None:
+        """It is told to go now, and read for its close only."""
+        connection.quiet, connection.going = False, True
+        self._desk.emit(Hold(connection))
+
+    def let_go(self) -> None:
+        """The connections hold more together than they may: the greatest holders go."""
+        for connection in self._memory.greatest():
+            self._drop_backlog(connection, 0)
+            if connection.ends_at is not None:
+                continue
+            self._desk.counts["connections_held_too_much"] += 1
+            self._sending.drop(connection, "held_too_much")
+            self._sending.close(connection, HELD_TOO_MUCH)
+            self._memory.weigh(connection)
+
+    # Commands
+
+    def frame(self, connection: Connection, data: bytes | Large, is_text: bool) -> None:
+        """A whole message came from a client; that a text is UTF-8 has been seen, unless it is large."""
+        if connection.held and connection.going:  # what it may not send now it never will
+            self._desk.drops["command_of_closed_connection"] += 1
+            return
+        frame = data
+        if len(data) > self._large_bytes and isinstance(data, bytes):
+            frame = Large((data,), len(data), is_text)
+        if connection.backlog or connection.throttled or not self._begin(connection, frame):
+            connection.backlog.append(frame)
+            self._memory.wait(connection, len(frame))
+            if len(connection.backlog) >= READ_AHEAD or len(frame) > READ_AHEAD_BYTES:
+                self._hold(connection)
+
+    def _begin(self, connection: Connection, frame: bytes | Large) -> bool:
+        """Begin the command in the frame. False: it has to wait for the commands before it, or to be read."""
+        if len(connection.replies) >= REPLIES_MAX:
+            return False
+        if isinstance(frame, bytes):
+            try:
+                value = decode(frame)
+            except ProtocolError as error:
+                return self._refuse(connection, None, error, None, UNKNOWN, len(frame))
+            try:
+                command = check(value, self._limits.payload_bytes)
+                if connection.grant is not None:
+                    connection.grant.check(command)
+            except ProtocolError as error:
+                number, name = reply_fields(value)
+                return self._refuse(connection, number, error, name, value.get("command"), len(frame))
+        else:
+            outcome = frame.outcome
+            if outcome is None:
+                if frame.number is None:
+                    self._ask_to_read(connection, frame)
+                return False
+            if not outcome.is_text:
+                self._drop_backlog(connection, 1)  # what came behind it is not listened to
+                self._sending.close(connection, NOT_UTF8)
+                return True
+            if outcome.error is not None:
+                return self._refuse(connection, outcome.id, outcome.error, outcome.name, outcome.kind, len(frame))
+            if outcome.command is None:
+                self._desk.drops["command_of_closed_connection"] += 1
+                return True
+            command = outcome.command
+        kind = command.name
+        if connection.ends_at is not None and (kind not in AFTER_CLOSE or self._desk.now >= connection.ends_at):
+            self._desk.drops["command_of_closed_connection"] += 1
+            return True
+        if connection.replies and (kind != connection.kind or kind in ONE_BY_ONE):
+            return False
+        if kind != connection.kind:
+            connection.kind = kind
+            connection.tally = self._replies.tally(kind)
+        if connection.allowance is not None:
+            self._spend(connection, max(len(command.topics), len(frame) // BYTES_PER_COMMAND))
+        self._commands[kind](connection, command)
+        if self._inflight.congested and connection.replies and kind in PUBLISHES:
+            self._hold(connection)
+            self.holding[connection] = None
+        return True
+
+    def _refuse(
+        self, connection: Connection, number: Any, error: ProtocolError, name: str | None, kind: Any, size: int
+    ) -> bool:
+        """Refuse the command of a frame of ``size`` bytes; ``kind``: what it says that it is."""
+        if not isinstance(kind, str) or kind not in self._commands:
+            kind = UNKNOWN
+        if connection.allowance is not None:
+            self._spend(connection, size // BYTES_PER_COMMAND)
+        self._replies.refuse_as(connection, None, number, error, name, kind, kind)
+        return True
+
+    def _spend(self, connection: Connection, commands: int) -> None:
+        if self._throttle.spend(connection, max(commands, 1), self._desk.now):
+            self._desk.counts["commands_throttled"] += 1
+            self._hold(connection)
+
+    def tick(self) -> None:
+        """Those who have sent too fast and have waited long enough go on."""
+        self.ready.extend(self._throttle.released(self._desk.now))
+
+    def go_on(self) -> None:
+        """The turn ends: begin what has waited and may go on, so much of it as a turn may have."""
+        if self.holding and self._inflight.eased:
+            for connection in self.holding:
+                if connection.held and not connection.backlog and not connection.throttled:
+                    self._release(connection)
+            self.holding.clear()
+        left = BACKLOG_BYTES_PER_TURN
+        while self.ready and left > 0:
+            connection = self.ready.popleft()
+            backlog = connection.backlog
+            while backlog and left > 0 and not connection.throttled and self._begin(connection, backlog[0]):
+                size = len(backlog.popleft())
+                self._memory.wait(connection, -size)
+                left -= size
+            if backlog and left <= 0:
+                self.ready.append(connection)
+            if backlog or not connection.held or connection.throttled:
+                continue
+            if self._inflight.congested:
+                self.holding[connection] = None
+            else:
+                self._release(connection)
+
+    def _hold(self, connection: Connection) -> None:
+        if not connection.held and not connection.closed:
+            connection.held = True
+            self._desk.emit(Hold(connection))
+
+    def _release(self, connection: Connection) -> None:
+        connection.held = False
+        self._desk.emit(Hold(connection))
+
+    # Large frames
+
+    def _ask_to_read(self, connection: Connection, frame: Large) -> None:
+        self._read_number += 1
+        frame.number = number = self._read_number
+        self._reads[number] = (connection, frame)
+        bytes_max = self._limits.payload_bytes
+        self._desk.emit(Read(number, len(frame), frame.pieces, frame.is_text, bytes_max, connection.grant))
+
+    def read_wanted(self, number: int) -> bool:
+        """Would the command of this large frame still be begun?"""
+        if number not in self._reads:
+            return False
+        ends_at = self._reads[number][0].ends_at
+        return ends_at is None or self._desk.now < ends_at
+
+    def read(self, number: int, outcome: Outcome | None) -> None:
+        """What a large frame says; ``None``: it was not read, since it is not wanted any more."""
+        if number not in self._reads:
+            return  # it was dropped meanwhile
+        connection, frame = self._reads.pop(number)
+        frame.outcome = outcome or Outcome()
+        frame.pieces = ()
+        self.ready.append(connection)
+
+    def _drop_backlog(self, connection: Connection, beside: int) -> None:
+        """What waits on the connection is not begun any more, but for the first ``beside``."""
+        backlog = connection.backlog
+        while len(backlog) > beside:
+            frame = backlog.pop()
+            if isinstance(frame, Large) and frame.number is not None and frame.number in self._reads:
+                del self._reads[frame.number]
+                self._desk.emit(Forget(frame.number))
+            self._memory.wait(connection, -len(frame))
+            self._desk.drops["command_of_closed_connection"] += 1

@@ -1,0 +1,48 @@
+"""Which endpoint is home of which slot.
+
+Owns: slot -> home, and the table of homes that the parts look into (``ingeborg.protocol.hashes``: topic -> slot). Must
+never: know why an endpoint is in the table (``membership`` does).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from functools import lru_cache
+from hashlib import shake_128
+
+from ingeborg.protocol.hashes import SLOTS
+
+
+def slot_weights(name: str) -> tuple[int, ...]:
+    """One 64-bit weight per slot, drawn by a hash of the endpoint's name: rendezvous hashing for all slots at once."""
+    return struct.unpack(f">{SLOTS}Q", shake_128(name.encode()).digest(8 * SLOTS))
+
+
+@lru_cache(maxsize=16)
+def _winners(names: tuple[str, ...]) -> tuple[int, ...]:
+    return tuple(weights.index(max(weights)) for weights in zip(*map(slot_weights, names), strict=True))
+
+
+def home_table(endpoints: Iterable[tuple[str, str]]) -> list[str]:
+    """Slot -> incarnation of its home, of ``(name, incarnation)`` pairs: the name with the greatest weight wins.
+
+    Rendezvous (highest random weight) hashing: when an endpoint goes, only its own slots get new homes.
+    """
+    candidates = sorted(endpoints)
+    homes = [incarnation for _, incarnation in candidates]
+    if len(homes) == 1:
+        return homes * SLOTS
+    return [homes[index] for index in _winners(tuple(name for name, _ in candidates))]
+
+
+class Homes:
+    """The homes, as one endpoint knows them; before it has joined, and where nobody keeps it up: itself of all."""
+
+    def __init__(self, me: str, *, joined: bool = False) -> None:
+        """``me``: this endpoint's incarnation."""
+        self.table: list[str] = [me] * SLOTS  # slot -> incarnation of its home
+        self.only_home: str | None = me  # of all slots, if one endpoint is
+        self.version = 0  # of the table
+        self.round = 1  # of joining; a new one after every lapse of the lease
+        self.joined = joined  # may act as home of the slots that the table gives it

@@ -1,0 +1,291 @@
+"""Joining, staying and leaving: the signs of life an endpoint gives, and what changes when the cluster does.
+
+Owns: the rhythm of heartbeats, registry reads and pings, the taking of our name, and the handshakes of ``membership``.
+Must never: decide who of the others is alive (``membership`` does).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from ..desk import Desk
+from ..effects import Gone, Joined, Stop
+from ..links.calls import Call, Kind
+from ..links.mesh import Mesh
+from ..model import Endpoint, StoreLost, Superseded
+from ..part import Part, RequestHandler
+from .membership import DEAD_AFTER_S, Membership
+from .underway import UnderWay
+
+#: Heartbeat, registry read and ping come this often, in seconds: five signs of life in a lease.
+PERIOD_S = 0.5
+
+#: Whoever is registered under our name is alive if its heartbeat moves within so many seconds: where everybody takes it
+#: for dead its name is free (ADR 15).
+NAME_QUIET_S = DEAD_AFTER_S
+
+#: It has to move so often: once it also does by the last write of one that has died, which took effect late.
+NAME_MOVES = 2
+
+
+class Joining(Part):
+    """One endpoint's part in the cluster."""
+
+    def __init__(
+        self,
+        desk: Desk,
+        members: Membership,
+        mesh: Mesh,
+        writes: UnderWay,
+        handovers: UnderWay,
+        followers: Sequence[Part],
+        idle: Callable[[], bool],
+        *,
+        alone_at_url: bool,
+    ) -> None:
+        """``writes``, ``handovers``: what has to end before a newcomer acts for slots that were ours. ``followers``:
+        are told what becomes of the cluster. ``idle``: nothing at all is under way here. ``alone_at_url``: nobody else
+        can be at our URL, so that who was registered there under our name is dead."""
+        self._desk = desk
+        self._me = members.me
+        self._members = members
+        self._mesh = mesh
+        self._writes = writes
+        self._handovers = handovers
+        self._followers = followers
+        self._idle = idle
+        self._alone_at_url = alone_at_url
+        self._version = 0  # of the table of homes that the followers have been told of
+        self.stopping: str | None = None  # why this process has to end
+        self._named = False  # the name is ours to register
+        self._looking = False
+        self._holder: Endpoint | None = None  # who has the name, as last seen
+        self._holder_seen_at = desk.now  # first seen as it is
+        self._holder_moves = 0
+        self._beat = 0
+        self._due = desk.now
+        self._registered = False
+        self._writing = False
+        self._reading = False
+        self._asked: dict[str, int] = {}  # peer -> the round it was asked to welcome
+        self._joined = False
+        self._announced = False
+        self._departing = False
+        self._deregistering = self._deregistered = False
+        self._cleaning: set[str] = set()
+
+    def requests(self) -> dict[Kind, RequestHandler]:
+        """What the peers say when they come and go."""
+        return {Kind.JOIN: self.join_requested, Kind.LEAVE: self.leave_announced}
+
+    @property
+    def left(self) -> bool:
+        """Everybody has been told, and nothing is under way any more: the process may end."""
+        return self._announced and self._deregistered and self._idle()
+
+    @property
+    def name_awaited(self) -> bool:
+        """Another endpoint has had our name until lately, and may still live."""
+        return not self._named and self._holder is not None
+
+    @property
+    def handed_over(self) -> bool:
+        """Everybody has been told that we leave, and has been given what was seen lately."""
+        return self._announced and not self._handovers
+
+    def tick(self) -> None:
+        """Signs of life when they are due."""
+        if self._desk.now >= self._due:
+            self._due = self._desk.now + PERIOD_S
+            self._heartbeat()
+            self._mesh.ping()
+        if self._members.leaving:
+            self.go_on_leaving()
+        self._join()
+
+    def lease_lapsed(self) -> None:
+        """Act for nobody until everybody has welcomed us again."""
+        self._desk.counts["leases_lapsed"] += 1
+        for follower in self._followers:
+            follower.lapsed()
+
+    def _tell_view(self) -> None:
+        if self._members.version != self._version:
+            self._version = self._members.version
+            for follower in self._followers:
+                follower.view_changed()
+
+    def _stop(self, why: str) -> None:
+        self.stopping = why
+        self._desk.emit(Stop(why))
+
+    def _heartbeat(self) -> None:
+        if self._departing:
+            return
+        if not self._named:
+            if not self._looking and self.stopping is None:
+                self._looking = True
+                self._desk.store("endpoints", (), self._looked, self._desk.now)
+            return
+        if not self._writing:
+            self._writing = True
+            self._beat += 1
+            me = self._me._replace(heartbeat=self._beat)
+            operation = "heartbeat" if self._registered else "register"
+            self._desk.store(operation, (me,), self._written, self._desk.now)
+        if self._registered and not self._reading:
+            self._reading = True
+            self._desk.store("endpoints", (), self._read, self._desk.now)
+
+    def _written(self, begun_at: float, result: Any, error: Exception | None) -> None:
+        self._writing = False
+        if error is None:
+            self._members.heartbeat_written(begun_at)
+            if not self._registered:
+                # Whoever registered before us is in what we read from now on, and reads us from now on.
+                self._registered = True
+                self._due = self._desk.now
+        elif isinstance(error, Superseded | StoreLost):
+            self._stop(str(error))
+
+    def _looked(self, begun_at: float, result: Any, error: Exception | None) -> None:
+        """Who has our name? One that lives keeps it, and we end: two that took it from each other would never stop."""
+        me = self._me
+        self._looking = False
+        if error is not None:
+            return
+        holder = next((entry for entry in result if entry.name == me.name), None)
+        if holder is None or (self._alone_at_url and holder.url == me.url):
+            self._named = True
+        elif holder == self._holder:
+            self._named = begun_at - self._holder_seen_at >= NAME_QUIET_S
+        else:
+            self._holder_moves += self._holder is not None
+            self._holder, self._holder_seen_at = holder, self._desk.now
+            if self._holder_moves >= NAME_MOVES:
+                self._stop(
+                    f"endpoint {me.name!r} runs already, at {holder.url}; give every endpoint a --name of its own"
+                )
+        if self._named:
+            self._heartbeat()
+
+    def _read(self, begun_at: float, result: Any, error: Exception | None) -> None:
+        self._reading = False
+        if error is not None:
+            return
+        self._gone(self._members.registry(result, begun_at, self._desk.now))
+        for endpoint in self._members.forgotten(self._desk.now):
+            if endpoint.incarnation not in self._cleaning:
+                self._cleaning.add(endpoint.incarnation)
+                self._desk.store("deregister", (endpoint,), self._cleaned, endpoint.incarnation)
+        self._join()
+
+    def _cleaned(self, incarnation: str, result: Any, error: Exception | None) -> None:
+        self._cleaning.discard(incarnation)
+
+    def link_up(self, endpoint: Endpoint) -> None:
+        """An authenticated link to the peer."""
+        self._gone(self._members.connected(endpoint, self._desk.now))
+        self._join()
+
+    def _gone(self, endpoints: list[Endpoint]) -> None:
+        """These are dead: whatever they were asked is asked elsewhere, in the view without them."""
+        for endpoint in endpoints:
+            self._desk.counts["endpoints_gone"] += 1
+            self._desk.emit(Gone(endpoint))
+            self._asked.pop(endpoint.incarnation, None)
+            self._mesh.gone(endpoint.incarnation)
+        if endpoints:
+            self._tell_view()
+
+    def _join(self) -> None:
+        """Ask whoever has not welcomed us in this round."""
+        members = self._members
+        if members.joined != self._joined:
+            self._joined = members.joined
+            if members.joined:
+                self._desk.counts["joins"] += 1
+                for follower in self._followers:
+                    follower.joined()
+                self._desk.emit(Joined())
+            self._tell_view()
+        for peer in members.unwelcomed():
+            if self._asked.get(peer) != members.round and members.peers[peer].connected:
+                self._asked[peer] = members.round
+                members.peers[peer].asked_at = self._desk.now
+                self._desk.ask(Kind.JOIN, peer, (members.round,), self, members.round)
+
+    def join_requested(self, peer: str, number: int, arguments: list[Any]) -> None:
+        """The peer joins. Its slots are its own from here on; it is welcome once no write for them is under way."""
+        if peer not in self._members.peers:
+            self._desk.decline(peer, number, "peer_unavailable", "This endpoint does not know yours yet")
+            return
+        self._members.joined_by(peer)
+        if self._announced:  # before it was there to hear it
+            self._desk.ask(Kind.LEAVE, peer, (), self, None)
+        self._tell_view()
+        welcome = partial(self._desk.answer, peer, number)
+        self._writes.after(partial(self._handovers.after, welcome))
+
+    def answered(self, call: Call, value: Any) -> None:
+        """The peer welcomes us, or has taken note that we leave."""
+        if call.kind == Kind.JOIN:
+            self._members.welcomed_by(call.target, call.context)
+            self._join()
+
+    def failed(self, call: Call, code: str, info: Any) -> None:
+        """It did not answer; ask again while it is alive."""
+        if call.kind == Kind.LEAVE:
+            if not self._deregistering:
+                self._desk.ask(Kind.LEAVE, call.target, (), self, None)
+        else:
+            self._asked.pop(call.target, None)
+
+    def lost(self, call: Call) -> str | None:
+        """It is gone; nothing is wanted of it any more."""
+        return None
+
+    # Leaving
+
+    def leave(self) -> None:
+        """Begin to: be home of nothing any more, hand on what is known, tell everybody. Clients here are served on."""
+        self._members.leave()
+        self._tell_view()
+
+    def depart(self) -> None:
+        """Its clients are gone: finish what is under way, and be gone."""
+        self._departing = True
+
+    def go_on_leaving(self) -> None:
+        """Say so once our own writes have ended; be out of the registry once our clients are gone."""
+        # Our writes first: who is home after us must not read a set that one of them is yet to change. And what we have
+        # seen: it is in the links before the word by which the new homes know that they are. Then the word, before all
+        # else that is under way, since some of it is for them.
+        if not self._announced and not self._writes and not self._handovers:
+            self._announced = True
+            for peer in self._members.view():
+                self._desk.ask(Kind.LEAVE, peer, (), self, None)
+        if self._announced and self._departing and not self._deregistering and not self._writing:
+            self._deregistering = True
+            self._desk.store("deregister", (self._me,), self._out, None)
+
+    def _out(self, context: Any, result: Any, error: Exception | None) -> None:
+        # Where it failed the entry stays, and the others find it dead.
+        self._deregistered = True
+
+    def leave_announced(self, peer: str, number: int, arguments: list[Any]) -> None:
+        """The peer leaves. It is home of nothing from here on; its clients and its calls are there to the end."""
+        self._members.leaves(peer)
+        self._tell_view()
+        self._desk.answer(peer, number)
+
+    def link_down(self, incarnation: str) -> None:
+        """The peer's connection is gone; of one that leaves, that is the end."""
+        members = self._members
+        members.disconnected(incarnation)
+        peer = members.peers.get(incarnation)
+        if peer is not None and peer.yields:
+            endpoint = members.left(incarnation)
+            self._gone([endpoint] if endpoint is not None else [])

@@ -1,0 +1,294 @@
+"""Who is alive, who is home of which slot, and whether this endpoint may act as a home right now.
+
+Owns: the peers known, the view (slot -> home is computed from it), the join round and the lease. Must never: read a
+clock, talk to a peer or a store; it is told what was heard and when, and is asked.
+
+The invariant, and why it holds (ADR 0004): **no two endpoints act as home of one slot at the same time.**
+
+* A peer enters an acting endpoint's view by joining only: it asks every peer it knows of, and acts once all have
+  welcomed it; a peer welcomes after it has let go of the slots that go over. So a newcomer acts after the old home.
+* A peer leaves the view when it says so, when its name is registered by a newer incarnation, or when it is dead: its
+  link silent *and* its heartbeat unmoved for ``DEAD_AFTER_S``. A shorter lease makes it stop acting before that: an
+  endpoint acts only while its own heartbeat was written, or every peer it knows of confirmed having heard from it,
+  within ``LEASE_S``. One that let the lease lapse drops what it cached and joins again.
+
+While the registry cannot be read nobody is declared dead: membership freezes, and the confirmations on the links keep
+the lease alive, so that cached topics are routed while the whole store is down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ..model import Endpoint
+from .homes import Homes, home_table
+
+#: A peer is dead after this long without a sign of life, in seconds on the observer's clock.
+DEAD_AFTER_S = 3.0
+
+#: How long after a sign of life was given this endpoint may act on it. The gap to ``DEAD_AFTER_S`` is what clocks may
+#: drift apart and a turn of the loop may take, between the check of the lease and the end of what it allowed.
+LEASE_S = 2.5
+
+#: A dead peer's registry entry is taken out this long after its death: long after any stall it may yet wake up from.
+FORGET_AFTER_S = 15.0
+
+#: Incarnations remembered as gone for good: what a late registry read or a late connection may still name.
+WRITTEN_OFF_MAX = 1_000
+
+
+class Peer:
+    """What is known of another endpoint. Times are the observer's monotonic seconds."""
+
+    __slots__ = (
+        "asked_at",
+        "confirmed_at",
+        "connected",
+        "dead_since",
+        "endpoint",
+        "heard_at",
+        "in_registry",
+        "in_view",
+        "moved_at",
+        "welcomed",
+        "yields",
+    )
+
+    def __init__(self, endpoint: Endpoint, now: float) -> None:
+        self.endpoint = endpoint
+        self.in_registry = False  # in the last registry read
+        self.in_view = False
+        self.connected = False
+        self.heard_at = float("-inf")  # when anything last came over its link
+        self.moved_at = now  # when its heartbeat was last seen to have moved, or it was first seen
+        self.confirmed_at = float("-inf")  # when we sent what it last confirmed having heard
+        self.welcomed = 0  # the latest of our join rounds it has welcomed
+        self.asked_at = float("-inf")  # when it was asked to
+        self.dead_since: float | None = None
+        self.yields = False  # it leaves: home of nothing any more, but its clients are there until its link closes
+
+    def judge(self, begun_at: float, now: float) -> None:
+        """Alive? Asked when a registry read that began at ``begun_at`` has returned.
+
+        That the heartbeat has not moved is known up to when the read began; that it moved, from when it returned.
+        """
+        # A link that broke just now is no silence yet: the peer's lease may rest on what we confirmed over it.
+        if now - self.heard_at < DEAD_AFTER_S or begun_at - self.moved_at < DEAD_AFTER_S:
+            self.dead_since = None
+        elif self.dead_since is None:
+            self.dead_since = now
+
+
+class Membership(Homes):
+    """One endpoint's knowledge of the cluster. ``me.heartbeat`` is not kept up here."""
+
+    def __init__(self, me: Endpoint, now: float) -> None:
+        super().__init__(me.incarnation)
+        self.me = me
+        self.peers: dict[str, Peer] = {}  # by incarnation; without this endpoint
+        self.leaving = False
+        self._round_began = now
+        self._read = False  # the registry, since this round began
+        self._written_at = float("-inf")  # when the last heartbeat that was written was begun
+        self._ticked_at = now
+        #: Before this the lease cannot lapse, so that nobody need ask.
+        self.holds_until = float("-inf")
+        self._written_off: dict[str, None] = {}  # incarnations superseded or gone by their own word: gone for good
+        self._members: frozenset[tuple[str, str]] = frozenset()  # what ``table`` was computed of
+
+    # What happened
+
+    def registry(self, entries: Iterable[Endpoint], begun_at: float, now: float) -> list[Endpoint]:
+        """The registry was read, from ``begun_at`` to ``now``. Returns who left the view by it: dead or superseded."""
+        gone: list[Endpoint] = []
+        if begun_at >= self._round_began:
+            self._read = True
+        for peer in self.peers.values():
+            peer.in_registry = False
+        for entry in entries:
+            if entry.name == self.me.name or entry.incarnation in self._written_off:
+                continue
+            gone += self._supersede(entry)
+            peer_or_none = self.peers.get(entry.incarnation)
+            if peer_or_none is None:
+                self.peers[entry.incarnation] = peer_or_none = Peer(entry, now)
+            elif peer_or_none.endpoint.heartbeat != entry.heartbeat:
+                peer_or_none.moved_at = now
+                peer_or_none.endpoint = entry
+            peer_or_none.in_registry = True
+        for peer in list(self.peers.values()):
+            peer.judge(begun_at, now)
+            if peer.dead_since is not None:
+                if peer.in_view:
+                    gone.append(peer.endpoint)
+                peer.in_view = False
+                if not peer.in_registry:
+                    del self.peers[peer.endpoint.incarnation]
+            elif not self.joined:
+                peer.in_view = True
+        self._changed()
+        return gone
+
+    def heartbeat_written(self, begun_at: float) -> None:
+        """Our heartbeat is in the store; ``begun_at`` is when writing it began."""
+        self._written_at = max(self._written_at, begun_at)
+
+    def connected(self, endpoint: Endpoint, now: float) -> list[Endpoint]:
+        """An authenticated link to the peer is up. Returns whom it supersedes."""
+        if endpoint.incarnation in self._written_off:
+            return []
+        gone = self._supersede(endpoint)
+        peer = self.peers.get(endpoint.incarnation)
+        if peer is None:
+            self.peers[endpoint.incarnation] = peer = Peer(endpoint, now)
+        peer.connected = True
+        peer.heard_at = now
+        if not self.joined:
+            peer.in_view = True
+        self._changed()
+        return gone
+
+    def disconnected(self, incarnation: str) -> None:
+        """The link to the peer is down."""
+        peer = self.peers.get(incarnation)
+        if peer is not None:
+            peer.connected = False
+
+    def heard(self, incarnation: str, now: float) -> None:
+        """Something came over the peer's link."""
+        peer = self.peers.get(incarnation)
+        if peer is not None:
+            peer.heard_at = now
+
+    def confirmed(self, incarnation: str, sent_at: float) -> None:
+        """The peer confirmed having heard what we sent at ``sent_at``."""
+        peer = self.peers.get(incarnation)
+        if peer is not None:
+            peer.confirmed_at = max(peer.confirmed_at, sent_at)
+
+    def joined_by(self, incarnation: str) -> None:
+        """The peer wants into our view."""
+        peer = self.peers.get(incarnation)
+        if peer is not None:
+            peer.in_view = True
+            self._changed()
+
+    def welcomed_by(self, incarnation: str, round: int) -> None:
+        """The peer has us in its view and has let go of what is ours."""
+        peer = self.peers.get(incarnation)
+        if peer is not None:
+            peer.welcomed = max(peer.welcomed, round)
+            self._changed()
+
+    def leaves(self, incarnation: str) -> None:
+        """The peer says that it leaves: it has let go of its slots, and its link is still of use."""
+        peer = self.peers.get(incarnation)
+        if peer is not None:
+            peer.yields = True
+            self._changed()
+
+    def left(self, incarnation: str) -> Endpoint | None:
+        """The peer that leaves is gone. Returns it if it was in the view."""
+        self._write_off(incarnation)
+        peer = self.peers.pop(incarnation, None)
+        if peer is None:
+            return None
+        self._changed()
+        return peer.endpoint if peer.in_view else None
+
+    def leave(self) -> None:
+        """We go: our slots are the others' from here on. Without others that stay we are home to the end."""
+        self.leaving = True
+        self.joined = self.joined and not any(peer.in_view and not peer.yields for peer in self.peers.values())
+        self._changed()
+
+    def tick(self, now: float) -> None:
+        """Time passes; called at least four times in a lease, after ``lapsed``."""
+        self._ticked_at = now
+
+    def lapsed(self, now: float) -> bool:
+        """Has the lease just lapsed? Asked before anything else is done at ``now``; if so a new round begins.
+
+        While joining, each welcome is a lease of its own: its giver may have taken us for dead since.
+        """
+        if self.joined:
+            if self._lease(now):
+                self.holds_until = min(self._ticked_at, self._written_at) + LEASE_S
+                return False
+        elif all(peer.welcomed < self.round or self._welcome_holds(peer, now) for peer in self.peers.values()):
+            return False
+        self.joined = False
+        self.holds_until = float("-inf")
+        self.round += 1
+        self._round_began = now
+        self._read = False
+        return True
+
+    # What follows
+
+    def store_fresh(self, now: float, age_s: float) -> bool:
+        """Was a heartbeat written within the last ``age_s`` seconds?"""
+        return now - self._written_at < age_s
+
+    def view(self) -> list[str]:
+        """The incarnations of all peers that take part, without this endpoint."""
+        return [incarnation for incarnation, peer in self.peers.items() if peer.in_view]
+
+    def in_view(self, incarnation: str) -> bool:
+        """Does it take part? True for this endpoint itself."""
+        peer = self.peers.get(incarnation)
+        return peer.in_view if peer is not None else incarnation == self.me.incarnation
+
+    def unwelcomed(self) -> list[str]:
+        """The peers whose welcome this round of joining still waits for."""
+        if self.joined or self.leaving:
+            return []
+        return [incarnation for incarnation, peer in self.peers.items() if peer.in_view and peer.welcomed < self.round]
+
+    def forgotten(self, now: float) -> list[Endpoint]:
+        """The registry entries of peers that have been dead for so long that somebody should take them out."""
+        return [
+            peer.endpoint
+            for peer in self.peers.values()
+            if peer.in_registry and peer.dead_since is not None and now - peer.dead_since >= FORGET_AFTER_S
+        ]
+
+    def _supersede(self, newer: Endpoint) -> list[Endpoint]:
+        older = [
+            peer
+            for peer in self.peers.values()
+            if peer.endpoint.name == newer.name and peer.endpoint.incarnation != newer.incarnation
+        ]
+        for peer in older:
+            self._write_off(peer.endpoint.incarnation)
+            del self.peers[peer.endpoint.incarnation]
+        return [peer.endpoint for peer in older if peer.in_view]
+
+    def _write_off(self, incarnation: str) -> None:
+        self._written_off[incarnation] = None
+        if len(self._written_off) > WRITTEN_OFF_MAX:
+            del self._written_off[next(iter(self._written_off))]
+
+    def _welcome_holds(self, peer: Peer, now: float) -> bool:
+        sign_of_life = max(peer.asked_at, peer.confirmed_at, self._written_at)
+        return now - sign_of_life < LEASE_S and now - self._ticked_at <= LEASE_S
+
+    def _lease(self, now: float) -> bool:
+        if now - self._ticked_at > LEASE_S:  # this process was stalled: whatever it believes is old
+            return False
+        return now - self._written_at < LEASE_S or all(
+            now - peer.confirmed_at < LEASE_S for peer in self.peers.values()
+        )
+
+    def _changed(self) -> None:
+        if not self.joined and not self.leaving and self._read and not self.unwelcomed():
+            self.joined = True
+        members = [(p.endpoint.name, p.endpoint.incarnation) for p in self.peers.values() if p.in_view and not p.yields]
+        if not self.leaving or not members:
+            members.append((self.me.name, self.me.incarnation))
+        key = frozenset(members)
+        if key != self._members:
+            self._members = key
+            self.table = home_table(members)
+            self.only_home = self.table[0] if len(set(self.table)) == 1 else None
+            self.version += 1

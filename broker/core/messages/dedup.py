@@ -1,0 +1,235 @@
+"""Which payloads were published lately. SPEC section 7, design section 3 (Duplicates).
+
+Owns: the table of hashes with their expiry, and those whose message is still being handed over. Must never: hash, read
+a clock, or know what becomes of a message.
+
+A key is one number: the topic's slot, so that a slot's keys can be found when its home changes, and 128 bits of hash
+below it. As bytes it would take a third more memory.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Generic, TypeVar
+
+from ingeborg.protocol.hashes import HASH_BYTES, digest
+
+Waiter = TypeVar("Waiter")
+
+#: Duplicates of one pending message that may wait for its outcome; more than that is a flood, and refused.
+WAITERS_MAX = 10_000
+
+_HASH_BITS = 8 * HASH_BYTES
+
+#: Of a key that travels from endpoint to endpoint.
+KEY_BYTES = 18
+
+#: Dictionaries that a generation's keys are spread over. One of a million keys takes 80 ms to grow, one of 16,000
+#: takes 1.
+_PARTS = 64
+_PART_MASK = _PARTS - 1
+
+#: Generations begun in one time-to-live, and by a table that is full. More of them: more lookups for each new payload;
+#: fewer: keys whose time is over take up room for longer.
+_GENERATIONS = 3
+_GENERATIONS_FULL = 4
+
+#: Old generations; beyond, the two oldest become one, part by part. Keys that are seen again and again leave nearly
+#: empty ones behind, and where the time-to-live is long there would be ever more of them.
+_OLD = 6
+#: And beyond this, in one go.
+_OLD_MAX = 8
+
+_Generation = list[dict[int, float]]
+
+
+def payload_hash(topic: str, payload: bytes) -> bytes:
+    """16 bytes. ``topic`` has no NUL (SPEC section 4), so the two parts cannot run together."""
+    return digest(b"%b\0%b" % (topic.encode(), payload))
+
+
+def key_of(slot: int, topic: str, payload: bytes) -> int:
+    """The key of a message."""
+    return slot << _HASH_BITS | int.from_bytes(payload_hash(topic, payload))
+
+
+def hash_of_key(key: int) -> bytes:
+    """Its ``payload_hash``."""
+    return (key & ((1 << _HASH_BITS) - 1)).to_bytes(HASH_BYTES)
+
+
+def slot_of_key(key: int) -> int:
+    """Its topic's slot."""
+    return key >> _HASH_BITS
+
+
+class Dedup(Generic[Waiter]):
+    """Keys seen within ``ttl_s`` seconds, ``keys_max`` at most (about 110 bytes each).
+
+    ``ttl_s`` 0: nothing is kept. Keys are kept by generation: new ones, and old ones that are seen again, go to the
+    youngest, so a generation is forgotten as a whole once its youngest key's time is over. ADR 9.
+    """
+
+    def __init__(self, ttl_s: float, keys_max: int) -> None:
+        self.ttl_s = ttl_s
+        self.keys_max = keys_max
+        self.evicted = 0  # keys that went before their time because the table was full
+        self._count = 0  # of keys in all generations
+        self._young: _Generation = _generation()  # key -> expiry
+        self._young_count = 0
+        self._young_max = max(keys_max // _GENERATIONS_FULL, 1)
+        self._young_until = 0.0
+        self._old: deque[tuple[_Generation, float]] = deque()  # and when all of it is over; the youngest is first
+        self._over: deque[dict[int, float]] = deque()  # parts of those that are
+        self._pending: dict[int, list[Waiter]] = {}
+        self._now = self._expiry = -1.0  # of what is seen now: one object for all keys of a turn
+
+    def __len__(self) -> int:
+        """Keys that take up room."""
+        return self._count + len(self._pending)
+
+    @property
+    def generations(self) -> int:
+        """That a new payload is looked for in."""
+        return 1 + len(self._old)
+
+    def duplicate(self, key: int, now: float) -> bool:
+        """Was it seen, and is its time not over? Being asked is a sighting: a duplicate extends its time."""
+        if self._now != now:
+            self._turn(now)
+        index = key & _PART_MASK
+        expiry = self._young[index].get(key)
+        if expiry is None:
+            for generation, _ in self._old:
+                expiry = generation[index].pop(key, None)
+                if expiry is not None:
+                    break
+            else:
+                return False
+            self._count -= 1
+            if expiry > now:
+                self._insert(key, self._expiry)
+        elif expiry > now:
+            self._young[index][key] = self._expiry
+        return expiry > now
+
+    def pending(self, key: int) -> list[Waiter] | None:
+        """Who waits for the outcome of the message with this key; ``None`` if none is being handed over."""
+        return self._pending.get(key)
+
+    def begin(self, key: int) -> None:
+        """The message is being handed over from now on."""
+        self._pending[key] = []
+
+    def settle(self, key: int, handed_over: bool, now: float) -> list[Waiter]:
+        """It has been, or could not be (then the key is forgotten, so that a retry is none). Returns the waiters."""
+        waiters = self._pending.pop(key, [])
+        if handed_over:
+            self.add(key, now)
+        return waiters
+
+    def add(self, key: int, now: float, ttl_s: float | None = None) -> None:
+        """The key was seen now. ``ttl_s``: what is left of its time, where another home saw it."""
+        if self.ttl_s <= 0:
+            return
+        if self._now != now:
+            self._turn(now)
+        expiry = self._expiry
+        if ttl_s is not None:
+            expiry = now + max(min(ttl_s, self.ttl_s), self.take(key, now))
+        self._insert(key, expiry)
+
+    def _turn(self, now: float) -> None:
+        if now >= self._young_until:
+            self._begin_generation(now)
+        while self._old and self._old[-1][1] <= now:
+            self._over.extend(self._old.pop()[0])
+        if len(self._old) > _OLD:
+            self._merge(now)
+        self._now, self._expiry = now, now + self.ttl_s
+
+    def _insert(self, key: int, expiry: float) -> None:
+        """Into the youngest generation, where it may be already; an older one may keep an entry that is over sooner."""
+        if self._young_count >= self._young_max:
+            self._begin_generation(self._now)
+        # Two for one, so that those whose time is over never pile up, however fast new ones come.
+        self._forget(2)
+        if self._count >= self.keys_max:
+            self._evict(key & _PART_MASK)
+        part = self._young[key & _PART_MASK]
+        if key not in part:
+            self._count += 1
+            self._young_count += 1
+        part[key] = expiry
+
+    def expire(self, now: float, keys_max: int) -> None:
+        """Forget keys whose time is over, at most ``keys_max`` of them in one go."""
+        if self._now != now:
+            self._turn(now)
+        self._forget(keys_max)
+
+    def _forget(self, keys_max: int) -> None:
+        for _ in range(keys_max):
+            while self._over and not self._over[0]:
+                self._over.popleft()
+            if not self._over:
+                return
+            self._over[0].popitem()
+            self._count -= 1
+
+    def _begin_generation(self, now: float) -> None:
+        if self._young_count:
+            self._old.appendleft((self._young, self._expiry))
+            self._young = _generation()
+            self._young_count = 0
+            while len(self._old) > _OLD_MAX:
+                self._merge(now)
+        self._young_until = now + self.ttl_s / _GENERATIONS
+
+    def _merge(self, now: float) -> None:
+        """One part of the oldest generation into the next, less what is over: a turn for each part."""
+        oldest, newer = self._old[-1][0], self._old[-2][0]
+        index = next((index for index, part in enumerate(oldest) if part), None)
+        if index is None:
+            self._old.pop()
+            return
+        part, into = oldest[index], newer[index]
+        self._count -= len(part) + len(into)
+        for key, expiry in part.items():
+            if expiry > now:
+                into.setdefault(key, expiry)
+        self._count += len(into)
+        oldest[index] = {}
+
+    def _evict(self, index: int) -> None:
+        """Make room for one, from the oldest generation; its parts are about equally full."""
+        while self._old:
+            oldest = self._old[-1][0]
+            part = oldest[index] or next(filter(None, oldest), {})
+            if part:
+                _, expiry = part.popitem()
+                self._count -= 1
+                self.evicted += expiry > self._now
+                return
+            self._old.pop()
+
+    def snapshot(self) -> list[int]:
+        """All keys whose time may not be over."""
+        generations = (self._young, *(generation for generation, _ in self._old))
+        return [key for generation in generations for part in generation for key in part]
+
+    def take(self, key: int, now: float) -> float:
+        """Take the key out. Returns what is left of its time, in seconds; 0 or less: nothing."""
+        index = key & _PART_MASK
+        latest = now
+        for generation in (self._young, *(generation for generation, _ in self._old)):
+            expiry = generation[index].pop(key, None)
+            if expiry is not None:
+                self._count -= 1
+                self._young_count -= generation is self._young
+                latest = max(latest, expiry)
+        return latest - now
+
+
+def _generation() -> _Generation:
+    return [{} for _ in range(_PARTS)]

@@ -1,0 +1,278 @@
+"""The destination: messages for clients of this endpoint into their outboxes, each message once.
+
+Owns: the memory of what was delivered here lately, which may come again from a home that took over, or for clients that
+have moved here. Must never: look for a client elsewhere; a home is told who is not here.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from ingeborg.protocol.messages import notification
+
+from ..clients.hub import Hub
+from ..clients.moved import MovedAway
+from ..clients.sending import Sending
+from ..desk import Desk, Job
+from ..links.calls import Kind
+from ..links.link import Link
+from ..links.lists import Recipients
+from ..operators.counters import Counters
+from ..part import Part, RequestHandler
+from .message import Message
+
+#: How long a delivered message's id is remembered: longer than any origin goes on resending (``TIMEOUT_S``).
+RECENT_S = 30.0
+
+#: And how many; at 20,000 messages/s from other endpoints that is 10 s, twice what an origin goes on resending.
+RECENT_MAX = 200_000
+
+#: And how many recipients of them in all, at some 100 bytes each.
+RECENT_CLIENTS_MAX = 500_000
+
+#: Connections that one message goes to in one slice: about 5 ms of writing. Of a long message fewer, by its bytes.
+DELIVERY_SLICE = 500
+LONG_BYTES = 4096
+SLICE_BYTES = 2 << 20
+
+Delivered = deque[tuple[Any, list[str]]]
+"""Where it is told that a message is in the outboxes: the ticket that came with it, and who of its clients is not
+here."""
+
+Moved = list[tuple[str, float]]
+"""Clients that listen elsewhere now, and for how many seconds."""
+
+
+def per_slice(frame: bytes) -> int:
+    """To how many connections the frame goes in one slice."""
+    return DELIVERY_SLICE if len(frame) <= LONG_BYTES else min(DELIVERY_SLICE, max(1, SLICE_BYTES // len(frame)))
+
+
+class DeliveryRecord(NamedTuple):
+    """A record that a message was delivered here. ``clients``: those who got it. ``bound``: for a broadcast, every
+    binding up to this number got it too."""
+
+    expiry: float
+    clients: frozenset[str]
+    bound: int | None = None
+
+
+class Queued(NamedTuple):
+    """A message for many that is going out in slices, or waits for one of its topic that is."""
+
+    message: Message
+    frame: bytes
+    clients: list[str]
+    ticket: Any
+    told: Delivered
+
+
+class Delivery(Part):
+    """One endpoint's part as the destination of messages. ``wrap`` makes a transport frame of a message's bytes."""
+
+    def __init__(
+        self,
+        desk: Desk,
+        hub: Hub,
+        sending: Sending,
+        moved_away: MovedAway,
+        links: dict[str, Link],
+        counters: Counters,
+        wrap: Callable[[bytes], bytes],
+    ) -> None:
+        self._desk = desk
+        self._hub = hub
+        self._sending = sending
+        self._moved_away = moved_away
+        self._links = links
+        self._counters = counters
+        self._wrap = wrap
+        self._recent: OrderedDict[tuple[str, int], DeliveryRecord] = OrderedDict()
+        self._recent_clients = 0  # recipients in it
+        # By topic: messages for many, in their order, the first of which is going out.
+        self._queues: dict[str, deque[Queued]] = {}
+        #: What has been delivered of peers' requests. The tickets: the peer, and its request's number.
+        self.delivered: Delivered = deque()
+        self.broadcasts: deque[tuple[tuple[str, int], Moved]] = deque()
+
+    def requests(self) -> dict[Kind, RequestHandler]:
+        """What homes ask."""
+        return {Kind.DELIVER: self.deliver_requested, Kind.BROADCAST: self.broadcast_requested}
+
+    def deliver_requested(self, peer: str, number: int, arguments: list[Any]) -> None:
+        """A home has a message for clients of ours."""
+        origin, origin_number, topic, payload, clients, keep = arguments
+        if keep:
+            kept = self._links[peer].kept
+            if clients is None:
+                clients = kept.use(topic)
+            else:
+                clients = Recipients(clients)
+                kept.keep(topic, clients)
+        message = Message(topic, payload, origin, origin_number, self._desk.now)
+        message.travelled = True
+        self.deliver(message, clients, (peer, number), self.delivered)
+        self.take_delivered()
+
+    def take_delivered(self) -> None:
+        """Answer the homes. Called after each delivery for a peer, and at the end of each turn."""
+        delivered = self.delivered
+        while delivered:
+            (peer, number), absent = delivered.popleft()
+            self._desk.answer(peer, number, absent)
+            if absent:
+                self._hub.missed += absent
+        while self.broadcasts:
+            (peer, number), moved = self.broadcasts.popleft()
+            self._desk.answer(peer, number, moved)
+
+    def deliver(self, message: Message, clients: list[str], ticket: Any, told: Delivered) -> None:
+        """Put the message into its clients' outboxes, but for those that have had it: at once; or, if there are many,
+        in slices, and the topic's next messages behind it. When it has been done, ``told`` gets the ticket.
+
+        It may come more than once: from a home for clients that have moved here, from another home that took over, from
+        the same one, where its origin was out of reach and asks again.
+        """
+        travelled = message.travelled or not message.topic
+        if travelled:
+            clients = self._fresh(message, clients)
+        frame = message.frame
+        if frame is None:
+            frame = message.frame = self._wrap(notification(message.topic, message.payload))
+        queue = self._queues.get(message.topic)
+        if queue is None and len(clients) <= (DELIVERY_SLICE if len(frame) <= LONG_BYTES else per_slice(frame)):
+            absent = self._push(message, frame, clients)
+            if travelled:
+                gone = set(absent)
+                self._remember(message, [client for client in clients if client not in gone])
+            told.append((ticket, absent))
+            return
+        if travelled:
+            self._remember(message, clients)
+        if queue is None:
+            queue = self._queues[message.topic] = deque()
+            self._desk.job(self._deliver_queued(message.topic, queue))
+        queue.append(Queued(message, frame, clients, ticket, told))
+
+    def _deliver_queued(self, topic: str, queue: deque[Queued]) -> Job:
+        while queue:
+            message, frame, clients, ticket, told = queue[0]
+            absent: list[str] = []
+            many = per_slice(frame)
+            for start in range(0, len(clients), many):
+                absent += self._push(message, frame, clients[start : start + many])
+                yield False
+            queue.popleft()
+            if absent and (message.travelled or not topic):
+                self._have_not_had(message, absent)
+            told.append((ticket, absent))
+        del self._queues[topic]
+
+    def _push(self, message: Message, frame: bytes, clients: list[str]) -> list[str]:
+        """Into the outboxes; returns the clients that are not here."""
+        bindings = self._hub.bindings
+        push = self._sending.push
+        absent = []
+        for client in clients:
+            binding = bindings.get(client)
+            if binding is None:
+                absent.append(client)
+            else:
+                push(binding.connection, frame)
+        delivered = len(clients) - len(absent)
+        self._desk.counts["messages_delivered"] += delivered
+        if delivered:
+            self._counters.put.append((message.received, delivered))
+        return absent
+
+    def _fresh(self, message: Message, clients: list[str]) -> list[str]:
+        """The clients that have not had the message."""
+        had = self._recent.get((message.origin, message.number))
+        if had is None:
+            return clients
+        if not message.topic:
+            return [client for client in clients if client not in had.clients and not self._had_here(client, had.bound)]
+        return [client for client in clients if client not in had.clients]
+
+    def _had_here(self, client: str, bound: int | None) -> bool:
+        """Was the client here when the broadcast went out, if it has?"""
+        binding = self._hub.bindings.get(client)
+        return binding is not None and bound is not None and binding.number <= bound
+
+    def _remember(self, message: Message, clients: list[str]) -> None:
+        key = (message.origin, message.number)
+        had = self._recent.get(key)
+        recipients = clients.ids if isinstance(clients, Recipients) else frozenset(clients)
+        bound = None
+        if had is not None:
+            bound = had.bound
+            recipients |= had.clients
+            self._recent_clients -= len(had.clients)
+        self._recent[key] = DeliveryRecord(self._desk.now + RECENT_S, recipients, bound)
+        self._recent.move_to_end(key)
+        self._recent_clients += len(recipients)
+        while len(self._recent) > RECENT_MAX or self._recent_clients > RECENT_CLIENTS_MAX:
+            self._forget_oldest()
+            self._desk.drops["recent_evicted"] += 1
+
+    def _have_not_had(self, message: Message, clients: list[str]) -> None:
+        """They were remembered when the message began to go out."""
+        key = (message.origin, message.number)
+        had = self._recent.get(key)
+        if had is not None:
+            left = had.clients.difference(clients)
+            self._recent_clients += len(left) - len(had.clients)
+            self._recent[key] = had._replace(clients=left)
+
+    def _forget_oldest(self) -> None:
+        _, had = self._recent.popitem(last=False)
+        self._recent_clients -= len(had.clients)
+
+    # Broadcasts
+
+    def broadcast_requested(self, peer: str, number: int, arguments: list[Any]) -> None:
+        """The broadcasts' home has one for all clients of ours. Answered with ``Moved``."""
+        origin, origin_number, payload = arguments
+        message = Message("", payload, origin, origin_number, self._desk.now)
+        self.broadcast(message, (peer, number), self.broadcasts)
+
+    def broadcast(self, message: Message, ticket: Any, told: deque[tuple[Any, Moved]]) -> None:
+        """To all clients here. When it has been done, ``told`` gets the ticket, and who has moved away lately: perhaps
+        to where the broadcast had been before them."""
+        self._desk.job(self._broadcast(message, ticket, told))
+
+    def _broadcast(self, message: Message, ticket: Any, told: deque[tuple[Any, Moved]]) -> Iterator[bool]:
+        """In slices, so that a hundred thousand clients keep nobody waiting."""
+        frame = message.frame = self._wrap(notification("", message.payload))
+        key = (message.origin, message.number)
+        had = self._recent.get(key)
+        self._remember(message, [])
+        bindings = self._hub.bindings
+        bound = self._hub.bound
+        if not self._moved_away.complete(self._desk.now):
+            self._desk.drops["moved_evicted"] += 1  # for whom the broadcast may be too early and too late
+        moved = [(client, since) for client, since in self._moved_away.since(self._desk.now) if client not in bindings]
+        clients: list[str] = []
+        if had is None or had.bound is None:  # else another home had it go out before
+            clients = [client for client in bindings if had is None or client not in had.clients]
+            self._recent[key] = self._recent[key]._replace(bound=bound)
+        many = per_slice(frame)
+        for start in range(0, len(clients), many):
+            here = clients[start : start + many]
+            absent = self._push(message, frame, here)
+            moved += [(client, 0.0) for client in absent if client in self._moved_away]
+            if self._hub.bound > bound:
+                come_back = [client for client in here if client in bindings and bindings[client].number > bound]
+                if come_back:
+                    self._remember(message, come_back)
+            yield False
+        told.append((ticket, moved))
+
+    def tick(self) -> None:
+        """Forget what nobody sends again any more."""
+        now = self._desk.now
+        while self._recent and next(iter(self._recent.values())).expiry <= now:
+            self._forget_oldest()
+        self._moved_away.expire(now)

@@ -1,0 +1,239 @@
+"""A message on its way from its home: to each endpoint its clients, again where they have moved, until all confirm.
+
+Owns: the requests that carry it, and who has confirmed. Must never: know why it goes to whom (``home`` does), or hold
+it for longer than the time-outs of what it waits for.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection
+from typing import Any
+
+from ingeborg.protocol.errors import ProtocolError
+
+from ..clients.moved import MOVED_S
+from ..cluster.membership import Membership
+from ..desk import Desk
+from ..links.calls import Call, Kind
+from ..links.link import Link
+from ..model import Location
+from ..part import Part
+from ..topics.locations import NEVER_LISTENED, Found, Locations, Whereabouts
+from .delivery import DELIVERY_SLICE, Delivered, Delivery, Moved
+from .message import Handover
+
+
+class Fanout(Part):
+    """One endpoint's part as the home of messages, once it is known who gets them."""
+
+    def __init__(
+        self,
+        desk: Desk,
+        members: Membership,
+        links: dict[str, Link],
+        locations: Locations,
+        whereabouts: Whereabouts,
+        delivery: Delivery,
+        keeps_lists: bool,
+    ) -> None:
+        """``links``: by the peer's incarnation. ``keeps_lists``: recipients that stay the same go to a peer once."""
+        self._desk = desk
+        self._members = members
+        self._name = members.me.name
+        self._links = links
+        self._locations = locations
+        self._whereabouts = whereabouts
+        self._delivery = delivery
+        self._keeps_lists = keeps_lists
+        #: What every endpoint has confirmed, or failed to: the home takes it.
+        self.handed_over: deque[tuple[Handover, ProtocolError | None]] = deque()
+        #: What ``delivery`` has done of it here. The tickets: handover, how many clients it was for, where they had
+        #: been found.
+        self.delivered: Delivered = deque()
+        self.broadcasts: deque[tuple[Handover, Moved]] = deque()
+
+    def hand_over(
+        self,
+        handover: Handover,
+        local: list[str],
+        remote: dict[str, list[str]],
+        places: Found | None = None,
+    ) -> None:
+        """To each endpoint its clients. ``places``: where they have been found, if they were not where they were
+        thought to be. A publish has this second attempt; a broadcast as many as there are later places within
+        ``MOVED_S``, since whoever moves on from place to place listens all the time.
+        """
+        handover.open += 1  # until all of it is on its way
+        if local:
+            handover.open += 1
+            self._delivery.deliver(handover.message, local, (handover, len(local), places), self.delivered)
+            self.take_delivered()
+        for endpoint, clients in remote.items():
+            handover.open += 1
+            self._forward(handover, endpoint, clients, places)
+        self._confirmed_by_one(handover)
+
+    def _forward(self, handover: Handover, endpoint: str, clients: list[str], places: Found | None) -> None:
+        message = handover.message
+        self._desk.counts["messages_forwarded"] += 1
+        arguments = (message.origin, message.number, message.topic, message.payload, clients, False)
+        linked = None
+        if self._keeps_lists and len(clients) > DELIVERY_SLICE and message.topic and places is None:
+            link = self._links.get(endpoint)
+            if link is not None:
+                known = link.sent.holds(message.topic, clients)
+                if not known:
+                    link.sent.keep(message.topic, clients)
+                    self._desk.counts["lists_sent"] += 1
+                linked = (*arguments[:4], None if known else clients, True)
+        self._desk.ask(Kind.DELIVER, endpoint, arguments, self, (handover, clients, places), 0, linked)
+
+    def take_delivered(self) -> None:
+        """What has been delivered at this endpoint. Called after each delivery, and at the end of each turn."""
+        delivered = self.delivered
+        while delivered:
+            (handover, clients, places), absent = delivered.popleft()
+            if len(absent) < clients:
+                _note(handover, self._name)
+            self._confirmed(handover, absent, places)
+        while self.broadcasts:
+            handover, moved = self.broadcasts.popleft()
+            _note(handover, self._name)
+            self._follow(handover, moved)
+            self._confirmed_by_one(handover)
+
+    def _all_confirmed(self, handover: Handover) -> None:
+        """Every endpoint has confirmed, or failed to."""
+        error = None
+        if handover.failed and handover.confirmed:
+            extra = {"delivered": sorted(set(handover.confirmed)), "failed": sorted(set(handover.failed))}
+            error = ProtocolError("partial", "Do not retry: it would be a duplicate", **extra)
+        elif handover.failed:
+            error = ProtocolError("peer_unavailable", "An endpoint with subscribers did not answer")
+        self.handed_over.append((handover, error))
+
+    def answered(self, call: Call, value: Any) -> None:
+        """An endpoint has what it was sent."""
+        if call.kind == Kind.DELIVER:
+            handover, clients, places = call.context
+            if len(value) < len(clients):
+                _note(handover, self._name_of(call.target))
+            self._confirmed(handover, value, places)
+        else:
+            handover = call.context
+            _note(handover, self._name_of(call.target))
+            self._follow(handover, value or [])
+            self._confirmed_by_one(handover)
+
+    def failed(self, call: Call, code: str, info: Any) -> None:
+        """It could not take it, or did not answer in time."""
+        handover: Handover = call.context[0] if call.kind == Kind.DELIVER else call.context
+        _note_failure(handover, self._name_of(call.target))
+        self._confirmed_by_one(handover)
+
+    def lost(self, call: Call) -> str | None:
+        """It is gone: its clients may listen elsewhere by now."""
+        if call.kind == Kind.DELIVER:
+            handover, clients, places = call.context
+            self._confirmed(handover, clients, places)
+        else:
+            # Whoever was there is connected nowhere now; how many that were was the other endpoint's to know.
+            self._desk.drops["broadcast_endpoint_gone"] += 1
+            self._confirmed_by_one(call.context)
+        return None
+
+    def _confirmed_by_one(self, handover: Handover) -> None:
+        handover.open -= 1
+        if not handover.open:
+            self._all_confirmed(handover)
+
+    def _name_of(self, incarnation: str) -> str:
+        peer = self._members.peers.get(incarnation)
+        return peer.endpoint.name if peer is not None else incarnation
+
+    def _confirmed(self, handover: Handover, absent: list[str], places: Found | None) -> None:
+        """An endpoint has what it was sent, or is dead. ``absent``: the clients it does not hold."""
+        if absent and (places is None or not handover.message.topic):
+            # Moved meanwhile? Read where to, and resend; perhaps to the same endpoint, where it came back to. Until
+            # then nothing is known: that endpoint may have heard of the client's new place before us.
+            self._desk.counts["relocations"] += 1
+            self._desk.store("locations", (absent,), self._relocated, (handover, absent, places))
+            return
+        if absent:
+            assert places is not None
+            self._not_listening(absent, places)
+        self._confirmed_by_one(handover)
+
+    def _relocated(self, context: Any, result: Any, error: Exception | None) -> None:
+        handover, clients, tried = context
+        if error is not None:
+            self._desk.drops["relocation_failed"] += len(clients)
+            _note_failure(handover, "store")
+            self._confirmed_by_one(handover)
+            return
+        found: Found = dict(zip(clients, result, strict=True))
+        for client, location in found.items():
+            self._locations.learn(client, location or NEVER_LISTENED)
+            found[client] = self._locations.get(client) or location  # what is known by now may be later
+        if tried is not None:
+            late = self._desk.now >= handover.message.received + MOVED_S
+            last = {client for client in clients if late or not _later(found[client], tried[client])}
+            self._not_listening(last, found)
+            clients = [client for client in clients if client not in last]
+        local, remote, _ = self._whereabouts.places(clients, found)
+        # The place it kept open stays so until all that is resent is on its way.
+        self.hand_over(handover, local, remote, found)
+        self._confirmed_by_one(handover)
+
+    def _not_listening(self, clients: Collection[str], places: Found) -> None:
+        """Since the store said so they have left these places again, or the endpoint failed to clear them."""
+        self._desk.drops["not_listening"] += len(clients)
+        for client in clients:
+            if (location := places[client]) is not None:
+                self._locations.learn_offline(client, location)
+
+    def broadcast(self, handover: Handover) -> None:
+        """To every endpoint, this one included; then to those that moved meanwhile."""
+        handover.open = 1
+        message = handover.message
+        self._delivery.broadcast(message, handover, self.broadcasts)
+        for endpoint in self._members.view():
+            handover.open += 1
+            arguments = (message.origin, message.number, message.payload)
+            self._desk.ask(Kind.BROADCAST, endpoint, arguments, self, handover)
+
+    def _follow(self, handover: Handover, moved: Moved) -> None:
+        """Clients left a place before the broadcast came there. Where they are now it may have been before them, if
+        they moved since it began; that place knows, and gives it to those it has not had.
+        """
+        elapsed = self._desk.now - handover.begun
+        clients = [client for client, since in moved if since <= elapsed]
+        if not clients:
+            return
+        local, remote, unknown = self._whereabouts.places(clients, {})
+        if unknown:
+            handover.open += 1
+            self._desk.counts["relocations"] += 1
+            self._desk.store("locations", (unknown,), self._relocated, (handover, unknown, None))
+        self.hand_over(handover, local, remote)
+
+
+def _note(handover: Handover, name: str) -> None:
+    """The endpoint has confirmed."""
+    if handover.confirmed is None:
+        handover.confirmed = [name]
+    else:
+        handover.confirmed.append(name)
+
+
+def _note_failure(handover: Handover, name: str) -> None:
+    if handover.failed is None:
+        handover.failed = [name]
+    else:
+        handover.failed.append(name)
+
+
+def _later(place: Location | None, than: Location | None) -> bool:
+    """Is it of a later ``listen``?"""
+    return place is not None and (than is None or place.rank > than.rank)

@@ -1,0 +1,396 @@
+"""The home: a topic's messages, from their arrival to their outcome: duplicate? who subscribes? where are they?
+
+Owns: the messages of the slots that this endpoint is home of, in the queue of their topic, and what the store is asked
+for them. Must never: write a subscription, or hold a message for longer than the time-outs of what it waits for.
+
+A message goes through stages (``routes``), those behind it in its topic's queue after it. What every message needs
+(subscribers and locations that are in the caches) takes no turn of its own. ``lookup`` is the other strategy.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+from ingeborg.protocol.errors import ProtocolError
+from ingeborg.protocol.hashes import slot_of
+
+from ..cluster.handover import KeyHandover
+from ..cluster.homes import Homes
+from ..desk import Desk
+from ..links.calls import NOT_HOME, TIMEOUT_S, Kind
+from ..part import Part, RequestHandler
+from ..stores import unavailable
+from ..topics.locations import Found, Locations, Places, Whereabouts, add
+from .dedup import WAITERS_MAX, Dedup
+from .delivery import DELIVERY_SLICE
+from .fanout import Fanout
+from .finder import CLIENTS_PER_SLICE, Finder
+from .inflight import InFlight
+from .message import ELSEWHERE, Handover, Message, Outcome
+from .routes import CROWDED, FINDING, PLACING, READING, READY, Route, Routes, Search
+
+#: When the recipients of this turn's messages are so many, messages for more than ``FEW`` wait for another turn:
+#: hundreds may wait for one answer of the store. Some 2 ms.
+PLACES_PER_TURN = 5_000
+FEW = 20
+
+#: Recipients of messages for many (``DELIVERY_SLICE``) that are being handed over at once, some 70 MB of their names at
+#: the endpoints that hold them; the next such message waits.
+RECIPIENTS_MAX = 1_000_000
+
+NOBODY: Found = {}
+
+
+class Home(Part):
+    """One endpoint's part as the home of messages, until it is known who gets them."""
+
+    def __init__(
+        self,
+        desk: Desk,
+        me: str,
+        homes: Homes,
+        dedup: Dedup[Handover],
+        routes: Routes,
+        locations: Locations,
+        whereabouts: Whereabouts,
+        inflight: InFlight,
+        fanout: Fanout,
+        keys: KeyHandover,
+    ) -> None:
+        self._desk = desk
+        self._me = me
+        self._homes = homes
+        self._dedup = dedup
+        self._routes = routes
+        self._locations = locations
+        self._whereabouts = whereabouts
+        self._inflight = inflight
+        self._fanout = fanout
+        self._keys = keys
+        #: Publishes of clients here whose outcome is known: the origin takes them.
+        self.outcomes: deque[Handover] = deque()
+        self._parked: list[tuple[float, Handover]] = []  # until this endpoint has joined, or when they are given up
+        self._recipients = 0  # of messages for many that are being handed over
+        self._crowded: deque[tuple[str, Route]] = deque()  # topics whose first message is for many, and waits
+        self._placed = 0  # recipients of messages of this turn for more than a few
+        self._read: list[tuple[str, Route]] = []  # sets to read at the end of the turn
+        self._finder = Finder(desk, locations, self._found)
+
+    def requests(self) -> dict[Kind, RequestHandler]:
+        """What origins ask."""
+        return {Kind.PUBLISH: self.publish_requested}
+
+    def publish_requested(self, peer: str, number: int, arguments: list[Any]) -> None:
+        """A peer takes us for the home of the message's topic; ``again``: it took another for it before."""
+        topic, payload, packed, again = arguments
+        slot = slot_of(topic)
+        if self._homes.table[slot] != self._me:
+            self._desk.decline(peer, number, NOT_HOME)
+            return
+        message = Message(topic, payload, peer, number, self._desk.now)
+        message.travelled = True
+        handover = Handover(message, slot, int.from_bytes(packed) if packed else None, None)
+        handover.peer, handover.number = peer, number
+        if again:
+            handover.begun = -math.inf
+        self.take(handover)
+
+    def take(self, handover: Handover) -> None:
+        """A message of ours. Its outcome is among the ``outcomes`` now or later, if a client here waits for it."""
+        if not self._homes.joined:
+            self._wait(handover)
+            self._parked.append((self._desk.now + TIMEOUT_S, handover))
+            return
+        key = handover.key
+        if key is not None:
+            if self._dedup.duplicate(key, self._desk.now):
+                self._desk.counts["duplicates_dropped"] += 1
+                self._settle(handover, True)
+                return
+            waiters = self._dedup.pending(key)
+            if waiters is not None:
+                self._share(handover, waiters)
+                return
+            handover.pending = True
+            self._dedup.begin(key)
+        self._queue(handover)
+
+    def _share(self, handover: Handover, waiters: list[Handover]) -> None:
+        """A duplicate of a message that is still being handed over shares its outcome."""
+        if len(waiters) >= WAITERS_MAX:
+            self._desk.drops["duplicate_waiters_full"] += 1
+            self._settle(handover, ProtocolError("peer_unavailable", "Too many duplicates wait for one message"))
+            return
+        self._wait(handover)
+        waiters.append(handover)
+
+    def _queue(self, handover: Handover) -> None:
+        """Behind the topic's other messages."""
+        topic = handover.message.topic
+        routes = self._routes
+        route = routes.use(topic)
+        if topic:
+            routes.asked += 1
+            if route is None or route.subscribers is None:
+                routes.misses += 1
+        if route is None:
+            route = routes.add(topic)
+        if route.queue is not None:
+            route.queue.append(handover)
+        else:
+            route.queue = deque((handover,))
+            self._advance(topic, route)
+        if handover.outcome is None:
+            self._wait(handover)
+
+    # The stages
+
+    def _advance(self, topic: str, route: Route) -> None:
+        """Take the topic's messages, in their order, as far as they get without the store."""
+        queue = route.queue
+        while queue:
+            if not self._step(topic, route, queue):
+                return
+        route.queue = None
+        if not topic:
+            self._routes.drop(topic)
+
+    def _step(self, topic: str, route: Route, queue: deque[Handover]) -> bool:
+        """The topic's first message is handed over. False: it waits for what the route's stage says."""
+        if not topic:
+            self._fanout.broadcast(queue.popleft())
+            self.take_handed_over()
+            return True
+        subscribers = route.subscribers
+        if subscribers is None:
+            if route.stage != READING:
+                route.stage = READING
+                self._read.append((topic, route))
+            return False
+        search = route.search
+        count = len(subscribers)
+        if count <= FEW:
+            places = self._whereabouts.places(subscribers, NOBODY if search is None else search.found)
+        else:
+            of_many = self._places_of_many(topic, route, count)
+            if of_many is None:
+                return False
+            places = of_many
+        local, remote, missing = places
+        if missing:
+            self._search(topic, route, missing)
+            return False
+        route.search = None
+        handover = queue.popleft()
+        if count > DELIVERY_SLICE:
+            handover.recipients = count
+            self._recipients += count
+        self._fanout.hand_over(handover, local, remote)
+        if self._fanout.handed_over:
+            self.take_handed_over()
+        return True
+
+    def _places_of_many(self, topic: str, route: Route, count: int) -> Places | None:
+        """Where more than a few subscribers are. ``None``: another turn comes first, or messages to many others."""
+        search = route.search
+        if count > DELIVERY_SLICE and self._recipients >= RECIPIENTS_MAX:
+            route.stage = CROWDED
+            self._crowded.append((topic, route))
+            if search is not None:
+                search.places = None  # they may be elsewhere by then
+            return None
+        if self._placed >= PLACES_PER_TURN:
+            route.stage = PLACING
+            self._desk.job(self._rest(topic, route))
+            return None
+        self._placed += count
+        if search is not None and search.places is not None:
+            places, search.places = search.places, None
+            self._whereabouts.leave_out_the_gone(places[1])
+            return places
+        assert route.subscribers is not None
+        if count <= CLIENTS_PER_SLICE:
+            return self._whereabouts.places(route.subscribers, NOBODY if search is None else search.found)
+        route.stage = PLACING
+        self._desk.job(self._place(topic, route, list(route.subscribers)))
+        return None
+
+    def _search(self, topic: str, route: Route, missing: list[str]) -> None:
+        """Have the store asked where these are."""
+        search = route.search
+        if search is None:
+            search = route.search = Search(topic, route)
+        route.stage = FINDING
+        self._finder.ask(search, missing)
+
+    def _found(self, search: Search, error: Exception | None) -> None:
+        """It has said it of all of them, or cannot."""
+        route = search.route
+        if self._routes.get(search.topic) is not route or route.search is not search:
+            return
+        if error is not None:
+            self._give_up(search.topic, error)
+        else:
+            route.stage = READY
+            self._advance(search.topic, route)
+
+    def _rest(self, topic: str, route: Route) -> Iterator[bool]:
+        """The topic's messages go on in another turn."""
+        if self._routes.get(topic) is route:
+            route.stage = READY
+            self._advance(topic, route)
+        yield from ()
+
+    def _place(self, topic: str, route: Route, clients: list[str]) -> Iterator[bool]:
+        """Where the many subscribers of the topic's first message are."""
+        search = route.search
+        if search is None:
+            search = route.search = Search(topic, route)
+        places: Places = [], {}, []
+        for start in range(0, len(clients), CLIENTS_PER_SLICE):
+            add(places, self._whereabouts.places(clients[start : start + CLIENTS_PER_SLICE], search.found))
+            yield False
+            if self._routes.get(topic) is not route:
+                return  # the topic's messages are another home's by now
+        search.places = places
+        route.stage = READY
+        self._advance(topic, route)
+
+    # Outcomes
+
+    def take_handed_over(self) -> None:
+        """What every endpoint has confirmed, or failed to. Called after each hand-over, and at the end of each turn."""
+        handed_over = self._fanout.handed_over
+        while handed_over:
+            handover, error = handed_over.popleft()
+            self._ended(handover, error)
+
+    def _ended(self, handover: Handover, error: ProtocolError | None) -> None:
+        """The home is done with the message; its duplicates share the outcome."""
+        if handover.recipients:
+            self._recipients -= handover.recipients
+            handover.recipients = 0
+            self._desk.job(self._let_go_on())
+        if error is not None:
+            self._desk.drops[f"publish_{error.code}"] += 1
+        if handover.pending:
+            handover.pending = False
+            key = handover.key
+            assert key is not None
+            reached_somebody = error is None or error.code == "partial"
+            for waiter in self._dedup.settle(key, reached_somebody, self._desk.now):
+                if error is None:
+                    self._desk.counts["duplicates_dropped"] += 1
+                self._settle(waiter, True if error is None else error)
+            if reached_somebody and self._homes.table[handover.slot] != self._me:
+                self._keys.hand_on([(key, self._dedup.ttl_s)])
+        self._settle(handover, False if error is None else error)
+
+    def _let_go_on(self) -> Iterator[bool]:
+        """Topics that waited until less is being handed over: in a turn of their own, and not inside the message's."""
+        while self._crowded and self._recipients < RECIPIENTS_MAX:
+            topic, route = self._crowded.popleft()
+            if self._routes.get(topic) is route:
+                route.stage = READY
+                self._advance(topic, route)
+                yield False
+
+    def _settle(self, handover: Handover, outcome: Outcome) -> None:
+        """Tell who waits for it."""
+        handover.outcome = outcome
+        if handover.waits:
+            handover.waits = False
+            self._inflight.end(len(handover.message.payload))
+        if handover.publish is not None:
+            self.outcomes.append(handover)
+        elif outcome is ELSEWHERE:
+            self._desk.decline(handover.peer, handover.number, NOT_HOME)
+        elif isinstance(outcome, ProtocolError):
+            info = [outcome.info, outcome.extra] if outcome.extra else outcome.info
+            self._desk.decline(handover.peer, handover.number, outcome.code, info)
+        else:
+            self._desk.answer(handover.peer, handover.number, outcome)
+
+    def _wait(self, handover: Handover) -> None:
+        """It is in flight from here on."""
+        if not handover.waits:
+            handover.waits = True
+            self._inflight.begin(len(handover.message.payload))
+
+    # The store
+
+    def flush(self) -> None:
+        """End the turn: ask the store, in one call each, for what its messages need to know."""
+        self._placed = 0
+        if self._read:
+            topics = [topic for topic, _ in self._read]
+            self._desk.store("subscribers", (topics,), self._subscribers, self._read)
+            self._read = []
+        if self._finder.wanted:
+            self._finder.flush()
+
+    def _subscribers(self, read: list[tuple[str, Route]], result: Any, error: Exception | None) -> None:
+        for index, (topic, route) in enumerate(read):
+            if self._routes.get(topic) is not route:
+                continue  # dropped meanwhile, with what waited in it
+            if error is not None:
+                self._give_up(topic, error)
+                continue
+            self._routes.filled(topic, route, result[index])
+            self._advance(topic, route)
+
+    def _give_up(self, topic: str, error: Exception) -> None:
+        """The store could not say what the topic's messages need to know; none of them was handed to anybody."""
+        route = self._routes.drop(topic)
+        if route is not None:
+            for handover in route.queue or ():
+                self._ended(handover, unavailable(error))
+
+    # The cluster
+
+    def view_changed(self) -> None:
+        """Slots have new homes: let go of those that went."""
+        table = self._homes.table
+        for topic in self._routes.topics():
+            if topic and table[slot_of(topic)] != self._me:
+                self._release(topic)
+
+    def lapsed(self) -> None:
+        """Others may act for us: nothing cached is to be trusted."""
+        for topic in self._routes.topics():
+            self._release(topic)
+        self._locations.clear()
+
+    def joined(self) -> None:
+        """From here on the peers tell us who listens where; what was learnt before may be old."""
+        self._locations.clear()
+
+    def _release(self, topic: str) -> None:
+        """Forget the topic; the messages that wait in it are its new home's."""
+        route = self._routes.drop(topic)
+        if route is None:
+            return
+        for handover in route.queue or ():
+            waiters: list[Handover] = []
+            if handover.pending:
+                assert handover.key is not None
+                handover.pending = False
+                waiters = self._dedup.settle(handover.key, False, self._desk.now)
+            for moved in (handover, *waiters):
+                self._settle(moved, ELSEWHERE)
+
+    def tick(self) -> None:
+        """Retry what is parked."""
+        parked, self._parked = self._parked, []
+        for deadline, handover in parked:
+            if self._homes.table[handover.slot] != self._me:
+                self._settle(handover, ELSEWHERE)
+            elif self._homes.joined:
+                self.take(handover)
+            elif deadline <= self._desk.now:
+                self._ended(handover, ProtocolError("peer_unavailable", "This endpoint has not joined the others yet"))
+            else:
+                self._parked.append((deadline, handover))

@@ -1,0 +1,95 @@
+"""Routing by lookup, the thesis's algorithm (listing 5.1): every endpoint is home of everything, and asks the store for
+each message whether it was seen, who subscribes, and where they are.
+
+Owns: the stages in which this differs from ``home``. Must never: keep anything of a topic beyond its messages under
+way. It stays as the baseline that routing by homes is measured against.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..cluster.handover import KeyHandover
+from ..cluster.homes import Homes
+from ..desk import Desk
+from ..links.calls import NOT_HOME
+from ..topics.locations import Locations, Whereabouts
+from .dedup import Dedup, hash_of_key
+from .fanout import Fanout
+from .home import Home
+from .inflight import InFlight
+from .message import Handover
+from .routes import Route, Routes
+
+
+class LookupHome(Home):
+    """A home that shares the table of duplicates with all others: it is in the store.
+
+    ``homes``: this endpoint of all slots, and joined. ``locations``: a cache with room for nobody.
+    """
+
+    def __init__(
+        self,
+        desk: Desk,
+        me: str,
+        homes: Homes,
+        dedup: Dedup[Handover],
+        routes: Routes,
+        locations: Locations,
+        whereabouts: Whereabouts,
+        inflight: InFlight,
+        fanout: Fanout,
+        keys: KeyHandover,
+    ) -> None:
+        super().__init__(desk, me, homes, dedup, routes, locations, whereabouts, inflight, fanout, keys)
+        self._see: list[Handover] = []  # to be asked for at the end of the turn
+
+    def publish_requested(self, peer: str, number: int, arguments: list[Any]) -> None:
+        """Nobody has to ask another endpoint."""
+        self._desk.decline(peer, number, NOT_HOME)
+
+    def take(self, handover: Handover) -> None:
+        """A message of a client here."""
+        self._queue(handover)
+
+    def _advance(self, topic: str, route: Route) -> None:
+        """One message after the other, each by its own answers of the store."""
+        queue = route.queue
+        while queue:
+            handover = queue[0]
+            if handover.key is not None and handover.seen is None:
+                self._see.append(handover)
+                return
+            if handover.seen:
+                queue.popleft()
+                self._desk.counts["duplicates_dropped"] += 1
+                self._settle(handover, True)
+            elif self._step(topic, route, queue):
+                route.subscribers = None
+            else:
+                return
+        route.queue = None
+        self._routes.drop(topic)
+
+    def flush(self) -> None:
+        """End the turn: ask the store."""
+        super().flush()
+        if self._see:
+            hashes = [hash_of_key(handover.key) for handover in self._see if handover.key is not None]
+            self._desk.store("seen", (hashes, self._dedup.ttl_s), self._seen, self._see)
+            self._see = []
+
+    def _seen(self, handovers: list[Handover], result: Any, error: Exception | None) -> None:
+        for index, handover in enumerate(handovers):
+            topic = handover.message.topic
+            route = self._routes.get(topic)
+            if route is None or not route.queue or route.queue[0] is not handover:
+                continue
+            if error is not None:
+                self._give_up(topic, error)
+            else:
+                handover.seen = result[index]
+                self._advance(topic, route)
+
+    def lapsed(self) -> None:
+        """A lease is for homes that others rely on."""

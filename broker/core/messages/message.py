@@ -1,0 +1,102 @@
+"""A message under way: what each endpoint that has a hand in it keeps.
+
+Owns: three records. Must never: act; ``origin``, ``home``, ``fanout`` and ``delivery`` move a message along.
+
+An endpoint makes a ``Message`` for what it handles, whichever of the three it is to it. As the *origin* it keeps a
+``Publish`` until the publisher knows the outcome. As the *home* it keeps a ``Handover`` until every endpoint with
+subscribers has confirmed. A *destination* needs no more than the message.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any
+
+from ingeborg.protocol.errors import ProtocolError
+
+from ..clients.hub import Connection, Reply
+
+
+class Message:
+    """What subscribers get. The topic ``""`` makes it a broadcast."""
+
+    __slots__ = ("frame", "number", "origin", "payload", "received", "topic", "travelled")
+
+    def __init__(self, topic: str, payload: bytes, origin: str, number: int, received: float) -> None:
+        self.topic = topic
+        self.payload = payload
+        # What it is known by in the cluster: the origin's incarnation, and a number of the origin's.
+        self.origin = origin
+        self.number = number
+        self.received = received  # by this endpoint, in its monotonic seconds
+        self.travelled = False  # another endpoint has had a hand in it, and may have delivered it
+        self.frame: bytes | None = None  # encoded once, for all
+
+
+class Publish:
+    """A client's publish, at its origin."""
+
+    __slots__ = ("ack", "connection", "id", "key", "message", "outcome", "reply", "slot", "waits")
+
+    def __init__(self, message: Message, slot: int, connection: Connection, id: Any, ack: bool) -> None:
+        self.message = message
+        self.slot = slot  # of its topic
+        self.key: int | None = None  # in the tables of duplicates; None: it is not checked
+        self.connection = connection
+        self.id = id
+        self.ack = ack
+        self.reply: Reply | None = None  # its place among the connection's replies, once it has to wait for one
+        self.waits = False  # it counts as in flight
+        self.outcome: bool | ProtocolError | None = None  # was it a duplicate, or why did it fail
+
+
+class Elsewhere(Enum):
+    """The outcome of a message that another endpoint is the home of by now."""
+
+    ELSEWHERE = "elsewhere"
+
+
+ELSEWHERE = Elsewhere.ELSEWHERE
+
+Outcome = bool | ProtocolError | Elsewhere
+"""What has become of a message at its home: handed over (``False``), a duplicate (``True``), or not."""
+
+
+class Handover:
+    """A message at its home, until all endpoints with subscribers have confirmed it."""
+
+    __slots__ = (
+        "begun",
+        "confirmed",
+        "failed",
+        "key",
+        "message",
+        "number",
+        "open",
+        "outcome",
+        "peer",
+        "pending",
+        "publish",
+        "recipients",
+        "seen",
+        "slot",
+        "waits",
+    )
+
+    def __init__(self, message: Message, slot: int, key: int | None, publish: Publish | None) -> None:
+        self.message = message
+        self.slot = slot
+        self.key = key
+        # Who is told the outcome: the publish of a client here, or the peer that it came from.
+        self.publish = publish
+        self.peer = ""
+        self.number = 0  # of the peer's request
+        self.begun = message.received  # no endpoint has had a broadcast before that
+        self.waits = False  # it counts as in flight
+        self.pending = False  # in the table of duplicates, until it has been handed over
+        self.seen: bool | None = None  # lookup routing: the store's word on it, once it is known
+        self.recipients = 0  # counted while it is being handed over, if they are many
+        self.open = 0  # endpoints that have not confirmed yet
+        self.confirmed: list[str] | None = None  # names of those that have; None: nobody yet
+        self.failed: list[str] | None = None
+        self.outcome: Outcome | None = None

@@ -1,0 +1,161 @@
+"""The origin: a client's publish, from its command to its reply.
+
+Owns: the publishes of this endpoint's clients until their outcome is known, and the payloads that their homes have said
+to know. Must never: look for a subscriber; the topic's home does, here or at another endpoint.
+
+A publish is sent to its topic's home, and to the next home if that one dies. Of the same news, reported by many at
+once, the home is asked about the first only (``repeats``).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ingeborg.protocol.errors import ProtocolError
+from ingeborg.protocol.hashes import slot_of
+from ingeborg.protocol.messages import Command, success
+
+from ..clients.hub import Connection
+from ..clients.replies import Replies
+from ..cluster.homes import Homes
+from ..desk import Desk
+from ..links.calls import Call, Kind
+from ..operators.counters import Counters
+from ..part import CommandHandler, Part
+from .dedup import KEY_BYTES, key_of
+from .home import Home
+from .inflight import InFlight
+from .message import ELSEWHERE, Handover, Message, Publish
+from .repeats import Repeats
+
+
+class Origin(Part):
+    """One endpoint's part as the origin of messages. ``dedup``: duplicates are looked for."""
+
+    def __init__(
+        self,
+        desk: Desk,
+        me: str,
+        homes: Homes,
+        home: Home,
+        repeats: Repeats,
+        inflight: InFlight,
+        replies: Replies,
+        counters: Counters,
+        dedup: bool,
+    ) -> None:
+        self._desk = desk
+        self._me = me
+        self._homes = homes
+        self._home = home
+        self._repeats = repeats
+        self._inflight = inflight
+        self._replies = replies
+        self._counters = counters
+        self._dedup = dedup
+
+    def commands(self) -> dict[str, CommandHandler]:
+        """Both are messages; a broadcast is one without a topic."""
+        return {"publish": self.publish, "broadcast": self.publish}
+
+    def publish(self, connection: Connection, command: Command) -> None:
+        """A client's ``publish``, or ``broadcast``."""
+        desk = self._desk
+        desk.counts["publishes_received"] += 1
+        if self._home.outcomes:
+            self.take_outcomes()  # of earlier ones, which may have to go to another home: before this one
+        topic = command.topics[0] if command.topics else ""
+        slot = slot_of(topic)
+        message = Message(topic, command.payload, self._me, desk.number(), desk.now)
+        publish = Publish(message, slot, connection, command.id, command.ack)
+        if command.dedup and self._dedup:
+            publish.key = key_of(slot, topic, command.payload)
+        self._dispatch(publish)
+        if publish.outcome is None:
+            publish.reply = self._replies.expect(connection)
+
+    def _dispatch(self, publish: Publish) -> None:
+        """To its home."""
+        home = self._homes.table[publish.slot]
+        if home == self._me:
+            self._hand_to_home(publish)
+            return
+        desk = self._desk
+        message, key = publish.message, publish.key
+        if key is not None and self._repeats.known(key, desk.now):
+            desk.counts["duplicates_dropped"] += 1
+            self._settle(publish, True)
+            return
+        if not publish.waits:
+            publish.waits = True
+            self._inflight.begin(len(message.payload))
+        message.travelled = True
+        packed = b"" if key is None else key.to_bytes(KEY_BYTES)
+        arguments = (message.topic, message.payload, packed, False)
+        desk.ask(Kind.PUBLISH, home, arguments, self, publish, message.number)
+
+    def _hand_to_home(self, publish: Publish) -> None:
+        """Which is this endpoint."""
+        self._home.take(Handover(publish.message, publish.slot, publish.key, publish))
+        self.take_outcomes()
+
+    def take_outcomes(self) -> None:
+        """What has become of messages at the home here. Called after each that was handed to it, and at the end of each
+        turn."""
+        outcomes = self._home.outcomes
+        while outcomes:
+            handover = outcomes.popleft()
+            publish, outcome = handover.publish, handover.outcome
+            assert publish is not None
+            assert outcome is not None
+            if outcome is ELSEWHERE:
+                self._dispatch(publish)
+            else:
+                self._settle(publish, outcome)
+
+    def _settle(self, publish: Publish, outcome: bool | ProtocolError) -> None:
+        """Its way ends here: tell the publisher. Where it succeeded and no ``ack`` was asked for, there is no reply
+        (SPEC section 2)."""
+        publish.outcome = outcome
+        self._forget(publish)
+        if publish.reply is None:
+            self._counters.settled_at_once += 1
+        else:
+            self._counters.settled_s.append(self._desk.now - publish.message.received)
+        if isinstance(outcome, ProtocolError):
+            name = "publish" if publish.message.topic else "broadcast"
+            self._replies.refuse(publish.connection, publish.reply, publish.id, outcome, name)
+        else:
+            data = success(publish.id, duplicate=outcome) if publish.ack else None
+            self._replies.reply(publish.connection, publish.reply, data)
+
+    def _forget(self, publish: Publish) -> None:
+        """It is not in flight at its origin any more."""
+        if publish.waits:
+            publish.waits = False
+            self._inflight.end(len(publish.message.payload))
+
+    # What another home says
+
+    def answered(self, call: Call, value: Any) -> None:
+        """The home has the message."""
+        publish: Publish = call.context
+        if publish.key is not None:
+            self._repeats.learn(publish.key, self._desk.now)
+        self._settle(publish, bool(value))
+
+    def failed(self, call: Call, code: str, info: Any) -> None:
+        """It could not take it, or did not answer in time."""
+        text, extra = info if isinstance(info, list) else (info, {})
+        self._settle(call.context, ProtocolError(code, text, **extra))
+
+    def lost(self, call: Call) -> str | None:
+        """The home is gone, or not the home any more: to the next one, which is told that another was asked before."""
+        publish: Publish = call.context
+        home = self._homes.table[publish.slot]
+        if home != self._me:
+            call.arguments = (*call.arguments[:3], True)
+            return home
+        self._forget(publish)
+        self._hand_to_home(publish)
+        return None

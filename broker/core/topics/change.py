@@ -1,0 +1,46 @@
+"""A client's change of its subscriptions, under way.
+
+Owns: what is known of it. Must never: act; ``subscribing`` and ``quota`` move it along.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ingeborg.protocol.errors import ProtocolError
+
+from ..clients.hub import Connection, Reply
+
+
+class Change:
+    """A ``subscribe`` or ``unsubscribe``: done when every part of it is."""
+
+    __slots__ = (
+        "added",
+        "client",
+        "connection",
+        "counted",
+        "error",
+        "id",
+        "job",
+        "open",
+        "parked",
+        "reply",
+        "size",
+        "topics",
+    )
+
+    def __init__(self, client: str, added: bool, connection: Connection, reply: Reply, number: Any) -> None:
+        self.client = client
+        self.added = added
+        self.connection = connection
+        self.reply = reply
+        self.id = number
+        self.open = 1  # requests and writes under way, and one for the cutting itself
+        self.topics = 0  # in them
+        self.job: Iterator[bool] | None = None  # the cutting of a large one
+        self.parked = False  # it waits until less is under way
+        self.error: ProtocolError | None = None
+        self.size = 0  # bytes that its connection holds for it
+        self.counted = False  # others of its client wait until it has ended, to be counted, too

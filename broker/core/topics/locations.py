@@ -1,0 +1,115 @@
+"""Where clients listen, as far as it is known here, and how a set of clients falls apart into endpoints by it.
+
+Owns: the cache of locations. Must never: read a store, or tell anybody.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from collections.abc import Collection
+
+from ..cluster.membership import Membership
+from ..model import Location
+
+#: What a client's location is taken for that the store has none of.
+NEVER_LISTENED = Location(0, "", False)
+
+Found = dict[str, Location | None]
+"""Client -> where it listens, as the store has it, or as is known since."""
+
+Places = tuple[list[str], dict[str, list[str]], list[str]]
+"""Of clients: who is here, who is at which peer, of whom it is not known."""
+
+
+def add(places: Places, more: Places) -> None:
+    """Put the places of some more clients to those of others."""
+    places[0].extend(more[0])
+    for endpoint, there in more[1].items():
+        places[1].setdefault(endpoint, []).extend(there)
+    places[2].extend(more[2])
+
+
+class Locations:
+    """Client -> location, ``clients_max`` at most (about 400 bytes each), the longest unchanged go first.
+
+    Only ever replaced by a greater one (``Location.rank``), so that a late read cannot bring an old one back. One with
+    room for nobody stays empty: lookup routing asks the store for each message.
+    """
+
+    def __init__(self, clients_max: int) -> None:
+        self.clients_max = clients_max
+        self.evicted = 0
+        self.asked = self.misses = 0  # look-ups, and those that had to ask the store
+        self._known: OrderedDict[str, Location] = OrderedDict()
+        self.get = self._known.get  # the hot path's: no frame for it
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def learn(self, client: str, location: Location) -> bool:
+        """Take it if it is news; returns whether it was."""
+        known = self._known.get(client)
+        if known is not None:
+            if known.rank >= location.rank:
+                return False
+            self._known.move_to_end(client)
+        elif not self.clients_max:
+            return False
+        self._known[client] = location
+        if len(self._known) > self.clients_max:
+            self._known.popitem(last=False)
+            self.evicted += 1
+        return True
+
+    def learn_offline(self, client: str, location: Location) -> None:
+        """The client does not listen there any more."""
+        self.learn(client, location._replace(online=False))
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._known.clear()
+
+
+class Whereabouts:
+    """Clients, sorted by the endpoints where they listen."""
+
+    def __init__(self, locations: Locations, members: Membership, drops: Counter[str]) -> None:
+        self._me = members.me.incarnation
+        self._locations = locations
+        self._members = members
+        self._drops = drops
+
+    def places(self, clients: Collection[str], found: Found) -> Places:
+        """Where the clients are. ``found``: of some the store has been asked already."""
+        known = self._locations.get
+        in_view = self._members.in_view
+        local: list[str] = []
+        remote: dict[str, list[str]] = {}
+        missing: list[str] = []
+        for client in clients:
+            location = known(client)
+            if location is None:
+                if client not in found:
+                    missing.append(client)
+                    continue
+                location = found[client]
+            if location is None or not location.online:
+                continue
+            incarnation = location.incarnation
+            if incarnation == self._me:
+                local.append(client)
+            elif incarnation in remote:
+                remote[incarnation].append(client)
+            elif in_view(incarnation):
+                remote[incarnation] = [client]
+            else:
+                self._drops["endpoint_gone"] += 1
+        self._locations.asked += len(clients) - len(found)  # these have been asked for before
+        if missing:
+            self._locations.misses += len(missing)
+        return local, remote, missing
+
+    def leave_out_the_gone(self, remote: dict[str, list[str]]) -> None:
+        """Of places that were found over several turns, those at peers that are gone by now."""
+        for endpoint in [endpoint for endpoint in remote if not self._members.in_view(endpoint)]:
+            self._drops["endpoint_gone"] += len(remote.pop(endpoint))

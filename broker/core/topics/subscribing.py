@@ -1,0 +1,245 @@
+"""Subscriptions, at the client's endpoint: from the command to the homes of its topics, and back to the reply.
+
+Owns: the commands under way. Must never: say success before every home has.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from ingeborg.protocol.errors import ProtocolError
+from ingeborg.protocol.hashes import SLOTS, slot_of
+from ingeborg.protocol.messages import Command, success
+
+from ..clients.hub import Connection
+from ..clients.large import Topics
+from ..clients.memory import Memory
+from ..clients.replies import Replies
+from ..cluster.homes import Homes
+from ..desk import Desk
+from ..links.calls import TIMEOUT_S, Call, Kind
+from ..model import Shape
+from ..part import CommandHandler, Part
+from .change import Change
+from .quota import Quota
+from .writing import TOPICS_AT_ONCE, Write, Writer, Writing, in_turn
+
+#: Topics of one command taken in one go, and in one request to a home: about 1 ms of work on either side.
+TOPICS_PER_SLICE = 1_000
+
+#: Topics of one command that may be under way whatever the others do; the rest of a large command waits. What is under
+#: way has to be written within the time-out of a request: on a Riak cluster that does 600 requests a second, this takes
+#: some 3 s.
+TOPICS_UNDER_WAY = 2_000
+
+#: How long a write of a large command should take, in seconds: more is begun at once while it takes less than the
+#: first, less when it takes more than the second. Both are far within the time-out of a request.
+WRITE_S_SHORT, WRITE_S_LONG = 1.5, 2.5
+
+#: By what part more is begun at once, each time.
+WINDOW_GROWTH = 0.25
+
+
+class Own(Writer):
+    """What this endpoint writes as home of topics of its own clients."""
+
+    def __init__(self, subscribing: Subscribing) -> None:
+        self._subscribing = subscribing
+
+    def written(self, write: Write, error: ProtocolError | None) -> None:
+        """It has been made, or could not be."""
+        self._subscribing.part_done(write.context, len(write.topics), write.took_s, error)
+
+    def not_home(self, write: Write) -> None:
+        """It goes to the new home."""
+        self._subscribing.dispatch_again(write.context, write.topics, write.deadline)
+
+
+class Subscribing(Part):
+    """One endpoint's part in changing its clients' subscriptions. ``shape``: of the store; ``subscriptions_max``: of a
+    client, 0: any number."""
+
+    def __init__(
+        self,
+        desk: Desk,
+        me: str,
+        homes: Homes,
+        writing: Writing,
+        replies: Replies,
+        memory: Memory,
+        shape: Shape,
+        subscriptions_max: int,
+    ) -> None:
+        self._desk = desk
+        self._me = me
+        self._homes = homes
+        self._writing = writing
+        self._replies = replies
+        self._memory = memory
+        self._shape = shape
+        self._own = Own(self)
+        self._quota = Quota(desk, subscriptions_max, self._permitted, self._forbidden) if subscriptions_max else None
+        self._topics = 0  # of all commands, under way
+        self._window = float(TOPICS_UNDER_WAY)  # what these may be: found out, as a TCP sender's window is
+
+    def commands(self) -> dict[str, CommandHandler]:
+        """The two that change subscriptions."""
+        return {"subscribe": self.change, "unsubscribe": self.change}
+
+    def change(self, connection: Connection, command: Command) -> None:
+        """A client's ``subscribe`` or ``unsubscribe``."""
+        added = command.name == "subscribe"
+        change = Change(command.client, added, connection, self._replies.expect(connection), command.id)
+        if isinstance(command.topics, Topics):
+            change.size = command.topics.size
+            self._memory.wait(connection, change.size)
+        if added and self._quota is not None:
+            self._quota.ask(change, command.topics)
+        else:
+            self._permitted(change, command.topics)
+
+    def _permitted(self, change: Change, topics: Any) -> None:
+        if len(topics) <= TOPICS_PER_SLICE:
+            deadline = self._desk.now + TIMEOUT_S
+            for home, part in self._by_home(topics):
+                self._dispatch(change, home, part, deadline)
+            self._done(change, 0)
+        else:
+            change.job = self._cut(change, topics)
+            self._desk.job(change.job)
+
+    def _forbidden(self, change: Change, error: ProtocolError) -> None:
+        self._done(change, 0, error)
+
+    def _cut(self, change: Change, topics: Any) -> Iterator[bool]:
+        """A large command, slice by slice, so that it keeps nobody else waiting."""
+        for part in self._slices(topics):
+            if not part:
+                yield False
+                continue
+            # One that waits has topics of its own under way, whose end wakes it up.
+            while change.topics >= TOPICS_UNDER_WAY and self._topics >= self._window and change.error is None:
+                change.parked = True
+                yield True
+            if change.error is not None:
+                break
+            deadline = self._desk.now + TIMEOUT_S
+            for home, topics_of_home in self._by_home(part):
+                self._dispatch(change, home, topics_of_home, deadline)
+            yield False
+        self._done(change, 0)
+
+    def _slices(self, topics: Any) -> Iterator[list[str]]:
+        """Up to ``TOPICS_PER_SLICE`` each; an empty one where there is work but nothing yet."""
+        if isinstance(topics, Topics):
+            parts = topics.slices()
+        else:
+            starts = range(0, len(topics), TOPICS_PER_SLICE)
+            parts = (topics[start : start + TOPICS_PER_SLICE] for start in starts)
+        if not self._shape.slots_together:
+            yield from parts
+            return
+        slots: list[list[str]] = [[] for _ in range(SLOTS)]
+        for some in parts:
+            for topic in some:
+                slots[slot_of(topic)].append(topic)
+            yield []
+        part: list[str] = []
+        for slot in slots:
+            # A slot cut in two is written twice; that is left to those which are larger than a slice.
+            if len(part) + len(slot) > TOPICS_PER_SLICE:
+                yield part
+                part = []
+            for start in range(0, len(slot) - TOPICS_PER_SLICE, TOPICS_PER_SLICE):
+                yield slot[start : start + TOPICS_PER_SLICE]
+            part += slot[-(len(slot) % TOPICS_PER_SLICE or TOPICS_PER_SLICE) :]
+        yield part
+
+    def _by_home(self, topics: Any) -> list[tuple[str, list[str]]]:
+        if (only := self._homes.only_home) is not None:
+            return [(only, list(topics))]
+        table = self._homes.table
+        homes: dict[str, list[str]] = {}
+        for topic in topics:
+            homes.setdefault(table[slot_of(topic)], []).append(topic)
+        return list(homes.items())
+
+    def _dispatch(self, change: Change, home: str, topics: list[str], deadline: float) -> None:
+        """A part of the change to its home. ``deadline``: from then on it is not sent to another one."""
+        change.open += 1
+        change.topics += len(topics)
+        self._topics += len(topics)
+        if home == self._me:
+            write = Write(change.client, topics, change.added, self._desk.now, deadline)
+            write.writer, write.context = self._own, change
+            self._writing.take(write)
+        else:
+            arguments = (change.client, topics, change.added)
+            self._desk.ask(Kind.CHANGE, home, arguments, self, (change, deadline))
+
+    def part_done(self, change: Change, topics: int, took_s: float, error: ProtocolError | None) -> None:
+        """A home has written a part of the change that had so many topics, within so long, or cannot."""
+        self._pace(change, math.inf if error is not None else took_s)
+        self._done(change, topics, error)
+
+    def dispatch_again(self, change: Change, topics: list[str], deadline: float) -> None:
+        """A part of the change was dispatched to what is not its home, or not any more."""
+        if deadline <= self._desk.now:
+            error = ProtocolError("peer_unavailable", "No endpoint became the home of these topics in time")
+            self.part_done(change, len(topics), math.inf, error)
+            return
+        for home, some in self._by_home(topics):
+            self._dispatch(change, home, some, deadline)
+        self._done(change, len(topics))
+
+    def _pace(self, change: Change, took_s: float) -> None:
+        """A part of our client's command was written within so long (``inf``: it failed): begin more of them at once,
+        or less. Small commands say nothing about large ones."""
+        if change.job is None:
+            return
+        if took_s > WRITE_S_LONG:
+            self._window = max(self._window * (1 - WINDOW_GROWTH), TOPICS_UNDER_WAY)
+        elif took_s < WRITE_S_SHORT:
+            self._window = min(self._window * (1 + WINDOW_GROWTH), self._shape.topics_at_once)
+
+    def _done(self, change: Change, topics: int, error: ProtocolError | None = None) -> None:
+        change.open -= 1
+        change.topics -= topics
+        self._topics -= topics
+        if error is not None and change.error is None:
+            change.error = error
+        if change.parked and change.job is not None:
+            change.parked = False
+            self._desk.job(change.job)
+        if change.open:
+            return
+        if change.size:
+            self._memory.wait(change.connection, -change.size)
+        if change.counted and self._quota is not None:
+            self._quota.ended(change)
+        if change.error is not None:
+            self._replies.refuse(change.connection, change.reply, change.id, change.error)
+        else:
+            self._replies.reply(change.connection, change.reply, success(change.id))
+
+    def answered(self, call: Call, value: Any) -> None:
+        """The home has written its topics."""
+        change, _ = call.context
+        self.part_done(change, len(call.arguments[1]), self._desk.now - call.deadline + TIMEOUT_S, None)
+
+    def failed(self, call: Call, code: str, info: Any) -> None:
+        """It could not, or did not answer in time."""
+        change, _ = call.context
+        self.part_done(change, len(call.arguments[1]), math.inf, ProtocolError(code, info))
+
+    def lost(self, call: Call) -> str | None:
+        """The home is gone: its topics have new ones. Adding and removing again is harmless."""
+        change, deadline = call.context
+        topics = call.arguments[1]
+        if len(topics) > TOPICS_AT_ONCE:
+            self._desk.job(in_turn(self.dispatch_again, change, topics, deadline))
+        else:
+            self.dispatch_again(change, topics, deadline)
+        return None

@@ -1,0 +1,260 @@
+"""A home's part in changing subscriptions: what an endpoint takes it to be home of, into the store.
+
+Owns: the writes under way, and the order of those of one client. Must never: say success before the store has, and
+before its routing cache has the change; that is what "a publish handled afterwards reaches the subscriber" rests on.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ingeborg.protocol.errors import ProtocolError
+from ingeborg.protocol.hashes import slot_of
+
+from ..cluster.homes import Homes
+from ..cluster.underway import UnderWay
+from ..desk import Desk
+from ..links.calls import NOT_HOME, TIMEOUT_S, Kind
+from ..links.link import Link
+from ..messages.routes import Routes
+from ..part import Part, RequestHandler
+from ..stores import unavailable
+
+#: A write of more topics begins and ends in a turn of its own: peers and the store bring hundreds of them together.
+TOPICS_AT_ONCE = 100
+
+#: Changes that may wait for another of the same client to be written; more are refused.
+WRITES_WAITING_MAX = 1_000
+
+
+class Writer:
+    """Who has a write made at this endpoint, and is told what comes of it."""
+
+    def written(self, write: Write, error: ProtocolError | None) -> None:
+        """It has been made, or could not be."""
+
+    def not_home(self, write: Write) -> None:
+        """This endpoint is not the home of its topics, or not any more. To make it twice is harmless."""
+
+
+class Write:
+    """A home's part of a change."""
+
+    __slots__ = (
+        "added",
+        "client",
+        "context",
+        "deadline",
+        "link",
+        "made_at",
+        "number",
+        "peer",
+        "round",
+        "took_s",
+        "topics",
+        "writer",
+    )
+
+    def __init__(self, client: str, topics: list[str], added: bool, now: float, deadline: float) -> None:
+        self.client = client
+        self.topics = topics
+        self.added = added
+        self.made_at = now
+        self.took_s = math.inf  # from then to the answer of the store
+        self.deadline = deadline  # when it is given up, if it cannot be begun
+        # Who is told of it: somebody here, or the peer that it came from.
+        self.writer: Writer | None = None
+        self.context: Any = None  # the writer's
+        self.peer = ""
+        self.number = 0  # of the peer's request
+        self.link: Link | None = None  # the life of the peer's link that it came over
+        self.round = 0  # of membership, when the store was called
+
+
+class Writes:
+    """One client's writes at this home. Those of one kind overlap, the others wait: the store keeps no order."""
+
+    __slots__ = ("added", "begun_in_turns", "under_way", "waiting")
+
+    def __init__(self) -> None:
+        self.added = True
+        self.under_way = 0
+        self.waiting: deque[Write] = deque()
+        self.begun_in_turns = False  # a job begins what waits
+
+
+class Writing(Part):
+    """One endpoint's part as the home of subscriptions. ``writes``: those that have been given to the store."""
+
+    def __init__(
+        self, desk: Desk, me: str, homes: Homes, routes: Routes, links: dict[str, Link], writes: UnderWay
+    ) -> None:
+        self._desk = desk
+        self._me = me
+        self._homes = homes
+        self._routes = routes
+        self._links = links
+        self._under_way = writes
+        self._clients: dict[str, Writes] = {}
+        self._parked: list[Write] = []
+
+    def requests(self) -> dict[Kind, RequestHandler]:
+        """What the clients' endpoints ask."""
+        return {Kind.CHANGE: self.change_requested}
+
+    def change_requested(self, peer: str, number: int, arguments: list[Any]) -> None:
+        """A peer takes us for the home of these topics."""
+        client, topics, added = arguments
+        write = Write(client, topics, added, self._desk.now, self._desk.now + TIMEOUT_S)
+        write.peer = peer
+        write.link = self._links.get(peer)
+        write.number = number
+        self._at_home(write)
+
+    def _at_home(self, write: Write) -> None:
+        """Somebody takes us for the home of its topics."""
+        if len(write.topics) > TOPICS_AT_ONCE:
+            writes = self._writes_of(write.client)
+            self._wait(writes, write)
+            self._begin_waiting(write.client, writes)
+        elif self._is_ours(write):
+            self.take(write)
+
+    def take(self, write: Write) -> None:
+        """We are the home of its topics."""
+        if not self._homes.joined:
+            self._parked.append(write)
+            return
+        writes = self._writes_of(write.client)
+        if (writes.under_way and writes.added != write.added) or writes.waiting:
+            self._wait(writes, write)
+        else:
+            self._begin(writes, write)
+
+    def _writes_of(self, client: str) -> Writes:
+        writes = self._clients.get(client)
+        if writes is None:
+            writes = self._clients[client] = Writes()
+        return writes
+
+    def _wait(self, writes: Writes, write: Write) -> None:
+        # While they are begun one after the other they are as good as under way, which their senders bound.
+        if len(writes.waiting) >= WRITES_WAITING_MAX and not writes.begun_in_turns:
+            self._finish(write, ProtocolError("store_unavailable", "Too many changes of this client are waiting"))
+        else:
+            writes.waiting.append(write)
+
+    def _begin_waiting(self, client: str, writes: Writes) -> None:
+        if not writes.begun_in_turns:
+            writes.begun_in_turns = True
+            self._desk.job(self._begin_in_turns(client, writes))
+
+    def _begin_in_turns(self, client: str, writes: Writes) -> Iterator[bool]:
+        """All that waits, up to one that others have to end for."""
+        topics = 0
+        while writes.waiting and (not writes.under_way or writes.added == writes.waiting[0].added):
+            write = writes.waiting.popleft()
+            if self._is_ours(write):
+                if self._homes.joined:
+                    self._begin(writes, write)
+                else:
+                    self._parked.append(write)
+            topics += len(write.topics)
+            if topics > TOPICS_AT_ONCE:
+                topics = 0
+                yield False
+        writes.begun_in_turns = False
+        self._forget_ended(client, writes)
+
+    def _forget_ended(self, client: str, writes: Writes) -> None:
+        if not writes.under_way and not writes.waiting and not writes.begun_in_turns:
+            self._clients.pop(client, None)
+
+    def _is_ours(self, write: Write) -> bool:
+        """Its slots may have moved while it was on its way, or waited: then it goes there."""
+        homes = self._homes
+        if homes.only_home is not None:
+            ours = homes.only_home == self._me
+        else:
+            ours = all(homes.table[slot_of(topic)] == self._me for topic in write.topics)
+        if not ours:
+            self._not_home(write)
+        return ours
+
+    def _not_home(self, write: Write) -> None:
+        if write.writer is not None:
+            write.writer.not_home(write)
+        else:
+            self._desk.decline(write.peer, write.number, NOT_HOME)
+
+    def _begin(self, writes: Writes, write: Write) -> None:
+        writes.added = write.added
+        writes.under_way += 1
+        write.round = self._homes.round
+        self._under_way.begin(write)
+        operation = "subscribe" if write.added else "unsubscribe"
+        self._desk.store(operation, ([(write.client, write.topics)],), self._written, (writes, write))
+
+    def _written(self, context: Any, result: Any, error: Exception | None) -> None:
+        writes, write = context
+        write.took_s = self._desk.now - write.made_at
+        if len(write.topics) > TOPICS_AT_ONCE:
+            self._desk.job(in_turn(self._end, writes, write, error))
+        else:
+            self._end(writes, write, error)
+
+    def _end(self, writes: Writes, write: Write, error: Exception | None) -> None:
+        writes.under_way -= 1
+        if error is not None:
+            self._routes.doubt(write.topics)
+            self._finish(write, unavailable(error))
+        elif write.round != self._homes.round:
+            # Meanwhile another may have acted as home, with a set read before this write.
+            self._routes.doubt(write.topics)
+            self._not_home(write)
+        else:
+            self._routes.change(write.client, write.topics, write.added)
+            self._desk.counts["subscriptions_changed"] += len(write.topics)
+            self._finish(write, None)
+        if writes.waiting:
+            self._begin_waiting(write.client, writes)
+        else:
+            self._forget_ended(write.client, writes)
+        self._under_way.end(write)
+
+    def _finish(self, write: Write, error: ProtocolError | None) -> None:
+        if write.writer is not None:
+            write.writer.written(write, error)
+        elif error is not None:
+            self._desk.decline(write.peer, write.number, error.code, error.info)
+        else:
+            self._desk.answer(write.peer, write.number)
+
+    def lapsed(self) -> None:
+        """Others may act for us: what has not begun is not ours to begin."""
+        for writes in self._clients.values():
+            self._parked.extend(writes.waiting)
+            writes.waiting.clear()
+
+    def tick(self) -> None:
+        """Retry what is parked."""
+        parked, self._parked = self._parked, []
+        for write in parked:
+            if write.peer and write.link is not self._links.get(write.peer):
+                # The peer has taken us for dead, or the link: whatever it still wants it has asked anew, of us or of
+                # another. This may be over by now, and its client have said the contrary since.
+                self._desk.drops["outdated_change"] += 1
+                continue
+            if write.deadline <= self._desk.now:
+                self._finish(write, ProtocolError("peer_unavailable", "This endpoint has not joined the others yet"))
+            else:
+                self._at_home(write)
+
+
+def in_turn(step: Callable[..., None], *arguments: Any) -> Iterator[bool]:
+    """A job of one slice."""
+    step(*arguments)
+    yield from ()

@@ -1,0 +1,382 @@
+"""The clients' connections: from bytes to the core's events, and from its effects to bytes.
+
+Owns: the clients' sockets, whose turn it is to be taken from, and what a request turns out to be. Must never: decide
+what the core could decide.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import http
+import itertools
+import logging
+import time
+from collections import deque
+from dataclasses import dataclass
+
+from websockets.extensions.permessage_deflate import ServerPerMessageDeflateFactory
+from websockets.http11 import Request, Response
+from websockets.protocol import OPEN
+from websockets.server import ServerProtocol
+
+from ingeborg.protocol.errors import CLOSES, GOING_AWAY, HELD_TOO_MUCH
+from ingeborg.protocol.sockets import LargeMessage, Socket, library_log, text_frame
+
+from ..access.admission import Access, Refused, is_loopback
+from ..core.clients.grants import Grant
+from ..core.clients.hub import Connection
+from ..core.clients.large import Large
+from ..core.clients.outbox import PIECE_BYTES
+from ..core.effects import Close, Hold, Ping
+from ..web.pages import Pages, path_of, refusal
+from .driver import Driver
+from .fairness import QUANTUM_BYTES, RoundRobin
+from .logs import request_id
+from .peer_socket import HANDSHAKE_BYTES_MAX, PEER_PATH, Peers, PeerSocket
+from .status import Status
+
+log = logging.getLogger("ingeborg.endpoint")
+
+#: What a connection is written in one turn where it has to be compressed, in bytes: 2 ms. A longer frame is not.
+COMPRESS_BYTES = 64 << 10
+
+#: Connections that bring a chunk of a large message in one pass of the loop: of up to 256 KiB each, 1 ms together.
+LARGE_AT_ONCE = 8
+
+#: A message on a connection with permessage-deflate, in bytes when it has been inflated: what a few hundred bytes may
+#: become before anybody can look at it, in some 8 ms.
+INFLATED_BYTES_MAX = 2 << 20
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What clients' connections are like. ``large_bytes``: a longer message is read away from the loop."""
+
+    frame_bytes_max: int
+    large_bytes: int
+    compression: bool
+
+
+class ClientSocket(Socket):
+    """A client's connection. Until its request has come it may turn out to be HTTP, or a peer."""
+
+    quantum_bytes = QUANTUM_BYTES
+
+    def __init__(self, clients: Clients, internal: bool = False) -> None:
+        terms = clients.terms
+        extensions = [ServerPerMessageDeflateFactory()] if terms.compression else None
+        self.ws: ServerProtocol = ServerProtocol(
+            max_size=terms.frame_bytes_max, extensions=extensions, logger=library_log
+        )
+        super().__init__(self.ws)
+        self.large_bytes = terms.large_bytes
+        self.compressing = False  # what it is sent
+        self.internal = internal  # it came to the internal address
+        self._clients = clients
+        self._terms = terms
+        self._driver = clients.driver
+        self._router = clients.driver.router
+        self._reads = True
+        self._reads_later = False  # it is read again when it is its turn to bring a large chunk
+        self.grant: Grant | None = None  # what its token permits; None: everything
+        self.address: str | None = None  # under which it is counted
+        self.connection: Connection | None = None
+
+    def handshake(self, event: Request | Response) -> None:
+        """A WebSocket client, a GET of a reserved path, or a peer."""
+        assert isinstance(event, Request)
+        if self.ws.eof_sent:  # what came behind the request, in the same chunk, has broken the protocol already
+            return
+        clients = self._clients
+        path = path_of(event)
+        response = clients.pages.answer(event, path, self.internal)
+        if response is None:
+            peer = self.transport.get_extra_info("peername")  # None: it is gone already
+            address = peer[0] if peer else ""
+            try:
+                if path == PEER_PATH:
+                    here = self.transport.get_extra_info("sockname")
+                    self._links_come_in(address, here[0] if here else "")
+                    self._become_peer(event)
+                    return
+                self.grant = clients.access.admit(event)
+                self.address = clients.access.arrived(event, address)
+                response = self.ws.accept(event)
+                if response.status_code == 400:
+                    response.headers["Sec-WebSocket-Version"] = "13"  # RFC 6455 section 4.4: it may be why
+            except Refused as refused:
+                self._router.counters.counts["connections_refused"] += 1
+                response = refusal(refused)
+        if response.status_code == 101 and clients.status.leaving:
+            response = self.ws.reject(503, "This endpoint is shutting down\n")
+        self.ws.send_response(response)
+        if self.ws.state is OPEN:
+            self.settled()
+            if self.ws.extensions:
+                self.compressing = True
+                self.ws.max_message_size = min(self._terms.frame_bytes_max, INFLATED_BYTES_MAX)
+            self.connection = clients.connected(self)
+
+    def _links_come_in(self, address: str, here: str) -> None:
+        """At our address ``here``, and from that one? A machine that connects to an address of its own comes from
+        it. Raises ``Refused``."""
+        if not self.internal and self._clients.status.internal:
+            raise Refused(http.HTTPStatus.NOT_FOUND, "Links come in at this endpoint's internal address only")
+        if not self.internal and not is_loopback(address) and address != here:
+            text = "Links of other machines come in at an internal address: give the endpoints --internal-address"
+            raise Refused(http.HTTPStatus.FORBIDDEN, text)
+
+    def _become_peer(self, request: Request) -> None:
+        self.ws.send_response(self.ws.accept(request))
+        self.send_protocol()
+        if self.ws.state is OPEN:
+            self.settled()
+            # The request has been read; from here on it is frames, with a limit of their own.
+            ws = ServerProtocol(state=OPEN, max_size=HANDSHAKE_BYTES_MAX, logger=library_log)
+            PeerSocket(self._clients.peers, ws, None).adopt(self.transport)
+
+    def large_message(self, message: LargeMessage) -> None:
+        """A command in a large frame."""
+        self.message(Large(message.blocks, message.size, message.is_text))
+
+    def message(self, data: bytes | Large) -> None:
+        """A command."""
+        connection = self.connection
+        if connection is None:
+            return
+        try:
+            self._router.frame(connection, data, time.monotonic(), self._text)
+        except Exception:
+            request = request_id(data) if isinstance(data, bytes) else None
+            self._driver.failed("a client's frame", connection=connection.number, request=request)
+
+    def chunk_ends(self) -> None:
+        """End the turn."""
+        connection = self.connection
+        if connection is not None and (
+            self._rest is not None or self._buffer or self._parts or self._passing or self._large or connection.unread
+        ):
+            self._router.unread(connection, self.unread, time.monotonic())
+            if self._large is not None or self._passing:
+                self._read_later()
+        if self.ws.state is not OPEN:  # it is on its way in or out
+            self._read_later()
+        self._driver.turn()
+
+    def _read_later(self) -> None:
+        """A large message comes, or what is passed over: else libuv reads 32 chunks of it in one pass of the loop."""
+        if not self._reads_later and not self._lost:
+            self._reads_later = True
+            self.read_or_not()
+            self._clients.read_later(self)
+
+    def read_now(self) -> None:
+        """Its turn has come to bring a chunk."""
+        self._reads_later = False
+        self.read_or_not()
+
+    def head_comes(self, data: bytes) -> None:
+        """Those who are connected come before those who want to be."""
+        self.take_later(data)
+
+    def rest_waits(self) -> None:
+        """It gets on in its turn, and TCP makes it wait so long."""
+        self._clients.wait_for_turn(self)
+        self.read_or_not()
+
+    def next_turn(self) -> bool:
+        """It has come. True: it wants another one."""
+        self.take_on()
+        if self.waits:
+            return True
+        self.read_or_not()
+        return False
+
+    def read_or_not(self) -> None:
+        """Read on, or not: as long as something read before waits for its turn, or the router has had enough."""
+        paused = self.connection is not None and self.connection.paused
+        reads = not (paused or self.waits or self._reads_later)
+        if reads is not self._reads and not self.transport.is_closing():
+            self._reads = reads
+            if reads:
+                self.transport.resume_reading()
+            else:
+                self.transport.pause_reading()
+
+    def closed(self) -> None:
+        """The connection is gone."""
+        if self.address is not None:
+            self._clients.access.left(self.address)
+        if self.connection is not None:
+            self._clients.disconnected(self, self.connection)
+
+    def ponged(self) -> None:
+        """The client has answered a ping."""
+        if self.connection is not None:
+            self._router.ponged(self.connection, time.monotonic())
+
+    def pause_writing(self) -> None:
+        """The client does not take what it is sent as fast as it comes."""
+        super().pause_writing()
+        if self.connection is not None:
+            self._router.blocked(self.connection, self.transport.get_write_buffer_size(), time.monotonic())
+
+    def writable(self) -> None:
+        """It takes more again."""
+        if self.connection is not None:
+            self._router.drained(self.connection, time.monotonic())
+            self._driver.turn()
+
+    def write(self, frames: list[bytes]) -> None:
+        """Frames of its outbox, in one write."""
+        if self.ws.state is not OPEN:
+            self._router.counters.drops["connection_closed"] += len(frames)
+        elif not self._terms.compression:
+            self.transport.write(frames[0] if len(frames) == 1 else b"".join(frames))
+        else:
+            for frame in frames:
+                if self.compressing and len(frame) <= COMPRESS_BYTES:
+                    self.ws.send_text(frame)
+                    self.send_protocol()
+                else:
+                    self.transport.write(text_frame(frame))
+
+    def send_protocol(self) -> None:
+        """What is out of the outbox comes before a close, or the answer to one; a pong may overtake it."""
+        if self.connection is not None and self.connection.outbox.leaving_bytes and self.ws.state is not OPEN:
+            for frame in self._router.rest(self.connection, time.monotonic()):
+                self.transport.write(text_frame(frame) if self._terms.compression else frame)
+        super().send_protocol()
+
+    def let_go(self) -> None:
+        """It holds too much: close it, and hold nothing. Where the client does not read what it has been sent, it
+        will not read the close either."""
+        self.fail(HELD_TOO_MUCH)
+        self.discard()
+        if self.connection is not None:
+            self._router.let_go(self.connection, time.monotonic())
+        if not self.is_writable:
+            self.transport.abort()
+
+    @property
+    def close_code(self) -> str:
+        """What ended the connection: a code of ours or of the client's library, else ``other``; 1006: none was said."""
+        first = (
+            self.ws.close_sent if self.ws.close_rcvd is None or not self.ws.close_rcvd_then_sent else self.ws.close_rcvd
+        )
+        if first is None:
+            return "1006"
+        return str(first.code) if first.code in CLOSES or 1000 <= first.code < 1016 else "other"
+
+
+class Clients:
+    """All clients' connections of one endpoint."""
+
+    def __init__(
+        self, driver: Driver, peers: Peers, pages: Pages, access: Access, status: Status, terms: Terms
+    ) -> None:
+        self.driver = driver
+        self.peers = peers
+        self.pages = pages
+        self.access = access
+        self.status = status
+        self.terms = terms
+        self.sockets: dict[Connection, ClientSocket] = {}
+        self._numbers = itertools.count(1)
+        self._read_later: deque[ClientSocket] = deque()  # connections that bring large chunks, until it is their turn
+        self._waiting = RoundRobin[ClientSocket](ClientSocket.next_turn, time.monotonic)
+        self._all_gone: asyncio.Event = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        driver.write_with(self._write)
+        driver.carry_out(Close, self._close)
+        driver.carry_out(Hold, self._hold)
+        driver.carry_out(Ping, self._ping)
+
+    def connected(self, client: ClientSocket) -> Connection:
+        """A client's handshake is done."""
+        number = next(self._numbers)
+        router = self.driver.router
+        connection = router.connected(
+            number,
+            time.monotonic(),
+            client.grant,
+            throttled=client.address is not None,
+            piece_bytes=COMPRESS_BYTES if client.compressing else PIECE_BYTES,
+        )
+        router.counters.counts["connections_accepted"] += 1
+        self.sockets[connection] = client
+        log.debug("connected", extra={"connection": number, "address": client.address or "of this machine"})
+        return connection
+
+    def disconnected(self, client: ClientSocket, connection: Connection) -> None:
+        """A client's connection is gone."""
+        self.sockets.pop(connection, None)
+        code = client.close_code
+        self.status.closes[code] += 1
+        log.debug("closed", extra={"connection": connection.number, "code": code})
+        self.driver.router.disconnected(connection, time.monotonic())
+        if not self.sockets:
+            self._all_gone.set()
+        self.driver.turn()
+
+    async def gone(self) -> None:
+        """Wait until no client is connected."""
+        while self.sockets:
+            self._all_gone.clear()
+            await self._all_gone.wait()
+
+    def cut(self) -> None:
+        """End the connections that are still there."""
+        for client in list(self.sockets.values()):
+            client.transport.abort()
+
+    # Effects
+
+    def _write(self, writes: list[tuple[Connection, list[bytes]]]) -> None:
+        sockets = self.sockets
+        for connection, frames in writes:
+            client = sockets.get(connection)
+            if client is not None:
+                client.write(frames)
+
+    def _close(self, close: Close) -> None:
+        client = self.sockets.get(close.connection)
+        if client is not None and close.code is HELD_TOO_MUCH:
+            client.let_go()
+        elif client is not None:
+            # What a client has sent before it hears that it is to go still counts, though it gets no reply.
+            client.close(close.code, deaf=close.code is not GOING_AWAY)
+
+    def _hold(self, hold: Hold) -> None:
+        client = self.sockets.get(hold.connection)
+        if client is not None:
+            client.read_or_not()
+
+    def _ping(self, ping: Ping) -> None:
+        client = self.sockets.get(ping.connection)
+        if client is not None:
+            client.ping()
+
+    # Whose turn it is
+
+    def wait_for_turn(self, client: ClientSocket) -> None:
+        """More has come of the client than it may have taken at once."""
+        if self._waiting.add(client):
+            self._loop.call_soon(self._next_turns)
+
+    def _next_turns(self) -> None:
+        if self._waiting.run():
+            self._loop.call_soon(self._next_turns)
+
+    def read_later(self, client: ClientSocket) -> None:
+        """It brings large chunks: of a few connections one each in a pass of the loop."""
+        self._read_later.append(client)
+        if len(self._read_later) == 1:
+            self._loop.call_soon(self._read_some)
+
+    def _read_some(self) -> None:
+        later = self._read_later
+        for _ in range(min(len(later), LARGE_AT_ONCE)):
+            later.popleft().read_now()
+        if later:
+            self._loop.call_soon(self._read_some)

@@ -1,0 +1,144 @@
+"""The loop around the core: events in with the time, turns, effects out, store calls, ticks.
+
+Owns: when a turn ends, and that every effect is carried out by whoever said that it does. Must never: decide, or know a
+socket.
+
+A *turn* ends all events that one pass of the loop brought: ``turn()`` is asked for by every event and runs once, so
+that what they led to leaves in one write per connection, one frame per link, and one call to the store for all sets,
+locations or listens that it is about.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from ..core.clients.hub import Connection
+from ..core.effects import Act, StoreCall
+from ..core.model import StoreError
+from ..core.operators.histogram import Histogram
+from ..core.router import Router
+from ..store.base import Store
+
+log = logging.getLogger("ingeborg.endpoint")
+
+#: Between two ticks of the core, in seconds: what time-outs are exact to.
+TICK_S = 0.1
+
+A = TypeVar("A", bound=Act)
+
+
+class Driver:
+    """One endpoint's. ``each_tick``: is called every ``TICK_S`` with the time."""
+
+    def __init__(self, router: Router, store: Store, each_tick: Callable[[float], None]) -> None:
+        self.router = router
+        self.loop_lag = Histogram()
+        self._store = store
+        self._each_tick = each_tick
+        self._acts: dict[type, Callable[[Any], None]] = {}
+        self._write: Callable[[list[tuple[Connection, list[bytes]]]], None] = lambda writes: None
+        self._send: Callable[[str, list[bytes]], None] = lambda incarnation, frames: None
+        self._store_tasks: set[asyncio.Task[None]] = set()
+        self._turn_due = False
+        self._tick_handle: asyncio.TimerHandle | None = None
+        self._tick_due = time.monotonic()
+        self._loop = asyncio.get_running_loop()
+
+    def carry_out(self, kind: type[A], do: Callable[[A], None]) -> None:
+        """Acts of this kind are carried out by ``do``."""
+        self._acts[kind] = do
+
+    def write_with(self, write: Callable[[list[tuple[Connection, list[bytes]]]], None]) -> None:
+        """This writes to the clients' sockets."""
+        self._write = write
+
+    def send_with(self, send: Callable[[str, list[bytes]], None]) -> None:
+        """This writes to the peers' links."""
+        self._send = send
+
+    # Time
+
+    def start(self) -> None:
+        """Begin to tick."""
+        self._tick_due = time.monotonic()
+        self._tick()
+
+    async def stop(self) -> None:
+        """Tick no more; what the store has been given has a second to end."""
+        if self._tick_handle is not None:
+            self._tick_handle.cancel()
+        if self._store_tasks:
+            await asyncio.wait(self._store_tasks, timeout=1.0)
+
+    def _tick(self) -> None:
+        now = time.monotonic()
+        self.loop_lag.observe(max(now - self._tick_due, 0.0))
+        self._tick_due = now + TICK_S
+        self._tick_handle = self._loop.call_later(TICK_S, self._tick)
+        try:
+            self.router.tick(now, time.time())
+        except Exception:
+            self.failed("a tick")
+        self._each_tick(now)
+        self.turn()
+
+    # Turns
+
+    def turn(self) -> None:
+        """Something happened: end the turn when this pass of the loop is over."""
+        if not self._turn_due:
+            self._turn_due = True
+            self._loop.call_soon(self._end_turn)
+
+    def _end_turn(self) -> None:
+        self._turn_due = False
+        try:
+            effects = self.router.flush(time.monotonic())
+        except Exception:
+            self.failed("the end of a turn")
+            return
+        for call in effects.store:
+            task = self._loop.create_task(self._call_store(call))
+            self._store_tasks.add(task)
+            task.add_done_callback(self._store_tasks.discard)
+        for incarnation, frames in effects.links:
+            self._send(incarnation, frames)
+        if effects.write:
+            self._write(effects.write)
+            self.router.written(time.monotonic())
+        for act in effects.acts:
+            self._acts[type(act)](act)
+        if effects.more:
+            self._loop.call_soon(self._work)
+
+    def _work(self) -> None:
+        try:
+            self.router.work(time.monotonic())
+        except Exception:
+            self.failed("a slice of work")
+        self.turn()
+
+    async def _call_store(self, call: StoreCall) -> None:
+        result: Any = None
+        failure: Exception | None = None
+        try:
+            result = await getattr(self._store, call.operation)(*call.arguments)
+        except (StoreError, ValueError) as error:
+            failure = error
+        except Exception as error:
+            log.exception("the store failed in %s", call.operation)
+            failure = error
+        try:
+            self.router.stored(call.number, result, failure, time.monotonic())
+        except Exception:
+            self.failed(f"the answer to {call.operation}")
+        self.turn()
+
+    def failed(self, where: str, **ids: Any) -> None:
+        """A fault of ours. The event is lost, said and counted; the endpoint goes on."""
+        self.router.counters.counts["turns_failed"] += 1
+        log.exception("the handling of %s failed", where, extra=ids)

@@ -1,0 +1,339 @@
+"""Connections between endpoints: who dials, how both prove that they know the shared secret, what carries the link.
+
+Owns: the sockets of the links. Must never: look into a frame after the handshake (``core.links`` does).
+
+A link's connection is a WebSocket at the reserved path ``/_peer`` of the port that clients use. Of two endpoints the
+one with the smaller incarnation dials. Then, in MessagePack:
+
+1. acceptor: ``["challenge", VERSION, nonce]``
+2. dialer: ``["hello", VERSION, nonce, name, incarnation, url, proof]``
+3. acceptor: ``["welcome", name, incarnation, url, proof]``
+
+A proof is HMAC-SHA256 under the shared secret of the role, both nonces and the prover's own three fields, so that
+neither side can be played back at the other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import logging
+import math
+import secrets
+import ssl
+import time
+from contextlib import suppress
+from typing import Any
+
+import ormsgpack
+from websockets.client import ClientProtocol
+from websockets.exceptions import InvalidURI
+from websockets.http11 import Request, Response
+from websockets.protocol import OPEN
+from websockets.server import ServerProtocol
+from websockets.uri import parse_uri
+
+from ingeborg.protocol.errors import GOING_AWAY, POLICY, PROTOCOL_VIOLATION
+from ingeborg.protocol.sockets import Socket, binary_frame, library_log, masked_binary_frame, next_mask
+
+from ..core.effects import Dial, DropLink
+from ..core.links.mesh import REDIAL_MAX_S
+from ..core.model import Endpoint
+from .driver import Driver
+from .tls import trust
+
+log = logging.getLogger("ingeborg.peers")
+
+#: The version of the handshake, the links and the requests; endpoints of different versions do not talk.
+VERSION = 5
+
+#: The path clients may not use.
+PEER_PATH = "/_peer"
+
+#: A link's frame is at most a batch of items; an item is at most a payload, or a slice of a command.
+FRAME_BYTES_MAX = 256 << 20
+
+#: Before a peer has proved itself it is anybody: a hello is a few hundred bytes.
+HANDSHAKE_BYTES_MAX = 4096
+
+#: Of what a link brings so much is taken in one pass of the loop, in bytes, to the end of the frame: some hundred
+#: messages, or a thousand clients that listen. It would be four times as much, and all others would wait.
+LINK_BYTES_AT_ONCE = 64 << 10
+
+#: The same reason for want of a link is logged so often, in seconds, and so many reasons are remembered for that.
+COMPLAINT_S = 30.0
+COMPLAINTS_MAX = 1_000
+
+#: Of what an HTTP answer says why there is no link, for the log.
+ANSWER_CHARS_MAX = 200
+
+#: How long a TCP connection to a peer may take, in seconds.
+DIAL_TIMEOUT_S = 2.0
+
+
+def proof(secret: bytes, role: bytes, nonces: tuple[bytes, bytes], endpoint: Endpoint) -> bytes:
+    """What shows that its sender knows the secret and is this endpoint, in this role and this handshake."""
+    fields = ormsgpack.packb([role, *nonces, endpoint.name, endpoint.incarnation, endpoint.url])
+    return hmac.new(secret, fields, hashlib.sha256).digest()
+
+
+class PeerSocket(Socket):
+    """One connection of a link, of either side."""
+
+    quantum_bytes = LINK_BYTES_AT_ONCE
+
+    def __init__(self, peers: Peers, ws: ClientProtocol | ServerProtocol, dialled: Endpoint | None) -> None:
+        super().__init__(ws)
+        self._peers = peers
+        self._dialled = dialled  # whom we meant to reach; None: we were dialled
+        self._nonce = secrets.token_bytes(16)
+        self.endpoint: Endpoint | None = None  # the peer, once it has proved itself
+        self.introduced = asyncio.Event()  # it has, or never will over this connection
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Dialled: ask for the upgrade."""
+        super().connection_made(transport)
+        assert isinstance(self.ws, ClientProtocol)
+        self.ws.send_request(self.ws.connect())
+        self.send_protocol()
+
+    def adopt(self, transport: asyncio.Transport) -> None:
+        """Being dialled: take over the transport of a connection that was upgraded at the reserved path."""
+        super().connection_made(transport)
+        transport.set_protocol(self)
+        self._say(["challenge", VERSION, self._nonce])
+
+    def handshake(self, event: Request | Response) -> None:
+        """The acceptor's answer to our request is checked by the protocol, which ends what it does not accept."""
+        if self.ws.state is not OPEN and isinstance(event, Response):
+            said = (event.body or b"").decode(errors="replace").strip()[:ANSWER_CHARS_MAX]
+            self._complain(f"it answers {event.status_code}: {said!r}")
+
+    def message(self, data: bytes) -> None:
+        """A frame of the link, or of the handshake before it."""
+        if self.endpoint is not None:
+            self._peers.frame(self, data)
+            return
+        try:
+            self._introduce(*ormsgpack.unpackb(data))
+        except (ormsgpack.MsgpackDecodeError, TypeError, ValueError):
+            self._refuse("a handshake that is not of this protocol")
+
+    def _introduce(self, kind: str, *fields: Any) -> None:
+        secret = self._peers.secret
+        me = self._peers.me
+        if kind == "challenge" and self._dialled is not None:
+            version, theirs = fields
+            if version != VERSION:
+                self._refuse(f"it speaks version {version} of the peer protocol, not {VERSION}")
+                return
+            self._nonces = (theirs, self._nonce)
+            mine = proof(secret, b"dialler", self._nonces, me)
+            self._say(["hello", VERSION, self._nonce, me.name, me.incarnation, me.url, mine])
+        elif kind == "hello" and self._dialled is None:
+            version, theirs, name, incarnation, url, given = fields
+            endpoint = Endpoint(name, incarnation, url, 0)
+            self._nonces = (self._nonce, theirs)
+            if not hmac.compare_digest(given, proof(secret, b"dialler", self._nonces, endpoint)):
+                self._refuse("it does not know the shared secret: give all endpoints the same --peer-secret-file")
+                return
+            mine = proof(secret, b"acceptor", self._nonces, me)
+            self._say(["welcome", me.name, me.incarnation, me.url, mine])
+            # The hello was the last frame before our welcome; from here on frames are a link's.
+            self.ws = ServerProtocol(state=OPEN, max_size=FRAME_BYTES_MAX, logger=library_log)
+            self._proved(endpoint)
+        elif kind == "welcome" and self._dialled is not None:
+            name, incarnation, url, given = fields
+            endpoint = Endpoint(name, incarnation, url, 0)
+            if not hmac.compare_digest(given, proof(secret, b"acceptor", self._nonces, endpoint)):
+                self._refuse("it does not know the shared secret: give all endpoints the same --peer-secret-file")
+            elif incarnation != self._dialled.incarnation:
+                self._refuse("another endpoint answers at this address by now")
+            else:
+                self._proved(endpoint)
+        else:
+            self._refuse("a handshake out of order")
+
+    def _proved(self, endpoint: Endpoint) -> None:
+        self.endpoint = endpoint
+        self.introduced.set()
+        self.settled()
+        self._peers.up(self, endpoint)
+
+    def _refuse(self, why: str) -> None:
+        self._complain(why)
+        self.close(POLICY)
+
+    def _complain(self, why: str) -> None:
+        self._peers.count_error("peer_handshake")
+        peer = self.transport.get_extra_info("peername")
+        whom = self._dialled.url if self._dialled is not None else str(peer[0] if peer else "somebody who has gone")
+        self._peers.complain(whom, why)
+
+    def _say(self, fields: list[Any]) -> None:
+        self.send([ormsgpack.packb(fields)])
+
+    def send(self, frames: list[bytes]) -> None:
+        """Write frames of the link. What they hold is bounded by the link, which keeps them until confirmed."""
+        if self.ws.state is not OPEN:
+            return
+        if self._dialled is None:
+            self.transport.write(b"".join([binary_frame(frame) for frame in frames]))
+        else:
+            self.transport.write(b"".join([masked_binary_frame(frame, next_mask()) for frame in frames]))
+
+    def _whole(self, data: bytes) -> None:
+        if self._text:
+            self.fail(PROTOCOL_VIOLATION)
+        else:
+            super()._whole(data)
+
+    def chunk_ends(self) -> None:
+        """End the turn."""
+        self._peers.turn()
+
+    def rest_waits(self) -> None:
+        """It is taken in the next passes, and TCP makes the peer wait so long."""
+        if not self.transport.is_closing():
+            self.transport.pause_reading()
+        asyncio.get_running_loop().call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        self.take_on()
+        if self.waits:
+            asyncio.get_running_loop().call_soon(self._go_on)
+        elif not self.transport.is_closing():
+            self.transport.resume_reading()
+
+    def closed(self) -> None:
+        """The connection is gone; the link may go on over another."""
+        self.introduced.set()
+        if self.endpoint is not None:
+            self._peers.down(self, self.endpoint)
+        elif self._dialled is not None and self.ws.close_rcvd_then_sent and self.ws.close_code == POLICY.code:
+            self._peers.complain(self._dialled.url, "it refused ours; its log says why (another secret?)")
+
+
+class Peers:
+    """The connections that carry this endpoint's links, by the peer's incarnation. ``secret``: what the peers share."""
+
+    def __init__(self, driver: Driver, secret: bytes) -> None:
+        self.secret = secret
+        self.me = driver.router.me
+        self._driver = driver
+        self._router = driver.router
+        self.sockets: dict[str, PeerSocket] = {}
+        self._dialling: set[asyncio.Task[None]] = set()
+        self._trust: ssl.SSLContext | None = None
+        self._complained: dict[tuple[str, str], float] = {}  # of whom and why -> when it was last said
+        driver.send_with(self._send)
+        driver.carry_out(Dial, self._begin_to_dial)
+        driver.carry_out(DropLink, lambda act: self._drop(act.incarnation))
+
+    def turn(self) -> None:
+        """Something came: end the turn."""
+        self._driver.turn()
+
+    def count_error(self, code: str) -> None:
+        """A fault of a peer's connection."""
+        self._router.counters.errors[code] += 1
+
+    def complain(self, whom: str, why: str) -> None:
+        """Say why there is no link, now and then: it is tried again every second."""
+        now = time.monotonic()
+        if now - self._complained.get((whom, why), -math.inf) < COMPLAINT_S:
+            return
+        if len(self._complained) >= COMPLAINTS_MAX:
+            self._complained.clear()
+        self._complained[whom, why] = now
+        log.warning("no link with %s: %s", whom, why)
+
+    def _begin_to_dial(self, act: Dial) -> None:
+        task = asyncio.get_running_loop().create_task(self._dial(act.endpoint))
+        self._dialling.add(task)
+        task.add_done_callback(self._dialling.discard)
+
+    async def _dial(self, endpoint: Endpoint) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            uri = parse_uri(endpoint.url.rstrip("/") + PEER_PATH)
+            ws = ClientProtocol(uri, max_size=FRAME_BYTES_MAX, logger=library_log)
+            async with asyncio.timeout(DIAL_TIMEOUT_S):
+                _, peer = await loop.create_connection(
+                    lambda: PeerSocket(self, ws, endpoint),
+                    uri.host,
+                    uri.port,
+                    ssl=self._trusted() if uri.secure else None,
+                )
+        except ssl.SSLError as error:
+            self._router.counters.counts["dials_failed"] += 1
+            self.complain(endpoint.url, f"its certificate, or its TLS, will not do: {error}")
+        except (OSError, TimeoutError, ValueError, InvalidURI) as error:
+            # Refused while a peer starts or ends: membership is what decides whether it is dead.
+            self._router.counters.counts["dials_failed"] += 1
+            log.debug("cannot reach %s at %s: %s", endpoint.name, endpoint.url, error)
+        else:
+            # A busy peer takes a while to introduce itself: a second connection would only be one more to do that on,
+            # and break the first. A silent one may be a connection that came to nothing, and another would not.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(REDIAL_MAX_S):
+                    await peer.introduced.wait()
+        if endpoint.incarnation not in self.sockets:
+            self._router.dial_failed(endpoint.incarnation, time.monotonic())
+
+    def _trusted(self) -> ssl.SSLContext:
+        if self._trust is None:
+            self._trust = trust()  # 10 ms: once
+        return self._trust
+
+    def up(self, socket: PeerSocket, endpoint: Endpoint) -> None:
+        """The connection is authenticated; a former one of the same peer is of no use any more."""
+        former = self.sockets.get(endpoint.incarnation)
+        self.sockets[endpoint.incarnation] = socket
+        if former is not None:
+            former.transport.abort()
+        log.info("%s: linked with %s at %s", self.me.name, endpoint.name, endpoint.url)
+        socket.send([self._router.link_up(endpoint, time.monotonic())])
+        self.turn()
+
+    def frame(self, socket: PeerSocket, data: bytes) -> None:
+        """A frame of a peer's link."""
+        assert socket.endpoint is not None
+        incarnation = socket.endpoint.incarnation
+        if self.sockets.get(incarnation) is not socket:
+            return
+        try:
+            self._router.link_frame(incarnation, data, time.monotonic())
+        except Exception:
+            self._driver.failed("a peer's frame")
+            self._drop(incarnation)
+
+    def down(self, socket: PeerSocket, endpoint: Endpoint) -> None:
+        """The connection is gone; if it was the one in use, so is the link's."""
+        if self.sockets.get(endpoint.incarnation) is socket:
+            del self.sockets[endpoint.incarnation]
+            log.info("%s: the link to %s is down", self.me.name, endpoint.name)
+            self._router.link_down(endpoint.incarnation, time.monotonic())
+            self.turn()
+
+    def _send(self, incarnation: str, frames: list[bytes]) -> None:
+        """Write frames to the peer. Without a connection they are sent again when there is one."""
+        socket = self.sockets.get(incarnation)
+        if socket is not None:
+            socket.send(frames)
+
+    def _drop(self, incarnation: str) -> None:
+        """Close the connection to the peer; a new one starts afresh."""
+        socket = self.sockets.get(incarnation)
+        if socket is not None:
+            socket.transport.abort()
+
+    async def close(self) -> None:
+        """Close all connections."""
+        dialling = list(self._dialling)
+        for task in dialling:
+            task.cancel()
+        await asyncio.gather(*dialling, return_exceptions=True)
+        for socket in list(self.sockets.values()):
+            socket.close(GOING_AWAY)

@@ -1,0 +1,204 @@
+"""The endpoint's side of the reader (``ingeborg.broker.shell.reader``): starts it when a large frame comes, gives it
+one at a time.
+
+Owns: the child process, the frames that wait for it, the time-out, its end when it has had nothing to do. Must never:
+look into a frame, or block the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import subprocess
+from collections.abc import Callable
+from typing import cast
+
+from ingeborg.protocol.errors import ProtocolError
+
+from ..children import spawn
+from ..core.clients.large import Outcome, pack_arguments, unpack_outcome
+from ..core.effects import Read
+
+log = logging.getLogger("ingeborg.reading")
+
+#: How long one frame may take, in seconds: 16 MiB take some 2 s, on a machine under full load ten times that.
+READ_TIMEOUT_S = 60.0
+
+#: A reader with nothing to do for so long, in seconds, is ended; its memory, up to some 450 MB, goes with it.
+IDLE_S = 10.0
+
+#: What is said where it died or was too slow.
+FAILED = "The process that reads large frames failed"
+
+_LENGTH_BYTES = 4
+
+
+class _Link(asyncio.Protocol):
+    """The connection to one life of the reader: one request at a time."""
+
+    def __init__(self) -> None:
+        self.transport: asyncio.Transport
+        self._answer: asyncio.Future[memoryview] | None = None  # that is waited for
+        self._held = bytearray()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+
+    def ask(self, call: Read) -> asyncio.Future[memoryview]:
+        """Send a request; its answer. Raises ``ConnectionError`` where the process is known to be dead."""
+        if self.transport.is_closing():
+            raise ConnectionResetError("the reader process died")
+        answer = self._answer = asyncio.get_running_loop().create_future()
+        arguments = pack_arguments(call.is_text, call.payload_bytes_max, call.grant)
+        lengths = len(arguments).to_bytes(_LENGTH_BYTES, "big") + call.size.to_bytes(_LENGTH_BYTES, "big")
+        self.transport.write(lengths + arguments)
+        for piece in call.pieces:
+            self.transport.write(piece)  # kept as it is until the socket has it
+        return answer
+
+    def data_received(self, data: bytes) -> None:
+        held = self._held
+        held += data
+        if len(held) >= _LENGTH_BYTES:
+            end = _LENGTH_BYTES + int.from_bytes(held[:_LENGTH_BYTES], "big")
+            if len(held) >= end:
+                words, self._held = memoryview(held)[_LENGTH_BYTES:end], bytearray()
+                answer, self._answer = self._answer, None  # not kept: it may have megabytes
+                if answer is not None and not answer.done():
+                    answer.set_result(words)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_exception(ConnectionResetError("the reader process died"))
+            self._answer.exception()  # seen: nobody may be waiting
+
+
+class Reader:
+    """``wanted``: asked, when a frame's turn comes, whether anybody still wants it. ``done``: told each call's number
+    and outcome; ``None``: nobody did."""
+
+    def __init__(self, wanted: Callable[[int], bool], done: Callable[[int, Outcome | None], None]) -> None:
+        self._wanted = wanted
+        self._done = done
+        self._waiting: dict[int, Read] = {}  # by number, in the order they came
+        self._oldest_next = False  # the smallest frame and the one that waits longest take turns
+        self._task: asyncio.Task[None] | None = None
+        self._came = asyncio.Event()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._link: _Link | None = None
+        self.frames = 0  # that it has read
+        self.starts = 0
+        self.failures = 0  # frames that came to nothing here, each a fault of ours
+
+    @property
+    def pid(self) -> int | None:
+        """Of the process, if there is one."""
+        return None if self._process is None else self._process.pid
+
+    @property
+    def waiting(self) -> int:
+        """Frames that wait for their turn."""
+        return len(self._waiting)
+
+    def read(self, call: Read) -> None:
+        """Have the frame read when it is its turn."""
+        self._waiting[call.number] = call
+        self._came.set()
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run())
+
+    def forget(self, number: int) -> None:
+        """Nobody wants that frame read any more; nobody is told its outcome, but where it is being read."""
+        self._waiting.pop(number, None)
+
+    async def close(self) -> None:
+        """End the process; what waits is not read any more."""
+        self._waiting.clear()
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait((self._task,))
+
+    def _next(self) -> Read | None:
+        """Whoever sends little does not wait for all who send much, nor these for ever. ``None``: nobody wants any."""
+        for number in [number for number in self._waiting if not self._wanted(number)]:
+            del self._waiting[number]
+            self._done(number, None)
+        if not self._waiting:
+            return None
+        self._oldest_next = not self._oldest_next
+        if self._oldest_next:
+            number = min(self._waiting, key=lambda number: self._waiting[number].size)
+        else:
+            number = next(iter(self._waiting))
+        return self._waiting.pop(number)
+
+    async def _run(self) -> None:
+        try:
+            while True:
+                if self._waiting:
+                    await self._read_one()
+                else:
+                    await self._rest()
+        finally:
+            await self._bury()
+
+    async def _read_one(self) -> None:
+        call = self._next()
+        if call is not None:
+            self._done(call.number, await self._outcome(call))
+
+    async def _rest(self) -> None:
+        """Until there is something to do; the process ends when there has been nothing for a while."""
+        self._came.clear()
+        try:
+            async with asyncio.timeout(None if self._link is None else IDLE_S):
+                await self._came.wait()
+        except TimeoutError:
+            await self._bury()
+
+    async def _outcome(self, call: Read) -> Outcome:
+        """What the process says of the frame. A process that was there before may have died of anything, also while
+        nobody asked it: the frame goes to a new one then. One that dies at it, too, has died of the frame."""
+        while True:
+            was_there = self._link is not None
+            try:
+                async with asyncio.timeout(READ_TIMEOUT_S):
+                    if self._link is None:
+                        self._link = await self._start()
+                    outcome = unpack_outcome(await self._link.ask(call))
+                self.frames += 1
+                return outcome
+            except ConnectionError as error:
+                await self._bury()
+                if was_there:
+                    continue
+                why: Exception = error
+            except Exception as error:  # whatever it is, the frames behind this one are read
+                await self._bury()
+                why = error
+            self.failures += 1
+            log.error("%s at one of %d bytes, and is replaced: %r", FAILED, call.size, why)
+            return Outcome(error=ProtocolError("internal", f"{FAILED} at this one"))
+
+    async def _start(self) -> _Link:
+        ours, theirs = socket.socketpair()
+        try:
+            with theirs:
+                self._process = spawn("ingeborg.broker.shell.reader", theirs)
+            _, link = await asyncio.get_running_loop().create_unix_connection(_Link, sock=ours)
+        except BaseException:
+            ours.close()
+            raise
+        self.starts += 1
+        return link
+
+    async def _bury(self) -> None:
+        """End the process, and return when it is dead; it keeps nothing that could be lost."""
+        if self._link is not None:
+            self._link.transport.abort()
+            self._link = None
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            await asyncio.shield(asyncio.to_thread(process.wait))

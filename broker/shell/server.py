@@ -1,0 +1,202 @@
+"""One endpoint: a core, its driver, its store, its sockets, put together; how it starts, and how it ends.
+
+Owns: the listening sockets, and the order in which things start and end. Must never: handle an event.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from ingeborg.protocol.errors import ProtocolError
+from ingeborg.protocol.sockets import LINGER_S, text_frame
+
+from ..access.admission import Access
+from ..core.clients.large import Outcome
+from ..core.cluster.leaving import HAND_OVER_S, LEAVE_S
+from ..core.effects import Forget, Gone, HandedOver, Joined, Left, Read, Stop
+from ..core.limits import Limits
+from ..core.model import Endpoint
+from ..core.router import Router
+from ..store.base import Store
+from ..web import operating
+from ..web.pages import Pages
+from . import machine
+from .client_socket import Clients, ClientSocket, Terms
+from .driver import Driver
+from .logs import cut
+from .peer_socket import Peers
+from .reading import Reader
+from .status import Status
+from .tls import Certificate
+
+log = logging.getLogger("ingeborg.endpoint")
+
+#: How long the closing of what has not answered a close may take at an orderly end, in seconds.
+CLOSE_S = 2.0
+
+#: How much longer than the core itself allows its end is waited for, in seconds: it may not get to run.
+END_S = 5.0
+
+#: How long a TLS handshake may take, in seconds.
+TLS_S = 5.0
+
+#: Connections waiting to be accepted: a reconnect storm's worth.
+BACKLOG = 4096
+
+
+class EndpointServer:
+    """One endpoint process. ``secret`` is what the peers share; ``alone_at_url``: nobody else can be at the URL of
+    ``me``; ``on_fatal`` is told why the process has to end: its name is another's, or the store is lost."""
+
+    def __init__(
+        self,
+        me: Endpoint,
+        store: Store,
+        *,
+        secret: bytes,
+        store_name: str,
+        routing: str = "home",
+        dedup_ttl_s: float = 60.0,
+        limits: Limits | None = None,
+        frame_bytes_max: int = 16 << 20,
+        ping_s: float = 25.0,
+        compression: bool = False,
+        access: Access | None = None,
+        certificate: Certificate | None = None,
+        drain_s: float = 5.0,
+        alone_at_url: bool = True,
+        on_fatal: Callable[[str], None] | None = None,
+    ) -> None:
+        self.router = Router(
+            me,
+            time.monotonic(),
+            routing=routing,
+            dedup_ttl_s=dedup_ttl_s,
+            limits=limits,
+            wrap=bytes if compression else text_frame,
+            shape=store.shape,
+            figures=lambda: operating.figures(self.status),
+            resident=machine.resident_bytes,
+            alone_at_url=alone_at_url,
+            ping_s=ping_s,
+            unix_s=time.time(),
+        )
+        if log.isEnabledFor(logging.DEBUG):
+            self.router.replies.on_refusal = _log_refusal
+        self.store = store
+        self.ready = asyncio.Event()
+        self.driver = driver = Driver(self.router, store, self._each_tick)
+        self.reader = Reader(self.router.read_wanted, self._frame_read)
+        self.status = Status(self.router, store, store_name, routing, self.reader, driver.loop_lag)
+        self.peers = Peers(driver, secret)
+        access = access or Access()
+        terms = Terms(frame_bytes_max, self.router.limits.large_bytes, compression)
+        self.clients = Clients(driver, self.peers, Pages(self.status, access), access, self.status, terms)
+        driver.carry_out(Read, self.reader.read)
+        driver.carry_out(Forget, lambda act: self.reader.forget(act.number))
+        driver.carry_out(Gone, lambda act: log.info("%s: %s is gone", me.name, act.endpoint.name))
+        driver.carry_out(Joined, lambda act: self.ready.set())
+        driver.carry_out(Stop, self._stop)
+        driver.carry_out(HandedOver, self._handed_over)
+        driver.carry_out(Left, self._left)
+        self._certificate = certificate
+        self._drain_s = drain_s
+        self._on_fatal = on_fatal
+        self._reasons: list[str] = []  # why it was not ready, as last logged
+        self._gone = asyncio.Event()
+        self._servers: list[asyncio.Server] = []
+
+    # Start and end
+
+    async def start(self, sock: socket.socket, internal: socket.socket | None = None) -> None:
+        """Open the store and accept on the listening socket; ``ready`` is set once the others have let this one in.
+        ``internal``: a socket for the other endpoints and ``/metrics``, which are only there then.
+
+        Raises ``StoreError`` where the store cannot be used; what was opened is closed again.
+        """
+        await self.store.open()
+        tls: dict[str, Any] = {}
+        if self._certificate is not None:
+            tls = {"ssl": self._certificate.context, "ssl_handshake_timeout": TLS_S, "ssl_shutdown_timeout": LINGER_S}
+        self.status.internal = internal is not None
+        create = partial(asyncio.get_running_loop().create_server, backlog=BACKLOG, **tls)
+        self._servers.append(await create(lambda: ClientSocket(self.clients), sock=sock))
+        if internal is not None:
+            self._servers.append(await create(lambda: ClientSocket(self.clients, True), sock=internal))
+        self.driver.start()
+
+    async def stop(self) -> None:
+        """Leave in order: be home of nothing, send the clients away, finish what is under way, close."""
+        self.status.leaving = True
+        self.router.leave(time.monotonic(), self._drain_s)
+        self.driver.turn()
+        try:
+            async with asyncio.timeout(HAND_OVER_S + self._drain_s + LEAVE_S + END_S):
+                await self._gone.wait()
+        except TimeoutError:
+            log.error("the end did not get on; whatever is under way is lost")
+        for server in self._servers:
+            server.close()
+        await self.peers.close()
+        await self.reader.close()
+        try:
+            async with asyncio.timeout(CLOSE_S):
+                await self.clients.gone()
+        except TimeoutError:
+            log.warning("%d clients did not answer the close", len(self.clients.sockets))
+        self.clients.cut()
+        await self.driver.stop()
+        await self.store.close()
+
+    def _handed_over(self, act: HandedOver) -> None:
+        if not act.in_time:
+            log.warning("could not hand over to the other endpoints within %.0f s", HAND_OVER_S)
+
+    def _left(self, act: Left) -> None:
+        if not act.in_time:
+            log.warning("could not finish everything within %.0f s of the last client's going", LEAVE_S)
+        self._gone.set()
+
+    def _stop(self, act: Stop) -> None:
+        if not self.status.leaving and self._on_fatal is not None:
+            self._on_fatal(act.why)
+            self._on_fatal = None
+
+    # Beside the core
+
+    def _frame_read(self, number: int, outcome: Outcome | None) -> None:
+        try:
+            self.router.read(number, outcome, time.monotonic())
+        except Exception:
+            self.driver.failed("a large frame")
+        self.driver.turn()
+
+    def _each_tick(self, now: float) -> None:
+        if self._certificate is not None:
+            self._certificate.refresh(now)
+        if not self.status.leaving:
+            self._tell_readiness()
+
+    def _tell_readiness(self) -> None:
+        """Log what ``/readyz`` says, when it changes."""
+        reasons = self.status.not_ready()
+        if reasons != self._reasons and self.ready.is_set():
+            self._reasons = reasons
+            if reasons:
+                log.warning("%s: not ready: %s", self.router.me.name, "; ".join(reasons))
+            else:
+                log.info("%s: ready", self.router.me.name)
+
+
+def _log_refusal(connection: int, request: Any, command: str, error: ProtocolError) -> None:
+    log.debug(
+        "refused: %s",
+        error.info,
+        extra={"connection": connection, "request": cut(request), "command": command, "code": error.code},
+    )

@@ -1,0 +1,496 @@
+"""The embedded store's files: who may open them, whether they are whole, whether they are still those that were opened.
+
+Owns: their modes, what is looked at before LMDB maps them, the note that a store was made, how much room there is. Must
+never: open LMDB, or read a file through a map: of one that was cut, that ends the process (SIGBUS) without a word.
+
+LMDB has no checksums. What is looked at here is what it needs in order to open an environment: both meta pages, the
+root pages, and that the file is as long as the meta page says. Source of the format: LMDB 0.9, ``mdb.c``, ``MDB_meta``.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import itertools
+import os
+import pwd
+import stat
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import lmdb
+
+from ingeborg.broker.store.base import StoreLost, StoreMisconfigured
+
+PRIVATE_DIRECTORY, PRIVATE_FILE = 0o700, 0o600
+"""Who may read a lock file may hold it for ever, and with it every writer: so reading is for the owner alone, too."""
+
+MADE = "made"
+"""The note beside the lanes that the durable one was made. Without it an empty `data.mdb` would pass for a new one."""
+
+DISK_FULL_BYTES = 1 << 20
+"""Free bytes under which a failed write is called a full disk whatever the error says: LMDB's for a write that got
+half way is "Input/output error"."""
+
+ENVIRONMENT_FILES = ("data.mdb", "lock.mdb", "gate", "boot_id")
+"""All that a lane's directory may hold."""
+
+_NOT_THE_STORES = "lost+found"  # in the root directory of a file system, whoever uses it
+
+RESTORE = "restore it from a backup, or move the directory aside, start, and `ingeborg import` the latest export"
+
+
+class Damaged(StoreMisconfigured):
+    """A file is not what LMDB needs. Says which, and what is wrong with it; what to do depends on the lane."""
+
+
+# --- for the owner alone
+
+
+def make_directory(path: Path) -> None:
+    """Make it, for its owner alone, unless it is there. ``OSError``."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        path.mkdir(PRIVATE_DIRECTORY)
+    except FileExistsError:
+        if not path.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, "Not a directory", str(path)) from None
+        return
+    path.chmod(PRIVATE_DIRECTORY)  # a umask may have taken what the owner needs
+
+
+def make_private(lane_directory: Path) -> list[str]:
+    """Give the lane's directory and its files to their owner alone; the paths of those that others could open.
+
+    ``StoreMisconfigured``: it is another user's, or holds something else than files.
+    """
+    found = os.stat(lane_directory)
+    _require_own(lane_directory, found)
+    loose = []
+    if _tighten(lane_directory, found, PRIVATE_DIRECTORY):
+        loose.append(str(lane_directory))
+    # Only now that nobody else can put something else in their place.
+    for name in ENVIRONMENT_FILES:
+        path = lane_directory / name
+        held = regular_file(path)
+        if held is not None:
+            _require_own(path, held)
+            if _tighten(path, held, PRIVATE_FILE):
+                loose.append(str(path))
+    return loose
+
+
+def make_root_private(directory: Path) -> list[str]:
+    """The same for the directory of the lanes, if it holds nothing but the store and is this user's to change.
+
+    Where it is anything more (somebody's home, a mounted volume's root of another owner) it stays as it is: the lanes
+    in it are private, and so is the secret.
+    """
+    found = os.stat(directory)
+    if found.st_mode & stat.S_ISVTX or not is_stores_alone(directory):
+        return []
+    if os.geteuid() not in (0, found.st_uid):
+        return []
+    loose = [str(directory)] if _tighten(directory, found, PRIVATE_DIRECTORY) else []
+    made = regular_file(directory / MADE)
+    if made is not None and _tighten(directory / MADE, made, PRIVATE_FILE):
+        loose.append(str(directory / MADE))
+    return loose
+
+
+def is_stores_alone(directory: Path) -> bool:
+    """Whether nothing but a store is in it."""
+    ours = {"durable", "soft", MADE, "peer-secret", _NOT_THE_STORES}
+    return all(name in ours or name.startswith(".peer-secret-") for name in os.listdir(directory))
+
+
+def others_may(mode: int) -> int:
+    """The bits of it that are for anybody but the owner."""
+    return stat.S_IMODE(mode) & 0o077
+
+
+def _tighten(path: Path, found: os.stat_result, mode: int) -> bool:
+    """Whether others could use it until now."""
+    if stat.S_IMODE(found.st_mode) != mode:
+        os.chmod(path, mode)
+    return bool(others_may(found.st_mode))
+
+
+def _require_own(path: Path, found: os.stat_result) -> None:
+    if os.geteuid() not in (0, found.st_uid):
+        raise StoreMisconfigured(
+            f"{path} belongs to user {user_name(found.st_uid)}, and a store is for one user alone: run as that user, "
+            f"or chown -R {user_name(os.geteuid())} {path if path.is_dir() else path.parent}"
+        )
+
+
+def user_name(number: int) -> str:
+    """For messages."""
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return str(number)
+
+
+def regular_file(path: Path) -> os.stat_result | None:
+    """What the system says of it; ``None``: it is not there. ``StoreMisconfigured``: it is no file.
+
+    A link is refused, too: it would have its target's mode changed, and lead somewhere else tomorrow.
+    """
+    try:
+        found = os.lstat(path)
+    except FileNotFoundError:
+        return None
+    if stat.S_ISREG(found.st_mode):
+        return found
+    kinds = {stat.S_IFDIR: "a directory", stat.S_IFLNK: "a symbolic link", stat.S_IFIFO: "a pipe"}
+    kind = kinds.get(stat.S_IFMT(found.st_mode), "a device or a socket")
+    raise Damaged(f"{path} is {kind}, and has to be a file of the store's own: move it away")
+
+
+# --- still the same
+
+
+class Files(NamedTuple):
+    """The files of an open environment. Equal: they are the same files."""
+
+    device: int
+    data: int  # inode of data.mdb
+    lock: int  # inode of lock.mdb: who has another one than the others excludes nobody
+
+
+def files_at(lane_directory: Path) -> tuple[Files, int]:
+    """The files that the path leads to by now, and the size of ``data.mdb`` in bytes. ``OSError``."""
+    data, lock = os.stat(lane_directory / "data.mdb"), os.stat(lane_directory / "lock.mdb")
+    return Files(data.st_dev, data.st_ino, lock.st_ino), data.st_size
+
+
+def require_same(lane_directory: Path, opened: Files, size: int = 0) -> int:
+    """``StoreLost`` where the path no longer leads to the files that were opened, or to shorter ones than ``size``
+    bytes; the size by now. ``OSError``: that cannot be told."""
+    try:
+        found, now = files_at(lane_directory)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise lost(lane_directory, f"{error.filename} was removed or renamed") from None
+    if found != opened:
+        which = "lock.mdb" if found.data == opened.data and found.device == opened.device else "data.mdb"
+        raise lost(lane_directory, f"{lane_directory / which} was replaced by another file")
+    if now < size:
+        raise lost(lane_directory, f"{lane_directory / 'data.mdb'} was cut from {size:,} to {now:,} bytes")
+    return now
+
+
+def require_latest(lane_directory: Path, env: lmdb.Environment, confirmed: int) -> None:
+    """``StoreLost`` where ``data.mdb`` has not got the transaction that was ``confirmed``: ``lock.mdb`` knows its
+    number, which a reader gets, and one more than that the next writer."""
+    if env.info()["last_txnid"] < confirmed:
+        raise lost(lane_directory, f"{lane_directory / 'data.mdb'} was overwritten by an older one")
+
+
+def lost(lane_directory: Path, what: str) -> StoreLost:
+    """What to say where it is so."""
+    back = "" if lane_directory.name == "soft" else f"put {lane_directory} back as it was, or restore it, "
+    return StoreLost(
+        f"the store was changed under a running endpoint: {what}. Stop every endpoint of {lane_directory.parent}, "
+        f"{back}and start again"
+    )
+
+
+# --- a store was made here
+
+
+def is_made(directory: Path) -> bool:
+    """Whether its durable environment was made once."""
+    return regular_file(directory / MADE) is not None
+
+
+def note_made(directory: Path) -> None:
+    """From now on an empty or absent ``durable/data.mdb`` is an error. ``OSError``."""
+    path = directory / MADE
+    text = (
+        "A store was made in this directory: its subscriptions are in durable/data.mdb. While this file is here, an\n"
+        "endpoint refuses to begin with an empty store. Remove it to begin with one.\n"
+    )
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, PRIVATE_FILE)
+    try:
+        os.fchmod(fd, PRIVATE_FILE)
+        os.write(fd, text.encode())
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+# --- whole
+
+
+_HEADER = struct.Struct("=QHHHH")  # of a page: number, padding, flags, end of the pointers, begin of the nodes
+_META = struct.Struct("=IIQQ48s48sQQ")  # behind it: magic, version, address, map size, trees, last page, transaction
+_TREE = struct.Struct("=IHHQQQQQ")  # page size (of the first), flags, depth, three counts, entries, root
+_NUMBER = struct.Struct("=Q")  # of a page; a list of free ones begins with their count
+_NODE = struct.Struct("=HHHH")  # low and high half of the data's size, flags, size of the key
+_MAGIC, _VERSION = 0xBEEFC0DE, 1
+_BRANCH, _LEAF, _OVERFLOW, _META_PAGE = 0x01, 0x02, 0x04, 0x08  # flags of a page
+_BIG_DATA, _SUB_TREE = 0x01, 0x02  # flags of a node
+_FIXED_MAP = 0x01  # flag of an environment: mapped at the address that the meta page names
+_NONE = (1 << 64) - 1
+_DEPTH_MAX = 32
+_PAGES_MAX = 1 << 16  # pages looked at in one tree; a list of free pages of 64 GiB has some 33,000
+FIRST_PAGES = 2  # the meta pages
+LOOKS = 5
+"""At a file that is written to meanwhile."""
+
+
+def require_whole(data: Path) -> bool:
+    """Whether the environment's file holds one; ``False``: not yet, its creation was interrupted, or has not begun.
+
+    ``Damaged``: LMDB would refuse it, or die of it. ``OSError``: it cannot be read.
+    """
+    found = regular_file(data)
+    if found is None or found.st_size == 0:
+        return False
+    if struct.calcsize("P") != 8:
+        return True  # another format, of a machine with addresses of another size
+    fd = os.open(data, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        for looks in itertools.count(1):
+            look = _Whole(data, fd)
+            try:
+                return look.looked_at()
+            except Damaged:
+                if looks == LOOKS or look.is_latest():
+                    raise
+        raise AssertionError
+    finally:
+        os.close(fd)
+
+
+class _Whole:
+    """One look at one file."""
+
+    def __init__(self, path: Path, fd: int) -> None:
+        self._path, self._fd = path, fd
+        self._size = 0
+        self._page_bytes = 0
+        self._last = 0
+        self._metas_read = b""
+
+    def looked_at(self) -> bool:
+        try:
+            return self._look()
+        except struct.error:
+            raise self._damaged("a page of it ends in the middle of an entry") from None
+
+    def is_latest(self) -> bool:
+        """Nothing has been written since that could have changed what was looked at: LMDB uses pages again that no
+        transaction needs."""
+        return self._metas_read == self._read_metas(self._read_head())
+
+    def _read_head(self) -> bytes:
+        return os.pread(self._fd, 1 << 17, 0)  # two pages of the largest size that there is
+
+    def _read_metas(self, head: bytes) -> bytes:
+        size = _HEADER.size + _META.size
+        return head[:size] + head[self._page_bytes : self._page_bytes + size]
+
+    def _look(self) -> bool:
+        head = self._read_head()
+        self._size = os.fstat(self._fd).st_size  # afterwards: a commit extends the file first
+        if not any(head):
+            # The room of a file whose first pages never came to the disk; a store that was one has more than that.
+            if len(head) == self._size:
+                return False
+            raise self._damaged("it begins with nothing but zeros")
+        metas = self._metas(head)
+        self._metas_read = self._read_metas(head)
+        if len(metas) < FIRST_PAGES:
+            return False
+        transaction, self._last, trees = max(metas)
+        free, main = (_TREE.unpack(tree) for tree in trees)
+        if free[1] & _FIXED_MAP:
+            raise self._damaged("its meta page asks for a map at a fixed address, which no store of this program does")
+        if self._last < FIRST_PAGES - 1 or self._last >= 1 << 48:
+            raise self._damaged(f"its meta page names {self._last} as the last page")
+        if transaction == 0 and (free[7], main[7]) == (_NONE, _NONE):
+            return True  # empty, as LMDB makes it
+        missing = self._last + 1 - self._size // self._page_bytes
+        self._root("the list of free pages", free)
+        if missing > 0 and not self._all_free(free, self._size // self._page_bytes):
+            raise self._damaged(
+                f"it was cut off: it has {self._size:,} bytes of {(self._last + 1) * self._page_bytes:,}"
+            )
+        self._root("the directory of databases", main)
+        for tree in self._sub_trees(main):
+            self._root("a database", tree)
+        return True
+
+    def _metas(self, head: bytes) -> list[tuple[int, int, tuple[bytes, bytes]]]:
+        """Of each meta page: transaction, last page, trees. None, or one: its creation was interrupted."""
+        metas: list[tuple[int, int, tuple[bytes, bytes]]] = []
+        at = 0
+        for number in range(FIRST_PAGES):
+            if len(head) < at + _HEADER.size + _META.size:
+                if metas and metas[0][0]:  # it has been written since
+                    raise self._damaged(f"it was cut off: it has {self._size:,} bytes, less than its meta pages")
+                return metas
+            _, _, flags, _, _ = _HEADER.unpack_from(head, at)
+            magic, version, _, _, free, main, last, transaction = _META.unpack_from(head, at + _HEADER.size)
+            if not flags & _META_PAGE or magic != _MAGIC:
+                if metas and metas[0][0] == 0 and not any(head[at:]) and self._size <= 2 * self._page_bytes:
+                    return metas  # the second one never came to the disk
+                raise self._damaged(f"meta page {number} is not LMDB's")
+            if version != _VERSION:
+                raise self._damaged(f"it has version {version} of LMDB's format, and this program knows {_VERSION}")
+            page_bytes = _TREE.unpack(free)[0]
+            if page_bytes not in (1 << bits for bits in range(8, 17)) or self._page_bytes not in (0, page_bytes):
+                raise self._damaged(f"meta page {number} says that pages have {page_bytes} bytes")
+            self._page_bytes = at = page_bytes
+            metas.append((transaction, last, (free, main)))
+        return metas
+
+    def _damaged(self, what: str) -> Damaged:
+        return Damaged(f"{self._path} is damaged: {what}")
+
+    def _page(self, number: int, what: str) -> bytes:
+        page = os.pread(self._fd, self._page_bytes, number * self._page_bytes)
+        if len(page) < self._page_bytes:
+            raise self._damaged(
+                f"it was cut off: {what} is at page {number}, behind its end (it has {self._size:,} bytes of "
+                f"{(self._last + 1) * self._page_bytes:,})"
+            )
+        return page
+
+    def _node_page(self, number: int, what: str) -> tuple[int, bytes]:
+        """Flags and bytes of a page of a tree."""
+        if not FIRST_PAGES <= number <= self._last:
+            raise self._damaged(f"{what} is said to be at page {number} of {self._last + 1}")
+        page = self._page(number, what)
+        own, _, flags, lower, upper = _HEADER.unpack_from(page)
+        kind = flags & (_BRANCH | _LEAF | _OVERFLOW | _META_PAGE)
+        if own != number or kind not in (_BRANCH, _LEAF) or not _HEADER.size <= lower <= upper <= self._page_bytes:
+            raise self._damaged(f"page {number}, of {what}, is not a page of a tree")
+        return kind, page
+
+    def _root(self, what: str, tree: tuple[int, ...]) -> None:
+        _, _, depth, _, _, _, _, root = tree
+        if root == _NONE:
+            return
+        if not 0 < depth <= _DEPTH_MAX:
+            raise self._damaged(f"{what} is said to be {depth} pages deep")
+        self._node_page(root, what)
+
+    def _leaves(self, what: str, tree: tuple[int, ...]) -> Iterator[bytes]:
+        """Its leaf pages, each page once."""
+        waiting, seen = [] if tree[7] == _NONE else [tree[7]], set[int]()
+        while waiting:
+            number = waiting.pop()
+            if number in seen or len(seen) >= _PAGES_MAX:
+                raise self._damaged(f"{what} is no tree")
+            seen.add(number)
+            kind, page = self._node_page(number, what)
+            if kind == _LEAF:
+                yield page
+                continue
+            for at in self._nodes(number, page):
+                low, high, flags, _ = _NODE.unpack_from(page, at)
+                waiting.append(low | high << 16 | flags << 32)
+
+    def _nodes(self, number: int, page: bytes) -> Iterator[int]:
+        lower = _HEADER.unpack_from(page)[3]
+        for (at,) in struct.iter_unpack("=H", page[_HEADER.size : lower - lower % 2]):
+            if not lower <= at <= self._page_bytes - _NODE.size:
+                raise self._damaged(f"page {number} is no page of a tree")
+            yield at
+
+    def _values(self, what: str, tree: tuple[int, ...], flag: int) -> Iterator[tuple[int, bytes]]:
+        """Flags and value (its beginning in the page) of each entry."""
+        for page in self._leaves(what, tree):
+            for at in self._nodes(_HEADER.unpack_from(page)[0], page):
+                low, high, flags, key_bytes = _NODE.unpack_from(page, at)
+                begin = at + _NODE.size + key_bytes
+                yield flags & flag, page[begin : begin + (_NUMBER.size if flags & _BIG_DATA else low | high << 16)]
+
+    def _sub_trees(self, main: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+        for is_tree, value in self._values("the directory of databases", main, _SUB_TREE):
+            if is_tree:
+                if len(value) != _TREE.size:
+                    raise self._damaged("its directory of databases holds something else")
+                yield _TREE.unpack(value)
+
+    def _all_free(self, free: tuple[int, ...], first: int) -> bool:
+        """Whether no page from ``first`` on is in use. Pages that a transaction took and let go of are never written,
+        so LMDB's own file may be shorter than its last page: but then all that is missing is in the list of free ones.
+        """
+        missing = self._last + 1 - first
+        for is_big, value in self._values("the list of free pages", free, _BIG_DATA):
+            if is_big:
+                (number,) = _NUMBER.unpack(value)
+                if not FIRST_PAGES <= number <= self._last:
+                    raise self._damaged(f"its list of free pages goes on at page {number} of {self._last + 1}")
+                at = number * self._page_bytes + _HEADER.size
+                head = os.pread(self._fd, _NUMBER.size, at)
+                if len(head) < _NUMBER.size or _NUMBER.unpack(head)[0] > self._last:
+                    raise self._damaged("its list of free pages is longer than the file")
+                value = head + os.pread(self._fd, _NUMBER.size * _NUMBER.unpack(head)[0], at + _NUMBER.size)
+            numbers = [page for (page,) in _NUMBER.iter_unpack(value[: len(value) - len(value) % _NUMBER.size])]
+            missing -= sum(page >= first for page in numbers[1 : numbers[0] + 1] if numbers)
+        return missing <= 0
+
+
+def is_in_use(lane_directory: Path) -> bool:
+    """Whether any process has the environment open: LMDB keeps a lock on ``lock.mdb`` for as long. ``OSError``.
+
+    Not to be asked in a process that has it open: its own lock would be gone afterwards (fcntl(2)).
+    """
+    try:
+        fd = os.open(lane_directory / "lock.mdb", os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
+    except (BlockingIOError, PermissionError):
+        return True
+    finally:
+        os.close(fd)
+    return False
+
+
+# --- room
+
+
+def reserve_lock_file(lane_directory: Path, size: int) -> None:
+    """Have the disk's room for ``lock.mdb``, which is written through a map: where the disk is full by then, that ends
+    the process (SIGBUS). Before LMDB opens it, since closing a file drops this process's locks on it. ``OSError``."""
+    if not hasattr(os, "posix_fallocate"):
+        return
+    fd = os.open(lane_directory / "lock.mdb", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, PRIVATE_FILE)
+    try:
+        os.posix_fallocate(fd, 0, size)  # what is there stays as it is
+    finally:
+        os.close(fd)
+
+
+def free_bytes(path: Path) -> int | None:
+    """What this user may still write on the disk; ``None``: nobody says."""
+    try:
+        disk = os.statvfs(path)
+    except OSError:
+        return None
+    return disk.f_bavail * disk.f_frsize
+
+
+def why_not_written(path: Path, error: Exception) -> str:
+    """In words, with what to do, for what could not be written in the directory."""
+    free = free_bytes(path)
+    text = str(error)
+    known = "how much is free is not known" if free is None else f"{free:,} bytes are free"
+    number = error.errno if isinstance(error, OSError) else None
+    if number == errno.EDQUOT or os.strerror(errno.EDQUOT) in text:
+        return f"the disk quota of this user is used up ({path}: {text}): make room or raise it"
+    if number == errno.EFBIG or os.strerror(errno.EFBIG) in text:
+        return f"a file in {path} may not grow ({text}): raise the limit on the size of files (ulimit -f)"
+    full = number == errno.ENOSPC or os.strerror(errno.ENOSPC) in text or (free is not None and free < DISK_FULL_BYTES)
+    if full:
+        return f"the disk is full: {known} at {path} (df -h {path}; inodes: df -i {path}). Make room there; {text}"
+    return f"the disk at {path} refused it ({known}): see the system's log for it (dmesg); {text}"

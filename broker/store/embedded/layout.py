@@ -1,0 +1,395 @@
+"""The embedded store on disk, and the frames between an endpoint and its writer processes.
+
+Owns: the directory's files, the databases and their keys and values, the layout's number, and the framing: what the
+reading side (``embedded.py``) and the writing side (``writer.py``) must agree on. Must never: begin a transaction of
+its own after ``prepare`` has returned, or import asyncio (a writer starts in a twentieth of a second without it).
+
+::
+
+    DIR/durable/   data.mdb, lock.mdb    synced at every commit: survives a power cut
+        subscribers  hash of topic  -> client ids            (sorted duplicates)
+        topics_of    hash of client -> hashes of topics      (sorted duplicates of fixed size)
+        texts        hash of topic  -> topic                 (while it has a subscriber)
+    DIR/soft/      data.mdb, lock.mdb    never synced: survives kill -9, means nothing after a reboot
+        locations    client id      -> [number, incarnation, online]
+        registry     hash of name   -> [name, incarnation, url, heartbeat]
+        seen         payload hash   -> when it expires, in seconds of the machine's monotonic clock
+        boot_id      (a file) the boot the environment belongs to; under another one it is emptied
+    either one also holds the file `gate`: the queue for its write lock, and the process that had it last
+    DIR/made       that the durable environment was made (``files.py``)
+
+All of it is for one user: directories 700, files 600.
+
+Hashes are ``ingeborg.protocol.hashes.digest``: LMDB keys hold 511 bytes and topics 1,024. Each unnamed database has
+the entry ``layout``.
+"""
+
+from __future__ import annotations
+
+import enum
+import errno
+import fcntl
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import lmdb
+import ormsgpack
+
+from ingeborg.broker.store.base import StoreError, StoreLost, StoreMisconfigured, StoreUnavailable, Superseded
+from ingeborg.broker.store.embedded import files
+from ingeborg.broker.store.embedded.files import Damaged, Files
+
+LAYOUT_NAME = b"ingeborg embedded store"
+LAYOUT_NUMBER = 1
+
+DEFAULT_MAP_SIZE_BYTES = 64 << 30
+"""Address space, not memory or disk (the file grows as it is written): a billion subscriptions need about as much."""
+
+MAX_READERS = 1024
+"""Reader slots per environment, 64 bytes each. A process takes one, so this is the number of processes that can share
+the directory; LMDB's own 126 would end at 42 endpoints with two writers each."""
+
+LOCK_FILE_BYTES = (MAX_READERS + 2) * 64
+"""What LMDB makes of ``lock.mdb``: a slot for each reader, and two for its head."""
+
+_BOOT_ID = re.compile(rb"[0-9A-Fa-f-]{36}")
+"""A mark that some boot has written."""
+
+FRAME_ITEMS = 1024
+"""Subscriptions, clients or hashes per frame: 1-4 ms of writing, the unit in which callers take turns."""
+
+FRAME_BYTES_MAX = 4 << 20
+"""A frame of ``FRAME_ITEMS`` topics of 1,024 bytes, each for a client of 128, is 1.2 MB; more is a bug."""
+
+
+class Lane(enum.StrEnum):
+    """One LMDB environment and the writer process that writes it."""
+
+    DURABLE = "durable"
+    SOFT = "soft"
+
+
+DATABASES: dict[Lane, dict[str, dict[str, bool]]] = {
+    Lane.DURABLE: {"subscribers": {"dupsort": True}, "topics_of": {"dupsort": True, "dupfixed": True}, "texts": {}},
+    Lane.SOFT: {"locations": {}, "registry": {}, "seen": {}},
+}
+
+
+# --- environments ------------------------------------------------------------------------------------------------
+
+
+class Environment:
+    """An open LMDB environment and its databases by name."""
+
+    def __init__(self, env: lmdb.Environment, lane: Lane) -> None:
+        """Open the databases, which ``prepare`` has made; waits for the write lock if ``env`` can write."""
+        self.env = env
+        self.db = {
+            name: env.open_db(name.encode(), None, create=False, **flags) for name, flags in DATABASES[lane].items()
+        }
+
+    def begin(self, db: Any = None, *, write: bool = False) -> lmdb.Transaction:
+        """A transaction, also after another process has been started with a larger map."""
+        try:
+            return self.env.begin(db, write=write)
+        except lmdb.MapResizedError:
+            self.env.set_mapsize(0)  # adopt the size the file has by now
+            return self.env.begin(db, write=write)
+
+
+def open_for_reading(directory: Path, lane: Lane, map_size_bytes: int) -> Environment:
+    """Open what a writer has prepared, now or once. Such an environment cannot take the write lock, so it cannot wait
+    for it. ``StoreMisconfigured``: it is of another program or layout, or damaged.
+    """
+    data = directory / lane / "data.mdb"
+    if not files.require_whole(data):
+        raise StoreMisconfigured(f"there is no store in {directory}: {data} is not there, or empty")
+    env = lmdb.open(
+        str(directory / lane),
+        readonly=True,
+        create=False,
+        mode=files.PRIVATE_FILE,  # of lock.mdb, which LMDB makes where it is not there
+        map_size=map_size_bytes,
+        max_dbs=len(DATABASES[lane]),
+        max_readers=MAX_READERS,
+    )
+    try:
+        with env.begin() as txn:
+            found = txn.get(b"layout")
+        _require_layout(found, lane, directory)
+        return Environment(env, lane)
+    except BaseException:
+        env.close()
+        raise
+
+
+class Gate:
+    """The queue for an environment's write lock, shared by all processes: a file that is locked while waiting.
+
+    LMDB's lock is not fair: of two processes that write all the time, a third one was measured to wait 1.8 s; with
+    the gate 12 ms (docs/adr/0002). The gate is taken before the lock, always, and given back once the lock is had.
+    """
+
+    def __init__(self, directory: Path, lane: Lane) -> None:
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        self._fd = os.open(directory / lane / "gate", flags, files.PRIVATE_FILE)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Wait in the queue; the kernel frees the place of a process that dies in it."""
+        fcntl.flock(self._fd, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            fcntl.flock(self._fd, fcntl.LOCK_UN)
+
+    def sign(self) -> None:
+        """Note that this process has the write lock, for ``last_lock_holder``."""
+        # On a full disk a message to people will lack this name; that is no reason to fail what may still succeed.
+        with suppress(OSError):
+            os.pwrite(self._fd, b"%20d" % os.getpid(), 0)
+
+
+def last_lock_holder(directory: Path, lane: Lane) -> int | None:
+    """The process that had the write lock last, and may have it still; for messages to people only."""
+    path = directory / lane / "gate"
+    try:
+        return int(path.read_bytes()) if files.regular_file(path) else None
+    except (OSError, ValueError, StoreMisconfigured):
+        return None
+
+
+def boot_id() -> str:
+    """What tells this boot of the machine from any other; ``StoreMisconfigured`` on a system that does not say."""
+    try:
+        if sys.platform == "darwin":
+            asked = subprocess.run(["/usr/sbin/sysctl", "-n", "kern.bootsessionuuid"], capture_output=True, timeout=5)
+            found = asked.stdout.decode().strip()
+        else:
+            found = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except (OSError, subprocess.SubprocessError) as error:
+        raise StoreMisconfigured(f"the embedded store cannot read the machine's boot id: {error}") from error
+    if not found:
+        raise StoreMisconfigured("the embedded store needs the machine's boot id, and this system has none")
+    return found
+
+
+class Prepared(NamedTuple):
+    """An environment to write to. ``files``: what was opened; ``notes``: what people should be told, in sentences."""
+
+    environment: Environment
+    gate: Gate
+    files: Files
+    notes: list[str]
+
+
+def prepare(directory: Path, lane: Lane, map_size_bytes: int, opened: Files | None = None) -> Prepared:
+    """Make or check one environment and open it for writing; ``StoreMisconfigured`` says what is wrong with it.
+    ``opened``: what the endpoint has open already: nothing is made then, and what is another is ``StoreLost``.
+
+    Runs in a writer process, because it takes the gate and the write lock.
+    """
+    path = directory / lane
+    notes: list[str] = []
+    try:
+        if opened is None:
+            files.make_directory(directory)
+            files.make_directory(path)
+        else:
+            files.require_same(path, opened)
+        loose = files.make_root_private(directory) if lane is Lane.DURABLE else []
+        loose += files.make_private(path)
+        if loose:
+            notes.append(f"other users of this machine could open {', '.join(loose)}: from now on only their owner can")
+        gate = Gate(directory, lane)
+        with gate.held():
+            if opened is not None:
+                files.require_same(path, opened)
+            notes += _empty_after_reboot(path) if lane is Lane.SOFT else []
+            notes += _make_way(directory, lane, path / "data.mdb")
+            files.reserve_lock_file(path, LOCK_FILE_BYTES)
+            env = lmdb.open(
+                str(path),
+                map_size=map_size_bytes,
+                max_dbs=len(DATABASES[lane]),
+                max_readers=MAX_READERS,
+                sync=lane is Lane.DURABLE,
+                mode=files.PRIVATE_FILE,
+            )
+            env.reader_check()  # frees the slots of processes that were killed
+            _check_layout(env, lane, directory)
+            if lane is Lane.DURABLE and not files.is_made(directory):
+                files.note_made(directory)
+            files.make_private(path)  # what has been made just now, under whatever umask
+            return Prepared(Environment(env, lane), gate, files.files_at(path)[0], notes)
+    except lmdb.MemoryError as error:
+        raise StoreMisconfigured(
+            f"the embedded store cannot map {map_size_bytes:,} bytes of address space ({error}): "
+            "give a smaller map size, or raise the limit on address space (ulimit -v)"
+        ) from error
+    except (OSError, lmdb.Error) as error:
+        raise _unusable(directory, path, error) from error
+
+
+def _unusable(directory: Path, path: Path, error: Exception) -> StoreMisconfigured:
+    """Why the directory is no use, by what failed in it."""
+    number = error.errno if isinstance(error, OSError) else None
+    if isinstance(error, lmdb.DiskError) or number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO):
+        there = next(place for place in (path, *path.parents) if place.exists())
+        return StoreMisconfigured(f"the embedded store cannot write {path}: {files.why_not_written(there, error)}")
+    if isinstance(error, lmdb.InvalidError | lmdb.CorruptedError | lmdb.PageNotFoundError):
+        return Damaged(f"{path / 'data.mdb'} is damaged ({error}): {files.RESTORE}")
+    return StoreMisconfigured(
+        f"the embedded store cannot use the directory {directory}: {error}. Give a directory on a local disk that "
+        "this user may write, and that is empty or was made by this program"
+    )
+
+
+def _make_way(directory: Path, lane: Lane, data: Path) -> list[str]:
+    """See that ``data.mdb`` is whole, or not there, so that LMDB can be given it; what was done, if anything."""
+    try:
+        if files.require_whole(data):
+            return []
+        what = f"{data} is {'empty' if data.exists() else 'not there'}"
+        in_use = files.is_in_use(data.parent)
+    except Damaged as error:
+        if not files.regular_file(data):
+            raise
+        what, in_use = str(error), files.is_in_use(data.parent)
+        if lane is Lane.DURABLE:
+            raise Damaged(f"{what}. Stop every endpoint of it; {files.RESTORE}") from None
+        if not in_use:
+            _remove(data.parent)
+            text = "it says who listens where, which nobody did any more: it has been made anew, and nothing is lost"
+            return [f"{what}; {text}"]
+    if in_use:
+        raise Damaged(f"{what}, though a process has it open: stop every endpoint of {directory}, and start again")
+    if lane is Lane.DURABLE and files.is_made(directory):
+        raise Damaged(
+            f"{what}, though a store was made here. Put it back from a backup; or, to begin with an empty store (for "
+            f"`ingeborg import` of an export), remove {directory / files.MADE}"
+        )
+    _remove(data.parent)  # of a creation that was interrupted
+    return []
+
+
+def _remove(path: Path) -> None:
+    for name in ("data.mdb", "lock.mdb"):
+        (path / name).unlink(missing_ok=True)
+
+
+def of_this_boot(directory: Path) -> bool:
+    """Whether the soft environment is there and of this boot: of an earlier one it means nothing."""
+    mark = directory / Lane.SOFT / "boot_id"
+    return files.regular_file(mark) is not None and mark.read_bytes() == boot_id().encode()
+
+
+def _empty_after_reboot(soft: Path) -> list[str]:
+    """Remove a soft environment of an earlier boot, before it is opened: unsynced pages may have been half written.
+    What people should know of it."""
+    mark, current = soft / "boot_id", boot_id().encode()
+    found = None
+    if files.regular_file(mark) is not None:
+        found = mark.read_bytes()
+        if found == current:
+            return []
+    notes = []
+    # No process lives through a boot: what one has open is of this one, whatever the mark says.
+    if files.is_in_use(soft):
+        notes.append(f"{mark} was damaged, or removed, while the store is in use: it has been written anew")
+    else:
+        _remove(soft)
+        if found is not None and not _BOOT_ID.fullmatch(found):
+            notes.append(f"{mark} was damaged: who listens where has been forgotten, as after a reboot")
+    # In one step: half a mark would be another boot's.
+    draft = soft / "boot_id.new"
+    draft.unlink(missing_ok=True)
+    try:
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, files.PRIVATE_FILE), "wb") as file:
+            file.write(current)
+        draft.replace(mark)
+    finally:
+        draft.unlink(missing_ok=True)
+    return notes
+
+
+def _check_layout(env: lmdb.Environment, lane: Lane, directory: Path) -> None:
+    with env.begin() as txn:
+        found, is_new = txn.get(b"layout"), txn.stat()["entries"] == 0
+    if is_new:
+        with env.begin(write=True) as txn:
+            txn.put(b"layout", b"%s %d" % (LAYOUT_NAME, LAYOUT_NUMBER))
+            for name, flags in DATABASES[lane].items():
+                env.open_db(name.encode(), txn=txn, **flags)
+        return
+    _require_layout(found, lane, directory)
+
+
+def _require_layout(found: bytes | None, lane: Lane, directory: Path) -> None:
+    program, _, number = bytes(found or b"").rpartition(b" ")
+    if program != LAYOUT_NAME or not number.isdigit():
+        raise StoreMisconfigured(
+            f"{directory / lane} holds an LMDB environment of another program; give a directory of its own"
+        )
+    if int(number) != LAYOUT_NUMBER:
+        raise StoreMisconfigured(
+            f"{directory / lane} has layout {int(number)}, this version knows layout {LAYOUT_NUMBER}; "
+            "run the version that wrote it, or give another directory"
+        )
+
+
+# --- frames ------------------------------------------------------------------------------------------------------
+#
+# To the writer: [number, operation, argument]. From it, in any order, [number, outcome, results] for each: the outcome
+# is "" or the name of an error, with its message in place of the results.
+
+GREETING = -1
+"""The number of the writer's first frame: ready, or why not."""
+
+PROGRESS = -2
+"""The number of frames that say: something has been committed, though nothing is complete."""
+
+LAST_WORDS = -3
+"""The number of a writer's last frame, where it has to end: its results say why."""
+
+ERRORS: dict[str, type[StoreError]] = {
+    error.__name__: error
+    for error in (StoreError, StoreUnavailable, StoreMisconfigured, Damaged, StoreLost, Superseded)
+}
+
+_LENGTH_BYTES = 4
+
+
+def pack(body: Any) -> bytes:
+    """One frame: its length in 4 bytes, then the body in MessagePack."""
+    packed = ormsgpack.packb(body)
+    assert len(packed) <= FRAME_BYTES_MAX, f"frame of {len(packed)} bytes"
+    return len(packed).to_bytes(_LENGTH_BYTES, "big") + packed
+
+
+class Unpacker:
+    """Puts frames together again from what a socket gives; holds at most one incomplete frame between calls."""
+
+    def __init__(self) -> None:
+        self._rest = bytearray()
+
+    def feed(self, data: bytes) -> list[Any]:
+        """The bodies that are complete now."""
+        self._rest += data
+        bodies, start = [], 0
+        while len(self._rest) - start >= _LENGTH_BYTES:
+            body_start = start + _LENGTH_BYTES
+            end = body_start + int.from_bytes(self._rest[start:body_start], "big")
+            assert end - body_start <= FRAME_BYTES_MAX, f"frame of {end - body_start} bytes"
+            if len(self._rest) < end:
+                break
+            bodies.append(ormsgpack.unpackb(bytes(self._rest[body_start:end])))
+            start = end
+        del self._rest[:start]
+        return bodies

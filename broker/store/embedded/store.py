@@ -1,0 +1,467 @@
+"""The embedded store: one LMDB directory, shared by every endpoint process of the machine.
+
+Owns: the store contract on LMDB. Reads are memory reads on the event loop (microseconds; no thread in between), in
+slices; writes go to two writer processes (``writer_link.py``, ``writer.py``), one for what must survive a power cut
+and one for what must survive only ``kill -9``. Must never: take LMDB's write lock, hold a read transaction across an
+``await`` (it would keep freed pages from being used again), or be open in a process that forks without exec.
+
+Opened with ``read_only`` it starts no writer, makes nothing, and cannot write.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Any, cast
+
+import lmdb
+import ormsgpack
+
+from ingeborg.broker.store.base import (
+    PAGE_SUBSCRIPTIONS,
+    Endpoint,
+    Location,
+    Shape,
+    StoreError,
+    StoreLost,
+    StoreMisconfigured,
+    StoreUnavailable,
+)
+from ingeborg.broker.store.embedded.files import RESTORE, Files, require_latest, require_same
+from ingeborg.broker.store.embedded.layout import (
+    DEFAULT_MAP_SIZE_BYTES,
+    FRAME_ITEMS,
+    Environment,
+    Lane,
+    of_this_boot,
+    open_for_reading,
+)
+from ingeborg.broker.store.embedded.writer_link import WriterProcess
+from ingeborg.protocol.hashes import HASH_BYTES, digest
+
+SLICE_S = 0.002
+"""How long a read keeps the event loop; 2 ms are about 500 small subscriber sets."""
+
+LOCATIONS_AT_ONCE = 500
+"""Locations that are read without waiting for a turn: 1 ms."""
+
+MEMBERS_PER_LOOK = 512
+"""Entries of one subscriber set read between two looks at the clock: 0.1 ms."""
+
+
+class EmbeddedStore:
+    """``Store`` in a directory of a local disk. Sibling endpoints open the same directory, each its own store."""
+
+    #: What the writer takes into one sorted run; hashes scatter the topics of a slot anyway.
+    shape = Shape(topics_at_once=250_000, slots_together=False)
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        map_size_bytes: int = DEFAULT_MAP_SIZE_BYTES,
+        timeout_s: float = 4.0,
+        read_only: bool = False,
+        death_fd: int = -1,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        """``map_size_bytes``: most that either environment can grow to; address space, not disk. ``timeout_s``: how
+        long the writer may acknowledge nothing before operations fail; a large batch that gets on takes its time.
+        ``death_fd``: the end of a pipe where a writer reads what this process died of, see ``writer.py``.
+        ``read_only``: of a directory that is a store already; writing ends with ``StoreUnavailable``.
+        """
+        self._read_only = read_only
+        self._directory, self._map_size_bytes = directory.absolute(), map_size_bytes
+        self._wall_clock = wall_clock
+        self._writers = {
+            lane: WriterProcess(
+                self._directory,
+                lane,
+                map_size_bytes=map_size_bytes,
+                timeout_s=timeout_s,
+                death_fd=death_fd if lane is Lane.DURABLE else -1,  # one of them is enough
+            )
+            for lane in Lane
+        }
+        self._durable_writer, self._soft_writer = self._writers[Lane.DURABLE], self._writers[Lane.SOFT]
+        self._environments: dict[Lane, Environment] = {}  # empty: not open
+        self._opened: dict[Lane, _Opened] = {}
+        self._lost = False
+        self._reads = 0
+        self._writes = 0
+        # Reads of several slices take turns: each has one slice in a pass of the loop, and the loop waits for all.
+        self._long = asyncio.Lock()
+
+    @property
+    def writer_restarts(self) -> int:
+        """How many times a writer process has been replaced, both lanes together; for the metrics."""
+        return sum(writer.restarts for writer in self._writers.values())
+
+    @property
+    def counters(self) -> dict[str, int]:
+        """For the metrics. ``reads``, ``writes``: topics, clients, subscriptions and hashes read or written."""
+        return {"reads": self._reads, "writes": self._writes, "writer_restarts": self.writer_restarts}
+
+    @property
+    def writer_pids(self) -> dict[Lane, int | None]:
+        """The process id of each lane's writer, ``None`` while it is being replaced; for people and tests."""
+        return {lane: writer.pid for lane, writer in self._writers.items()}
+
+    async def open(self) -> None:
+        try:
+            if self._read_only:
+                self._open_for_reading()
+            else:
+                await self._open_with_writers()
+        except OSError as error:
+            await self.close()
+            raise StoreMisconfigured(f"the embedded store cannot read {self._directory}: {error}") from error
+        except BaseException:
+            await self.close()
+            raise
+
+    def _open_for_reading(self) -> None:
+        self._environments[Lane.DURABLE] = _share(self._directory, Lane.DURABLE, self._map_size_bytes)
+        # One of an earlier boot may be half written; the next endpoint that starts empties it.
+        if of_this_boot(self._directory):
+            self._environments[Lane.SOFT] = _share(self._directory, Lane.SOFT, self._map_size_bytes)
+
+    async def _open_with_writers(self) -> None:
+        outcomes = await asyncio.gather(*(writer.open() for writer in self._writers.values()), return_exceptions=True)
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
+                raise outcome
+        for lane in Lane:
+            self._environments[lane] = _share(self._directory, lane, self._map_size_bytes)
+            opened = self._writers[lane].files
+            assert opened is not None
+            self._opened[lane] = _Opened(opened, require_same(self._directory / lane, opened))
+        self._look_at_files()
+
+    async def close(self) -> None:
+        lanes, self._environments = self._environments, {}
+        self._opened = {}
+        for environment in lanes.values():
+            _give_back(environment)
+        await asyncio.gather(*(writer.close() for writer in self._writers.values()))
+
+    # --- subscriptions
+
+    async def subscribe(self, batch: Sequence[tuple[str, Sequence[str]]]) -> None:
+        self._writes += sum(len(others) for _, others in batch)
+        await self._durable_writer.call("subscribe", _subscription_frames(batch))
+
+    async def unsubscribe(self, batch: Sequence[tuple[str, Sequence[str]]]) -> None:
+        self._writes += sum(len(others) for _, others in batch)
+        await self._durable_writer.call("unsubscribe", _subscription_frames(batch))
+
+    async def subscribers(self, topics: Sequence[str]) -> list[set[str]]:
+        self._reads += len(topics)
+        sets: list[set[str]] = []
+        members: set[str] = set()
+        after: bytes | None = None  # the last member read, where a slice ended within a set
+
+        def read_slice() -> bool:
+            nonlocal after, members
+            with self._reading(Lane.DURABLE, "subscribers") as (_, cursor):
+                until = time.perf_counter() + SLICE_S
+                while True:
+                    after = _read_members(cursor, digest(topics[len(sets)].encode()), after, members, until)
+                    if after is None:
+                        sets.append(members)
+                        members = set()
+                    if len(sets) == len(topics):
+                        return True
+                    if time.perf_counter() >= until:
+                        return False
+
+        if not topics or read_slice():
+            return sets
+        async with self._long:
+            while True:
+                await asyncio.sleep(0)
+                if read_slice():
+                    return sets
+
+    async def topics(self, client: str, cursor: str | None, limit: int) -> tuple[list[str], str | None]:
+        if limit < 1:
+            raise ValueError(f"limit {limit} is not positive")
+        after = None if cursor is None else _hash_of_cursor(cursor)
+        self._reads += 1
+        async with self._long:
+            return await self._page_of(digest(client.encode()), after, limit)
+
+    async def _page_of(self, key: bytes, after: bytes | None, limit: int) -> tuple[list[str], str | None]:
+        page: list[str] = []
+        while True:
+            with self._reading(Lane.DURABLE, "topics_of") as (txn, entries):
+                texts = self._environments[Lane.DURABLE].db["texts"]
+                until = time.perf_counter() + SLICE_S
+                for topic_hash in _entries_after(entries, key, after):
+                    if len(page) == limit:
+                        assert after is not None
+                        return page, after.hex()
+                    page.append(str(cast(bytes, txn.get(topic_hash, db=texts)), "utf-8"))
+                    after = topic_hash
+                    if time.perf_counter() >= until:
+                        break
+                else:
+                    return page, None
+            await asyncio.sleep(0)
+
+    async def subscriptions(self) -> AsyncIterator[list[tuple[str, list[str]]]]:
+        # Each page is a transaction of its own. One over all of them would be a snapshot, and for as long as its reader
+        # takes no page that writers free could be used again: the file would grow by all that they write.
+        last: tuple[bytes, bytes] | None = None
+        while True:
+            page, last = self._page(last)
+            if page:
+                yield page
+            if last is None:
+                return
+            await asyncio.sleep(0)
+
+    def _page(
+        self, after: tuple[bytes, bytes] | None
+    ) -> tuple[list[tuple[str, list[str]]], tuple[bytes, bytes] | None]:
+        """The subscriptions behind the entry ``after``, and the last one's entry; ``None``: there are no more."""
+        page: list[tuple[str, list[str]]] = []
+        with self._reading(Lane.DURABLE, "subscribers") as (txn, cursor):
+            if not _seek_behind(cursor, after):
+                return page, None
+            texts = self._environments[Lane.DURABLE].db["texts"]
+            entries = list(islice(cast(Iterator[tuple[bytes, bytes]], cursor.iternext()), PAGE_SUBSCRIPTIONS))
+            key = None
+            for topic_hash, client in entries:
+                if topic_hash != key:
+                    key = topic_hash
+                    clients: list[str] = []
+                    page.append((str(cast(bytes, txn.get(topic_hash, db=texts)), "utf-8"), clients))
+                clients.append(client.decode())
+        self._reads += len(entries)
+        return page, entries[-1] if len(entries) == PAGE_SUBSCRIPTIONS else None
+
+    # --- locations
+
+    async def listen(self, clients: Sequence[str], incarnation: str) -> list[Location]:
+        self._writes += len(clients)
+        least = int(self._wall_clock() * 1000)
+        drawn = [
+            Location(max(held.number + 1, least) if held else least, incarnation, True)
+            for held in await self.locations(clients)
+        ]
+        batch = list(zip(clients, drawn, strict=True))
+        frames = ([(client, new.number, incarnation) for client, new in part] for part in _parts(batch))
+        await self._soft_writer.call("listen", frames)
+        return drawn
+
+    async def unlisten(self, batch: Sequence[tuple[str, Location]]) -> None:
+        self._writes += len(batch)
+        frames = ([(client, held.number, held.incarnation) for client, held in part] for part in _parts(batch))
+        await self._soft_writer.call("unlisten", frames)
+
+    async def locations(self, clients: Sequence[str]) -> list[Location | None]:
+        self._reads += len(clients)
+        if len(clients) <= LOCATIONS_AT_ONCE:
+            return await self._locations_of(clients)
+        async with self._long:
+            return await self._locations_of(clients)
+
+    async def _locations_of(self, clients: Sequence[str]) -> list[Location | None]:
+        found: list[Location | None] = []
+        while len(found) < len(clients):
+            with self._reading(Lane.SOFT, "locations") as (txn, _):
+                until = time.perf_counter() + SLICE_S
+                while True:
+                    value = txn.get(clients[len(found)].encode())
+                    found.append(None if value is None else Location(*ormsgpack.unpackb(value)))
+                    if len(found) == len(clients) or time.perf_counter() >= until:
+                        break
+            if len(found) < len(clients):
+                await asyncio.sleep(0)
+        return found
+
+    async def seen(self, hashes: Sequence[bytes], ttl_s: float) -> list[bool]:
+        self._writes += len(hashes)
+        return await self._soft_writer.call("seen", ((ttl_s, part) for part in _parts(hashes)))
+
+    # --- registry
+
+    async def register(self, endpoint: Endpoint) -> None:
+        await self._sign_of_life("register", endpoint)
+
+    async def heartbeat(self, endpoint: Endpoint) -> None:
+        await self._sign_of_life("heartbeat", endpoint)
+
+    async def _sign_of_life(self, operation: str, endpoint: Endpoint) -> None:
+        try:
+            self._look_at_files()
+            await self._soft_writer.call(operation, [tuple(endpoint)])  # it looks, too
+        except StoreLost:
+            self._lost = True
+            raise
+
+    async def deregister(self, endpoint: Endpoint) -> None:
+        await self._soft_writer.call("deregister", [tuple(endpoint)])
+
+    async def endpoints(self) -> list[Endpoint]:
+        if self._read_only and Lane.DURABLE in self._environments and Lane.SOFT not in self._environments:
+            return []
+        with self._reading(Lane.SOFT, "registry") as (_, cursor):
+            # As many as there are endpoint names on one machine: no need for slices.
+            return [Endpoint(*ormsgpack.unpackb(value)) for value in cursor.iternext(keys=False, values=True)]
+
+    @property
+    def lost(self) -> bool:
+        """Whether this is no longer the store that others find in the directory."""
+        return self._lost
+
+    def _look_at_files(self) -> None:
+        """``StoreLost``: what is read, or written, is no longer what others find in the directory. With every sign of
+        life, so that an idle endpoint notices it too: two calls of the system for each lane, and none on a read."""
+        for writer in self._writers.values():
+            if writer.lost is not None:
+                raise writer.lost
+        for lane, opened in self._opened.items():
+            path = self._directory / lane
+            try:
+                opened.size = require_same(path, opened.files, opened.size)
+            except OSError as error:
+                raise StoreUnavailable(f"the embedded store cannot look at its files in {path}: {error}") from error
+            environment = self._environments[lane]
+            try:
+                with environment.begin() as txn:
+                    confirmed = txn.id()
+            except lmdb.Error as error:
+                raise StoreUnavailable(f"the embedded store cannot read {path}: {error}") from error
+            require_latest(path, environment.env, confirmed)
+
+    @contextmanager
+    def _reading(self, lane: Lane, database: str) -> Iterator[tuple[lmdb.Transaction, lmdb.Cursor]]:
+        """A read transaction and a cursor on one database, not to be held across an ``await``."""
+        environment = self._environments.get(lane)
+        if environment is None:
+            raise StoreUnavailable("the embedded store is not open")
+        try:
+            with environment.begin(environment.db[database]) as txn, txn.cursor() as cursor:
+                yield txn, cursor
+        except (lmdb.Error, ValueError, TypeError) as error:
+            data = self._directory / lane / "data.mdb"
+            what = "cannot read" if isinstance(error, lmdb.ReadersFullError) else "found damage in"
+            todo = "" if isinstance(error, lmdb.ReadersFullError) else f". Stop every endpoint of it; {RESTORE}"
+            raise StoreError(f"the embedded store {what} {data}: {error}{todo}") from error
+
+
+class _Opened:
+    """What the files of a lane were at the last look."""
+
+    def __init__(self, files: Files, size: int) -> None:
+        self.files, self.size = files, size  # neither a file of LMDB's nor its number of transactions ever shrinks
+
+
+def _parts(items: Sequence[Any]) -> Iterator[list[Any]]:
+    """Frames' worth of the items."""
+    for start in range(0, len(items), FRAME_ITEMS):
+        yield list(items[start : start + FRAME_ITEMS])
+
+
+def _subscription_frames(batch: Iterable[tuple[str, Sequence[str]]]) -> Iterator[list[tuple[str, list[str]]]]:
+    """The batch cut into frames of ``FRAME_ITEMS`` subscriptions, a client's topics over several if many."""
+    frame: list[tuple[str, list[str]]] = []
+    room = FRAME_ITEMS
+    for client, topics in batch:
+        start = 0
+        while start < len(topics):
+            part = list(topics[start : start + room])
+            frame.append((client, part))
+            start += len(part)
+            room -= len(part)
+            if not room:
+                yield frame
+                frame, room = [], FRAME_ITEMS
+    if frame:
+        yield frame
+
+
+def _read_members(
+    cursor: lmdb.Cursor, key: bytes, after: bytes | None, members: set[str], until: float
+) -> bytes | None:
+    """Add the set's members from ``after`` on; the last one read if the time was up first, ``None`` at the end."""
+    if not (cursor.set_key(key) if after is None else cursor.set_range_dup(key, after)):
+        return None
+    values = cast(Iterator[bytes], cursor.iternext_dup())
+    while True:
+        part = list(islice(values, MEMBERS_PER_LOOK))
+        members.update(map(bytes.decode, part))
+        if len(part) < MEMBERS_PER_LOOK:
+            return None
+        if time.perf_counter() >= until:
+            return part[-1]
+
+
+def _entries_after(cursor: lmdb.Cursor, key: bytes, after: bytes | None) -> Iterator[bytes]:
+    """The key's values in order, those up to ``after`` left out."""
+    if cursor.set_key(key) if after is None else cursor.set_range_dup(key, after):
+        for value in cast(Iterator[bytes], cursor.iternext_dup()):
+            if value != after:
+                yield value
+
+
+def _seek_behind(cursor: lmdb.Cursor, after: tuple[bytes, bytes] | None) -> bool:
+    """Stand on the first entry of the database behind ``after``, which may be gone by now; whether there is one."""
+    if after is None:
+        return cursor.first()
+    key, value = after
+    if cursor.set_range_dup(key, value):
+        return cursor.next() if cursor.value() == value else True
+    behind = int.from_bytes(key, "big") + 1
+    return behind < 1 << 8 * HASH_BYTES and cursor.set_range(behind.to_bytes(HASH_BYTES, "big"))
+
+
+def _hash_of_cursor(cursor: str) -> bytes:
+    try:
+        found = bytes.fromhex(cursor)
+    except ValueError:
+        found = b""
+    if len(found) != HASH_BYTES or found.hex() != cursor:
+        raise ValueError(f"{cursor[:64]!r} is no cursor of this store")
+    return found
+
+
+# LMDB must not open one file twice in a process (closing either would drop the locks of both), so stores of one process
+# share the open environment. By the file and not its name, which may lead to another file by now.
+_shared: dict[tuple[int, int], tuple[Environment, int]] = {}
+
+
+def _share(directory: Path, lane: Lane, map_size_bytes: int) -> Environment:
+    try:
+        environment, users = _shared.get(_file_of(directory / lane)) or (
+            open_for_reading(directory, lane, map_size_bytes),
+            0,
+        )
+    except (OSError, lmdb.Error) as error:
+        raise StoreMisconfigured(
+            f"the embedded store cannot read the directory {directory}: {error}. Is it the store's (lmdb:DIR)? The "
+            "first endpoint that starts makes one; whoever reads it has to be able to write its lock.mdb files"
+        ) from error
+    _shared[_file_of(directory / lane)] = environment, users + 1
+    return environment
+
+
+def _give_back(environment: Environment) -> None:
+    key = next(key for key, (shared, _) in _shared.items() if shared is environment)
+    users = _shared[key][1] - 1
+    if users:
+        _shared[key] = environment, users
+    else:
+        del _shared[key]
+        environment.env.close()
+
+
+def _file_of(path: Path) -> tuple[int, int]:
+    found = (path / "data.mdb").stat()
+    return found.st_dev, found.st_ino

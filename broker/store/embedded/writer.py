@@ -1,0 +1,305 @@
+"""A writer process of the embedded store: ``python -m ingeborg.broker.store.embedded.writer DIR durable|soft
+MAP_SIZE_BYTES FD [FILES]``. ``FD``: of a pipe for what Python says of the endpoint's death by a signal
+(``faulthandler``); -1: there is none. ``FILES`` (``device:inode:inode``) is given to a successor: what the endpoint has
+open. It opens these or ends.
+
+Owns: every write to one LMDB environment on behalf of one endpoint process, its parent, which talks to it in frames
+(``layout.py``) over the socket that is its standard input. Group commit: what has come is written for at most
+``CHUNK_S``, committed, and only then acknowledged; between two commits the other processes' writers get the lock.
+Small frames go into the next commit, large ones into sorted runs over many commits (``operations.py``).
+It has one thread, because two that write get in each other's way over the GIL (docs/adr/0002); hence a process per
+environment. Must never: outlive its parent (it ends when the socket does), acknowledge before the commit, or apply a
+frame after its parent has died.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import time
+from collections import deque
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, cast
+
+import lmdb
+
+from ingeborg.broker.store.base import StoreError, StoreLost, StoreUnavailable
+from ingeborg.broker.store.embedded.files import RESTORE, Files, require_latest, require_same, why_not_written
+from ingeborg.broker.store.embedded.layout import (
+    GREETING,
+    LAST_WORDS,
+    PROGRESS,
+    Lane,
+    Prepared,
+    Unpacker,
+    pack,
+    prepare,
+)
+from ingeborg.broker.store.embedded.operations import Run, Subscriptions, operations
+
+CHUNK_S = 0.01
+"""How long one transaction takes in more: what another process's write may have to wait for, with the commit."""
+
+RECEIVE_BYTES = 1 << 18
+
+DEATH_BYTES_MAX = 1 << 16
+"""What a pipe takes without a reader (pipe(7)); a stack has some 2,000."""
+
+LARGE_ROWS = 128
+"""From how many subscriptions on a frame waits for the next run (``Run``) instead of going into the next commit."""
+
+RUN_ROWS = 125_000
+"""Most subscriptions in a run: half of what may be under way, so that the next run is here when this one is done."""
+
+GROWING = frozenset(("subscribe", "listen", "seen"))
+"""What a full map refuses. The others take things out, or are the few entries of the registry; but a tree that is
+changed takes pages before it lets go of any, so these get room beyond the map's size."""
+
+RESERVE_BYTES = 16 << 20
+"""How much: some times what one transaction can change in ``CHUNK_S``."""
+
+RESERVES_MAX = 16
+"""How often, since writers of other endpoints may have used what was there, and nothing grows without an end."""
+
+_DAMAGE = (lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.BadTxnError, ValueError, TypeError)
+"""What LMDB and what is stored in it say where a page is not what was written."""
+
+Frame = tuple[int, str, Any]  # number, operation, argument
+Reply = tuple[int, str, Any]  # number, outcome, results
+
+
+def main(arguments: list[str]) -> int:
+    """Prepare the environment, greet the parent with the outcome, then write until it hangs up."""
+    # Ctrl-C and a service manager's SIGTERM go to every process of the service; the endpoint still has writes to do
+    # while it drains, and ends this process by hanging up.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    directory, lane, map_size_bytes = Path(arguments[0]), Lane(arguments[1]), int(arguments[2])
+    opened = Files(*map(int, arguments[4].split(":"))) if len(arguments) > 4 else None
+    parent = os.getppid()
+    connection = socket.socket(fileno=0)
+    try:
+        try:
+            prepared = prepare(directory, lane, map_size_bytes, opened)
+            writer = Writer(directory, lane, map_size_bytes, prepared, (connection, parent))
+        except StoreError as error:
+            connection.sendall(pack(_failure(GREETING, error)))
+            return 1
+        connection.sendall(pack((GREETING, "", [list(prepared.files), prepared.notes])))
+        writer.serve()
+    except (ConnectionError, ParentGone):
+        pass  # the endpoint was killed: whoever asked is gone too
+    except lmdb.PanicError as error:
+        # Of no more use to this process; the endpoint starts another one, and says what has been said here.
+        with suppress(ConnectionError):
+            connection.sendall(pack((LAST_WORDS, "", why_not_written(directory / lane, error))))
+        return 1
+    finally:
+        if arguments[3] != "-1":
+            _tell_of_death(directory, int(arguments[3]))
+    return 0
+
+
+def _tell_of_death(directory: Path, fd: int) -> None:
+    """Say what the endpoint died of, if of a fault of memory: it has LMDB's files mapped, and could not say which."""
+    os.set_blocking(fd, False)
+    with suppress(BlockingIOError):  # it lives, or was killed
+        if words := os.read(fd, DEATH_BYTES_MAX):
+            sys.stderr.write(
+                f"{words.decode(errors='replace').rstrip()}\n"
+                "ingeborg: the endpoint died as it says above. "
+                "If it was reading its store (broker/store/embedded/store.py), "
+                f"data.mdb in {directory / Lane.DURABLE} or {directory / Lane.SOFT} is damaged or was cut, or its disk "
+                f"fails: `ingeborg doctor --store lmdb:{directory}` reads both and tells\n"
+            )
+            sys.stderr.flush()
+
+
+class ParentGone(Exception):
+    """The endpoint died while this process waited for the write lock."""
+
+
+class Writer:
+    """Frames in, commits, replies out."""
+
+    def __init__(
+        self, directory: Path, lane: Lane, map_size_bytes: int, prepared: Prepared, link: tuple[socket.socket, int]
+    ) -> None:
+        """``link``: the connection to the parent, and the parent's process id."""
+        environment = prepared.environment
+        self._path, self._map_size_bytes = directory / lane, map_size_bytes
+        self._environment, self._gate, self._files = environment, prepared.gate, prepared.files
+        self._connection, self._parent = link
+        self._reserving = False  # the map has its reserve
+        self._settled = -1  # the transaction after which a full map was full for good
+        self._operations = operations(environment, lane)
+        self._subscriptions = Subscriptions(environment) if lane is Lane.DURABLE else None
+        self._unpacker = Unpacker()
+        # Frames to do, bounded by the parent, which has at most its budgets of bytes under way.
+        self._small: deque[Frame] = deque()
+        self._large: deque[Frame] = deque()
+        self._run: Run | None = None
+
+    def serve(self) -> None:
+        """Until the parent hangs up; what it has not been told about by then is dropped."""
+        while self._receive():
+            if self._run is None and self._large:
+                self._run = self._next_run(self._large)
+            replies = self._commit(self._small, self._run)
+            if self._run is not None and self._run.done:
+                self._run = None
+            self._connection.sendall(b"".join(map(pack, replies)))
+
+    def _receive(self) -> bool:
+        """Take in what has come, waiting only if there is nothing to do; ``False`` at the end."""
+        while True:
+            busy = self._small or self._large or self._run
+            try:
+                data = self._connection.recv(RECEIVE_BYTES, socket.MSG_DONTWAIT if busy else 0)
+            except BlockingIOError:
+                return True
+            if not data:
+                return False
+            for number, operation, argument in self._unpacker.feed(data):
+                is_large = self._subscriptions is not None and _count(argument) >= LARGE_ROWS
+                (self._large if is_large else self._small).append((number, operation, argument))
+
+    def _next_run(self, large: deque[Frame]) -> Run:
+        """All that wait, up to where the operation changes. Between frames under way at once there is no order."""
+        assert self._subscriptions is not None
+        operation, frames, rows = large[0][1], [], 0
+        while large and large[0][1] == operation and rows < RUN_ROWS:
+            number, _, argument = large.popleft()
+            frames.append((number, argument))
+            rows += _count(argument)
+        return Run(self._subscriptions, operation, frames)
+
+    def _commit(self, small: deque[Frame], run: Run | None) -> list[Reply]:
+        """One transaction, with as many small frames and as much of the run as its time allows; what to reply."""
+        taken: list[Frame] = []
+        replies: list[Reply] = []
+        position = run.position if run else 0
+        try:
+            with self._begin() as txn:
+                until = time.monotonic() + CHUNK_S
+                while small and time.monotonic() < until:
+                    taken.append(small.popleft())
+                    replies.append(self._apply(txn, taken[-1]))
+                if run:
+                    run.step(txn)  # at least one, so that small ones never keep it waiting for good
+                    while not run.done and time.monotonic() < until:
+                        run.step(txn)
+        except lmdb.PanicError:
+            raise  # the environment is of no more use to this process; the endpoint starts another one
+        except (lmdb.Error, OSError, StoreLost, ValueError, TypeError) as error:
+            # All of it has been rolled back. One part may be to blame (a full map), so each gets its own try.
+            if run:
+                run.position = position
+            if len(taken) + bool(run) > 1:
+                alone = [reply for frame in taken for reply in self._commit(deque([frame]), None)]
+                return alone + (self._commit(deque(), run) if run else [])
+            if isinstance(error, lmdb.MapFullError):
+                if (run.operation if run else taken[0][1]) in GROWING:
+                    if self._settle():
+                        return self._commit(deque(taken), run)
+                elif not self._reserving and self._reserve():
+                    try:
+                        return self._commit(deque(taken), run)
+                    finally:
+                        self._end_reserve()
+            if run:
+                run.abandon()
+            # A transaction that did not even begin has taken nothing; it fails for the frame it was begun for.
+            numbers = run.numbers if run else [(taken or [small.popleft()])[0][0]]
+            return [_failure(number, self._explained(error)) for number in numbers]
+        if run and run.done:
+            replies += [(number, "", []) for number in run.numbers]
+        elif run:
+            replies.append((PROGRESS, "", []))
+        return replies
+
+    def _begin(self) -> lmdb.Transaction:
+        with self._gate.held():
+            txn = self._environment.begin(write=True)
+        if os.getppid() != self._parent:
+            # It may have waited for long, and a new endpoint's writer may have done newer things since.
+            txn.abort()
+            raise ParentGone
+        try:
+            require_same(self._path, self._files)  # nobody would find what is written to a file that was removed
+            require_latest(self._path, self._environment.env, txn.id() - 1)
+        except (StoreLost, OSError):
+            txn.abort()
+            raise
+        self._gate.sign()
+        return txn
+
+    def _settle(self) -> bool:
+        """Make what was let go of lately fit for use: LMDB takes pages that were freed two transactions ago, and where
+        all that comes is refused there would never be two. Whether it is worth another try."""
+        env = self._environment.env
+        if env.info()["last_txnid"] == self._settled or not self._reserve():
+            return False
+        try:
+            for _ in range(2):
+                with self._begin() as txn:
+                    txn.put(b"layout", bytes(cast(bytes, txn.get(b"layout"))))  # what is there already
+        except (lmdb.Error, StoreLost, OSError):
+            return False  # what it was for is refused with its own reason
+        finally:
+            self._end_reserve()
+        self._settled = env.info()["last_txnid"]
+        return True
+
+    def _reserve(self) -> bool:
+        """Make the map larger, for what lets go of things; whether it could be."""
+        env = self._environment.env
+        used = (env.info()["last_pgno"] + 1) * env.stat()["psize"]
+        if used + RESERVE_BYTES > self._map_size_bytes + RESERVES_MAX * RESERVE_BYTES:
+            return False
+        env.set_mapsize(max(used, self._map_size_bytes) + RESERVE_BYTES)
+        self._reserving = True
+        return True
+
+    def _end_reserve(self) -> None:
+        self._reserving = False
+        self._environment.env.set_mapsize(self._map_size_bytes)  # or what is in use by now, if that is more
+
+    def _apply(self, txn: lmdb.Transaction, frame: Frame) -> Reply:
+        number, operation, argument = frame
+        try:
+            return number, "", self._operations[operation](txn, argument)
+        except StoreError as error:  # raised before anything is written
+            return _failure(number, error)
+
+    def _explained(self, error: Exception) -> StoreError:
+        """What is said of a write that failed."""
+        path = self._path
+        if isinstance(error, StoreLost):
+            return error
+        if isinstance(error, lmdb.MapFullError):
+            return StoreError(
+                f"the embedded store is full: {path / 'data.mdb'} has reached its map size. Restart every endpoint of "
+                f"this machine with a larger one (INGEBORG_MAP_SIZE_BYTES={2 * self._map_size_bytes}); nothing "
+                "acknowledged is lost, and unsubscribing works meanwhile"
+            )
+        if isinstance(error, _DAMAGE):
+            return StoreError(f"{path / 'data.mdb'} is damaged ({error}): stop every endpoint of it, and {RESTORE}")
+        return StoreUnavailable(
+            f"the embedded store could not write {path}: {why_not_written(path, error)}. Nothing acknowledged is lost"
+        )
+
+
+def _failure(number: int, error: StoreError) -> Reply:
+    return number, type(error).__name__, str(error)
+
+
+def _count(batch: list[tuple[str, list[str]]]) -> int:
+    return sum(len(topics) for _, topics in batch)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,147 @@
+// Owns: lines over time, as SVG: the charts with their scales, and the small lines of a table. Must never: know what the
+// figures are of.
+
+import { drawing, element, say } from "broker/web/console/dom.js";
+import { NONE } from "broker/web/console/words.js";
+
+const HEIGHT = 168;
+const MARGIN = { top: 8, right: 4, bottom: 20, left: 52 };
+const RULES = 4;
+
+/** The least round number that is not less; its half is a short one, too. */
+export function ceiling(value) {
+    if (!(value > 0)) return 1;
+    const power = 10 ** Math.floor(Math.log10(value));
+    return [1, 1.5, 2, 3, 4, 5, 6, 8, 10].map((step) => step * power).find((step) => step >= value * 0.9999);
+}
+
+/** The "d" of a path through the points; what is null leaves a gap. `x`, `y`: where a point goes. */
+export function line(values, x, y) {
+    let path = "";
+    let gap = true;
+    values.forEach((value, at) => {
+        if (value !== null) path += `${gap ? "M" : "L"}${x(at).toFixed(1)} ${y(value).toFixed(1)}`;
+        gap = value === null;
+    });
+    return path;
+}
+
+/** A small line without a scale, its own height the greatest value. */
+export class Spark {
+    node = drawing("svg", { class: "spark", viewBox: "0 0 72 22", "aria-hidden": "true" });
+    #path = drawing("path", { class: "line delivered" });
+    #length;
+
+    constructor(length) {
+        this.#length = length;
+        this.node.append(drawing("path", { class: "rule", d: "M0 21.5H72" }), this.#path);
+    }
+
+    draw(values) {
+        const top = Math.max(...values, 1e-9);
+        const x = (at) => 72 - ((values.length - 1 - at) * 72) / (this.#length - 1);
+        this.#path.setAttribute("d", line(values, x, (value) => 20.5 - (value / top) * 18));
+    }
+}
+
+/** Several lines on one scale, the newest value at the right edge; pointing at it shows the values of that moment. */
+export class Chart {
+    /** `lines`: {name, label, hint} each; `format`: how a value is written; `length`: points from edge to edge. */
+    constructor(host, { lines, format, length, what }) {
+        this.lines = lines;
+        this.format = format;
+        this.length = length;
+        this.points = [];
+        this.pointed = null; // points from the right edge; null: nowhere
+        this.width = 0;
+        this.svg = drawing("svg", { class: "chart", role: "img", "aria-label": what, height: HEIGHT });
+        this.scale = Array.from({ length: RULES + 1 }, () => ({
+            rule: drawing("line", { class: "rule" }),
+            text: drawing("text", { class: "scale", "text-anchor": "end" }),
+        }));
+        this.times = ["start", "middle", "end"].map((anchor) => drawing("text", { class: "scale", "text-anchor": anchor }));
+        this.paths = lines.map(({ name }) => drawing("path", { class: `line ${name}` }));
+        this.cursor = drawing("line", { class: "cursor", y1: MARGIN.top, y2: HEIGHT - MARGIN.bottom, visibility: "hidden" });
+        this.svg.append(...this.scale.flatMap(({ rule, text }) => [rule, text]), ...this.times, this.cursor, ...this.paths);
+        this.values = lines.map(() => element("strong", { class: "figure" }, NONE));
+        this.moment = element("span", { class: "moment" });
+        const legend = lines.map(({ name, label, hint }, at) =>
+            element("div", { title: hint ?? null }, element("dt", { class: `key ${name}` }, label), element("dd", {}, this.values[at])),
+        );
+        host.append(element("dl", { class: "legend" }, ...legend), this.moment, this.svg);
+        this.svg.addEventListener("pointermove", (event) => this.#point_at(event));
+        this.svg.addEventListener("pointerleave", () => this.#point_at(null));
+        new ResizeObserver(([entry]) => {
+            const width = Math.floor(entry.contentRect.width);
+            if (width === this.width) return;
+            this.width = width;
+            this.#draw();
+        }).observe(this.svg);
+    }
+
+    /** `points`: objects with a value or null by line; `now`: by line, what the legend shows while nobody points. */
+    show(points, now) {
+        this.points = points;
+        this.now = now;
+        if (this.width > 0) this.#draw();
+    }
+
+    #point_at(event) {
+        if (event === null) {
+            this.pointed = null;
+        } else {
+            const from_right = (this.width - MARGIN.right - event.offsetX) / this.#step;
+            this.pointed = Math.max(0, Math.min(this.points.length - 1, Math.round(from_right)));
+        }
+        this.#tell();
+    }
+
+    get #step() {
+        return (this.width - MARGIN.left - MARGIN.right) / (this.length - 1);
+    }
+
+    #draw() {
+        const [bottom, right] = [HEIGHT - MARGIN.bottom, this.width - MARGIN.right];
+        const values = this.points.flatMap((point) => this.lines.map(({ name }) => point[name] ?? null));
+        const known = values.some((value) => value !== null);
+        const top = ceiling(Math.max(0, ...values));
+        const x = (at) => right - (this.points.length - 1 - at) * this.#step;
+        const y = (value) => bottom - (value / top) * (bottom - MARGIN.top);
+        this.svg.setAttribute("viewBox", `0 0 ${this.width} ${HEIGHT}`);
+        this.scale.forEach(({ rule, text }, at) => {
+            const height = y((top * at) / RULES);
+            for (const [name, value] of Object.entries({ x1: MARGIN.left, x2: right, y1: height, y2: height })) {
+                rule.setAttribute(name, value);
+            }
+            text.setAttribute("x", MARGIN.left - 8);
+            text.setAttribute("y", height + 4);
+            say(text, at % 2 || !known ? "" : this.format((top * at) / RULES));
+        });
+        this.times.forEach((text, at) => {
+            text.setAttribute("x", MARGIN.left + ((right - MARGIN.left) * at) / 2);
+            text.setAttribute("y", HEIGHT - 4);
+            say(text, at === 2 ? "now" : `−${((this.length * (2 - at)) / 2).toFixed(0)} s`);
+        });
+        this.paths.forEach((path, at) => {
+            const values = this.points.map((point) => point[this.lines[at].name]);
+            path.setAttribute("d", line(values, x, y));
+        });
+        this.#tell();
+    }
+
+    #tell() {
+        const point = this.pointed === null ? null : this.points.at(-1 - this.pointed);
+        this.cursor.setAttribute("visibility", point ? "visible" : "hidden");
+        if (point) {
+            const x = this.width - MARGIN.right - this.pointed * this.#step;
+            this.cursor.setAttribute("x1", x);
+            this.cursor.setAttribute("x2", x);
+        }
+        const ago_s = point ? Math.round((this.points.at(-1).at_ms - point.at_ms) / 1e3) : 0;
+        say(this.moment, point ? (ago_s ? `${ago_s} s ago` : "now") : "");
+        this.lines.forEach(({ name }, at) => {
+            const value = point ? point[name] : this.now?.[name];
+            say(this.values[at], value === null || value === undefined ? NONE : this.format(value));
+        });
+    }
+}

@@ -1,0 +1,192 @@
+"""What `/metrics` shows: everything that an endpoint counts, in Prometheus' conventions, as text format 0.0.4.
+
+Owns: names, units and help texts. Must never: count; the parts count in their own state, which costs less than a
+library's counters, and it is read here at each scrape.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable, Iterable, Iterator
+
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+
+from ..core.messages.routes import Routes
+from ..core.operators.histogram import Histogram
+from ..core.topics.locations import Locations
+from ..shell.status import Status
+from ..version import VERSION
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+#: ``Counters.counts``; those of them that a family below shows in full are not here.
+_COUNTERS = {
+    "publishes_received": "Publishes and broadcasts received from clients of this endpoint",
+    "messages_delivered": "Messages put into outboxes of clients of this endpoint",
+    "messages_forwarded": "Items sent by this endpoint, as home, to other endpoints",
+    "lists_sent": "Lists of recipients sent to other endpoints, once for each version of a large set",
+    "duplicates_dropped": "Publishes dropped by this endpoint, as home, because their payload was seen lately",
+    "subscriptions_changed": "Subscriptions added or removed by this endpoint, as home",
+    "relocations": "Locations read again because a client was not where it was thought to be",
+    "clients_replaced": "Clients that went on listening at another endpoint",
+    "not_home": "Requests of peers refused because the slot is not this endpoint's",
+    "joins": "Times this endpoint was welcomed by all others",
+    "leases_lapsed": "Times this endpoint stopped acting as home for want of signs of life",
+    "endpoints_gone": "Peers that died, left, or were superseded",
+    "links_restarted": "Links begun afresh because one side had given the other up",
+    "dials_failed": "Connections to peers that could not be made",
+    "commands_throttled": "Times a connection was not read because it sent commands too fast",
+    "store_calls": "Calls to the store (batches)",
+    "store_errors": "Calls to the store that failed",
+    "stale_mappings_left": "Client mappings that could not be cleared when their connection closed",
+    "connections_accepted": "Connections accepted",
+    "connections_refused": "Connections refused: no token, a page of another origin, too many of an address",
+    "connections_held_too_much": "Connections closed because all together held more than max-held-bytes",
+    "tokens_expired": "Connections closed because their token expired",
+    "pings_unanswered": "Connections closed because two pings went unanswered",
+    "turns_failed": "Events whose handling failed; each is a fault of the endpoint and logged",
+}
+
+Samples = Iterable[tuple[tuple[str, ...], float]]
+
+
+def page(status: Status) -> str:
+    """All metrics of the endpoint."""
+    return generate_latest(_registry(status)).decode()
+
+
+@functools.lru_cache(maxsize=1)
+def _registry(status: Status) -> CollectorRegistry:
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Endpoint(status))
+    ProcessCollector(registry=registry)
+    return registry
+
+
+class _Endpoint:
+    """A collector of the Prometheus library."""
+
+    def __init__(self, status: Status) -> None:
+        self._status = status
+
+    def collect(self) -> Iterator[Metric]:
+        """All families."""
+        status = self._status
+        router = status.router
+        counters = router.counters
+        counters.observe()
+        me = router.me
+        labels = ("name", "incarnation", "routing", "store", "version")
+        about = (me.name, me.incarnation, status.routing, status.store_name, VERSION)
+        yield _gauges("info", "This endpoint", labels, [(about, 1)])
+        peers = [peer for peer in router.members.peers.values() if peer.dead_since is None]
+        up = [((p.endpoint.name, p.endpoint.url), float(p.in_view and p.connected)) for p in peers]
+        yield _gauges("peer_up", "Other endpoints: 1 if linked and taking part", ("name", "url"), up)
+        for name, help, value in self._gauges():
+            yield _gauges(name, help, (), [((), value)])
+        yield from self._links()
+
+        for name, help in _COUNTERS.items():
+            yield _counters(name, help, (), [((), counters.counts[name])])
+        commands = [
+            ((kind, result), count) for kind, tally in counters.commands.items() for result, count in tally.items()
+        ]
+        yield _counters("commands", "Commands of clients whose outcome is known", ("command", "result"), commands)
+        caches: dict[str, Routes | Locations] = {"routes": router.routes, "locations": router.locations}
+        evicted = [((name,), cache.evicted) for name, cache in caches.items()]
+        evicted.append((("duplicates",), router.dedup.evicted))
+        yield _counters("evictions", "Entries that left a full cache", ("cache",), evicted)
+        requests = [((name, "hit"), cache.asked - cache.misses) for name, cache in caches.items()]
+        requests += [((name, "miss"), cache.misses) for name, cache in caches.items()]
+        yield _counters(
+            "cache_requests", "Look-ups: topics of messages, clients of topics", ("cache", "result"), requests
+        )
+        yield _counters("drops", "Everything dropped, by reason", ("reason",), _by_one(counters.drops))
+        reader = status.reader
+        large = [(("read",), reader.frames), (("failed",), reader.failures)]
+        yield _counters("large_frames", "Frames read away from the loop, and that could not be", ("result",), large)
+        yield _counters("reader_starts", "Starts of the process that reads them", (), [((), reader.starts)])
+        yield _counters("errors", "Error replies, and errors of links, by code", ("code",), _by_one(counters.errors))
+        closes = _by_one(status.closes)
+        yield _counters("connections_closed", "Connections of clients that are over, by close code", ("code",), closes)
+        results = router.stores.results.items()
+        yield _counters("store_operations", "Calls to the store that have ended", ("operation", "result"), results)
+        store = getattr(status.store, "counters", None)
+        if store:
+            yield _counters("store", "What the store driver counts", ("what",), _by_one(store))
+
+        yield _histogram(
+            "delivery",
+            "From the receipt of a message here to its write to a subscriber's socket",
+            counters.delivery_times,
+        )
+        yield _histogram(
+            "publish",
+            "From a client's publish to its outcome: all endpoints with subscribers have it",
+            counters.publish_times,
+        )
+        yield _histogram("loop_lag", "How late the loop's ticks of 100 ms come", status.loop_lag)
+        times = HistogramMetricFamily("ingeborg_store_seconds", "Calls to the store (batches)", labels=("operation",))
+        for operation, histogram in sorted(router.stores.times.items()):
+            times.add_metric((operation,), _buckets(histogram), histogram.sum_s)
+        yield times
+        uptime_s = time.time() - status.started_unix_s
+        yield GaugeMetricFamily("process_uptime_seconds", "Since the start", value=uptime_s)
+
+    def _gauges(self) -> Iterator[tuple[str, str, float]]:
+        status = self._status
+        router = status.router
+        yield "ready", "1 while /readyz says so", float(not status.not_ready())
+        yield "joined", "1 while this endpoint acts as home of its slots", float(router.members.joined)
+        yield "connections", "Open client connections", len(router.sessions.connections)
+        yield "clients", "Clients that listen at this endpoint", len(router.hub.bindings)
+        yield "publishes_in_flight", "Publishes whose outcome is not known yet", router.inflight.messages
+        yield "publishes_in_flight_bytes", "Their payloads", router.inflight.bytes
+        yield "routes", "Topics in the routing cache", len(router.routes)
+        yield "locations", "Clients in the location cache", len(router.locations)
+        yield "duplicate_keys", "Payload hashes in the table of duplicates", len(router.dedup)
+        yield "held_bytes", "Bytes that clients' connections hold, not read, not begun or not sent", router.memory.total
+        yield "large_frames_waiting", "Frames that wait to be read away from the loop", status.reader.waiting
+        yield "requests_under_way", "Requests to other endpoints without an answer yet", len(router.calls)
+
+    def _links(self) -> Iterator[Metric]:
+        router = self._status.router
+        names = {incarnation: peer.endpoint.name for incarnation, peer in router.members.peers.items()}
+        links = [(names[incarnation], link) for incarnation, link in router.calls.links.items() if incarnation in names]
+        lags = [
+            ((name,), time.monotonic() - link.confirmed_sent_at)
+            for name, link in links
+            if link.confirmed_sent_at is not None
+        ]
+        queued = [((name,), link.queued) for name, link in links]
+        unconfirmed = [((name,), link.unconfirmed_bytes) for name, link in links]
+        yield _gauges("link_queued_items", "Items that wait for the link to be up", ("peer",), queued)
+        yield _gauges("link_unconfirmed_bytes", "Sent over the link, and not confirmed yet", ("peer",), unconfirmed)
+        yield _gauges("link_lag_seconds", "Age of the newest ping that the peer has echoed", ("peer",), lags)
+
+
+def _by_one(counts: dict[str, int]) -> Samples:
+    return [((label,), count) for label, count in counts.items()]
+
+
+def _family(kind: Callable[..., Metric], name: str, help: str, labels: tuple[str, ...], samples: Samples) -> Metric:
+    family = kind("ingeborg_" + name, help, labels=labels)
+    for values, value in sorted(samples):
+        family.add_metric(values, value)  # type: ignore[attr-defined]
+    return family
+
+
+_gauges = functools.partial(_family, GaugeMetricFamily)
+_counters = functools.partial(_family, CounterMetricFamily)
+
+
+def _histogram(name: str, help: str, histogram: Histogram) -> Metric:
+    family = HistogramMetricFamily(f"ingeborg_{name}_seconds", help)
+    family.add_metric((), _buckets(histogram), histogram.sum_s)
+    return family
+
+
+def _buckets(histogram: Histogram) -> list[tuple[str, float]]:
+    return [("+Inf" if bound is None else f"{bound:g}", count) for bound, count in histogram.buckets()]

@@ -1,0 +1,53 @@
+"""What an endpoint tells operators of itself over the protocol: `endpoints`, SPEC section 2.4.
+
+Owns: which figures these are. Must never: change anything. (``web`` has all figures, for Prometheus.)
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import resource
+import time
+from typing import Any
+
+from ..shell.status import Status
+
+
+def figures(status: Status) -> dict[str, Any]:
+    """The endpoint's state, and what it has counted since its start."""
+    router = status.router
+    counters = router.counters
+    counters.observe()
+    counts = counters.counts
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    reasons = status.not_ready()
+    return {
+        "ready": not reasons,
+        "reasons": reasons,
+        "uptime_s": round(time.time() - status.started_unix_s, 3),
+        "figures": {
+            "connections": len(router.sessions.connections),
+            "clients": len(router.hub.bindings),
+            "publishes_received": counts["publishes_received"],
+            "messages_delivered": counts["messages_delivered"],
+            "duplicates_dropped": counts["duplicates_dropped"],
+            "drops": sum(counters.drops.values()),
+            "errors": sum(counters.errors.values()),
+            "publishes_in_flight": router.inflight.messages,
+            "rss_bytes": resident_bytes(),
+            "cpu_s": round(usage.ru_utime + usage.ru_stime, 3),
+            "delivery_buckets": counters.delivery_times.buckets(),
+        },
+    }
+
+
+@functools.cache
+def _statm() -> int:
+    """Opened once: where it matters to look there may be no descriptor left."""
+    return os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
+
+
+def resident_bytes() -> int:
+    """Resident memory of this process."""
+    return int(os.pread(_statm(), 256, 0).split()[1]) * resource.getpagesize()

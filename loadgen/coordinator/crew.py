@@ -1,0 +1,184 @@
+"""The processes of the generator, as their coordinator sees them.
+
+Owns: starting them, telling them what to do, and adding up what they tell. Must never: outlast its time-outs; a process
+that dies or is silent ends the run with a reason.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from ..process.assignment import Assignment
+from ..process.tally import Latencies
+
+#: Importing and drawing a plan of a hundred thousand clients.
+_START_TIMEOUT_S = 120.0
+#: Closing all connections and writing the last lines.
+_CLOSE_TIMEOUT_S = 30.0
+#: After which an orderly end is given up.
+_KILL_TIMEOUT_S = 5.0
+#: A line of stats has some hundred buckets.
+_LINE_BYTES_MAX = 1 << 22
+
+
+#: Of a process's stats: what all of them make together.
+_ADDED = ("amount", "sent", "received", "expected", "news", "delivered", "repeated", "reordered", "queued")
+
+
+class CrewFailed(Exception):
+    """A process could not do as it was told; the text says why."""
+
+
+@dataclass
+class Sum:
+    """What all processes have told, added up. See ``Driver.stats``."""
+
+    amount: int = 0
+    sent: int = 0
+    received: int = 0
+    expected: int = 0
+    news: int = 0
+    delivered: int = 0
+    repeated: int = 0
+    reordered: int = 0
+    queued: int = 0
+    lag_ns: int = 0  # the largest
+    errors: Counter[str] = field(default_factory=Counter)
+    latencies: Latencies = field(default_factory=Latencies)
+
+    @property
+    def behind(self) -> int:
+        """Deliveries that have not come."""
+        return self.expected - self.delivered
+
+
+class _Member:
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.process = process
+        self.stats: dict[str, Any] | None = None
+        self.told_s = time.monotonic()
+        self.answers: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        self.reader = asyncio.create_task(self._read())
+
+    async def _read(self) -> None:
+        assert self.process.stdout is not None
+        while line := await self.process.stdout.readline():
+            message = orjson.loads(line)
+            if "stats" in message:
+                self.stats, self.told_s = message["stats"], time.monotonic()
+            else:
+                self.answers.put_nowait(message)
+        status = await self.process.wait()
+        self.answers.put_nowait({"failed": f"a process of the generator ended with status {status}"})
+
+    def tell(self, command: dict[str, Any]) -> None:
+        assert self.process.stdin is not None
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # its end is read as an answer
+            self.process.stdin.write(orjson.dumps(command) + b"\n")
+
+
+class Crew:
+    """``async with Crew(assignment) as crew``: the processes are there, and are gone afterwards."""
+
+    def __init__(self, assignment: Assignment) -> None:
+        self._assignment = assignment
+        self._members: list[_Member] = []
+
+    @property
+    def pids(self) -> list[int]:
+        """Of its processes, by number."""
+        return [member.process.pid for member in self._members]
+
+    async def __aenter__(self) -> Crew:
+        try:
+            for number in range(self._assignment.processes):
+                process = await asyncio.create_subprocess_exec(
+                    sys.executable,
+                    "-m",
+                    "ingeborg.loadgen.process.worker",
+                    stdin=asyncio.subprocess.PIPE,
+                    stdout=asyncio.subprocess.PIPE,
+                    limit=_LINE_BYTES_MAX,
+                )
+                member = _Member(process)
+                self._members.append(member)
+                member.tell(self._assignment.for_process(number).to_json())
+            await self._answers("start", _START_TIMEOUT_S)
+        except BaseException:
+            await self._end()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._end()
+
+    async def do(self, command: str, timeout_s: float | None = None, **fields: Any) -> None:
+        """Have all processes do it, and wait until they have. ``CrewFailed``."""
+        for member in self._members:
+            member.tell({"do": command, **fields})
+        await self._answers(command, timeout_s)
+
+    def cut(self) -> None:
+        """Have them send nothing more, whatever they are doing."""
+        for member in self._members:
+            member.tell({"do": "cut"})
+
+    def sum(self) -> Sum:
+        """What they have told last."""
+        total = Sum()
+        told = [member.stats for member in self._members if member.stats is not None]
+        for stats in told:
+            for name in _ADDED:
+                setattr(total, name, getattr(total, name) + stats[name])
+            total.errors.update(stats["errors"])
+            total.lag_ns = max(total.lag_ns, stats["lag_ns"])
+        total.latencies = Latencies.merged(stats["latencies"] for stats in told)
+        return total
+
+    @property
+    def told_s(self) -> float:
+        """The monotonic time up to which all have told: a process that is behind says nothing of the system."""
+        return min((member.told_s for member in self._members), default=time.monotonic())
+
+    async def _answers(self, command: str, timeout_s: float | None) -> None:
+        """One answer of each; the first failure is the whole crew's, however long the others would go on."""
+
+        async def answer(member: _Member) -> None:
+            if "failed" in (told := await member.answers.get()):
+                raise CrewFailed(told["failed"])
+
+        waiting = [asyncio.create_task(answer(member)) for member in self._members]
+        try:
+            done, late = await asyncio.wait(waiting, timeout=timeout_s, return_when=asyncio.FIRST_EXCEPTION)
+        finally:
+            for task in waiting:
+                task.cancel()
+        for task in done:
+            task.result()
+        if late:
+            raise CrewFailed(f"not done after {timeout_s:g} s")
+
+    async def _end(self) -> None:
+        """Ask for an orderly end, in which the log is completed; kill what does not end."""
+        for member in self._members:
+            if member.process.stdin is not None:
+                member.process.stdin.close()
+        waiting = [asyncio.create_task(member.process.wait()) for member in self._members]
+        if waiting:
+            _, late = await asyncio.wait(waiting, timeout=_CLOSE_TIMEOUT_S)
+            if late:
+                for member in self._members:
+                    if member.process.returncode is None:
+                        member.process.kill()
+                await asyncio.wait(late, timeout=_KILL_TIMEOUT_S)
+        for member in self._members:
+            member.reader.cancel()
+        await asyncio.gather(*(member.reader for member in self._members), return_exceptions=True)

@@ -1,0 +1,530 @@
+"""One run: its phases, in order, and what is logged of each.
+
+Owns: what a phase is, when it is over, and when a run has failed. Must never: send a message (the crew's processes do),
+know a system, or judge a figure (the digest does; the controller judges a step of the search).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass, field
+
+from ..backends.base import Backend
+from ..display.progress import Progress, Snapshot
+from ..log.rundir import RunDirectory
+from ..process.assignment import Assignment
+from ..process.tally import Latencies
+from ..workloads.settings import Radio, Replay, Topics, Traffic
+from .controller import Controller, Limit, Seen, Step
+from .crew import Crew, CrewFailed, Sum
+from .silence import Silence
+from .watch import Sample, Watch, cores
+
+#: From the order to begin to the first message, so that no process starts late.
+_LEAD_NS = 300_000_000
+#: Share of an amount from which on its pace so far says how long the rest will take.
+_TELLING = 0.01
+#: A drain is over when nothing has come for so long and nothing waits to be sent: what is missing then is lost.
+_QUIET_S = 2.0
+#: After the last expected delivery: time for one that should not come.
+_LINGER_S = 0.5
+#: How long a run that was cut short still waits for what is under way.
+_CUT_DRAIN_S = 2.0
+#: How long what was not sent may take to be given up.
+_GIVE_UP_S = 30
+#: How often what the processes told is looked at.
+_LOOK_S = 0.1
+_DISPLAY_S = 0.25
+_SAMPLE_S = 1.0
+#: Lost connections are told at once, then no more often than this: a thousand clients are not lost at one instant.
+_LOST_TOLD_EVERY_S = 2.0
+#: A phase in which connections or subscriptions are made, and none is for so long, is worth a line; it is the adapter's
+#: time-outs that end it, for some systems answer late.
+_UNCONFIRMED_S = 5.0
+#: In a closed loop the process that waits fails by itself after ``stall_s``, and knows more; but not where it cannot
+#: even write. So much later its coordinator does it.
+_STALL_SPARE_S = 1.0
+#: Codes of errors that say that the system, or the way to it, was not there.
+_GONE = ("connection_lost", "timeout", "closed")
+#: Connecting this many connections may take so long beyond a minute.
+_CONNECT_S_PER_CONNECTION = 0.05
+_CONNECT_S = 60.0
+#: Closing all connections and writing the last lines.
+_CLOSE_S = 30.0
+
+
+@dataclass
+class Phase:
+    """A phase that has begun; its row is written when it is recorded."""
+
+    name: str
+    kind: str
+    start_ns: int
+    offered_per_s: float | None
+    measured: bool
+    before: Sample
+    length_s: float | None = None
+    of: int | None = None
+    end_ns: int = 0
+    after: Sample = field(default_factory=dict)
+    amount: int | None = None
+    detail: str = ""
+    sent: int = 0
+    delivered: int = 0
+    latencies: Latencies = field(default_factory=Latencies)
+
+    @property
+    def duration_s(self) -> float:
+        return (self.end_ns - self.start_ns) / 1e9
+
+    def cores(self, role: str) -> float | None:
+        """Of the busiest process of that role."""
+        return max(cores(self.before, self.after, role).values(), default=None)
+
+    def cpu_us_per_delivered(self, role: str) -> float | None:
+        """CPU time of all processes of that role."""
+        used = cores(self.before, self.after, role)
+        return sum(used.values()) * self.duration_s * 1e6 / self.delivered if used and self.delivered else None
+
+
+@dataclass
+class Outcome:
+    """How it ended. ``failed``: why it ended early; ``result``: of the search, in words. ``lost_in_search``: deliveries
+    lost in steps that look for the limit, which may well be beyond it. ``troubles``: what else went wrong, in words."""
+
+    total: Sum
+    phases: list[Phase]
+    complete: bool
+    failed: str | None
+    result: str | None = None
+    lost_in_search: int = 0
+    troubles: list[str] = field(default_factory=list)
+
+    @property
+    def lost(self) -> int:
+        """Deliveries lost where none has to be."""
+        return max(self.total.behind - self.lost_in_search, 0)
+
+    @property
+    def gone(self) -> dict[str, int]:
+        """Errors that say that the system was not there, by their code."""
+        return {code: count for code in _GONE if (count := self.total.errors[code])}
+
+
+class _Silent(Exception):
+    """The system delivers nothing any more; the text says since when."""
+
+
+class RunFailed(Exception):
+    """The run could not begin; the text says why."""
+
+
+class Run:
+    """``execute`` once. ``subscriptions``: how many all connections make; ``connections``: how many there are."""
+
+    def __init__(
+        self,
+        assignment: Assignment,
+        directory: RunDirectory,
+        progress: Progress,
+        backend: Backend,
+        watch: Watch,
+        *,
+        connections: int,
+        subscriptions: int,
+    ) -> None:
+        self._assignment = assignment
+        self._settings = assignment.made()
+        self._directory = directory
+        self._progress = progress
+        self._backend = backend
+        self._watch = watch
+        self._connections = connections
+        self._subscriptions = subscriptions
+        self._crew = Crew(assignment)
+        self._phases: list[Phase] = []
+        self._phase: Phase | None = None
+        self._cut = asyncio.Event()
+        self._task: asyncio.Task[str | None] | None = None
+        self._began = False  # connected: from here on there is something to be kept
+        self._lost = 0  # deliveries that former segments are still short of
+        self._lost_in_search = 0
+        self._rates = (0, 0, 0.0)  # received, sent, when: of the last display
+        closed_loop = isinstance(self._settings, Topics)
+        stall_s = self._settings.stall_s + (_STALL_SPARE_S if closed_loop else 0.0)
+        self._silence = Silence(stall_s, closed_loop=closed_loop)
+
+    def cut(self) -> None:
+        """End the run now and keep what was measured. For a signal handler."""
+        self._cut.set()
+        self._crew.cut()
+        # Connecting and subscribing bring nothing that is worth waiting for; messages under way do.
+        if self._task is not None and self._phase is not None and self._phase.of is not None:
+            self._task.cancel()
+
+    async def execute(self) -> Outcome:
+        """All phases. The directory is closed in any case; that of a run that could not even connect is removed
+        (``RunFailed``)."""
+        failed: str | None = None
+        result: str | None = None
+        done = False
+        watchers: list[asyncio.Task[None]] = []
+        try:
+            async with self._crew:
+                for number, pid in enumerate(self._crew.pids):
+                    self._watch.add(f"generator-{number}", "generator", pid)
+                watchers = [asyncio.create_task(self._tick(), name="ticker"), asyncio.create_task(self._heed())]
+                self._task = work = asyncio.create_task(self._work())
+                await asyncio.wait({work, *watchers}, return_when=asyncio.FIRST_COMPLETED)
+                if not work.done():
+                    work.cancel()
+                    await asyncio.wait({work})
+                    for watcher in watchers:
+                        if watcher.done():
+                            watcher.result()
+                if work.cancelled():
+                    assert self._cut.is_set()
+                    assert self._phase is not None
+                    await self._over(self._phase, self._crew.sum().amount)
+                else:
+                    result = work.result()
+                    done = not self._cut.is_set()
+                    await self._crew.do("close", timeout_s=_CLOSE_S)
+        except (CrewFailed, _Silent) as error:
+            failed = str(error)
+            if self._phase is not None:
+                failed = f"{self._phase.name}: {failed}"
+                await self._end(self._phase)
+                self._record(self._phase, measured=False)
+        except OSError as error:
+            failed = f"cannot write the log: {error}"
+        finally:
+            for watcher in watchers:
+                watcher.cancel()
+            if watchers:
+                await asyncio.wait(watchers)
+            await self._backend.close()
+            if failed is not None and not self._began:
+                self._directory.discard()
+            else:
+                self._directory.close(complete=done and failed is None, failed=failed)
+        if failed is not None and not self._began:
+            raise RunFailed(failed)
+        complete = done and failed is None
+        return Outcome(self._crew.sum(), self._phases, complete, failed, result, self._lost_in_search)
+
+    # -- the workloads
+
+    async def _work(self) -> str | None:
+        settings = self._settings
+        result = None
+        connect = await self._begin("connect", "connect", of=self._connections)
+        await self._crew.do("connect", _CONNECT_S + _CONNECT_S_PER_CONNECTION * self._connections, phase="connect")
+        await self._over(connect, amount=self._crew.sum().amount)
+        self._began = True
+        subscribes = not self._assignment.subscribed
+        if subscribes and not self._cut.is_set():
+            subscribe = await self._begin("subscribe", "subscribe", of=self._subscriptions)
+            timeout_s = settings.subscribe_timeout_s if isinstance(settings, Topics) else None
+            await self._crew.do("subscribe", timeout_s, phase="subscribe")
+            await self._over(subscribe, amount=self._crew.sum().amount)
+        if self._cut.is_set():
+            return None
+        if isinstance(settings, Topics):
+            await self._flood(settings)
+        elif isinstance(settings, Traffic) and settings.rate is None:
+            result = await self._search(settings)
+        else:
+            await self._at_rate(settings)
+        if subscribes and not self._cut.is_set():
+            unsubscribe = await self._begin("unsubscribe", "unsubscribe", of=self._subscriptions)
+            timeout_s = settings.subscribe_timeout_s if isinstance(settings, Topics) else None
+            await self._crew.do("unsubscribe", timeout_s, phase="unsubscribe")
+            await self._over(unsubscribe, amount=self._crew.sum().amount)
+        return result
+
+    async def _at_rate(self, settings: Traffic | Radio | Replay) -> None:
+        rate = settings.rate if isinstance(settings, Traffic) else None
+        phase = await self._begin("run", "run", offered_per_s=rate, measured=True, length_s=settings.duration_s)
+        await self._segment(phase, rate, settings.duration_s)
+        self._take(phase)
+        self._record(phase)
+        drain = await self._begin("drain", "drain", length_s=settings.drain_s)
+        await self._drain(settings.drain_s, last=True)
+        if not self._cut.is_set():
+            await asyncio.sleep(_LINGER_S)
+        self._take(phase)
+        await self._over(drain)
+
+    async def _search(self, settings: Traffic) -> str:
+        controller = Controller(
+            Limit(p99_ns=int(settings.p99_ms * 1e6)),
+            start_per_s=settings.start_rate,
+            most_per_s=settings.most_rate,
+            step_s=settings.step_s,
+            measure_s=settings.measure_s,
+            precision=settings.precision,
+        )
+        number = 0
+        while not self._cut.is_set() and (step := controller.next()) is not None:
+            number += 1
+            await self._step(f"{step.purpose}-{number:02d}", step, controller, settings.drain_s)
+        return controller.result.text
+
+    async def _step(self, name: str, step: Step, controller: Controller, drain_s: float) -> None:
+        measured = step.purpose in ("sustained", "half")
+        kind = step.purpose if measured else "search"
+        phase = await self._begin(
+            name, kind, offered_per_s=step.rate_per_s, measured=measured, length_s=step.duration_s
+        )
+        before = self._crew.sum()
+        lost_before = self._lost
+        await self._segment(phase, step.rate_per_s, step.duration_s)
+        at_end = self._crew.sum()
+        backlog = at_end.behind - self._lost
+        await self._drain(drain_s, last=step.purpose == "half")
+        total = self._crew.sum()
+        self._take(phase)
+        if self._cut.is_set():
+            self._record(phase, measured=False)
+            return
+        verdict = controller.observe(
+            Seen(
+                duration_s=step.duration_s,
+                sent=at_end.sent - before.sent,
+                expected=total.expected - before.expected,
+                delivered=total.delivered - before.delivered,
+                p50_ns=total.latencies.percentile_ns(50),
+                p99_ns=total.latencies.percentile_ns(99),
+                max_ns=total.latencies.max_ns if total.latencies.count else None,
+                backlog=backlog,
+                lag_ns=at_end.lag_ns,
+                errors=total.errors.total() - before.errors.total(),
+            )
+        )
+        phase.detail = verdict.text
+        if kind == "sustained" and not verdict.held:  # an attempt that did not hold is one more step of the search
+            phase.kind, phase.measured = "search", False
+        if phase.kind == "search":
+            self._lost_in_search += self._lost - lost_before
+        self._record(phase)
+
+    async def _flood(self, settings: Topics) -> None:
+        phase = await self._begin("run", "run", measured=True)
+        before = self._crew.sum()
+        await self._crew.do("flood", None, phase="run", window=settings.window, stall_s=settings.stall_s)
+        await self._end(phase)
+        await asyncio.sleep(_LINGER_S)
+        self._take(phase, before)
+        self._record(phase)
+
+    # -- phases
+
+    async def _begin(
+        self,
+        name: str,
+        kind: str,
+        *,
+        offered_per_s: float | None = None,
+        measured: bool = False,
+        length_s: float | None = None,
+        of: int | None = None,
+    ) -> Phase:
+        await self._counters(name)
+        before = self._watch.sample()
+        phase = Phase(name, kind, time.monotonic_ns(), offered_per_s, measured, before, length_s, of)
+        self._phase = phase
+        return phase
+
+    async def _end(self, phase: Phase) -> None:
+        phase.end_ns = time.monotonic_ns()
+        phase.after = self._watch.sample()
+        await self._counters(phase.name)
+
+    def _record(self, phase: Phase, *, measured: bool | None = None) -> None:
+        if measured is not None:
+            phase.measured = measured
+        self._directory.phase(
+            phase.name,
+            phase.kind,
+            phase.start_ns,
+            phase.end_ns,
+            measured=phase.measured,
+            offered_per_s=phase.offered_per_s,
+            amount=phase.amount,
+            detail=phase.detail,
+        )
+        self._phases.append(phase)
+        if self._phase is phase:
+            self._phase = None
+        self._progress.ended(phase.name, _told(phase))
+
+    async def _over(self, phase: Phase, amount: int | None = None) -> None:
+        phase.amount = amount
+        await self._end(phase)
+        self._record(phase)
+
+    async def _segment(self, phase: Phase, rate_per_s: float | None, duration_s: float) -> None:
+        self._before = self._crew.sum()
+        await self._crew.do("prepare", None, rate_per_s=rate_per_s, duration_s=duration_s)
+        t0_ns = time.monotonic_ns() + _LEAD_NS
+        phase.start_ns = t0_ns
+        await self._crew.do("run", None, phase=phase.name, t0_ns=t0_ns, duration_s=duration_s)
+        await self._end(phase)
+
+    def _take(self, phase: Phase, before: Sum | None = None) -> None:
+        """What its segment has brought, once all of it is there."""
+        total, before = self._crew.sum(), before or self._before
+        phase.sent = total.sent - before.sent
+        phase.delivered = total.delivered - before.delivered
+        phase.latencies = total.latencies
+
+    async def _drain(self, limit_s: float, *, last: bool) -> None:
+        """Wait until everything was sent and has come, or nothing comes any more. ``last``: nothing will be sent after
+        it. A system that went silent before is then given the time after which it has failed, which is told by those
+        who send and receive; else the messages that follow tell losses from silence."""
+        if self._cut.is_set():
+            limit_s = _CUT_DRAIN_S
+        start_s = last_s = time.monotonic()
+        received = -1
+        while True:
+            total = self._crew.sum()
+            now_s = time.monotonic()
+            if total.received != received:
+                received, last_s = total.received, now_s
+            heeded_until_s = start_s + limit_s + self._settings.stall_s + _GIVE_UP_S
+            silent = last and self._silence.lasts_s > 0 and not self._cut.is_set() and now_s < heeded_until_s
+            if total.queued == 0 and (total.behind <= self._lost or (now_s - last_s >= _QUIET_S and not silent)):
+                break
+            if now_s - start_s >= limit_s and not silent:
+                await self._crew.do("give_up", _GIVE_UP_S)
+                break
+            await asyncio.sleep(_LOOK_S)
+        self._lost = max(self._crew.sum().behind, 0)
+
+    async def _counters(self, phase: str) -> None:
+        for server in await self._backend.counters():
+            self._directory.counters(server.at_ns, phase, server.source, server.values)
+
+    # -- whether the system is still there
+
+    async def _heed(self) -> None:
+        """Tell of lost connections and of a system that delivers nothing, while it lasts. ``_Silent`` when that has
+        lasted too long."""
+        silence = self._silence
+        silent_s = 0.0  # as told; 0: nothing to tell
+        lost, lost_at_s = 0, -_LOST_TOLD_EVERY_S
+        slow: tuple[Phase | None, int, float, bool] = (None, 0, 0.0, False)
+        while True:
+            total, now_s = self._crew.sum(), time.monotonic()
+            name = self._phase.name if self._phase is not None else "between phases"
+            silence.observe(self._crew.told_s, total.received, total.news, total.behind)
+            gone = total.errors["connection_lost"]
+            if gone > lost and now_s - lost_at_s >= _LOST_TOLD_EVERY_S:
+                again = f", {gone:,} so far" if lost else ""
+                self._progress.say(f"{name}: connections lost: {gone - lost:,}{again}: the server ended or closed them")
+                lost, lost_at_s = gone, now_s
+            if silence.failed and not self._cut.is_set():
+                why = f"the server ended, or closed its connections ({gone:,} lost)" if gone else "the server hangs"
+                text = f"{self._silent_text()}: {why}, or the way to it is cut"
+                self._progress.say(f"{name}: {text}; ending the run")
+                raise _Silent(text)
+            if silence.worth_telling:
+                if not silent_s:
+                    limit = f"the run fails after {silence.fails_after_s:g} s of it"
+                    self._progress.say(f"{name}: {self._silent_text()}: is the server there? ({limit})")
+                silent_s = silence.lasts_s
+            elif silent_s:
+                self._progress.say(f"{name}: messages come again, after {silent_s:.0f} s of nothing")
+                silent_s = 0.0
+            slow = self._heed_amount(slow, total.amount, now_s)
+            await asyncio.sleep(_DISPLAY_S)
+
+    def _silent_text(self) -> str:
+        return f"nothing was delivered for {self._silence.lasts_s:.1f} s though {self._silence.due:,} messages were due"
+
+    def _heed_amount(
+        self, slow: tuple[Phase | None, int, float, bool], amount: int, now_s: float
+    ) -> tuple[Phase | None, int, float, bool]:
+        """The phase, its amount, since when, and whether that was told. In the topics workload one call makes all."""
+        phase, before, since_s, told = slow
+        if self._phase is not phase or amount != before:
+            return self._phase, amount, now_s, False
+        if phase is None or phase.of is None or isinstance(self._settings, Topics):
+            return slow
+        if not told and amount < phase.of and now_s - since_s >= _UNCONFIRMED_S:
+            self._progress.say(
+                f"{phase.name}: nothing was confirmed for {now_s - since_s:.0f} s ({amount:,} of {phase.of:,}): is the "
+                "server there?"
+            )
+            return phase, before, since_s, True
+        return slow
+
+    # -- once a second, and a little more often
+
+    async def _tick(self) -> None:
+        next_s = time.monotonic()
+        sample: Sample = {}
+        older: Sample = {}
+        while True:
+            if time.monotonic() >= next_s:
+                older, sample = sample, self._watch.sample(await self._backend.counters())
+                next_s += _SAMPLE_S * (1 + (time.monotonic() - next_s) // _SAMPLE_S)
+            self._show(older, sample)
+            await asyncio.sleep(_DISPLAY_S)
+
+    def _show(self, older: Sample, sample: Sample) -> None:
+        phase = self._phase
+        if phase is None:
+            return
+        total = self._crew.sum()
+        now_s = time.monotonic()
+        received, sent, then_s = self._rates
+        elapsed_s = now_s - then_s
+        self._rates = (total.received, total.sent, now_s)
+        in_phase_s = max(now_s - phase.start_ns / 1e9, 0.0)
+        servers = cores(older, sample, "server")
+        self._progress.update(
+            Snapshot(
+                phase=phase.name,
+                phase_elapsed_s=in_phase_s,
+                phase_left_s=_left_s(phase, in_phase_s, total.amount),
+                done=total.amount if phase.of is not None else None,
+                of=phase.of,
+                offered_per_s=phase.offered_per_s,
+                in_per_s=(total.sent - sent) / elapsed_s,
+                out_per_s=(total.received - received) / elapsed_s,
+                p50_ns=total.latencies.percentile_ns(50),
+                p99_ns=total.latencies.percentile_ns(99),
+                behind=total.behind,
+                errors=total.errors.total(),
+                silent_s=self._silence.lasts_s if self._silence.worth_telling else None,
+                generator_cores=max(cores(older, sample, "generator").values(), default=None),
+                server_cores=sum(servers.values()) if servers else None,
+            )
+        )
+
+
+def _left_s(phase: Phase, in_phase_s: float, amount: int) -> float | None:
+    """Of the phase: by its length, or at the pace so far."""
+    if phase.length_s is not None:
+        return max(phase.length_s - in_phase_s, 0.0)
+    if phase.of is not None and amount >= _TELLING * phase.of:
+        return in_phase_s * max(phase.of - amount, 0) / amount
+    return None
+
+
+def _told(phase: Phase) -> str:
+    """A phase that is over, in words."""
+    parts = [f"{phase.duration_s:.1f} s"]
+    if phase.amount is not None:
+        parts.append(f"{phase.amount:,} ({phase.amount / max(phase.duration_s, 1e-9):,.0f}/s)")
+    if phase.offered_per_s is not None:
+        parts.append(f"{phase.offered_per_s:,.0f}/s offered")
+    if phase.latencies.count:
+        p50_ns, p99_ns = phase.latencies.percentile_ns(50), phase.latencies.percentile_ns(99)
+        parts.append(f"p50 {(p50_ns or 0) / 1e6:.1f} ms, p99 {(p99_ns or 0) / 1e6:.1f} ms")
+    if phase.detail:
+        parts.append(phase.detail)
+    return "; ".join(parts)

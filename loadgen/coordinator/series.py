@@ -1,0 +1,83 @@
+"""The topics benchmark as a series of runs, one per number of topics, and the file from which it goes on.
+
+Owns: `series.json` beside the runs: what is done, so that a series that was cut short is resumed. Must never: take a
+run of other settings for one of its own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from ..log.rundir import RUN_FILE
+from ..workloads.settings import Topics, WorkloadError
+from .session import Target
+
+SERIES_FILE = "series.json"
+
+
+class Series:
+    """The runs in ``path``. A new series wants a new or empty directory (``FileExistsError``); with ``resume`` it may
+    hold one of the same settings (``WorkloadError`` if they differ)."""
+
+    def __init__(self, path: Path, target: Target, settings: Topics, *, resume: bool) -> None:
+        self._path = path
+        self._settings = settings
+        about = {
+            "system": target.system,
+            "variant": target.full_variant,
+            # Where the series ends may change: a longer one goes on from a shorter one.
+            "settings": {name: value for name, value in dataclasses.asdict(settings).items() if name != "last"},
+        }
+        self._state: dict[str, Any] = {"id": f"topics-{secrets.token_hex(4)}", **about, "done": {}}
+        file = path / SERIES_FILE
+        if file.exists() and resume:
+            try:
+                found = orjson.loads(file.read_bytes())
+                differing = [name for name, value in about.items() if found[name] != value]
+                if not (isinstance(found["id"], str) and isinstance(found["done"], dict)):
+                    raise TypeError
+            except (orjson.JSONDecodeError, KeyError, TypeError):
+                raise WorkloadError(f"{file} is not a series' file") from None
+            if differing:
+                raise WorkloadError(
+                    f"{path} holds a series of another {differing[0]} ({found[differing[0]]}): it cannot be resumed"
+                )
+            self._state = found
+        elif path.exists() and any(path.iterdir()):
+            raise FileExistsError(f"{path} is not empty: --resume goes on with the series in it, if there is one")
+        path.mkdir(parents=True, exist_ok=True)
+        self._save()
+
+    @property
+    def id(self) -> str:
+        """Shared by its runs."""
+        return str(self._state["id"])
+
+    def left(self) -> Iterator[tuple[int, Path]]:
+        """Numbers of topics that are not done, each with the directory of its run. What a former attempt left there is
+        removed: that run did not finish."""
+        for topics in self._settings.numbers:
+            if str(topics) in self._state["done"]:
+                continue
+            directory = self._path / f"n-{topics:08d}"
+            if (directory / RUN_FILE).exists():
+                shutil.rmtree(directory)
+            yield topics, directory
+
+    def done(self, topics: int, directory: Path) -> None:
+        """That number's run is complete."""
+        self._state["done"][str(topics)] = directory.name
+        self._save()
+
+    def _save(self) -> None:
+        beside = self._path / f".{SERIES_FILE}"
+        beside.write_bytes(orjson.dumps(self._state, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
+        os.replace(beside, self._path / SERIES_FILE)

@@ -1,0 +1,221 @@
+"""From settings to one finished run: its id, its facts, its directory, the layer in front of the system, its processes.
+
+Owns: `run.json` and what has to be there before a run can begin. Must never: measure.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import secrets
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..backends import SYSTEMS, open_backend
+from ..backends.base import Backend, BackendError
+from ..display.progress import Progress
+from ..log.rundir import RunDirectory
+from ..process import assignment as assignments
+from ..process.assignment import Assignment
+from ..workloads.plan import Plan
+from ..workloads.settings import Settings, Topics, Traffic
+from . import machine
+from .run import Outcome, Run
+from .watch import Watch
+
+#: Thesis 1.3.2: half of the notifications within half a second, 99 % within two.
+AIR_GOALS = {"p50_ms": 500, "p99_ms": 2000}
+_GIT_TIMEOUT_S = 5.0
+
+
+@dataclass(frozen=True)
+class Target:
+    """The system under load. ``dedup_url``: of a Redis: the deduplication layer stands in front of the system, made of
+    ``deduplicators`` processes, with ``ttl_s``. ``server_pids``: its processes, where the URLs do not find them."""
+
+    system: str
+    urls: list[str]
+    variant: str = ""
+    dedup_url: str | None = None
+    deduplicators: int = 1
+    ttl_s: float = 10.0
+    server_pids: Sequence[int] = ()
+
+    @property
+    def deduplicates(self) -> bool:
+        """Whether a repeated payload is dropped on the way."""
+        return SYSTEMS[self.system].deduplicates or self.dedup_url is not None
+
+    @property
+    def full_variant(self) -> str:
+        """With the layer, where there is one."""
+        layer = "with dedup layer" if self.dedup_url is not None else ""
+        return ", ".join(part for part in (self.variant, layer) if part)
+
+
+@dataclass
+class Session:
+    """One run of ``settings`` against ``target`` into ``out``. ``topics``, ``series``: of a topics benchmark;
+    ``subscribed``: the wish lists are in the system's store already."""
+
+    target: Target
+    settings: Settings
+    out: Path
+    progress: Progress
+    processes: int = 1
+    topics: int = 0
+    series: str | None = None
+    subscribed: bool = False
+
+    def __post_init__(self) -> None:
+        # Part of every payload and client id: a second run of a seed is not taken for the first one's duplicate.
+        self.tag = secrets.token_hex(4)
+        self.run_id = f"{self.settings.workload}-{time.strftime('%Y%m%d-%H%M%S')}-{self.tag}"
+
+    async def execute(self, on_start: Callable[[Callable[[], None]], None]) -> Outcome:
+        """``on_start`` is given what cuts the run short. ``FileExistsError``, ``WorkloadError``, ``BackendError``."""
+        assignment = Assignment(
+            clients=self.run_id if not self.subscribed else assignments.clients_name(self.settings),
+            tag=self.tag,
+            system=self.target.system,
+            urls=self.target.urls,
+            directory=str(self.out),
+            workload=self.settings.workload,
+            settings=dataclasses.asdict(self.settings),
+            duplicates=self.duplicates,
+            processes=self.processes,
+            topics=self.topics,
+            subscribed=self.subscribed,
+        )
+        plan = assignments.plan(assignment)
+        for note in plan.notes:
+            self.progress.say(note)
+        backend: Backend = open_backend(self.target.system, self.target.urls, self.run_id)
+        directory = RunDirectory(self.out, self._facts(plan))
+        servers = machine.servers(self.target.urls, SYSTEMS[self.target.system].port)
+        servers |= {f"server {pid}": pid for pid in self.target.server_pids if pid not in servers.values()}
+        if self.target.dedup_url is None:
+            return await self._run(assignment, plan, backend, directory, Watch(directory, servers, {}), on_start)
+        try:
+            return await self._run_with_layer(assignment, plan, backend, directory, servers, on_start)
+        except BackendError as error:  # the layer's: the run has not begun
+            directory.close(complete=False, failed=str(error))
+            raise
+
+    async def _run_with_layer(
+        self,
+        assignment: Assignment,
+        plan: Plan,
+        backend: Backend,
+        directory: RunDirectory,
+        servers: Mapping[str, int],
+        on_start: Callable[[Callable[[], None]], None],
+    ) -> Outcome:
+        from ..layer.publishing import Deduplicated, Layer  # here, with Redis's library: most runs have no layer
+
+        target, queue = self.target, f"loadgen:{self.run_id}"
+        assert target.dedup_url is not None
+        layer = Layer(
+            target.dedup_url,
+            queue,
+            system=target.system,
+            urls=target.urls,
+            run=self.run_id,
+            ttl_s=target.ttl_s,
+            processes=target.deduplicators,
+        )
+        await layer.start()
+        try:
+            watch = Watch(directory, servers, layer.processes)
+            settings = {"redis_url": target.dedup_url, "queue": queue}
+            assignment = dataclasses.replace(assignment, layer=settings)
+            outcome = await self._run(assignment, plan, Deduplicated(backend, **settings), directory, watch, on_start)
+            for words in layer.failures():
+                trouble = f"a deduplicator ended by itself, and what it had in hand is lost: {words}"
+                self.progress.say(trouble)
+                outcome.troubles.append(trouble)
+            return outcome
+        finally:
+            await layer.stop()
+
+    @property
+    def duplicates(self) -> float:
+        """The share of repeated payloads. Where nothing drops them they would only be counted as delivered twice."""
+        if not isinstance(self.settings, Traffic) or not self.target.deduplicates:
+            return 0.0
+        return self.settings.duplicates
+
+    async def _run(
+        self,
+        assignment: Assignment,
+        plan: Plan,
+        backend: Backend,
+        directory: RunDirectory,
+        watch: Watch,
+        on_start: Callable[[Callable[[], None]], None],
+    ) -> Outcome:
+        run = Run(
+            assignment,
+            directory,
+            self.progress,
+            backend,
+            watch,
+            connections=plan.connections,
+            subscriptions=sum(len(plan.subscriptions(number)) for number in range(plan.connections)),
+        )
+        on_start(run.cut)
+        return await run.execute()
+
+    def _facts(self, plan: Plan) -> dict[str, Any]:
+        config = dataclasses.asdict(self.settings)
+        seed = config.pop("seed")
+        if isinstance(self.settings, Traffic):
+            config["duplicates"] = self.duplicates
+        if isinstance(self.settings, Topics):
+            config["topics"] = self.topics
+        if "log" in config:
+            config["log"] = Path(config["log"]).name
+        config |= {"processes": self.processes, "servers": len(self.target.urls)}
+        if self.subscribed:
+            config["subscribed"] = True
+        if self.target.dedup_url is not None:
+            config |= {"deduplicators": self.target.deduplicators, "dedup_ttl_s": self.target.ttl_s}
+        goals = {"p99_ms": self.settings.p99_ms} if isinstance(self.settings, Traffic) else dict(AIR_GOALS)
+        facts = {
+            "schema": 2,
+            "run": self.run_id,
+            "system": self.target.system,
+            "variant": self.target.full_variant,
+            "workload": self.settings.workload,
+            "series": self.series,
+            "seed": seed,
+            "started_unix_ms": time.time_ns() // 1_000_000,
+            "started_ns": time.monotonic_ns(),
+            "config": config,
+            "machine": machine.facts(),
+            "software": machine.software(("ingeborg", *SYSTEMS[self.target.system].packages, "uvloop")),
+            "goals": {} if isinstance(self.settings, Topics) else goals,
+        }
+        if commit := _commit():
+            facts["commit"] = commit
+        return facts
+
+
+def _commit() -> str | None:
+    """Of the checkout that this program runs from; ``None`` where it is none."""
+    here = Path(__file__).parents[__name__.count(".")]
+    if not (here / ".git").exists():
+        return None
+    try:
+        commit, changes = (
+            subprocess.run(
+                ["git", "-C", str(here), *command], capture_output=True, text=True, timeout=_GIT_TIMEOUT_S, check=True
+            ).stdout.strip()
+            for command in (("rev-parse", "HEAD"), ("status", "--porcelain", "--untracked-files=no"))
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return f"{commit} with changes" if changes else commit

@@ -1,0 +1,83 @@
+"""Who uses the machine during a run: samples of every process that takes part, for the log and the display.
+
+Owns: sources and their roles (bench/SCHEMA.md, `machine.csv`). Must never: decide when.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+
+import psutil
+
+from ..backends.base import Counters
+from ..log.rundir import RunDirectory
+from . import machine
+from .machine import Levels, Tree
+
+#: By what a server tells of itself where its process is not on this machine: this broker's metrics have it.
+_CPU, _RSS = "process_cpu_seconds_total", "process_resident_memory_bytes"
+
+Sample = dict[str, tuple[int, str, Levels]]
+
+
+class Watch:
+    """``servers`` and ``layer``: source -> pid of a process with its children."""
+
+    def __init__(self, directory: RunDirectory, servers: Mapping[str, int], layer: Mapping[str, int]) -> None:
+        self._directory = directory
+        self._trees: dict[str, tuple[str, Tree]] = {"coordinator": ("generator", _Alone(os.getpid()))}
+        for role, processes in (("server", servers), ("layer", layer)):
+            for source, pid in processes.items():
+                self.add(source, role, pid)
+        self._servers_are_here = bool(servers)
+        self._last: Sample = {}
+
+    def add(self, source: str, role: str, pid: int) -> None:
+        """A process that came later; one that is gone already is left out."""
+        try:
+            self._trees[source] = (role, Tree(pid))
+        except psutil.NoSuchProcess:
+            return
+
+    def sample(self, told: Sequence[Counters] = ()) -> Sample:
+        """Log one sample of everything and return it. ``told``: what servers tell of themselves."""
+        now_ns = time.monotonic_ns()
+        sample: Sample = {"host": (now_ns, "host", machine.host())}
+        for source, (role, tree) in self._trees.items():
+            at_ns = time.monotonic_ns()
+            levels = tree.levels()
+            if levels is not None:
+                sample[source] = (at_ns, role, levels)
+        if not self._servers_are_here:
+            for server in told:
+                if _CPU in server.values:
+                    rss = int(server.values.get(_RSS, 0))
+                    levels = (server.values[_CPU], rss, None, None, None, None, None)
+                    sample[server.source] = (server.at_ns, "server", levels)
+        for source, (at_ns, role, levels) in sample.items():
+            self._directory.machine(at_ns, source, role, levels)
+        return sample
+
+
+class _Alone(Tree):
+    """The coordinator without its descendants, which are sources of their own."""
+
+    def levels(self) -> Levels | None:
+        with self._root.oneshot():
+            times, memory = self._root.cpu_times(), self._root.memory_info()
+            disk = self._root.io_counters() if hasattr(self._root, "io_counters") else None
+        anon = memory.rss - getattr(memory, "shared", 0)
+        read, written = (disk.read_bytes, disk.write_bytes) if disk else (None, None)
+        return round(times.user + times.system, 3), memory.rss, anon, None, None, read, written
+
+
+def cores(before: Sample, after: Sample, role: str) -> dict[str, float]:
+    """Mean cores that each source of the role used between two samples."""
+    used = {}
+    for source, (at_ns, its_role, levels) in after.items():
+        if its_role == role and source in before and at_ns > before[source][0]:
+            grown_s = levels[0] - before[source][2][0]
+            used[source] = max(grown_s, 0.0) / ((at_ns - before[source][0]) / 1e9)
+    return used

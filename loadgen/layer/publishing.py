@@ -1,0 +1,363 @@
+"""The deduplication layer of thesis 1.3.4, before any system that has none: its publishers' side and its processes.
+
+Owns: the way of a publish into the work queue, with its limits; starting and ending the deduplicators. Must never:
+decide what is a duplicate, or touch keys of Redis that are not its own.
+
+    publishers -> work queue (Redis) -> deduplicators (cache in the same Redis, and one each) -> the system
+
+`Layer` is for the one process that conducts a run, `Deduplicated` for each process of the generator. `deduplicator.py`
+describes what is in Redis. The layer's Redis has to be another one than a Redis under test.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+import time
+from collections import deque
+from collections.abc import Sequence
+from itertools import islice
+from typing import Any
+from urllib.parse import urlsplit
+
+from redis.exceptions import RedisError
+
+from ..backends.base import Backend, BackendError, Connection, Counters, OnError, OnMessage
+from .deduplicator import counts_key, entry, open_redis, seen_prefix
+
+#: Messages in the work queue, above which publishers wait: what a deduplicator does in half a second. A longer queue
+#: would make nothing faster, only later.
+QUEUE_MAX = 10_000
+#: Messages a process may hold for the queue while it is being written to; and of one write.
+_HELD_MAX = 2_000
+_PUSH_BATCH = 500
+#: How often a full queue is looked at: a hundredth of what it holds.
+_FULL_POLL_S = 0.005
+#: A layer in which nothing moves for so long has stopped.
+_PROGRESS_TIMEOUT_S = 30.0
+_COUNTERS_TIMEOUT_S = 2.0
+_CLOSE_TIMEOUT_S = 5.0
+#: An interpreter and a connection each, on a machine that is busy.
+_START_TIMEOUT_S = 60.0
+#: A deduplicator notices within half a second, and has a batch to publish.
+_STOP_TIMEOUT_S = 10.0
+#: Deduplicators of one layer: more processes than a machine has cores are of no use.
+PROCESSES_MAX = 64
+#: What is kept of a deduplicator's last words, for the message in which it is found dead.
+_WORDS_BYTES = 2_000
+#: SCAN and UNLINK of what a former run of the same name left.
+_CLEAR_BATCH = 1_000
+
+_COUNTED = ("pushed", "published", "duplicates_dropped", "failed", "publish_waits")
+
+
+class Deduplicated:
+    """Another backend with the layer in front of it: publishes go into the work queue, everything else to ``backend``.
+
+    A publish is done when it is in a buffer that is being written to the queue; while the queue is longer than
+    `QUEUE_MAX`, or the buffer full, it waits (counted in ``publish_waits``). What cannot be written is told to
+    ``on_error`` as ``layer_lost``, once per message.
+    """
+
+    deduplicates = True
+
+    def __init__(self, backend: Backend, redis_url: str, queue: str) -> None:
+        self._backend = backend
+        self._feeder = _Feeder(redis_url, queue)
+
+    async def connect(self, number: int, on_message: OnMessage, on_error: OnError) -> Connection:
+        """See ``Backend``."""
+        return _Connection(await self._backend.connect(number, on_message, on_error), self._feeder, on_error)
+
+    async def counters(self) -> list[Counters]:
+        """See ``Backend``. The system's, and the layer's as source ``layer``: all of it, whichever process asks.
+        ``in_hand`` is what deduplicators have taken and not finished; when none runs any more, it is lost."""
+        found, layer = await asyncio.gather(self._backend.counters(), self._feeder.counters())
+        return found + layer
+
+    async def close(self) -> None:
+        """See ``Backend``. What is still held goes into the queue before."""
+        await self._feeder.close()
+        await self._backend.close()
+
+
+class _Connection:
+    def __init__(self, inner: Connection, feeder: _Feeder, on_error: OnError) -> None:
+        self._inner = inner
+        self._feeder = feeder
+        self._on_error = on_error
+        self._closed = False
+
+    async def subscribe(self, topics: Sequence[str]) -> None:
+        await self._inner.subscribe(topics)
+
+    async def unsubscribe(self, topics: Sequence[str]) -> None:
+        await self._inner.unsubscribe(topics)
+
+    async def publish(self, messages: Sequence[tuple[str, str]]) -> None:
+        if self._closed:
+            raise BackendError("closed", "the connection is closed")
+        await self._feeder.push([entry(topic, payload) for topic, payload in messages], self._tell)
+
+    def _tell(self, code: str) -> None:
+        if not self._closed:
+            self._on_error(code)
+
+    async def close(self) -> None:
+        self._closed = True
+        await self._inner.close()
+
+
+class _Feeder:
+    """Writes the publishes of one process to the work queue, many at a time, in order."""
+
+    def __init__(self, redis_url: str, queue: str) -> None:
+        self._where = _where(redis_url)
+        self._queue = queue
+        self._redis = open_redis(redis_url)
+        self._held: deque[tuple[bytes, OnError]] = deque()
+        self._waits = 0
+        self._lost: BackendError | None = None
+        self._news = asyncio.Event()  # something is held
+        self._room = asyncio.Condition()  # something was written, or all is lost
+        self._writer: asyncio.Task[None] | None = None
+
+    async def push(self, entries: list[bytes], on_error: OnError) -> None:
+        """See ``Connection.publish``."""
+        if self._writer is None:
+            self._writer = asyncio.ensure_future(self._write_all())
+        for start in range(0, len(entries), _PUSH_BATCH):
+            if self._lost is None and len(self._held) >= _HELD_MAX:
+                await self._wait_for_room()
+            if self._lost is not None:
+                raise BackendError(self._lost.code, str(self._lost))
+            self._held.extend((message, on_error) for message in entries[start : start + _PUSH_BATCH])
+            self._news.set()
+
+    async def _wait_for_room(self) -> None:
+        self._waits += 1
+        try:
+            async with asyncio.timeout(_PROGRESS_TIMEOUT_S), self._room:
+                await self._room.wait_for(lambda: self._lost is not None or len(self._held) < _HELD_MAX)
+        except TimeoutError:
+            raise BackendError(
+                "timeout",
+                f"the deduplication layer ({self._where}) took nothing for {_PROGRESS_TIMEOUT_S:g} s: are its "
+                "deduplicators alive?",
+            ) from None
+
+    async def _write_all(self) -> None:
+        try:
+            # `close` cancels this task too, but redis-py loses a cancellation now and then: up to Python 3.11
+            # `asyncio.wait_for` does, where what it waits for has ended at that instant.
+            while self._lost is None:
+                await self._news.wait()
+                batch = [message for message, _ in islice(self._held, _PUSH_BATCH)]
+                length = await self._write(batch)  # held until it has been written: see `close`
+                for _ in batch:
+                    self._held.popleft()
+                if not self._held:
+                    self._news.clear()
+                async with self._room:
+                    self._room.notify_all()
+                while length > QUEUE_MAX and self._lost is None:
+                    await asyncio.sleep(_FULL_POLL_S)
+                    length = await self._redis.llen(self._queue)
+        except (RedisError, OSError) as error:
+            self._lost = BackendError("layer_lost", f"the deduplication layer's Redis ({self._where}): {error}")
+            while self._held:  # the batch that was being written too: whether it has been is not known
+                self._held.popleft()[1]("layer_lost")
+            async with self._room:
+                self._room.notify_all()
+
+    async def _write(self, entries: list[bytes]) -> int:
+        """The queue's length afterwards. Queue and counter change as one, so that their difference can be trusted."""
+        waits, self._waits = self._waits, 0
+        async with self._redis.pipeline(transaction=True) as pipe:
+            pipe.rpush(self._queue, *entries)
+            pipe.hincrby(counts_key(self._queue), "pushed", len(entries))
+            if waits:
+                pipe.hincrby(counts_key(self._queue), "publish_waits", waits)
+            length: int = (await pipe.execute())[0]
+        return length
+
+    async def counters(self) -> list[Counters]:
+        """The layer's; none when its Redis does not answer."""
+        try:
+            async with asyncio.timeout(_COUNTERS_TIMEOUT_S), self._redis.pipeline(transaction=True) as pipe:
+                pipe.hgetall(counts_key(self._queue))
+                pipe.llen(self._queue)
+                told, queued = await pipe.execute()
+        except (RedisError, OSError):  # TimeoutError is one; the gap shows, and publishing tells of what is behind it
+            return []
+        counts = {name: int(told.get(name.encode(), 0)) for name in _COUNTED}
+        counts["publish_waits"] += self._waits
+        done = counts["published"] + counts["duplicates_dropped"] + counts["failed"]
+        values = {f"{name}_total": float(count) for name, count in counts.items()}
+        values |= {"queued": float(queued), "in_hand": float(counts["pushed"] - queued - done)}
+        return [Counters(time.monotonic_ns(), "layer", values)]
+
+    async def close(self) -> None:
+        """What is held is written first, if the queue takes it in time: else it is missing at the subscribers, which
+        shows there. Idempotent."""
+        if self._writer is not None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_CLOSE_TIMEOUT_S), self._room:
+                    await self._room.wait_for(lambda: self._lost is not None or not self._held)
+            self._lost = self._lost or BackendError("closed", "the backend is closed")
+            self._writer.cancel()
+            await asyncio.wait([self._writer])
+            self._writer = None
+        with contextlib.suppress(RedisError, OSError):
+            await self._redis.aclose()
+
+
+class Layer:
+    """The deduplicators of a run, as child processes, and their keys in Redis.
+
+    ``system``, ``urls``, ``run``: as for ``open_backend``. ``queue``: the work queue's key, which has to be the run's
+    own. ``processes``: from 1; one keeps the order within a topic, more do not.
+    """
+
+    def __init__(
+        self, redis_url: str, queue: str, *, system: str, urls: Sequence[str], run: str, ttl_s: float, processes: int
+    ) -> None:
+        if not 1 <= processes <= PROCESSES_MAX:
+            raise ValueError(f"1 to {PROCESSES_MAX} deduplicators, not {processes}")
+        self._redis_url = redis_url
+        self._queue = queue
+        self._arguments = ["--redis", redis_url, "--queue", queue, "--system", system, "--run", run]
+        self._arguments += ["--ttl-s", repr(ttl_s), *(part for url in urls for part in ("--url", url))]
+        self._number = processes
+        self._deduplicators: list[_Process] = []
+        self._redis_pid: int | None = None
+
+    @property
+    def processes(self) -> dict[str, int]:
+        """Whose CPU time and memory are the layer's, with their pids: the deduplicators that have not ended, and its
+        Redis if it is on this machine."""
+        processes = {
+            f"deduplicator-{number}": deduplicator.pid
+            for number, deduplicator in enumerate(self._deduplicators)
+            if not deduplicator.ended
+        }
+        return processes if self._redis_pid is None else processes | {"layer-redis": self._redis_pid}
+
+    def failures(self) -> list[str]:
+        """Of deduplicators that ended by themselves, in words; what each had in hand is lost. Ask before `stop`."""
+        return [deduplicator.words() for deduplicator in self._deduplicators if deduplicator.ended]
+
+    async def start(self) -> None:
+        """Done when all deduplicators take messages. ``BackendError``; then none runs."""
+        try:
+            async with asyncio.timeout(_START_TIMEOUT_S):
+                await self._prepare_redis()
+                for number in range(self._number):
+                    self._deduplicators.append(await _Process.start([*self._arguments, "--number", str(number)]))
+                await asyncio.gather(*(deduplicator.ready() for deduplicator in self._deduplicators))
+        except TimeoutError:
+            await self.stop()
+            raise BackendError("timeout", f"the deduplicators were not ready within {_START_TIMEOUT_S:g} s") from None
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def _prepare_redis(self) -> None:
+        where = _where(self._redis_url)
+        try:
+            async with open_redis(self._redis_url) as redis:
+                server = await redis.info("server")
+                if int(server["redis_version"].partition(".")[0]) < 7:
+                    raise BackendError(
+                        "layer", f"{where} is Redis {server['redis_version']}; the deduplication layer needs 7.0"
+                    )
+                if urlsplit(self._redis_url).hostname in ("127.0.0.1", "localhost", "::1"):
+                    self._redis_pid = server["process_id"]
+                await _clear(redis, self._queue)
+        except (RedisError, OSError) as error:
+            raise BackendError(
+                "connect", f"{where}: no Redis for the deduplication layer ({error}): start one there"
+            ) from error
+
+    async def stop(self) -> None:
+        """The deduplicators finish the batches in their hands and end; those that do not in time are killed. Then the
+        queue is removed, with what is still in it. Idempotent; bounded in time; raises nothing."""
+        await asyncio.gather(*(deduplicator.stop() for deduplicator in self._deduplicators))
+        if self._deduplicators:
+            self._deduplicators = []
+            # Where Redis is gone, so are the keys; where it hangs, they expire, but for one list and one hash.
+            with contextlib.suppress(RedisError, OSError):
+                async with asyncio.timeout(_STOP_TIMEOUT_S), open_redis(self._redis_url) as redis:
+                    await _clear(redis, self._queue)
+
+
+class _Process:
+    """One deduplicator: ``python -m ingeborg.loadgen.layer.deduplicator``, with a pipe to each of its ends."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+        self._words = b""
+        assert process.stdout is not None
+        assert process.stderr is not None
+        self._stdout = process.stdout
+        self._listener = asyncio.ensure_future(self._listen(process.stderr))
+
+    @classmethod
+    async def start(cls, arguments: list[str]) -> _Process:
+        pipe = asyncio.subprocess.PIPE
+        command = [sys.executable, "-m", "ingeborg.loadgen.layer.deduplicator", *arguments]
+        return cls(await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, stderr=pipe))
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def ended(self) -> bool:
+        return self._process.returncode is not None
+
+    async def ready(self) -> None:
+        """Its one line of output has come. ``BackendError`` if it has ended instead."""
+        if not await self._stdout.readline():
+            await self._process.wait()
+            await self._listener
+            raise BackendError("layer", self.words())
+
+    def words(self) -> str:
+        """How it ended."""
+        words = self._words.decode(errors="replace").strip()
+        return f"a deduplicator ended with status {self._process.returncode}: {words or 'it said nothing'}"
+
+    async def _listen(self, stderr: asyncio.StreamReader) -> None:
+        while some := await stderr.read(_WORDS_BYTES):
+            self._words = (self._words + some)[-_WORDS_BYTES:]
+
+    async def stop(self) -> None:
+        if not self.ended:
+            with contextlib.suppress(ProcessLookupError):  # it has just ended
+                self._process.terminate()
+            try:
+                await asyncio.wait_for(self._process.wait(), _STOP_TIMEOUT_S)
+            except TimeoutError:
+                self._process.kill()
+                await self._process.wait()
+        await self._listener
+
+
+async def _clear(redis: Any, queue: str) -> None:
+    """Remove the queue, its counters and its cache. Nothing else."""
+    await redis.unlink(queue, counts_key(queue))
+    keys: list[bytes] = []
+    async for key in redis.scan_iter(match=seen_prefix(queue) + b"*", count=_CLEAR_BATCH):
+        keys.append(key)
+        if len(keys) == _CLEAR_BATCH:
+            await redis.unlink(*keys)
+            keys = []
+    if keys:
+        await redis.unlink(*keys)
+
+
+def _where(url: str) -> str:
+    """Without a password."""
+    return f"redis://{urlsplit(url).netloc.rpartition('@')[2]}"

@@ -1,0 +1,103 @@
+"""What a process of the generator is told to be: sent to it as one line of JSON, and turned into a plan and a backend.
+
+Owns: this text's fields. Every process, the coordinator included, makes the same plan of the same assignment.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ..workloads import radio, replay, settings
+from ..workloads.plan import Plan
+from ..workloads.radio import AirPlan, Crowd
+from ..workloads.settings import Radio, Replay, Settings, Topics, Traffic
+from ..workloads.topics import TopicsPlan
+from ..workloads.traffic import TrafficPlan
+
+#: A replay covers this much of its log where no speed is given.
+REPLAY_SPAN_S = 3600.0
+#: On how many wish lists a played song is, where not said; the full-size workload's figure (thesis 1.3.2).
+_WISHES = 100
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Assignment:
+    """``clients``: what client ids begin with; ``tag``: what payloads do; ``topics``: how many, in the topics workload;
+    ``subscribed``: the system has the wish lists already; ``layer``: the Redis and the queue of the deduplication layer
+    in front of the system, if there is one."""
+
+    clients: str
+    tag: str
+    system: str
+    urls: list[str]
+    directory: str
+    workload: str
+    settings: dict[str, Any]
+    duplicates: float
+    process: int = 0
+    processes: int = 1
+    topics: int = 0
+    subscribed: bool = False
+    layer: dict[str, Any] | None = None
+
+    def for_process(self, process: int) -> Assignment:
+        return dataclasses.replace(self, process=process)
+
+    def to_json(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> Assignment:
+        return cls(**fields)
+
+    def made(self) -> Settings:
+        return settings.KINDS[self.workload](**self.settings)
+
+
+def plan(assignment: Assignment) -> Plan:
+    """The plan of an assignment. ``WorkloadError``."""
+    made = assignment.made()
+    if isinstance(made, Traffic):
+        return TrafficPlan(made, duplicates=assignment.duplicates)
+    if isinstance(made, Topics):
+        return TopicsPlan(made, assignment.topics, assignment.tag)
+    if assignment.subscribed:
+        made = dataclasses.replace(made, idle_wishes=0)  # nobody here has to know of those any more
+    return air_plan(made)
+
+
+def clients_name(made: Settings) -> str:
+    """What client ids begin with whose subscriptions outlive a run: the same for the same world."""
+    return f"{made.workload}-{made.seed}"
+
+
+def air_plan(made: Radio | Replay) -> AirPlan:
+    """The plan of the radio world, made up or recorded."""
+    wishes = min(_WISHES, made.clients / 2) if made.wishes is None else made.wishes
+    listens = min(made.listens, made.stations)
+    crowd = Crowd(
+        clients=made.clients,
+        listens=listens,
+        wishes=wishes,
+        wish_exponent=made.wish_exponent,
+        idle_wishes=made.idle_wishes,
+        spread_s=made.spread_ms / 1000,
+        seed=made.seed,
+    )
+    if isinstance(made, Radio):
+        world = radio.radio(
+            crowd, stations=made.stations, songs=made.songs, song_s=made.song_s, duration_s=made.duration_s
+        )
+        return AirPlan(world, made.payload_sizes, made.seed)
+    log = replay.read(Path(made.log))
+    speed = REPLAY_SPAN_S / made.duration_s if made.speed is None else made.speed
+    world = replay.replay(
+        log, crowd, stations=made.stations, start_s=made.start_s, speed=speed, duration_s=made.duration_s
+    )
+    end_s = made.start_s + made.duration_s * speed
+    notes = [f"{Path(made.log).name}: {len(log.rows):,} changes; seconds {made.start_s:g} to {end_s:g}"]
+    notes += [f"skipped {count:,} rows: {reason}" for reason, count in log.skipped.most_common()]
+    return AirPlan(world, made.payload_sizes, made.seed, notes)

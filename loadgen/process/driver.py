@@ -1,0 +1,376 @@
+"""One process's part of a run: its connections, what they send, and what they receive.
+
+Owns: sending on time (one lane per connection, so that a connection that takes no more delays no other one's schedule),
+recognising what comes in, and logging both. Must never: know a system (the backends'), draw anything (the plan's), or
+decide what comes next (the coordinator's).
+
+A message costs: one item of the plan, one text, its place in a lane, and its share of a `publish` call, which takes
+all that is due on its connection; on receipt one split, three numbers, one line of the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from itertools import chain, islice
+from typing import NamedTuple
+
+from ..backends.base import Backend, BackendError, Connection
+from ..log.recorder import Recorder
+from ..log.rundir import EventFiles
+from ..workloads.plan import Plan, Send, heading, payload
+from .tally import Latencies, Sequences
+
+#: Connections or subscribes of one process under way at once: keeps both sides busy without a burst that looks like an
+#: attack.
+_AT_ONCE_MAX = 64
+#: Messages in one call of ``publish``: few enough that the time of its return says when they were written.
+_BATCH_MAX = 256
+#: A sender behind its schedule lets receivers have their turn after so many messages.
+_TURN_MAX = 128
+#: Timers of the event loop are this exact; it takes a shorter sleep for none, and would spin.
+_SLEEP_S_MIN = 0.001
+#: How long a cut may go unnoticed.
+_SLEEP_S_MAX = 0.1
+#: Errors of one kind are logged one by one up to here, and only counted beyond: a broken server must not fill the disk.
+_ERRORS_LOGGED_MAX = 10_000
+#: Lines that wait for being written: small enough that writing them stops nothing for long.
+LINES_MAX = 20_000
+
+
+class _Due(NamedTuple):
+    topic: str
+    text: str
+    send: Send
+    intended_ns: int
+
+
+class _Lane:
+    """What is due on one connection, and the task that sends it."""
+
+    __slots__ = ("due", "task", "waiter")
+
+    def __init__(self) -> None:
+        self.due: list[_Due] = []
+        self.task: asyncio.Task[None] | None = None
+        self.waiter: asyncio.Future[None] | None = None
+
+
+class Stalled(Exception):
+    """Nothing came for too long while messages were in flight."""
+
+
+class Driver:
+    """Process ``process`` of ``processes``: it has the connections of that remainder. ``tag``: see ``plan.payload``."""
+
+    def __init__(
+        self, plan: Plan, backend: Backend, files: EventFiles, *, process: int, processes: int, tag: str
+    ) -> None:
+        self._plan = plan
+        self._backend = backend
+        self._files = files
+        self._processes = processes
+        self._process = process
+        self._tag = tag
+        self._own = range(process, plan.connections, processes)
+        self._connections: dict[int, Connection] = {}
+        self._lanes: dict[int, _Lane] = {}
+        self._woken: set[_Lane] = set()
+        self._recorder = Recorder()
+        self._sequences = Sequences(len(self._own), len(plan.topics))
+        self._cut = asyncio.Event()
+
+        self._phase = "connect"
+        self._segment = self._segment_before = "connect"  # phases that messages belong to, whenever they come
+        self._t0_ns = 0
+        self._sends: Iterator[Send] = iter(())  # of the segment that is about to run
+        self.amount = 0  # of connections made, or subscriptions, in a phase of that kind
+        self.sent = 0
+        self.received = 0
+        self.expected = 0  # deliveries anywhere, of news that are first published here
+        self.news = 0  # of those, such as have receivers
+        self.delivered = 0  # here, of whatever news
+        self.errors: Counter[str] = Counter()
+        self._latencies = Latencies()
+        self._awaited: tuple[int, asyncio.Future[None]] | None = None
+
+    # -- phases
+
+    def begin(self, phase: str) -> None:
+        """Errors from now on are of that phase, and so are the messages of a segment that begins in it."""
+        self._phase = phase
+        self.amount = 0
+
+    async def connect(self) -> None:
+        """All of its connections. ``BackendError``."""
+
+        async def one(number: int) -> None:
+            self._connections[number] = await self._backend.connect(
+                number, self._receiver(number), lambda code: self._failed(number, code)
+            )
+            self.amount += 1
+
+        await self._each(one)
+
+    async def subscribe(self) -> None:
+        """All topics of all its connections. ``BackendError``."""
+
+        async def one(number: int) -> None:
+            if topics := self._plan.subscriptions(number):
+                await self._connections[number].subscribe(topics)
+                self.amount += len(topics)
+
+        await self._each(one)
+
+    async def unsubscribe(self) -> None:
+        """Likewise. What fails is counted: the measuring is over."""
+
+        async def one(number: int) -> None:
+            if topics := self._plan.subscriptions(number):
+                try:
+                    await self._connections[number].unsubscribe(topics)
+                    self.amount += len(topics)
+                except BackendError as error:
+                    self._failed(number, error.code)
+
+        await self._each(one)
+
+    def prepare(self, rate_per_s: float | None, duration_s: float) -> None:
+        """Draw the next segment of the plan up to its first send: a plan with times of its own may sort all of them
+        for that, which would make the first seconds late if they ran already."""
+        sends = iter(self._plan.sends(rate_per_s, duration_s, self._process, self._processes))
+        self._sends = chain(list(islice(sends, 1)), sends)
+
+    async def run(self, t0_ns: int, duration_s: float) -> None:
+        """Put the prepared segment into the lanes, each send when it is due. Done at the segment's end, however much is
+        still in the lanes."""
+        self._begin_segment(t0_ns)
+        turn = 0
+        for send in self._sends:
+            intended_ns = t0_ns + send.at_ns
+            turn += 1
+            while (left_ns := intended_ns - time.monotonic_ns()) > 0 or turn > _TURN_MAX:
+                self._wake()
+                turn = 0
+                await asyncio.sleep(min(max(left_ns / 1e9, _SLEEP_S_MIN), _SLEEP_S_MAX) if left_ns > 0 else 0)
+                if self._cut.is_set():
+                    return
+            if send.connection % self._processes == self._process:
+                self._put(send, t0_ns, intended_ns)
+        self._wake()
+        left_s = (t0_ns - time.monotonic_ns()) / 1e9 + duration_s
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._cut.wait(), max(left_s, 0.0))
+
+    async def flood(self, window: int, stall_s: float) -> None:
+        """Publish the plan's next segment as fast as it goes, ``window`` messages in flight at most, and wait until all
+        have come. ``Stalled``, ``BackendError``. One publisher and its subscriber, both of this process."""
+        self._begin_segment(time.monotonic_ns())
+        sends = iter(self._plan.sends(None, 0.0))
+        sent = 0
+        floor = self.received
+        while batch := list(islice(sends, min(_BATCH_MAX, window))):
+            if self._cut.is_set():
+                return
+            await self._until_received(floor + sent + len(batch) - window, stall_s)
+            now_ns = time.monotonic_ns()
+            due = [self._announced(send, now_ns, now_ns) for send in batch]
+            await self._publish(batch[0].connection, due)
+            sent += len(batch)
+            await asyncio.sleep(0)
+        await self._until_received(floor + sent, stall_s)
+
+    def give_up(self) -> None:
+        """Empty the lanes: a system that took nothing for so long will not be sent more. Counted."""
+        for number, lane in self._lanes.items():
+            for _ in lane.due:
+                self._failed(number, "unsent")
+            lane.due = []
+
+    def cut(self) -> None:
+        """Begin nothing more; what is in the lanes is sent."""
+        self._cut.set()
+
+    async def close(self) -> None:
+        """Close connections, backend and log; idempotent."""
+        tasks = [lane.task for lane in self._lanes.values() if lane.task is not None]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        self._lanes.clear()
+        await asyncio.gather(*(connection.close() for connection in self._connections.values()))
+        self._connections.clear()
+        await self._backend.close()
+        self.flush()
+        self._files.close()
+        for task in tasks:
+            if not task.cancelled() and (error := task.exception()) is not None:
+                raise error
+
+    # -- what it tells
+
+    def flush(self) -> None:
+        """Write the log's lines."""
+        if lines := len(self._recorder):
+            self._files.write(self._recorder.take(), lines)
+
+    @property
+    def lines(self) -> int:
+        """Lines of the log that wait for being written."""
+        return len(self._recorder)
+
+    def stats(self) -> dict[str, object]:
+        """Everything so far; latencies and lag of the present segment."""
+        now_ns = time.monotonic_ns()
+        oldest_ns = min((lane.due[0].intended_ns for lane in self._lanes.values() if lane.due), default=now_ns)
+        return {
+            "amount": self.amount,
+            "sent": self.sent,
+            "received": self.received,
+            "expected": self.expected,
+            "news": self.news,
+            "delivered": self.delivered,
+            "repeated": self._sequences.repeated,
+            "reordered": self._sequences.reordered,
+            "errors": dict(self.errors),
+            "queued": sum(len(lane.due) for lane in self._lanes.values()),
+            "lag_ns": max(now_ns - oldest_ns, 0),
+            "latencies": self._latencies.dump(),
+        }
+
+    # -- sending
+
+    def _begin_segment(self, t0_ns: int) -> None:
+        self._segment_before, self._segment = self._segment, self._phase
+        self._t0_ns = t0_ns
+        self._latencies = Latencies()
+
+    def _put(self, send: Send, t0_ns: int, intended_ns: int) -> None:
+        lane = self._lanes.get(send.connection)
+        if lane is None:
+            lane = self._lanes[send.connection] = _Lane()
+        lane.due.append(self._announced(send, t0_ns + send.news_ns, intended_ns))
+        self._woken.add(lane)
+        if lane.task is None:
+            lane.task = asyncio.create_task(self._sender(send.connection, lane))
+
+    def _announced(self, send: Send, news_ns: int, intended_ns: int) -> _Due:
+        """A news is one even when none of its publishes gets through."""
+        if send.first:
+            expected = self._plan.expected(send.topic)
+            self._recorder.news(self._segment, send.topic, send.seq, news_ns, expected)
+            self.expected += expected
+            self.news += expected > 0
+        text = payload(self._tag, send.topic, send.seq, news_ns, send.content, send.size)
+        return _Due(self._plan.topics[send.topic], text, send, intended_ns)
+
+    def _wake(self) -> None:
+        for lane in self._woken:
+            if lane.waiter is not None and not lane.waiter.done():
+                lane.waiter.set_result(None)
+        self._woken.clear()
+
+    async def _sender(self, number: int, lane: _Lane) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            while not lane.due:
+                lane.waiter = loop.create_future()
+                await lane.waiter
+            batch, lane.due = lane.due[:_BATCH_MAX], lane.due[_BATCH_MAX:]
+            try:
+                await self._publish(number, batch)
+            except BackendError as error:
+                for _ in batch:
+                    self._failed(number, error.code)
+
+    async def _publish(self, number: int, batch: list[_Due]) -> None:
+        await self._connections[number].publish([(due.topic, due.text) for due in batch])
+        at_ns = time.monotonic_ns()
+        self.sent += len(batch)
+        record, segment = self._recorder.sent, self._segment
+        for due in batch:
+            send = due.send
+            record(segment, number, send.topic, send.seq, due.intended_ns, at_ns, send.first)
+
+    # -- receiving
+
+    def _receiver(self, number: int) -> Callable[[str, str], None]:
+        """What is called with each message of a connection."""
+        receives = self._plan.receives(number)
+        topics = self._plan.topics
+        own = number // self._processes
+        clock = time.monotonic_ns
+        record = self._recorder.received
+        first_time = self._sequences.add
+
+        def on_message(topic: str, text: str) -> None:
+            at_ns = clock()
+            head = heading(self._tag, text)
+            if head is None:  # of another run or program: no loss, but worth knowing
+                self._failed(number, "unexpected message")
+                return
+            if head.topic not in receives or topics[head.topic] != topic:
+                self._failed(number, "misdelivered")
+                return
+            intended_ns = head.intended_ns
+            current = intended_ns >= self._t0_ns
+            segment = self._segment if current else self._segment_before
+            record(segment, number, head.topic, head.seq, intended_ns, at_ns)
+            self.received += 1
+            if current:
+                self._latencies.add(at_ns - intended_ns)
+            if first_time(own, head.topic, head.seq):
+                self.delivered += 1
+            if self._awaited is not None and self.received >= self._awaited[0] and not self._awaited[1].done():
+                self._awaited[1].set_result(None)
+
+        return on_message
+
+    async def _until_received(self, count: int, stall_s: float) -> None:
+        """Until so many have come; ``Stalled`` when none comes for ``stall_s``."""
+        while self.received < count and not self._cut.is_set():
+            before = self.received
+            future = asyncio.get_running_loop().create_future()
+            self._awaited = (count, future)
+            try:
+                async with asyncio.timeout(stall_s):
+                    await future
+            except TimeoutError:
+                if self.received == before:
+                    missing = self.expected - self.delivered
+                    raise Stalled(f"nothing was delivered for {stall_s:g} s; {missing:,} messages missing") from None
+            finally:
+                self._awaited = None
+
+    def _failed(self, number: int, code: str) -> None:
+        self.errors[code] += 1
+        if self.errors[code] <= _ERRORS_LOGGED_MAX:
+            self._recorder.error(self._phase, number, time.monotonic_ns(), code)
+
+    async def _each(self, do: Callable[[int], Awaitable[None]]) -> None:
+        """Do it for every connection of its own, so many at once. The first ``BackendError`` ends it."""
+        numbers: Iterator[int] = iter(self._own)
+
+        async def worker() -> None:
+            for number in numbers:
+                if self._cut.is_set():
+                    return
+                await do(number)
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(min(_AT_ONCE_MAX, len(self._own))):
+                    group.create_task(worker())
+        except BaseExceptionGroup as errors:
+            # Of many clients that failed alike the first one's reason will do; anything else is a bug, and stays whole.
+            failures, others = errors.split(BackendError)
+            if failures is None or others is not None:
+                raise
+            first: BaseException = failures
+            while isinstance(first, BaseExceptionGroup):
+                first = first.exceptions[0]
+            raise first from None

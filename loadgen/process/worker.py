@@ -1,0 +1,184 @@
+"""A process of the generator: does its part of a run as the coordinator says, one command after the other.
+
+Owns: the conversation. On stdin it reads lines of JSON: first its assignment, then commands; on stdout it answers with
+lines of JSON: `{"done": COMMAND}` or `{"failed": text}` for each command, and `{"stats": …}` by itself, some times a
+second and before each answer. Must never: outlive its coordinator (the end of stdin ends it), or decide anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import resource
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from ..backends import open_backend
+from ..backends.base import BackendError
+from ..log.rundir import EventFiles
+from ..workloads.settings import WorkloadError
+from . import assignment as assignments
+from .assignment import Assignment
+from .driver import LINES_MAX, Driver, Stalled
+
+#: How often it tells how it goes: the search needs the end of a step soon, a person reads no faster.
+STATS_S = 0.25
+#: A line holds an assignment or a command.
+_LINE_BYTES_MAX = 1 << 20
+#: File descriptors beside those of the connections.
+_FILES_SPARE = 64
+
+
+class Worker:
+    """``answer`` writes one object to the coordinator."""
+
+    def __init__(self, assignment: Assignment, answer: Callable[[dict[str, Any]], None]) -> None:
+        self._answer = answer
+        plan = assignments.plan(assignment)
+        allow_files(plan.connections // assignment.processes + _FILES_SPARE)
+        backend = open_backend(assignment.system, assignment.urls, assignment.clients)
+        if assignment.layer is not None:
+            from ..layer.publishing import (
+                Deduplicated,  # here: Redis's library takes as long to import as all the rest together
+            )
+
+            backend = Deduplicated(backend, **assignment.layer)
+        self.driver = Driver(
+            plan,
+            backend,
+            EventFiles(Path(assignment.directory), assignment.process),
+            process=assignment.process,
+            processes=assignment.processes,
+            tag=assignment.tag,
+        )
+
+    async def perform(self, command: dict[str, Any]) -> None:
+        """One command, answered in any case."""
+        driver, name = self.driver, command["do"]
+        failed = None
+        try:
+            if "phase" in command:
+                driver.begin(command["phase"])
+            match name:
+                case "connect":
+                    await driver.connect()
+                    # What exists now lives to the end: the collector need not look at it again while times are taken.
+                    gc.collect()
+                    gc.freeze()
+                case "subscribe":
+                    await driver.subscribe()
+                case "prepare":
+                    driver.prepare(command["rate_per_s"], command["duration_s"])
+                case "run":
+                    await driver.run(command["t0_ns"], command["duration_s"])
+                case "flood":
+                    await driver.flood(command["window"], command["stall_s"])
+                case "give_up":
+                    driver.give_up()
+                case "unsubscribe":
+                    await driver.unsubscribe()
+                case "close":
+                    await driver.close()
+                case _:
+                    raise AssertionError(name)
+        except (BackendError, Stalled) as error:
+            failed = str(error)
+        except OSError as error:  # the log's
+            failed = f"cannot write the log: {error}"
+        self.tell()
+        self._answer({"done": name} if failed is None else {"failed": failed})
+
+    def tell(self) -> None:
+        """Send the stats."""
+        self._answer({"stats": self.driver.stats()})
+
+    async def keep_telling(self) -> None:
+        """Send the stats and write the log, some times a second."""
+        while True:
+            for _ in range(5):
+                await asyncio.sleep(STATS_S / 5)
+                if self.driver.lines >= LINES_MAX:
+                    self.driver.flush()
+            self.driver.flush()
+            self.tell()
+
+
+def allow_files(wanted: int) -> None:
+    """Raise this process's limit of open files to so many. ``WorkloadError`` where the system does not let it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return
+    if hard != resource.RLIM_INFINITY and hard < wanted:
+        raise WorkloadError(
+            f"a process may open {hard:,} files, {wanted:,} are needed: use more --processes (ulimit -Hn tells)"
+        )
+    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+async def _main() -> int:
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader(_LINE_BYTES_MAX)
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    # A pipe to a coordinator that reads at once; blocking on it is what back-pressure here would be, too.
+    output = sys.stdout.buffer
+
+    def answer(message: dict[str, Any]) -> None:
+        output.write(orjson.dumps(message) + b"\n")
+        output.flush()
+
+    try:
+        worker = Worker(Assignment.from_json(orjson.loads(await reader.readline())), answer)
+    except (BackendError, WorkloadError, OSError) as error:
+        answer({"failed": str(error)})
+        return 1
+    answer({"done": "start"})
+    telling = asyncio.create_task(worker.keep_telling())
+    under_way: asyncio.Task[None] | None = None
+    try:
+        while line := await reader.readline():
+            command = orjson.loads(line)
+            if command["do"] == "cut":  # may come at any time, and is not answered
+                worker.driver.cut()
+                continue
+            if under_way is not None:
+                await under_way
+            under_way = asyncio.create_task(worker.perform(command))
+            if telling.done():
+                await telling
+        if under_way is not None and not under_way.done():
+            under_way.cancel()
+            await asyncio.wait({under_way})
+    except (OSError, BrokenPipeError) as error:
+        print(f"loadgen: a process of the generator ended: {error}", file=sys.stderr)
+        return 1
+    finally:
+        telling.cancel()
+        await asyncio.wait({telling})
+        await worker.driver.close()
+    return 0
+
+
+def main() -> int:
+    """Entry point of the process."""
+    # Ctrl-C goes to the whole group; it is the coordinator who decides what it means.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        return runner.run(_main())
+
+
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """uvloop's, where there is one (not on Windows)."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
+
+
+if __name__ == "__main__":
+    sys.exit(main())

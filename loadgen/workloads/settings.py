@@ -1,0 +1,237 @@
+"""The settings of each workload: one table of names, defaults, limits and help for the command line and workload files.
+
+Owns: reading a workload file (TOML), what a value may be, and what overrides what (option, then file, then default).
+Must never: know a system or a run. Every refusal is a ``WorkloadError`` that names the key and says what it may be.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+
+from ingeborg.protocol.options import converted, option, out_of_bounds, spelling
+
+from . import sizes
+from .sizes import Sizes
+
+#: Thesis 6.2, 6.5; benchmarks above that are another workload.
+CONNECTIONS_MAX = 1_000_000
+TOPICS_MAX = 1 << 24
+RATE_MAX = 10_000_000.0
+#: Beyond it nearly all wishes are for a handful of songs, and `popularity.counts` would not keep their mean.
+WISH_EXPONENT_MAX = 2.0
+DURATION_S_MAX = 24 * 3600.0
+
+
+class WorkloadError(ValueError):
+    """The settings do not make a workload; the text says which one, and why."""
+
+
+def _option(default: Any, help: str, metavar: str = "N", *, least: float = 0, **limits: Any) -> Any:
+    """A row of a workload's table: a number, and none below 0, where not said otherwise."""
+    return option(default, help, metavar, least=least, **limits)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Common:
+    seed: int = _option(1, "the same seed makes the same run", least=-math.inf)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Paced(_Common):
+    drain_s: float = _option(10.0, "the longest wait for what is still under way", "S", most=3600, above=True)
+    # Longer than a living system stalls: an endpoint is replaced by its peers after 3 s, and a server restarted in as
+    # long. Short enough that nobody goes on measuring a dead one.
+    stall_s: float = _option(
+        10.0, "a system that delivers nothing of what is due for so long has failed", "S", most=3600, above=True
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traffic(_Paced):
+    """Thesis 6.2.1: rising rates until latency breaks, then the greatest sustainable rate, and half of it."""
+
+    workload: ClassVar[str] = "traffic"
+
+    connections: int = _option(20, "clients, each publishing and subscribed", least=1, most=CONNECTIONS_MAX)
+    topics: int = _option(1000, "topics", least=1, most=TOPICS_MAX)
+    fanout: float = _option(5.0, "subscribers of a topic on average, Zipf(1) over the topics")
+    duplicates: float = _option(0.23, "share of publishes that repeat another connection's payload", "SHARE", most=0.99)
+    repeat_within_s: float = _option(1.0, "how soon after its first publish", "S", most=3600, above=True)
+    size: str = _option("200", "payload bytes: 200, uniform:100:400 or lognormal:MEDIAN:SIGMA:MAX", "SPEC")
+    skew: float = _option(0.0, "Zipf exponent of the topics published to (0: each as often)", "X", most=10)
+    rate: float | None = _option(
+        None, "publish at this rate instead of looking for the greatest", "PER_S", most=RATE_MAX, above=True
+    )
+    duration_s: float = _option(20.0, "how long, with --rate", "S", most=DURATION_S_MAX, above=True)
+    p99_ms: float = _option(50.0, "latency limit of a sustainable rate", "MS", most=600_000, above=True)
+    start_rate: float = _option(500.0, "rate that the search starts at", "PER_S", least=10, most=RATE_MAX)
+    most_rate: float = _option(200_000.0, "rate that the search does not go beyond", "PER_S", most=RATE_MAX, above=True)
+    step_s: float = _option(3.0, "length of a step of the search", "S", least=0.5, most=600)
+    measure_s: float = _option(15.0, "length of each of the two measured phases", "S", least=1, most=DURATION_S_MAX)
+    precision: float = _option(0.05, "how close the search gets", "SHARE", least=0.01, most=0.1)
+
+    def __post_init__(self) -> None:
+        _check(self)
+        _sizes(self.size)
+        if self.fanout > self.connections:
+            raise WorkloadError(f"fanout: {self.fanout:g} subscribers of a topic need as many connections at least")
+        if self.start_rate > self.most_rate:
+            raise WorkloadError("start_rate must not be above most_rate")
+
+    @property
+    def payload_sizes(self) -> Sizes:
+        return sizes.parse(self.size)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topics(_Common):
+    """Thesis 6.5: one subscriber, one publisher, and 1, 2, 4 … topics."""
+
+    workload: ClassVar[str] = "topics"
+
+    first: int = _option(1, "number of topics to begin with", least=1, most=TOPICS_MAX)
+    last: int = _option(131_072, "number of topics to end with, doubling", least=1, most=TOPICS_MAX)
+    messages: int = _option(20_000, "messages per number of topics; at least one each", least=1, most=1 << 27)
+    window: int = _option(10_000, "messages in flight at most", least=1, most=1 << 20)
+    size: str = _option("200", "payload bytes: 200, uniform:100:400 or lognormal:MEDIAN:SIGMA:MAX", "SPEC")
+    subscribe_timeout_s: float = _option(
+        300.0, "a system that takes longer to subscribe has failed at this number", "S", most=DURATION_S_MAX, above=True
+    )
+    stall_s: float = _option(20.0, "a system that delivers nothing for so long has failed", "S", most=3600, above=True)
+
+    def __post_init__(self) -> None:
+        _check(self)
+        _sizes(self.size)
+        if self.first > self.last:
+            raise WorkloadError("first must not be above last")
+
+    @property
+    def payload_sizes(self) -> Sizes:
+        return sizes.parse(self.size)
+
+    @property
+    def numbers(self) -> list[int]:
+        """The numbers of topics, in order."""
+        return [self.first << doubling for doubling in range((self.last // self.first).bit_length())]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Air(_Paced):
+    clients: int = _option(200, "clients, each with a connection", least=1, most=CONNECTIONS_MAX)
+    listens: int = _option(5, "stations each client listens to", least=1)
+    duration_s: float = _option(20.0, "seconds of load", "S", least=1, most=DURATION_S_MAX)
+    wishes: float | None = _option(
+        None, "wish lists a played song is on, on average (default: 100, or half of the clients if that is less)"
+    )
+    wish_exponent: float = _option(
+        0.8,
+        "Zipf exponent of how many wish lists a played song is on, from the most played down (0: each on as many)",
+        "X",
+        most=WISH_EXPONENT_MAX,
+    )
+    idle_wishes: int = _option(50, "songs nobody plays on each wish list")
+    spread_ms: float = _option(200.0, "reports of a change come within so long of it", "MS")
+    size: str = _option("64", "payload bytes at least: 64, uniform:100:400 or lognormal:MEDIAN:SIGMA:MAX", "SPEC")
+
+    @property
+    def payload_sizes(self) -> Sizes:
+        return sizes.parse(self.size)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Radio(_Air):
+    """Thesis 1.3.2: stations change songs, every listener of a station reports it, wish lists fire."""
+
+    workload: ClassVar[str] = "radio"
+
+    stations: int = _option(40, "stations on the air", least=1, most=1 << 20)
+    song_s: float = _option(10.0, "length of a song", "S", least=0.1, most=DURATION_S_MAX)
+    songs: int = _option(10_000, "songs there are", least=1, most=1 << 30)
+
+    def __post_init__(self) -> None:
+        _check(self)
+        _sizes(self.size)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replay(_Air):
+    """The same, driven by a recorded now-playing log: CSV, gzip or not, columns station, offset_s, artist, track."""
+
+    workload: ClassVar[str] = "replay"
+
+    log: str = _option("", "the recorded log; beside the workload file, if that names it", "FILE")
+    stations: int = _option(100, "stations drawn from the log", least=1, most=1 << 20)
+    speed: float | None = _option(
+        None, "seconds of the log per second (default: an hour of it in the run)", "X", above=True
+    )
+    start_s: float = _option(0.0, "second of the log to begin with", "S")
+
+    def __post_init__(self) -> None:
+        _check(self)
+        _sizes(self.size)
+        if not self.log:
+            raise WorkloadError("log: name the recorded now-playing log to replay")
+
+
+Settings = Traffic | Topics | Radio | Replay
+Kind = TypeVar("Kind", bound=Settings)
+KINDS: dict[str, type[Settings]] = {kind.workload: kind for kind in (Traffic, Topics, Radio, Replay)}
+
+
+def settings(kind: type[Kind], file: Path | None, options: Mapping[str, str], **defaults: Any) -> Kind:
+    """The workload as options, file and defaults make it, in this order; ``defaults`` take the place of the table's."""
+    values: dict[str, Any] = dict(defaults)
+    known = {key.name: key for key in dataclasses.fields(kind)}
+    if file is not None:
+        values |= _read(kind.workload, file, known)
+    for name, text in options.items():
+        values[name] = _typed(known[name], text, spelling(name))
+    return kind(**values)
+
+
+def _read(workload: str, file: Path, known: Mapping[str, dataclasses.Field[Any]]) -> dict[str, Any]:
+    try:
+        table = tomllib.loads(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise WorkloadError(f"{file}: {getattr(error, 'strerror', None) or error}") from None
+    named = table.pop("workload", workload)
+    if named != workload:
+        raise WorkloadError(f"{file} is a workload of kind {named!r}, not {workload!r}")
+    unknown = sorted(set(table) - set(known))
+    if unknown:
+        keys = ", ".join(sorted(known))
+        raise WorkloadError(f"{file}: unknown key {', '.join(map(repr, unknown))}; {workload} has: {keys}")
+    values = {name: _typed(known[name], value, f"{file}: {name}") for name, value in table.items()}
+    if isinstance(values.get("log"), str):
+        values["log"] = str(file.parent / values["log"])
+    return values
+
+
+def _typed(row: dataclasses.Field[Any], value: Any, where: str) -> Any:
+    """Text of the command line, or a value of TOML, as the row's type."""
+    if row.name == "size" and type(value) is int:
+        return str(value)  # the simplest spec is a number
+    try:
+        return converted(row, value)
+    except ValueError as error:
+        raise WorkloadError(f"{where} {error}") from None
+
+
+def _check(made: Any) -> None:
+    for row in dataclasses.fields(made):
+        value = getattr(made, row.name)
+        if should := out_of_bounds(row, value):
+            raise WorkloadError(f"{row.name} {should}, not {value:g}")
+
+
+def _sizes(spec: str) -> None:
+    try:
+        sizes.parse(spec)
+    except ValueError as error:
+        raise WorkloadError(f"size: {error}") from None

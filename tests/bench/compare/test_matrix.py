@@ -1,0 +1,80 @@
+"""What a matrix file may say, and in which order its cells come."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ingeborg.bench.compare import matrix
+from ingeborg.bench.errors import BenchError
+
+MATRICES = sorted((Path(matrix.__file__).parents[1] / "matrices").glob("*.toml"))
+
+GOOD = """
+[workloads.traffic]
+kind = "traffic"
+file = "traffic.toml"
+processes = 2
+[workloads.topics]
+kind = "topics"
+file = "topics.toml"
+options = { last = 64 }
+[systems.ours]
+system = "ingeborg"
+serve = ["--routing", "lookup"]
+[systems.nats]
+system = "nats"
+dedup = ["traffic"]
+options = { topics = { last = 8, messages = 5 } }
+[systems.kafka]
+system = "kafka"
+skip = ["traffic"]
+"""
+
+
+def written(path: Path, text: str) -> Path:
+    for name in ("traffic", "topics"):
+        (path / f"{name}.toml").write_text("")
+    file = path / "matrix.toml"
+    file.write_text(text)
+    return file
+
+
+def test_rounds_go_over_all_systems_and_a_system_has_settings_of_its_own(tmp_path: Path) -> None:
+    cells = list(matrix.read(written(tmp_path, GOOD)).cells(2))
+    one_round = ["traffic-ours", "traffic-nats", "topics-ours", "topics-nats", "topics-kafka"]
+    assert [cell.name for cell in cells] == [f"{name}-{number}" for number in (1, 2) for name in one_round]
+    assert [cell.options for cell in cells[:4]] == [{}, {}, {"last": 64}, {"last": 8, "messages": 5}]
+    assert cells[0].system.serve == ("--routing", "lookup")
+    assert cells[0].workload.processes == 2
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "complaint"),
+    [
+        ("processes = 2", "proceses = 2", "workloads.traffic: unknown key 'proceses'; there are: file, kind,"),
+        ("[systems.ours]", "[servers.ours]", "the file: unknown key 'servers'"),
+        ('system = "nats"', 'system = "nets"', "systems.nats: system is 'nets'; there are: ingeborg, rabbitmq,"),
+        ('kind = "topics"', 'kind = "topic"', "workloads.topics: kind is 'topic'; there are: traffic,"),
+        ('kind = "topics"', "", "workloads.topics: kind is missing"),
+        ('file = "topics.toml"', 'file = "absent.toml"', "there is no file"),
+        ('skip = ["traffic"]', 'skip = ["radio"]', "skip names 'radio', which is none of the workloads"),
+        ('skip = ["traffic"]', 'serve = ["x"]', "serve and store are this broker's, not kafka's"),
+        ('serve = ["--routing", "lookup"]', 'dedup = ["traffic"]', "this broker drops duplicates by itself"),
+        ("processes = 2", "time_limit_s = 0", "time_limit_s has to be above 0"),
+        ("processes = 2", "processes = true", "processes has to be of type int, not True"),
+        ("[systems.ours]", "[systems.'our s']", "a name has letters, digits and - only"),
+        ("[systems.ours]", "[", "matrix.toml: "),
+    ],
+)
+def test_what_does_not_fit_is_refused_in_words(tmp_path: Path, old: str, new: str, complaint: str) -> None:
+    assert old in GOOD
+    with pytest.raises(BenchError) as caught:
+        matrix.read(written(tmp_path, GOOD.replace(old, new)))
+    assert complaint in str(caught.value)
+
+
+@pytest.mark.parametrize("file", MATRICES, ids=lambda file: file.stem)
+def test_the_matrices_that_are_here_can_be_read(file: Path) -> None:
+    assert list(matrix.read(file).cells(1))

@@ -1,0 +1,172 @@
+"""A comparison: real servers, one cell after the other, and what is kept of each."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from ingeborg.bench.compare import command as compare_command
+from ingeborg.bench.compare import matrix, servers
+from ingeborg.bench.compare import run as compare
+from ingeborg.bench.errors import BenchError
+
+THESIS = Path(matrix.__file__).parents[1] / "matrices" / "thesis.toml"
+MATRIX = """
+[workloads.traffic]
+kind = "traffic"
+file = "traffic.toml"
+time_limit_s = 60
+[workloads.endless]
+kind = "traffic"
+file = "traffic.toml"
+time_limit_s = 8
+options = { duration_s = 600 }
+[systems.ours]
+system = "ingeborg"
+variant = "home"
+[systems.cluster]
+system = "ingeborg"
+store = "riak"
+skip = ["endless"]
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    (tmp_path / "traffic.toml").write_text("connections = 4\ntopics = 10\nfanout = 2\nrate = 100\nduration_s = 0.5\n")
+    file = tmp_path / "matrix.toml"
+    file.write_text(MATRIX)
+    return file
+
+
+def of(file: Path, out: Path, *arguments: str) -> tuple[int, list[tuple[str, ...]]]:
+    """`bench compare`, with digest and report only noted; its exit code, and how they were called."""
+    called: list[tuple[str, ...]] = []
+
+    def digest(runs: list[str], directory: Path) -> int:
+        called.append(("digest", *(str(Path(run).relative_to(out)) for run in runs), str(directory.relative_to(out))))
+        return 0
+
+    def report(directory: Path, page: Path) -> int:
+        called.append(("report", directory.name, page.name))
+        return 0
+
+    parser = argparse.ArgumentParser()
+    compare_command.add(parser.add_subparsers(), digest, report)
+    options = parser.parse_args(["compare", str(file), "--out", str(out), *arguments])
+    return options.command(options), called
+
+
+def outcomes(out: Path) -> dict[str, tuple[str, str]]:
+    record = json.loads((out / compare.RECORD).read_text())
+    return {cell["cell"]: (cell["outcome"], cell["why"]) for cell in record["cells"]}
+
+
+@pytest.mark.cluster
+def test_every_cell_is_run_on_a_server_of_its_own_and_what_cannot_be_is_said(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(servers.RIAK_VARIABLE, raising=False)
+    monkeypatch.setattr(compare, "_REST_S", 0)  # nothing is measured here
+    out = tmp_path / "out"
+    code, called = of(file, out)
+    assert code == 0
+    found = outcomes(out)
+    assert found["traffic-ours-1"] == ("done", "")
+    assert found["endless-ours-1"] == ("cut short at its time limit", "8 s")
+    assert found["traffic-cluster-1"][0] == "skipped"
+    assert "does not name a Riak cluster" in found["traffic-cluster-1"][1]
+    assert called == [
+        ("digest", "logs/traffic-ours-1", "logs/endless-ours-1", "digest"),
+        ("report", "digest", "report.html"),
+    ]
+    facts = json.loads((out / "logs" / "traffic-ours-1" / "run.json").read_text())
+    assert (facts["variant"], facts["complete"], facts["config"]["rate"]) == ("home", True, 100)
+    assert "server" in (out / "logs" / "traffic-ours-1" / "machine.csv").read_text()
+    # What makes the report reproducible lies beside it.
+    assert (out / "matrix.toml").read_text() == MATRIX
+    assert (out / "traffic.toml").exists()
+    assert not [process for process in psutil.process_iter(["cmdline"]) if str(out) in str(process.info["cmdline"])]
+
+    code, _ = of(file, out, "--resume")
+    assert code == 0
+    assert json.loads((out / "logs" / "traffic-ours-1" / "run.json").read_text()) == facts
+
+
+def test_a_run_that_lost_something_is_a_result_and_says_so(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @contextlib.contextmanager
+    def running(*_: object, **__: object) -> Iterator[servers.Running]:
+        yield servers.Running(["ws://127.0.0.1:9"], "1.0", None)
+
+    def generate(command: list[str], _: object) -> tuple[int, bool]:
+        log = Path(command[command.index("--out") + 1])
+        log.mkdir(parents=True)
+        (log / "run.json").write_text('{"failed": "the server died"}')
+        return (3 if "traffic-ours" in log.name else 1), False
+
+    monkeypatch.setattr(servers, "running", running)
+    monkeypatch.setattr(compare, "_generate", generate)
+    monkeypatch.setattr(compare, "_REST_S", 0)
+    assert of(file, tmp_path / "out", "--only", "ours")[0] == 0
+    assert outcomes(tmp_path / "out") == {
+        "traffic-ours-1": ("done", "deliveries or connections were lost: the report has them"),
+        "endless-ours-1": ("failed", "the server died"),
+    }
+
+
+@pytest.mark.cluster
+def test_a_signal_stops_the_generator_and_the_server_and_the_comparison_goes_on_later(
+    file: Path, tmp_path: Path
+) -> None:
+    file.write_text(MATRIX.replace("time_limit_s = 8", "time_limit_s = 60"))
+    out = tmp_path / "out"
+    command = [sys.executable, "-m", "ingeborg.bench.cli", "compare", str(file), "--out", str(out), "--only", "endless"]
+    process = subprocess.Popen([*command, "--only", "ours"], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line.startswith("run "):
+            break
+    process.terminate()
+    said, _ = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "cutting the run short" in said
+    assert not [process for process in psutil.process_iter(["cmdline"]) if str(out) in str(process.info["cmdline"])]
+    assert not (out / compare.RECORD).exists()
+
+
+def test_a_comparison_without_a_result_has_failed(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(servers.RIAK_VARIABLE, raising=False)
+    with pytest.raises(BenchError, match="no run has brought anything"):
+        of(file, tmp_path / "out", "--only", "cluster")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [(["--only", "mars"], "--only mars: there are: cluster, endless, ours, traffic"), (["--repeat", "0"], "--repeat")],
+)
+def test_wrong_arguments_are_refused_before_anything_is_started(
+    file: Path, tmp_path: Path, arguments: list[str], complaint: str
+) -> None:
+    with pytest.raises(BenchError, match=complaint):
+        of(file, tmp_path / "out", *arguments)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_directory_in_use_wants_resume(file: Path, tmp_path: Path) -> None:
+    with pytest.raises(BenchError, match="--resume goes on"):
+        of(file, tmp_path)
+
+
+def test_the_most_topics_are_the_callers_to_say(file: Path) -> None:
+    chosen = compare_command._chosen(matrix.read(THESIS), ["topics", "nats"], 64)
+    assert [(cell.name, cell.options) for cell in chosen.cells(1)] == [("topics-nats-1", {"last": 64})]

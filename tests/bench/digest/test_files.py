@@ -1,0 +1,105 @@
+"""A digest on disk: what is written is read, what is torn is said, and what is remembered is only what is unchanged."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ingeborg.bench.digest import files as digestdir
+from ingeborg.bench.digest.document import DIGEST_VERSION
+from ingeborg.bench.errors import BenchError
+
+
+def log(size: int) -> dict[str, object]:
+    return {"sizes": {"run.json": size}, "sha256": {"run.json": "ab" * 32}, "modified_ms": None}
+
+
+def digest(**sizes: int) -> digestdir.Digest:
+    """Runs by name, with the size of their logs."""
+    runs = {run: {"run": run, "log": log(size) | {"lines": 3}, "notes": []} for run, size in sizes.items()}
+    tables: dict[str, list[dict[str, object]]] = {name: [] for name in digestdir.TABLES}
+    for run in sizes:
+        tables["seconds"] += [{"run": run, "second": second, "delivered": 1.5, "p50_ns": None} for second in (1, 0)]
+        tables["machine"] += [
+            {"run": run, "source": "a", "role": "server", "second": 0, "cpu_cores": cores} for cores in (0.5, 0.25)
+        ]
+    return digestdir.Digest(runs, tables)
+
+
+@pytest.fixture
+def said() -> list[str]:
+    return []
+
+
+def test_what_is_written_is_read_in_the_order_of_runs_and_times(tmp_path: Path) -> None:
+    document = digestdir.write(tmp_path, digest(b=1, a=2), ["b", "a"])
+    assert [run["run"] for run in document["runs"]] == ["b", "a"]
+    read, tables = digestdir.read(tmp_path)
+    assert read == document
+    assert [(row["run"], row["second"]) for row in tables["seconds"]] == [("a", 0), ("a", 1), ("b", 0), ("b", 1)]
+    assert [row["cpu_cores"] for row in tables["machine"]] == [0.5, 0.25] * 2, "samples of one second stay in order"
+    assert tables["seconds"][0]["p50_ns"] is None
+    assert sorted(file.name for file in tmp_path.iterdir()) == sorted(
+        [digestdir.DOCUMENT, *(f"{name}.csv" for name in digestdir.TABLES)]
+    )
+
+
+def test_reading_and_writing_again_changes_no_byte(tmp_path: Path, said: list[str]) -> None:
+    digestdir.write(tmp_path, digest(a=1, b=2), ["a", "b"])
+    before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+    kept = digestdir.remembered(tmp_path, {"a": log(1), "b": log(2)}, said.append)
+    digestdir.write(tmp_path, kept, ["a", "b"])
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
+    assert said == []
+
+
+def test_only_runs_of_the_very_same_files_are_remembered(tmp_path: Path, said: list[str]) -> None:
+    digestdir.write(tmp_path, digest(same=1, grown=1, gone=1, edited=1), ["same", "grown", "gone", "edited"])
+    edited = log(1) | {"sha256": {"run.json": "cd" * 32}}
+    kept = digestdir.remembered(
+        tmp_path, {"same": log(1), "grown": log(2), "edited": edited, "new": log(1)}, said.append
+    )
+    assert list(kept.runs) == ["same"]
+    assert {row["run"] for rows in kept.tables.values() for row in rows} == {"same"}
+
+
+@pytest.mark.parametrize("how", ["an older version", "torn document", "no table", "foreign table"])
+def test_a_digest_that_cannot_be_read_holds_nothing_and_says_why(tmp_path: Path, said: list[str], how: str) -> None:
+    digestdir.write(tmp_path, digest(a=1), ["a"])
+    document = tmp_path / digestdir.DOCUMENT
+    if how == "an older version":
+        document.write_text(json.dumps(json.loads(document.read_text()) | {"digest": DIGEST_VERSION - 1}))
+    elif how == "torn document":
+        document.write_text(document.read_text()[:40])
+    elif how == "no table":
+        (tmp_path / "seconds.csv").unlink()
+    else:
+        (tmp_path / "seconds.csv").write_text("a,b\n")
+    assert digestdir.remembered(tmp_path, {"a": log(1)}, said.append) == digestdir.Digest.empty()
+    [words] = said
+    assert str(tmp_path) in words
+    assert words.endswith("every run is computed")
+
+
+def test_nothing_there_is_nothing_to_say(tmp_path: Path, said: list[str]) -> None:
+    assert digestdir.remembered(tmp_path, {"a": log(1)}, said.append) == digestdir.Digest.empty()
+    assert said == []
+
+
+def test_no_document_stands_beside_tables_of_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    digestdir.write(tmp_path, digest(a=1), ["a"])
+    made = digest(b=1)
+    first, *others = made.tables["machine"]
+    machine = [{**first, "second": "not a number to sort by"}, *others]
+    broken = digestdir.Digest(made.runs, {**made.tables, "machine": machine})
+    with pytest.raises(TypeError):
+        digestdir.write(tmp_path, broken, ["b"])
+    with pytest.raises(BenchError, match="is not a digest"):
+        digestdir.read_document(tmp_path)
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    with pytest.raises(BenchError, match=f"cannot write the digest to {tmp_path}/nowhere"):
+        digestdir.write(tmp_path / "nowhere", digest(a=1), ["a"])

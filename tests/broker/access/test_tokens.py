@@ -1,0 +1,296 @@
+"""Keys and tokens: what is accepted, what is not, and that nothing secret is said. SPEC section 1.5."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import jwt
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ed25519, rsa
+from jwt.algorithms import HMACAlgorithm, OKPAlgorithm, RSAAlgorithm
+from jwt.utils import base64url_encode
+
+from ingeborg.broker.access.tokens import (
+    CLAIM,
+    KEYS_MAX,
+    LEEWAY_S,
+    PERMISSIONS,
+    Keys,
+    TokenError,
+    make_token,
+    new_keys,
+    read_keys,
+)
+from ingeborg.broker.command.config import ConfigError
+from ingeborg.broker.core.clients.grants import Grant
+
+NOW = 1_800_000_000.0
+SECRET = b"0123456789abcdef0123456789abcdef"
+RSA = rsa.generate_private_key(65_537, 2_048)
+ED = ed25519.Ed25519PrivateKey.generate()
+
+
+def jwk(key: Any, **fields: Any) -> dict[str, Any]:
+    if isinstance(key, bytes):
+        made = HMACAlgorithm.to_jwk(key, as_dict=True)
+    elif isinstance(key, rsa.RSAPrivateKey | rsa.RSAPublicKey):
+        made = RSAAlgorithm.to_jwk(key, as_dict=True)
+    else:
+        made = OKPAlgorithm.to_jwk(key, as_dict=True)
+    made.pop("key_ops", None)
+    return {**made, **fields}
+
+
+def write(path: Path, *keys: dict[str, Any]) -> Path:
+    path.write_text(json.dumps({"keys": keys}), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return write(
+        tmp_path / "keys.json",
+        jwk(SECRET, kid="mac", alg="HS256"),
+        jwk(RSA.public_key(), kid="rsa", alg="RS256"),
+        jwk(ED.public_key(), kid="ed"),
+    )
+
+
+@pytest.fixture
+def keys(file: Path) -> Keys:
+    return Keys(file, clock=lambda: NOW)
+
+
+def token(key: Any = SECRET, algorithm: str = "HS256", kid: str | None = "mac", **claims: Any) -> str:
+    body = {"sub": "anna", "exp": NOW + 60, **claims}
+    return jwt.encode(
+        {name: value for name, value in body.items() if value is not None},
+        key,
+        algorithm=algorithm,
+        headers=None if kid is None else {"kid": kid},
+    )
+
+
+def permitting(claim: Any) -> str:
+    """A good token with this claim of ours."""
+    claims: dict[str, Any] = {CLAIM: claim}
+    return token(**claims)
+
+
+@pytest.mark.parametrize(
+    ("key", "algorithm", "kid"),
+    [
+        (SECRET, "HS256", "mac"),
+        (RSA, "RS256", "rsa"),
+        (ED, "EdDSA", "ed"),
+        (SECRET, "HS256", None),
+        (ED, "EdDSA", None),
+    ],
+)
+def test_a_token_of_each_algorithm_says_what_it_permits(keys: Keys, key: Any, algorithm: str, kid: str | None) -> None:
+    made = token(
+        key,
+        algorithm,
+        kid,
+        **{CLAIM: {"publish": ["news/"], "subscribe": ["", "x"], "broadcast": True, "inspect": True}},
+    )
+    assert keys.grant(made) == Grant("anna", ("news/",), ("", "x"), True, NOW + 60 + LEEWAY_S, True)
+
+
+def test_what_a_token_does_not_name_it_does_not_permit(keys: Keys) -> None:
+    assert keys.grant(token()) == Grant("anna", (), (), False, NOW + 60 + LEEWAY_S)
+
+
+@pytest.mark.parametrize(
+    ("made", "why"),
+    [
+        ("", "no JWT"),
+        ("a.b.c", "no JWT"),
+        ("x" * 9_000, "too long"),
+        (base64url_encode(b"[" * 5_000).decode() + ".e30.", "no JWT"),
+        (base64url_encode(b'{"alg": ["HS256"]}').decode() + ".e30.", "algorithm"),
+        (base64url_encode(b'{"alg": "HS256", "kid": {}}').decode() + ".e30.", "no JWT"),
+        (token(kid="other"), "no key here"),
+        (token(2 * SECRET, "HS512"), "algorithm"),
+        (jwt.encode({"sub": "anna", "exp": NOW + 60}, "", algorithm="none"), "algorithm"),
+        (token(SECRET, "HS256", "rsa"), "no key here"),  # the public RSA key taken for a secret
+        (token(b"another secret of thirty-two bytes"), "signature"),
+        (token()[:-4] + "AAAA", "signature"),
+        (token(sub=None), "sub"),
+        (token(sub=""), "sub"),
+        (token(sub=7), "ubject"),
+        (token(exp=None), "exp"),
+        (token(exp=NOW - LEEWAY_S), "expired"),
+        (token(exp=float("inf")), "Unix times"),
+        (token(exp="tomorrow"), "Unix times"),
+        (token(exp=True), "Unix times"),
+        (token(nbf=NOW + LEEWAY_S + 1), "not valid yet"),
+        (permitting([]), "object"),
+        (permitting({"publsh": ["a"]}), "not 'publsh'"),
+        (permitting({"publish": "a"}), "list"),
+        (permitting({"subscribe": [1]}), "list"),
+        (permitting({"subscribe_topics": "order/4"}), "list of topic names"),
+        (permitting({"publish_topics": [["order/4"]]}), "list of topic names"),
+        (permitting({"subscribe": {"exact": ["order/4"]}}), "list of topic prefixes"),
+        (permitting({"broadcast": 1}), "true or false"),
+        (permitting({"inspect": "yes"}), "true or false"),
+    ],
+)
+def test_what_is_not_accepted(keys: Keys, made: str, why: str) -> None:
+    with pytest.raises(TokenError, match=why) as refusal:
+        keys.grant(made)
+    assert not made or made[:20] not in str(refusal.value)
+
+
+def test_single_topics_stand_beside_prefixes(keys: Keys) -> None:
+    grant = keys.grant(
+        permitting({"publish": ["a/"], "publish_topics": ["b", "c", "b"], "subscribe_topics": ["order/4"]})
+    )
+    assert (grant.publish, grant.publish_topics) == (("a/",), frozenset({"b", "c"}))
+    assert (grant.subscribe, grant.subscribe_topics) == ((), frozenset({"order/4"}))
+
+
+def test_a_token_made_without_single_topics_is_one_of_before(file: Path, keys: Keys) -> None:
+    """Endpoints from before them refuse a claim that has them, and take all others."""
+    made = [make_token(file, "anna", subscribe=["order/"]), make_token(file, "anna", subscribe_topics=["order/4"])]
+    claims = [jwt.decode(each, options={"verify_signature": False})[CLAIM] for each in made]
+    assert claims[0] == {"publish": [], "subscribe": ["order/"], "broadcast": False, "inspect": False}
+    assert claims[1] == {**claims[0], "subscribe": [], "subscribe_topics": ["order/4"]}
+
+
+@pytest.mark.parametrize("topic", ["", "a\nb", "x" * 1025, "\ud800"])
+def test_a_token_names_no_topic_that_cannot_be(file: Path, topic: str) -> None:
+    with pytest.raises(ConfigError, match=r"^topic '.*': "):
+        make_token(file, "anna", publish_topics=[topic])
+
+
+@pytest.mark.parametrize(
+    "claims",
+    [
+        {"iat": NOW + 86_400},
+        {"iat": "tomorrow"},
+        {"iat": None, "aud": ["others"], "iss": "x", "jti": 7},
+        {"aud": {}, "azp": "x", "scope": "all"},
+    ],
+)
+def test_other_claims_are_not_looked_at(keys: Keys, claims: dict[str, Any]) -> None:
+    body = {"sub": "anna", "exp": NOW + 60, **claims}
+    assert keys.grant(jwt.encode(body, SECRET, algorithm="HS256", headers={"kid": "mac"})) == keys.grant(token())
+
+
+def test_the_specification_names_every_permission() -> None:
+    spec = (Path(__file__).parents[3] / "protocol" / "SPEC.md").read_text(encoding="utf-8")
+    (row,) = re.findall(r"^\| `ingeborg` \| (.*) \|$", spec, re.MULTILINE)
+    assert set(re.findall(r"`([a-z_]+)`", row)) == set(PERMISSIONS)
+    (row,) = re.findall(r"^\| others \| (.*) \|$", spec, re.MULTILINE)
+    assert set(re.findall(r"`([a-z_]+)`", row)) == {"iat", "iss", "aud", "jti"}
+    assert LEEWAY_S == 10
+    assert "not before that time, but for ten seconds" in spec
+
+
+def test_clocks_may_differ_a_little(keys: Keys) -> None:
+    assert keys.grant(token(exp=NOW - LEEWAY_S + 1, nbf=NOW + LEEWAY_S)).expires_at == NOW + 1
+
+
+def test_without_a_kid_all_keys_of_the_algorithm_are_tried(tmp_path: Path) -> None:
+    old = b"an older secret of thirty-two bytes"
+    keys = Keys(write(tmp_path / "keys", jwk(SECRET), jwk(old)), clock=lambda: NOW)
+    assert keys.grant(token(old, kid=None)) == keys.grant(token(SECRET, kid=None))
+
+
+def test_keys_are_rotated_without_a_restart(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    now = 100.0
+    new = b"a newer secret of thirty-two bytes!"
+    path = write(tmp_path / "keys", jwk(SECRET, kid="old"))
+    keys = Keys(path, clock=lambda: NOW, monotonic=lambda: now)
+    made = {"old": token(SECRET, kid="old"), "new": token(new, kid="new")}
+    keys.grant(made["old"])
+
+    write(path, jwk(SECRET, kid="old"), jwk(new, kid="new"))
+    now += 2.0
+    keys.grant(made["old"])
+    keys.grant(made["new"])
+
+    path.write_text("half a file", encoding="utf-8")
+    now += 2.0
+    with caplog.at_level(logging.ERROR):
+        keys.grant(made["new"])
+    assert "stay as they were" in caplog.text
+    path.unlink()
+    now += 2.0
+    keys.grant(made["new"])
+
+    write(path, jwk(new, kid="new"))
+    now += 2.0
+    keys.grant(made["new"])
+    with pytest.raises(TokenError, match="no key here"):
+        keys.grant(made["old"])
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "JSON"),
+        ("[]", "JWK set"),
+        ('{"keys": []}', "JWK set"),
+        ('{"keys": [1]}', "key 1"),
+        ('{"keys": [{"kty": "oct"}]}', "key 1"),
+        (json.dumps({"keys": [jwk(SECRET), jwk(b"too short")]}), "key 2 has to have at least 32 bytes"),
+        (json.dumps({"keys": [jwk(SECRET, alg="HS512")]}), "HS512"),
+        (json.dumps({"keys": [jwk(SECRET, kid="a"), jwk(ED, kid="a")]}), "same kid"),
+        (json.dumps({"keys": [jwk(SECRET)] * (KEYS_MAX + 1)}), "1 to 16"),
+    ],
+)
+def test_a_file_that_cannot_be_used_says_why_and_shows_no_key(tmp_path: Path, text: str, why: str) -> None:
+    path = tmp_path / "keys"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigError, match=why) as error:
+        Keys(path)
+    assert jwk(SECRET)["k"] not in str(error.value)
+
+
+def test_short_rsa_keys_are_refused(tmp_path: Path) -> None:
+    weak = rsa.generate_private_key(65_537, 1_024)
+    with pytest.raises(ConfigError, match="2048 bits"):
+        read_keys(write(tmp_path / "keys", jwk(weak.public_key())))
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="No such file"):
+        Keys(tmp_path / "none")
+
+
+# Making them
+
+
+def test_new_keys_are_the_owner_s_only_and_never_overwrite(tmp_path: Path) -> None:
+    path = tmp_path / "keys"
+    kid = new_keys(path)
+    assert path.stat().st_mode & 0o777 == 0o600
+    made = make_token(path, "gw/*", publish=["a"], subscribe=[""], broadcast=True, lifetime_s=60)
+    assert jwt.get_unverified_header(made)["kid"] == kid
+    grant = Keys(path).grant(made)
+    assert grant[:4] == ("gw/*", ("a",), ("",), True)
+    assert 50 < grant.expires_at - time.time() <= 60 + LEEWAY_S
+    with pytest.raises(ConfigError, match="File exists"):
+        new_keys(path)
+
+
+@pytest.mark.parametrize(("private", "kid"), [(RSA, "rsa"), (ED, "ed")])
+def test_private_keys_sign_and_check(tmp_path: Path, private: Any, kid: str) -> None:
+    path = write(tmp_path / "keys", jwk(ED.public_key(), kid="public"), jwk(private, kid=kid))
+    assert Keys(path).grant(make_token(path, "anna", kid=kid)).client == "anna"
+    assert Keys(path).grant(make_token(path, "anna")).client == "anna"  # the first that can
+
+
+def test_public_keys_cannot_sign(tmp_path: Path) -> None:
+    path = write(tmp_path / "keys", jwk(RSA.public_key()))
+    with pytest.raises(ConfigError, match="no key that can sign"):
+        make_token(path, "anna")
+    with pytest.raises(ConfigError, match="no key with the id x that can sign"):
+        make_token(path, "anna", kid="x")

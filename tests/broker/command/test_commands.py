@@ -1,0 +1,297 @@
+"""``ingeborg sub``, ``pub`` and ``status`` against scripted endpoints: output, errors, exit codes."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import ssl
+import tomllib
+from collections.abc import AsyncIterator
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from websockets.asyncio.server import ServerConnection, serve
+from websockets.http11 import Request, Response
+
+from ingeborg.broker.command import cli, commands
+from tests.broker.transports import Authority
+from tests.protocol.scripted import ScriptedEndpoint, free_url, succeed
+
+
+@pytest.fixture
+async def endpoint() -> AsyncIterator[ScriptedEndpoint]:
+    async with ScriptedEndpoint() as endpoint:
+        yield endpoint
+
+
+# -- sub
+
+
+async def test_sub_subscribes_listens_prints_lines_and_ends_after_count(
+    endpoint: ScriptedEndpoint, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def notify_listeners(
+        endpoint: ScriptedEndpoint, connection: ServerConnection, command: dict[str, Any]
+    ) -> None:
+        await succeed(endpoint, connection, command)
+        if command["command"] == "listen":
+            await endpoint.notify("höhe", {"n": 1})
+            await endpoint.notify(None, "to all")
+            await endpoint.notify("höhe", "too many")
+
+    endpoint.script = notify_listeners
+    file = tmp_path / "topics"
+    file.write_bytes("höhe\r\n\nnext\u2028line\n".encode())
+    assert await commands.sub(endpoint.url, "c", ["one"], str(file), count=2) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [orjson.loads(line) for line in lines] == [
+        {"key": "höhe", "broadcast": {"n": 1}},
+        {"key": None, "broadcast": "to all"},
+    ]
+    first, second = endpoint.frames.get_nowait(), endpoint.frames.get_nowait()
+    assert (first["command"], first["topic"]) == ("subscribe", ["one", "höhe", "next\u2028line"])
+    assert (second["command"], second["client_id"]) == ("listen", "c")
+
+
+async def test_sub_flushes_every_line(endpoint: ScriptedEndpoint) -> None:
+    class Pipe(io.StringIO):
+        flushed = 0
+
+        def flush(self) -> None:
+            Pipe.flushed += 1
+
+    async def notify_listeners(
+        endpoint: ScriptedEndpoint, connection: ServerConnection, command: dict[str, Any]
+    ) -> None:
+        await succeed(endpoint, connection, command)
+        if command["command"] == "listen":
+            for number in range(3):
+                await endpoint.notify("t", number)
+
+    endpoint.script = notify_listeners
+    assert await commands.sub(endpoint.url, "c", ["t"], count=3, out=Pipe()) == 0
+    assert Pipe.flushed == 3
+
+
+async def test_sub_reports_what_failed(
+    endpoint: ScriptedEndpoint, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert await commands.sub(free_url(), "c", ["t"]) == 1
+    assert "127.0.0.1:9" in capsys.readouterr().err
+    assert await commands.sub(endpoint.url, "c", ["bad\ttopic"]) == 1
+    assert "U+0009" in capsys.readouterr().err
+    assert await commands.sub(endpoint.url, "x" * 200, ["t"]) == 1
+    assert "client_id" in capsys.readouterr().err
+    assert await commands.sub(endpoint.url, "c", [], str(tmp_path / "absent")) == 2
+    assert "absent" in capsys.readouterr().err
+
+
+async def test_sub_ends_when_another_listen_replaces_it(
+    endpoint: ScriptedEndpoint, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def replace(endpoint: ScriptedEndpoint, connection: ServerConnection, command: dict[str, Any]) -> None:
+        await succeed(endpoint, connection, command)
+        if command["command"] == "listen":
+            await connection.close(4001, "replaced")
+
+    endpoint.script = replace
+    assert await commands.sub(endpoint.url, "c", ["t"]) == 1
+    assert "4001" in capsys.readouterr().err
+
+
+# -- pub
+
+
+@pytest.mark.parametrize(
+    ("text", "payload"), [('{"a": 1}', {"a": 1}), ("7", 7), ("plain text", "plain text"), ('"7"', "7"), ("", "")]
+)
+async def test_pub_publishes_json_or_else_the_text(
+    endpoint: ScriptedEndpoint, capsys: pytest.CaptureFixture[str], text: str, payload: object
+) -> None:
+    assert await commands.pub(endpoint.url, "c", "t", text) == 0
+    assert (await endpoint.next("publish"))["payload"] == payload
+    assert capsys.readouterr().out == ""
+
+
+async def test_pub_reads_lines_and_prints_acknowledgements(
+    endpoint: ScriptedEndpoint, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def alternate(endpoint: ScriptedEndpoint, connection: ServerConnection, command: dict[str, Any]) -> None:
+        await endpoint.reply(connection, command, result="success", duplicate=command["payload"] == 2)
+
+    endpoint.script = alternate
+    assert await commands.pub(endpoint.url, "c", "t", "-", ack=True, lines=io.BytesIO(b"1\r\n\n2\nlast")) == 0
+    assert [orjson.loads(line)["duplicate"] for line in capsys.readouterr().out.splitlines()] == [False, True, False]
+    assert [(await endpoint.next("publish"))["payload"] for _ in range(3)] == [1, 2, "last"]
+
+
+async def test_pub_fails_with_the_number_of_the_bad_line(
+    endpoint: ScriptedEndpoint, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert await commands.pub(endpoint.url, "c", "t", "-", lines=io.BytesIO(b"1\n\n\xff\xfe\n3\n")) == 1
+    assert "line 3: " in capsys.readouterr().err
+    monkeypatch.setattr(commands, "FRAME_BYTES_MAX", 10)
+    assert await commands.pub(endpoint.url, "c", "t", "-", lines=io.BytesIO(b"1\n" + b"x" * 50)) == 1
+    assert "line 2: more than 10 bytes" in capsys.readouterr().err
+
+
+async def test_pub_reports_a_refusal_even_without_ack(
+    endpoint: ScriptedEndpoint, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def refuse(endpoint: ScriptedEndpoint, connection: ServerConnection, command: dict[str, Any]) -> None:
+        await endpoint.reply(connection, command, error="partial", info="2 of 3", command="publish")
+
+    endpoint.script = refuse
+    assert await commands.pub(endpoint.url, "c", "t", "x") == 1
+    assert "partial: 2 of 3" in capsys.readouterr().err
+    assert await commands.pub(free_url(), "c", "t", "x") == 1
+
+
+# -- status
+
+
+async def _never(connection: ServerConnection) -> None:
+    """All is answered before there is a connection."""
+
+
+class Pages:
+    """An endpoint's HTTP pages; each scrape of the metrics moves the counters on by ``step``."""
+
+    def __init__(self, name: str, step: int, ready: bool = True) -> None:
+        self.name, self.step, self.ready = name, step, ready
+        self.peers: dict[str, tuple[str, int]] = {}
+        self.count = 0
+
+    async def __aenter__(self) -> Pages:
+        self.server = await serve(_never, "127.0.0.1", 0, process_request=self.answer)
+        self.url = f"ws://127.0.0.1:{self.server.sockets[0].getsockname()[1]}/"
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        self.server.close()
+        await self.server.wait_closed()
+
+    def answer(self, connection: ServerConnection, request: Request) -> Response:
+        if request.path == "/readyz":
+            status = HTTPStatus.OK if self.ready else HTTPStatus.SERVICE_UNAVAILABLE
+            return connection.respond(status, "ok\n" if self.ready else "the store\ndoes not answer\n")
+        self.count += self.step
+        peers = "".join(
+            f'ingeborg_peer_up{{name="{name}",url="{url}"}} {up}\n' for name, (url, up) in self.peers.items()
+        )
+        return connection.respond(
+            HTTPStatus.OK,
+            f'ingeborg_info{{name="{self.name}",incarnation="i",routing="home",store="lmdb"}} 1\n{peers}'
+            f"ingeborg_clients 3\ningeborg_publishes_received_total {self.count}\n"
+            f'ingeborg_drops_total{{reason="a"}} 2\ningeborg_drops_total{{reason="b"}} 3\n'
+            f"process_resident_memory_bytes 5.2e+07\n",
+        )
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commands, "_RATE_INTERVAL_S", 0.02)
+
+
+async def test_status_shows_a_row_per_endpoint_with_rates(quick: None, capsys: pytest.CaptureFixture[str]) -> None:
+    async with Pages("e-1", 500) as one, Pages("e-2", 0, ready=False) as two:
+        one.peers = {"e-2": (two.url, 0), "e-3": (free_url(), 1)}
+        assert await commands.status(one.url) == 0
+    head, titles, first, second, third = capsys.readouterr().out.splitlines()
+    assert head == "routing home, store lmdb"
+    assert titles.split()[:3] == ["endpoint", "url", "state"]
+    cells = first.split()
+    assert cells[:4] == ["e-1", one.url, "ready", "3"]
+    assert int(cells[5]) > 0  # publishes a second
+    assert cells[8] == "5"  # drops of both reasons
+    assert cells[-1] == "52"
+    assert "not ready: the store does not answer, link down" in second
+    assert third.split()[2] == "unreachable"
+
+
+async def test_status_as_json_has_the_same_with_null_for_what_is_not_known(
+    quick: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with Pages("e-1", 500) as one:
+        one.peers = {"e-3": (free_url(), 1)}
+        assert await commands.status(one.url, as_json=True) == 0
+    cluster = orjson.loads(capsys.readouterr().out)
+    assert (cluster["routing"], cluster["store"]) == ("home", "lmdb")
+    here, away = cluster["endpoints"]
+    assert (here["name"], here["url"], here["state"], here["clients"], here["drops"]) == ("e-1", one.url, "ready", 3, 5)
+    assert here["publishes_per_s"] > 0
+    assert here["resident_bytes"] == 52_000_000
+    assert here["deliveries_per_s"] is None
+    assert (away["name"], away["state"], away["clients"]) == ("e-3", "unreachable", None)
+
+
+async def test_status_fails_when_nothing_answers_or_it_is_no_endpoint_or_not_ready(
+    quick: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert await commands.status(free_url()) == 1
+    assert await commands.status("nonsense") == 1
+    assert "not a ws:// or http:// URL" in capsys.readouterr().err
+    async with await asyncio.start_server(_no_endpoint, "127.0.0.1", 0) as server:
+        assert await commands.status(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}") == 1
+    assert "is this an endpoint?" in capsys.readouterr().err
+    async with Pages("e-1", 1, ready=False) as pages:
+        assert await commands.status(pages.url) == 1
+
+
+async def test_status_says_what_is_wrong_with_the_way_there(
+    quick: None, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def said(url: str) -> str:
+        assert await commands.status(url) == 1
+        captured = capsys.readouterr()
+        assert captured.out == ""
+        return captured.err
+
+    assert "nobody listens there (connection refused): is the endpoint up" in await said(free_url())
+    assert "such as ws://127.0.0.1:9000" in await said("nonsense")
+    authority = Authority(tmp_path)
+    pair = authority.issue(1)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pair.chain, pair.key)
+    async with await asyncio.start_server(_no_endpoint, "127.0.0.1", 0, ssl=context) as server:
+        at = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        untrusted = await said(f"wss://{at}")
+        assert "its certificate is not trusted here: " in untrusted
+        assert "SSL_CERT_FILE" in untrusted
+        monkeypatch.setenv("SSL_CERT_FILE", str(authority.file))
+        assert "is this an endpoint?" in await said(f"wss://{at}")
+        assert "mismatch" in await said(f"wss://localhost:{at.partition(':')[2]}")
+        assert "wss://" in await said(f"ws://{at}")
+    async with await asyncio.start_server(_bad_request, "127.0.0.1", 0) as server:
+        assert "does not speak TLS" in await said(f"wss://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+
+
+def test_a_token_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    keys = str(tmp_path / "keys.json")
+    assert cli.main(["token", keys, "ann", "--new-keys", "--json"]) == 0
+    assert orjson.loads(capsys.readouterr().out)["token"].count(".") == 2
+
+
+def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["--version"])
+    assert ended.value.code == 0
+    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
+    assert capsys.readouterr().out == f"ingeborg {project['version']}\n"
+
+
+async def _bad_request(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.read(1)
+    writer.write(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+    await writer.drain()
+    writer.close()
+
+
+async def _no_endpoint(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.readuntil(b"\r\n\r\n")
+    writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\na 1\n")
+    await writer.drain()
+    writer.close()

@@ -1,0 +1,133 @@
+"""`ingeborg import`: into a real embedded store."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from ingeborg.broker.command import cli, importing
+from ingeborg.broker.core.model import Endpoint
+from ingeborg.broker.store.embedded.store import EmbeddedStore
+
+
+@pytest.fixture
+def lmdb(tmp_path: Path) -> Path:
+    return tmp_path / "store"
+
+
+@pytest.fixture
+async def store(lmdb: Path) -> AsyncIterator[EmbeddedStore]:
+    """Another one on the same directory, to look with."""
+    store = EmbeddedStore(lmdb)
+    await store.open()
+    yield store
+    await store.close()
+
+
+class Command:
+    def __init__(self, lmdb: Path) -> None:
+        self._lmdb = lmdb
+        self.out, self.told = io.StringIO(), io.StringIO()
+
+    async def run(self, lines: bytes) -> int:
+        return await self.read(io.BytesIO(lines))
+
+    async def read(self, lines: io.BytesIO) -> int:
+        return await importing.run(lines, EmbeddedStore(self._lmdb), out=self.out, told=self.told)
+
+
+@pytest.fixture
+def command(lmdb: Path) -> Command:
+    return Command(lmdb)
+
+
+async def test_every_line_is_in_the_store(
+    command: Command, store: EmbeddedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(importing, "BATCH", 3)
+    lines = b"".join(
+        b'{"client_id": "c%d", "topic": ["t", "t%d", "\xc3\xa9"]}\n' % (number, number) for number in range(20)
+    )
+    assert await command.run(lines + b'\n{"client_id": 7, "topic": "alone"}') == 0
+    sets = await store.subscribers(["t", "t3", "é", "alone"])
+    assert sets == [{f"c{number}" for number in range(20)}, {"c3"}, sets[0], {"7"}]
+    assert command.out.getvalue().startswith("imported 61 subscriptions of 22 lines in ")
+
+
+async def test_a_line_again_changes_nothing(command: Command, store: EmbeddedStore) -> None:
+    line = b'{"client_id": "c", "topic": ["a", "b", "a"]}\n'
+    assert await command.run(line + line) == 0
+    assert (await store.topics("c", None, 10))[1] is None
+    assert sorted((await store.topics("c", None, 10))[0]) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (b'{"client_id": "c", "topic": [""]}', "bad_topic"),
+        (b'{"client_id": "c"}', "Key 'topic' not specified"),
+        (b'{"topic": "t"}', "Key 'client_id' not specified"),
+        (b"[1]", "bad_json"),
+        (b"{", "bad_json"),
+        (b"\xff", "bad_json"),
+    ],
+)
+async def test_a_bad_line_ends_it_and_everything_before_is_in(
+    command: Command, store: EmbeddedStore, line: bytes, words: str
+) -> None:
+    good = b'{"client_id": "c", "topic": "good"}\n'
+    assert await command.run(good + b"\n" + line + b"\n" + good) == 1
+    told = command.told.getvalue()
+    assert "line 3: " in told
+    assert words in told
+    assert command.out.getvalue() == ""
+    assert await store.subscribers(["good"]) == [{"c"}]
+
+
+@pytest.mark.parametrize("end", [b"", b'"}\n{"client_id": "c", "topic": "after"}\n'])
+async def test_a_line_that_is_too_long_is_told_and_not_read_to_its_end(
+    command: Command, store: EmbeddedStore, monkeypatch: pytest.MonkeyPatch, end: bytes
+) -> None:
+    monkeypatch.setattr(importing, "LINE_BYTES_MAX", 100)
+    monkeypatch.setattr(importing, "READ_BYTES", 1)  # a line at a time
+    longest = b'{"client_id": "c", "topic": "good"}'.ljust(99) + b"\n"
+    before = longest + b"\n"
+    lines = io.BytesIO(before + b'{"client_id": "c", "topic": "' + b"x" * 100_000 + end)
+    assert await command.read(lines) == 1
+    assert "line 3: too_large: longer than 100 bytes" in command.told.getvalue()
+    assert lines.tell() == len(before) + 101
+    assert await store.subscribers(["good", "after"]) == [{"c"}, set()]
+
+
+async def test_a_store_that_endpoints_are_using_is_left_alone(
+    command: Command, store: EmbeddedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("dead", "alive"):
+        await store.register(Endpoint(name, name, "ws://127.0.0.1:1", 1))
+
+    class Beating(EmbeddedStore):
+        async def endpoints(self) -> list[Endpoint]:
+            found = await super().endpoints()
+            await self.heartbeat(Endpoint("alive", "alive", "ws://127.0.0.1:1", 2))
+            return found
+
+    monkeypatch.setattr(importing, "LOOK_S", 0.0)
+    monkeypatch.setattr(f"{__name__}.EmbeddedStore", Beating)
+    assert await command.run(b'{"client_id": "c", "topic": "t"}') == 1
+    assert "in use by alive, whose" in command.told.getvalue()
+    assert await store.subscribers(["t"]) == [set()]
+
+
+def test_a_file_that_is_not_there_is_wrong_usage(lmdb: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["import", "nowhere.jsonl", "--store", f"lmdb:{lmdb}"]) == 2
+    assert "cannot read nowhere.jsonl: No such file" in capsys.readouterr().err
+
+
+def test_the_command_line_imports_a_file(lmdb: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "wishes.jsonl"
+    file.write_text('{"client_id": "c", "topic": ["a", "b"]}\n')
+    assert cli.main(["import", str(file), "--store", f"lmdb:{lmdb}"]) == 0
+    assert "imported 2 subscriptions of 1 lines" in capsys.readouterr().out

@@ -1,0 +1,223 @@
+"""`ingeborg serve --endpoints N`, as real processes: names and ports, restarts, and that nobody is left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ingeborg.bench.starting import claim, environment
+from ingeborg.broker.command import supervisor
+from ingeborg.broker.command.config import ServeOptions
+from ingeborg.broker.command.serve import NAME_TAKEN
+from ingeborg.protocol.pages import PageError, fetch
+
+from ..running import PATIENCE_S, Process, alive, children, ingeborg, plain, round_trip
+
+pytestmark = pytest.mark.cluster
+
+ENDPOINTS = 3
+
+
+class Cluster:
+    """A supervisor whose endpoints are ready. ``urls``: by the endpoint's name."""
+
+    def __init__(self, process: Process, urls: dict[str, str], port: int) -> None:
+        self.process = process
+        self.urls = urls
+        self.port = port
+
+    def family(self) -> list[int]:
+        """The processes it has, theirs included, without itself."""
+        endpoints = children(self.process.pid)
+        return endpoints + [pid for endpoint in endpoints for pid in children(endpoint)]
+
+
+async def readiness(process: Process) -> tuple[str, str]:
+    line = await process.line(" ready at ")
+    match = re.fullmatch(r"ingeborg: endpoint (\S+) ready at (\S+)", line)
+    assert match is not None, line
+    return match[1], match[2]
+
+
+async def until(condition: Callable[[], Any]) -> Any:
+    """Wait until it is true of processes that nothing can be awaited of: they are not ours."""
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            result = condition()
+            if result:
+                return result
+            await asyncio.sleep(0.02)
+
+
+@asynccontextmanager
+async def cluster(directory: Path) -> AsyncIterator[Cluster]:
+    with claim(ENDPOINTS) as ports:
+        store = f"lmdb:{directory / 'store'}"
+        options = ["--port", str(ports.first), "--endpoints", str(ENDPOINTS), "--name", "e", "--store", store]
+        async with ingeborg(directory, "serve", *options) as process:
+            family: list[int] = []
+            try:
+                urls = dict([await readiness(process) for _ in range(ENDPOINTS)])
+                started = Cluster(process, urls, ports.first)
+                family = started.family()
+                yield started
+            finally:
+                if not process.child.runs:
+                    for pid in filter(alive, family):  # what a failed test may have left
+                        os.kill(pid, signal.SIGKILL)
+
+
+async def test_a_line_of_an_endpoint_is_one_write(tmp_path: Path) -> None:
+    """Several share the stream. Unbuffered, as in the container image, the end of a line must not come by itself."""
+    ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)  # every write is a datagram
+    options = ["--port", "0", "--name", "e", "--store", f"lmdb:{tmp_path / 'store'}"]
+    with ours, its, (tmp_path / "stderr").open("wb") as errors:
+        ours.setblocking(False)
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "ingeborg.broker.command.cli", "serve", *options),
+            stdout=its.fileno(),
+            stderr=errors,
+            env=environment({"PYTHONUNBUFFERED": "1"}),
+        )
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                line = await asyncio.get_running_loop().sock_recv(ours, 1000)
+        finally:
+            process.kill()
+            await process.wait()
+    assert re.fullmatch(rb"ingeborg: endpoint e ready at ws://127\.0\.0\.1:\d+/\n", line)
+
+
+async def test_endpoints_have_names_and_consecutive_ports_and_end_with_their_supervisor(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as started:
+        assert started.urls == {f"e-{n + 1}": f"ws://127.0.0.1:{started.port + n}/" for n in range(ENDPOINTS)}
+        async with plain(started.urls["e-1"]) as subscriber, plain(started.urls["e-3"]) as publisher:
+            await subscriber.ask({"command": "listen", "client_id": "c"})
+            await subscriber.ask({"command": "subscribe", "client_id": "c", "topic": [f"t{n}" for n in range(30)]})
+            for n in range(30):
+                await publisher.send({"command": "publish", "client_id": "p", "topic": f"t{n}", "payload": n})
+            assert sorted([(await subscriber.hear())["broadcast"] for _ in range(30)]) == list(range(30))
+        family = started.family()
+        assert len(family) >= ENDPOINTS
+        assert await started.process.end(signal.SIGINT) == 0
+        assert [pid for pid in family if alive(pid)] == []
+        assert "Traceback" not in started.process.said()
+
+
+async def test_one_that_is_killed_is_started_again_under_its_name_and_port(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as started:
+        async with plain(started.urls["e-2"]) as connection:
+            await connection.ask({"command": "subscribe", "client_id": "c", "topic": "kept"})
+        victim = pid_of(started, "e-2")
+        os.kill(victim, signal.SIGKILL)
+        assert await readiness(started.process) == ("e-2", started.urls["e-2"])
+        assert not alive(victim)
+        assert re.search(r"endpoint e-2 ended with -9; starting it again in 0\.2 s", started.process.said())
+        await round_trip(started.urls["e-2"])
+        async with plain(started.urls["e-2"]) as connection:
+            page = await connection.ask({"command": "subscriptions", "client_id": "c"})
+            assert page["topic"] == ["kept"]
+
+
+def pid_of(started: Cluster, name: str) -> int:
+    """The process of that endpoint: the one whose environment has the name."""
+    wanted = f"INGEBORG_NAME={name}".encode()
+    for pid in children(started.process.pid):
+        if wanted in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+            return pid
+    raise AssertionError(f"no process has the name {name}")
+
+
+async def test_a_second_signal_ends_all_at_once(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as started:
+        family = started.family()
+        os.kill(pid_of(started, "e-1"), signal.SIGSTOP)  # one that would keep it waiting
+        started.process.child.signal(signal.SIGTERM)
+        assert await started.process.end(signal.SIGINT) == 1
+        assert "told to end twice: endpoint e-1 is killed" in started.process.said()
+        await until(lambda: not [pid for pid in family if alive(pid)])
+
+
+async def test_kill_9_of_the_supervisor_leaves_nobody_behind(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as started:
+        family = started.family()
+        assert await started.process.end(signal.SIGKILL) == -9
+        await until(lambda: not [pid for pid in family if alive(pid)])
+        assert "Traceback" not in started.process.said()
+        for url in started.urls.values():
+            with pytest.raises(PageError):
+                await fetch(url, "/healthz")
+
+
+async def test_wrong_options_of_one_end_all(tmp_path: Path) -> None:
+    with claim(ENDPOINTS) as ports, socket.create_server(("127.0.0.1", ports.first + 1)):
+        port = ports.first
+        options = ["--port", str(port), "--endpoints", str(ENDPOINTS), "--store", f"lmdb:{tmp_path / 'store'}"]
+        async with ingeborg(tmp_path, "serve", *options) as process:
+            assert await process.ended() == 2
+            assert f"cannot listen on 127.0.0.1:{port + 1}: Address already in use" in process.said()
+            assert "starting it again" not in process.said()
+
+
+async def test_a_second_supervisor_of_the_name_gives_up_and_the_first_one_s_endpoints_go_on(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as started:
+        family = started.family()
+        ports = claim(ENDPOINTS)
+        options = ["--port", str(ports.first), "--endpoints", str(ENDPOINTS), "--name", "e"]
+        async with ingeborg(tmp_path, "serve", *options, "--store", f"lmdb:{tmp_path / 'store'}") as second:
+            assert await second.ended() == NAME_TAKEN
+            for name, url in started.urls.items():
+                assert f"endpoint '{name}' runs already, at {url.rstrip('/')}; give every endpoint" in second.said()
+                assert f"endpoint {name} is given up: another one has its name" in second.said()
+            assert "starting it again" not in second.said()
+        ports.close()
+        assert started.family() == family
+        assert "ended with" not in started.process.said()
+        await round_trip(started.urls["e-1"])
+
+
+async def test_an_endpoint_whose_name_was_taken_is_not_started_again_and_the_others_go_on(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as started:
+        victim = pid_of(started, "e-2")
+        os.kill(victim, signal.SIGSTOP)  # as a machine that was suspended
+        options = ["--port", "0", "--name", "e-2", "--store", f"lmdb:{tmp_path / 'store'}"]
+        async with ingeborg(tmp_path, "serve", *options) as stranger:
+            url = await stranger.ready_url()
+            os.kill(victim, signal.SIGCONT)
+            await until(lambda: "endpoint e-2 is given up" in started.process.said())
+            assert url.rstrip("/") in started.process.said()
+            await round_trip(started.urls["e-1"])
+            await round_trip(url)
+        assert await started.process.end() == 0
+
+
+def test_an_endpoint_that_keeps_dying_is_started_at_growing_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1000.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    started = []
+    monkeypatch.setattr(subprocess, "Popen", lambda *args, **more: started.append(more["env"]))
+    child = supervisor.Child(ServeOptions(name="e-1", dedup_ttl=5.0), 7)
+    waits = []
+    for lived_s in (0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, supervisor.STABLE_S, 0.1):
+        child.start()
+        now += lived_s
+        child.died(-9)
+        waits.append(child.start_at - now)
+        now = child.start_at
+    assert waits == pytest.approx([0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0, 0.2, 0.4])
+    # What it was told reaches the process, and nothing of what the supervisor was told by variables.
+    assert started[0]["INGEBORG_NAME"] == "e-1"
+    assert started[0]["INGEBORG_DEDUP_TTL"] == "5.0"
+    assert started[0][supervisor.SUPERVISOR_FD] == "7"

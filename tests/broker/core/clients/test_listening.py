@@ -1,0 +1,441 @@
+"""Where clients listen: what the store and the peers are told before a client is, and what peers announce."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ingeborg.broker.core.clients.hub import Connection
+from ingeborg.broker.core.clients.listening import CLOSED_PER_SLICE, LISTENS_PER_BATCH, Listening
+from ingeborg.broker.core.links.calls import TIMEOUT_S, Kind
+from ingeborg.broker.core.model import Location, StoreUnavailable
+from ingeborg.protocol.errors import REPLACED
+
+from ..fake_desk import Stored
+from ..surroundings import Surroundings, command
+
+DOWN = StoreUnavailable("no quorum")
+
+
+def here(number: int) -> Location:
+    return Location(number, "m", True)
+
+
+def at(peer: str, number: int, *, online: bool = True) -> Location:
+    return Location(number, peer, online)
+
+
+class Endpoint(Surroundings):
+    def __init__(self, *peers: str, joined: bool = True) -> None:
+        super().__init__(*peers, joined=joined)
+        self.part = Listening(
+            *(self.desk, self.members, self.members, self.hub, self.locations, self.moved_away),
+            *(self.replies, self.sending, self.memory),
+        )
+
+    def say(self, name: str, client: str = "anna", connection: Connection | None = None) -> Connection:
+        """A command, over a new connection if none is given."""
+        connection = connection or self.client(name)
+        self.part.commands()[name](connection, command(name, client, id=1))
+        return connection
+
+    def turn(self, *operations: str) -> list[Stored]:
+        """The turn ends; the store is asked for these."""
+        self.part.flush()
+        return self.stored(*operations)
+
+    def listening(self, client: str = "anna", number: int = 1) -> Connection:
+        """A client that listens, and has had its reply."""
+        connection = self.say("listen", client)
+        self.turn("listen")[0].end([here(number)])
+        for call in self.desk.asked:
+            self.part.answered(call, None)
+        self.desk.asked.clear()
+        assert self.results(connection) == ["ok 1"]
+        return connection
+
+    def announced(self, client: str, location: Location) -> None:
+        """The peer ``p`` says where a client listens."""
+        before = len(self.desk.answers)
+        self.part.listen_announced("p", 9, [[[client, *location]]])
+        assert self.desk.answers[before:] == [("p", 9, None)]
+
+    def told(self) -> list[tuple[str, list[Any]]]:
+        """What peers are being told since the last look."""
+        asked, self.desk.asked[:] = list(self.desk.asked), []
+        assert {call.kind for call in asked} <= {Kind.LISTEN}
+        return [(call.target, [tuple(news) for news in call.arguments[0]]) for call in asked]
+
+    def bound(self, client: str = "anna") -> Connection | None:
+        binding = self.hub.bindings.get(client)
+        return binding.connection if binding is not None else None
+
+
+@pytest.fixture
+def endpoint() -> Endpoint:
+    return Endpoint("p", "q")
+
+
+# A listen
+
+
+def test_success_is_said_when_it_is_stored_and_every_peer_has_corrected_its_cache(endpoint: Endpoint) -> None:
+    anna = endpoint.say("listen")
+    assert endpoint.bound() is anna  # messages may come before the reply
+    (call,) = endpoint.turn("listen")
+    assert call.arguments == (["anna"], "m")
+    assert endpoint.desk.asked == []
+    call.end([here(4)])
+    p, q = endpoint.desk.asked
+    assert endpoint.told() == [("p", [("anna", 4, "m", True)]), ("q", [("anna", 4, "m", True)])]
+    assert endpoint.locations.get("anna") == here(4)
+    endpoint.part.answered(p, None)
+    assert endpoint.results(anna) == []
+    endpoint.part.answered(q, None)
+    assert endpoint.results(anna) == ["ok 1"]
+
+
+def test_a_peer_that_is_alive_and_did_not_answer_makes_it_no_success(endpoint: Endpoint) -> None:
+    anna = endpoint.say("listen")
+    endpoint.turn("listen")[0].end([here(1)])
+    p, q = endpoint.desk.asked
+    endpoint.part.failed(p, "peer_unavailable", "no answer in time")
+    assert endpoint.results(anna) == []
+    endpoint.part.answered(q, None)
+    assert endpoint.results(anna) == ["peer_unavailable 1"]
+
+
+def test_a_peer_that_is_gone_is_not_asked_elsewhere_and_has_no_cache_to_be_wrong(endpoint: Endpoint) -> None:
+    anna = endpoint.say("listen")
+    endpoint.turn("listen")[0].end([here(1)])
+    p, q = endpoint.desk.asked
+    assert endpoint.part.lost(p) is None
+    endpoint.part.answered(q, None)
+    assert endpoint.results(anna) == ["ok 1"]
+
+
+def test_the_listens_of_a_turn_are_one_call_and_one_announcement(endpoint: Endpoint) -> None:
+    for client in ("anna", "bert"):
+        endpoint.say("listen", client)
+    second = endpoint.say("listen", "anna")
+    (call,) = endpoint.turn("listen")
+    assert call.arguments == (["anna", "bert"], "m")  # anna's two are one to the store
+    call.end([here(1), here(7)])
+    assert [peer for peer, _ in endpoint.told()] == ["p", "q"]
+    assert endpoint.bound() is second
+
+
+def test_many_are_cut_into_batches() -> None:
+    endpoint = Endpoint()
+    connection = endpoint.client("listen")
+    for number in range(LISTENS_PER_BATCH + 1):
+        endpoint.say("listen", f"c{number}", connection)
+    first, second = endpoint.turn("listen", "listen")
+    assert (len(first.arguments[0]), len(second.arguments[0])) == (LISTENS_PER_BATCH, 1)
+
+
+def test_before_this_endpoint_has_joined_nobody_is_told_and_success_waits() -> None:
+    endpoint = Endpoint("p", joined=False)
+    anna = endpoint.say("listen")
+    endpoint.turn("listen")[0].end([here(1)])
+    assert endpoint.told() == []
+    endpoint.join()
+    endpoint.part.joined()
+    (call,) = endpoint.desk.asked
+    assert endpoint.results(anna) == []
+    endpoint.part.answered(call, None)
+    assert endpoint.results(anna) == ["ok 1"]
+
+
+def test_and_is_given_up_in_time() -> None:
+    endpoint = Endpoint("p", joined=False)
+    anna = endpoint.say("listen")
+    endpoint.turn("listen")[0].end([here(1)])
+    endpoint.desk.now += TIMEOUT_S - 0.01
+    endpoint.part.tick()
+    assert endpoint.results(anna) == []
+    endpoint.desk.now += 0.01
+    endpoint.part.tick()
+    assert endpoint.results(anna) == ["peer_unavailable 1"]
+    endpoint.join()
+    endpoint.part.joined()
+    assert endpoint.told() == []
+
+
+# One that cannot be stored
+
+
+def test_one_that_cannot_be_stored_leaves_everything_as_it_was(endpoint: Endpoint) -> None:
+    anna = endpoint.say("listen")
+    endpoint.turn("listen")[0].end(error=DOWN)
+    assert endpoint.results(anna) == ["store_unavailable 1"]
+    assert endpoint.bound() is None
+    assert endpoint.memory.of(anna) == 0
+    assert endpoint.told() == []
+
+
+def test_the_connection_where_the_client_was_has_it_again(endpoint: Endpoint) -> None:
+    before = endpoint.listening()
+    now = endpoint.say("listen")
+    assert endpoint.bound() is now
+    endpoint.turn("listen")[0].end(error=DOWN)
+    assert endpoint.bound() is before
+    assert endpoint.memory.of(before) > 0
+    assert endpoint.closes() == []
+
+
+def test_unless_that_connection_is_over(endpoint: Endpoint) -> None:
+    before = endpoint.listening()
+    endpoint.say("listen")
+    before.closed = True
+    endpoint.turn("listen")[0].end(error=DOWN)
+    assert endpoint.bound() is None
+
+
+def test_who_listened_there_already_listens_on(endpoint: Endpoint) -> None:
+    anna = endpoint.listening()
+    endpoint.say("listen", connection=anna)
+    endpoint.turn("listen")[0].end(error=DOWN)
+    assert endpoint.results(anna) == ["store_unavailable 1"]
+    assert endpoint.bound() is anna
+
+
+# Who is replaced
+
+
+def test_the_former_connection_is_closed_when_the_new_place_is_stored_and_not_before(endpoint: Endpoint) -> None:
+    before = endpoint.listening()
+    endpoint.say("listen")
+    (call,) = endpoint.turn("listen")
+    assert endpoint.closes() == []
+    assert endpoint.memory.of(before) == 0
+    call.end([here(2)])
+    assert endpoint.closes() == [(before.number, REPLACED.code)]
+
+
+def test_a_connection_that_has_other_clients_stays(endpoint: Endpoint) -> None:
+    before = endpoint.listening()
+    endpoint.say("listen", "bert", before)
+    endpoint.turn("listen")[0].end([here(1)])
+    endpoint.say("listen")
+    endpoint.turn("listen")[0].end([here(2)])
+    assert endpoint.closes() == []
+
+
+def test_a_later_listen_elsewhere_ends_the_one_here(endpoint: Endpoint) -> None:
+    anna = endpoint.listening(number=3)
+    endpoint.announced("anna", at("p", 4))
+    assert endpoint.bound() is None
+    assert endpoint.locations.get("anna") == at("p", 4)
+    assert "anna" in endpoint.moved_away
+    assert endpoint.closes() == [(anna.number, REPLACED.code)]
+    assert endpoint.desk.counts["clients_replaced"] == 1
+
+
+def test_an_earlier_one_elsewhere_changes_nothing(endpoint: Endpoint) -> None:
+    anna = endpoint.listening(number=3)
+    endpoint.announced("anna", at("p", 2))
+    assert endpoint.bound() is anna
+    assert endpoint.locations.get("anna") == here(3)
+    assert endpoint.closes() == []
+
+
+@pytest.mark.parametrize(("number", "stays"), [(5, False), (6, True)])
+def test_while_a_listen_is_written_one_elsewhere_is_judged_by_the_number_that_this_one_gets(
+    endpoint: Endpoint, number: int, stays: bool
+) -> None:
+    anna = endpoint.say("listen")
+    (call,) = endpoint.turn("listen")
+    endpoint.announced("anna", at("q", 3))
+    endpoint.announced("anna", at("p", 5))
+    endpoint.announced("anna", at("q", 4))  # late
+    assert endpoint.bound() is anna
+    call.end([here(number)])
+    assert (endpoint.bound() is anna) == stays
+    assert endpoint.locations.get("anna") == (here(number) if stays else at("p", 5))
+    assert endpoint.closes() == ([] if stays else [(anna.number, REPLACED.code)])
+
+
+def test_a_rival_of_a_listen_that_failed_is_forgotten(endpoint: Endpoint) -> None:
+    anna = endpoint.listening(number=3)
+    endpoint.say("unlisten", connection=anna)
+    endpoint.stored("unlisten")
+    endpoint.say("listen", connection=anna)
+    endpoint.announced("anna", at("p", 9))
+    endpoint.turn("listen")[0].end(error=DOWN)
+    endpoint.say("listen", connection=anna)
+    endpoint.turn("listen")[0].end([here(8)])  # nothing that it would be compared with is known any more
+    assert endpoint.bound() is anna
+
+
+# The end of a listen
+
+
+def test_unlisten_is_stored_before_success_is_said(endpoint: Endpoint) -> None:
+    anna = endpoint.listening(number=3)
+    endpoint.say("unlisten", connection=anna)
+    assert endpoint.bound() is None
+    assert endpoint.locations.get("anna") == at("m", 3, online=False)
+    (call,) = endpoint.stored("unlisten")
+    assert call.arguments == ([("anna", here(3))],)
+    assert endpoint.results(anna) == []
+    call.end()
+    assert endpoint.results(anna) == ["ok 1"]
+    assert endpoint.memory.of(anna) == 0
+
+
+def test_an_unlisten_that_cannot_be_stored_is_refused(endpoint: Endpoint) -> None:
+    anna = endpoint.listening()
+    endpoint.say("unlisten", connection=anna)
+    endpoint.stored("unlisten")[0].end(error=DOWN)
+    assert endpoint.results(anna) == ["store_unavailable 1"]
+
+
+def test_an_unlisten_that_overtakes_its_listen_leaves_the_clearing_to_it(endpoint: Endpoint) -> None:
+    anna = endpoint.say("listen")
+    (call,) = endpoint.turn("listen")
+    endpoint.say("unlisten", connection=anna)
+    endpoint.stored()  # it has no number yet
+    call.end([here(4)])
+    assert endpoint.turn("unlisten")[0].arguments == ([("anna", here(4))],)
+    assert endpoint.told()[0] == ("p", [("anna", 4, "m", False)])
+
+
+def test_who_does_not_listen_here_has_nothing_to_take_back(endpoint: Endpoint) -> None:
+    anna = endpoint.listening()
+    other = endpoint.say("unlisten")
+    endpoint.stored()
+    assert endpoint.results(other) == ["ok 1"]
+    assert endpoint.bound() is anna
+
+
+def test_the_clients_of_a_connection_that_is_over_are_cleared_in_one_call(endpoint: Endpoint) -> None:
+    anna = endpoint.listening(number=3)
+    endpoint.say("listen", "bert", anna)
+    endpoint.turn("listen")[0].end([here(5)])
+    endpoint.part.closed(anna)
+    assert endpoint.hub.bindings == {}
+    (call,) = endpoint.turn("unlisten")
+    assert sorted(call.arguments[0]) == [("anna", here(3)), ("bert", here(5))]
+    assert endpoint.locations.get("bert") == at("m", 5, online=False)
+    call.end(error=DOWN)
+    assert endpoint.desk.counts["stale_mappings_left"] == 2
+    assert endpoint.turn() == []
+
+
+def test_many_are_unbound_in_slices_but_for_those_who_have_gone_elsewhere_meanwhile() -> None:
+    endpoint = Endpoint()
+    connection = endpoint.client("listen")
+    clients = [f"c{number}" for number in range(2 * CLOSED_PER_SLICE)]
+    for client in clients:
+        endpoint.say("listen", client, connection)
+    for call in endpoint.turn(*["listen"] * 2):
+        call.end([here(1)] * len(call.arguments[0]))
+    endpoint.part.closed(connection)
+    assert len(connection.clients) == len(clients)
+    (job,) = endpoint.desk.jobs
+    next(job)
+    assert len(connection.clients) == CLOSED_PER_SLICE
+    early = next(iter(connection.clients))
+    again = endpoint.say("listen", early)
+    list(job)
+    assert connection.clients == set()
+    assert list(endpoint.hub.bindings) == [early]
+    assert endpoint.bound(early) is again
+    assert endpoint.memory.of(connection) == 0
+
+
+def test_a_client_that_has_gone_while_its_listen_was_written_is_told_of_as_gone(endpoint: Endpoint) -> None:
+    anna = endpoint.say("listen")
+    (call,) = endpoint.turn("listen")
+    endpoint.part.closed(anna)
+    assert endpoint.turn() == []  # without a number there is nothing to clear yet
+    call.end([here(4)])
+    assert endpoint.told()[0] == ("p", [("anna", 4, "m", False)])
+    assert endpoint.locations.get("anna") == at("m", 4, online=False)
+    assert endpoint.turn("unlisten")[0].arguments == ([("anna", here(4))],)
+
+
+def test_where_it_was_before_is_still_believed_then(endpoint: Endpoint) -> None:
+    """It may still be there, and its endpoint will say so anew."""
+    endpoint.announced("anna", at("p", 3))
+    anna = endpoint.say("listen")
+    (call,) = endpoint.turn("listen")
+    endpoint.part.closed(anna)
+    call.end([here(4)])
+    assert endpoint.locations.get("anna") == at("p", 3)
+
+
+def test_a_client_that_is_here_while_a_peer_says_it_went_from_there_is_said_to_be_here_anew(endpoint: Endpoint) -> None:
+    anna = endpoint.listening(number=3)
+    endpoint.announced("anna", at("p", 4, online=False))
+    assert endpoint.bound() is anna
+    (call,) = endpoint.turn("listen")
+    call.end([here(5)])
+    assert endpoint.locations.get("anna") == here(5)
+    for announcement in endpoint.desk.asked:
+        endpoint.part.answered(announcement, None)
+    assert endpoint.told()[0] == ("p", [("anna", 5, "m", True)])
+    assert endpoint.heard(anna) == []  # it has not asked
+
+
+def test_where_that_cannot_be_stored_it_is_counted(endpoint: Endpoint) -> None:
+    anna = endpoint.listening(number=3)
+    endpoint.announced("anna", at("p", 4, online=False))
+    endpoint.turn("listen")[0].end(error=DOWN)
+    assert endpoint.desk.counts["stale_mappings_left"] == 1
+    assert endpoint.bound() is anna
+    assert endpoint.heard(anna) == []
+
+
+# Doubts
+
+
+def test_whom_a_home_looks_for_here_is_looked_up_once(endpoint: Endpoint) -> None:
+    endpoint.hub.missed += ["anna", "anna", "bert"]
+    (call,) = endpoint.turn("locations")
+    assert call.arguments == (["anna", "bert"],)
+    endpoint.hub.missed += ["anna"]
+    assert endpoint.turn() == []
+    call.end([None, None])
+    endpoint.hub.missed += ["anna"]
+    endpoint.turn("locations")
+
+
+def test_and_where_the_store_says_so_too_it_is_cleared_and_all_are_told(endpoint: Endpoint) -> None:
+    clients = ["anna", "bert", "carl", "dora"]
+    dora = endpoint.listening("dora", 2)
+    endpoint.hub.missed += clients
+    (call,) = endpoint.turn("locations")
+    call.end([here(4), at("p", 2), at("m", 3, online=False), here(2)])
+    assert endpoint.told() == [("p", [("anna", 4, "m", False)]), ("q", [("anna", 4, "m", False)])]
+    assert endpoint.turn("unlisten")[0].arguments == ([("anna", here(4))],)
+    assert endpoint.bound("dora") is dora
+
+
+def test_when_the_store_cannot_say_it_is_asked_again_at_the_next_message(endpoint: Endpoint) -> None:
+    endpoint.hub.missed += ["anna"]
+    endpoint.turn("locations")[0].end(error=DOWN)
+    assert endpoint.told() == []
+    endpoint.hub.missed += ["anna"]
+    endpoint.turn("locations")
+
+
+def test_an_endpoint_that_has_joined_again_asks_where_its_clients_went_meanwhile(endpoint: Endpoint) -> None:
+    anna, bert = endpoint.listening("anna", 3), endpoint.listening("bert", 3)
+    endpoint.part.joined()
+    (call,) = endpoint.stored("locations")
+    assert call.arguments == (["anna", "bert"],)
+    call.end([at("p", 4), here(3)])
+    assert endpoint.bound("anna") is None
+    assert endpoint.bound("bert") is bert
+    assert endpoint.closes() == [(anna.number, REPLACED.code)]
+
+
+def test_where_the_store_cannot_say_its_clients_stay_and_that_is_counted(endpoint: Endpoint) -> None:
+    anna = endpoint.listening()
+    endpoint.part.joined()
+    endpoint.stored("locations")[0].end(error=DOWN)
+    assert endpoint.bound() is anna
+    assert endpoint.desk.counts["stale_mappings_left"] == 1

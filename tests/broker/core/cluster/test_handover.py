@@ -1,0 +1,133 @@
+"""Keys on their way with their slots: which are told to whom, with what is left of their time, and what is lost."""
+
+from __future__ import annotations
+
+import pytest
+
+from ingeborg.broker.core.cluster import handover
+from ingeborg.broker.core.links.calls import Kind
+from ingeborg.broker.core.messages.dedup import KEY_BYTES, key_of
+from ingeborg.protocol.hashes import slot_of
+
+from ..way import ANN, BOB, DEDUP_TTL_S, Way, topic_at, topic_moving
+
+
+def key(topic: str, payload: bytes = b"1") -> int:
+    return key_of(slot_of(topic), topic, payload)
+
+
+def knows(way: Way, *keys: int) -> list[bool]:
+    """Which keys are in the table of duplicates."""
+    kept = way.dedup.snapshot()
+    return [one in kept for one in keys]
+
+
+def told(way: Way) -> list[tuple[str, list[tuple[int, float]]]]:
+    """Whom this endpoint has told of which keys since the last call."""
+    asked = way.take_asked()
+    assert {call.kind for call in asked} <= {Kind.SEEN}
+    return [(call.target, [(int.from_bytes(one), left) for one, left in call.arguments[0]]) for call in asked]
+
+
+def test_keys_of_slots_that_go_are_told_to_their_new_homes_and_the_others_stay() -> None:
+    way, after = Way(), Way(ANN)
+    going = key(topic_moving(way.members, "m", after.members, "a"))
+    staying = key(topic_moving(way.members, "m", after.members, "m"))
+    way.dedup.add(going, way.desk.now)
+    way.dedup.add(staying, way.desk.now)
+    way.desk.now += 20.0
+    way.lets_in(ANN)
+    way.keys.view_changed()
+    assert told(way) == []  # there may be a million: it is done in slices
+    way.desk.work()
+    assert told(way) == [("a", [(going, DEDUP_TTL_S - 20.0)])]
+    assert knows(way, going, staying) == [False, True]
+
+
+def test_who_waits_for_the_keys_to_be_on_their_way_waits_for_their_last_slice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(handover, "KEYS_PER_SLICE", 2)
+    way = Way()
+    topic = topic_moving(way.members, "m", Way(ANN).members, "a")
+    keys = [key(topic, str(number).encode()) for number in range(5)]
+    for one in keys:
+        way.dedup.add(one, way.desk.now)
+    way.lets_in(ANN)
+    way.keys.view_changed()
+    over: list[bool] = []
+    way.handovers.after(lambda: over.append(True))
+    (job,) = way.desk.jobs
+    slices = []
+    for _ in job:
+        assert not over
+        slices += [len(batch) for _, batch in told(way)]
+    assert slices == [2, 2, 1]
+    assert over == [True]
+
+
+def test_what_a_former_home_tells_is_known_for_what_was_left_of_its_time() -> None:
+    way = Way(ANN)
+    one = key(topic_at(way.members, "m"))
+    way.keys.seen_requested("a", 7, [[[one.to_bytes(KEY_BYTES), 10.0]]])
+    assert way.desk.answers == [("a", 7, None)]
+    assert way.dedup.take(one, way.desk.now + 4.0) == pytest.approx(6.0)
+
+
+def test_what_is_known_for_longer_already_is_not_shortened_by_it() -> None:
+    way = Way(ANN)
+    one = key(topic_at(way.members, "m"))
+    way.dedup.add(one, way.desk.now)
+    way.keys.seen_requested("a", 7, [[[one.to_bytes(KEY_BYTES), 10.0]]])
+    assert way.dedup.take(one, way.desk.now) == pytest.approx(DEDUP_TTL_S)
+
+
+def test_an_endpoint_that_leaves_passes_on_what_it_is_still_told() -> None:
+    way = Way(ANN, BOB)
+    one = key(topic_moving(way.members, "m", Way(ANN, BOB).members, "m"))
+    way.members.leave()
+    home = way.members.table[one >> 128]
+    way.keys.seen_requested("a", 7, [[[one.to_bytes(KEY_BYTES), 10.0]]])
+    assert told(way) == [(home, [(one, 10.0)])]
+    assert knows(way, one) == [False]
+    assert way.desk.answers == [("a", 7, None)]
+
+
+def test_keys_that_a_home_could_not_be_told_of_are_counted() -> None:
+    way = Way(ANN)
+    topic = topic_at(way.members, "a")
+    way.keys.hand_on([(key(topic, b"1"), 5.0), (key(topic, b"2"), 5.0)])
+    (call,) = way.take_asked()
+    call.asker.failed(call, "peer_unavailable", "did not answer")
+    assert way.desk.drops == {"dedup_not_handed_on": 2}
+
+
+def test_when_the_home_is_lost_the_keys_go_to_the_next_one_or_stay_here() -> None:
+    way = Way(ANN, BOB)
+    to_bob = key(topic_moving(way.members, "a", Way(BOB).members, "b"))
+    to_me = key(topic_moving(way.members, "a", Way(BOB).members, "m"))
+    way.keys.hand_on([(to_bob, 5.0), (to_me, 6.0)])
+    (call,) = way.take_asked()
+    way.loses(ANN)
+    assert call.asker.lost(call) is None
+    assert told(way) == [("b", [(to_bob, 5.0)])]
+    assert way.dedup.take(to_me, way.desk.now) == pytest.approx(6.0)
+    assert not way.desk.drops
+
+
+def test_homes_are_told_of_what_was_dropped_here_as_the_origin() -> None:
+    way = Way(ANN)
+    one = key(topic_at(way.members, "a"))
+    way.repeats.learn(one, way.desk.now)
+    assert way.repeats.known(one, way.desk.now)
+    way.desk.now += 1.0
+    way.keys.tick()
+    assert told(way) == [("a", [(one, DEDUP_TTL_S - 1.0)])]
+    way.keys.tick()
+    assert told(way) == []
+
+
+def test_keys_whose_time_is_over_leave_with_time_alone() -> None:
+    way = Way()
+    way.dedup.add(key("t"), way.desk.now)
+    way.desk.now += 2 * DEDUP_TTL_S
+    way.keys.tick()
+    assert len(way.dedup) == 0

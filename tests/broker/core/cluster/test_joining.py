@@ -1,0 +1,458 @@
+"""Joining, staying and leaving: the signs of life, the name, who is welcomed when, and what becomes of peers."""
+
+from __future__ import annotations
+
+import pytest
+
+from ingeborg.broker.core.cluster.joining import NAME_MOVES, NAME_QUIET_S, PERIOD_S, Joining
+from ingeborg.broker.core.cluster.membership import DEAD_AFTER_S, FORGET_AFTER_S, LEASE_S, Membership
+from ingeborg.broker.core.cluster.underway import UnderWay
+from ingeborg.broker.core.effects import DropLink, Gone, Joined, Stop
+from ingeborg.broker.core.links.calls import Call, Calls, Kind
+from ingeborg.broker.core.links.mesh import Mesh
+from ingeborg.broker.core.messages.inflight import InFlight
+from ingeborg.broker.core.model import Endpoint, StoreError, StoreLost, StoreUnavailable, Superseded
+from ingeborg.broker.core.part import Part
+
+from ..fake_desk import FakeDesk, Stored
+from ..surroundings import ME, peer
+
+DOWN = StoreUnavailable("no quorum")
+
+
+class Follower(Part):
+    """A part that writes down what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def view_changed(self) -> None:
+        self.told.append("view changed")
+
+    def joined(self) -> None:
+        self.told.append("joined")
+
+    def lapsed(self) -> None:
+        self.told.append("lapsed")
+
+
+class Newcomer:
+    """An endpoint from its first tick on. Time goes on when the test says so."""
+
+    def __init__(self, *, alone_at_url: bool = True) -> None:
+        self.desk = FakeDesk()
+        self.members = Membership(ME, self.desk.now)
+        mesh = Mesh(self.desk, self.members, Calls(), InFlight(10, 1_000), self.desk.counters.errors)
+        self.writes, self.handovers = UnderWay(), UnderWay()
+        self.follower = Follower()
+        self.idle = True
+        self.joining = Joining(
+            *(self.desk, self.members, mesh, self.writes, self.handovers, [self.follower], lambda: self.idle),
+            alone_at_url=alone_at_url,
+        )
+
+    def later(self, seconds: float = PERIOD_S) -> None:
+        self.desk.now += seconds
+        self.joining.tick()
+
+    def stored(self, *operations: str) -> list[Stored]:
+        """The calls of the store since the last look. They have to be these."""
+        calls, self.desk.stored[:] = list(self.desk.stored), []
+        assert [call.operation for call in calls] == list(operations)
+        return calls
+
+    def asked(self) -> list[tuple[Kind, str]]:
+        """What peers were asked since the last look; ``last`` is the last of these requests."""
+        asked, self.desk.asked[:] = list(self.desk.asked), []
+        if asked:
+            self.last: Call = asked[-1]
+        return [(call.kind, call.target) for call in asked]
+
+    def stopped(self) -> list[str]:
+        return [act.why for act in self.desk.acts if isinstance(act, Stop)]
+
+    def register(self) -> None:
+        """The name is free, and the entry is written."""
+        self.joining.tick()
+        self.stored("endpoints")[0].end([])
+        self.stored("register")[0].end()
+
+    def read(self, *entries: Endpoint) -> None:
+        """A period later: the heartbeat is written, the registry says this."""
+        self.later()
+        heartbeat, registry = self.stored("heartbeat", "endpoints")
+        heartbeat.end()
+        registry.end([ME, *entries])
+
+    def join(self, *peers: str) -> None:
+        """The peers are linked, and have welcomed this endpoint."""
+        self.register()
+        for incarnation in peers:
+            self.joining.link_up(peer(incarnation))
+        calls = list(self.desk.asked)
+        self.desk.asked.clear()
+        self.read(*map(peer, peers))
+        for call in calls:
+            self.joining.answered(call, None)
+        assert self.members.joined
+        self.follower.told.clear()
+        self.desk.acts.clear()
+
+
+@pytest.fixture
+def newcomer() -> Newcomer:
+    return Newcomer()
+
+
+@pytest.fixture
+def member() -> Newcomer:
+    """One that has joined the peers p and q."""
+    member = Newcomer()
+    member.join("p", "q")
+    return member
+
+
+# The name
+
+
+def test_the_name_is_looked_up_before_it_is_registered(newcomer: Newcomer) -> None:
+    newcomer.joining.tick()
+    (look,) = newcomer.stored("endpoints")
+    newcomer.later()
+    newcomer.stored()  # one look at a time
+    look.end([peer("p")])
+    assert newcomer.stored("register")[0].arguments == (ME._replace(heartbeat=1),)
+    assert not newcomer.joining.name_awaited
+
+
+def test_a_look_that_failed_is_repeated(newcomer: Newcomer) -> None:
+    newcomer.joining.tick()
+    newcomer.stored("endpoints")[0].end(error=DOWN)
+    newcomer.stored()
+    newcomer.later()
+    newcomer.stored("endpoints")
+
+
+def test_who_was_at_our_url_under_our_name_is_dead(newcomer: Newcomer) -> None:
+    newcomer.joining.tick()
+    newcomer.stored("endpoints")[0].end([ME._replace(incarnation="before")])
+    newcomer.stored("register")
+
+
+@pytest.mark.parametrize("url", [ME.url, "ws://elsewhere"])
+def test_a_name_that_another_may_still_have_is_taken_when_it_has_been_quiet_for_long_enough(url: str) -> None:
+    newcomer = Newcomer(alone_at_url=False)
+    holder = Endpoint("me", "before", url, 7)
+    newcomer.joining.tick()
+    newcomer.stored("endpoints")[0].end([holder])
+    for _ in range(round(NAME_QUIET_S / PERIOD_S)):
+        assert newcomer.joining.name_awaited
+        newcomer.later()
+        newcomer.stored("endpoints")[0].end([holder])
+    newcomer.stored("register")
+    assert newcomer.stopped() == []
+
+
+def test_a_name_that_another_lives_under_is_left_to_it(newcomer: Newcomer) -> None:
+    newcomer.joining.tick()
+    for heartbeat in range(NAME_MOVES + 1):
+        assert newcomer.stopped() == []
+        newcomer.stored("endpoints")[0].end([Endpoint("me", "other", "ws://elsewhere", heartbeat)])
+        newcomer.later()
+    (why,) = newcomer.stopped()
+    assert "'me' runs already, at ws://elsewhere" in why
+    newcomer.later()
+    newcomer.stored()
+
+
+# Signs of life
+
+
+def test_the_heartbeat_is_written_and_the_registry_read_in_every_period(newcomer: Newcomer) -> None:
+    newcomer.register()
+    for beat in (2, 3):
+        newcomer.later(PERIOD_S / 2)
+        heartbeat, registry = newcomer.stored("heartbeat", "endpoints")
+        assert heartbeat.arguments == (ME._replace(heartbeat=beat),)
+        heartbeat.end()
+        registry.end([])
+        newcomer.later(PERIOD_S / 2)
+        newcomer.stored()
+
+
+def test_none_is_begun_while_the_last_is_under_way(newcomer: Newcomer) -> None:
+    newcomer.register()
+    newcomer.later()
+    heartbeat, registry = newcomer.stored("heartbeat", "endpoints")
+    newcomer.later()
+    newcomer.stored()
+    heartbeat.end(error=DOWN)
+    newcomer.later()
+    newcomer.stored("heartbeat")
+    registry.end(error=DOWN)
+    newcomer.later()
+    newcomer.stored("endpoints")
+
+
+def test_a_heartbeat_keeps_the_lease_from_when_its_writing_began(newcomer: Newcomer) -> None:
+    newcomer.register()
+    newcomer.later()
+    heartbeat, _ = newcomer.stored("heartbeat", "endpoints")
+    newcomer.desk.now += 1.0
+    heartbeat.end()
+    assert newcomer.members.store_fresh(newcomer.desk.now, 1.01)
+    assert not newcomer.members.store_fresh(newcomer.desk.now, 1.0)
+
+
+def test_until_it_is_registered_it_tries_to_register(newcomer: Newcomer) -> None:
+    newcomer.joining.tick()
+    newcomer.stored("endpoints")[0].end([])
+    newcomer.stored("register")[0].end(error=DOWN)
+    newcomer.later()
+    newcomer.stored("register")[0].end()
+    newcomer.later(0.0)  # who registered before us is read at once
+    newcomer.stored("heartbeat", "endpoints")
+
+
+@pytest.mark.parametrize("error", [Superseded("another runs under this name"), StoreLost("another store is there")])
+def test_a_process_that_must_not_go_on_stops(newcomer: Newcomer, error: StoreError) -> None:
+    newcomer.register()
+    newcomer.later()
+    newcomer.stored("heartbeat", "endpoints")[0].end(error=error)
+    assert newcomer.stopped() == [str(error)]
+    assert newcomer.joining.stopping == str(error)
+
+
+# Joining
+
+
+def test_alone_it_has_joined_with_the_first_look_at_the_registry(newcomer: Newcomer) -> None:
+    newcomer.register()
+    assert not newcomer.members.joined
+    newcomer.read()
+    assert newcomer.follower.told[0] == "joined"
+    assert [act for act in newcomer.desk.acts if isinstance(act, Joined)] == [Joined()]
+    assert newcomer.desk.counts["joins"] == 1
+
+
+def test_it_has_joined_when_all_peers_have_welcomed_it(newcomer: Newcomer) -> None:
+    newcomer.register()
+    newcomer.read(peer("p"), peer("q"))
+    assert newcomer.asked() == []  # they cannot be reached yet
+    newcomer.joining.link_up(peer("p"))
+    assert newcomer.asked() == [(Kind.JOIN, "p")]
+    of_p = newcomer.last
+    assert of_p.arguments == (newcomer.members.round,)
+    newcomer.later()
+    assert newcomer.asked() == []  # once in a round
+    newcomer.joining.answered(of_p, None)
+    assert not newcomer.members.joined
+    newcomer.joining.link_up(peer("q"))
+    assert newcomer.asked() == [(Kind.JOIN, "q")]
+    newcomer.joining.answered(newcomer.last, None)
+    assert newcomer.members.joined
+    assert newcomer.follower.told.count("joined") == 1
+    assert Joined() in newcomer.desk.acts
+
+
+def test_a_peer_that_did_not_answer_is_asked_again(newcomer: Newcomer) -> None:
+    newcomer.register()
+    newcomer.joining.link_up(peer("p"))
+    newcomer.asked()
+    newcomer.joining.failed(newcomer.last, "peer_unavailable", "")
+    newcomer.later(0.1)
+    assert newcomer.asked() == [(Kind.JOIN, "p")]
+
+
+def test_one_that_is_gone_is_not(newcomer: Newcomer) -> None:
+    newcomer.register()
+    newcomer.joining.link_up(peer("p"))
+    newcomer.asked()
+    assert newcomer.joining.lost(newcomer.last) is None
+    newcomer.later(0.1)
+    assert newcomer.asked() == []
+
+
+def test_a_welcome_is_a_lease_from_when_it_was_asked_for(newcomer: Newcomer) -> None:
+    newcomer.joining.link_up(peer("p"))
+    asked_at = newcomer.desk.now
+    newcomer.desk.now += 1.0
+    newcomer.asked()
+    newcomer.joining.answered(newcomer.last, None)
+    assert not newcomer.members.lapsed(asked_at + LEASE_S - 0.01)
+    assert newcomer.members.lapsed(asked_at + LEASE_S)
+
+
+def test_a_lapsed_lease_is_counted_told_and_followed_by_a_new_round(member: Newcomer) -> None:
+    member.desk.now += DEAD_AFTER_S
+    assert member.members.lapsed(member.desk.now)
+    member.joining.lease_lapsed()
+    assert member.follower.told == ["lapsed"]
+    assert member.desk.counts["leases_lapsed"] == 1
+    member.later()
+    assert sorted(member.asked()) == [(Kind.JOIN, "p"), (Kind.JOIN, "q")]
+    assert member.last.context == 2
+
+
+# Newcomers
+
+
+def test_a_newcomer_is_welcome_when_nothing_is_under_way_for_the_slots_that_are_its(member: Newcomer) -> None:
+    member.joining.link_up(peer("new"))
+    assert member.members.table.count("new") == 0
+    member.writes.begin("write")
+    member.handovers.begin("keys of before")
+    member.joining.join_requested("new", 5, [1])
+    assert member.members.table.count("new") > 0  # from here on they are the newcomer's
+    assert member.follower.told == ["view changed"]
+    member.writes.begin("later write")
+    member.handovers.begin("keys")
+    member.writes.end("write")
+    member.handovers.end("keys of before")
+    assert member.desk.answers == []
+    member.handovers.end("keys")
+    assert member.desk.answers == [("new", 5, None)]
+
+
+def test_a_peer_that_joins_again_and_has_its_slots_still_changes_no_view(member: Newcomer) -> None:
+    member.joining.join_requested("p", 5, [2])
+    assert member.desk.answers == [("p", 5, None)]
+    assert member.follower.told == []
+
+
+def test_a_stranger_is_declined(member: Newcomer) -> None:
+    member.joining.join_requested("stranger", 5, [1])
+    assert member.desk.declined == [("stranger", 5, "peer_unavailable")]
+    assert member.follower.told == []
+
+
+# Who goes
+
+
+def test_a_peer_that_is_dead_is_told_of_once_and_its_link_dropped(member: Newcomer) -> None:
+    for beat in range(2, 2 + round(2 * DEAD_AFTER_S / PERIOD_S)):
+        member.read(peer("p")._replace(heartbeat=beat), peer("q"))
+    assert member.follower.told == ["view changed"]
+    assert member.desk.counts["endpoints_gone"] == 1
+    assert [act for act in member.desk.acts if isinstance(act, DropLink)] == [DropLink("q")]
+    assert [act.endpoint.name for act in member.desk.acts if isinstance(act, Gone)] == ["q"]
+    assert member.members.table.count("q") == 0
+
+
+def test_the_entry_of_one_that_is_dead_for_long_is_taken_out(member: Newcomer) -> None:
+    dead = peer("q")
+    beats = iter(range(2, 1_000))
+
+    def read() -> None:
+        member.read(peer("p")._replace(heartbeat=next(beats)), dead)
+
+    while member.members.peers["q"].dead_since is None:
+        read()
+    for _ in range(round(FORGET_AFTER_S / PERIOD_S)):
+        member.stored()
+        read()
+    (out,) = member.stored("deregister")
+    assert out.arguments == (dead,)
+    read()
+    member.stored()  # one call at a time
+    out.end(error=DOWN)
+    read()
+    member.stored("deregister")
+
+
+def test_a_peer_that_leaves_is_home_of_nothing_and_gone_with_its_link(member: Newcomer) -> None:
+    member.joining.leave_announced("p", 5, [])
+    assert member.members.table.count("p") == 0
+    assert "p" in member.members.view()  # its clients are there
+    assert member.follower.told == ["view changed"]
+    assert member.desk.answers == [("p", 5, None)]
+    member.joining.link_down("p")
+    assert "p" not in member.members.peers
+    assert member.desk.counts["endpoints_gone"] == 1
+
+
+def test_one_whose_link_breaks_without_a_word_stays(member: Newcomer) -> None:
+    member.joining.link_down("p")
+    assert "p" in member.members.view()
+    assert member.follower.told == []
+
+
+# Leaving
+
+
+def test_who_leaves_says_so_when_its_writes_have_ended(member: Newcomer) -> None:
+    member.writes.begin("write")
+    member.joining.leave()
+    assert member.members.table.count("m") == 0
+    assert member.follower.told == ["view changed"]
+    member.joining.tick()
+    assert member.asked() == []
+    assert not member.joining.handed_over
+    member.writes.end("write")
+    member.joining.tick()
+    assert sorted(member.asked()) == [(Kind.LEAVE, "p"), (Kind.LEAVE, "q")]
+    member.joining.tick()
+    assert member.asked() == []
+
+
+def test_it_has_handed_over_when_that_is_said_and_keys_are_on_their_way(member: Newcomer) -> None:
+    member.handovers.begin("keys")
+    member.joining.leave()
+    assert not member.joining.handed_over
+    member.joining.tick()
+    assert member.asked() == []  # the new homes know by the word that they are: the keys come before it
+    member.handovers.end("keys")
+    assert not member.joining.handed_over
+    member.joining.go_on_leaving()
+    assert sorted(member.asked()) == [(Kind.LEAVE, "p"), (Kind.LEAVE, "q")]
+    assert member.joining.handed_over
+
+
+def test_a_peer_that_did_not_take_note_is_told_again(member: Newcomer) -> None:
+    member.joining.leave()
+    member.joining.tick()
+    member.asked()
+    told = member.last
+    member.joining.failed(told, "peer_unavailable", "")
+    assert member.asked() == [(Kind.LEAVE, told.target)]
+
+
+def test_one_that_comes_later_is_told_when_it_joins(member: Newcomer) -> None:
+    member.joining.leave()
+    member.joining.tick()
+    member.asked()
+    member.joining.link_up(peer("new"))
+    member.joining.join_requested("new", 5, [1])
+    assert member.asked() == [(Kind.LEAVE, "new")]
+    assert member.desk.answers == [("new", 5, None)]
+
+
+def test_it_is_gone_when_its_clients_are_it_is_out_of_the_registry_and_idle(member: Newcomer) -> None:
+    member.idle = False
+    member.joining.leave()
+    member.joining.tick()
+    member.stored()  # it is registered as long as it has clients
+    member.joining.depart()
+    member.joining.tick()
+    (out,) = member.stored("deregister")
+    assert out.arguments == (ME,)
+    member.idle = True
+    assert not member.joining.left
+    out.end(error=DOWN)  # the others will find it dead
+    assert member.joining.left
+    member.idle = False
+    assert not member.joining.left
+    member.later(10.0)
+    member.stored()  # no sign of life any more
+
+
+def test_its_entry_is_taken_out_behind_its_last_heartbeat(member: Newcomer) -> None:
+    member.later()
+    heartbeat, _ = member.stored("heartbeat", "endpoints")
+    member.joining.leave()
+    member.joining.depart()
+    member.joining.tick()
+    member.stored()
+    heartbeat.end()
+    member.joining.tick()
+    member.stored("deregister")

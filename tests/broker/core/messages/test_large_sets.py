@@ -1,0 +1,153 @@
+"""Topics of many subscribers: they leave room for others, and their lists go over a link once for each version."""
+
+from __future__ import annotations
+
+import pytest
+
+from ingeborg.broker.core.effects import Effects
+from ingeborg.broker.core.links import lists
+from ingeborg.broker.core.messages import home
+from ingeborg.broker.core.messages.delivery import DELIVERY_SLICE
+
+from ..talk import Cluster, Talker, parse
+
+
+def test_a_message_for_many_leaves_room_for_others_and_keeps_its_topic_s_order() -> None:
+    cluster = Cluster("a")
+    crowd = cluster.client("0", "a")
+    for command in ({"command": "listen"}, {"command": "subscribe", "topic": "hot"}):
+        for number in range(3 * DELIVERY_SLICE):
+            crowd.send(**command, client_id=str(number))
+    anna = cluster.listener("anna", "a", "t")
+    cluster.world.run(2.0)
+    bob = cluster.client("bob", "a")
+    bob.say("publish hot 'warm' #0", "publish t 'warm' #1")
+    crowd.heard.clear()
+    anna.heard.clear()
+    for payload in ("first", "second"):
+        bob.send(**parse(f"publish hot '{payload}' #1"))
+    bob.send(**parse("publish t 'between' #2"))
+    router = cluster.nodes["a"].router
+    sent = router.counters.counts["messages_delivered"]
+    cluster.world.run(0.0105)
+    assert router._jobs
+    assert router.counters.counts["messages_delivered"] - sent <= DELIVERY_SLICE + 1
+    assert bob.hear() == ["ok 1", "ok 1", "ok 2"]
+    assert anna.heard == ["t: 'between'"]
+    assert crowd.heard == ["hot: 'first'"] * 3 * DELIVERY_SLICE + ["hot: 'second'"] * 3 * DELIVERY_SLICE
+
+
+def test_messages_for_many_wait_until_fewer_names_are_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(home, "RECIPIENTS_MAX", DELIVERY_SLICE)
+    cluster = Cluster("a")
+    topics = ["w", "x", "y", "z"]
+    crowd = cluster.client("0", "a")
+    for command in ({"command": "listen"}, {"command": "subscribe", "topic": topics[:3]}):
+        for number in range(DELIVERY_SLICE + 1):
+            crowd.send(**command, client_id=str(number))
+    anna = cluster.listener("anna", "a", topics[3])
+    cluster.world.run(5.0)
+    bert, carl = cluster.client("bert", "a"), cluster.client("carl", "a")
+    bert.say(*(f"publish {topic} 'warm'" for topic in topics))
+    crowd.notes.clear()
+    part = cluster.nodes["a"].router._home
+    for number, topic in enumerate(topics[:3]):
+        bert.send(**parse(f"publish {topic} 'news' #{number}"))
+    carl.send(**parse(f"publish {topics[3]} 'news' #3"))
+    most, anna_at_s = 0, None
+    while len(bert.replies) < 7:
+        cluster.world.run(0.001)
+        most = max(most, part._recipients)
+        if anna_at_s is None and len(anna.notes) == 2:
+            anna_at_s = cluster.world.now
+    assert most == DELIVERY_SLICE + 1  # one message's at a time
+    assert part._recipients == 0
+    assert bert.heard[4:] == ["ok 0", "ok 1", "ok 2"]
+    assert anna_at_s is not None
+    assert anna_at_s < bert.replies[4][0]  # who has few subscribers does not wait
+    assert [note[1:] for note in crowd.notes].count((topics[2], "news")) == DELIVERY_SLICE + 1
+    assert len(crowd.notes) == 3 * (DELIVERY_SLICE + 1)
+
+
+def test_messages_that_wait_for_one_answer_of_the_store_go_on_in_several_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(home, "PLACES_PER_TURN", 1_000)
+    subscribers, messages = 5 * home.FEW, 200
+    cluster = Cluster("a")
+    crowd = cluster.client("0", "a")
+    for command in ({"command": "listen"}, {"command": "subscribe", "topic": "hot"}):
+        for number in range(subscribers):
+            crowd.send(**command, client_id=str(number))
+    cluster.world.run(5.0)
+    crowd.notes.clear()
+    router = cluster.nodes["a"].router
+    flush, delivered, turns = router.flush, [router.counters.counts["messages_delivered"]], []
+
+    def counted(now: float) -> Effects:
+        turns.append(router.counters.counts["messages_delivered"] - delivered[0])
+        delivered[0] = router.counters.counts["messages_delivered"]
+        return flush(now)
+
+    monkeypatch.setattr(router, "flush", counted)
+    bert = cluster.client("bert", "a")
+    for number in range(messages):
+        bert.send(**parse(f"publish hot '{number}' #{number}"))
+    assert bert.hear() == [f"ok {number}" for number in range(messages)]
+    assert sum(turns) == len(crowd.notes) == subscribers * messages
+    assert max(turns) <= 1_000 + subscribers
+    payloads = [note[-1] for note in crowd.notes]
+    assert payloads == [str(number) for number in range(messages) for _ in range(subscribers)]
+
+
+def forwarding(subscribers: int) -> tuple[Cluster, Talker, Talker, str]:
+    """A topic's home, and its many subscribers at another endpoint; two messages have been there."""
+    cluster = Cluster("a", "b")
+    topic = cluster.topic_at("b")
+    crowd = cluster.client("0", "a")
+    for command in ({"command": "listen"}, {"command": "subscribe", "topic": topic}):
+        for number in range(subscribers):
+            crowd.send(**command, client_id=str(number))
+    cluster.world.run(20.0)
+    assert crowd.heard == ["ok"] * 2 * subscribers
+    bert = cluster.client("bert", "b")
+    assert bert.say(f"publish {topic} 'first'", f"publish {topic} 'second'") == ["ok", "ok"]
+    return cluster, crowd, bert, topic
+
+
+def test_a_large_set_is_sent_once_for_each_version() -> None:
+    cluster, crowd, bert, topic = forwarding(DELIVERY_SLICE + 2)
+    home = cluster.nodes["b"].router
+    assert (home.counters.counts["messages_forwarded"], home.counters.counts["lists_sent"]) == (2, 1)
+    crowd.send(command="unsubscribe", topic=topic, client_id="7")
+    crowd.hear()
+    crowd.notes.clear()
+    assert bert.say(*(f"publish {topic} '{number}'" for number in range(3))) == ["ok"] * 3
+    assert (home.counters.counts["messages_forwarded"], home.counters.counts["lists_sent"]) == (5, 2)
+    assert len(crowd.notes) == 3 * (DELIVERY_SLICE + 1)
+    cluster.client("0", "b").send(command="listen", client_id="8")  # it has moved
+    crowd.hear()
+    crowd.notes.clear()
+    assert bert.say(f"publish {topic} '3'", f"publish {topic} '4'") == ["ok"] * 2
+    assert len(crowd.notes) == 2 * DELIVERY_SLICE
+    assert home.counters.counts["lists_sent"] == 2  # a slice is sent as it is
+
+
+def test_a_set_that_was_not_kept_for_want_of_room_is_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lists, "IDS_MAX", DELIVERY_SLICE)
+    cluster, crowd, _, _ = forwarding(DELIVERY_SLICE + 1)
+    assert cluster.nodes["b"].router.counters.counts["lists_sent"] == 2
+    assert len(crowd.notes) == 2 * (DELIVERY_SLICE + 1)
+
+
+def test_a_set_kept_before_the_link_began_afresh_is_sent_again() -> None:
+    cluster, crowd, bert, topic = forwarding(DELIVERY_SLICE + 1)
+    cluster.world.cut("a", "b", 10.0)
+    cluster.world.cut("b", "a", 10.0)
+    cluster.world.run(7.0)
+    crowd.notes.clear()
+    bert.send(**parse(f"publish {topic} 'meanwhile'"))  # over the old link, and over the new one again
+    cluster.world.run(6.0)
+    assert bert.heard[2:] == ["ok"]
+    assert bert.say(f"publish {topic} 'afterwards'") == ["ok"]
+    assert [note[2] for note in crowd.notes].count("meanwhile") == DELIVERY_SLICE + 1
+    assert [note[2] for note in crowd.notes].count("afterwards") == DELIVERY_SLICE + 1
+    assert cluster.nodes["b"].router.counters.counts["lists_sent"] == 2

@@ -1,0 +1,336 @@
+"""The home's part in subscriptions: what it gives to the store, in which order, and what it says of it."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from ingeborg.broker.core.cluster.underway import UnderWay
+from ingeborg.broker.core.links.calls import NOT_HOME, TIMEOUT_S
+from ingeborg.broker.core.links.link import Link
+from ingeborg.broker.core.messages.routes import Routes
+from ingeborg.broker.core.model import StoreUnavailable
+from ingeborg.broker.core.topics.writing import TOPICS_AT_ONCE, WRITES_WAITING_MAX, Write, Writer, Writing
+from ingeborg.protocol.errors import ProtocolError
+
+from ..fake_desk import Stored
+from ..surroundings import Surroundings
+
+DOWN = StoreUnavailable("no quorum")
+
+
+class Home(Surroundings):
+    """A home, and the peer ``p`` whose clients subscribe."""
+
+    def __init__(self, *, joined: bool = True) -> None:
+        super().__init__("p", joined=joined)
+        self.routes = Routes(1_000, 10_000)
+        self.writes = UnderWay()
+        self.links = {"p": Link("m.1")}
+        self.writing = Writing(self.desk, "m", self.members, self.routes, self.links, self.writes)
+        self.ours = self.topics("m", 3)
+
+    def ask(self, number: int, topics: list[str], *, added: bool = True, client: str = "anna") -> None:
+        self.writing.change_requested("p", number, [client, topics, added])
+
+    def cached(self, topic: str) -> object:
+        route = self.routes.get(topic)
+        return None if route is None else route.subscribers
+
+    def said(self) -> list[tuple[int, str]]:
+        """What the peer was answered since the last look: by number of the request, the code of a refusal, if any."""
+        said = [(number, "") for _, number, _ in self.desk.answers]
+        said += [(number, code) for _, number, code in self.desk.declined]
+        self.desk.answers.clear()
+        self.desk.declined.clear()
+        return sorted(said)
+
+
+@pytest.fixture
+def home() -> Home:
+    return Home()
+
+
+class Own(Writer):
+    """Who writes at this endpoint for its own clients."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def written(self, write: Write, error: ProtocolError | None) -> None:
+        self.told.append("written" if error is None else error.code)
+
+    def not_home(self, write: Write) -> None:
+        self.told.append(NOT_HOME)
+
+
+def own_write(home: Home, topics: list[str], *, added: bool = True) -> tuple[Own, Write]:
+    write = Write("anna", topics, added, home.desk.now, home.desk.now + TIMEOUT_S)
+    write.writer = own = Own()
+    return own, write
+
+
+# Success
+
+
+def test_success_is_said_after_the_store_has_it_and_the_cache_has_it(home: Home) -> None:
+    topic = home.ours[0]
+    home.routes.filled(topic, home.routes.add(topic), {"bert"})
+    home.ask(7, [topic])
+    (call,) = home.stored("subscribe")
+    assert call.arguments == ([("anna", [topic])],)
+    assert home.said() == []
+    assert home.cached(topic) == ("bert",)
+    call.end()
+    assert home.said() == [(7, "")]
+    assert set(home.cached(topic)) == {"bert", "anna"}  # type: ignore[call-overload]
+    assert home.desk.counts["subscriptions_changed"] == 1
+
+
+def test_a_change_holds_for_a_set_that_is_being_read_meanwhile(home: Home) -> None:
+    topic = home.ours[0]
+    route = home.routes.add(topic)
+    home.ask(7, [topic])
+    home.stored("subscribe")[0].end()
+    home.routes.filled(topic, route, set())  # as it was before the write
+    assert home.cached(topic) == ("anna",)
+
+
+def test_whoever_writes_here_is_told_and_nobody_else(home: Home) -> None:
+    own, write = own_write(home, home.ours)
+    home.writing.take(write)
+    (call,) = home.stored("subscribe")
+    home.desk.now += 0.75
+    call.end()
+    assert own.told == ["written"]
+    assert write.took_s == 0.75
+    assert home.said() == []
+
+
+def test_a_failed_write_is_said_and_its_topics_are_read_again_before_they_are_used(home: Home) -> None:
+    topic, other = home.ours[:2]
+    for name in (topic, other):
+        home.routes.filled(name, home.routes.add(name), {"bert"})
+    home.ask(7, [topic])
+    home.stored("subscribe")[0].end(error=DOWN)
+    assert home.said() == [(7, "store_unavailable")]
+    assert home.cached(topic) is None  # it may take effect yet
+    assert home.cached(other) == ("bert",)
+    assert home.desk.counts["subscriptions_changed"] == 0
+
+
+# Order
+
+
+def test_changes_of_one_kind_overlap_and_one_of_the_other_waits_for_them(home: Home) -> None:
+    a, b, c = home.ours
+    home.ask(1, [a])
+    home.ask(2, [b])
+    first, second = home.stored("subscribe", "subscribe")
+    home.ask(3, [a], added=False)
+    home.ask(4, [c])  # it has come behind the one that waits
+    first.end()
+    home.desk.work()
+    home.stored()
+    second.end()
+    home.desk.work()
+    (third,) = home.stored("unsubscribe")
+    third.end()
+    home.desk.work()
+    home.stored("subscribe")[0].end()
+    assert home.said() == [(1, ""), (2, ""), (3, ""), (4, "")]
+
+
+def test_clients_do_not_wait_for_each_other(home: Home) -> None:
+    home.ask(1, home.ours)
+    home.ask(2, home.ours, added=False, client="bert")
+    home.stored("subscribe", "unsubscribe")
+
+
+def test_what_waits_goes_on_behind_one_that_has_failed(home: Home) -> None:
+    home.ask(1, home.ours)
+    home.ask(2, home.ours, added=False)
+    home.stored("subscribe")[0].end(error=DOWN)
+    home.desk.work()
+    home.stored("unsubscribe")[0].end()
+    assert home.said() == [(1, "store_unavailable"), (2, "")]
+
+
+def test_more_than_so_many_do_not_wait_and_are_refused(home: Home) -> None:
+    home.ask(0, home.ours)
+    for number in range(1, WRITES_WAITING_MAX + 1):
+        home.ask(number, home.ours, added=False)
+    assert home.said() == []
+    home.ask(WRITES_WAITING_MAX + 1, home.ours, added=False)
+    assert home.said() == [(WRITES_WAITING_MAX + 1, "store_unavailable")]
+    home.ask(WRITES_WAITING_MAX + 2, home.ours, client="bert")  # others are not concerned
+    assert home.said() == []
+
+
+def test_a_large_one_begins_and_ends_in_turns_of_its_own(home: Home) -> None:
+    many = home.topics("m", TOPICS_AT_ONCE + 1)
+    home.ask(1, many)
+    home.stored()
+    home.desk.work()
+    (call,) = home.stored("subscribe")
+    call.end()
+    assert home.said() == []
+    home.desk.work()
+    assert home.said() == [(1, "")]
+    assert home.desk.counts["subscriptions_changed"] == len(many)
+
+
+class OneClient(RuleBasedStateMachine):
+    """Whatever comes and ends when: the store is never given the two kinds at once, each change goes there in the order
+    in which it came, and each is answered once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.home = Home()
+        self.came: list[bool] = []  # the kind of each
+        self.calls: list[
+            Stored
+        ] = []  # that the store has been given: a change's number is one more than its place here
+        self.ended: list[int] = []
+
+    @rule(added=st.booleans())
+    def ask(self, added: bool) -> None:
+        self.came.append(added)
+        self.home.ask(len(self.came), [self.home.ours[0]], added=added)
+        self.see()
+
+    @rule(data=st.data(), fails=st.booleans())
+    def end(self, data: st.DataObject, fails: bool) -> None:
+        if self.under_way:
+            number = data.draw(st.sampled_from(self.under_way))
+            self.ended.append(number)
+            self.calls[number - 1].end(error=DOWN if fails else None)
+            self.home.desk.work()
+            assert self.home.said() == [(number, "store_unavailable" if fails else "")]
+            self.see()
+
+    def see(self) -> None:
+        """The store has been given the next ones."""
+        self.calls += self.home.desk.stored
+        self.home.desk.stored.clear()
+
+    @property
+    def under_way(self) -> list[int]:
+        return [number for number in range(1, len(self.calls) + 1) if number not in self.ended]
+
+    @invariant()
+    def one_kind_at_a_time(self) -> None:
+        assert [call.operation == "subscribe" for call in self.calls] == self.came[: len(self.calls)]
+        assert len({self.came[number - 1] for number in self.under_way}) <= 1
+        assert self.under_way or len(self.calls) == len(self.came)  # nothing waits for nothing
+        assert len(self.home.writes) == len(self.under_way)
+
+
+TestOneClient = OneClient.TestCase
+
+
+# Not the home, not yet, not any more
+
+
+def test_topics_of_another_home_are_declined_and_the_store_not_asked(home: Home) -> None:
+    home.ask(7, [home.ours[0], home.topics("p", 1)[0]])
+    assert home.said() == [(7, NOT_HOME)]
+    home.stored()
+
+
+def test_slots_that_move_while_a_change_waits_take_it_with_them(home: Home) -> None:
+    home.ask(1, home.ours)
+    home.ask(2, home.ours, added=False)
+    home.members.leave()  # the peer is the home of everything
+    home.stored("subscribe")[0].end()
+    home.desk.work()
+    home.stored()
+    assert home.said() == [(1, ""), (2, NOT_HOME)]
+
+
+def test_a_write_during_which_the_lease_lapsed_is_no_success(home: Home) -> None:
+    topic = home.ours[0]
+    home.routes.filled(topic, home.routes.add(topic), {"bert"})
+    home.ask(7, [topic])
+    home.lose_lease()
+    home.stored("subscribe")[0].end()
+    assert home.said() == [(7, NOT_HOME)]
+    assert home.cached(topic) is None
+    assert home.desk.counts["subscriptions_changed"] == 0
+
+
+def test_the_same_for_one_of_this_endpoints_own_clients(home: Home) -> None:
+    own, write = own_write(home, home.ours)
+    home.writing.take(write)
+    home.lose_lease()
+    home.stored("subscribe")[0].end()
+    assert own.told == [NOT_HOME]
+
+
+def test_before_it_has_joined_a_change_is_parked_and_goes_on_after() -> None:
+    home = Home(joined=False)
+    home.ask(7, home.ours)
+    home.writing.tick()
+    home.stored()
+    assert home.said() == []
+    home.join()
+    home.writing.tick()
+    home.stored("subscribe")[0].end()
+    assert home.said() == [(7, "")]
+
+
+def test_a_parked_one_is_given_up_in_time() -> None:
+    home = Home(joined=False)
+    home.ask(7, home.ours)
+    own, write = own_write(home, home.ours)
+    home.writing.take(write)
+    home.desk.now += TIMEOUT_S - 0.01
+    home.writing.tick()
+    assert (home.said(), own.told) == ([], [])
+    home.desk.now += 0.01
+    home.writing.tick()
+    assert (home.said(), own.told) == ([(7, "peer_unavailable")], ["peer_unavailable"])
+    home.writing.tick()
+    assert home.said() == []
+
+
+def test_one_whose_sender_has_begun_anew_is_dropped_and_counted() -> None:
+    """It has asked again over the new link, and may have said the contrary since."""
+    home = Home(joined=False)
+    home.ask(7, home.ours)
+    home.links["p"] = Link("m.2")
+    home.join()
+    home.writing.tick()
+    home.stored()
+    assert home.said() == []
+    assert home.desk.drops == {"outdated_change": 1}
+
+
+def test_when_the_lease_lapses_what_waits_is_not_begun_before_it_has_joined_again(home: Home) -> None:
+    home.ask(1, home.ours)
+    home.ask(2, home.ours, added=False)
+    (first,) = home.stored("subscribe")
+    home.lose_lease()
+    home.writing.lapsed()
+    first.end()
+    home.desk.work()
+    home.writing.tick()
+    home.stored()
+    assert home.said() == [(1, NOT_HOME)]
+    home.join()
+    home.writing.tick()
+    home.stored("unsubscribe")[0].end()
+    assert home.said() == [(2, "")]
+
+
+def test_a_newcomer_can_wait_for_the_writes_that_are_under_way(home: Home) -> None:
+    welcomed: list[str] = []
+    home.ask(1, home.ours)
+    home.ask(2, home.ours, client="bert")
+    home.writes.after(lambda: welcomed.append("newcomer"))
+    first, second = home.stored("subscribe", "subscribe")
+    first.end()
+    assert welcomed == []
+    second.end(error=DOWN)
+    assert welcomed == ["newcomer"]

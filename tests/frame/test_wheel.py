@@ -1,0 +1,191 @@
+"""What is installed: one name beside which an application may have packages called ``protocol`` and ``bench``.
+
+The package is built from a copy of the tree, for a build leaves files behind. Nothing is fetched: the new environment
+gets the two packages that a client needs as links to those of this one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import textwrap
+import venv
+import zipfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import wants
+from tests.broker.running import PATIENCE_S, plain, serving
+from tests.cluster.processes import eventually
+from tests.frame.arrows import NAME, OURS
+from tests.frame.test_files import project_files
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD_S = 120
+NEEDED = ("pyproject.toml", "setup.py", "README.md", "LICENSE")
+#: What code reads at run time, by its ending.
+DATA = {".conf", ".config", ".css", ".html", ".js", ".options", ".properties", ".proto", ".svg", ".toml", ".xml"}
+
+
+def build(tree: Path, kind: str, out: Path) -> Path:
+    """The wheel or the source archive of a tree."""
+    out.mkdir(exist_ok=True)
+    code = f"import sys; from setuptools import build_meta; print(build_meta.build_{kind}(sys.argv[1]))"
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(out)], cwd=tree, capture_output=True, text=True, timeout=BUILD_S
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    return out / done.stdout.splitlines()[-1]
+
+
+@pytest.fixture(scope="module")
+def archives(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The source archive and the wheel."""
+    wants.module("setuptools", "dev")
+    folder = tmp_path_factory.mktemp("build")
+    tree = folder / "tree"
+    tree.mkdir()
+    for name in NEEDED:
+        shutil.copy(ROOT / name, tree)
+    leave = shutil.ignore_patterns("__pycache__", "results", "*.so")
+    for top in (NAME, *sorted(OURS)):
+        shutil.copytree(ROOT / top, tree / top, symlinks=True, ignore=leave)
+    return build(tree, "sdist", folder / "sdist"), build(tree, "wheel", folder / "wheel")
+
+
+def contents(wheel: Path) -> dict[str, bytes]:
+    """Each file of a wheel, but for what it says of itself."""
+    with zipfile.ZipFile(wheel) as archive:
+        return {name: archive.read(name) for name in archive.namelist() if ".dist-info/" not in name}
+
+
+def test_one_name_is_installed(archives: tuple[Path, Path]) -> None:
+    with zipfile.ZipFile(archives[1]) as archive:
+        tops = {name.partition("/")[0] for name in archive.namelist()}
+    assert sorted(top for top in tops if not top.endswith(".dist-info")) == [NAME]
+    assert len(tops) == 2
+
+
+def test_every_module_and_all_that_it_reads_is_in_the_wheel(archives: tuple[Path, Path]) -> None:
+    wanted = {f"{NAME}/py.typed", f"{NAME}/protocol/SPEC.md"}
+    for path in project_files():
+        parts = path.relative_to(ROOT).parts
+        if parts[0] == NAME and path.suffix == ".py":
+            wanted.add("/".join(parts))
+        elif parts[0] in OURS and parts[:2] != ("bench", "results") and path.suffix in {".py", ".pyi", *DATA}:
+            wanted.add("/".join((NAME, *parts)))
+    held = set(contents(archives[1]))
+    assert wanted - held == set()
+    assert {name for name in held - wanted if not name.endswith("/enabled_plugins")} == set()
+
+
+def test_a_wheel_of_the_source_archive_is_the_same(archives: tuple[Path, Path], tmp_path: Path) -> None:
+    with tarfile.open(archives[0]) as archive:
+        assert [member.name for member in archive if member.issym() or member.islnk()] == []
+    shutil.unpack_archive(archives[0], tmp_path)
+    (tree,) = tmp_path.iterdir()
+    assert contents(build(tree, "wheel", tmp_path / "out")) == contents(archives[1])
+
+
+def installed(wheel: Path, folder: Path, packages: Iterable[str]) -> tuple[Path, Path]:
+    """A new environment with the wheel, and with these packages of this one: its Python, and where packages are."""
+    venv.create(folder, with_pip=False, symlinks=True)
+    (site,) = folder.glob("lib/python*/site-packages")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(site)
+    for package in packages:
+        found = importlib.util.find_spec(package)
+        assert found is not None
+        assert found.submodule_search_locations
+        (site / package).symlink_to(next(iter(found.submodule_search_locations)))
+    return folder / "bin" / "python", site
+
+
+def outside() -> dict[str, str]:
+    """This process's environment without what would let a program find this tree, or set a client up."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("INGEBORG_")}
+    kept.pop("PYTHONPATH", None)
+    return kept
+
+
+def first_program(url: str) -> tuple[str, str]:
+    """What README.md says of a client in Python, as a program that has packages of its own; and the topic in it."""
+    page = (ROOT / "README.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"```python\n(from ingeborg import Client\n.*?)```", page, re.DOTALL)
+    statement, _, body = example.partition("\n\n")
+    assert "ws://127.0.0.1:9000" in body
+    body = body.replace("ws://127.0.0.1:9000", url.rstrip("/"))
+    (topic,) = re.findall(r'subscribe\(\["(.*)"\]\)', body)
+    lines = [
+        "import asyncio, bench, protocol",
+        statement,
+        "print(bench.MINE, protocol.MINE)",
+        "async def main():",
+        textwrap.indent(body, "    "),
+        "asyncio.run(main())",
+    ]
+    return "\n".join(lines), topic
+
+
+@pytest.mark.cluster
+async def test_the_client_of_the_first_page_runs_beside_packages_called_protocol_and_bench(
+    archives: tuple[Path, Path], tmp_path: Path
+) -> None:
+    interpreter, site = installed(archives[1], tmp_path / "environment", ("orjson", "websockets"))
+    for name in ("protocol", "bench"):
+        (site / name).mkdir()
+        (site / name / "__init__.py").write_text(f"MINE = 'my own {name}'\n")
+
+    async with serving(tmp_path) as (_, url), plain(url) as other:
+        program, topic = first_program(url)
+        (tmp_path / "program.py").write_text(program)
+        errors = tmp_path / "errors"
+        with errors.open("wb") as file:
+            process = await asyncio.create_subprocess_exec(
+                *(interpreter, "-u", "program.py"),
+                stdout=asyncio.subprocess.PIPE,
+                stderr=file,
+                cwd=tmp_path,
+                env=outside(),
+            )
+        assert process.stdout is not None
+        try:
+
+            async def subscribed() -> bool:
+                assert process.returncode is None, errors.read_text()
+                asked: dict[str, Any] = {"command": "subscribers", "client_id": "other", "topic": topic}
+                return bool((await other.ask(asked))["count"])
+
+            async with asyncio.timeout(PATIENCE_S):
+                assert await process.stdout.readline() == b"my own bench my own protocol\n", errors.read_text()
+                await eventually(subscribed, f"nobody has subscribed to {topic}")
+                await other.send({"command": "publish", "client_id": "other", "topic": topic, "payload": "it is on"})
+                assert await process.stdout.readline() == f"{topic} it is on\n".encode(), errors.read_text()
+        finally:
+            if process.returncode is None:
+                process.kill()
+            await process.wait()
+
+
+@pytest.mark.parametrize(("command", "extra"), [("ingeborg", "server"), ("loadgen", "bench")])
+def test_an_installed_command_without_its_extra_says_so(
+    archives: tuple[Path, Path], tmp_path: Path, command: str, extra: str
+) -> None:
+    interpreter, site = installed(archives[1], tmp_path / "environment", ("orjson", "websockets"))
+    (entries,) = site.glob("*.dist-info/entry_points.txt")
+    (script,) = re.findall(rf"^{command} = (\S+)$", entries.read_text(), re.MULTILINE)
+    module, _, function = script.partition(":")
+    code = f"import sys; from {module} import {function} as main; sys.exit(main())"
+    command_line = [str(interpreter), "-c", code, "--help"]
+    done = subprocess.run(command_line, cwd=tmp_path, env=outside(), capture_output=True, text=True, timeout=BUILD_S)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert re.fullmatch(rf"{command}: \w+ is not installed: pip install 'ingeborg\[{extra}\]'\n", done.stderr)

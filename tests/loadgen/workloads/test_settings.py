@@ -1,0 +1,106 @@
+"""What a workload file and the command line may say, and what overrides what."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from ingeborg.loadgen.workloads.settings import KINDS, Radio, Replay, Settings, Topics, Traffic, WorkloadError, settings
+from ingeborg.protocol.options import add_options, given
+
+
+def written(path: Path, text: str) -> Path:
+    file = path / "workload.toml"
+    file.write_text(text)
+    return file
+
+
+def test_an_option_overrides_the_file_and_the_file_the_default(tmp_path: Path) -> None:
+    file = written(tmp_path, 'workload = "traffic"\nconnections = 40\ntopics = 10\nduplicates = 0\nsize = 300\n')
+    made = settings(Traffic, file, {"topics": "70", "rate": "1e3"})
+    assert (made.connections, made.topics, made.duplicates, made.size, made.rate) == (40, 70, 0.0, "300", 1000.0)
+    assert made.fanout == Traffic().fanout
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("conections = 3", "unknown key 'conections'; traffic has: connections,"),
+        ('workload = "radio"', "is a workload of kind 'radio', not 'traffic'"),
+        ("connections = 0", "connections has to be at least 1 and at most 1,000,000, not 0"),
+        ("connections = 1.5", "connections has to be a whole number, not 1.5"),
+        ("connections = true", "connections has to be a whole number, not True"),
+        ("p99_ms = 0", "p99_ms has to be above 0"),
+        ("rate = nan", "rate has to be above 0"),
+        ('size = "many"', "size: "),
+        ("fanout = 21", "fanout: 21 subscribers of a topic need as many connections"),
+        ("duplicates = 1", "duplicates has to be at least 0 and at most 0.99"),
+        ("connections = ", "workload.toml: "),
+        ("start_rate = 300000", "start_rate must not be above most_rate"),
+    ],
+)
+def test_what_does_not_fit_is_refused_in_words(tmp_path: Path, text: str, complaint: str) -> None:
+    with pytest.raises(WorkloadError) as caught:
+        settings(Traffic, written(tmp_path, text), {})
+    assert complaint in str(caught.value)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(WorkloadError, match=r"absent\.toml: No such file"):
+        settings(Traffic, tmp_path / "absent.toml", {})
+
+
+def test_a_log_lies_beside_the_workload_file_that_names_it(tmp_path: Path) -> None:
+    made = settings(Replay, written(tmp_path, 'log = "day.csv.gz"'), {})
+    assert made.log == str(tmp_path / "day.csv.gz")
+    with pytest.raises(WorkloadError, match="log: name the recorded"):
+        settings(Replay, None, {})
+
+
+@pytest.mark.parametrize("kind", KINDS.values())
+def test_every_key_is_an_option_and_every_default_is_allowed(kind: type[Settings]) -> None:
+    parser = argparse.ArgumentParser()
+    add_options(parser, kind)
+    defaults = {"log": "x"} if kind is Replay else {}
+    made = settings(kind, None, {}, **defaults)
+    arguments = []
+    for key in dataclasses.fields(kind):
+        value = getattr(made, key.name)
+        arguments += ["--" + key.name.replace("_", "-"), "1" if value is None else str(value)]
+    again = settings(kind, None, given(parser.parse_args(arguments), kind))
+    for key in dataclasses.fields(kind):
+        assert getattr(again, key.name) == (getattr(made, key.name) or getattr(again, key.name))
+    assert given(parser.parse_args([]), kind) == {}
+
+
+def test_numbers_of_topics_double() -> None:
+    assert Topics(first=1, last=9).numbers == [1, 2, 4, 8]
+    assert Topics(first=3, last=24).numbers == [3, 6, 12, 24]
+    assert Topics(first=5, last=5).numbers == [5]
+    assert Topics(last=1 << 21).numbers[-1] == 2_097_152
+
+
+def test_radio_has_the_figures_of_the_thesis_within_reach() -> None:
+    made = Radio(clients=100_000, stations=20_000, songs=1_000_000, song_s=240.0)
+    assert made.listens == 5
+
+
+@pytest.mark.parametrize("kind", [Radio, Replay])
+def test_wish_lists_are_skewed_unless_said_otherwise(tmp_path: Path, kind: type[Radio | Replay]) -> None:
+    log = 'log = "x"\n' if kind is Replay else ""
+    assert settings(kind, written(tmp_path, log), {}).wish_exponent == 0.8
+    file = written(tmp_path, log + "wish_exponent = 0\n")
+    assert settings(kind, file, {}).wish_exponent == 0.0
+    assert settings(kind, file, {"wish_exponent": "1.2"}).wish_exponent == 1.2
+    with pytest.raises(WorkloadError, match="wish_exponent has to be at least 0 and at most 2, not -1"):
+        settings(kind, file, {"wish_exponent": "-1"})
+
+
+def test_the_even_radio_world_is_the_full_one_but_for_its_wish_lists() -> None:
+    workloads = Path(__file__).parents[3] / "bench" / "workloads"
+    full = settings(Radio, workloads / "radio.toml", {})
+    even = settings(Radio, workloads / "radio-even.toml", {})
+    assert even == dataclasses.replace(full, wishes=100.0, wish_exponent=0.0)
