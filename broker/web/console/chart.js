@@ -1,8 +1,8 @@
 // Owns: lines over time, as SVG: the charts with their scales, and the small lines of a table. Must never: know what the
 // figures are of.
 
-import { drawing, element, say } from "broker/web/console/dom.js";
-import { NONE } from "broker/web/console/words.js";
+import { drawing, element, say } from "./dom.js";
+import { NONE } from "./words.js";
 
 const HEIGHT = 168;
 const MARGIN = { top: 8, right: 4, bottom: 20, left: 52 };

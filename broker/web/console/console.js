@@ -1,12 +1,12 @@
 // Owns: the page as a whole: which view is shown, whether there is a connection, and the token. Must never: put a token
 // into an address that is kept or shown.
 
-import { Connection } from "broker/web/console/connection.js";
-import { part, say } from "broker/web/console/dom.js";
-import { claims, client_id, keep, token } from "broker/web/console/identity.js";
-import { Clients, Topics } from "broker/web/console/lookups.js";
-import { Messages } from "broker/web/console/messages.js";
-import { Overview } from "broker/web/console/overview.js";
+import { Connection } from "./connection.js";
+import { part, say } from "./dom.js";
+import { claims, client_id, keep, token } from "./identity.js";
+import { Clients, Topics } from "./lookups.js";
+import { Messages } from "./messages.js";
+import { Overview } from "./overview.js";
 
 const VIEWS = ["overview", "topics", "clients", "messages"];
 

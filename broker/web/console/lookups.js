@@ -1,9 +1,9 @@
 // Owns: the views that look something up: a topic's subscribers and where they are, a client's topics and where it
 // listens. Must never: change anything; its commands only read.
 
-import { element, part } from "broker/web/console/dom.js";
-import { Pages } from "broker/web/console/pages.js";
-import { counted } from "broker/web/console/words.js";
+import { element, part } from "./dom.js";
+import { Pages } from "./pages.js";
+import { counted } from "./words.js";
 
 /** The address of a view in this page, of a topic or client. */
 export function address(view, name) {

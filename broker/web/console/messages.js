@@ -2,10 +2,10 @@
 // connection (4001) or being slow (4002) must not cost the other views theirs. Must never: hold more messages than it
 // shows; what leaves the list is counted.
 
-import { Connection } from "broker/web/console/connection.js";
-import { element, part, say } from "broker/web/console/dom.js";
-import { address } from "broker/web/console/lookups.js";
-import { clock, count, counted, trouble } from "broker/web/console/words.js";
+import { Connection } from "./connection.js";
+import { element, part, say } from "./dom.js";
+import { address } from "./lookups.js";
+import { clock, count, counted, trouble } from "./words.js";
 
 /** Messages in the list, outcomes of publishes in theirs, topics shown as subscribed, characters of a payload. */
 const MESSAGES_MAX = 200;

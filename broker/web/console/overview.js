@@ -1,10 +1,10 @@
 // Owns: the first view: how much, how fast, and which endpoints are well. It asks `endpoints` each second while it can be
 // seen. Must never: ask while nobody looks, or before the last answer has come.
 
-import { Chart, Spark } from "broker/web/console/chart.js";
-import { element, part, say } from "broker/web/console/dom.js";
-import { Cluster, HISTORY, SPARK } from "broker/web/console/figures.js";
-import { bytes, count, counted, duration, latency, NONE, rate, share, trouble } from "broker/web/console/words.js";
+import { Chart, Spark } from "./chart.js";
+import { element, part, say } from "./dom.js";
+import { Cluster, HISTORY, SPARK } from "./figures.js";
+import { bytes, count, counted, duration, latency, NONE, rate, share, trouble } from "./words.js";
 
 const LOOK_MS = 1_000;
 

@@ -1,8 +1,8 @@
 // Owns: a result that comes in pages: a table, its page before and its page after. Must never: hold more than one page;
 // a topic may have 100,000 subscribers.
 
-import { allow, allowed, element, say } from "broker/web/console/dom.js";
-import { clock, count, trouble } from "broker/web/console/words.js";
+import { allow, allowed, element, say } from "./dom.js";
+import { clock, count, trouble } from "./words.js";
 
 /** Rows of a page. */
 const ROWS = 100;
