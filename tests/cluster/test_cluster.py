@@ -33,8 +33,10 @@ async def test_a_subscriber_at_any_endpoint_hears_a_publisher_at_any(cluster: Cl
     for_all = [f"for all {number}" for number in range(30)]
     topics = {pair: [f"pair {pair} {number}" for number in range(30)] for pair in product("abc", repeat=2)}
     async with AsyncExitStack() as stack:
-        for client in (*ears.values(), *publishers.values()):
-            await stack.enter_async_context(client)
+        for ear in ears.values():
+            await stack.enter_async_context(ear)
+        for publisher in publishers.values():
+            await stack.enter_async_context(publisher)
         for name, ear in ears.items():
             mine = [topic for (subscriber, _), its in topics.items() if subscriber == name for topic in its]
             await ear.client.subscribe(mine + for_all)
@@ -57,8 +59,10 @@ async def test_a_thousand_identical_publishes_are_one_until_they_pause_for_the_t
     publishers = [Client(cluster[name].url, f"duplicates publisher {name}") for name in "abc"]
     topics = {home: cluster.topics_at_home(home, "duplicates", 1)[0] for home in "abc"}
     async with AsyncExitStack() as stack:
-        for client in (*ears.values(), *publishers):
-            await stack.enter_async_context(client)
+        for ear in ears.values():
+            await stack.enter_async_context(ear)
+        for publisher in publishers:
+            await stack.enter_async_context(publisher)
         for ear in ears.values():
             await ear.client.subscribe(list(topics.values()))
 

@@ -21,7 +21,8 @@ from websockets.exceptions import ConnectionClosed
 from ingeborg.broker.core.cluster.joining import PERIOD_S
 from ingeborg.broker.core.cluster.membership import DEAD_AFTER_S
 from ingeborg.broker.shell.driver import TICK_S
-from ingeborg.protocol.client import Client, ConnectionLost, ProtocolError
+from ingeborg.protocol.client import Client, ConnectionLost
+from ingeborg.protocol.errors import ProtocolError
 
 from .processes import PATIENCE_S, Cluster, eventually
 from .stalls import Lateness

@@ -9,6 +9,7 @@ from __future__ import annotations
 import secrets
 import signal
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,10 @@ async def test_two_endpoints_on_riak(riak_url: str, tmp_path: Path) -> None:
 async def subscribers_hear_publishers_and_keep_their_topics(cluster: Cluster, names: list[str], mark: str) -> None:
     a, b = (cluster[name] for name in names)
     topics = [f"{mark} {number}" for number in range(200)]
+
+    async def publish(by: Client, word: str, number: int) -> bool | None:
+        return await by.publish(topics[number], word, ack=True)
+
     moving = f"{mark} moving"
     assert {cluster.home(topic) for topic in topics} == set(names)
     async with (
@@ -71,9 +76,9 @@ async def subscribers_hear_publishers_and_keep_their_topics(cluster: Cluster, na
         await ear_a.client.subscribe(topics)
         await ear_b.client.subscribe(topics)
         for publisher, word in ((publisher_a, "by a"), (publisher_b, "by b")):
-            answers = await each(200, lambda n, by=publisher, word=word: by.publish(topics[n], word, ack=True))
+            answers = await each(200, partial(publish, publisher, word))
             assert not any(answers)
-            answers = await each(200, lambda n, word=word: publisher_b.publish(topics[n], word, ack=True))
+            answers = await each(200, partial(publish, publisher_b, word))
             assert all(answers)
         for ear in (ear_a, ear_b):
             await ear.all_read()

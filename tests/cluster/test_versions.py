@@ -53,9 +53,9 @@ async def test_the_new_version_waits_until_the_last_of_the_old_one_has_gone(tmp_
             await eventually(said, "one of them says why they are not linked")
             page = await fetch(new_url, "/readyz")
             assert (page.status, page.text) == (503, "not all other endpoints have let this one in yet\n")
-            async with plain(new_url) as bob:
+            async with plain(new_url) as connection:
                 publish = {"command": "publish", "client_id": "bob", "topic": "news", "payload": 1}
-                assert (await bob.ask(publish))["error"] == "peer_unavailable"
+                assert (await connection.ask(publish))["error"] == "peer_unavailable"
             assert (await fetch(old_url, "/readyz")).status == 200
             async with Client(old_url, "bob") as bob:
                 assert await bob.publish("news", 2, ack=True) is False

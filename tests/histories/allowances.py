@@ -9,8 +9,9 @@ from ingeborg.broker.core.cluster.joining import PERIOD_S
 from ingeborg.broker.core.cluster.leaving import LEAVE_S
 from ingeborg.broker.core.cluster.membership import DEAD_AFTER_S, FORGET_AFTER_S, LEASE_S
 from ingeborg.broker.core.links.calls import TIMEOUT_S
+from ingeborg.broker.core.links.mesh import REDIAL_MAX_S
 from ingeborg.broker.core.stores import STORE_TIMEOUT_S
-from ingeborg.broker.shell.peer_socket import DIAL_TIMEOUT_S, REDIAL_MAX_S
+from ingeborg.broker.shell.peer_socket import DIAL_TIMEOUT_S
 
 #: A command that failed, or whose reply was cut off, may yet take effect so long after it was sent: its home was asked
 #: for `TIMEOUT_S`, and the store's write begun by then may go on until the store's own time-out.

@@ -28,9 +28,9 @@ class Life:
     def __init__(self, begin: Event | None, end: Event) -> None:
         self.name: str = end["life"]
         self.at: float = end["at"]
-        self.values = Counter(end["values"])
-        self.drops = Counter(end["drops"])
-        self.errors = Counter(end["errors"])
+        self.values: Counter[str] = Counter(end["values"])
+        self.drops: Counter[str] = Counter(end["drops"])
+        self.errors: Counter[str] = Counter(end["errors"])
         if begin is not None:
             self.values.subtract(begin["values"])
             self.drops.subtract(begin["drops"])

@@ -511,7 +511,8 @@ def counters(tape: Tape, life: str, drops: dict[str, float] | None = None, **val
 def counted(two: Two, **other: float) -> Verdict:
     two.tape.published(two.pat, "m1")
     two.all_hear("m1")
-    counters(two.tape, "a#1", **{"publishes_received": 1, "messages_delivered": 1, **other})
+    values: dict[str, Any] = {"publishes_received": 1, "messages_delivered": 1, **other}
+    counters(two.tape, "a#1", **values)
     counters(two.tape, "b#1", messages_delivered=1)
     return two.tape.verdict()
 

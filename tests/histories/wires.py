@@ -18,6 +18,7 @@ import socket
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, suppress
+from functools import partial
 from typing import Any, Protocol, Self
 
 import psutil
@@ -109,7 +110,7 @@ class Proxies:
 
     async def __aenter__(self) -> Self:
         for name in self._names:
-            server = await asyncio.start_server(lambda r, w, name=name: self._accepted(name, r, w), "127.0.0.1", 0)
+            server = await asyncio.start_server(partial(self._accepted, name), "127.0.0.1", 0)
             self._ports[name] = server.sockets[0].getsockname()[1]
             self._stack.callback(server.close)
         return self

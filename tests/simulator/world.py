@@ -19,6 +19,7 @@ import json
 import random
 from collections import deque
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from ingeborg.broker.core.clients import large
@@ -489,10 +490,10 @@ class World:
             node.event(lambda now: node.router.dial_failed(target, now))
             return
         generation = self._connected[pair] = next(self._generation)
-        for node, peer in ((ends[0], ends[1]), (ends[1], ends[0])):
-            assert node is not None
-            assert peer is not None
-            node.event(lambda now, node=node, peer=peer: self._up(node, peer, generation, now))
+        for one, other in ((ends[0], ends[1]), (ends[1], ends[0])):
+            assert one is not None
+            assert other is not None
+            one.event(partial(self._up, one, other, generation))
 
     def _up(self, node: Node, peer: Node, generation: int, now: float) -> None:
         if self._connected.get(frozenset((node.me.incarnation, peer.me.incarnation))) == generation:

@@ -6,13 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ingeborg.broker.core.clients.hub import Connection, Hub
+from ingeborg.broker.core.clients.outbox import Outbox
 from ingeborg.broker.core.model import Location
 
 HERE = Location(1, "here", True)
 
 
 def connections(count: int) -> list[Connection]:
-    return [Connection(number, 100) for number in range(count)]
+    return [Connection(number, Outbox(100)) for number in range(count)]
 
 
 def test_the_newest_listen_wins_and_names_the_former() -> None:

@@ -334,4 +334,5 @@ def test_more_topics_than_a_client_may_have_are_refused_as_they_are_counted() ->
 
 def test_a_command_knows_its_fields() -> None:
     """``Outcome`` travels as a list of them, in their order."""
-    assert Command(*list(Command("listen", "a", 1))) == Command("listen", "a", 1)
+    fields: list[Any] = list(Command("listen", "a", 1))
+    assert Command(*fields) == Command("listen", "a", 1)

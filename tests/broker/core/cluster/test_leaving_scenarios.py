@@ -5,11 +5,18 @@ SPEC.md sections 1.1, 7 and 8.
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from ingeborg.broker.core.links.calls import TIMEOUT_S, Kind
+from tests.simulator.world import Node
 
 from ..talk import Cluster
+
+
+def _leave(node: Node, now: float) -> None:
+    node.router.joining.leave()
 
 
 def test_an_endpoint_that_leaves_hands_on_what_it_has_seen() -> None:
@@ -45,7 +52,7 @@ def test_what_two_that_leave_at_about_the_same_time_have_seen_stays_known(after_
     first, second = ("b", "c") if after_ms > 0 else ("c", "b")
     leaving = [cluster.nodes[first], cluster.nodes[second]]
     for node in leaving:
-        node.event(lambda _, node=node: node.router.joining.leave())
+        node.event(partial(_leave, node))
         cluster.world.run(abs(after_ms) / 1000)
     cluster.world.run(0.5)
     for node in leaving:
@@ -118,11 +125,11 @@ def test_clients_of_an_endpoint_that_leaves_get_messages_until_their_connection_
 def test_a_peer_that_did_not_hear_of_it_is_told_again() -> None:
     cluster = Cluster("a", "b")
     leaving, deaf = (cluster.nodes[name] for name in "ab")
-    listen = deaf.router.mesh._requests[Kind.LEAVE]
-    deaf.router.mesh._requests[Kind.LEAVE] = lambda peer, number, arguments: None
+    requests = deaf.router.mesh._requests
+    deaf.router.mesh.bind({**requests, Kind.LEAVE: lambda peer, number, arguments: None})
     leaving.router.joining.leave()
     cluster.world.run(2.0)
     assert set(deaf.router.members.table) == {leaving.me.incarnation, deaf.me.incarnation}
-    deaf.router.mesh._requests[Kind.LEAVE] = listen
+    deaf.router.mesh.bind(requests)
     cluster.world.run(TIMEOUT_S)
     assert set(deaf.router.members.table) == {deaf.me.incarnation}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from typing import Any
 
 import ormsgpack
 import pytest
@@ -285,9 +286,9 @@ def test_a_batch_out_of_order_is_an_error() -> None:
 def test_before_open_there_is_nothing_else(kind: str) -> None:
     link = Link("one.1")
     link.connected()
-    fields = {"batch": [1, 0, []], "done": [0], "ping": [0.0, None, 0]}[kind]
+    frames: dict[str, list[Any]] = {"batch": [1, 0, []], "done": [0], "ping": [0.0, None, 0]}
     with pytest.raises(LinkError, match="unexpected frame"):
-        link.receive(ormsgpack.packb([kind, *fields]))
+        link.receive(ormsgpack.packb([kind, *frames[kind]]))
 
 
 def test_every_torn_frame_is_an_error() -> None:

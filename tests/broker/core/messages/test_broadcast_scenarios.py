@@ -127,7 +127,7 @@ def test_who_moves_before_it_comes_to_the_old_place_gets_it_at_the_new_one(
     stays, anna = cluster.listener("stays", cluster.home), cluster.listener("anna", old)
     cluster.cut(cluster.home, old, 2.0)
     moved = cluster.client("anna", cluster.home if to_the_home else other)
-    says = [cluster.broadcast, lambda: moved.send(command="listen")]
+    says: list[Callable[[], object]] = [cluster.broadcast, lambda: moved.send(command="listen")]
     for say in says if comes_first == "broadcast" else reversed(says):
         say()
         cluster.world.run(0.5)

@@ -235,8 +235,8 @@ def test_the_keys_of_moved_slots_are_handed_on_with_what_is_left_of_their_time()
     assert len(old) == 1
 
     new: Dedup[None] = Dedup(TTL_S, ROOMY)
-    for moved, left in handed.items():
-        new.add(moved, 1_000.0, left)  # another clock
+    for one, left in handed.items():
+        new.add(one, 1_000.0, left)  # another clock
     assert not new.duplicate(key(2, slot=4095), 1_010.0)
 
 

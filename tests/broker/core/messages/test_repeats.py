@@ -34,7 +34,9 @@ def test_homes_are_told_of_what_was_dropped_once_and_with_what_is_left_of_its_ti
     assert repeats.to_tell(100.0, 9) == []
     for now in (100.1, 100.2, 100.3):
         assert repeats.known(key(1), now)
-    assert repeats.to_tell(100.4, 9) == [(key(1), pytest.approx(TTL_S - 0.1))]
+    ((told, left),) = repeats.to_tell(100.4, 9)
+    assert told == key(1)
+    assert left == pytest.approx(TTL_S - 0.1)
     assert repeats.known(key(2), 100.5)
     assert repeats.to_tell(100.4 + INTERVAL_S - 0.1, 9) == []
     assert [one for one, _ in repeats.to_tell(100.4 + INTERVAL_S, 9)] == [key(2)]

@@ -3,6 +3,7 @@ alone."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -31,7 +32,7 @@ def names_up(reply: dict[str, Any]) -> dict[str, bool]:
 def test_every_endpoint_says_how_it_is() -> None:
     cluster = Cluster("b", "a", "c")
     for name, node in cluster.nodes.items():
-        node.router._inspecting._figures = lambda name=name: {"figures": {"said_by": name}}
+        node.router._inspecting._figures = partial(dict, figures={"said_by": name})
     reply = ask(cluster.client("anna", "b"), command="endpoints", id=7)
     assert reply["id"] == 7
     assert [(row["name"], row["me"], row["up"], row["url"]) for row in reply["endpoints"]] == [
