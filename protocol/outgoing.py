@@ -48,6 +48,7 @@ class OutgoingSocket(Socket):
         self.over: asyncio.Future[tuple[int | None, str]] = loop.create_future()
         self._why = ""  # what we ended it for
         self._paused = False
+        self._pinged = False  # and nothing has answered yet
         self._cut = False
         self._drained: asyncio.Future[None] | None = None
         self._pinging: asyncio.TimerHandle | None = None
@@ -101,6 +102,10 @@ class OutgoingSocket(Socket):
         self.abort()
 
     # What happens to it
+
+    def ponged(self) -> None:
+        """The endpoint has answered."""
+        self._pinged = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Ask for the upgrade."""
@@ -159,10 +164,11 @@ class OutgoingSocket(Socket):
         self._pinging = asyncio.get_running_loop().call_later(_PING_INTERVAL_S, self._keep_alive)
         if self.heard or self._paused:  # a pong would not be read
             self.heard = False
-        elif self.unanswered_pings:
+        elif self._pinged:
             self._why = f"no answer to a ping within {_PING_INTERVAL_S:g} s"
             self.abort()
         else:
+            self._pinged = True
             self.ping()
 
 

@@ -186,7 +186,6 @@ class Socket(asyncio.Protocol):
     def __init__(self, ws: Protocol) -> None:
         self.ws = ws
         self.is_writable = True
-        self.unanswered_pings = 0
         # Of a fragmented message; bounded by the protocol's limit on messages. Not a list: of fragments of a byte each,
         # or of none, it would be many times as large as what it holds.
         self._parts = bytearray()
@@ -235,7 +234,6 @@ class Socket(asyncio.Protocol):
 
     def ponged(self) -> None:
         """The peer has answered a ping."""
-        self.unanswered_pings = 0
 
     def closed(self) -> None:
         """The connection is gone."""
@@ -542,7 +540,6 @@ class Socket(asyncio.Protocol):
     def ping(self) -> None:
         """Ask the peer for a sign of life."""
         if self.ws.state is OPEN:
-            self.unanswered_pings += 1
             self.transport.write(self._ping)
 
     def close(self, code: CloseCode, *, deaf: bool = True) -> None:

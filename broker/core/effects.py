@@ -44,7 +44,7 @@ class Forget(NamedTuple):
 
 
 class Close(NamedTuple):
-    """Close the client's connection, after what it has been written so far."""
+    """Close the client's connection after what it was given to write; with ``HELD_TOO_MUCH`` drop that, too."""
 
     connection: Connection
     code: CloseCode

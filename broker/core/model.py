@@ -11,11 +11,11 @@ from typing import NamedTuple
 class Location(NamedTuple):
     """Where a client listens: thesis section 5.1, the client-to-endpoint mapping.
 
-    Locations of one client are totally ordered, and the greatest one is true: by ``number`` (one more at every
+    Locations of one client are totally ordered, and the greatest one is true: by ``number`` (greater at every
     ``listen``), then by ``incarnation`` (two endpoints that drew the same number at once), then offline over online.
     """
 
-    number: int  # the listen number: 1 at the client's first listen
+    number: int  # the listen number: see ``Store.listen``
     incarnation: str  # of the endpoint that held the connection
     online: bool  # False: the client unlistened, or its connection closed
 

@@ -2,9 +2,9 @@
 
 Owns: the list of what a part may take part in. Must never: do anything by itself.
 
-The router has a tuple of parts. It asks each once, when it is made, what it takes part in, and binds the answers in
-tables; on a message's way no part is asked, and one without a ``tick`` or ``flush`` of its own is not called for it.
-A new capability is a new part and one line in that tuple.
+The router has a list of parts. It asks each once, when it is made, what it takes part in, and binds the answers in
+tables. On a message's way no part is asked, and a part without a ``tick`` or ``flush`` of its own is not called for it.
+A new capability is a new part: made in the router, and a line in that list.
 """
 
 from __future__ import annotations
@@ -41,6 +41,15 @@ class Part(Asker):
 
     def closed(self, connection: Connection) -> None:
         """A client's connection is over, or is told to go: nothing is to be sent to it any more."""
+
+    def follows_the_cluster(self) -> bool:
+        """It has a word of its own to say to what the next three tell."""
+        kind = type(self)
+        return (
+            kind.view_changed is not Part.view_changed
+            or kind.joined is not Part.joined
+            or kind.lapsed is not Part.lapsed
+        )
 
     def view_changed(self) -> None:
         """Slots may have new homes."""

@@ -1,7 +1,7 @@
 """Event in, effects out: one endpoint's decisions, whole, without a socket, a clock, a store or randomness in it.
 
 Owns: the doors (every event is a method with its time), the tuple of parts, and the order of a turn. Must never: import
-asyncio, wait, or ask what time it is. The shell (``ingeborg.broker.shell.server``) and the simulator
+asyncio, wait, or ask what time it is. The shell (``broker.shell.driver``) and the simulator
 (``tests.simulator``) run the same code.
 
 What is to be done comes out of ``flush``, once per turn of the loop, so that everything of one turn leaves in one
@@ -111,7 +111,7 @@ class Router:
         self._keepalive = keepalive = Keepalive(desk, sending, ping_s, unix_s)
         self.mesh = mesh = Mesh(desk, members, calls, inflight, counters.errors)
 
-        # A message's way, from its end to its beginning: each hands on to the one before.
+        # The stages of a message, the last one first: each is given the one that it hands on to.
         links = calls.links
         self._delivery = delivery = Delivery(desk, hub, sending, moved_away, links, counters, wrap)
         self._fanout = fanout = Fanout(desk, members, links, locations, whereabouts, delivery, not lookup)
@@ -130,17 +130,26 @@ class Router:
         )
         listening = Listening(desk, members, homes, hub, locations, moved_away, replies, sending, memory)
         self._inspecting = inspecting = Inspecting(desk, members, replies, figures)
-        followers: tuple[Part, ...] = (home, writing, listening) if lookup else (home, writing, listening, keys)
+
+        # In the order in which they are told of ticks, of the ends of turns, and of what becomes of the cluster.
+        capabilities: list[Part] = [
+            home,
+            delivery,
+            keys,
+            writing,
+            subscribing,
+            listening,
+            keepalive,
+            inspecting,
+            fanout,
+            origin,
+        ]
+        followers = [part for part in capabilities if part.follows_the_cluster()]
         self.joining = joining = Joining(
             desk, members, mesh, self._writes, handovers, followers, self._idle, alone_at_url=alone_at_url
         )
         self._leaving = Leaving(desk, joining, sessions, sending, inflight)
-
-        # In the order in which their ticks, and the ends of their turns, come.
-        parts: tuple[Part, ...] = (
-            *(joining, mesh, home, delivery, keys, writing, subscribing, listening),
-            *(keepalive, inspecting, fanout, origin),
-        )
+        parts = [joining, mesh, *capabilities]
         commands: dict[str, CommandHandler] = {}
         requests: dict[Kind, RequestHandler] = {}
         for part in parts:

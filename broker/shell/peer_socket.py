@@ -2,11 +2,12 @@
 
 Owns: the sockets of the links. Must never: look into a frame after the handshake (``core.links`` does).
 
-A link's connection is a WebSocket at the reserved path ``/_peer`` of the port that clients use. Of two endpoints the
-one with the smaller incarnation dials. Then, in MessagePack:
+A link's connection is a WebSocket at the reserved path ``/_peer`` of the port that clients use, or of the internal one
+where there is one. Of two endpoints the one with the smaller incarnation dials; after a second without a link, the
+other does. Then, in MessagePack:
 
 1. acceptor: ``["challenge", VERSION, nonce]``
-2. dialer: ``["hello", VERSION, nonce, name, incarnation, url, proof]``
+2. dialler: ``["hello", VERSION, nonce, name, incarnation, url, proof]``
 3. acceptor: ``["welcome", name, incarnation, url, proof]``
 
 A proof is HMAC-SHA256 under the shared secret of the role, both nonces and the prover's own three fields, so that
@@ -58,7 +59,8 @@ FRAME_BYTES_MAX = 256 << 20
 HANDSHAKE_BYTES_MAX = 4096
 
 #: Of what a link brings so much is taken in one pass of the loop, in bytes, to the end of the frame: some hundred
-#: messages, or a thousand clients that listen. It would be four times as much, and all others would wait.
+#: messages, or a thousand clients that listen. Unbounded it would be four times as much, and
+#: all others would wait.
 LINK_BYTES_AT_ONCE = 64 << 10
 
 #: The same reason for want of a link is logged so often, in seconds, and so many reasons are remembered for that.

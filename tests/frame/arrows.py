@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 NAME = "ingeborg"
-"""What is installed. Here modules are called by their folders: ``broker.core.clients.hub`` is
+"""What is installed. Here modules are called by their folders: ``ingeborg.broker.core.clients.hub`` is
 ``broker.core.clients.hub``."""
 
 OURS = frozenset({"protocol", "broker", "loadgen", "bench"})

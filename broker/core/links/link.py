@@ -1,4 +1,4 @@
-"""A link to one peer: numbered batches, confirmed once processed, kept until then. Design section 3.
+"""A link to one peer: numbered batches, confirmed once processed, kept until then.
 
 Owns: what is on its way to one incarnation of one peer, over as many connections as it takes. Must never: open or read
 a connection, or know what an item means.

@@ -1,4 +1,4 @@
-"""Which payloads were published lately. SPEC section 7, design section 3 (Duplicates).
+"""Which payloads were published lately. SPEC section 7, ADR 9.
 
 Owns: the table of hashes with their expiry, and those whose message is still being handed over. Must never: hash, read
 a clock, or know what becomes of a message.

@@ -99,7 +99,8 @@ class Home(Part):
         self.take(handover)
 
     def take(self, handover: Handover) -> None:
-        """A message of ours. Its outcome is among the ``outcomes`` now or later, if a client here waits for it."""
+        """A message of a slot that is ours. If a client here waits for its outcome, that is among the ``outcomes`` now
+        or later."""
         if not self._homes.joined:
             self._wait(handover)
             self._parked.append((self._desk.now + TIMEOUT_S, handover))

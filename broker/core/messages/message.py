@@ -2,7 +2,7 @@
 
 Owns: three records. Must never: act; ``origin``, ``home``, ``fanout`` and ``delivery`` move a message along.
 
-An endpoint makes a ``Message`` for what it handles, whichever of the three it is to it. As the *origin* it keeps a
+An endpoint that handles a message makes a ``Message`` of it, be it origin, home or destination. As the *origin* it keeps a
 ``Publish`` until the publisher knows the outcome. As the *home* it keeps a ``Handover`` until every endpoint with
 subscribers has confirmed. A *destination* needs no more than the message.
 """
@@ -91,12 +91,12 @@ class Handover:
         self.publish = publish
         self.peer = ""
         self.number = 0  # of the peer's request
-        self.begun = message.received  # no endpoint has had a broadcast before that
+        self.begun = message.received  # if it is a broadcast: nobody can have had it before then
         self.waits = False  # it counts as in flight
         self.pending = False  # in the table of duplicates, until it has been handed over
         self.seen: bool | None = None  # lookup routing: the store's word on it, once it is known
         self.recipients = 0  # counted while it is being handed over, if they are many
-        self.open = 0  # endpoints that have not confirmed yet
+        self.open = 0  # confirmations it waits for: of endpoints, of relocations, and one while it is being handed on
         self.confirmed: list[str] | None = None  # names of those that have; None: nobody yet
         self.failed: list[str] | None = None
         self.outcome: Outcome | None = None

@@ -63,7 +63,7 @@ class Origin(Part):
         desk = self._desk
         desk.counts["publishes_received"] += 1
         if self._home.outcomes:
-            self.take_outcomes()  # of earlier ones, which may have to go to another home: before this one
+            self.take_outcomes()  # earlier ones first: they may have to go to another home, ahead of this one
         topic = command.topics[0] if command.topics else ""
         slot = slot_of(topic)
         message = Message(topic, command.payload, self._me, desk.number(), desk.now)

@@ -22,8 +22,6 @@ M = TypeVar("M", bound=Message)
 HEADER: Final = struct.Struct(">IB")
 
 ERROR: Final = 0
-PING_REQUEST: Final = 1
-PING_ANSWER: Final = 2
 SERVER_INFO_REQUEST: Final = 7
 SERVER_INFO_ANSWER: Final = 8
 GET_REQUEST: Final = 9
