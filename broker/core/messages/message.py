@@ -2,9 +2,9 @@
 
 Owns: three records. Must never: act; ``origin``, ``home``, ``fanout`` and ``delivery`` move a message along.
 
-An endpoint that handles a message makes a ``Message`` of it, be it origin, home or destination. As the *origin* it keeps a
-``Publish`` until the publisher knows the outcome. As the *home* it keeps a ``Handover`` until every endpoint with
-subscribers has confirmed. A *destination* needs no more than the message.
+An endpoint that handles a message makes a ``Message`` of it, be it origin, home or destination. As the *origin* it
+keeps a ``Publish`` until the publisher knows the outcome. As the *home* it keeps a ``Handover`` until every endpoint
+with subscribers has confirmed. A *destination* needs no more than the message.
 """
 
 from __future__ import annotations
