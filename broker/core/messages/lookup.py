@@ -9,17 +9,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..cluster.handover import KeyHandover
-from ..cluster.homes import Homes
-from ..desk import Desk
 from ..links.calls import NOT_HOME
-from ..topics.locations import Locations, Whereabouts
-from .dedup import Dedup, hash_of_key
-from .fanout import Fanout
+from .dedup import hash_of_key
 from .home import Home
-from .inflight import InFlight
 from .message import Handover
-from .routes import Route, Routes
+from .routes import Route
 
 
 class LookupHome(Home):
@@ -28,20 +22,9 @@ class LookupHome(Home):
     ``homes``: this endpoint of all slots, and joined. ``locations``: a cache with room for nobody.
     """
 
-    def __init__(
-        self,
-        desk: Desk,
-        me: str,
-        homes: Homes,
-        dedup: Dedup[Handover],
-        routes: Routes,
-        locations: Locations,
-        whereabouts: Whereabouts,
-        inflight: InFlight,
-        fanout: Fanout,
-        keys: KeyHandover,
-    ) -> None:
-        super().__init__(desk, me, homes, dedup, routes, locations, whereabouts, inflight, fanout, keys)
+    def __init__(self, *state: Any) -> None:
+        """``state``: as for ``Home``."""
+        super().__init__(*state)
         self._see: list[Handover] = []  # to be asked for at the end of the turn
 
     def publish_requested(self, peer: str, number: int, arguments: list[Any]) -> None:

@@ -6,10 +6,12 @@ import asyncio
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import get_args
 
 import orjson
 import pytest
 
+from ingeborg.broker.core.effects import Act
 from ingeborg.broker.core.limits import Limits
 from ingeborg.broker.store.embedded.store import EmbeddedStore
 from ingeborg.protocol.client import Client
@@ -349,6 +351,12 @@ async def test_an_orderly_end_finishes_what_is_under_way_and_says_goodbye(tmp_pa
             assert (await publisher.closed())[0] == 1001
             async with asyncio.timeout(10):
                 await ending
+
+
+@pytest.mark.over_tcp
+async def test_every_act_of_the_core_is_carried_out_by_somebody(tmp_path: Path) -> None:
+    async with running(tmp_path) as endpoint:
+        assert set(endpoint.server.driver._acts) == set(get_args(Act))
 
 
 # -- One large command, and everybody else
