@@ -111,7 +111,10 @@ class Driver:
             self._write(effects.write)
             self.router.written(time.monotonic())
         for act in effects.acts:
-            self._acts[type(act)](act)
+            try:
+                self._acts[type(act)](act)
+            except Exception:  # one act's fault is not the others': a lost `Hold` would never be made good
+                self.failed(f"a {type(act).__name__}")
         if effects.more:
             self._loop.call_soon(self._work)
 

@@ -11,10 +11,11 @@ from typing import get_args
 import orjson
 import pytest
 
-from ingeborg.broker.core.effects import Act
+from ingeborg.broker.core.effects import Act, Gone, Joined
 from ingeborg.broker.core.limits import Limits
 from ingeborg.broker.store.embedded.store import EmbeddedStore
 from ingeborg.protocol.client import Client
+from tests.conftest import Logged
 
 from ..measure_stall import measure
 from ..running import Gated, Running, plain, raw, raw_frame, round_trip, running
@@ -357,6 +358,25 @@ async def test_an_orderly_end_finishes_what_is_under_way_and_says_goodbye(tmp_pa
 async def test_every_act_of_the_core_is_carried_out_by_somebody(tmp_path: Path) -> None:
     async with running(tmp_path) as endpoint:
         assert set(endpoint.server.driver._acts) == set(get_args(Act))
+
+
+@pytest.mark.over_tcp
+async def test_an_act_that_fails_takes_no_other_with_it(tmp_path: Path, logged: Logged) -> None:
+    logged.expect("the handling of a Gone failed")
+    async with running(tmp_path) as endpoint:
+        server = endpoint.server
+        carried_out: list[Joined] = []
+
+        def fails(act: Gone) -> None:
+            raise RuntimeError("as if by a fault of ours")
+
+        server.driver.carry_out(Gone, fails)
+        server.driver.carry_out(Joined, carried_out.append)
+        server.router._desk.emit(Gone(server.router.me))
+        server.router._desk.emit(Joined())
+        server.driver._end_turn()
+        assert carried_out == [Joined()]
+        assert server.router.counters.counts["turns_failed"] == 1
 
 
 # -- One large command, and everybody else
