@@ -93,7 +93,7 @@ class Delivery(Part):
         self._recent_clients = 0  # recipients in it
         # By topic: messages for many, in their order, the first of which is going out.
         self._queues: dict[str, deque[Queued]] = {}
-        #: What has been delivered of peers' requests. The tickets: the peer, and its request's number.
+        #: What has been delivered of peers' requests in later turns. The tickets: the peer, and its request's number.
         self.delivered: Delivered = deque()
         self.broadcasts: deque[tuple[tuple[str, int], Moved]] = deque()
 
@@ -113,24 +113,29 @@ class Delivery(Part):
                 kept.keep(topic, clients)
         message = Message(topic, payload, origin, origin_number, self._desk.now)
         message.travelled = True
-        self.deliver(message, clients, (peer, number), self.delivered)
-        self.take_delivered()
+        absent = self.deliver(message, clients, (peer, number), self.delivered)
+        if absent is not None:
+            self._answer(peer, number, absent)
+
+    def _answer(self, peer: str, number: int, absent: list[str]) -> None:
+        self._desk.answer(peer, number, absent)
+        if absent:
+            self._hub.missed += absent
 
     def take_delivered(self) -> None:
-        """Answer the homes. Called after each delivery for a peer, and at the end of each turn."""
+        """Answer the homes whose messages took more than a turn. Called at the end of each turn."""
         delivered = self.delivered
         while delivered:
             (peer, number), absent = delivered.popleft()
-            self._desk.answer(peer, number, absent)
-            if absent:
-                self._hub.missed += absent
+            self._answer(peer, number, absent)
         while self.broadcasts:
             (peer, number), moved = self.broadcasts.popleft()
             self._desk.answer(peer, number, moved)
 
-    def deliver(self, message: Message, clients: list[str], ticket: Any, told: Delivered) -> None:
-        """Put the message into its clients' outboxes, but for those that have had it: at once; or, if there are many,
-        in slices, and the topic's next messages behind it. When it has been done, ``told`` gets the ticket.
+    def deliver(self, message: Message, clients: list[str], ticket: Any, told: Delivered) -> list[str] | None:
+        """Put the message into its clients' outboxes, but for those that have had it. Returns the clients that are not
+        here. ``None``: there are many, or a message to many is before it; it goes out in slices, and then ``told`` gets
+        the ticket, and those clients.
 
         It may come more than once: from a home for clients that have moved here, from another home that took over, from
         the same one, where its origin was out of reach and asks again.
@@ -147,14 +152,14 @@ class Delivery(Part):
             if travelled:
                 gone = set(absent)
                 self._remember(message, [client for client in clients if client not in gone])
-            told.append((ticket, absent))
-            return
+            return absent
         if travelled:
             self._remember(message, clients)
         if queue is None:
             queue = self._queues[message.topic] = deque()
             self._desk.job(self._deliver_queued(message.topic, queue))
         queue.append(Queued(message, frame, clients, ticket, told))
+        return None
 
     def _deliver_queued(self, topic: str, queue: deque[Queued]) -> Job:
         while queue:

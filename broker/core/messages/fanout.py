@@ -46,10 +46,10 @@ class Fanout(Part):
         self._whereabouts = whereabouts
         self._delivery = delivery
         self._keeps_lists = keeps_lists
-        #: What every endpoint has confirmed, or failed to: the home takes it.
+        #: What did not end at once, and every endpoint has confirmed by now, or failed to: the home takes it.
         self.handed_over: deque[tuple[Handover, ProtocolError | None]] = deque()
-        #: What ``delivery`` has done of it here. The tickets: handover, how many clients it was for, where they had
-        #: been found.
+        #: What ``delivery`` has done of it here in later turns. The tickets: handover, how many clients it was for,
+        #: where they had been found.
         self.delivered: Delivered = deque()
         self.broadcasts: deque[tuple[Handover, Moved]] = deque()
 
@@ -59,20 +59,29 @@ class Fanout(Part):
         local: list[str],
         remote: dict[str, list[str]],
         places: Found | None = None,
-    ) -> None:
-        """To each endpoint its clients. ``places``: where they have been found, if they were not where they were
-        thought to be. A publish has this second attempt; a broadcast as many as there are later places within
-        ``MOVED_S``, since whoever moves on from place to place listens all the time.
+    ) -> bool:
+        """To each endpoint its clients. True: they are all here, and have it. Else ``handed_over`` gets it when the
+        last endpoint has confirmed, or failed to.
+
+        ``places``: where they have been found, if they were not where they were thought to be. A publish has this
+        second attempt; a broadcast as many as there are later places within ``MOVED_S``, since whoever moves on from
+        place to place listens all the time.
         """
+        absent: list[str] | None = []
+        if local:
+            absent = self._delivery.deliver(handover.message, local, (handover, len(local), places), self.delivered)
+        if absent is not None and not absent and not remote and not handover.open:
+            return True
         handover.open += 1  # until all of it is on its way
         if local:
             handover.open += 1
-            self._delivery.deliver(handover.message, local, (handover, len(local), places), self.delivered)
-            self.take_delivered()
+            if absent is not None:
+                self._delivered_here(handover, len(local), absent, places)
         for endpoint, clients in remote.items():
             handover.open += 1
             self._forward(handover, endpoint, clients, places)
         self._confirmed_by_one(handover)
+        return False
 
     def _forward(self, handover: Handover, endpoint: str, clients: list[str], places: Found | None) -> None:
         message = handover.message
@@ -89,14 +98,17 @@ class Fanout(Part):
                 linked = (*arguments[:4], None if known else clients, True)
         self._desk.ask(Kind.DELIVER, endpoint, arguments, self, (handover, clients, places), 0, linked)
 
+    def _delivered_here(self, handover: Handover, clients: int, absent: list[str], places: Found | None) -> None:
+        if len(absent) < clients:
+            _note(handover, self._name)
+        self._confirmed(handover, absent, places)
+
     def take_delivered(self) -> None:
-        """What has been delivered at this endpoint. Called after each delivery, and at the end of each turn."""
+        """What has been delivered at this endpoint and took more than a turn. Called at the end of each turn."""
         delivered = self.delivered
         while delivered:
             (handover, clients, places), absent = delivered.popleft()
-            if len(absent) < clients:
-                _note(handover, self._name)
-            self._confirmed(handover, absent, places)
+            self._delivered_here(handover, clients, absent, places)
         while self.broadcasts:
             handover, moved = self.broadcasts.popleft()
             _note(handover, self._name)

@@ -70,7 +70,7 @@ class Home(Part):
         self._inflight = inflight
         self._fanout = fanout
         self._keys = keys
-        #: Publishes of clients here whose outcome is known: the origin takes them.
+        #: Publishes of clients here that had to wait, and whose outcome is known by now: the origin takes them.
         self.outcomes: deque[Handover] = deque()
         self._parked: list[tuple[float, Handover]] = []  # until this endpoint has joined, or when they are given up
         self._recipients = 0  # of messages for many that are being handed over
@@ -99,8 +99,8 @@ class Home(Part):
         self.take(handover)
 
     def take(self, handover: Handover) -> None:
-        """A message of a slot that is ours. If a client here waits for its outcome, that is among the ``outcomes`` now
-        or later."""
+        """A message of a slot that is ours. Its ``outcome`` is there at once, or ``outcomes`` gets it later if it is a
+        publish of a client here."""
         if not self._homes.joined:
             self._wait(handover)
             self._parked.append((self._desk.now + TIMEOUT_S, handover))
@@ -189,8 +189,9 @@ class Home(Part):
         if count > DELIVERY_SLICE:
             handover.recipients = count
             self._recipients += count
-        self._fanout.hand_over(handover, local, remote)
-        if self._fanout.handed_over:
+        if self._fanout.hand_over(handover, local, remote):
+            self._ended(handover, None)
+        elif self._fanout.handed_over:
             self.take_handed_over()
         return True
 
@@ -263,7 +264,7 @@ class Home(Part):
     # Outcomes
 
     def take_handed_over(self) -> None:
-        """What every endpoint has confirmed, or failed to. Called after each hand-over, and at the end of each turn."""
+        """What every endpoint has confirmed, or failed to. Called after a hand-over, and at the end of each turn."""
         handed_over = self._fanout.handed_over
         while handed_over:
             handover, error = handed_over.popleft()
@@ -300,13 +301,15 @@ class Home(Part):
                 yield False
 
     def _settle(self, handover: Handover, outcome: Outcome) -> None:
-        """Tell who waits for it."""
+        """Tell who waits for it. An origin here that has just handed it over looks by itself."""
         handover.outcome = outcome
-        if handover.waits:
+        waited = handover.waits
+        if waited:
             handover.waits = False
             self._inflight.end(len(handover.message.payload))
         if handover.publish is not None:
-            self.outcomes.append(handover)
+            if waited:
+                self.outcomes.append(handover)
         elif outcome is ELSEWHERE:
             self._desk.decline(handover.peer, handover.number, NOT_HOME)
         elif isinstance(outcome, ProtocolError):

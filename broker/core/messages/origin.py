@@ -25,7 +25,7 @@ from ..part import CommandHandler, Part
 from .dedup import KEY_BYTES, key_of
 from .home import Home
 from .inflight import InFlight
-from .message import ELSEWHERE, Handover, Message, Publish
+from .message import ELSEWHERE, Handover, Message, Outcome, Publish
 from .repeats import Repeats
 
 
@@ -96,22 +96,25 @@ class Origin(Part):
 
     def _hand_to_home(self, publish: Publish) -> None:
         """Which is this endpoint."""
-        self._home.take(Handover(publish.message, publish.slot, publish.key, publish))
-        self.take_outcomes()
+        handover = Handover(publish.message, publish.slot, publish.key, publish)
+        self._home.take(handover)
+        if handover.outcome is not None:
+            self._take_outcome(publish, handover.outcome)
 
     def take_outcomes(self) -> None:
-        """What has become of messages at the home here. Called after each that was handed to it, and at the end of each
-        turn."""
+        """What has become of messages that had to wait at the home here. Called at the end of each turn."""
         outcomes = self._home.outcomes
         while outcomes:
             handover = outcomes.popleft()
-            publish, outcome = handover.publish, handover.outcome
-            assert publish is not None
-            assert outcome is not None
-            if outcome is ELSEWHERE:
-                self._dispatch(publish)
-            else:
-                self._settle(publish, outcome)
+            assert handover.publish is not None
+            assert handover.outcome is not None
+            self._take_outcome(handover.publish, handover.outcome)
+
+    def _take_outcome(self, publish: Publish, outcome: Outcome) -> None:
+        if outcome is ELSEWHERE:
+            self._dispatch(publish)
+        else:
+            self._settle(publish, outcome)
 
     def _settle(self, publish: Publish, outcome: bool | ProtocolError) -> None:
         """Its way ends here: tell the publisher. Where it succeeded and no ``ack`` was asked for, there is no reply

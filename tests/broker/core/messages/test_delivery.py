@@ -226,11 +226,21 @@ def test_a_list_that_a_home_has_sent_to_be_kept_serves_its_next_messages(way: Wa
     assert len(way.written(carl)) == 2
 
 
-def test_the_home_here_is_told_by_its_ticket_and_no_peer_is_answered(way: Way) -> None:
+def test_the_home_here_is_told_at_once_and_no_peer_is_answered(way: Way) -> None:
     way.listens("carl")
     told: Delivered = way.fanout.delivered
-    way.delivery.deliver(message("t"), ["carl", "dora"], "the ticket", told)
-    assert list(told) == [("the ticket", ["dora"])]
+    assert way.delivery.deliver(message("t"), ["carl", "dora"], "the ticket", told) == ["dora"]
+    assert (list(told), way.desk.answers, way.hub.missed) == ([], [], [])
+
+
+def test_of_a_message_for_many_the_home_here_is_told_later_by_its_ticket(way: Way) -> None:
+    way.listens("carl")
+    told: Delivered = way.fanout.delivered
+    assert way.delivery.deliver(message("t"), ["carl", *CROWD], "the ticket", told) is None
+    assert way.delivery.deliver(message("t"), ["carl"], "the next", told) is None  # it is behind that one
+    assert not told
+    way.desk.work()
+    assert list(told) == [("the ticket", CROWD), ("the next", [])]
     assert (way.desk.answers, way.hub.missed) == ([], [])
 
 

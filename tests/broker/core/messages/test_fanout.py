@@ -28,7 +28,7 @@ def hand_over(way: Way, local: list[str], topic: str = "t", **remote: list[str])
     """A message for these clients; the requests that carry it, by the peer's incarnation."""
     for incarnation, clients in remote.items():
         way.listens_at(ENDPOINTS[incarnation], *clients)
-    way.fanout.hand_over(Handover(message(topic), 0, None, None), local, remote)
+    assert not way.fanout.hand_over(Handover(message(topic), 0, None, None), local, remote)
     return {call.target: call for call in way.take_asked()}
 
 
@@ -75,9 +75,13 @@ def test_each_endpoint_gets_it_once_with_its_clients_and_it_is_handed_over_when_
     assert not way.desk.drops
 
 
-def test_a_message_for_nobody_is_handed_over_at_once(way: Way) -> None:
-    assert hand_over(way, []) == {}
-    assert outcome(way) == "handed over"
+@pytest.mark.parametrize("clients", [[], ["carl"], ["carl", "dora"]], ids=len)
+def test_a_message_for_clients_who_are_all_here_is_handed_over_at_once(way: Way, clients: list[str]) -> None:
+    for client in clients:
+        way.listens(client)
+    assert way.fanout.hand_over(Handover(message("t"), 0, None, None), clients, {})
+    assert outcome(way) == "under way"  # nothing is said of it later
+    assert way.take_asked() == []
 
 
 def test_that_some_have_it_and_some_do_not_is_said_by_name(way: Way) -> None:
