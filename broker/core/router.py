@@ -33,7 +33,7 @@ from .cluster.membership import Membership
 from .cluster.underway import UnderWay
 from .desk import Desk, Job
 from .effects import Act, Effects
-from .limits import Limits
+from .limits import SIZES, Limits, Sizes
 from .links.calls import Calls, Kind
 from .links.mesh import Mesh
 from .messages.dedup import Dedup
@@ -67,6 +67,7 @@ class Router:
         routing: str = "home",
         dedup_ttl_s: float = 60.0,
         limits: Limits | None = None,
+        sizes: Sizes = SIZES,
         wrap: Callable[[bytes], bytes] = bytes,
         shape: Shape | None = None,
         figures: Callable[[], dict[str, Any]] = dict,
@@ -100,36 +101,36 @@ class Router:
         self.dedup: Dedup[Handover] = Dedup(dedup_ttl_s, limits.dedup_keys)
         self._writes = UnderWay()
         homes = Homes(me.incarnation, joined=True) if lookup else members
-        repeats = Repeats(dedup_ttl_s)
+        repeats = Repeats(dedup_ttl_s, sizes)
         handovers = UnderWay()
-        moved_away = MovedAway()
+        moved_away = MovedAway(sizes)
         whereabouts = Whereabouts(locations, members, counters.drops)
 
         self._sending = sending = Sending(desk, memory)
         self.replies = replies = Replies(sending, memory, counters, wrap)
-        self.sessions = sessions = Sessions(desk, limits, sending, replies, memory, inflight)
+        self.sessions = sessions = Sessions(desk, limits, sending, replies, memory, inflight, sizes)
         self._keepalive = keepalive = Keepalive(desk, sending, ping_s, unix_s)
-        self.mesh = mesh = Mesh(desk, members, calls, inflight, counters.errors)
+        self.mesh = mesh = Mesh(desk, members, calls, inflight, counters.errors, sizes)
 
         # The stages of a message, the last one first: each is given the one that it hands on to.
         links = calls.links
-        self._delivery = delivery = Delivery(desk, hub, sending, moved_away, links, counters, wrap)
-        self._fanout = fanout = Fanout(desk, members, links, locations, whereabouts, delivery, not lookup)
-        keys = KeyHandover(desk, members, self.dedup, repeats, handovers)
+        self._delivery = delivery = Delivery(desk, hub, sending, moved_away, links, counters, wrap, sizes)
+        self._fanout = fanout = Fanout(desk, members, links, locations, whereabouts, delivery, not lookup, sizes)
+        keys = KeyHandover(desk, members, self.dedup, repeats, handovers, sizes)
         make_home = LookupHome if lookup else Home
         self._home = home = make_home(
-            desk, me.incarnation, homes, self.dedup, routes, locations, whereabouts, inflight, fanout, keys
+            desk, me.incarnation, homes, self.dedup, routes, locations, whereabouts, inflight, fanout, keys, sizes
         )
         self._origin = origin = Origin(
             desk, me.incarnation, homes, home, repeats, inflight, replies, counters, dedup_ttl_s > 0
         )
 
-        self._writing = writing = Writing(desk, me.incarnation, homes, routes, links, self._writes)
+        self._writing = writing = Writing(desk, me.incarnation, homes, routes, links, self._writes, sizes)
         subscribing = Subscribing(
-            desk, me.incarnation, homes, writing, replies, memory, shape or Shape(), limits.subscriptions
+            desk, me.incarnation, homes, writing, replies, memory, shape or Shape(), limits.subscriptions, sizes
         )
-        listening = Listening(desk, members, homes, hub, locations, moved_away, replies, sending, memory)
-        self._inspecting = inspecting = Inspecting(desk, members, replies, figures)
+        listening = Listening(desk, members, homes, hub, locations, moved_away, replies, sending, memory, sizes)
+        self._inspecting = inspecting = Inspecting(desk, members, replies, figures, sizes)
 
         # In the order in which they are told of ticks, of the ends of turns, and of what becomes of the cluster.
         capabilities: list[Part] = [

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ingeborg.broker.core.links import lists
+from ingeborg.broker.core.limits import SIZES, Sizes
 from tests.simulator.world import Node
 
 from .core.talk import Cluster, parse
@@ -52,10 +52,10 @@ def _forget(data: bytes) -> None:
     pass
 
 
-def measure(subscribers: int, endpoints: int) -> None:
+def measure(subscribers: int, endpoints: int, sizes: Sizes = SIZES) -> None:
     """Print the figures of a first message and of later ones."""
     names = [f"endpoint {number}" for number in range(endpoints)]
-    cluster = Cluster(*names)
+    cluster = Cluster(*names, sizes=sizes)
     nodes = [cluster.nodes[name] for name in names]
     topic = cluster.topic_at(names[0])
     world = cluster.world
@@ -108,9 +108,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     print(f"{options.subscribers:,} subscribers at {options.endpoints} endpoints, as it is:")
     measure(options.subscribers, options.endpoints)
-    lists.IDS_MAX = 0
     print("with the list in every message:")
-    measure(options.subscribers, options.endpoints)
+    measure(options.subscribers, options.endpoints, Sizes(list_ids_max=0))
 
 
 if __name__ == "__main__":

@@ -11,9 +11,9 @@ import ingeborg.protocol.messages
 from ingeborg.broker.command.config import ServeOptions
 from ingeborg.broker.core import limits, stores
 from ingeborg.broker.core.clients import large, replies
+from ingeborg.broker.core.limits import SIZES
 from ingeborg.broker.core.links import calls
-from ingeborg.broker.core.messages import dedup
-from ingeborg.broker.core.topics import quota, writing
+from ingeborg.broker.core.topics import writing
 from ingeborg.broker.shell import client_socket, status
 from ingeborg.protocol import client, sockets, topics, wire
 from ingeborg.protocol.errors import CLOSES, ERRORS, Next
@@ -55,10 +55,10 @@ FIGURES: dict[str, tuple[float, ...]] = {
     "0: any number": (OPTIONS.max_commands_per_second,),
     "topics of one client; 0: any number": (OPTIONS.max_subscriptions, LIMITS.subscriptions),
     "commands of one connection under way": (replies.REPLIES_MAX,),
-    "duplicates waiting for one message's outcome": (dedup.WAITERS_MAX,),
+    "duplicates waiting for one message's outcome": (SIZES.waiters_max,),
     "changes of one client's subscriptions waiting for others of it": (
         writing.WRITES_WAITING_MAX,
-        quota.WAITING_MAX,
+        SIZES.counting_max,
     ),
 }
 

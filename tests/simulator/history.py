@@ -36,7 +36,7 @@ from ingeborg.bench.oracle.facts import (
 )
 from ingeborg.bench.oracle.judge import Judge
 from ingeborg.bench.oracle.verdict import Violation
-from ingeborg.broker.core.limits import Limits
+from ingeborg.broker.core.limits import SIZES, Limits, Sizes
 from ingeborg.broker.core.model import Endpoint
 from ingeborg.protocol.errors import REPLACED, SLOW_CONSUMER
 
@@ -106,8 +106,13 @@ class History:
         routing: str = "home",
         drains: bool = False,
         slow: bool = False,
+        limits: Limits | None = None,
+        sizes: Sizes = SIZES,
+        forgets: str = "",
     ) -> None:
-        self.world = World(seed, routing=routing, **({"limits": SLOW_LIMITS} if slow else {}))
+        """``limits``, ``sizes``: of the routers. ``forgets``: see ``World``."""
+        limits = limits or (SLOW_LIMITS if slow else Limits())
+        self.world = World(seed, routing=routing, limits=limits, sizes=sizes, forgets=forgets)
         if slow:
             self.world.socket_bytes, self.world.piece_bytes = SLOW_SOCKET_BYTES, SLOW_PIECE_BYTES
         self.random = self.world.random

@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from ingeborg.broker.core.messages import delivery
-from ingeborg.broker.core.messages.delivery import DELIVERY_SLICE
+from ingeborg.broker.core.limits import SIZES, Sizes
 from ingeborg.protocol.hashes import slot_of
 
 from .world import Client, World
@@ -46,8 +45,8 @@ class Traveller:
 class Broadcasts:
     """One history."""
 
-    def __init__(self, seed: int, fate: str) -> None:
-        self.world = World(seed)
+    def __init__(self, seed: int, fate: str, sizes: Sizes = SIZES) -> None:
+        self.world = World(seed, sizes=sizes)
         self.all = [self.world.start(name) for name in ("abc" if fate == "stays" else "abcd")]
         self.world.run(3.0)
         self.home = self.world.nodes[self.all[0].router.members.table[slot_of("")]]
@@ -146,18 +145,16 @@ class Broadcasts:
 @pytest.mark.parametrize(
     ("fate", "delivery_slice", "histories"),
     [
-        ("stays", DELIVERY_SLICE, 100),
+        ("stays", SIZES.delivery_slice, 100),
         *((fate, 1, 25) for fate in FATES),
-        *((fate, DELIVERY_SLICE, 25) for fate in FATES[1:]),
+        *((fate, SIZES.delivery_slice, 25) for fate in FATES[1:]),
     ],
 )
-def test_who_listens_all_the_time_gets_every_broadcast(
-    fate: str, delivery_slice: int, histories: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(delivery, "DELIVERY_SLICE", delivery_slice)
+def test_who_listens_all_the_time_gets_every_broadcast(fate: str, delivery_slice: int, histories: int) -> None:
+    sizes = Sizes(delivery_slice=delivery_slice)
     moving = 0
     for seed in range(70_000, 70_000 + histories):
-        history = Broadcasts(seed, fate)
+        history = Broadcasts(seed, fate, sizes)
         try:
             history.run()
             moving += history.check()

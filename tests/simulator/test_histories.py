@@ -5,20 +5,12 @@ A failing history prints its seed; ``python -m tests.simulator.replay SEED`` sho
 
 from __future__ import annotations
 
-from functools import partial
-
 import pytest
 
-from ingeborg.broker.core.clients import outbox, sending, sessions
-from ingeborg.broker.core.clients.hub import Connection
-from ingeborg.broker.core.clients.listening import Listening
-from ingeborg.broker.core.limits import Limits
-from ingeborg.broker.core.links import lists
-from ingeborg.broker.core.messages import delivery, fanout, finder, home
-from ingeborg.broker.core.topics import subscribing, writing
+from ingeborg.broker.core.limits import Limits, Sizes
 
-from . import world
 from .history import History
+from .world import FORGETTABLE
 
 HISTORIES = 1_000
 PER_TEST = 100
@@ -71,40 +63,25 @@ def test_lookup_routing_delivers_in_an_undisturbed_cluster() -> None:
     check(range(30_000, 30_030), faults=False, routing="lookup")
 
 
-def test_guarantees_hold_when_every_message_goes_out_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delivery, "DELIVERY_SLICE", 1)
-    monkeypatch.setattr(home, "DELIVERY_SLICE", 1)
-    monkeypatch.setattr(fanout, "DELIVERY_SLICE", 1)
-    monkeypatch.setattr(home, "CLIENTS_PER_SLICE", 1)
-    monkeypatch.setattr(finder, "CLIENTS_PER_SLICE", 1)
-    monkeypatch.setattr(home, "RECIPIENTS_MAX", 3)
-    monkeypatch.setattr(lists, "IDS_MAX", 6)
-    check(range(50_000, 50_050))
-    check(range(51_000, 51_020), faults=False)
+def test_guarantees_hold_when_every_message_goes_out_in_slices() -> None:
+    sizes = Sizes(delivery_slice=1, clients_per_slice=1, recipients_max=3, list_ids_max=6)
+    check(range(50_000, 50_050), sizes=sizes)
+    check(range(51_000, 51_020), sizes=sizes, faults=False)
 
 
-def test_guarantees_hold_when_frames_are_read_elsewhere_and_closed_connections_taken_in_slices(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def closed(self: Listening, connection: Connection) -> None:
-        self._desk.job(self._unbind_many(connection))
-
-    monkeypatch.setattr(Listening, "closed", closed)
+def test_guarantees_hold_when_frames_are_read_elsewhere_and_closed_connections_taken_in_slices() -> None:
+    sizes = Sizes(closed_per_slice=0)
     for large_bytes in (1, 70):  # all of them; some of them
-        monkeypatch.setattr(world, "Limits", partial(Limits, large_bytes=large_bytes))
-        check(range(70_000, 70_040))
-        check(range(71_000, 71_020), faults=False)
+        limits = Limits(large_bytes=large_bytes)
+        check(range(70_000, 70_040), limits=limits, sizes=sizes)
+        check(range(71_000, 71_020), limits=limits, sizes=sizes, faults=False)
 
 
-def test_guarantees_hold_when_every_change_and_what_has_waited_begins_and_ends_in_turns(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(writing, "TOPICS_AT_ONCE", 0)
-    monkeypatch.setattr(subscribing, "TOPICS_AT_ONCE", 0)
-    monkeypatch.setattr(sessions, "BACKLOG_BYTES_PER_TURN", 1)
-    check(range(72_000, 72_060))
-    check(range(73_000, 73_020), faults=False)
-    check(range(74_000, 74_020), drains=True, faults=False)
+def test_guarantees_hold_when_every_change_and_what_has_waited_begins_and_ends_in_turns() -> None:
+    sizes = Sizes(topics_at_once=0, backlog_bytes_per_turn=1)
+    check(range(72_000, 72_060), sizes=sizes)
+    check(range(73_000, 73_020), sizes=sizes, faults=False)
+    check(range(74_000, 74_020), sizes=sizes, drains=True, faults=False)
 
 
 def test_guarantees_hold_when_clients_do_not_read_and_send_more_than_there_is_room_for() -> None:
@@ -120,25 +97,9 @@ def test_guarantees_hold_when_clients_do_not_read_and_send_more_than_there_is_ro
     assert deliveries > 500
 
 
-def _forgets_to_write_on(self: sending.Sending, connection: Connection) -> None:
-    connection.outbox.unblock()
-
-
-@pytest.mark.parametrize(
-    ("part", "name", "planted"),
-    [
-        (sending.Sending, "drained", _forgets_to_write_on),
-        (sessions.Sessions, "_release", lambda self, connection: None),
-        (outbox.Outbox, "unblock", lambda self: None),
-        (sending.Sending, "_write_on", lambda self, connection: None),
-    ],
-    ids=["a drained socket is not written to", "a held one is not read again", "it stays blocked", "pieces end"],
-)
-def test_an_outbox_or_a_hold_that_forgets_to_resume_is_found(
-    monkeypatch: pytest.MonkeyPatch, part: type, name: str, planted: object
-) -> None:
-    monkeypatch.setattr(part, name, planted)
-    assert any(History(seed, slow=True, faults=False).run() for seed in range(83_000, 83_010))
+@pytest.mark.parametrize("what", FORGETTABLE)
+def test_an_endpoint_that_forgets_to_resume_is_found(what: str) -> None:
+    assert any(History(seed, slow=True, faults=False, forgets=what).run() for seed in range(83_000, 83_010))
 
 
 def test_a_history_is_its_seed() -> None:

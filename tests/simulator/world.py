@@ -25,13 +25,17 @@ from typing import Any
 from ingeborg.broker.core.clients import large
 from ingeborg.broker.core.clients.hub import Connection
 from ingeborg.broker.core.clients.outbox import PIECE_BYTES
-from ingeborg.broker.core.effects import Act, Close, Dial, DropLink, Gone, Hold, Left, Ping, Read, StoreCall
+from ingeborg.broker.core.effects import Act, Close, Dial, DropLink, Effects, Gone, Hold, Left, Ping, Read, StoreCall
 from ingeborg.broker.core.limits import Limits
 from ingeborg.broker.core.model import Endpoint, Location, StoreUnavailable, Superseded
 from ingeborg.broker.core.router import Router
 from ingeborg.protocol.errors import GOING_AWAY
 
 TICK_S = 0.1
+
+#: What an endpoint might forget: to tell the core that a socket has drained; to write on then; to read a connection
+#: again that it has held; to go on with what one turn was too short for.
+FORGETTABLE = ("to drain", "to write on", "to read on", "to go on")
 
 
 class SortedSet(set[str]):
@@ -204,8 +208,12 @@ class Client:
         if self.is_full and self._unsent <= self.world.socket_bytes // 2:
             self.is_full = False
             core = self.core
-            if core is not None and self.node.alive:
-                self.node.event(lambda now: None if core.closed else self.node.router.drained(core, now))
+            if core is None or not self.node.alive or self.world.forgets == "to drain":
+                return
+            if self.world.forgets == "to write on":
+                core.outbox.unblock()
+                return
+            self.node.event(lambda now: None if core.closed else self.node.router.drained(core, now))
 
     def pinged(self) -> None:
         """The endpoint pings: answered at once, by one that reads."""
@@ -264,6 +272,7 @@ class Node:
         self.held: set[Connection] = set()  # it does not read these
         self.on_gone: Callable[[Endpoint], None] = lambda _: None  # it takes a peer for gone
         self.left = False  # in order, and has nothing to do any more
+        self.on_turn: Callable[[], object] = lambda: None  # a turn is about to end
         self.holds = self.blocks = 0  # how often it stopped reading one, or one did not take more
         self._turn_due = False
         self.links: dict[str, int] = {}  # the connections to others that it has and has not seen to end
@@ -307,7 +316,9 @@ class Node:
             return
         self._turn_due = False
         world = self.world
+        self.on_turn()
         effects = self.router.flush(world.now)
+        world.on_effects(self, effects)
         for call in effects.store:
             world.call_store(self, call)
         for incarnation, frames in effects.links:
@@ -320,7 +331,7 @@ class Node:
         self.router.written(world.now)
         for act in effects.acts:
             self._act(act)
-        if effects.more:
+        if effects.more and world.forgets != "to go on":
             world.at(0.0005, self.event, self.router.work)
 
     def _act(self, act: Act) -> None:
@@ -340,7 +351,7 @@ class Node:
                 if client is not None and connection.paused:
                     self.held.add(connection)
                     self.holds += 1
-                elif client is not None:
+                elif client is not None and world.forgets != "to read on":
                     self.held.discard(connection)
                     client.read_on()
             case Ping(connection):
@@ -374,15 +385,18 @@ class Node:
 
 
 class World:
-    """The clock, the network, the store, the processes."""
+    """The clock, the network, the store, the processes. ``forgets``: what every process does not do (``FORGETTABLE``),
+    as a fault of ours might have it. ``options``: of the routers."""
 
-    def __init__(self, seed: int, **options: Any) -> None:
+    def __init__(self, seed: int, *, forgets: str = "", **options: Any) -> None:
         self.random = random.Random(seed)
         self.now = 1000.0
         self.store = Store()
         self.nodes: dict[str, Node] = {}  # by incarnation; dead ones too
         self.numbers = itertools.count(1)
         self.options = {"limits": Limits(), **options}
+        self.forgets = forgets
+        self.on_effects: Callable[[Node, Effects], object] = lambda node, effects: None  # a turn has ended
         self.socket_bytes = 1 << 20
         self.piece_bytes = PIECE_BYTES  # what a client's socket is written in one turn
         self.cuts: set[tuple[str, str]] = set()  # (from, to) by endpoint name: nothing gets through

@@ -17,6 +17,7 @@ from ingeborg.protocol.messages import Command, success
 from ..cluster.homes import Homes
 from ..cluster.membership import Membership
 from ..desk import Desk
+from ..limits import SIZES, Sizes
 from ..links.calls import TIMEOUT_S, Call, Kind
 from ..model import Location
 from ..part import CommandHandler, Part, RequestHandler
@@ -30,9 +31,6 @@ from .sending import Sending
 
 #: Listens in one store call and one announcement: each side takes up to 10 ms for so many.
 LISTENS_PER_BATCH = 500
-
-#: Clients of a connection that has closed, taken in one slice: some 2 ms.
-CLOSED_PER_SLICE = 500
 
 
 class Listen:
@@ -78,8 +76,10 @@ class Listening(Part):
         replies: Replies,
         sending: Sending,
         memory: Memory,
+        sizes: Sizes = SIZES,
     ) -> None:
         self._desk = desk
+        self._closed_per_slice = sizes.closed_per_slice
         self._me = members.me.incarnation
         self._members = members
         self._homes = homes
@@ -137,14 +137,14 @@ class Listening(Part):
     def closed(self, connection: Connection) -> None:
         """Its clients listen here no longer: at once, or slice by slice where they are many. Until then what comes for
         them is dropped at the connection. A client that listens again, here or elsewhere, does so at once."""
-        if len(connection.clients) <= CLOSED_PER_SLICE:
+        if len(connection.clients) <= self._closed_per_slice:
             self._unbind(connection, list(connection.clients))
         else:
             self._desk.job(self._unbind_many(connection))
 
     def _unbind_many(self, connection: Connection) -> Iterator[bool]:
         while connection.clients:
-            self._unbind(connection, list(islice(connection.clients, CLOSED_PER_SLICE)))
+            self._unbind(connection, list(islice(connection.clients, max(1, self._closed_per_slice))))
             yield False
 
     def _unbind(self, connection: Connection, clients: list[str]) -> None:

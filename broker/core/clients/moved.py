@@ -8,19 +8,18 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 
+from ..limits import SIZES, Sizes
 from ..links.calls import TIMEOUT_S
 
 #: How long it is remembered that a client has moved away, in seconds: longer than a broadcast is on its way.
 MOVED_S = 2 * TIMEOUT_S
 
-#: And of how many. More can only be where many connections are not closed before their clients come back elsewhere.
-MOVED_MAX = 10_000
-
 
 class MovedAway:
     """Client -> since when it has listened elsewhere."""
 
-    def __init__(self) -> None:
+    def __init__(self, sizes: Sizes = SIZES) -> None:
+        self._max = sizes.moved_max
         self._since: OrderedDict[str, float] = OrderedDict()
         self._evicted_at = -math.inf  # when one was last forgotten before its time
 
@@ -31,7 +30,7 @@ class MovedAway:
         """It listens elsewhere from here on."""
         self._since[client] = now
         self._since.move_to_end(client)
-        if len(self._since) > MOVED_MAX:
+        if len(self._since) > self._max:
             self._since.popitem(last=False)
             self._evicted_at = now
 

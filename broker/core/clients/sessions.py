@@ -18,7 +18,7 @@ from ingeborg.protocol.wire import decode
 
 from ..desk import Desk
 from ..effects import Forget, Hold, Read
-from ..limits import Limits
+from ..limits import SIZES, Limits, Sizes
 from ..messages.inflight import InFlight
 from ..part import CommandHandler
 from .grants import Grant
@@ -36,9 +36,6 @@ UNKNOWN = "unknown"
 #: Commands of one connection that are read though they have to wait for those before them, and bytes of one. Behind
 #: them comes the close of a client that has gone, which is to be seen before what it left here is begun.
 READ_AHEAD, READ_AHEAD_BYTES = 16, 16 << 10
-
-#: So much of all that waits behind other commands is begun in one turn, in bytes of frames: a hundred small commands.
-BACKLOG_BYTES_PER_TURN = 8 << 10
 
 #: What waits on a connection that is over is begun for so long, in seconds: a client may send all it has to say, and
 #: close. Later it would undo what the client has said elsewhere since.
@@ -62,9 +59,17 @@ class Sessions:
     """One endpoint's clients, as far as they send."""
 
     def __init__(
-        self, desk: Desk, limits: Limits, sending: Sending, replies: Replies, memory: Memory, inflight: InFlight
+        self,
+        desk: Desk,
+        limits: Limits,
+        sending: Sending,
+        replies: Replies,
+        memory: Memory,
+        inflight: InFlight,
+        sizes: Sizes = SIZES,
     ) -> None:
         self._desk = desk
+        self._backlog_bytes_per_turn = sizes.backlog_bytes_per_turn
         self._limits = limits
         self._large_bytes = limits.large_bytes
         self._sending = sending
@@ -226,7 +231,7 @@ class Sessions:
                 if connection.held and not connection.backlog and not connection.throttled:
                     self._release(connection)
             self.holding.clear()
-        left = BACKLOG_BYTES_PER_TURN
+        left = self._backlog_bytes_per_turn
         while self.ready and left > 0:
             connection = self.ready.popleft()
             backlog = connection.backlog

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ..desk import Desk
+from ..limits import SIZES, Sizes
 from ..links.calls import Call, Kind
 from ..messages.dedup import KEY_BYTES, Dedup, slot_of_key
 from ..messages.message import Handover
@@ -18,18 +19,22 @@ from ..part import Part, RequestHandler
 from .membership import Membership
 from .underway import UnderWay
 
-#: Keys looked at in one go: about 2 ms.
-KEYS_PER_SLICE = 2_000
-
 
 class KeyHandover(Part):
     """One endpoint's part. ``dedup``: its table as home; ``repeats``: what it drops as origin; ``handovers``: its jobs
     that hand keys on to new homes."""
 
     def __init__(
-        self, desk: Desk, members: Membership, dedup: Dedup[Handover], repeats: Repeats, handovers: UnderWay
+        self,
+        desk: Desk,
+        members: Membership,
+        dedup: Dedup[Handover],
+        repeats: Repeats,
+        handovers: UnderWay,
+        sizes: Sizes = SIZES,
     ) -> None:
         self._desk = desk
+        self._per_slice = sizes.keys_per_slice
         self._me = members.me.incarnation
         self._members = members
         self._dedup = dedup
@@ -50,9 +55,9 @@ class KeyHandover(Part):
     def _hand_all_on(self, number: int) -> Iterator[bool]:
         """Slice by slice. A newcomer is welcome when its keys are on their way (the link keeps the order)."""
         keys = self._dedup.snapshot()
-        for start in range(0, len(keys), KEYS_PER_SLICE):
+        for start in range(0, len(keys), self._per_slice):
             homes = self._members.table
-            part = [key for key in keys[start : start + KEYS_PER_SLICE] if homes[slot_of_key(key)] != self._me]
+            part = [key for key in keys[start : start + self._per_slice] if homes[slot_of_key(key)] != self._me]
             self.hand_on([(key, left) for key in part if (left := self._dedup.take(key, self._desk.now)) > 0])
             yield False
         self._handovers.end(number)
@@ -81,8 +86,8 @@ class KeyHandover(Part):
 
     def tick(self) -> None:
         """Expire what is old, tell homes what is due."""
-        self._dedup.expire(self._desk.now, KEYS_PER_SLICE)
-        self.hand_on(self._repeats.to_tell(self._desk.now, KEYS_PER_SLICE))
+        self._dedup.expire(self._desk.now, self._per_slice)
+        self.hand_on(self._repeats.to_tell(self._desk.now, self._per_slice))
 
     def answered(self, call: Call, value: Any) -> None:
         """The home knows."""

@@ -21,6 +21,7 @@ from typing import Any
 
 import ormsgpack
 
+from ..limits import SIZES
 from .lists import Lists
 
 Item = list[Any] | tuple[Any, ...]
@@ -76,10 +77,10 @@ class Link:
         "unconfirmed_bytes",
     )
 
-    def __init__(self, session: str) -> None:
+    def __init__(self, session: str, list_ids_max: int = SIZES.list_ids_max) -> None:
         self.session = session
-        self.sent = Lists()
-        self.kept = Lists()
+        self.sent = Lists(list_ids_max)
+        self.kept = Lists(list_ids_max)
         self._peer_session: str | None = None
         self._out: list[Item] = []
         self._number = 0  # of the last batch sent

@@ -7,27 +7,17 @@ order. Must never: outlive its link, or know who sends.
 from __future__ import annotations
 
 from collections import OrderedDict
-from functools import cached_property
-
-#: Ids in the lists that one endpoint keeps for another. What has more is sent each time.
-IDS_MAX = 250_000
-
-
-class Recipients(list[str]):
-    """Client ids, of which the order is that of delivery."""
-
-    @cached_property
-    def ids(self) -> frozenset[str]:
-        """The same as a set, made once for all messages to this list."""
-        return frozenset(self)
 
 
 class Lists:
-    """Topic -> its latest list. At most ``IDS_MAX`` ids; the lists unused for longest go first."""
+    """Topic -> its latest list, in the order of delivery. At most ``ids_max`` ids in all; the lists unused for longest
+    go first."""
 
-    def __init__(self) -> None:
+    def __init__(self, ids_max: int) -> None:
         self.ids = 0
+        self._ids_max = ids_max
         self._lists: OrderedDict[str, list[str]] = OrderedDict()
+        self._sets: dict[str, frozenset[str]] = {}
 
     def holds(self, topic: str, clients: list[str]) -> bool:
         """Is this the topic's list? Where it is, that is a use of it."""
@@ -42,10 +32,21 @@ class Lists:
         self._lists.move_to_end(topic)
         return clients
 
+    def as_set(self, topic: str) -> frozenset[str]:
+        """The same as a set, made once for all messages to this list. Empty: there is no list any more."""
+        found = self._sets.get(topic)
+        if found is None:
+            found = frozenset(self._lists.get(topic, ()))
+            if found:
+                self._sets[topic] = found
+        return found
+
     def keep(self, topic: str, clients: list[str]) -> None:
         """The topic has a new list."""
         self.ids += len(clients) - len(self._lists.pop(topic, ()))
         self._lists[topic] = clients
-        while self.ids > IDS_MAX:
-            _, oldest = self._lists.popitem(last=False)
+        self._sets.pop(topic, None)
+        while self.ids > self._ids_max:
+            name, oldest = self._lists.popitem(last=False)
+            self._sets.pop(name, None)
             self.ids -= len(oldest)

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from ..cluster.membership import DEAD_AFTER_S, Membership
 from ..desk import Desk
 from ..effects import Dial, DropLink
+from ..limits import SIZES, Sizes
 from ..messages.inflight import InFlight
 from ..model import Endpoint
 from ..part import Part, RequestHandler
@@ -43,8 +44,17 @@ class Dialling:
 class Mesh(Part):
     """One endpoint's links. ``errors``: by code."""
 
-    def __init__(self, desk: Desk, members: Membership, calls: Calls, inflight: InFlight, errors: Counter[str]) -> None:
+    def __init__(
+        self,
+        desk: Desk,
+        members: Membership,
+        calls: Calls,
+        inflight: InFlight,
+        errors: Counter[str],
+        sizes: Sizes = SIZES,
+    ) -> None:
         self._desk = desk
+        self._list_ids_max = sizes.list_ids_max
         self._me = members.me.incarnation
         self._members = members
         self._calls = calls
@@ -95,7 +105,7 @@ class Mesh(Part):
 
     def _new_link(self, incarnation: str) -> Link:
         self._sessions += 1
-        link = Link(f"{self._me}.{self._sessions}")
+        link = Link(f"{self._me}.{self._sessions}", self._list_ids_max)
         self._calls.linked(incarnation, link)
         return link
 

@@ -16,9 +16,6 @@ from ingeborg.protocol.hashes import HASH_BYTES, digest
 
 Waiter = TypeVar("Waiter")
 
-#: Duplicates of one pending message that may wait for its outcome; more than that is a flood, and refused.
-WAITERS_MAX = 10_000
-
 _HASH_BITS = 8 * HASH_BYTES
 
 #: Of a key that travels from endpoint to endpoint.

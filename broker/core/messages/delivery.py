@@ -16,9 +16,9 @@ from ..clients.hub import Hub
 from ..clients.moved import MovedAway
 from ..clients.sending import Sending
 from ..desk import Desk, Job
+from ..limits import SIZES, Sizes
 from ..links.calls import Kind
 from ..links.link import Link
-from ..links.lists import Recipients
 from ..operators.counters import Counters
 from ..part import Part, RequestHandler
 from .message import Message
@@ -26,14 +26,7 @@ from .message import Message
 #: How long a delivered message's id is remembered: longer than any origin goes on resending (``TIMEOUT_S``).
 RECENT_S = 30.0
 
-#: And how many; at 20,000 messages/s from other endpoints that is 10 s, twice what an origin goes on resending.
-RECENT_MAX = 200_000
-
-#: And how many recipients of them in all, at some 100 bytes each.
-RECENT_CLIENTS_MAX = 500_000
-
-#: Connections that one message goes to in one slice: about 5 ms of writing. Of a long message fewer, by its bytes.
-DELIVERY_SLICE = 500
+#: Of a longer message fewer connections get it in one slice: so many bytes go out.
 LONG_BYTES = 4096
 SLICE_BYTES = 2 << 20
 
@@ -43,11 +36,6 @@ here."""
 
 Moved = list[tuple[str, float]]
 """Clients that listen elsewhere now, and for how many seconds."""
-
-
-def per_slice(frame: bytes) -> int:
-    """To how many connections the frame goes in one slice."""
-    return DELIVERY_SLICE if len(frame) <= LONG_BYTES else min(DELIVERY_SLICE, max(1, SLICE_BYTES // len(frame)))
 
 
 class DeliveryRecord(NamedTuple):
@@ -81,8 +69,11 @@ class Delivery(Part):
         links: dict[str, Link],
         counters: Counters,
         wrap: Callable[[bytes], bytes],
+        sizes: Sizes = SIZES,
     ) -> None:
         self._desk = desk
+        self._sizes = sizes
+        self._slice = sizes.delivery_slice
         self._hub = hub
         self._sending = sending
         self._moved_away = moved_away
@@ -104,16 +95,17 @@ class Delivery(Part):
     def deliver_requested(self, peer: str, number: int, arguments: list[Any]) -> None:
         """A home has a message for clients of ours."""
         origin, origin_number, topic, payload, clients, keep = arguments
+        ids: frozenset[str] | None = None
         if keep:
             kept = self._links[peer].kept
             if clients is None:
                 clients = kept.use(topic)
             else:
-                clients = Recipients(clients)
                 kept.keep(topic, clients)
+            ids = kept.as_set(topic) or None
         message = Message(topic, payload, origin, origin_number, self._desk.now)
         message.travelled = True
-        absent = self.deliver(message, clients, (peer, number), self.delivered)
+        absent = self.deliver(message, clients, (peer, number), self.delivered, ids)
         if absent is not None:
             self._answer(peer, number, absent)
 
@@ -132,40 +124,48 @@ class Delivery(Part):
             (peer, number), moved = self.broadcasts.popleft()
             self._desk.answer(peer, number, moved)
 
-    def deliver(self, message: Message, clients: list[str], ticket: Any, told: Delivered) -> list[str] | None:
+    def deliver(
+        self, message: Message, clients: list[str], ticket: Any, told: Delivered, ids: frozenset[str] | None = None
+    ) -> list[str] | None:
         """Put the message into its clients' outboxes, but for those that have had it. Returns the clients that are not
         here. ``None``: there are many, or a message to many is before it; it goes out in slices, and then ``told`` gets
-        the ticket, and those clients.
+        the ticket, and those clients. ``ids``: the clients as a set, where there is one.
 
         It may come more than once: from a home for clients that have moved here, from another home that took over, from
         the same one, where its origin was out of reach and asks again.
         """
         travelled = message.travelled or not message.topic
         if travelled:
-            clients = self._fresh(message, clients)
+            fresh = self._fresh(message, clients)
+            if fresh is not clients:
+                clients, ids = fresh, None
         frame = message.frame
         if frame is None:
             frame = message.frame = self._wrap(notification(message.topic, message.payload))
         queue = self._queues.get(message.topic)
-        if queue is None and len(clients) <= (DELIVERY_SLICE if len(frame) <= LONG_BYTES else per_slice(frame)):
+        if queue is None and len(clients) <= (self._slice if len(frame) <= LONG_BYTES else self.per_slice(frame)):
             absent = self._push(message, frame, clients)
             if travelled:
                 gone = set(absent)
                 self._remember(message, [client for client in clients if client not in gone])
             return absent
         if travelled:
-            self._remember(message, clients)
+            self._remember(message, clients, ids)
         if queue is None:
             queue = self._queues[message.topic] = deque()
             self._desk.job(self._deliver_queued(message.topic, queue))
         queue.append(Queued(message, frame, clients, ticket, told))
         return None
 
+    def per_slice(self, frame: bytes) -> int:
+        """To how many connections the frame goes in one slice."""
+        return self._slice if len(frame) <= LONG_BYTES else min(self._slice, max(1, SLICE_BYTES // len(frame)))
+
     def _deliver_queued(self, topic: str, queue: deque[Queued]) -> Job:
         while queue:
             message, frame, clients, ticket, told = queue[0]
             absent: list[str] = []
-            many = per_slice(frame)
+            many = self.per_slice(frame)
             for start in range(0, len(clients), many):
                 absent += self._push(message, frame, clients[start : start + many])
                 yield False
@@ -206,10 +206,10 @@ class Delivery(Part):
         binding = self._hub.bindings.get(client)
         return binding is not None and bound is not None and binding.number <= bound
 
-    def _remember(self, message: Message, clients: list[str]) -> None:
+    def _remember(self, message: Message, clients: list[str], ids: frozenset[str] | None = None) -> None:
         key = (message.origin, message.number)
         had = self._recent.get(key)
-        recipients = clients.ids if isinstance(clients, Recipients) else frozenset(clients)
+        recipients = frozenset(clients) if ids is None else ids
         bound = None
         if had is not None:
             bound = had.bound
@@ -218,7 +218,8 @@ class Delivery(Part):
         self._recent[key] = DeliveryRecord(self._desk.now + RECENT_S, recipients, bound)
         self._recent.move_to_end(key)
         self._recent_clients += len(recipients)
-        while len(self._recent) > RECENT_MAX or self._recent_clients > RECENT_CLIENTS_MAX:
+        sizes = self._sizes
+        while len(self._recent) > sizes.recent_max or self._recent_clients > sizes.recent_clients_max:
             self._forget_oldest()
             self._desk.drops["recent_evicted"] += 1
 
@@ -263,7 +264,7 @@ class Delivery(Part):
         if had is None or had.bound is None:  # else another home had it go out before
             clients = [client for client in bindings if had is None or client not in had.clients]
             self._recent[key] = self._recent[key]._replace(bound=bound)
-        many = per_slice(frame)
+        many = self.per_slice(frame)
         for start in range(0, len(clients), many):
             here = clients[start : start + many]
             absent = self._push(message, frame, here)

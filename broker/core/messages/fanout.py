@@ -15,12 +15,13 @@ from ingeborg.protocol.errors import ProtocolError
 from ..clients.moved import MOVED_S
 from ..cluster.membership import Membership
 from ..desk import Desk
+from ..limits import SIZES, Sizes
 from ..links.calls import Call, Kind
 from ..links.link import Link
 from ..model import Location
 from ..part import Part
 from ..topics.locations import NEVER_LISTENED, Found, Locations, Whereabouts
-from .delivery import DELIVERY_SLICE, Delivered, Delivery, Moved
+from .delivery import Delivered, Delivery, Moved
 from .message import Handover
 
 
@@ -36,6 +37,7 @@ class Fanout(Part):
         whereabouts: Whereabouts,
         delivery: Delivery,
         keeps_lists: bool,
+        sizes: Sizes = SIZES,
     ) -> None:
         """``links``: by the peer's incarnation. ``keeps_lists``: recipients that stay the same go to a peer once."""
         self._desk = desk
@@ -46,6 +48,7 @@ class Fanout(Part):
         self._whereabouts = whereabouts
         self._delivery = delivery
         self._keeps_lists = keeps_lists
+        self._many = sizes.delivery_slice
         #: What did not end at once, and every endpoint has confirmed by now, or failed to: the home takes it.
         self.handed_over: deque[tuple[Handover, ProtocolError | None]] = deque()
         #: What ``delivery`` has done of it here in later turns. The tickets: handover, how many clients it was for,
@@ -88,7 +91,7 @@ class Fanout(Part):
         self._desk.counts["messages_forwarded"] += 1
         arguments = (message.origin, message.number, message.topic, message.payload, clients, False)
         linked = None
-        if self._keeps_lists and len(clients) > DELIVERY_SLICE and message.topic and places is None:
+        if self._keeps_lists and len(clients) > self._many and message.topic and places is None:
             link = self._links.get(endpoint)
             if link is not None:
                 known = link.sent.holds(message.topic, clients)
@@ -135,7 +138,7 @@ class Fanout(Part):
         else:
             handover = call.context
             _note(handover, self._name_of(call.target))
-            self._follow(handover, value or [])
+            self._follow(handover, [(client, since) for client, since in value or ()])  # a link makes lists of tuples
             self._confirmed_by_one(handover)
 
     def failed(self, call: Call, code: str, info: Any) -> None:

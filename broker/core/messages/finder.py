@@ -9,18 +9,23 @@ from collections.abc import Callable
 from typing import Any
 
 from ..desk import Desk
+from ..limits import SIZES, Sizes
 from ..topics.locations import NEVER_LISTENED, Locations
 from .routes import Search
-
-#: Clients of one message that are looked for in one go, in the caches or in the store: 2 to 5 ms.
-CLIENTS_PER_SLICE = 5_000
 
 
 class Finder:
     """``done`` is told of each search when nobody is left to be found, or when the store does not answer."""
 
-    def __init__(self, desk: Desk, locations: Locations, done: Callable[[Search, Exception | None], None]) -> None:
+    def __init__(
+        self,
+        desk: Desk,
+        locations: Locations,
+        done: Callable[[Search, Exception | None], None],
+        sizes: Sizes = SIZES,
+    ) -> None:
         self._desk = desk
+        self._per_slice = sizes.clients_per_slice
         self._locations = locations
         self._done = done
         self.wanted: list[str] = []  # clients to ask for at the end of the turn
@@ -40,8 +45,8 @@ class Finder:
     def flush(self) -> None:
         """End the turn: ask the store for all of them."""
         wanted, self.wanted = self.wanted, []
-        for start in range(0, len(wanted), CLIENTS_PER_SLICE):
-            part = wanted[start : start + CLIENTS_PER_SLICE]
+        for start in range(0, len(wanted), self._per_slice):
+            part = wanted[start : start + self._per_slice]
             self._desk.store("locations", (part,), self._found, part)
 
     def _found(self, clients: list[str], result: Any, error: Exception | None) -> None:

@@ -20,26 +20,20 @@ from ingeborg.protocol.hashes import slot_of
 from ..cluster.handover import KeyHandover
 from ..cluster.homes import Homes
 from ..desk import Desk
+from ..limits import SIZES, Sizes
 from ..links.calls import NOT_HOME, TIMEOUT_S, Kind
 from ..part import Part, RequestHandler
 from ..stores import unavailable
 from ..topics.locations import Found, Locations, Places, Whereabouts, add
-from .dedup import WAITERS_MAX, Dedup
-from .delivery import DELIVERY_SLICE
+from .dedup import Dedup
 from .fanout import Fanout
-from .finder import CLIENTS_PER_SLICE, Finder
+from .finder import Finder
 from .inflight import InFlight
 from .message import ELSEWHERE, Handover, Message, Outcome
 from .routes import CROWDED, FINDING, PLACING, READING, READY, Route, Routes, Search
 
-#: When the recipients of this turn's messages are so many, messages for more than ``FEW`` wait for another turn:
-#: hundreds may wait for one answer of the store. Some 2 ms.
-PLACES_PER_TURN = 5_000
+#: A message for more subscribers may have to wait for another turn (``Sizes.places_per_turn``).
 FEW = 20
-
-#: Recipients of messages for many (``DELIVERY_SLICE``) that are being handed over at once, some 70 MB of their names at
-#: the endpoints that hold them; the next such message waits.
-RECIPIENTS_MAX = 1_000_000
 
 NOBODY: Found = {}
 
@@ -59,8 +53,11 @@ class Home(Part):
         inflight: InFlight,
         fanout: Fanout,
         keys: KeyHandover,
+        sizes: Sizes = SIZES,
     ) -> None:
         self._desk = desk
+        self._sizes = sizes
+        self._many = sizes.delivery_slice
         self._me = me
         self._homes = homes
         self._dedup = dedup
@@ -77,7 +74,7 @@ class Home(Part):
         self._crowded: deque[tuple[str, Route]] = deque()  # topics whose first message is for many, and waits
         self._placed = 0  # recipients of messages of this turn for more than a few
         self._read: list[tuple[str, Route]] = []  # sets to read at the end of the turn
-        self._finder = Finder(desk, locations, self._found)
+        self._finder = Finder(desk, locations, self._found, sizes)
 
     def requests(self) -> dict[Kind, RequestHandler]:
         """What origins ask."""
@@ -121,7 +118,7 @@ class Home(Part):
 
     def _share(self, handover: Handover, waiters: list[Handover]) -> None:
         """A duplicate of a message that is still being handed over shares its outcome."""
-        if len(waiters) >= WAITERS_MAX:
+        if len(waiters) >= self._sizes.waiters_max:
             self._desk.drops["duplicate_waiters_full"] += 1
             self._settle(handover, ProtocolError("peer_unavailable", "Too many duplicates wait for one message"))
             return
@@ -186,7 +183,7 @@ class Home(Part):
             return False
         route.search = None
         handover = queue.popleft()
-        if count > DELIVERY_SLICE:
+        if count > self._many:
             handover.recipients = count
             self._recipients += count
         if self._fanout.hand_over(handover, local, remote):
@@ -198,13 +195,13 @@ class Home(Part):
     def _places_of_many(self, topic: str, route: Route, count: int) -> Places | None:
         """Where more than a few subscribers are. ``None``: another turn comes first, or messages to many others."""
         search = route.search
-        if count > DELIVERY_SLICE and self._recipients >= RECIPIENTS_MAX:
+        if count > self._many and self._recipients >= self._sizes.recipients_max:
             route.stage = CROWDED
             self._crowded.append((topic, route))
             if search is not None:
                 search.places = None  # they may be elsewhere by then
             return None
-        if self._placed >= PLACES_PER_TURN:
+        if self._placed >= self._sizes.places_per_turn:
             route.stage = PLACING
             self._desk.job(self._rest(topic, route))
             return None
@@ -214,7 +211,7 @@ class Home(Part):
             self._whereabouts.leave_out_the_gone(places[1])
             return places
         assert route.subscribers is not None
-        if count <= CLIENTS_PER_SLICE:
+        if count <= self._sizes.clients_per_slice:
             return self._whereabouts.places(route.subscribers, NOBODY if search is None else search.found)
         route.stage = PLACING
         self._desk.job(self._place(topic, route, list(route.subscribers)))
@@ -252,8 +249,9 @@ class Home(Part):
         if search is None:
             search = route.search = Search(topic, route)
         places: Places = [], {}, []
-        for start in range(0, len(clients), CLIENTS_PER_SLICE):
-            add(places, self._whereabouts.places(clients[start : start + CLIENTS_PER_SLICE], search.found))
+        per_slice = self._sizes.clients_per_slice
+        for start in range(0, len(clients), per_slice):
+            add(places, self._whereabouts.places(clients[start : start + per_slice], search.found))
             yield False
             if self._routes.get(topic) is not route:
                 return  # the topic's messages are another home's by now
@@ -293,7 +291,7 @@ class Home(Part):
 
     def _let_go_on(self) -> Iterator[bool]:
         """Topics that waited until less is being handed over: in a turn of their own, and not inside the message's."""
-        while self._crowded and self._recipients < RECIPIENTS_MAX:
+        while self._crowded and self._recipients < self._sizes.recipients_max:
             topic, route = self._crowded.popleft()
             if self._routes.get(topic) is route:
                 route.stage = READY

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from itertools import islice
 
+from ..limits import SIZES, Sizes
 from .dedup import Dedup
 
 #: A payload is taken for known for so long after it was last seen here; half the time-to-live, if that is less.
@@ -22,10 +23,6 @@ TELLS = 10
 #: Payloads known at most; 11 MB.
 KEYS_MAX = 100_000
 
-#: Dropped payloads that homes have not been told of yet, at most: they are told of 2,000 in 100 ms. Beyond, the home is
-#: asked.
-AGAIN_MAX = 20_000
-
 #: With a shorter time-to-live than this, in seconds, a home might not be told in time, and is asked every time.
 TTL_S_MIN = 4.0
 
@@ -33,8 +30,9 @@ TTL_S_MIN = 4.0
 class Repeats:
     """One origin's. ``ttl_s``: of the payloads at their homes."""
 
-    def __init__(self, ttl_s: float) -> None:
+    def __init__(self, ttl_s: float, sizes: Sizes = SIZES) -> None:
         self._ttl_s = ttl_s
+        self._again_max = sizes.again_max
         self._known: Dedup[None] = Dedup(min(KNOWN_S, ttl_s / 2) if ttl_s >= TTL_S_MIN else 0.0, KEYS_MAX)
         self._again: dict[int, float] = {}  # seen again since the homes were told: when last
         self._tell_at = 0.0
@@ -44,7 +42,7 @@ class Repeats:
 
     def known(self, key: int, now: float) -> bool:
         """Does its home know the payload for sure? Being asked is a sighting, and a yes a drop."""
-        if len(self._again) >= AGAIN_MAX and key not in self._again:
+        if len(self._again) >= self._again_max and key not in self._again:
             return False
         if not self._known.duplicate(key, now):
             return False

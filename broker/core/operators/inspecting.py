@@ -18,6 +18,7 @@ from ..clients.hub import Connection, Reply
 from ..clients.replies import Replies
 from ..cluster.membership import Membership
 from ..desk import Desk
+from ..limits import SIZES, Sizes
 from ..links.calls import Call, Kind
 from ..model import Location
 from ..part import CommandHandler, Part, RequestHandler
@@ -26,9 +27,6 @@ from ..stores import unavailable
 #: How long the other endpoints may take to give their figures, in seconds: people wait for the answer, and one that
 #: takes longer is what they are looking for.
 FIGURES_S = 1.0
-
-#: Subscribers that are sorted in one slice: some 2 ms.
-SORT_SLICE = 5_000
 
 #: Sets of subscribers that are read and sorted at once: each may be so large that memory has room for two.
 READS_AT_ONCE = 2
@@ -53,9 +51,15 @@ class Inspecting(Part):
     """One endpoint's part in answering operators. ``figures``: what this endpoint tells them of itself."""
 
     def __init__(
-        self, desk: Desk, members: Membership, replies: Replies, figures: Callable[[], dict[str, Any]]
+        self,
+        desk: Desk,
+        members: Membership,
+        replies: Replies,
+        figures: Callable[[], dict[str, Any]],
+        sizes: Sizes = SIZES,
     ) -> None:
         self._desk = desk
+        self._sort_slice = sizes.sort_slice
         self._me = members.me
         self._members = members
         self._replies = replies
@@ -205,8 +209,8 @@ class Inspecting(Part):
         command = context[2]
         after = command.cursor or ""
         smallest: list[str] = []
-        for start in range(0, len(clients), SORT_SLICE):
-            behind = [client for client in clients[start : start + SORT_SLICE] if client > after]
+        for start in range(0, len(clients), self._sort_slice):
+            behind = [client for client in clients[start : start + self._sort_slice] if client > after]
             smallest = heapq.nsmallest(command.limit + 1, smallest + behind)
             yield False
         self._ended()

@@ -13,15 +13,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ingeborg.protocol.errors import ProtocolError
-from ingeborg.protocol.messages import PAGE_LIMIT_MAX
 
 from ..clients.large import Topics
 from ..desk import Desk
+from ..limits import SIZES, Sizes
 from ..stores import unavailable
 from .change import Change
-
-#: Changes of one client that may wait, on all its connections together; more are refused.
-WAITING_MAX = 1_000
 
 
 class Quota:
@@ -34,7 +31,9 @@ class Quota:
         limit: int,
         begin: Callable[[Change, Any], None],
         refuse: Callable[[Change, ProtocolError], None],
+        sizes: Sizes = SIZES,
     ) -> None:
+        self._sizes = sizes
         self._desk = desk
         self._limit = limit
         self._begin = begin
@@ -46,7 +45,7 @@ class Quota:
         """Begin the change when it is its turn, if its client may have these topics as well. Whoever is told of its
         beginning or of its refusal says when it has ``ended``, if it is ``counted``."""
         row = self._rows.setdefault(change.client, deque())
-        if len(row) >= WAITING_MAX:
+        if len(row) >= self._sizes.counting_max:
             text = "Too many changes of this client wait for others"
             self._refuse(change, ProtocolError("store_unavailable", text))
             return
@@ -86,7 +85,7 @@ class Quota:
         self._refuse(change, ProtocolError("too_many_topics", text))
 
     def _read(self, context: Any, cursor: str | None) -> None:
-        self._desk.store("topics", (context[0].client, cursor, PAGE_LIMIT_MAX), self._page, context)
+        self._desk.store("topics", (context[0].client, cursor, self._sizes.page_max), self._page, context)
 
     def _page(self, context: Any, result: Any, error: Exception | None) -> None:
         change, topics, new, count = context

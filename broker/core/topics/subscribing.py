@@ -19,12 +19,13 @@ from ..clients.memory import Memory
 from ..clients.replies import Replies
 from ..cluster.homes import Homes
 from ..desk import Desk
+from ..limits import SIZES, Sizes
 from ..links.calls import TIMEOUT_S, Call, Kind
 from ..model import Shape
 from ..part import CommandHandler, Part
 from .change import Change
 from .quota import Quota
-from .writing import TOPICS_AT_ONCE, Write, Writer, Writing, in_turn
+from .writing import Write, Writer, Writing, in_turn
 
 #: Topics of one command taken in one go, and in one request to a home: about 1 ms of work on either side.
 TOPICS_PER_SLICE = 1_000
@@ -71,8 +72,10 @@ class Subscribing(Part):
         memory: Memory,
         shape: Shape,
         subscriptions_max: int,
+        sizes: Sizes = SIZES,
     ) -> None:
         self._desk = desk
+        self._at_once = sizes.topics_at_once
         self._me = me
         self._homes = homes
         self._writing = writing
@@ -80,7 +83,9 @@ class Subscribing(Part):
         self._memory = memory
         self._shape = shape
         self._own = Own(self)
-        self._quota = Quota(desk, subscriptions_max, self._permitted, self._forbidden) if subscriptions_max else None
+        self._quota: Quota | None = None
+        if subscriptions_max:
+            self._quota = Quota(desk, subscriptions_max, self._permitted, self._forbidden, sizes)
         self._topics = 0  # of all commands, under way
         self._window = float(TOPICS_UNDER_WAY)  # what these may be: found out, as a TCP sender's window is
 
@@ -238,7 +243,7 @@ class Subscribing(Part):
         """The home is gone: its topics have new ones. Adding and removing again is harmless."""
         change, deadline = call.context
         topics = call.arguments[1]
-        if len(topics) > TOPICS_AT_ONCE:
+        if len(topics) > self._at_once:
             self._desk.job(in_turn(self.dispatch_again, change, topics, deadline))
         else:
             self.dispatch_again(change, topics, deadline)

@@ -17,14 +17,12 @@ from ingeborg.protocol.hashes import slot_of
 from ..cluster.homes import Homes
 from ..cluster.underway import UnderWay
 from ..desk import Desk
+from ..limits import SIZES, Sizes
 from ..links.calls import NOT_HOME, TIMEOUT_S, Kind
 from ..links.link import Link
 from ..messages.routes import Routes
 from ..part import Part, RequestHandler
 from ..stores import unavailable
-
-#: A write of more topics begins and ends in a turn of its own: peers and the store bring hundreds of them together.
-TOPICS_AT_ONCE = 100
 
 #: Changes that may wait for another of the same client to be written; more are refused.
 WRITES_WAITING_MAX = 1_000
@@ -90,9 +88,17 @@ class Writing(Part):
     """One endpoint's part as the home of subscriptions. ``writes``: those that have been given to the store."""
 
     def __init__(
-        self, desk: Desk, me: str, homes: Homes, routes: Routes, links: dict[str, Link], writes: UnderWay
+        self,
+        desk: Desk,
+        me: str,
+        homes: Homes,
+        routes: Routes,
+        links: dict[str, Link],
+        writes: UnderWay,
+        sizes: Sizes = SIZES,
     ) -> None:
         self._desk = desk
+        self._at_once = sizes.topics_at_once
         self._me = me
         self._homes = homes
         self._routes = routes
@@ -116,7 +122,7 @@ class Writing(Part):
 
     def _at_home(self, write: Write) -> None:
         """Somebody takes us for the home of its topics."""
-        if len(write.topics) > TOPICS_AT_ONCE:
+        if len(write.topics) > self._at_once:
             writes = self._writes_of(write.client)
             self._wait(writes, write)
             self._begin_waiting(write.client, writes)
@@ -163,7 +169,7 @@ class Writing(Part):
                 else:
                     self._parked.append(write)
             topics += len(write.topics)
-            if topics > TOPICS_AT_ONCE:
+            if topics > self._at_once:
                 topics = 0
                 yield False
         writes.begun_in_turns = False
@@ -201,7 +207,7 @@ class Writing(Part):
     def _written(self, context: Any, result: Any, error: Exception | None) -> None:
         writes, write = context
         write.took_s = self._desk.now - write.made_at
-        if len(write.topics) > TOPICS_AT_ONCE:
+        if len(write.topics) > self._at_once:
             self._desk.job(in_turn(self._end, writes, write, error))
         else:
             self._end(writes, write, error)

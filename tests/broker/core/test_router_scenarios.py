@@ -11,9 +11,9 @@ from itertools import pairwise
 import pytest
 
 from ingeborg.broker.core.clients.hub import Connection
-from ingeborg.broker.core.clients.sessions import AFTER_CLOSE_S, BACKLOG_BYTES_PER_TURN, READ_AHEAD, READ_AHEAD_BYTES
+from ingeborg.broker.core.clients.sessions import AFTER_CLOSE_S, READ_AHEAD, READ_AHEAD_BYTES
 from ingeborg.broker.core.effects import Effects, Hold
-from ingeborg.broker.core.limits import Limits
+from ingeborg.broker.core.limits import SIZES, Limits
 from ingeborg.protocol.hashes import slot_of
 
 from .talk import DELAY_S, Cluster, parse
@@ -125,7 +125,7 @@ def test_what_has_waited_begins_in_parts_and_connections_take_turns() -> None:
         assert router.flush(cluster.world.now).more or begun[-1]
         begun.append(router.counters.counts["publishes_received"])
         waiting.append([len(core.backlog) for core in cores if core is not None])
-    assert max(after - before for before, after in pairwise(begun)) == BACKLOG_BYTES_PER_TURN // len(publish)
+    assert max(after - before for before, after in pairwise(begun)) == SIZES.backlog_bytes_per_turn // len(publish)
     assert waiting[1][0] == waiting[1][1] < 1_000
     assert waiting[-1] == [0, 0]
 

@@ -18,6 +18,7 @@ from ingeborg.broker.core.cluster.handover import KeyHandover
 from ingeborg.broker.core.cluster.homes import Homes
 from ingeborg.broker.core.cluster.membership import Membership
 from ingeborg.broker.core.cluster.underway import UnderWay
+from ingeborg.broker.core.limits import SIZES, Sizes
 from ingeborg.broker.core.links.calls import Call
 from ingeborg.broker.core.links.link import Link
 from ingeborg.broker.core.messages.dedup import Dedup
@@ -75,7 +76,9 @@ def topic_moving(before: Homes, old: str, after: Homes, new: str) -> str:
 class Way:
     """One endpoint, as far as messages pass through it. ``peers``: those in its view."""
 
-    def __init__(self, *peers: Endpoint, members: Membership | None = None, lookup: bool = False) -> None:
+    def __init__(
+        self, *peers: Endpoint, members: Membership | None = None, lookup: bool = False, sizes: Sizes = SIZES
+    ) -> None:
         self.desk = desk = FakeDesk()
         self.members = members = members or joined(desk, *peers)
         self.homes: Homes = Homes(ME.incarnation, joined=True) if lookup else members
@@ -85,17 +88,19 @@ class Way:
         self.routes = Routes(1_000, 100_000)
         self.locations = Locations(0 if lookup else 100_000)
         self.dedup: Dedup[Handover] = Dedup(DEDUP_TTL_S, 1_000)
-        self.repeats = Repeats(DEDUP_TTL_S)
+        self.repeats = Repeats(DEDUP_TTL_S, sizes)
         self.handovers = UnderWay()
-        self.moved_away = MovedAway()
+        self.moved_away = MovedAway(sizes)
         self.links: dict[str, Link] = {}
         self.wrapped: list[bytes] = []
         whereabouts = Whereabouts(self.locations, members, desk.drops)
         self.sending = Sending(desk, memory)
         self.replies = Replies(self.sending, memory, desk.counters, bytes)
-        self.delivery = Delivery(desk, self.hub, self.sending, self.moved_away, self.links, desk.counters, self._wrap)
-        self.fanout = Fanout(desk, members, self.links, self.locations, whereabouts, self.delivery, not lookup)
-        self.keys = KeyHandover(desk, members, self.dedup, self.repeats, self.handovers)
+        self.delivery = Delivery(
+            desk, self.hub, self.sending, self.moved_away, self.links, desk.counters, self._wrap, sizes
+        )
+        self.fanout = Fanout(desk, members, self.links, self.locations, whereabouts, self.delivery, not lookup, sizes)
+        self.keys = KeyHandover(desk, members, self.dedup, self.repeats, self.handovers, sizes)
         make_home = LookupHome if lookup else Home
         self.home = make_home(
             desk,
@@ -108,6 +113,7 @@ class Way:
             self.inflight,
             self.fanout,
             self.keys,
+            sizes,
         )
         self.origin = Origin(
             desk,

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from ingeborg.broker.core.clients.hub import Connection
-from ingeborg.broker.core.clients.listening import CLOSED_PER_SLICE, LISTENS_PER_BATCH, Listening
+from ingeborg.broker.core.clients.listening import LISTENS_PER_BATCH, Listening
+from ingeborg.broker.core.limits import SIZES
 from ingeborg.broker.core.links.calls import TIMEOUT_S, Kind
 from ingeborg.broker.core.model import Location, StoreUnavailable
 from ingeborg.protocol.errors import REPLACED
@@ -327,7 +328,7 @@ def test_the_clients_of_a_connection_that_is_over_are_cleared_in_one_call(endpoi
 def test_many_are_unbound_in_slices_but_for_those_who_have_gone_elsewhere_meanwhile() -> None:
     endpoint = Endpoint()
     connection = endpoint.client("listen")
-    clients = [f"c{number}" for number in range(2 * CLOSED_PER_SLICE)]
+    clients = [f"c{number}" for number in range(2 * SIZES.closed_per_slice)]
     for client in clients:
         endpoint.say("listen", client, connection)
     for call in endpoint.turn(*["listen"] * 2):
@@ -336,7 +337,7 @@ def test_many_are_unbound_in_slices_but_for_those_who_have_gone_elsewhere_meanwh
     assert len(connection.clients) == len(clients)
     (job,) = endpoint.desk.jobs
     next(job)
-    assert len(connection.clients) == CLOSED_PER_SLICE
+    assert len(connection.clients) == SIZES.closed_per_slice
     early = next(iter(connection.clients))
     again = endpoint.say("listen", early)
     list(job)

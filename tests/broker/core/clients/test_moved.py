@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from unittest import mock
-
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingeborg.broker.core.clients import moved
 from ingeborg.broker.core.clients.moved import MOVED_S, MovedAway
+from ingeborg.broker.core.limits import Sizes
 
 
 def test_a_client_is_remembered_for_as_long_as_a_broadcast_may_be_on_its_way() -> None:
@@ -40,22 +38,21 @@ def test_beyond_its_room_it_forgets_the_longest_gone_and_says_for_how_long_it_is
     steps: list[tuple[float, str | None]],
 ) -> None:
     """Time passes, then a client moves away, or (none) what is old is forgotten."""
-    with mock.patch.object(moved, "MOVED_MAX", 3):
-        gone = MovedAway()
-        model: list[tuple[str, float]] = []
-        forgotten_at: list[float] = []
-        now = 0.0
-        for seconds, client in steps:
-            now += seconds
-            if client is None:
-                gone.expire(now)
-                model = [(name, since) for name, since in model if since + MOVED_S > now]
-            else:
-                gone.add(client, now)
-                model = [(name, since) for name, since in model if name != client] + [(client, now)]
-                if len(model) > 3:
-                    del model[0]
-                    forgotten_at.append(now)
-            assert gone.since(now) == [(name, now - since) for name, since in model]
-            assert [name for name in "abcdef" if name in gone] == sorted(name for name, _ in model)
-            assert gone.complete(now) == all(at + MOVED_S <= now for at in forgotten_at)
+    gone = MovedAway(Sizes(moved_max=3))
+    model: list[tuple[str, float]] = []
+    forgotten_at: list[float] = []
+    now = 0.0
+    for seconds, client in steps:
+        now += seconds
+        if client is None:
+            gone.expire(now)
+            model = [(name, since) for name, since in model if since + MOVED_S > now]
+        else:
+            gone.add(client, now)
+            model = [(name, since) for name, since in model if name != client] + [(client, now)]
+            if len(model) > 3:
+                del model[0]
+                forgotten_at.append(now)
+        assert gone.since(now) == [(name, now - since) for name, since in model]
+        assert [name for name in "abcdef" if name in gone] == sorted(name for name, _ in model)
+        assert gone.complete(now) == all(at + MOVED_S <= now for at in forgotten_at)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ingeborg.broker.core.cluster import handover
+from ingeborg.broker.core.limits import Sizes
 from ingeborg.broker.core.links.calls import Kind
 from ingeborg.broker.core.messages.dedup import KEY_BYTES, key_of
 from ingeborg.protocol.hashes import slot_of
@@ -44,9 +44,8 @@ def test_keys_of_slots_that_go_are_told_to_their_new_homes_and_the_others_stay()
     assert knows(way, going, staying) == [False, True]
 
 
-def test_who_waits_for_the_keys_to_be_on_their_way_waits_for_their_last_slice(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(handover, "KEYS_PER_SLICE", 2)
-    way = Way()
+def test_who_waits_for_the_keys_to_be_on_their_way_waits_for_their_last_slice() -> None:
+    way = Way(sizes=Sizes(keys_per_slice=2))
     topic = topic_moving(way.members, "m", Way(ANN).members, "a")
     keys = [key(topic, str(number).encode()) for number in range(5)]
     for one in keys:

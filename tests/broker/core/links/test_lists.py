@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
-from unittest import mock
-
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingeborg.broker.core.links import lists
-from ingeborg.broker.core.links.lists import Lists, Recipients
+from ingeborg.broker.core.links.lists import Lists
 
 
 @given(st.lists(st.tuples(st.sampled_from("tuvw"), st.integers(1, 6), st.booleans()), max_size=60))
 def test_what_the_sender_takes_for_kept_is_kept(messages: list[tuple[str, int, bool]]) -> None:
-    sender, receiver = Lists(), Lists()
-    with mock.patch.object(lists, "IDS_MAX", 10):
-        for topic, size, other in messages:
-            clients = [f"{number}{'x' * other}" for number in range(size)]
-            if sender.holds(topic, list(clients)):
-                assert receiver.use(topic) == clients
-            else:
-                sender.keep(topic, clients)
-                receiver.keep(topic, Recipients(clients))
-            assert sender.ids == receiver.ids <= 10
+    sender, receiver = Lists(10), Lists(10)
+    for topic, size, other in messages:
+        clients = [f"{number}{'x' * other}" for number in range(size)]
+        if sender.holds(topic, list(clients)):
+            assert receiver.use(topic) == clients
+        else:
+            sender.keep(topic, clients)
+            receiver.keep(topic, clients)
+        assert sender.ids == receiver.ids <= 10
 
 
 def test_a_topic_has_its_latest_list_only() -> None:
-    kept = Lists()
+    kept = Lists(100)
     kept.keep("t", ["a", "b"])
     kept.keep("t", ["b"])
     assert (kept.use("t"), kept.ids) == (["b"], 1)
@@ -36,18 +32,22 @@ def test_a_topic_has_its_latest_list_only() -> None:
 
 
 def test_the_lists_unused_for_longest_go_first() -> None:
-    kept = Lists()
-    with mock.patch.object(lists, "IDS_MAX", 4):
-        kept.keep("t", ["a", "b"])
-        kept.keep("u", ["c", "d"])
-        kept.use("t")
-        kept.keep("v", ["e"])
+    kept = Lists(4)
+    kept.keep("t", ["a", "b"])
+    kept.keep("u", ["c", "d"])
+    kept.use("t")
+    kept.keep("v", ["e"])
     assert kept.holds("t", ["a", "b"])
     assert not kept.holds("u", ["c", "d"])
     assert kept.ids == 3
 
 
-def test_recipients_are_a_set_too_made_once() -> None:
-    clients = Recipients(["b", "a"])
-    assert clients.ids == {"a", "b"}
-    assert clients.ids is clients.ids
+def test_a_list_is_a_set_too_made_once_for_each_version() -> None:
+    kept = Lists(3)
+    kept.keep("t", ["b", "a"])
+    assert kept.as_set("t") == {"a", "b"}
+    assert kept.as_set("t") is kept.as_set("t")
+    kept.keep("t", ["c"])
+    assert kept.as_set("t") == {"c"}
+    kept.keep("u", ["a", "b", "c"])
+    assert kept.as_set("t") == frozenset()  # it has gone, for want of room

@@ -11,11 +11,9 @@ from typing import Any
 
 import pytest
 
-from ingeborg.broker.core.clients import moved
 from ingeborg.broker.core.clients.moved import MOVED_S
+from ingeborg.broker.core.limits import SIZES, Sizes
 from ingeborg.broker.core.links.calls import Kind
-from ingeborg.broker.core.messages import delivery
-from ingeborg.broker.core.messages.delivery import DELIVERY_SLICE
 from ingeborg.protocol.hashes import slot_of
 
 from ..talk import DELAY_S, Cluster, Talker
@@ -26,8 +24,8 @@ ROUTINGS = pytest.mark.parametrize("routing", ["home", "lookup"])
 class Broadcasting(Cluster):
     """Endpoints; at ``home``, which is that of broadcasts, bert, who sends one."""
 
-    def __init__(self, names: str = "abc", routing: str = "home") -> None:
-        super().__init__(*names, routing=routing)
+    def __init__(self, names: str = "abc", routing: str = "home", sizes: Sizes = SIZES) -> None:
+        super().__init__(*names, routing=routing, sizes=sizes)
         table = self.nodes["a"].router.members.table
         self.home = "a" if routing == "lookup" else self.world.nodes[table[slot_of("")]].me.name
         self.others = sorted(set(names) - {self.home})
@@ -86,10 +84,10 @@ def test_it_goes_to_every_listening_client_once(routing: str) -> None:
 def test_one_to_many_leaves_room_for_other_messages() -> None:
     cluster = Cluster("a")
     crowd = cluster.client("0", "a")
-    for number in range(3 * DELIVERY_SLICE):
+    for number in range(3 * SIZES.delivery_slice):
         crowd.send(command="listen", client_id=str(number))
     cluster.world.run(1.0)
-    assert crowd.heard == ["ok"] * 3 * DELIVERY_SLICE
+    assert crowd.heard == ["ok"] * 3 * SIZES.delivery_slice
     anna = cluster.listener("anna", "a", "t")
     anna.say("publish t 'warm'")
     sender = cluster.client("sender", "a")
@@ -99,9 +97,9 @@ def test_one_to_many_leaves_room_for_other_messages() -> None:
     assert router._jobs
     sent = router.counters.counts["messages_delivered"]
     router.work(cluster.world.now)
-    assert 0 < router.counters.counts["messages_delivered"] - sent <= DELIVERY_SLICE
+    assert 0 < router.counters.counts["messages_delivered"] - sent <= SIZES.delivery_slice
     assert sender.hear() == ["ok 1"]
-    assert crowd.heard.count("everybody: 'news'") == 3 * DELIVERY_SLICE
+    assert crowd.heard.count("everybody: 'news'") == 3 * SIZES.delivery_slice
 
 
 def test_one_that_died_with_an_endpoint_is_counted() -> None:
@@ -189,11 +187,8 @@ def test_who_never_rests_does_not_keep_it_for_ever() -> None:
 
 
 @ROUTINGS
-def test_who_comes_again_to_the_same_place_between_two_slices_has_it_once(
-    routing: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(delivery, "DELIVERY_SLICE", 1)
-    cluster = Broadcasting(routing=routing)
+def test_who_comes_again_to_the_same_place_between_two_slices_has_it_once(routing: str) -> None:
+    cluster = Broadcasting(routing=routing, sizes=Sizes(delivery_slice=1))
     old, other = cluster.others
     for number in range(60):
         cluster.listener(f"crowd {number}", other)
@@ -240,7 +235,7 @@ def test_who_comes_again_to_the_same_place_behind_it_does_not_get_it_again(how: 
 def test_a_crowd_that_moves_is_followed_in_slices() -> None:
     cluster = Broadcasting()
     old, other = cluster.others
-    crowd = range(3 * DELIVERY_SLICE)
+    crowd = range(3 * SIZES.delivery_slice)
     before, after = cluster.client("0", old), cluster.client("0", other)
     for number in crowd:
         before.send(command="listen", client_id=str(number))
@@ -298,9 +293,8 @@ def test_it_does_not_need_the_store_for_who_moved_before(how: str) -> None:
     assert times(moved) == 1
 
 
-def test_more_moves_than_are_remembered_are_counted_by_the_next_broadcast(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(moved, "MOVED_MAX", 5)
-    cluster = Broadcasting()
+def test_more_moves_than_are_remembered_are_counted_by_the_next_broadcast() -> None:
+    cluster = Broadcasting(sizes=Sizes(moved_max=5))
     old, other = cluster.others
     for place in (old, other):
         for number in range(8):

@@ -6,22 +6,19 @@ from typing import Any
 
 import pytest
 
-from ingeborg.broker.core.clients import moved
 from ingeborg.broker.core.clients.moved import MOVED_S
+from ingeborg.broker.core.limits import SIZES, Sizes
 from ingeborg.broker.core.links.link import Link
-from ingeborg.broker.core.messages import delivery
 from ingeborg.broker.core.messages.delivery import (
-    DELIVERY_SLICE,
     LONG_BYTES,
     RECENT_S,
     SLICE_BYTES,
     Delivered,
-    per_slice,
 )
 
 from ..way import ANN, Way, message, note
 
-CROWD = [f"c{number}" for number in range(DELIVERY_SLICE + 1)]
+CROWD = [f"c{number}" for number in range(SIZES.delivery_slice + 1)]
 
 
 @pytest.fixture
@@ -136,11 +133,10 @@ def test_it_is_remembered_for_longer_than_anybody_sends_it_again_and_no_longer(w
     assert len(way.written(carl)) == 1
 
 
-@pytest.mark.parametrize(("bound", "value"), [("RECENT_MAX", 2), ("RECENT_CLIENTS_MAX", 4)])
-def test_what_is_forgotten_before_its_time_for_want_of_room_is_counted(
-    way: Way, homes: Homes, monkeypatch: pytest.MonkeyPatch, bound: str, value: int
-) -> None:
-    monkeypatch.setattr(delivery, bound, value)
+@pytest.mark.parametrize("sizes", [Sizes(recent_max=2), Sizes(recent_clients_max=4)], ids=["messages", "recipients"])
+def test_what_is_forgotten_before_its_time_for_want_of_room_is_counted(sizes: Sizes) -> None:
+    way = Way(sizes=sizes)
+    homes = Homes(way)
     carl = way.listens("carl", "dora")
     for number in (1, 2, 3):
         homes.deliver(["carl", "dora"], number=number)
@@ -161,7 +157,7 @@ def test_a_message_for_many_goes_out_in_slices_and_is_confirmed_when_it_has_gone
     request = homes.deliver(CROWD)
     assert way.desk.counts["messages_delivered"] == 0
     slice_of_a_job(way)
-    assert way.desk.counts["messages_delivered"] == DELIVERY_SLICE
+    assert way.desk.counts["messages_delivered"] == SIZES.delivery_slice
     assert homes.told() == []
     way.desk.work()
     assert homes.told() == [(request, [])]
@@ -204,10 +200,10 @@ def test_of_many_who_had_gone_when_their_slice_came_has_not_had_it(way: Way, hom
     assert way.written(back) == [note("t")]
 
 
-def test_a_long_message_goes_to_fewer_at_a_time() -> None:
-    assert per_slice(b"x" * LONG_BYTES) == DELIVERY_SLICE
-    assert per_slice(b"x" * (SLICE_BYTES // 10)) == 10
-    assert per_slice(b"x" * (2 * SLICE_BYTES)) == 1
+def test_a_long_message_goes_to_fewer_at_a_time(way: Way) -> None:
+    assert way.delivery.per_slice(b"x" * LONG_BYTES) == SIZES.delivery_slice
+    assert way.delivery.per_slice(b"x" * (SLICE_BYTES // 10)) == 10
+    assert way.delivery.per_slice(b"x" * (2 * SLICE_BYTES)) == 1
 
 
 def test_a_long_message_for_a_few_goes_out_in_slices_too(way: Way, homes: Homes) -> None:
@@ -304,10 +300,9 @@ def test_who_moves_away_while_it_is_going_out_is_among_them(way: Way, homes: Hom
     assert homes.told() == [(request, [(CROWD[-1], 0.0)])]
 
 
-def test_a_broadcast_that_cannot_know_all_who_moved_away_is_counted_until_it_can(
-    way: Way, homes: Homes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(moved, "MOVED_MAX", 1)
+def test_a_broadcast_that_cannot_know_all_who_moved_away_is_counted_until_it_can() -> None:
+    way = Way(sizes=Sizes(moved_max=1))
+    homes = Homes(way)
     way.moved_away.add("carl", way.desk.now)
     way.moved_away.add("dora", way.desk.now)
     homes.broadcast(1)

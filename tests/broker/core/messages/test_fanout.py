@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from ingeborg.broker.core.clients.moved import MOVED_S
+from ingeborg.broker.core.limits import SIZES
 from ingeborg.broker.core.links.calls import Call, Kind
 from ingeborg.broker.core.links.link import Link
-from ingeborg.broker.core.messages.delivery import DELIVERY_SLICE
 from ingeborg.broker.core.messages.message import Handover
 from ingeborg.broker.core.model import Location, StoreUnavailable
 from ingeborg.broker.core.topics.locations import NEVER_LISTENED
@@ -209,7 +209,7 @@ def test_who_the_store_still_has_at_an_endpoint_that_is_gone_is_counted(way: Way
 # Lists of recipients
 
 
-MANY = [f"c{number}" for number in range(DELIVERY_SLICE + 1)]
+MANY = [f"c{number}" for number in range(SIZES.delivery_slice + 1)]
 
 
 def test_a_list_of_many_goes_over_a_link_once_and_whole_where_the_link_is_another(way: Way) -> None:

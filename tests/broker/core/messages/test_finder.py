@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingeborg.broker.core.messages import finder as finder_module
+from ingeborg.broker.core.limits import SIZES, Sizes
 from ingeborg.broker.core.messages.finder import Finder
 from ingeborg.broker.core.messages.routes import Route, Search
 from ingeborg.broker.core.model import Location, StoreUnavailable
@@ -19,11 +19,11 @@ from ..way import ANN, BOB, at
 class Seeker:
     """A finder, and what it tells of searches."""
 
-    def __init__(self) -> None:
+    def __init__(self, sizes: Sizes = SIZES) -> None:
         self.desk = FakeDesk()
         self.locations = Locations(100)
         self.told: list[tuple[str, Exception | None]] = []
-        self.finder = Finder(self.desk, self.locations, self._done)
+        self.finder = Finder(self.desk, self.locations, self._done, sizes)
 
     def _done(self, search: Search, error: Exception | None) -> None:
         self.told.append((search.topic, error))
@@ -99,10 +99,8 @@ def test_when_the_store_does_not_answer_every_search_for_these_is_told_and_nothi
     assert seeker.told[2:] == [("z", None)]
 
 
-def test_many_are_asked_for_in_parts_and_the_search_ends_with_the_last(
-    seeker: Seeker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(finder_module, "CLIENTS_PER_SLICE", 2)
+def test_many_are_asked_for_in_parts_and_the_search_ends_with_the_last() -> None:
+    seeker = Seeker(Sizes(clients_per_slice=2))
     search = seeker.search("x", *"abcde")
     seeker.finder.flush()
     assert seeker.asked() == [["a", "b"], ["c", "d"], ["e"]]
@@ -113,8 +111,8 @@ def test_many_are_asked_for_in_parts_and_the_search_ends_with_the_last(
     assert sorted(search.found) == list("abcde")
 
 
-def test_a_search_has_failed_as_soon_as_one_part_of_it_has(seeker: Seeker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(finder_module, "CLIENTS_PER_SLICE", 1)
+def test_a_search_has_failed_as_soon_as_one_part_of_it_has() -> None:
+    seeker = Seeker(Sizes(clients_per_slice=1))
     seeker.search("x", "anna", "bert")
     seeker.finder.flush()
     error = StoreUnavailable("down")

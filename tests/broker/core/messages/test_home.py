@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from ingeborg.broker.core.cluster.membership import Membership
+from ingeborg.broker.core.limits import SIZES, Sizes
 from ingeborg.broker.core.links.calls import NOT_HOME, TIMEOUT_S, Kind
-from ingeborg.broker.core.messages import finder, home
 from ingeborg.broker.core.messages.dedup import KEY_BYTES, key_of
 from ingeborg.broker.core.model import StoreUnavailable
 from ingeborg.protocol.hashes import slot_of
@@ -196,10 +196,9 @@ def test_when_it_fails_its_duplicates_fail_too_and_it_counts_as_seen_only_if_som
     assert way.inflight.messages == 0
 
 
-def test_more_duplicates_than_may_wait_are_refused_and_counted(
-    way: Asked, topic: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(home, "WAITERS_MAX", 1)
+def test_more_duplicates_than_may_wait_are_refused_and_counted() -> None:
+    way = Asked(ANN, BOB, sizes=Sizes(waiters_max=1))
+    topic = topic_at(way.members, "m")
     _, _, third = (way.publish(topic) for _ in range(3))
     assert way.answers() == [(third, "peer_unavailable")]
     assert way.desk.drops == {"duplicate_waiters_full": 1}
@@ -344,7 +343,7 @@ def many(count: int) -> list[str]:
 
 
 def test_where_many_are_is_found_in_slices_and_in_other_turns(way: Asked, topic: str) -> None:
-    clients = many(finder.CLIENTS_PER_SLICE + 1)
+    clients = many(SIZES.clients_per_slice + 1)
     way.listens_at(ANN, *clients)
     way.subscribed(topic, *clients)
     way.publish(topic)
@@ -362,7 +361,7 @@ def test_where_many_are_is_found_in_slices_and_in_other_turns(way: Asked, topic:
 def test_of_many_those_found_at_a_peer_that_is_gone_when_the_message_s_turn_comes_are_counted_and_left_out(
     way: Asked, topic: str
 ) -> None:
-    clients = many(home.PLACES_PER_TURN + 1)
+    clients = many(SIZES.places_per_turn + 1)
     way.listens_at(ANN, *clients)
     way.subscribed(topic, *clients)
     number = way.publish(topic)

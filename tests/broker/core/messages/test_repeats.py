@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ingeborg.broker.core.messages import repeats as repeats_module
+from ingeborg.broker.core.limits import Sizes
 from ingeborg.broker.core.messages.dedup import key_of
 from ingeborg.broker.core.messages.repeats import KNOWN_S, TELLS, TTL_S_MIN, Repeats
 
@@ -63,9 +63,8 @@ def test_with_a_short_time_to_live_the_home_is_asked_every_time(ttl_s: float) ->
     assert len(repeats) == 0
 
 
-def test_homes_are_told_of_many_part_by_part_and_none_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(repeats_module, "AGAIN_MAX", 7)
-    repeats = Repeats(TTL_S)
+def test_homes_are_told_of_many_part_by_part_and_none_is_forgotten() -> None:
+    repeats = Repeats(TTL_S, Sizes(again_max=7))
     for number in range(10):
         repeats.learn(key(number), 100.0)
     dropped = [number for number in range(10) if repeats.known(key(number), 100.0)]

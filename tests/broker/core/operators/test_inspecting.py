@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from ingeborg.broker.core.clients.hub import Connection
+from ingeborg.broker.core.limits import Sizes
 from ingeborg.broker.core.links.calls import Call, Kind
 from ingeborg.broker.core.model import Location, StoreUnavailable
 from ingeborg.broker.core.operators import inspecting
@@ -139,9 +140,8 @@ def test_subscribers_come_in_pages_with_their_places() -> None:
     assert (nobody["count"], nobody["subscribers"], nobody["cursor"]) == (0, [], None)
 
 
-def test_a_large_set_is_sorted_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inspecting, "SORT_SLICE", 3)
-    cluster = Cluster("a")
+def test_a_large_set_is_sorted_in_slices() -> None:
+    cluster = Cluster("a", sizes=Sizes(sort_slice=3))
     cluster.world.store.subscribers_of["t"] = {f"c{number:03}" for number in range(100)}
     anna = cluster.client("anna", "a")
     seen: list[str] = []

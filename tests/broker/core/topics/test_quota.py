@@ -8,7 +8,7 @@ import pytest
 
 from ingeborg.broker.core.clients.hub import Connection, Reply
 from ingeborg.broker.core.clients.outbox import Outbox
-from ingeborg.broker.core.limits import Limits
+from ingeborg.broker.core.limits import SIZES, Limits, Sizes
 from ingeborg.broker.core.model import StoreUnavailable
 from ingeborg.broker.core.topics import quota
 from ingeborg.broker.core.topics.change import Change
@@ -20,8 +20,8 @@ from ..surroundings import packed
 from ..talk import Cluster, Talker
 
 
-def talkers(limit: int) -> tuple[Cluster, Talker, Talker]:
-    cluster = Cluster("a", "b", limits=Limits(subscriptions=limit))
+def talkers(limit: int, sizes: Sizes = SIZES) -> tuple[Cluster, Talker, Talker]:
+    cluster = Cluster("a", "b", limits=Limits(subscriptions=limit), sizes=sizes)
     return cluster, cluster.client("anna", "a"), cluster.client("bert", "b")
 
 
@@ -61,9 +61,8 @@ def test_commands_sent_at_once_are_counted_one_after_the_other() -> None:
     assert sorted(cluster.world.store.topics("anna", None, 9)[0]) == topics(0, 3)
 
 
-def test_all_pages_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quota, "PAGE_LIMIT_MAX", 2)
-    _, anna, _ = talkers(7)
+def test_all_pages_are_counted() -> None:
+    _, anna, _ = talkers(7, Sizes(page_max=2))
     assert anna.say(f"subscribe {','.join(topics(0, 6))}") == ["ok"]
     assert anna.say("subscribe t6,t7") == ["error too_many_topics"]
     assert anna.say("subscribe t6") == ["ok"]
@@ -79,9 +78,8 @@ def test_without_the_store_nobody_is_counted() -> None:
     assert anna.say("subscribe t0") == ["ok"]
 
 
-def test_of_a_client_on_many_connections_no_more_than_some_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quota, "WAITING_MAX", 5)
-    cluster, anna, _ = talkers(100)
+def test_of_a_client_on_many_connections_no_more_than_some_wait() -> None:
+    cluster, anna, _ = talkers(100, Sizes(counting_max=5))
     again = cluster.client("anna", "a")
     for number in range(4):
         anna.send(command="subscribe", topic=f"t{number}")
@@ -95,10 +93,10 @@ def test_of_a_client_on_many_connections_no_more_than_some_wait(monkeypatch: pyt
 class Alone:
     """A count of 3 topics at most, and what it has decided: the names of changes that began or were refused."""
 
-    def __init__(self) -> None:
+    def __init__(self, sizes: Sizes = SIZES) -> None:
         self.desk = FakeDesk()
         self.decided: list[str] = []
-        self.quota = quota.Quota(self.desk, 3, self._begin, self._refuse)
+        self.quota = quota.Quota(self.desk, 3, self._begin, self._refuse, sizes)
         self.connection = Connection(1, Outbox(1))
 
     def ask(self, name: str, topics: Any, client: str = "anna") -> Change:
@@ -200,10 +198,8 @@ def test_a_long_list_is_gone_through_in_slices_and_read_only_if_it_may_be_enough
     assert alone.desk.stored == []
 
 
-def test_one_that_finds_no_place_in_the_row_is_refused_and_no_turn_is_kept_for_it(
-    alone: Alone, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(quota, "WAITING_MAX", 2)
+def test_one_that_finds_no_place_in_the_row_is_refused_and_no_turn_is_kept_for_it() -> None:
+    alone = Alone(Sizes(counting_max=2))
     changes = [alone.ask(name, ["a"]) for name in ("first", "second", "third")]
     assert alone.decided == ["third is refused: store_unavailable"]
     assert [change.counted for change in changes] == [True, True, False]

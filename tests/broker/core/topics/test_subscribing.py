@@ -9,11 +9,12 @@ import pytest
 
 from ingeborg.broker.core.clients.hub import Connection
 from ingeborg.broker.core.cluster.underway import UnderWay
+from ingeborg.broker.core.limits import SIZES
 from ingeborg.broker.core.links.calls import TIMEOUT_S, Kind
 from ingeborg.broker.core.messages.routes import Routes
 from ingeborg.broker.core.model import Shape, StoreUnavailable
 from ingeborg.broker.core.topics.subscribing import TOPICS_PER_SLICE, TOPICS_UNDER_WAY, WRITE_S_LONG, Subscribing
-from ingeborg.broker.core.topics.writing import TOPICS_AT_ONCE, Writing
+from ingeborg.broker.core.topics.writing import Writing
 from ingeborg.protocol.hashes import slot_of
 
 from ..fake_desk import Stored
@@ -130,7 +131,7 @@ def test_topics_of_a_home_that_is_gone_go_to_the_next(endpoint: Endpoint) -> Non
 
 
 def test_many_of_them_go_there_in_a_turn_of_their_own(endpoint: Endpoint) -> None:
-    endpoint.say("subscribe", endpoint.topics("p", TOPICS_AT_ONCE + 1))
+    endpoint.say("subscribe", endpoint.topics("p", SIZES.topics_at_once + 1))
     (call,) = endpoint.desk.asked
     endpoint.leave_to("q")
     endpoint.part.lost(call)

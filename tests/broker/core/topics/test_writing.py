@@ -7,11 +7,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from ingeborg.broker.core.cluster.underway import UnderWay
+from ingeborg.broker.core.limits import SIZES
 from ingeborg.broker.core.links.calls import NOT_HOME, TIMEOUT_S
 from ingeborg.broker.core.links.link import Link
 from ingeborg.broker.core.messages.routes import Routes
 from ingeborg.broker.core.model import StoreUnavailable
-from ingeborg.broker.core.topics.writing import TOPICS_AT_ONCE, WRITES_WAITING_MAX, Write, Writer, Writing
+from ingeborg.broker.core.topics.writing import WRITES_WAITING_MAX, Write, Writer, Writing
 from ingeborg.protocol.errors import ProtocolError
 
 from ..fake_desk import Stored
@@ -169,7 +170,7 @@ def test_more_than_so_many_do_not_wait_and_are_refused(home: Home) -> None:
 
 
 def test_a_large_one_begins_and_ends_in_turns_of_its_own(home: Home) -> None:
-    many = home.topics("m", TOPICS_AT_ONCE + 1)
+    many = home.topics("m", SIZES.topics_at_once + 1)
     home.ask(1, many)
     home.stored()
     home.desk.work()
