@@ -32,8 +32,17 @@ $(READY): constraints.txt pyproject.toml
 	@$(PIP) install --quiet --require-hashes -r $(VENV)/tools.txt
 	@echo "packages: installing the pins of constraints.txt (the first time some 450 MB, a minute or two)"
 	@$(PIP) install --quiet --progress-bar off --require-hashes --no-build-isolation -r constraints.txt
-	@$(PIP) install -qq --no-deps --no-build-isolation --editable .
+	@INGEBORG_PURE=1 $(PIP) install -qq --no-deps --no-build-isolation --editable .
 	@touch $@
+
+# Everything in place of its sources, in a minute; nothing is done where it has been made of these very sources.
+.PHONY: compiled
+compiled: $(READY) ## compile the core in place, by mypyc and a C compiler (a minute): everything runs it from then on
+	@$(BIN)/python setup.py --quiet build_ext --inplace
+
+.PHONY: interpreted
+interpreted: ## remove what `make compiled` has made
+	@python3 ingeborg/form.py
 
 .PHONY: java
 java: ## find Java 17 or newer, or install it with apt where that is possible; prints its home
@@ -66,7 +75,8 @@ TEST_PROCESSES ?= 5
 test: $(READY) ## run all tests (ARGS="-k name" is passed to pytest), in TEST_PROCESSES=5 processes
 	@[[ '$(TEST_PROCESSES)' =~ ^([0-9]+|auto)$$ ]] || { echo "TEST_PROCESSES='$(TEST_PROCESSES)': a number, or auto" >&2; exit 2; }
 	@JAVA_HOME=$$(bash bench/java.sh) && export JAVA_HOME || echo "going on: the tests that want Java skip" >&2; \
-	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest --numprocesses '$(TEST_PROCESSES)' --dist loadfile $(ARGS)
+	env -u PYTHONDONTWRITEBYTECODE INGEBORG_PURE=1 $(BIN)/python -m pytest --form interpreted \
+		--numprocesses '$(TEST_PROCESSES)' --dist loadfile $(ARGS)
 
 .PHONY: test-tools
 test-tools: $(if $(KAFKA),$(READY)) ## install the programs that some tests want, with apt: a minute or two (KAFKA=1: Kafka too)

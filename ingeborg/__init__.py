@@ -1,13 +1,13 @@
 """The client library by one name: ``from ingeborg import Client``.
 
-Owns: which names of ``protocol`` an application uses. Must never: import anything of ours before it is asked for. This
-module runs before every other one of the installed package; an endpoint's core must not load a client by that, nor a
-client what only an endpoint has.
+Owns: which names of ``protocol`` an application uses. Must never: import anything of ours before it is asked for, but
+the choice between its two forms (``form``). This module runs before every other one of the installed package; an
+endpoint's core must not load a client by that, nor a client what only an endpoint has.
 """
 
 from __future__ import annotations
 
-import os.path
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -40,6 +40,12 @@ if os.path.isfile(os.path.join(os.path.dirname(__file__), "protocol")):
         "ingeborg/protocol is a file and has to be a symbolic link: check the repository out again with links "
         "(git config core.symlinks true; git checkout -- ingeborg), or install a built package"
     )
+
+# Before anything else of ours is imported. What is neither compiled nor asked to be interpreted has no choice to make.
+if os.environ.get("INGEBORG_PURE") or os.path.isfile(os.path.join(os.path.dirname(__file__), "compiled.txt")):
+    from ingeborg import form
+
+    form.choose()
 
 _HOMES = {**dict.fromkeys(__all__, "ingeborg.protocol.client"), "ProtocolError": "ingeborg.protocol.errors"}
 """The module of each name."""

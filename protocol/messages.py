@@ -5,6 +5,7 @@ Owns: which fields each has, how they are checked, and the bytes of every reply.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from .errors import ERRORS, ProtocolError
@@ -29,7 +30,7 @@ class Command(NamedTuple):
     name: str
     client: str
     id: Id = None
-    topics: tuple[str, ...] | list[str] = ()
+    topics: Sequence[str] = ()  # or as a large frame has them, packed (``broker.core.clients.large.Topics``)
     payload: bytes = b""  # canonical JSON
     ack: bool = False
     dedup: bool = True

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from _pytest.terminal import TerminalReporter
 
+from ingeborg import form
 from tests import wants
 from tests.broker import running
 from tests.broker.transports import Authority
@@ -45,8 +46,21 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return LongestFirst(config, log)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Whoever tests one form of the code does not test the other by mistake."""
+    parser.addoption("--form", choices=["compiled", "interpreted"], help="fail unless this form of the code is tested")
+
+
+def pytest_report_header() -> str:
+    """Which form of the code is tested."""
+    return f"ingeborg: {form.name()}"
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Marks of tests that are run over one transport where their module is run over both."""
+    wanted = config.getoption("--form")
+    if wanted not in (None, form.name()):
+        raise pytest.UsageError(f"--form {wanted}, and the code that would be tested is {form.name()}")
     config.addinivalue_line("markers", "over_tcp: over TLS it would show nothing more, and take long")
     config.addinivalue_line("markers", "over_tls: it is about TLS itself")
 

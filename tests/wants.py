@@ -18,6 +18,7 @@ from typing import NamedTuple, NoReturn
 
 import pytest
 
+from ingeborg import form
 from ingeborg.bench.peers import NotInstalledError, kafka_jars
 from ingeborg.bench.peers.servers import ALIASES
 
@@ -122,3 +123,10 @@ def summary(reasons: Iterable[str]) -> str:
     if others:
         parts.append(f"for other reasons ({others}): pytest -rs lists them")
     return f"skipped for want of {'; '.join(parts)}" if parts else ""
+
+
+def compiled() -> None:
+    """Where the sources are run, the test skips."""
+    __tracebackhide__ = True
+    if not form.compiled():
+        skip("compiled code", "make compiled")

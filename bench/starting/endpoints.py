@@ -22,6 +22,7 @@ from ingeborg.bench.errors import BenchError
 from ingeborg.bench.starting.child import Child
 from ingeborg.bench.starting.ports import claim
 from ingeborg.bench.starting.steps import Steps, awaited, blocking
+from ingeborg.form import VARIABLE
 
 #: How long a start may take, in seconds. It takes one or two; on a machine under load, many times that.
 READY_S = 60.0
@@ -44,10 +45,9 @@ def serve(*options: str) -> list[str]:
 
 def environment(variables: Mapping[str, str] | None = None) -> dict[str, str]:
     """This process's environment without options for `ingeborg`, and with these: what somebody has set for endpoints of
-    their own changes no measurement and no test."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("INGEBORG_")} | dict(
-        variables or {}
-    )
+    their own changes no measurement and no test. All processes run the same form of the code."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("INGEBORG_") or name == VARIABLE}
+    return kept | dict(variables or {})
 
 
 class Said(NamedTuple):

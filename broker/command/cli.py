@@ -18,6 +18,7 @@ import uvloop
 from websockets.exceptions import InvalidURI
 from websockets.uri import parse_uri
 
+from ingeborg import form
 from ingeborg.protocol.options import add_options
 
 from ..shell import logs
@@ -40,7 +41,7 @@ def parser() -> argparse.ArgumentParser:
     root = argparse.ArgumentParser(
         prog="ingeborg", description="A publish/subscribe broker for millions of topics, over WebSocket and JSON."
     )
-    root.add_argument("--version", action="version", version=f"ingeborg {VERSION}")
+    root.add_argument("--version", action="version", version=f"ingeborg {VERSION}, {form.name()}")
     subcommands = root.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     text = "run an endpoint, or several"

@@ -197,6 +197,7 @@ class _Scrape(NamedTuple):
     name: str
     routing: str
     store: str
+    form: str  # of its code; empty: an older version, which does not say it
     ready: str
     values: dict[str, float]
     peers: dict[str, tuple[str, bool]]  # name → (url, link up)
@@ -259,10 +260,11 @@ async def status(url: str, as_json: bool = False, *, out: TextIO | None = None) 
         named = {column.key: value for column, value in zip(_COLUMNS, values, strict=True)}
         endpoints.append({"name": name, "url": its_url, "state": state, **named})
     if as_json:
-        cluster = {"routing": first.routing, "store": first.store, "endpoints": endpoints}
+        cluster = {"routing": first.routing, "store": first.store, "form": first.form or None, "endpoints": endpoints}
         print(printable(orjson.dumps(cluster).decode()), file=out)
         return OK if first.ready == "ready" else FAILED
-    print(printable(f"routing {first.routing}, store {first.store}"), file=out)
+    said = [f"routing {first.routing}", f"store {first.store}", *([first.form] if first.form else [])]
+    print(printable(", ".join(said)), file=out)
     rows = [list(map(printable, row)) for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
@@ -290,7 +292,14 @@ async def _scrape(url: str) -> _Scrape:
         raise PageError(f"{url}/metrics: no `ingeborg_info` there; is this an endpoint?")
     readiness = "ready" if ready.status == 200 else "not ready: " + " ".join(ready.text.split())[:80]
     return _Scrape(
-        at_s, info.get("name", "?"), info.get("routing", "?"), info.get("store", "?"), readiness, values, peers
+        at_s,
+        info.get("name", "?"),
+        info.get("routing", "?"),
+        info.get("store", "?"),
+        info.get("form", ""),
+        readiness,
+        values,
+        peers,
     )
 
 

@@ -23,6 +23,8 @@ from pathlib import Path
 
 import uvloop
 
+from ingeborg import form
+
 from ..access.admission import Access, is_loopback
 from ..access.tokens import Keys
 from ..core.limits import Limits
@@ -33,6 +35,7 @@ from ..shell.tls import Certificate
 from ..store.base import Store
 from ..store.embedded.files import make_directory, others_may, regular_file, why_not_written
 from ..store.embedded.store import EmbeddedStore
+from ..version import VERSION
 from .config import ConfigError, ServeOptions, data_folder, default_name, parse_store
 
 log = logging.getLogger("ingeborg")
@@ -220,6 +223,7 @@ async def _serve(options: ServeOptions) -> int:
     url = advertised(options, port if internal is None else internal.getsockname()[1])
     me = Endpoint(options.name or default_name(port), secrets.token_hex(8), url, 0)
     logs.set_up(options.log_format, options.log_level, me.name)
+    log.info("ingeborg %s, %s", VERSION, form.name())
     store = make_store(options, death_fd=_last_words() if parse_store(options.store_url)[0] == "lmdb" else -1)
     server = EndpointServer(
         me,

@@ -15,6 +15,8 @@ import sys
 import time
 from dataclasses import fields, replace
 
+from ingeborg import form
+
 from ..shell import machine
 from .config import ENVIRONMENT_PREFIX, ConfigError, ServeOptions, default_name
 from .serve import NAME_TAKEN
@@ -59,7 +61,11 @@ class Child:
 
     def start(self) -> None:
         """Start it, with its options in the environment: nothing to quote, nothing to parse twice."""
-        environment = {key: value for key, value in os.environ.items() if not key.startswith(ENVIRONMENT_PREFIX)}
+        environment = {
+            key: value
+            for key, value in os.environ.items()
+            if not key.startswith(ENVIRONMENT_PREFIX) or key == form.VARIABLE
+        }
         for field in fields(self.options):
             environment[ENVIRONMENT_PREFIX + field.name.upper()] = str(getattr(self.options, field.name))
         environment[SUPERVISOR_FD] = str(self._pipe_read)

@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable, Iterator
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
+from ingeborg import form
+
 from ..core.messages.routes import Routes
 from ..core.operators.histogram import Histogram
 from ..core.topics.locations import Locations
@@ -78,8 +80,8 @@ class _Endpoint:
         counters = router.counters
         counters.observe()
         me = router.me
-        labels = ("name", "incarnation", "routing", "store", "version")
-        about = (me.name, me.incarnation, status.routing, status.store_name, VERSION)
+        labels = ("name", "incarnation", "routing", "store", "version", "form")
+        about = (me.name, me.incarnation, status.routing, status.store_name, VERSION, form.name())
         yield _gauges("info", "This endpoint", labels, [(about, 1)])
         peers = [peer for peer in router.members.peers.values() if peer.dead_since is None]
         up = [((p.endpoint.name, p.endpoint.url), float(p.in_view and p.connected)) for p in peers]

@@ -47,7 +47,8 @@ class Layer(NamedTuple):
 
 
 LAYERS = (
-    Layer("ingeborg", ("protocol",)),
+    Layer("ingeborg", ("protocol", "ingeborg.form")),
+    Layer("ingeborg.form", ()),
     Layer("protocol", ("protocol",), pure=True),
     Layer("protocol.client", ("protocol",)),
     Layer("protocol.sockets", ("protocol",)),
@@ -57,11 +58,11 @@ LAYERS = (
     Layer("broker.children", ()),
     Layer("broker.store", ("protocol", "broker.store", "broker.core", "broker.children")),
     Layer("broker.store.base", ("protocol", "broker.core")),
-    Layer("broker", ("protocol", "broker")),
-    Layer("broker.command.cli", ("protocol", "broker"), known_to_none=True),
+    Layer("broker", ("protocol", "broker", "ingeborg.form")),
+    Layer("broker.command.cli", ("protocol", "broker", "ingeborg.form"), known_to_none=True),
     Layer("loadgen", ("protocol", "loadgen")),
     Layer("loadgen.cli", ("protocol", "loadgen"), known_to_none=True),
-    Layer("bench", ("protocol", "bench")),
+    Layer("bench", ("protocol", "bench", "ingeborg.form")),
     Layer("bench.oracle", ("bench.oracle",), pure=True),
     Layer("bench.cli", ("protocol", "bench"), known_to_none=True),
     # Measurements of single parts: they import what they measure, and nothing imports them.

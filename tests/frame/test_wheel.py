@@ -23,6 +23,7 @@ from typing import Any
 
 import pytest
 
+from ingeborg import form
 from tests import wants
 from tests.broker.running import PATIENCE_S, plain, serving
 from tests.cluster.processes import eventually
@@ -41,7 +42,12 @@ def build(tree: Path, kind: str, out: Path) -> Path:
     out.mkdir(exist_ok=True)
     code = f"import sys; from setuptools import build_meta; print(build_meta.build_{kind}(sys.argv[1]))"
     done = subprocess.run(
-        [sys.executable, "-c", code, str(out)], cwd=tree, capture_output=True, text=True, timeout=BUILD_S
+        [sys.executable, "-c", code, str(out)],
+        cwd=tree,
+        env={**os.environ, form.VARIABLE: "1"},
+        capture_output=True,
+        text=True,
+        timeout=BUILD_S,
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
     return out / done.stdout.splitlines()[-1]
@@ -56,7 +62,7 @@ def archives(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     tree.mkdir()
     for name in NEEDED:
         shutil.copy(ROOT / name, tree)
-    leave = shutil.ignore_patterns("__pycache__", "results", "*.so")
+    leave = shutil.ignore_patterns("__pycache__", "results", "*.so", form.RECORD)
     for top in (NAME, *sorted(OURS)):
         shutil.copytree(ROOT / top, tree / top, symlinks=True, ignore=leave)
     return build(tree, "sdist", folder / "sdist"), build(tree, "wheel", folder / "wheel")

@@ -15,6 +15,7 @@ from typing import Any
 import orjson
 import pytest
 
+from ingeborg import form
 from ingeborg.bench.starting import environment
 from ingeborg.broker.command import cli
 from ingeborg.broker.command.config import ServeOptions
@@ -272,7 +273,7 @@ async def test_status_shows_the_endpoint(tmp_path: Path) -> None:
     async with serving(tmp_path, "--name", "the-endpoint") as (_, url), plain(url) as connection:
         await connection.ask({"command": "listen", "client_id": "c"})
         async with ingeborg(tmp_path, "status", "--url", url) as status:
-            assert await status.line("routing") == "routing home, store lmdb"
+            assert await status.line("routing") == f"routing home, store lmdb, {form.name()}"
             titles, row = await status.line("."), await status.line(".")
             shown = dict(zip(re.split(r"  +", titles), re.split(r"  +", row), strict=True))
             assert (shown["endpoint"], shown["state"], shown["clients"]) == ("the-endpoint", "ready", "1")

@@ -16,6 +16,7 @@ import pytest
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.http11 import Request, Response
 
+from ingeborg import form
 from ingeborg.broker.command import cli, commands
 from tests.broker.transports import Authority
 from tests.protocol.scripted import ScriptedEndpoint, free_url, succeed
@@ -184,7 +185,7 @@ class Pages:
         )
         return connection.respond(
             HTTPStatus.OK,
-            f'ingeborg_info{{name="{self.name}",incarnation="i",routing="home",store="lmdb"}} 1\n{peers}'
+            f'ingeborg_info{{name="{self.name}",routing="home",store="lmdb",form="compiled"}} 1\n{peers}'
             f"ingeborg_clients 3\ningeborg_publishes_received_total {self.count}\n"
             f'ingeborg_drops_total{{reason="a"}} 2\ningeborg_drops_total{{reason="b"}} 3\n'
             f"process_resident_memory_bytes 5.2e+07\n",
@@ -201,7 +202,7 @@ async def test_status_shows_a_row_per_endpoint_with_rates(quick: None, capsys: p
         one.peers = {"e-2": (two.url, 0), "e-3": (free_url(), 1)}
         assert await commands.status(one.url) == 0
     head, titles, first, second, third = capsys.readouterr().out.splitlines()
-    assert head == "routing home, store lmdb"
+    assert head == "routing home, store lmdb, compiled"
     assert titles.split()[:3] == ["endpoint", "url", "state"]
     cells = first.split()
     assert cells[:4] == ["e-1", one.url, "ready", "3"]
@@ -219,7 +220,7 @@ async def test_status_as_json_has_the_same_with_null_for_what_is_not_known(
         one.peers = {"e-3": (free_url(), 1)}
         assert await commands.status(one.url, as_json=True) == 0
     cluster = orjson.loads(capsys.readouterr().out)
-    assert (cluster["routing"], cluster["store"]) == ("home", "lmdb")
+    assert (cluster["routing"], cluster["store"], cluster["form"]) == ("home", "lmdb", "compiled")
     here, away = cluster["endpoints"]
     assert (here["name"], here["url"], here["state"], here["clients"], here["drops"]) == ("e-1", one.url, "ready", 3, 5)
     assert here["publishes_per_s"] > 0
@@ -280,7 +281,7 @@ def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
         cli.main(["--version"])
     assert ended.value.code == 0
     project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
-    assert capsys.readouterr().out == f"ingeborg {project['version']}\n"
+    assert capsys.readouterr().out == f"ingeborg {project['version']}, {form.name()}\n"
 
 
 async def _bad_request(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -1,0 +1,79 @@
+"""A history's record: the same for the same seed, in every process, and in both forms of the code."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ingeborg import form
+from tests import wants
+
+from .history import History
+from .record import WAYS, Recorder, record
+
+ROOT = Path(__file__).resolve().parents[2]
+PATIENCE_S = 500
+
+#: Each form runs them in a process of its own: a minute, of the interpreted one.
+SEEDS = 1_000
+
+
+def lines(first: int, count: int, **variables: str) -> list[str]:
+    # Sets of strings have the same order in both: a home goes through its subscribers in theirs.
+    environment = {**os.environ, "PYTHONHASHSEED": "0", form.VARIABLE: "0", **variables}
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.simulator.record", str(first), str(count)],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout.splitlines()
+
+
+def test_a_record_is_the_same_in_every_process() -> None:
+    first, second = (lines(90_000, 2 * len(WAYS)) for _ in range(2))
+    assert first == second
+    assert len({line.rpartition(" ")[2] for line in first}) == len(first)
+
+
+def test_one_byte_of_one_frame_changes_it() -> None:
+    histories, recorders = [History(8) for _ in range(2)], [Recorder(), Recorder()]
+    histories[0].world.on_effects = recorders[0].turn
+    spoilt: list[bytes] = []
+
+    def spoil(node: object, effects: object) -> None:
+        for _, frames in effects.write:  # type: ignore[attr-defined]
+            if not spoilt:
+                spoilt.append(frames[0])
+                frames[0] = frames[0][:-1] + b"]"
+                recorders[1].turn(node, effects)  # type: ignore[arg-type]
+                frames[0] = spoilt[0]
+                return
+        recorders[1].turn(node, effects)  # type: ignore[arg-type]
+
+    histories[1].world.on_effects = spoil
+    for history in histories:
+        history.run()
+    assert spoilt
+    assert recorders[0].turns == recorders[1].turns
+    assert recorders[0].text() != recorders[1].text()
+
+
+@pytest.mark.timeout(2 * PATIENCE_S)
+def test_both_forms_decide_the_same_to_the_byte() -> None:
+    wants.compiled()
+    interpreted, compiled = lines(0, SEEDS, **{form.VARIABLE: "1"}), lines(0, SEEDS)
+    assert (interpreted[0], compiled[0]) == ("interpreted", "compiled")
+    assert len(compiled) == 1 + SEEDS
+    assert [pair for pair in zip(interpreted[1:], compiled[1:], strict=True) if pair[0] != pair[1]] == []
+
+
+def test_a_seed_is_run_in_its_way() -> None:
+    assert record(90_003).startswith("90003 way 3: ")
