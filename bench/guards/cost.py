@@ -56,7 +56,7 @@ def fit(costs: dict[int, float]) -> Line:
     return Line(mean_c - slope * mean_f, slope)
 
 
-class _Load:
+class Load:
     """A topic with its subscribers and a publisher, on one server."""
 
     def __init__(self, url: str, process: psutil.Process, fanout: int) -> None:
@@ -67,7 +67,7 @@ class _Load:
         self._all_came = asyncio.Event()
         self._number = 0
 
-    async def __aenter__(self) -> _Load:
+    async def __aenter__(self) -> Load:
         for number in range(self._fanout):
             subscriber = await dial(self._url, self._count)
             self._subscribers.append(subscriber)
@@ -91,9 +91,9 @@ class _Load:
         payload = f"{self._number:09} ".ljust(120, "x")
         return orjson.dumps({"command": "publish", "client_id": "p", "topic": self._topic, "payload": payload})
 
-    async def cost_us(self, rate: int) -> float:
-        """CPU of the server per publish over ``LOAD_S``, in microseconds."""
-        count = int(rate * LOAD_S)
+    async def cost_us(self, rate: int, seconds: float = LOAD_S) -> float:
+        """CPU of the server per publish, in microseconds, over so many seconds of load."""
+        count = int(rate * seconds)
         frames = [self._frame() for _ in range(count)]
         self._received, self._expected = 0, count * self._fanout
         self._all_came.clear()
@@ -123,7 +123,7 @@ async def measure(rounds: int) -> tuple[dict[int, float], dict[int, float]]:
     ):
         found: tuple[dict[int, float], dict[int, float]] = ({}, {})
         for fanout, rate in RATES.items():
-            async with _Load(our_url, ours, fanout) as our, _Load(bare_url + "/publish", bare, fanout) as its:
+            async with Load(our_url, ours, fanout) as our, Load(bare_url + "/publish", bare, fanout) as its:
                 pairs = [(await our.cost_us(rate), await its.cost_us(rate)) for _ in range(rounds)]
             for costs, seen in zip(found, zip(*pairs, strict=True), strict=True):
                 costs[fanout] = median(seen)

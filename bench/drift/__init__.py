@@ -1,0 +1,1 @@
+"""`bench drift`: has the cost of a message changed since a commit?"""

@@ -1,0 +1,100 @@
+"""The sources of a commit, and of the working tree, each in a folder of its own and in the form to be measured.
+
+Owns: the copies, and what is built in them. Must never: change the repository, or fetch a commit that is not there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+import sys
+import tarfile
+from io import BytesIO
+from pathlib import Path
+
+from ingeborg import form
+from ingeborg.bench.errors import BenchError
+from ingeborg.bench.starting import environment
+
+#: A copy is compiled within so many seconds: a minute of one core, on a slow and busy machine.
+COMPILE_S_MAX = 900.0
+
+#: What an endpoint runs on, and what it is compiled with.
+NEEDED = ("broker", "protocol", "ingeborg", "loadgen", "bench", "setup.py", "pyproject.toml", "README.md", "LICENSE")
+
+
+def _git(root: Path, *arguments: str) -> bytes:
+    try:
+        done = subprocess.run(["git", *arguments], cwd=root, capture_output=True, check=False)
+    except FileNotFoundError:
+        raise BenchError("git is not installed: a commit cannot be compared with") from None
+    if done.returncode:
+        raise BenchError(done.stderr.decode(errors="replace").strip() or f"git {arguments[0]} failed")
+    return done.stdout
+
+
+def commit(root: Path, name: str) -> str:
+    """The hash of the commit of this name. ``BenchError``: it is not in this clone."""
+    try:
+        return _git(root, "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}").decode().strip()
+    except BenchError:
+        text = f"there is no commit {name} in {root}"
+        if _git(root, "rev-parse", "--is-shallow-repository").strip() == b"true":
+            text += ", which is a shallow clone: git fetch --unshallow"
+        raise BenchError(text) from None
+
+
+def of_commit(root: Path, name: str, out: Path) -> None:
+    """The sources of a commit into an empty folder."""
+    with tarfile.open(fileobj=BytesIO(_git(root, "archive", "--format=tar", name))) as archive:
+        archive.extractall(out, filter="tar")
+
+
+def of_working_tree(root: Path, out: Path) -> None:
+    """The sources as they are, committed or not, into an empty folder."""
+    leave = shutil.ignore_patterns("__pycache__", "results", "*.so", form.RECORD)
+    for name in NEEDED:
+        source = root / name
+        if source.is_dir():
+            shutil.copytree(source, out / name, symlinks=True, ignore=leave)
+        else:
+            shutil.copy(source, out / name)
+
+
+def compiled(tree: Path, kept: Path) -> None:
+    """Compile it in place, or take what was made of the same sources from the folder ``kept``, and keep it there."""
+    if not (tree / "ingeborg" / "form.py").is_file():
+        raise BenchError(f"{tree.name} is older than the compiled form: compare the interpreted ones (--interpreted)")
+    package = tree / "ingeborg"
+    store = kept / f"{_digest(tree)}-{sys.implementation.cache_tag}"
+    if not store.is_dir():
+        command = [sys.executable, "setup.py", "--quiet", "build_ext", "--inplace"]
+        try:
+            done = subprocess.run(
+                command, cwd=tree, env=environment(), capture_output=True, timeout=COMPILE_S_MAX, check=False
+            )
+        except subprocess.TimeoutExpired:
+            raise BenchError(f"{tree.name} was not compiled within {COMPILE_S_MAX:g} s") from None
+        made = form.built(package)
+        if done.returncode or not made:
+            raise BenchError(f"{tree.name} cannot be compiled: {done.stderr.decode(errors='replace')[-2000:]}")
+        unfinished = store.with_name(store.name + ".new")
+        shutil.rmtree(unfinished, ignore_errors=True)
+        for path in made:
+            place = unfinished / path.relative_to(package)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, place)
+        unfinished.rename(store)
+        return
+    for path in store.rglob("*"):
+        if path.is_file():
+            shutil.copy(path, package / path.relative_to(store))
+
+
+def _digest(tree: Path) -> str:
+    """Of what a build is made from: the sources that are compiled, and how."""
+    digest = hashlib.blake2b(form.fingerprint(tree / "ingeborg").encode(), digest_size=16)
+    for name in ("setup.py", "pyproject.toml", "ingeborg/form.py"):
+        digest.update((tree / name).read_bytes())
+    return digest.hexdigest()
