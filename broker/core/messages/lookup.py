@@ -22,10 +22,7 @@ class LookupHome(Home):
     ``homes``: this endpoint of all slots, and joined. ``locations``: a cache with room for nobody.
     """
 
-    def __init__(self, *state: Any) -> None:
-        """``state``: as for ``Home``."""
-        super().__init__(*state)
-        self._see: list[Handover] = []  # to be asked for at the end of the turn
+    _see: list[Handover] | None = None  # to be asked for at the end of the turn
 
     def publish_requested(self, peer: str, number: int, arguments: list[Any]) -> None:
         """Nobody has to ask another endpoint."""
@@ -41,6 +38,8 @@ class LookupHome(Home):
         while queue:
             handover = queue[0]
             if handover.key is not None and handover.seen is None:
+                if self._see is None:
+                    self._see = []
                 self._see.append(handover)
                 return
             if handover.seen:
@@ -57,10 +56,10 @@ class LookupHome(Home):
     def flush(self) -> None:
         """End the turn: ask the store."""
         super().flush()
-        if self._see:
-            hashes = [hash_of_key(handover.key) for handover in self._see if handover.key is not None]
-            self._desk.store("seen", (hashes, self._dedup.ttl_s), self._seen, self._see)
-            self._see = []
+        see, self._see = self._see, None
+        if see is not None:
+            hashes = [hash_of_key(handover.key) for handover in see if handover.key is not None]
+            self._desk.store("seen", (hashes, self._dedup.ttl_s), self._seen, see)
 
     def _seen(self, handovers: list[Handover], result: Any, error: Exception | None) -> None:
         for index, handover in enumerate(handovers):
