@@ -223,7 +223,6 @@ async def _serve(options: ServeOptions) -> int:
     url = advertised(options, port if internal is None else internal.getsockname()[1])
     me = Endpoint(options.name or default_name(port), secrets.token_hex(8), url, 0)
     logs.set_up(options.log_format, options.log_level, me.name)
-    log.info("ingeborg %s, %s", VERSION, form.name())
     store = make_store(options, death_fd=_last_words() if parse_store(options.store_url)[0] == "lmdb" else -1)
     server = EndpointServer(
         me,
@@ -260,6 +259,7 @@ async def _serve(options: ServeOptions) -> int:
     except StoreError as error:
         log.error("cannot use the store %s: %s", options.store_url, error)
         return 1
+    log.info("ingeborg %s, %s", VERSION, form.name())
 
     async def announce() -> None:
         await server.ready.wait()
