@@ -89,6 +89,8 @@ class Compile(build_ext):
             return
         for stale in form.built(package) if package.is_dir() else ():
             stale.unlink()
+        package.mkdir(parents=True, exist_ok=True)
+        record.write_text(form.UNFINISHED + "\n", encoding="ascii")
         from mypyc.build import mypycify
 
         files = [f"ingeborg/{source}" for source in form.sources()]

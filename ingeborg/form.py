@@ -38,6 +38,9 @@ VARIABLE = "INGEBORG_PURE"
 #: Beside this file: the fingerprint of the sources that the extension modules were made of.
 RECORD = "compiled.txt"
 
+#: What is in it while they are being made: a build that was cut short is of no sources.
+UNFINISHED = "unfinished"
+
 HERE = Path(__file__).parent
 
 

@@ -17,6 +17,7 @@ from ingeborg.bench import starting
 from ingeborg.bench.drift import loads, trees
 from ingeborg.bench.drift.ratio import CONFIDENCE, PAIRS_MIN, ratio
 from ingeborg.bench.errors import BenchError
+from ingeborg.bench.guards.light import TIMEOUT_S
 from ingeborg.form import VARIABLE
 
 #: The repository, which has to be there: this measures what is not installed.
@@ -100,10 +101,13 @@ def _turn(tree: Path, seconds: float, compiled: bool, folder: Path) -> Costs:
     variables = {"PYTHONPATH": str(tree), VARIABLE: "0" if compiled else "1"}
     with starting.started(f"the endpoint of {tree.name}", command, folder / "log", variables=variables) as endpoint:
         said = endpoint.child.said()
-        wanted = "compiled" if compiled else "interpreted"
-        if compiled and wanted not in said:
-            raise BenchError(f"the endpoint of {tree.name} does not say that it is {wanted}:\n{said[-1000:]}")
-        return uvloop.run(loads.measure(endpoint.url, endpoint.child.process, seconds))
+        if compiled and ", compiled\n" not in said:
+            raise BenchError(f"the endpoint of {tree.name} does not say that it is compiled:\n{said[-1000:]}")
+        try:
+            return uvloop.run(loads.measure(endpoint.url, endpoint.child.process, seconds))
+        except TimeoutError:
+            text = f"the endpoint of {tree.name} did not do what it was asked within {TIMEOUT_S:g} s"
+            raise BenchError(f"{text}:\n{endpoint.child.said()[-1000:]}") from None
 
 
 def report(found: list[tuple[Costs, Costs]], budget: float, say: Callable[[str], None]) -> int:

@@ -11,12 +11,13 @@ from collections.abc import Mapping
 import orjson
 import psutil
 
+from ingeborg.bench.errors import BenchError
 from ingeborg.bench.guards import cost
 from ingeborg.bench.guards.light import TIMEOUT_S, cpu_s, dial
 from ingeborg.protocol.outgoing import OutgoingSocket
 
 #: Commands of each kind, all of them sent at once, by one client each.
-LISTENS, SUBSCRIBES = 3_000, 6_000
+LISTENS, SUBSCRIBES = 10_000, 10_000
 
 FIGURES = {
     "publish": "received publish",
@@ -56,7 +57,7 @@ async def _commands(url: str, process: psutil.Process, frames: list[bytes]) -> f
         nonlocal answered
         answered += 1
         if data != b'{"result":"success"}' and not over.done():
-            over.set_exception(RuntimeError(f"an endpoint refused a command: {data[:200]!r}"))
+            over.set_exception(BenchError(f"an endpoint refused a command: {data[:200]!r}"))
         elif answered == len(frames) and not over.done():
             over.set_result(None)
 

@@ -20,15 +20,21 @@ from ingeborg.bench.starting import environment
 #: A copy is compiled within so many seconds: a minute of one core, on a slow and busy machine.
 COMPILE_S_MAX = 900.0
 
+#: Builds that are kept, the latest ones: of 5 MB each.
+KEPT_MAX = 6
+GIT_S_MAX = 60.0
+
 #: What an endpoint runs on, and what it is compiled with.
 NEEDED = ("broker", "protocol", "ingeborg", "loadgen", "bench", "setup.py", "pyproject.toml", "README.md", "LICENSE")
 
 
 def _git(root: Path, *arguments: str) -> bytes:
     try:
-        done = subprocess.run(["git", *arguments], cwd=root, capture_output=True, check=False)
+        done = subprocess.run(["git", *arguments], cwd=root, capture_output=True, timeout=GIT_S_MAX, check=False)
     except FileNotFoundError:
         raise BenchError("git is not installed: a commit cannot be compared with") from None
+    except subprocess.TimeoutExpired:
+        raise BenchError(f"git {arguments[0]} did not end within {GIT_S_MAX:g} s") from None
     if done.returncode:
         raise BenchError(done.stderr.decode(errors="replace").strip() or f"git {arguments[0]} failed")
     return done.stdout
@@ -86,6 +92,8 @@ def compiled(tree: Path, kept: Path) -> None:
             place.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(path, place)
         unfinished.rename(store)
+        for old in sorted(kept.iterdir(), key=lambda path: path.stat().st_mtime)[:-KEPT_MAX]:
+            shutil.rmtree(old)
         return
     for path in store.rglob("*"):
         if path.is_file():

@@ -99,6 +99,8 @@ def test_a_build_of_other_sources_is_refused_in_a_checkout_and_says_what_to_do(t
     assert last.startswith("ImportError: the extension modules here were compiled from other sources")
     assert "make compiled" in last
     assert tree.run("-c", "import ingeborg", pure="1").returncode == 0
+    tree.record.write_text(form.UNFINISHED + "\n")
+    assert tree.run("-c", "import ingeborg").returncode == 1  # cut short
     tree.project.unlink()  # what is installed is of one piece, and is not looked at each time
     assert tree.run("-c", "import ingeborg").returncode == 0
 

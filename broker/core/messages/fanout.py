@@ -70,9 +70,11 @@ class Fanout(Part):
         second attempt; a broadcast as many as there are later places within ``MOVED_S``, since whoever moves on from
         place to place listens all the time.
         """
-        absent: list[str] | None = []
+        absent: list[str] | None
         if local:
             absent = self._delivery.deliver(handover.message, local, (handover, len(local), places), self.delivered)
+        else:
+            absent = []
         if absent is not None and not absent and not remote and not handover.open:
             return True
         handover.open += 1  # until all of it is on its way
