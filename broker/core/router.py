@@ -44,6 +44,7 @@ from .messages.inflight import InFlight
 from .messages.lookup import LookupHome
 from .messages.message import Handover
 from .messages.origin import Origin
+from .messages.outcomes import Outcomes
 from .messages.repeats import Repeats
 from .messages.routes import Routes
 from .model import Endpoint, Shape
@@ -117,12 +118,13 @@ class Router:
         self._delivery = delivery = Delivery(desk, hub, sending, moved_away, links, counters, wrap, sizes)
         self._fanout = fanout = Fanout(desk, members, links, locations, whereabouts, delivery, not lookup, sizes)
         keys = KeyHandover(desk, members, self.dedup, repeats, handovers, sizes)
+        self._outcomes = outcomes = Outcomes(desk, inflight)
         make_home = LookupHome if lookup else Home
         self._home = home = make_home(
-            desk, me.incarnation, homes, self.dedup, routes, locations, whereabouts, inflight, fanout, keys, sizes
+            desk, me.incarnation, homes, self.dedup, routes, locations, whereabouts, outcomes, fanout, keys, sizes
         )
         self._origin = origin = Origin(
-            desk, me.incarnation, homes, home, repeats, inflight, replies, counters, dedup_ttl_s > 0
+            desk, me.incarnation, homes, home, outcomes, repeats, inflight, replies, counters, dedup_ttl_s > 0
         )
 
         self._writing = writing = Writing(desk, me.incarnation, homes, routes, links, self._writes, sizes)
@@ -348,7 +350,7 @@ class Router:
             fanout.take_delivered()
         if fanout.handed_over:
             self._home.take_handed_over()
-        if self._home.outcomes:
+        if self._outcomes.due:
             self._origin.take_outcomes()
 
     def _unbind_closed(self) -> None:

@@ -47,7 +47,7 @@ from .tls import trust
 log = logging.getLogger("ingeborg.peers")
 
 #: The version of the handshake, the links and the requests; endpoints of different versions do not talk.
-VERSION = 5
+VERSION = 6
 
 #: The path clients may not use.
 PEER_PATH = "/_peer"

@@ -48,6 +48,12 @@ SETTLE_S = 14.0
 #: A living endpoint that was taken for dead is not a surviving one for so long, in virtual seconds.
 GONE_S = 10.0
 
+#: A cut is over, and links are whole again, well before a request is given up (5 s).
+CUT_MAX_S, WHOLE_AFTER_S = 2.0, 1.5
+
+#: Whatever was sent before it is there after so many seconds (``World.delay``).
+ARRIVED_S = 0.11
+
 TOPICS = [f"topic {index}" for index in range(6)]
 
 #: So little that a client that does not read for a second, or sends forty commands at once, has to be dealt with.
@@ -105,12 +111,14 @@ class History:
         endpoints: int = 3,
         routing: str = "home",
         drains: bool = False,
+        cuts: bool = False,
         slow: bool = False,
         limits: Limits | None = None,
         sizes: Sizes = SIZES,
         forgets: str = "",
     ) -> None:
-        """``limits``, ``sizes``: of the routers. ``forgets``: see ``World``."""
+        """``cuts``: links are cut, for less than a request may take, so that everything succeeds at last. ``limits``,
+        ``sizes``: of the routers. ``forgets``: see ``World``."""
         limits = limits or (SLOW_LIMITS if slow else Limits())
         self.world = World(seed, routing=routing, limits=limits, sizes=sizes, forgets=forgets)
         if slow:
@@ -120,6 +128,8 @@ class History:
         self.sent = 0
         self.slow = slow  # clients that do not read for a while, bursts, and little room for either
         self.blocked = self.held = self.slow_closed = 0  # how often that was noticed
+        self.cuts = cuts
+        self.whole_at = 0.0  # all links are up again by then
         self.drains = drains  # every endpoint in turn is drained and started anew
         self.draining: Node | None = None
         self.drained = 0
@@ -159,6 +169,8 @@ class History:
             self.act()
             if self.faults and self.random.random() < 0.03:
                 self.fault()
+            if self.cuts and world.now > self.whole_at and self.random.random() < 0.2:
+                self.cut_off()
             if self.slow and self.random.random() < 0.2:
                 self.slow_down()
         self.say("no more faults; those under way end by themselves")
@@ -324,6 +336,18 @@ class History:
                 self.publications.append(publication)
                 self.publish(publication)
 
+    def cut_off(self) -> None:
+        """Two endpoints do not reach each other, and then all do for a while."""
+        live = self.world.live()
+        if len(live) < 2:
+            return
+        one, other = self.random.sample([node.me.name for node in live], 2)
+        seconds = self.random.uniform(0.1, CUT_MAX_S)
+        self.whole_at = self.world.now + seconds + WHOLE_AFTER_S
+        self.say(f"{one} and {other} are cut off from each other for {seconds:.1f} s")
+        self.world.cut(one, other, seconds)
+        self.world.cut(other, one, seconds)
+
     def fault(self) -> None:
         """One random fault."""
         self.disturbed = True
@@ -386,13 +410,24 @@ class History:
         """Once it has left, unless it has crashed: then its next life is under way."""
         if node.alive and not node.left:
             self.world.at(0.1, self.restart, node, others)
-            return
-        self.draining = None
-        if node.alive:
+        elif node.alive:
             self.say(f"{node.me.name} has left")
             self.drained += 1
-            self.crash(node)  # there is nobody left at it
+            # Its links close behind what it has written to them, which arrives first.
+            self.world.at(ARRIVED_S, self.end, node, others)
+        else:
+            self.drained_one(others)
+
+    def end(self, node: Node, others: list[str]) -> None:
+        """The process ends, and there is nobody left at it."""
+        if node.alive:
+            self.crash(node)
             self.world.at(0.3, self.start, node.me.name)
+        self.drained_one(others)
+
+    def drained_one(self, others: list[str]) -> None:
+        """On to the next."""
+        self.draining = None
         if others:
             self.world.at(2.5, self.drain, others)
 
@@ -464,12 +499,14 @@ class History:
             disturbances.append(Disturbance(-FOREVER, FOREVER, Kind.LOOKUP))
         if self.drains:
             disturbances.append(Disturbance(-FOREVER, FOREVER, Kind.MOVES))
+            if self.cuts:
+                disturbances += [Disturbance(-FOREVER, FOREVER, kind) for kind in (Kind.CUT_OFF, Kind.CHANGE)]
         return Facts(
             places={one.name: [self._place(one, client) for client in one.connections] for one in self.subscribers},
             changes=[change for one in self.subscribers for of in one.changes.values() for change in of],
             disturbances=disturbances,
             terms=Terms(late=SETTLE_S),
-            always={} if self.disturbed or self.routing == "lookup" else self._always(),
+            always={} if self.disturbed or self.cuts or self.routing == "lookup" else self._always(),
         )
 
     def _always(self) -> dict[Name, float]:

@@ -27,6 +27,7 @@ WAYS: tuple[Mapping[str, Any], ...] = (
     {"slow": True},
     {"drains": True},
     {"slow": True, "drains": True},
+    {"faults": False, "cuts": True, "drains": True},
     {"sizes": Sizes(delivery_slice=1, clients_per_slice=1, recipients_max=3, list_ids_max=6)},
     {"sizes": Sizes(closed_per_slice=0, topics_at_once=0, backlog_bytes_per_turn=1), "limits": Limits(large_bytes=70)},
     {"routing": "lookup", "faults": False},

@@ -59,6 +59,11 @@ def test_guarantees_hold_when_endpoints_are_drained_among_faults() -> None:
     check(range(61_000, 61_040), drains=True)
 
 
+def test_what_is_under_way_over_a_link_that_is_cut_for_a_while_is_delivered_once() -> None:
+    check(range(84_000, 84_040), faults=False, cuts=True, drains=True)
+    check(range(85_000, 85_020), faults=False, cuts=True)
+
+
 def test_lookup_routing_delivers_in_an_undisturbed_cluster() -> None:
     check(range(30_000, 30_030), faults=False, routing="lookup")
 

@@ -1,7 +1,7 @@
-"""What goes with a slot to its next home: the payloads that its former home has seen. ADR 10.
+"""What goes with a slot to its next home: the payloads that its former home has seen, or is handing over. ADR 10, 12.
 
-Owns: the requests that carry keys and what is left of their time; an origin tells homes of repetitions by them, too.
-Must never: decide what is a duplicate.
+Owns: the requests that carry keys and what is known of each; an origin tells homes of repetitions by them, too. Must
+never: decide what is a duplicate.
 """
 
 from __future__ import annotations
@@ -11,13 +11,20 @@ from typing import Any
 
 from ..desk import Desk
 from ..limits import SIZES, Sizes
-from ..links.calls import Call, Kind
+from ..links.calls import TIMEOUT_S, Call, Kind
 from ..messages.dedup import KEY_BYTES, Dedup, slot_of_key
 from ..messages.message import Handover
 from ..messages.repeats import Repeats
 from ..part import Part, RequestHandler
 from .membership import Membership
 from .underway import UnderWay
+
+Known = float | str
+"""What is known of a key: the seconds that are left of its time (0: its message could not be handed over), or the
+incarnation of the home that is handing it over still."""
+
+#: A home is done with a message after so many seconds, however often its clients move meanwhile.
+HANDED_OVER_S = 6 * TIMEOUT_S
 
 
 class KeyHandover(Part):
@@ -54,39 +61,66 @@ class KeyHandover(Part):
 
     def _hand_all_on(self, number: int) -> Iterator[bool]:
         """Slice by slice. A newcomer is welcome when its keys are on their way (the link keeps the order)."""
-        keys = self._dedup.snapshot()
+        keys = self._dedup.pending_keys() + self._dedup.snapshot()
         for start in range(0, len(keys), self._per_slice):
             homes = self._members.table
             part = [key for key in keys[start : start + self._per_slice] if homes[slot_of_key(key)] != self._me]
-            self.hand_on([(key, left) for key in part if (left := self._dedup.take(key, self._desk.now)) > 0])
+            self.hand_on([(key, known) for key in part if (known := self._take(key))])
             yield False
         self._handovers.end(number)
 
-    def hand_on(self, keys: Iterable[tuple[int, float]]) -> None:
-        """Tell their homes of keys and of what is left of their time, in seconds."""
-        batches: dict[str, list[tuple[bytes, float]]] = {}
-        for key, left in keys:
+    def _take(self, key: int) -> Known:
+        """What is known of the key of a slot that was ours. Where its message is being handed over here, that goes on;
+        it is told what has come of it then."""
+        dedup = self._dedup
+        if dedup.pending(key) is None:
+            return max(dedup.take(key, self._desk.now), 0.0)
+        former = self.former_home(key) if key in dedup.elsewhere else self._me
+        dedup.forget_elsewhere(key)
+        return former or 0.0
+
+    def former_home(self, key: int) -> str | None:
+        """Who is handing over the message with this key, of those that are ``elsewhere``; ``None``: it is gone."""
+        home, _ = self._dedup.elsewhere[key]
+        return home if self._members.in_view(home) else None
+
+    def hand_on(self, keys: Iterable[tuple[int, Known]]) -> None:
+        """Tell their homes of keys, and of what is known of each."""
+        batches: dict[str, list[tuple[bytes, Known]]] = {}
+        for key, known in keys:
             home = self._members.table[slot_of_key(key)]
             if home == self._me:
-                self._dedup.add(key, self._desk.now, left)
+                self._learn(key, known)
             else:
-                batches.setdefault(home, []).append((key.to_bytes(KEY_BYTES), left))
+                batches.setdefault(home, []).append((key.to_bytes(KEY_BYTES), known))
         for home, batch in batches.items():
             self._desk.ask(Kind.SEEN, home, (batch,), self)
 
+    def _learn(self, key: int, known: Known) -> None:
+        now = self._desk.now
+        if isinstance(known, str):
+            if known != self._me:  # or the slot has come back before the message's end
+                self._dedup.begin_elsewhere(key, known, now + HANDED_OVER_S)
+            return
+        self._dedup.forget_elsewhere(key)
+        if known > 0:
+            self._dedup.add(key, now, known)
+
     def seen_requested(self, peer: str, number: int, arguments: list[Any]) -> None:
-        """Payloads that a former home of slots of ours has seen lately, or an origin again."""
-        keys = [(int.from_bytes(key), left) for key, left in arguments[0]]
+        """What a former home of slots of ours knows of their payloads, or an origin that has seen them again."""
+        keys: list[tuple[int, Known]] = [(int.from_bytes(key), known) for key, known in arguments[0]]
         if self._members.leaving:
             self.hand_on(keys)  # the sender has not heard of it yet, and may have had them from us
         else:
-            for key, left in keys:
-                self._dedup.add(key, self._desk.now, left)
+            for key, known in keys:
+                self._learn(key, known)
         self._desk.answer(peer, number)
 
     def tick(self) -> None:
         """Expire what is old, tell homes what is due."""
         self._dedup.expire(self._desk.now, self._per_slice)
+        if self._dedup.elsewhere:
+            self._dedup.expire_elsewhere(self._desk.now)
         self.hand_on(self._repeats.to_tell(self._desk.now, self._per_slice))
 
     def answered(self, call: Call, value: Any) -> None:
@@ -98,5 +132,5 @@ class KeyHandover(Part):
 
     def lost(self, call: Call) -> str | None:
         """It is gone: to the next home."""
-        self.hand_on([(int.from_bytes(key), left) for key, left in call.arguments[0]])
+        self.hand_on([(int.from_bytes(key), known) for key, known in call.arguments[0]])
         return None

@@ -9,6 +9,7 @@ below it. As bytes it would take a third more memory.
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from typing import Generic, TypeVar
 
@@ -79,6 +80,9 @@ class Dedup(Generic[Waiter]):
         self._old: deque[tuple[_Generation, float]] = deque()  # and when all of it is over; the youngest is first
         self._over: deque[dict[int, float]] = deque()  # parts of those that are
         self._pending: dict[int, list[Waiter]] = {}
+        #: Of those that are pending: which are not so here, but at a former home of their slot; its incarnation, and
+        #: until when that is believed. Those that end first are first.
+        self.elsewhere: dict[int, tuple[str, float]] = {}
         self._now = self._expiry = -1.0  # of what is seen now: one object for all keys of a turn
 
     def __len__(self) -> int:
@@ -124,6 +128,35 @@ class Dedup(Generic[Waiter]):
         if handed_over:
             self.add(key, now)
         return waiters
+
+    def pending_here(self, key: int | None) -> list[Waiter] | None:
+        """As ``pending``, of a message that this endpoint itself is handing over."""
+        return None if key is None or key in self.elsewhere else self._pending.get(key)
+
+    def pending_keys(self) -> list[int]:
+        """Of all messages that are being handed over."""
+        return list(self._pending)
+
+    def begin_elsewhere(self, key: int, home: str, until: float) -> None:
+        """A former home is handing the message over, until ``until`` at the latest. Who repeats it here waits."""
+        if key not in self._pending:
+            self._pending[key] = []
+            self.elsewhere[key] = (home, until)
+
+    def end_elsewhere(self, key: int, handed_over: bool, now: float) -> list[Waiter]:
+        """As ``settle``."""
+        self.elsewhere.pop(key, None)
+        return self.settle(key, handed_over, now)
+
+    def expire_elsewhere(self, now: float) -> None:
+        """Of whom no former home said what had become of them, and nobody asked."""
+        for key, _ in list(itertools.takewhile(lambda item: item[1][1] <= now, self.elsewhere.items())):
+            self.forget_elsewhere(key)
+
+    def forget_elsewhere(self, key: int) -> None:
+        """It is not pending any more, as far as nobody waits for it."""
+        if key in self.elsewhere and not self._pending[key]:
+            del self.elsewhere[key], self._pending[key]
 
     def add(self, key: int, now: float, ttl_s: float | None = None) -> None:
         """The key was seen now. ``ttl_s``: what is left of its time, where another home saw it."""

@@ -28,9 +28,10 @@ from ..topics.locations import Found, Locations, Places, Whereabouts, add
 from .dedup import Dedup
 from .fanout import Fanout
 from .finder import Finder
-from .inflight import InFlight
-from .message import ELSEWHERE, Handover, Message, Outcome
+from .message import ELSEWHERE, Handover, Message
+from .outcomes import Outcomes
 from .routes import CROWDED, FINDING, PLACING, READING, READY, Route, Routes, Search
+from .sharing import Sharing
 
 #: A message for more subscribers may have to wait for another turn (``Sizes.places_per_turn``).
 FEW = 20
@@ -50,7 +51,7 @@ class Home(Part):
         routes: Routes,
         locations: Locations,
         whereabouts: Whereabouts,
-        inflight: InFlight,
+        outcomes: Outcomes,
         fanout: Fanout,
         keys: KeyHandover,
         sizes: Sizes = SIZES,
@@ -64,66 +65,64 @@ class Home(Part):
         self._routes = routes
         self._locations = locations
         self._whereabouts = whereabouts
-        self._inflight = inflight
+        self._outcomes = outcomes
         self._fanout = fanout
         self._keys = keys
-        #: Publishes of clients here that had to wait, and whose outcome is known by now: the origin takes them.
-        self.outcomes: deque[Handover] = deque()
         self._parked: list[tuple[float, Handover]] = []  # until this endpoint has joined, or when they are given up
         self._recipients = 0  # of messages for many that are being handed over
         self._crowded: deque[tuple[str, Route]] = deque()  # topics whose first message is for many, and waits
         self._placed = 0  # recipients of messages of this turn for more than a few
         self._read: list[tuple[str, Route]] = []  # sets to read at the end of the turn
         self._finder = Finder(desk, locations, self._found, sizes)
+        self._sharing = Sharing(desk, dedup, keys, outcomes, self._take_again, sizes)
 
     def requests(self) -> dict[Kind, RequestHandler]:
         """What origins ask."""
         return {Kind.PUBLISH: self.publish_requested}
 
     def publish_requested(self, peer: str, number: int, arguments: list[Any]) -> None:
-        """A peer takes us for the home of the message's topic; ``again``: it took another for it before."""
+        """A peer takes us for the home of the message's topic; ``again``: it took another for it before. Of a topic
+        that was ours: it asks what becomes of a message that we are still handing over."""
         topic, payload, packed, again = arguments
         slot = slot_of(topic)
+        key = int.from_bytes(packed) if packed else None
+        waiters = None
         if self._homes.table[slot] != self._me:
-            self._desk.decline(peer, number, NOT_HOME)
-            return
+            waiters = self._dedup.pending_here(key)
+            if waiters is None:
+                self._desk.decline(peer, number, NOT_HOME)
+                return
         message = Message(topic, payload, peer, number, self._desk.now)
         message.travelled = True
-        handover = Handover(message, slot, int.from_bytes(packed) if packed else None, None)
+        handover = Handover(message, slot, key, None)
         handover.peer, handover.number = peer, number
         if again:
             handover.begun = -math.inf
-        self.take(handover)
+        if waiters is not None:
+            self._sharing.join(handover, waiters)
+        else:
+            self.take(handover)
 
     def take(self, handover: Handover) -> None:
-        """A message of a slot that is ours. Its ``outcome`` is there at once, or ``outcomes`` gets it later if it is a
-        publish of a client here."""
+        """A message of a slot that is ours. Its ``outcome`` is there at once, or ``Outcomes.due`` gets it later if it
+        is a publish of a client here."""
         if not self._homes.joined:
-            self._wait(handover)
+            self._outcomes.wait(handover)
             self._parked.append((self._desk.now + TIMEOUT_S, handover))
             return
         key = handover.key
         if key is not None:
             if self._dedup.duplicate(key, self._desk.now):
                 self._desk.counts["duplicates_dropped"] += 1
-                self._settle(handover, True)
+                self._outcomes.settle(handover, True)
                 return
             waiters = self._dedup.pending(key)
             if waiters is not None:
-                self._share(handover, waiters)
+                self._sharing.join(handover, waiters)
                 return
             handover.pending = True
             self._dedup.begin(key)
         self._queue(handover)
-
-    def _share(self, handover: Handover, waiters: list[Handover]) -> None:
-        """A duplicate of a message that is still being handed over shares its outcome."""
-        if len(waiters) >= self._sizes.waiters_max:
-            self._desk.drops["duplicate_waiters_full"] += 1
-            self._settle(handover, ProtocolError("peer_unavailable", "Too many duplicates wait for one message"))
-            return
-        self._wait(handover)
-        waiters.append(handover)
 
     def _queue(self, handover: Handover) -> None:
         """Behind the topic's other messages."""
@@ -142,7 +141,7 @@ class Home(Part):
             route.queue = deque((handover,))
             self._advance(topic, route)
         if handover.outcome is None:
-            self._wait(handover)
+            self._outcomes.wait(handover)
 
     # The stages
 
@@ -284,10 +283,10 @@ class Home(Part):
             for waiter in self._dedup.settle(key, reached_somebody, self._desk.now):
                 if error is None:
                     self._desk.counts["duplicates_dropped"] += 1
-                self._settle(waiter, True if error is None else error)
-            if reached_somebody and self._homes.table[handover.slot] != self._me:
-                self._keys.hand_on([(key, self._dedup.ttl_s)])
-        self._settle(handover, False if error is None else error)
+                self._outcomes.settle(waiter, True if error is None else error)
+            if self._homes.table[handover.slot] != self._me:
+                self._keys.hand_on([(key, self._dedup.ttl_s if reached_somebody else 0.0)])
+        self._outcomes.settle(handover, False if error is None else error)
 
     def _let_go_on(self) -> Iterator[bool]:
         """Topics that waited until less is being handed over: in a turn of their own, and not inside the message's."""
@@ -297,30 +296,6 @@ class Home(Part):
                 route.stage = READY
                 self._advance(topic, route)
                 yield False
-
-    def _settle(self, handover: Handover, outcome: Outcome) -> None:
-        """Tell who waits for it. An origin here that has just handed it over looks by itself."""
-        handover.outcome = outcome
-        waited = handover.waits
-        if waited:
-            handover.waits = False
-            self._inflight.end(len(handover.message.payload))
-        if handover.publish is not None:
-            if waited:
-                self.outcomes.append(handover)
-        elif outcome is ELSEWHERE:
-            self._desk.decline(handover.peer, handover.number, NOT_HOME)
-        elif isinstance(outcome, ProtocolError):
-            info = [outcome.info, outcome.extra] if outcome.extra else outcome.info
-            self._desk.decline(handover.peer, handover.number, outcome.code, info)
-        else:
-            self._desk.answer(handover.peer, handover.number, outcome)
-
-    def _wait(self, handover: Handover) -> None:
-        """It is in flight from here on."""
-        if not handover.waits:
-            handover.waits = True
-            self._inflight.begin(len(handover.message.payload))
 
     # The store
 
@@ -382,17 +357,22 @@ class Home(Part):
                 handover.pending = False
                 waiters = self._dedup.settle(handover.key, False, self._desk.now)
             for moved in (handover, *waiters):
-                self._settle(moved, ELSEWHERE)
+                self._outcomes.settle(moved, ELSEWHERE)
 
     def tick(self) -> None:
         """Retry what is parked."""
         parked, self._parked = self._parked, []
         for deadline, handover in parked:
-            if self._homes.table[handover.slot] != self._me:
-                self._settle(handover, ELSEWHERE)
-            elif self._homes.joined:
-                self.take(handover)
+            if self._homes.joined or self._homes.table[handover.slot] != self._me:
+                self._take_again(handover)
             elif deadline <= self._desk.now:
                 self._ended(handover, ProtocolError("peer_unavailable", "This endpoint has not joined the others yet"))
             else:
                 self._parked.append((deadline, handover))
+
+    def _take_again(self, handover: Handover) -> None:
+        """It has waited; the topic may be another home's by now."""
+        if self._homes.table[handover.slot] != self._me:
+            self._outcomes.settle(handover, ELSEWHERE)
+        else:
+            self.take(handover)

@@ -45,7 +45,7 @@ class LookupHome(Home):
             if handover.seen:
                 queue.popleft()
                 self._desk.counts["duplicates_dropped"] += 1
-                self._settle(handover, True)
+                self._outcomes.settle(handover, True)
             elif self._step(topic, route, queue):
                 route.subscribers = None
             else:

@@ -1,6 +1,7 @@
 """A message under way: what each endpoint that has a hand in it keeps.
 
-Owns: three records. Must never: act; ``origin``, ``home``, ``fanout`` and ``delivery`` move a message along.
+Owns: three records, and what their outcomes are. Must never: act; ``origin``, ``home``, ``fanout`` and ``delivery``
+move a message along.
 
 An endpoint that handles a message makes a ``Message`` of it, be it origin, home or destination. As the *origin* it
 keeps a ``Publish`` until the publisher knows the outcome. As the *home* it keeps a ``Handover`` until every endpoint
@@ -100,3 +101,9 @@ class Handover:
         self.confirmed: list[str] | None = None  # names of those that have; None: nobody yet
         self.failed: list[str] | None = None
         self.outcome: Outcome | None = None
+
+
+def refusal(code: str, info: Any) -> ProtocolError:
+    """What a home has answered of a message that it could not hand over, or not to all."""
+    text, extra = info if isinstance(info, list) else (info, {})
+    return ProtocolError(code, text, **extra)

@@ -25,7 +25,8 @@ from ..part import CommandHandler, Part
 from .dedup import KEY_BYTES, key_of
 from .home import Home
 from .inflight import InFlight
-from .message import ELSEWHERE, Handover, Message, Outcome, Publish
+from .message import ELSEWHERE, Handover, Message, Outcome, Publish, refusal
+from .outcomes import Outcomes
 from .repeats import Repeats
 
 
@@ -38,6 +39,7 @@ class Origin(Part):
         me: str,
         homes: Homes,
         home: Home,
+        outcomes: Outcomes,
         repeats: Repeats,
         inflight: InFlight,
         replies: Replies,
@@ -48,6 +50,7 @@ class Origin(Part):
         self._me = me
         self._homes = homes
         self._home = home
+        self._outcomes = outcomes
         self._repeats = repeats
         self._inflight = inflight
         self._replies = replies
@@ -62,7 +65,7 @@ class Origin(Part):
         """A client's ``publish``, or ``broadcast``."""
         desk = self._desk
         desk.counts["publishes_received"] += 1
-        if self._home.outcomes:
+        if self._outcomes.due:
             self.take_outcomes()  # earlier ones first: they may have to go to another home, ahead of this one
         topic = command.topics[0] if command.topics else ""
         slot = slot_of(topic)
@@ -103,9 +106,9 @@ class Origin(Part):
 
     def take_outcomes(self) -> None:
         """What has become of messages that had to wait at the home here. Called at the end of each turn."""
-        outcomes = self._home.outcomes
-        while outcomes:
-            handover = outcomes.popleft()
+        due = self._outcomes.due
+        while due:
+            handover = due.popleft()
             assert handover.publish is not None
             assert handover.outcome is not None
             self._take_outcome(handover.publish, handover.outcome)
@@ -149,8 +152,7 @@ class Origin(Part):
 
     def failed(self, call: Call, code: str, info: Any) -> None:
         """It could not take it, or did not answer in time."""
-        text, extra = info if isinstance(info, list) else (info, {})
-        self._settle(call.context, ProtocolError(code, text, **extra))
+        self._settle(call.context, refusal(code, info))
 
     def lost(self, call: Call) -> str | None:
         """The home is gone, or not the home any more: to the next one, which is told that another was asked before."""

@@ -29,6 +29,7 @@ from ingeborg.broker.core.messages.inflight import InFlight
 from ingeborg.broker.core.messages.lookup import LookupHome
 from ingeborg.broker.core.messages.message import Handover, Message
 from ingeborg.broker.core.messages.origin import Origin
+from ingeborg.broker.core.messages.outcomes import Outcomes
 from ingeborg.broker.core.messages.repeats import Repeats
 from ingeborg.broker.core.messages.routes import Routes
 from ingeborg.broker.core.model import Endpoint, Location
@@ -101,6 +102,7 @@ class Way:
         )
         self.fanout = Fanout(desk, members, self.links, self.locations, whereabouts, self.delivery, not lookup, sizes)
         self.keys = KeyHandover(desk, members, self.dedup, self.repeats, self.handovers, sizes)
+        self.outcomes = Outcomes(desk, self.inflight)
         make_home = LookupHome if lookup else Home
         self.home = make_home(
             desk,
@@ -110,7 +112,7 @@ class Way:
             self.routes,
             self.locations,
             whereabouts,
-            self.inflight,
+            self.outcomes,
             self.fanout,
             self.keys,
             sizes,
@@ -120,6 +122,7 @@ class Way:
             ME.incarnation,
             self.homes,
             self.home,
+            self.outcomes,
             self.repeats,
             self.inflight,
             self.replies,

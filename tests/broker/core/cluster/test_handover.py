@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import pytest
 
+from ingeborg.broker.core.cluster.handover import HANDED_OVER_S, Known
 from ingeborg.broker.core.limits import Sizes
 from ingeborg.broker.core.links.calls import Kind
 from ingeborg.broker.core.messages.dedup import KEY_BYTES, key_of
+from ingeborg.broker.core.messages.message import Handover
 from ingeborg.protocol.hashes import slot_of
 
-from ..way import ANN, BOB, DEDUP_TTL_S, Way, topic_at, topic_moving
+from ..way import ANN, BOB, DEDUP_TTL_S, Way, message, topic_at, topic_moving, topics_at
 
 
 def key(topic: str, payload: bytes = b"1") -> int:
     return key_of(slot_of(topic), topic, payload)
+
+
+def handover(topic: str) -> Handover:
+    return Handover(message(topic), slot_of(topic), key(topic), None)
 
 
 def knows(way: Way, *keys: int) -> list[bool]:
@@ -22,7 +28,7 @@ def knows(way: Way, *keys: int) -> list[bool]:
     return [one in kept for one in keys]
 
 
-def told(way: Way) -> list[tuple[str, list[tuple[int, float]]]]:
+def told(way: Way) -> list[tuple[str, list[tuple[int, Known]]]]:
     """Whom this endpoint has told of which keys since the last call."""
     asked = way.take_asked()
     assert {call.kind for call in asked} <= {Kind.SEEN}
@@ -69,6 +75,58 @@ def test_what_a_former_home_tells_is_known_for_what_was_left_of_its_time() -> No
     way.keys.seen_requested("a", 7, [[[one.to_bytes(KEY_BYTES), 10.0]]])
     assert way.desk.answers == [("a", 7, None)]
     assert way.dedup.take(one, way.desk.now + 4.0) == pytest.approx(6.0)
+
+
+def test_of_a_message_that_is_still_being_handed_over_its_new_home_is_told_by_whom() -> None:
+    way, after = Way(), Way(ANN)
+    going = key(topic_moving(way.members, "m", after.members, "a"))
+    staying = key(topic_moving(way.members, "m", after.members, "m"))
+    way.dedup.begin(going)
+    way.dedup.begin(staying)
+    way.lets_in(ANN)
+    way.keys.view_changed()
+    way.desk.work()
+    assert told(way) == [("a", [(going, "m")])]
+    assert way.dedup.pending_keys() == [going, staying]
+
+
+def test_a_home_that_is_none_any_more_passes_on_who_is_still_handing_a_message_over() -> None:
+    way, after = Way(BOB), Way(ANN, BOB)
+    topics = [topic_moving(way.members, "m", after.members, "a")]
+    topics += [topic for topic in topics_at(way.members, "m", 200) if after.members.table[slot_of(topic)] == "a"][1:3]
+    keys = [key(topic) for topic in topics]
+    gone = [[one.to_bytes(KEY_BYTES), home] for one, home in zip(keys, ["b", "of one that is gone", "b"], strict=True)]
+    way.keys.seen_requested("b", 7, [gone])
+    waiting = way.dedup.pending(keys[2])
+    assert waiting is not None
+    waiting.append(handover(topics[2]))  # it is told by `b` itself
+    way.lets_in(ANN)
+    way.keys.view_changed()
+    way.desk.work()
+    assert told(way) == [("a", [(keys[0], "b"), (keys[2], "b")])]
+    assert way.dedup.pending_keys() == [keys[2]]
+
+
+def test_what_a_former_home_could_not_hand_over_is_forgotten() -> None:
+    way = Way(ANN)
+    one = key(topic_at(way.members, "m"))
+    way.keys.seen_requested("a", 7, [[[one.to_bytes(KEY_BYTES), "a"]]])
+    assert way.dedup.pending_keys() == [one]
+    way.keys.seen_requested("a", 8, [[[one.to_bytes(KEY_BYTES), 0.0]]])
+    assert way.dedup.pending_keys() == []
+    assert knows(way, one) == [False]
+
+
+def test_what_a_former_home_says_no_more_of_is_forgotten_with_time_alone() -> None:
+    way = Way(ANN)
+    one = key(topic_at(way.members, "m"))
+    way.keys.seen_requested("a", 7, [[[one.to_bytes(KEY_BYTES), "a"]]])
+    way.desk.now += HANDED_OVER_S - 1.0
+    way.keys.tick()
+    assert way.dedup.pending_keys() == [one]
+    way.desk.now += 2.0
+    way.keys.tick()
+    assert way.dedup.pending_keys() == []
 
 
 def test_what_is_known_for_longer_already_is_not_shortened_by_it() -> None:

@@ -105,6 +105,32 @@ def test_waiters_of_a_pending_message_are_told_of_its_outcome_once() -> None:
     assert table.settle(key(1), True, 0.0) == []
 
 
+def test_who_repeats_what_a_former_home_is_handing_over_waits_as_if_it_were_here() -> None:
+    dedup: Dedup[str] = Dedup(60.0, 100)
+    dedup.begin_elsewhere(1, "a", 30.0)
+    assert dedup.pending_here(1) is None
+    waiters = dedup.pending(1)
+    assert waiters == []
+    waiters.append("bert")
+    dedup.expire_elsewhere(31.0)  # who waits is told by the former home, or that it is gone
+    dedup.forget_elsewhere(1)
+    assert dedup.end_elsewhere(1, True, 32.0) == ["bert"]
+    assert (dedup.pending(1), dedup.elsewhere, dedup.duplicate(1, 33.0)) == (None, {}, True)
+
+
+def test_what_nobody_said_or_asked_any_more_of_is_forgotten_in_time() -> None:
+    dedup: Dedup[str] = Dedup(60.0, 100)
+    dedup.begin_elsewhere(1, "a", 30.0)
+    dedup.begin_elsewhere(2, "a", 31.0)
+    dedup.begin_elsewhere(1, "b", 40.0)  # known already
+    dedup.expire_elsewhere(30.0)
+    assert (dedup.pending_keys(), dedup.elsewhere) == ([2], {2: ("a", 31.0)})
+    dedup.begin(3)
+    dedup.begin_elsewhere(3, "a", 50.0)  # it is this endpoint that hands it over
+    assert dedup.pending_here(3) == []
+    assert dedup.pending_here(None) is None
+
+
 def test_a_message_that_failed_is_forgotten() -> None:
     table: Dedup[None] = Dedup(TTL_S, ROOMY)
     table.begin(key(1))

@@ -27,8 +27,8 @@ def take(way: Way, topic: str, payload: bytes = b'"news"', *, dedup: bool = True
 
 def outcomes(way: Way) -> list[object]:
     """What has become of messages; an error by its code."""
-    taken = [handover.outcome for handover in way.home.outcomes]
-    way.home.outcomes.clear()
+    taken = [handover.outcome for handover in way.outcomes.due]
+    way.outcomes.due.clear()
     return [outcome.code if isinstance(outcome, ProtocolError) else outcome for outcome in taken]
 
 
@@ -130,7 +130,7 @@ def test_an_answer_for_a_message_that_was_given_up_changes_nothing_for_the_next_
     (see,) = way.flush()
     assert len(see.arguments[0]) == 1
     see.end([True])
-    assert way.home.outcomes.popleft() is second
+    assert way.outcomes.due.popleft() is second
 
 
 def made(way: Way) -> Publish:

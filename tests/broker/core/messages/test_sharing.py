@@ -1,0 +1,200 @@
+"""Repetitions at the next home of a topic, while its former home is still handing the message over.
+
+SPEC section 7: they wait for it and share its outcome, as they do where the topic has stayed.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from ingeborg.broker.core.cluster.homes import home_table
+from ingeborg.broker.core.limits import SIZES, Sizes
+from ingeborg.broker.core.links.calls import TIMEOUT_S
+from ingeborg.protocol.hashes import slot_of
+from tests.simulator.world import Node
+
+from ..talk import Cluster, Talker
+
+NAMES = "abcd"
+
+#: Cuts that a request outlives, and that it does not.
+SHORT_S, LONG_S = 3.5, TIMEOUT_S + 2.0
+
+WAYS = ("leaves", "is new")
+
+
+def topic_of(*homes: tuple[str, str]) -> str:
+    """A topic whose home is this one, where these endpoints are there: pairs of ``("abcd", "a")``."""
+    tables = [(home_table((name, name) for name in names), home) for names, home in homes]
+    topics = (f"t{number}" for number in range(10_000))
+    return next(topic for topic in topics if all(table[slot_of(topic)] == home for table, home in tables))
+
+
+class Moved:
+    """``paul`` has published ``x`` at ``a``, the topic's home, which does not reach ``b``, where ``anna`` listens; and
+    now ``c`` is the home, since ``a`` leaves, or ``c`` is new."""
+
+    def __init__(self, how: str, cut_s: float, *, at_d: bool = False, sizes: Sizes = SIZES) -> None:
+        """``at_d``: there is a subscriber at ``d``, too, whom ``a`` reaches."""
+        leaves = how == "leaves"
+        self.cluster = cluster = Cluster(*(NAMES if leaves else "abd"), sizes=sizes)
+        self.topic = (
+            topic_of((NAMES, "a"), ("bcd", "c"), ("bd", "d")) if leaves else topic_of((NAMES, "c"), ("abd", "a"))
+        )
+        self.anna = cluster.listener("anna", "b", self.topic)
+        self.zoe = cluster.listener("zoe", "d", *([self.topic] if at_d else []))
+        self.paul = cluster.client("paul", "a")
+        cluster.world.cut("a", "b", cut_s)
+        cluster.world.cut("b", "a", cut_s)
+        self.publish(self.paul)
+        cluster.world.run(0.1)
+        if leaves:
+            self.node("a").router.joining.leave()
+        else:
+            cluster.nodes["c"] = cluster.world.start("c")
+        while not self.is_home("c"):
+            cluster.world.run(0.1)
+        self.bert, self.carl = cluster.client("bert", "c"), cluster.client("carl", "d")
+
+    def node(self, name: str) -> Node:
+        return self.cluster.nodes[name]
+
+    def is_home(self, name: str) -> bool:
+        members = self.node(name).router.members
+        return members.joined and members.table[slot_of(self.topic)] == members.me.incarnation
+
+    def publish(self, *talkers: Talker) -> None:
+        for talker in talkers:
+            talker.send(command="publish", topic=self.topic, payload="x", ack=True)
+
+    def run(self, seconds: float) -> None:
+        self.cluster.world.run(seconds)
+
+    def got(self, talker: Talker) -> int:
+        """How often it got the message."""
+        return talker.heard.count(f"{self.topic}: 'x'")
+
+    def count(self, name: str) -> int:
+        """Of a counter, over all endpoints."""
+        return sum(node.router.counters.counts[name] for node in self.cluster.nodes.values())
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_a_repetition_at_the_next_home_shares_the_success(how: str) -> None:
+    moved = Moved(how, SHORT_S)
+    moved.publish(moved.bert, moved.carl, moved.bert)
+    moved.run(0.5)
+    assert (moved.paul.heard, moved.bert.heard, moved.carl.heard) == ([], [], [])
+    moved.run(SHORT_S + 1.0)
+    assert (moved.paul.heard, moved.bert.heard) == (["ok"], ["ok duplicate"] * 2)
+    assert moved.carl.heard == ["ok duplicate"]
+    moved.publish(moved.carl)
+    moved.run(0.5)
+    assert moved.carl.heard == ["ok duplicate"] * 2
+    assert moved.got(moved.anna) == 1
+    assert moved.count("duplicates_dropped") == 4
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_it_shares_the_failure_and_a_retry_is_new(how: str) -> None:
+    moved = Moved(how, LONG_S)
+    moved.publish(moved.bert, moved.carl)
+    moved.run(LONG_S + 1.0)
+    assert moved.paul.heard == moved.bert.heard == moved.carl.heard == ["error peer_unavailable"]
+    late = moved.got(moved.anna)  # when the cut was over
+    moved.publish(moved.bert)
+    moved.run(0.5)
+    assert moved.bert.heard[1:] == ["ok"]
+    assert moved.got(moved.anna) == late + 1
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_it_shares_what_reached_some_and_a_retry_is_none(how: str) -> None:
+    moved = Moved(how, LONG_S, at_d=True)
+    moved.publish(moved.bert, moved.carl)
+    moved.run(LONG_S)
+    replies = [talker.replies[-1][1] for talker in (moved.paul, moved.bert, moved.carl)]
+    assert [(reply["error"], reply["delivered"], reply["failed"]) for reply in replies] == [
+        ("partial", ["d"], ["b"])
+    ] * 3
+    moved.publish(moved.bert)
+    moved.run(0.5)
+    assert moved.bert.heard[1:] == ["ok duplicate"]
+    assert moved.got(moved.zoe) == 1
+    assert moved.got(moved.anna) <= 1  # when the cut was over
+
+
+@pytest.mark.parametrize("how", WAYS)
+@pytest.mark.parametrize("cut_s", [SHORT_S, LONG_S])
+def test_nothing_is_kept_of_a_message_that_nobody_repeats(how: str, cut_s: float) -> None:
+    moved = Moved(how, cut_s)
+    new_home = moved.node("c").router.dedup
+    assert len(new_home.elsewhere) == 1
+    moved.run(cut_s + 1.0)
+    assert new_home.elsewhere == {}
+    assert new_home.pending_keys() == []
+    moved.publish(moved.bert)
+    moved.run(0.5)
+    assert moved.bert.heard == (["ok duplicate"] if cut_s == SHORT_S else ["ok"])
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_where_the_former_home_dies_the_new_one_hands_the_repetition_over(how: str) -> None:
+    moved = Moved(how, LONG_S)
+    moved.publish(moved.bert, moved.carl)
+    moved.run(0.1)
+    moved.cluster.world.crash(moved.node("a"))
+    moved.run(4.5)
+    assert sorted([moved.bert.heard, moved.carl.heard]) == [["ok"], ["ok duplicate"]]
+    assert moved.got(moved.anna) == 1
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_who_repeats_it_after_the_former_home_has_died_does_not_wait_for_that(how: str) -> None:
+    moved = Moved(how, LONG_S)
+    moved.cluster.world.crash(moved.node("a"))
+    moved.run(4.5)
+    moved.publish(moved.bert)
+    moved.run(0.1)
+    assert moved.bert.heard == ["ok"]
+    assert moved.got(moved.anna) == 1
+
+
+def test_the_next_home_hands_on_what_the_first_is_still_handing_over() -> None:
+    moved = Moved("leaves", SHORT_S)
+    moved.node("c").router.joining.leave()
+    moved.run(0.3)
+    assert moved.is_home("d")
+    moved.publish(moved.carl, moved.carl)
+    moved.run(SHORT_S + 1.0)
+    assert moved.carl.heard == ["ok duplicate"] * 2
+    assert moved.got(moved.anna) == 1
+
+
+def test_a_slot_that_comes_back_brings_no_word_of_the_message_that_its_home_has_itself() -> None:
+    moved = Moved("is new", SHORT_S)
+    moved.node("c").router.joining.leave()
+    moved.run(0.3)
+    assert moved.is_home("a")
+    moved.publish(moved.carl)
+    moved.run(SHORT_S + 1.0)
+    assert moved.carl.heard == ["ok duplicate"]
+    assert moved.got(moved.anna) == 1
+
+
+def test_who_waits_for_a_former_home_that_is_not_reached_is_told_so_in_time() -> None:
+    moved = Moved("is new", LONG_S)
+    moved.cluster.world.cut("a", "c", 3 * TIMEOUT_S)
+    moved.cluster.world.cut("c", "a", 3 * TIMEOUT_S)
+    moved.publish(moved.bert)
+    moved.run(TIMEOUT_S + 0.5)
+    assert moved.bert.heard == ["error peer_unavailable"]
+
+
+def test_so_many_wait_for_one_message_and_no_more() -> None:
+    moved = Moved("leaves", SHORT_S, sizes=Sizes(waiters_max=2))
+    moved.publish(moved.bert, moved.bert, moved.carl)
+    moved.run(SHORT_S + 1.0)
+    assert moved.bert.heard == ["ok duplicate"] * 2
+    assert moved.carl.heard == ["error peer_unavailable"]
+    assert moved.node("c").router.counters.drops["duplicate_waiters_full"] == 1
