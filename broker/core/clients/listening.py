@@ -93,7 +93,10 @@ class Listening(Part):
         self._clears: list[tuple[str, Location]] = []  # mappings that ended in this turn
         self._parked: deque[Announcement] = deque()  # until we have joined
         self._doubted: set[str] = set()  # being looked up because a home looked for them here
-        self._rivals: dict[str, Location] = {}  # announced by a peer while a `listen` of the same client is written
+        # Announced by a peer while a `listen` of the same client is written: where it listens, and where it did not any
+        # more when that came into effect.
+        self._rivals: dict[str, Location] = {}
+        self._outlived_at: dict[str, Location] = {}
 
     def commands(self) -> dict[str, CommandHandler]:
         """Where a client listens."""
@@ -194,9 +197,15 @@ class Listening(Part):
                 else:
                     self._desk.counts["stale_mappings_left"] += 1
             return
+        locations: dict[str, Location] = dict(zip(clients, result, strict=True))
+        if self._outlived_at:
+            again = self._outranked(locations)
+            self._listens += [listen for listen in listens if listen.client in again]
+            listens = [listen for listen in listens if listen.client not in again]
+            if not listens:
+                return
         announcement = Announcement(listens, self._desk.now + TIMEOUT_S)
         news: list[tuple[str, int, str, bool]] = []
-        locations: dict[str, Location] = dict(zip(clients, result, strict=True))
         for listen in listens:
             location = locations[listen.client]
             binding = self._hub.bindings.get(listen.client)
@@ -238,6 +247,7 @@ class Listening(Part):
         """It could not be stored: as it was before, if that is still there."""
         hub = self._hub
         self._rivals.pop(listen.client, None)
+        self._outlived_at.pop(listen.client, None)
         if listen.again or hub.unbind(listen.client, listen.connection) is None:
             return
         self._memory.weigh(listen.connection)
@@ -322,16 +332,12 @@ class Listening(Part):
         """Clients listen at the peer now."""
         for client, listen_number, incarnation, online in arguments[0]:
             location = Location(listen_number, incarnation, online)
-            if not online:
-                self._learn_absent(client, location)
-            else:
+            if online:
                 self._locations.learn(client, location)
-            binding = self._hub.bindings.get(client)
-            if online or binding is None or binding.location is None:
                 self._superseded(client, location)
-            elif binding.location.rank < location.rank:
-                # A `listen` whose connection was gone when it came into effect, late: the client is here, alive.
-                self._listens.append(Listen(client, binding.connection, None, None, None))
+            else:
+                self._learn_absent(client, location)
+                self._outlived(client, location)
         self._desk.answer(peer, number)
 
     def _replaced(self, connection: Connection) -> None:
@@ -353,3 +359,26 @@ class Listening(Part):
             self._moved_away.add(client, self._desk.now)
             self._desk.counts["clients_replaced"] += 1
             self._replaced(binding.connection)
+
+    def _outlived(self, client: str, location: Location) -> None:
+        """A `listen` came into effect there late, when its connection was gone: the client is here, and says so anew
+        where that one has the higher number."""
+        binding = self._hub.bindings.get(client)
+        if binding is None:
+            return
+        if binding.location is None:
+            known = self._outlived_at.get(client)
+            if known is None or known.rank < location.rank:
+                self._outlived_at[client] = location
+        elif binding.location.rank < location.rank:
+            self._listens.append(Listen(client, binding.connection, None, None, None))
+
+    def _outranked(self, locations: dict[str, Location]) -> set[str]:
+        """Clients that are here, and whose number has turned out to be lower than that of a place they had left: nobody
+        would look for them here by it."""
+        there = {client: self._outlived_at.pop(client) for client in locations if client in self._outlived_at}
+        return {
+            client
+            for client, location in there.items()
+            if locations[client].rank < location.rank and client in self._hub.bindings
+        }

@@ -1,75 +1,122 @@
-"""A desk that writes down what a part asks for, so that a part can be driven alone: no router, no link, no store.
+"""A desk with nothing behind it, so that a part can be driven alone: no router, no store, links that nothing leaves by.
 
-Owns: what was asked. Must never: answer by itself; the test says what comes of it. ``test_desk.py`` holds it to what
-a desk does.
+Owns: what a part has asked for. Must never: answer by itself; the test says what comes of it. The desk itself is the
+real one, for a part compiled takes no other; what it has handed on is looked for where it lies then.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from typing import Any, NamedTuple
+from collections import Counter, deque
+from string import ascii_lowercase
+from typing import Any
 
 from ingeborg.broker.core.desk import Desk, Job
-from ingeborg.broker.core.effects import Act
-from ingeborg.broker.core.links.calls import NOT_HOME, TIMEOUT_S, Asker, Call, Calls, Kind
-from ingeborg.broker.core.links.link import Item
+from ingeborg.broker.core.effects import Act, StoreCall
+from ingeborg.broker.core.links.calls import Call, Calls
+from ingeborg.broker.core.links.link import Item, Link
 from ingeborg.broker.core.operators.counters import Counters
-from ingeborg.broker.core.stores import StoreCalls, StoreDone
+from ingeborg.broker.core.stores import StoreCalls
+
+#: Peers that a part can answer, and send what is meant for the present link only.
+PEERS = (*ascii_lowercase, "new", "stranger")
 
 
-class Stored(NamedTuple):
+class Stored:
     """A call to the store."""
 
-    operation: str
-    arguments: tuple[Any, ...]
-    done: StoreDone
-    context: Any
+    def __init__(self, call: StoreCall, desk: FakeDesk) -> None:
+        self.operation = call.operation
+        self.arguments = call.arguments
+        self._number = call.number
+        self._desk = desk
 
     def end(self, result: Any = None, error: Exception | None = None) -> None:
         """This is what comes of it."""
-        self.done(self.context, result, error)
+        self._desk.stores.ended(self._number, result, error, self._desk.now)
 
 
-class FakeDesk(Desk):
-    """``now`` is the test's to set."""
+class FakeDesk:
+    """``real`` is what a part is given; ``now`` is the test's to set. What is asked for comes to lists, and stays in
+    them until the test takes it out."""
 
     def __init__(self, now: float = 100.0) -> None:
         self.counters = Counters()
         self.jobs: deque[Job] = deque()
         self.acts: list[Act] = []
-        super().__init__(now, self.counters, Calls(), StoreCalls(self.counters.counts), self.jobs, self.acts)
-        self.stored: list[Stored] = []
-        self.asked: list[Call] = []
-        self.linked: dict[int, Item] = {}  # number of a call -> what goes over the present link instead
-        self.answers: list[tuple[str, int, Any]] = []  # peer, number, value
-        self.declined: list[tuple[str, int, str]] = []  # peer, number, code
+        self.stores = StoreCalls(self.counters.counts)
+        self._calls = Calls()
+        self._links = {peer: Link("here") for peer in PEERS}
+        self._calls.links.update(self._links)
+        self.real = Desk(now, self.counters, self._calls, self.stores, self.jobs, self.acts)
+        self._stored: list[Stored] = []
+        self._asked: list[Call] = []
+        self._linked: dict[int, Item] = {}
+        self._answers: list[tuple[str, int, Any]] = []
+        self._declined: list[tuple[str, int, str]] = []
 
-    def store(self, operation: str, arguments: tuple[Any, ...], done: StoreDone, context: Any = None) -> None:
-        self.counts["store_calls"] += 1
-        self.stored.append(Stored(operation, arguments, done, context))
+    @property
+    def now(self) -> float:
+        """Monotonic seconds."""
+        return self.real.now
 
-    def ask(
-        self,
-        kind: Kind,
-        peer: str,
-        arguments: Item,
-        asker: Asker,
-        context: Any = None,
-        number: int = 0,
-        linked: Item | None = None,
-    ) -> None:
-        call = Call(number or self.number(), kind, peer, arguments, asker, context, self.now + TIMEOUT_S)
-        self.asked.append(call)
-        if linked is not None:
-            self.linked[call.number] = linked
+    @now.setter
+    def now(self, now: float) -> None:
+        self.real.now = now
 
-    def answer(self, peer: str, number: int, value: Any = None) -> None:
-        self.answers.append((peer, number, value))
+    @property
+    def counts(self) -> Counter[str]:
+        """What is counted."""
+        return self.real.counts
 
-    def decline(self, peer: str, number: int, code: str, info: Any = "") -> None:
-        if code == NOT_HOME:
-            self.counts["not_home"] += 1
-        self.declined.append((peer, number, code))
+    @property
+    def drops(self) -> Counter[str]:
+        """What is dropped."""
+        return self.real.drops
+
+    @property
+    def stored(self) -> list[Stored]:
+        """Calls of the store."""
+        self._stored += [Stored(call, self) for call in self.stores.take()]
+        return self._stored
+
+    @property
+    def asked(self) -> list[Call]:
+        """Requests to peers."""
+        self._look()
+        return self._asked
+
+    @property
+    def linked(self) -> dict[int, Item]:
+        """Number of a request -> what goes over the present link in the place of its arguments."""
+        self._look()
+        return self._linked
+
+    @property
+    def answers(self) -> list[tuple[str, int, Any]]:
+        """Of peers' requests: the peer, the request's number, the value."""
+        self._look()
+        return self._answers
+
+    @property
+    def declined(self) -> list[tuple[str, int, str]]:
+        """Of peers' requests: the peer, the request's number, the code."""
+        self._look()
+        return self._declined
+
+    def _look(self) -> None:
+        asked = dict(self._calls._calls)
+        self._calls._calls.clear()
+        self._asked += asked.values()
+        for peer, link in self._links.items():
+            for number, said, *rest in link._out:
+                if number in asked:
+                    if tuple(rest) != asked[number].arguments:
+                        self._linked[number] = tuple(rest)
+                elif said == "":
+                    self._answers.append((peer, -number, rest[0]))
+                elif number < 0:
+                    self._declined.append((peer, -number, said))
+            link._out.clear()
 
     def work(self) -> None:
         """Do all jobs to their ends, but those that wait for something."""

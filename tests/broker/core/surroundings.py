@@ -45,7 +45,8 @@ class Surroundings:
     """This endpoint is ``ME``; the peers are linked, and have welcomed it, if it has ``joined``."""
 
     def __init__(self, *peers: str, joined: bool = True) -> None:
-        self.desk = desk = FakeDesk()
+        self.desk = fake = FakeDesk()
+        desk = fake.real
         self.members = Membership(ME, desk.now)
         for incarnation in peers:
             self.members.connected(peer(incarnation), desk.now)
@@ -56,7 +57,7 @@ class Surroundings:
         self.moved_away = MovedAway()
         self.memory = Memory(1 << 62, lambda: 1 << 62)
         self.sending = Sending(desk, self.memory)
-        self.replies = Replies(self.sending, self.memory, desk.counters, bytes)
+        self.replies = Replies(self.sending, self.memory, fake.counters, bytes)
         self._numbers = 0
         self._written: defaultdict[Connection, list[bytes]] = defaultdict(list)
 
@@ -115,7 +116,8 @@ class Surroundings:
 
     def stored(self, *operations: str) -> list[Stored]:
         """The calls of the store since the last look. They have to be these."""
-        calls, self.desk.stored[:] = list(self.desk.stored), []
+        calls = self.desk.stored[:]
+        self.desk.stored.clear()
         assert [call.operation for call in calls] == list(operations)
         return calls
 

@@ -162,37 +162,33 @@ def test_what_a_part_counts_is_the_endpoints(room: Room) -> None:
 # The fake
 
 
-@pytest.mark.parametrize("name", sorted(members(Desk) - {"now", "counts", "drops"}))
-def test_the_fake_desk_takes_the_same_arguments(name: str) -> None:
-    assert inspect.signature(getattr(FakeDesk, name)) == inspect.signature(getattr(Desk, name))
-
-
-def use(desk: Desk) -> list[int]:
-    """Everything that a part may do at a desk; returns the numbers it drew."""
-    part = Told()
-    first = desk.number()
-    desk.store("topics", ("anna",), lambda *outcome: None, "context")
-    desk.ask(Kind.LEAVE, "peer", (), part, "context")
-    desk.ask(Kind.PUBLISH, "peer", ("t",), part, number=first)
-    desk.answer("peer", 7, "welcome")
-    desk.decline("peer", 8, "internal", "why")
-    desk.decline("peer", 9, NOT_HOME)
-    desk.job(iter([False]))
-    desk.emit(Joined())
-    desk.drops["slow_consumer"] += 1
-    return [first, desk.number()]
-
-
-def test_the_fake_desk_counts_and_numbers_as_the_desk_does_and_keeps_what_the_desk_would_send() -> None:
-    room, fake = Room(), FakeDesk(100.0)
-    assert use(fake) == use(room.desk)
-    assert (fake.counts, fake.drops, fake.now) == (room.desk.counts, room.desk.drops, room.desk.now)
-    assert [stored[:2] for stored in fake.stored] == [call[1:] for call in room.stores.take()]
-    asked = [[call.number, call.kind, *call.arguments] for call in fake.asked]
-    answers = [[-number, "", value] for _, number, value in fake.answers]
-    declined = [[-number, code] for _, number, code in fake.declined]
-    sent = room.sent()
-    assert [*asked, *answers] == sent[:-2]
-    assert declined == [item[:2] for item in sent[-2:]]
-    assert {call.deadline for call in fake.asked} == {100.0 + TIMEOUT_S}
-    assert (len(fake.jobs), fake.acts) == (len(room.jobs), room.acts)
+def test_the_fake_desk_shows_what_a_part_has_asked_for_and_keeps_it_until_it_is_taken_out() -> None:
+    fake, part = FakeDesk(100.0), Told()
+    first = fake.real.number()
+    told: list[Any] = []
+    fake.real.store("topics", ("anna",), lambda *outcome: told.append(outcome), "context")
+    fake.real.ask(Kind.LEAVE, "p", (), part, "context")
+    fake.real.ask(Kind.PUBLISH, "p", ("t",), part, number=first, linked=("short",))
+    fake.real.answer("p", 7, "welcome")
+    fake.real.decline("p", 8, "internal", "why")
+    fake.real.decline("q", 9, NOT_HOME)
+    fake.real.job(iter([False]))
+    fake.real.emit(Joined())
+    for _ in range(2):
+        (stored,) = fake.stored
+        leave, publish = fake.asked
+        assert (leave.kind, leave.target, leave.context, leave.deadline) == (
+            Kind.LEAVE,
+            "p",
+            "context",
+            100.0 + TIMEOUT_S,
+        )
+        assert (publish.number, publish.arguments, fake.linked) == (first, ("t",), {first: ("short",)})
+        assert fake.answers == [("p", 7, "welcome")]
+        assert fake.declined == [("p", 8, "internal"), ("q", 9, NOT_HOME)]
+        assert (len(fake.jobs), fake.acts) == (1, [Joined()])
+    stored.end("result")
+    assert told == [("context", "result", None)]
+    fake.asked.clear()
+    assert fake.asked == []
+    assert fake.counts == {"store_calls": 1, "not_home": 1}

@@ -18,6 +18,7 @@ from ingeborg.broker.core.cluster.handover import KeyHandover
 from ingeborg.broker.core.cluster.homes import Homes
 from ingeborg.broker.core.cluster.membership import Membership
 from ingeborg.broker.core.cluster.underway import UnderWay
+from ingeborg.broker.core.desk import Desk
 from ingeborg.broker.core.limits import SIZES, Sizes
 from ingeborg.broker.core.links.calls import Call
 from ingeborg.broker.core.links.link import Link
@@ -46,7 +47,7 @@ BOB = Endpoint("bob", "b", "ws://bob", 1)
 DEDUP_TTL_S = 60.0
 
 
-def joined(desk: FakeDesk, *peers: Endpoint) -> Membership:
+def joined(desk: Desk, *peers: Endpoint) -> Membership:
     """An endpoint's membership, after all these peers have let it in."""
     members = Membership(ME, desk.now)
     members.heartbeat_written(desk.now)
@@ -80,7 +81,8 @@ class Way:
     def __init__(
         self, *peers: Endpoint, members: Membership | None = None, lookup: bool = False, sizes: Sizes = SIZES
     ) -> None:
-        self.desk = desk = FakeDesk()
+        self.desk = fake = FakeDesk()
+        desk = fake.real
         self.members = members = members or joined(desk, *peers)
         self.homes: Homes = Homes(ME.incarnation, joined=True) if lookup else members
         self.hub = Hub()
@@ -96,9 +98,9 @@ class Way:
         self.wrapped: list[bytes] = []
         whereabouts = Whereabouts(self.locations, members, desk.drops)
         self.sending = Sending(desk, memory)
-        self.replies = Replies(self.sending, memory, desk.counters, bytes)
+        self.replies = Replies(self.sending, memory, fake.counters, bytes)
         self.delivery = Delivery(
-            desk, self.hub, self.sending, self.moved_away, self.links, desk.counters, self._wrap, sizes
+            desk, self.hub, self.sending, self.moved_away, self.links, fake.counters, self._wrap, sizes
         )
         self.fanout = Fanout(desk, members, self.links, self.locations, whereabouts, self.delivery, not lookup, sizes)
         self.keys = KeyHandover(desk, members, self.dedup, self.repeats, self.handovers, sizes)
@@ -126,7 +128,7 @@ class Way:
             self.repeats,
             self.inflight,
             self.replies,
-            desk.counters,
+            fake.counters,
             True,
         )
         self._connections = 0
@@ -181,12 +183,14 @@ class Way:
 
     def take_stored(self) -> list[Stored]:
         """What the store was asked since the last call."""
-        stored, self.desk.stored = self.desk.stored, []
+        stored = self.desk.stored[:]
+        self.desk.stored.clear()
         return stored
 
     def take_asked(self) -> list[Call]:
         """What peers were asked since the last call."""
-        asked, self.desk.asked = self.desk.asked, []
+        asked = self.desk.asked[:]
+        self.desk.asked.clear()
         return asked
 
     def written(self, connection: Connection) -> list[bytes]:

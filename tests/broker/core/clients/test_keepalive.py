@@ -19,7 +19,7 @@ UNIX_S = 1_700_000_000.0
 class Endpoint(Surroundings):
     def __init__(self) -> None:
         super().__init__()
-        self.keepalive = Keepalive(self.desk, self.sending, PING_S, UNIX_S)
+        self.keepalive = Keepalive(self.desk.real, self.sending, PING_S, UNIX_S)
 
     def connect(self, expires_at: float | None = None) -> Connection:
         connection = self.client()

@@ -31,7 +31,7 @@ class Endpoint(Surroundings):
     def __init__(self, *peers: str, joined: bool = True) -> None:
         super().__init__(*peers, joined=joined)
         self.part = Listening(
-            *(self.desk, self.members, self.members, self.hub, self.locations, self.moved_away),
+            *(self.desk.real, self.members, self.members, self.hub, self.locations, self.moved_away),
             *(self.replies, self.sending, self.memory),
         )
 
@@ -64,7 +64,8 @@ class Endpoint(Surroundings):
 
     def told(self) -> list[tuple[str, list[Any]]]:
         """What peers are being told since the last look."""
-        asked, self.desk.asked[:] = list(self.desk.asked), []
+        asked = self.desk.asked[:]
+        self.desk.asked.clear()
         assert {call.kind for call in asked} <= {Kind.LISTEN}
         return [(call.target, [tuple(news) for news in call.arguments[0]]) for call in asked]
 
@@ -379,6 +380,45 @@ def test_a_client_that_is_here_while_a_peer_says_it_went_from_there_is_said_to_b
         endpoint.part.answered(announcement, None)
     assert endpoint.told()[0] == ("p", [("anna", 5, "m", True)])
     assert endpoint.heard(anna) == []  # it has not asked
+
+
+def test_a_listen_that_is_written_meanwhile_is_written_again_before_success_is_said(endpoint: Endpoint) -> None:
+    anna = endpoint.say("listen")
+    (call,) = endpoint.turn("listen")
+    endpoint.announced("anna", at("p", 7, online=False))  # of a connection that has ended, where time had stood still
+    endpoint.announced("anna", at("q", 6, online=False))
+    call.end([here(5)])
+    assert endpoint.told() == []
+    assert endpoint.closes() == []
+    endpoint.turn("listen")[0].end([here(8)])
+    for announcement in endpoint.desk.asked:
+        endpoint.part.answered(announcement, None)
+    assert endpoint.told()[0] == ("p", [("anna", 8, "m", True)])
+    assert endpoint.results(anna) == ["ok 1"]
+    assert (endpoint.bound(), endpoint.locations.get("anna")) == (anna, here(8))
+
+
+def test_it_is_not_where_its_number_is_the_higher_one_or_the_client_has_gone(endpoint: Endpoint) -> None:
+    anna, bert = endpoint.say("listen"), endpoint.say("listen", "bert")
+    (call,) = endpoint.turn("listen")
+    endpoint.announced("anna", at("p", 4, online=False))
+    endpoint.announced("bert", at("p", 7, online=False))
+    endpoint.part.closed(bert)
+    call.end([here(5), here(5)])
+    assert endpoint.told()[0] == ("p", [("anna", 5, "m", True), ("bert", 5, "m", False)])
+    assert endpoint.bound() is anna
+    endpoint.turn("unlisten")
+
+
+def test_a_later_place_elsewhere_counts_then_too(endpoint: Endpoint) -> None:
+    anna = endpoint.say("listen")
+    (call,) = endpoint.turn("listen")
+    endpoint.announced("anna", at("p", 7, online=False))
+    endpoint.announced("anna", at("q", 9))
+    call.end([here(5)])
+    endpoint.turn("listen")[0].end([here(8)])
+    assert endpoint.bound() is None
+    assert endpoint.closes() == [(anna.number, REPLACED.code)]
 
 
 def test_where_that_cannot_be_stored_it_is_counted(endpoint: Endpoint) -> None:

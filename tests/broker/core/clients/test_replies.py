@@ -23,7 +23,7 @@ class Row:
     def __init__(self) -> None:
         self.desk = FakeDesk()
         self.memory = Memory(1 << 30, lambda: 0)
-        self.sending = Sending(self.desk, self.memory)
+        self.sending = Sending(self.desk.real, self.memory)
         self.replies = Replies(self.sending, self.memory, self.desk.counters, lambda data: b"<" + data + b">")
         self.connection = Connection(7, Outbox(1 << 20))
         self.connection.kind = "subscribe"

@@ -32,7 +32,7 @@ def memory() -> Memory:
 
 @pytest.fixture
 def sending(desk: FakeDesk, memory: Memory) -> Sending:
-    return Sending(desk, memory)
+    return Sending(desk.real, memory)
 
 
 def connection(number: int = 1, piece_bytes: int = BYTES_MAX) -> Connection:
@@ -188,7 +188,7 @@ def test_whatever_the_sockets_do_each_gets_all_its_frames_in_order_and_none_whil
     steps: list[tuple[str, int, int]],
 ) -> None:
     desk, memory = FakeDesk(), Memory(1 << 30, lambda: 0)
-    sending = Sending(desk, memory)
+    sending = Sending(desk.real, memory)
     both = [connection(number, piece_bytes=12) for number in range(2)]
     pushed: list[list[bytes]] = [[], []]
     got: list[list[bytes]] = [[], []]

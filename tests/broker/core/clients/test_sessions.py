@@ -35,9 +35,9 @@ class Room:
         self.limits = Limits(**limits)
         self.memory = Memory(self.limits.held_bytes, lambda: self.limits.held_bytes + 1)
         self.inflight = InFlight(2, 1 << 20)
-        self.sending = Sending(self.desk, self.memory)
+        self.sending = Sending(self.desk.real, self.memory)
         self.replies = Replies(self.sending, self.memory, self.desk.counters, bytes)
-        self.sessions = Sessions(self.desk, self.limits, self.sending, self.replies, self.memory, self.inflight)
+        self.sessions = Sessions(self.desk.real, self.limits, self.sending, self.replies, self.memory, self.inflight)
         self.sessions.bind(dict.fromkeys(KINDS, self._begin))
         self.begun: list[str] = []
         self.places: list[tuple[Connection, Reply]] = []

@@ -42,12 +42,12 @@ class Newcomer:
     def __init__(self, *, alone_at_url: bool = True) -> None:
         self.desk = FakeDesk()
         self.members = Membership(ME, self.desk.now)
-        mesh = Mesh(self.desk, self.members, Calls(), InFlight(10, 1_000), self.desk.counters.errors)
+        mesh = Mesh(self.desk.real, self.members, Calls(), InFlight(10, 1_000), self.desk.counters.errors)
         self.writes, self.handovers = UnderWay(), UnderWay()
         self.follower = Follower()
         self.idle = True
         self.joining = Joining(
-            *(self.desk, self.members, mesh, self.writes, self.handovers, [self.follower], lambda: self.idle),
+            *(self.desk.real, self.members, mesh, self.writes, self.handovers, [self.follower], lambda: self.idle),
             alone_at_url=alone_at_url,
         )
 
@@ -57,13 +57,15 @@ class Newcomer:
 
     def stored(self, *operations: str) -> list[Stored]:
         """The calls of the store since the last look. They have to be these."""
-        calls, self.desk.stored[:] = list(self.desk.stored), []
+        calls = self.desk.stored[:]
+        self.desk.stored.clear()
         assert [call.operation for call in calls] == list(operations)
         return calls
 
     def asked(self) -> list[tuple[Kind, str]]:
         """What peers were asked since the last look; ``last`` is the last of these requests."""
-        asked, self.desk.asked[:] = list(self.desk.asked), []
+        asked = self.desk.asked[:]
+        self.desk.asked.clear()
         if asked:
             self.last: Call = asked[-1]
         return [(call.kind, call.target) for call in asked]

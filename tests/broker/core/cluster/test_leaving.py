@@ -23,14 +23,15 @@ class Endpoint(Surroundings):
     def __init__(self, clients: int = 0) -> None:
         super().__init__("p")
         inflight = InFlight(10, 1_000)
-        mesh = Mesh(self.desk, self.members, Calls(), inflight, self.desk.counters.errors)
+        mesh = Mesh(self.desk.real, self.members, Calls(), inflight, self.desk.counters.errors)
         self.writes, self.handovers = UnderWay(), UnderWay()
         self.busy = False
         self.joining = Joining(
-            *(self.desk, self.members, mesh, self.writes, self.handovers, [], lambda: not self.busy), alone_at_url=True
+            *(self.desk.real, self.members, mesh, self.writes, self.handovers, [], lambda: not self.busy),
+            alone_at_url=True,
         )
-        self.sessions = Sessions(self.desk, Limits(), self.sending, self.replies, self.memory, inflight)
-        self.leaving = Leaving(self.desk, self.joining, self.sessions, self.sending, inflight)
+        self.sessions = Sessions(self.desk.real, Limits(), self.sending, self.replies, self.memory, inflight)
+        self.leaving = Leaving(self.desk.real, self.joining, self.sessions, self.sending, inflight)
         self.connections = [self.sessions.connected(number, None, False, 1 << 20) for number in range(clients)]
 
     def later(self, seconds: float = STEP_S) -> None:

@@ -26,7 +26,7 @@ def desk() -> FakeDesk:
 def make(desk: FakeDesk, *peers: Endpoint) -> Mesh:
     members = Membership(ME, desk.now)
     members.registry(peers, desk.now, desk.now)
-    return Mesh(desk, members, Calls(), InFlight(10, 1000), desk.counters.errors)
+    return Mesh(desk.real, members, Calls(), InFlight(10, 1000), desk.counters.errors)
 
 
 @pytest.fixture

@@ -55,7 +55,8 @@ class Homes:
     def told(self) -> list[tuple[int, Any]]:
         """Answers since the last call: the request's number, who was not there or has moved away."""
         self.way.delivery.take_delivered()
-        answers, self.way.desk.answers = self.way.desk.answers, []
+        answers = self.way.desk.answers[:]
+        self.way.desk.answers.clear()
         return [(number, value) for _, number, value in answers]
 
 

@@ -23,7 +23,7 @@ class Seeker:
         self.desk = FakeDesk()
         self.locations = Locations(100)
         self.told: list[tuple[str, Exception | None]] = []
-        self.finder = Finder(self.desk, self.locations, self._done, sizes)
+        self.finder = Finder(self.desk.real, self.locations, self._done, sizes)
 
     def _done(self, search: Search, error: Exception | None) -> None:
         self.told.append((search.topic, error))
@@ -135,12 +135,11 @@ def test_nobody_is_asked_for_twice_at_once_and_every_search_ends_once_with_all_i
     steps: list[tuple[str, list[str]]],
 ) -> None:
     seeker = Seeker()
-    stored = seeker.desk.stored
     wanted: dict[str, tuple[Search, list[str]]] = {}
     true: dict[str, Location | None] = {client: at(ANN) if client < "d" else None for client in "abcdef"}
 
     def answer(number: int) -> None:
-        call = stored.pop(number)
+        call = seeker.desk.stored.pop(number)
         call.end([true[client] for client in call.arguments[0]])
 
     for what, words in steps:
@@ -149,14 +148,14 @@ def test_nobody_is_asked_for_twice_at_once_and_every_search_ends_once_with_all_i
             wanted[name] = (seeker.search(name, *words), words)
         elif what == "flush":
             seeker.finder.flush()
-        elif int(words[0]) < len(stored):
+        elif int(words[0]) < len(seeker.desk.stored):
             answer(int(words[0]))
-        under_way = [client for call in stored for client in call.arguments[0]]
+        under_way = [client for call in seeker.desk.stored for client in call.arguments[0]]
         assert len(under_way) == len(set(under_way))
         for name, error in seeker.told:
             assert error is None
             assert sorted(wanted[name][0].found) == wanted[name][1]
     seeker.finder.flush()
-    while stored:
+    while seeker.desk.stored:
         answer(0)
     assert sorted(name for name, _ in seeker.told) == sorted(wanted)

@@ -187,7 +187,7 @@ class Alone(Surroundings):
         super().__init__("p", "q")
         self.members.disconnected("q")
         self.own: Any = {"figures": "ours"}
-        self.part = inspecting.Inspecting(self.desk, self.members, self.replies, self.figures)
+        self.part = inspecting.Inspecting(self.desk.real, self.members, self.replies, self.figures)
 
     def figures(self) -> dict[str, Any]:
         if isinstance(self.own, Exception):

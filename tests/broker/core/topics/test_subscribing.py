@@ -28,9 +28,9 @@ class Endpoint(Surroundings):
 
     def __init__(self, *peers: str, joined: bool = True, shape: Shape | None = None, quota: int = 0) -> None:
         super().__init__(*peers, joined=joined)
-        self.writing = Writing(self.desk, "m", self.members, Routes(1_000, 10_000), {}, UnderWay())
+        self.writing = Writing(self.desk.real, "m", self.members, Routes(1_000, 10_000), {}, UnderWay())
         self.part = Subscribing(
-            *(self.desk, "m", self.members, self.writing, self.replies, self.memory), shape or Shape(), quota
+            *(self.desk.real, "m", self.members, self.writing, self.replies, self.memory), shape or Shape(), quota
         )
         self.anna = self.client()
 
