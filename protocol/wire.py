@@ -36,7 +36,6 @@ _LONG_INTEGER = re.compile(rb"(?<![\d.eE+-])(?:-\d{19,}+|\d{20,}+)(?![.eE])")
 #: twice. It takes 0.1 to 0.7 µs a byte.
 TALKATIVE_BYTES_MAX = 2048
 
-#: Of a JSON text at once: its pieces are objects, which together may take twenty times as much as the text.
 _PART_BYTES = 1 << 20
 
 
@@ -62,14 +61,17 @@ def decode(frame: bytes) -> dict[str, Any]:
     return value
 
 
-def outside_strings(text: bytes) -> bytes:
-    """What is left of a JSON text when its strings are taken out; a quotation mark stands for each. Linear."""
+def outside_strings(text: bytes, part_bytes: int = _PART_BYTES) -> bytes:
+    """What is left of a JSON text when its strings are taken out; a quotation mark stands for each. Linear.
+
+    ``part_bytes``: looked at at once, for a part's pieces are objects, twenty times as large together as its text.
+    """
     # Backslashes stand in strings only, and a run of them begins with an escape: pairs are taken from the left.
     unescaped = text.replace(b"\\\\", b"__").replace(b'\\"', b"__")
     parts = []
     inside = 0  # a string, at the end of the part
-    for start in range(0, len(unescaped), _PART_BYTES):
-        pieces = unescaped[start : start + _PART_BYTES].split(b'"')
+    for start in range(0, len(unescaped), part_bytes):
+        pieces = unescaped[start : start + part_bytes].split(b'"')
         parts.append(b'"'.join(pieces[inside::2]))
         begun = inside
         inside = (inside + len(pieces) - 1) % 2

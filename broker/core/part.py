@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ingeborg.protocol.messages import Command
+from ingeborg.protocol.native import mypyc_attr
 
 from .clients.hub import Connection
 from .links.calls import Asker, Kind
@@ -22,6 +23,7 @@ RequestHandler = Callable[[str, int, list[Any]], None]
 """Told the asking peer's incarnation, the request's number for the answer, and its arguments."""
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Part(Asker):
     """One capability of an endpoint. Nothing of this has to be there; what is not does nothing."""
 

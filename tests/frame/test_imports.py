@@ -204,7 +204,8 @@ def test_every_package_that_is_imported_is_declared() -> None:
         for module in users
         if DISTRIBUTIONS.get(package, package).lower() not in allowed(module)
     }
-    assert undeclared == set()
+    # Of which only mypy and mypyc see that it is imported.
+    assert undeclared == {("mypy_extensions", "protocol.native")}
 
 
 @pytest.mark.parametrize(

@@ -45,9 +45,6 @@ from .world import Client, Node, World
 #: A publish's outcome and its deliveries are all there so long after it was sent, in virtual seconds.
 SETTLE_S = 14.0
 
-#: A living endpoint that was taken for dead is not a surviving one for so long, in virtual seconds.
-GONE_S = 10.0
-
 #: A cut is over, and links are whole again, well before a request is given up (5 s).
 CUT_MAX_S, WHOLE_AFTER_S = 2.0, 1.5
 
@@ -141,6 +138,7 @@ class History:
         self.expected: dict[Client, int] = {}  # replies to come
         self.violations: list[str] = []
         self.log: list[str] = []
+        self.joined_at: defaultdict[str, list[float]] = defaultdict(list)  # by incarnation
         self.false_deaths: list[tuple[float, str]] = []  # (when, incarnation) of live endpoints taken for dead
         self.disturbed = False
         self.crashed_at: dict[str, float] = {}  # by incarnation
@@ -201,7 +199,11 @@ class History:
             if other.alive:
                 self.false_deaths.append((self.world.now, endpoint.incarnation))
 
+        def joined() -> None:
+            self.joined_at[node.me.incarnation].append(self.world.now)
+
         node.on_gone = gone
+        node.on_joined = joined
         self.say(f"{name} starts as {node.me.incarnation}")
         return node
 
@@ -490,8 +492,15 @@ class History:
 
     def facts(self) -> Facts:
         """Of clients, and of what befell the cluster."""
+        # A living endpoint that was taken for dead is a surviving one again when all have let it in again.
         disturbances = [
-            Disturbance(when, when + GONE_S, Kind.GONE, incarnation) for when, incarnation in self.false_deaths
+            Disturbance(
+                when,
+                next((at for at in self.joined_at[incarnation] if at > when), FOREVER),
+                Kind.GONE,
+                incarnation,
+            )
+            for when, incarnation in self.false_deaths
         ]
         if self.disturbed:  # whichever fault it was, nobody looks when its last trace was gone
             disturbances += [Disturbance(-FOREVER, FOREVER, kind) for kind in (Kind.CRASH, Kind.ASKED_AGAIN)]

@@ -25,7 +25,20 @@ from typing import Any
 from ingeborg.broker.core.clients import large
 from ingeborg.broker.core.clients.hub import Connection
 from ingeborg.broker.core.clients.outbox import PIECE_BYTES
-from ingeborg.broker.core.effects import Act, Close, Dial, DropLink, Effects, Gone, Hold, Left, Ping, Read, StoreCall
+from ingeborg.broker.core.effects import (
+    Act,
+    Close,
+    Dial,
+    DropLink,
+    Effects,
+    Gone,
+    Hold,
+    Joined,
+    Left,
+    Ping,
+    Read,
+    StoreCall,
+)
 from ingeborg.broker.core.limits import Limits
 from ingeborg.broker.core.model import Endpoint, Location, StoreUnavailable, Superseded
 from ingeborg.broker.core.router import Router
@@ -271,6 +284,7 @@ class Node:
         self.clients: dict[Connection, Client] = {}
         self.held: set[Connection] = set()  # it does not read these
         self.on_gone: Callable[[Endpoint], None] = lambda _: None  # it takes a peer for gone
+        self.on_joined: Callable[[], None] = lambda: None  # all others have let it in
         self.left = False  # in order, and has nothing to do any more
         self.on_turn: Callable[[], object] = lambda: None  # a turn is about to end
         self.holds = self.blocks = 0  # how often it stopped reading one, or one did not take more
@@ -362,6 +376,8 @@ class Node:
                 world.break_link(self.me.incarnation, incarnation)
             case Dial(endpoint):
                 world.dial(self.me.incarnation, endpoint.incarnation)
+            case Joined():
+                self.on_joined()
             case Gone(endpoint):
                 self.on_gone(endpoint)
             case Left():

@@ -12,6 +12,8 @@ from collections import deque
 from enum import IntEnum
 from typing import Any
 
+from ingeborg.protocol.native import mypyc_attr
+
 from .link import Item, Link
 
 #: How long an answer may take, in seconds. Longer than a store's own time-out, so that its reason gets through.
@@ -41,6 +43,7 @@ class Kind(IntEnum):
 NOT_HOME = "not_home"
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Asker:
     """A part that makes requests."""
 

@@ -153,7 +153,7 @@ class Fanout(Part):
         """It is gone: its clients may listen elsewhere by now."""
         if call.kind == Kind.DELIVER:
             handover, clients, places = call.context
-            self._confirmed(handover, clients, places)
+            self._confirmed(handover, clients, places, gone=True)
         else:
             # Whoever was there is connected nowhere now; how many that were was the other endpoint's to know.
             self._desk.drops["broadcast_endpoint_gone"] += 1
@@ -169,21 +169,21 @@ class Fanout(Part):
         peer = self._members.peers.get(incarnation)
         return peer.endpoint.name if peer is not None else incarnation
 
-    def _confirmed(self, handover: Handover, absent: list[str], places: Found | None) -> None:
-        """An endpoint has what it was sent, or is dead. ``absent``: the clients it does not hold."""
+    def _confirmed(self, handover: Handover, absent: list[str], places: Found | None, gone: bool = False) -> None:
+        """An endpoint has what it was sent, or is ``gone``. ``absent``: the clients it does not hold."""
         if absent and (places is None or not handover.message.topic):
             # Moved meanwhile? Read where to, and resend; perhaps to the same endpoint, where it came back to. Until
             # then nothing is known: that endpoint may have heard of the client's new place before us.
             self._desk.counts["relocations"] += 1
-            self._desk.store("locations", (absent,), self._relocated, (handover, absent, places))
+            self._desk.store("locations", (absent,), self._relocated, (handover, absent, places, gone))
             return
         if absent:
             assert places is not None
-            self._not_listening(absent, places)
+            self._not_listening(absent, places, gone)
         self._confirmed_by_one(handover)
 
     def _relocated(self, context: Any, result: Any, error: Exception | None) -> None:
-        handover, clients, tried = context
+        handover, clients, tried, gone = context
         if error is not None:
             self._desk.drops["relocation_failed"] += len(clients)
             _note_failure(handover, "store")
@@ -196,15 +196,19 @@ class Fanout(Part):
         if tried is not None:
             late = self._desk.now >= handover.message.received + MOVED_S
             last = {client for client in clients if late or not _later(found[client], tried[client])}
-            self._not_listening(last, found)
+            self._not_listening(last, found, gone)
             clients = [client for client in clients if client not in last]
         local, remote, _ = self._whereabouts.places(clients, found)
         # The place it kept open stays so until all that is resent is on its way.
         self.hand_over(handover, local, remote, found)
         self._confirmed_by_one(handover)
 
-    def _not_listening(self, clients: Collection[str], places: Found) -> None:
-        """Since the store said so they have left these places again, or the endpoint failed to clear them."""
+    def _not_listening(self, clients: Collection[str], places: Found, gone: bool) -> None:
+        """Since the store said so they have left these places again, or the endpoint failed to clear them. ``gone``:
+        the endpoint itself is not there; if it was taken for dead, and comes back, they are."""
+        if gone:
+            self._desk.drops["endpoint_gone"] += len(clients)
+            return
         self._desk.drops["not_listening"] += len(clients)
         for client in clients:
             if (location := places[client]) is not None:
@@ -232,7 +236,7 @@ class Fanout(Part):
         if unknown:
             handover.open += 1
             self._desk.counts["relocations"] += 1
-            self._desk.store("locations", (unknown,), self._relocated, (handover, unknown, None))
+            self._desk.store("locations", (unknown,), self._relocated, (handover, unknown, None, False))
         self.hand_over(handover, local, remote)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from ingeborg.protocol.errors import ProtocolError
 from ingeborg.protocol.hashes import slot_of
+from ingeborg.protocol.native import mypyc_attr
 
 from ..cluster.homes import Homes
 from ..cluster.underway import UnderWay
@@ -28,6 +29,7 @@ from ..stores import unavailable
 WRITES_WAITING_MAX = 1_000
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Writer:
     """Who has a write made at this endpoint, and is told what comes of it."""
 

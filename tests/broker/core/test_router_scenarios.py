@@ -15,6 +15,7 @@ from ingeborg.broker.core.clients.sessions import AFTER_CLOSE_S, READ_AHEAD, REA
 from ingeborg.broker.core.effects import Effects, Hold
 from ingeborg.broker.core.limits import SIZES, Limits
 from ingeborg.protocol.hashes import slot_of
+from tests.simulator.world import Node
 
 from .talk import DELAY_S, Cluster, parse
 
@@ -488,18 +489,16 @@ def test_the_routing_cache_counts_subscribers_that_come_later() -> None:
 def watch_holds(cluster: Cluster) -> list[tuple[str, bool]]:
     """What endpoint ``a`` decides from here on about reading its connections: (client, held?)."""
     node = cluster.nodes["a"]
-    flush = node.router.flush
     holds: list[tuple[str, bool]] = []
 
     def name(connection: Connection) -> str:
         return node.clients[connection].name
 
-    def watched(now: float) -> Effects:
-        effects = flush(now)
-        holds.extend((name(act.connection), act.connection.held) for act in effects.acts if isinstance(act, Hold))
-        return effects
+    def watch(of: Node, effects: Effects) -> None:
+        if of is node:
+            holds.extend((name(act.connection), act.connection.held) for act in effects.acts if isinstance(act, Hold))
 
-    node.router.flush = watched  # type: ignore[method-assign]
+    cluster.world.on_effects = watch
     return holds
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections import defaultdict
 from typing import Any
 
@@ -10,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingeborg.broker.core.clients import large
 from ingeborg.broker.core.clients.grants import Grant
 from ingeborg.broker.core.clients.hub import Connection
 from ingeborg.broker.core.clients.large import (
@@ -127,14 +128,21 @@ def test_too_many_values_are_refused_wherever_they_are() -> None:
     assert (error.code, error.info) == ("bad_json", f"Too many values: {COMMAS_MAX:,} commas between them are the most")
 
 
-def test_too_little_memory_is_the_frames_own_fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    def read_none(*_: Any) -> Outcome:
-        raise MemoryError
+#: A process that gets little more memory than it has, and a frame whose values take more.
+SHORT_OF_MEMORY = """
+import resource, sys
+from ingeborg.broker.core.clients.large import pack_arguments, read_packed, unpack_outcome
+frame = b'{"command":"publish","client_id":"a","topic":"t","payload":[' + b",".join([b"1.5"] * 400_000) + b"]}"
+arguments = pack_arguments(True, 1 << 30, None)
+pages = int(open("/proc/self/statm").read().split()[0])
+resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + (2 << 20),) * 2)
+sys.exit(unpack_outcome(read_packed(arguments, frame)).error.code)
+"""
 
-    monkeypatch.setattr(large, "read", read_none)
-    error = read(b"{}").error
-    assert error is not None
-    assert error.code == "too_large"
+
+def test_too_little_memory_is_the_frames_own_fault() -> None:
+    done = subprocess.run([sys.executable, "-c", SHORT_OF_MEMORY], capture_output=True, timeout=60, check=False)
+    assert done.stderr.decode().strip() == "too_large"
 
 
 def test_a_large_message_takes_a_block_at_a_time() -> None:

@@ -42,16 +42,16 @@ class Broadcasting(Cluster):
         return talker
 
     def requests_of_home(self, sent: Callable[[str, Kind], None]) -> None:
-        """Have ``sent`` told of each, with the peer's incarnation."""
-        calls = self.nodes[self.home].router.calls
-        put = calls.put
+        """Have ``sent`` told of each at the end of its turn, with the peer's incarnation."""
+        node = self.nodes[self.home]
 
-        def told(peer: str, item: Any) -> None:
-            put(peer, item)
-            if item[0] > 0:
-                sent(peer, Kind(item[1]))
+        def look() -> None:
+            for peer, link in node.router.calls.links.items():
+                for number, what, *_ in link._out:
+                    if number > 0:
+                        sent(peer, Kind(what))
 
-        calls.put = told  # type: ignore[method-assign]
+        node.on_turn = look
 
     def broadcast(self, **fields: Any) -> None:
         self.bert.send(command="broadcast", payload="x", ack=True, **fields)

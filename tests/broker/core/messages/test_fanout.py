@@ -206,6 +206,18 @@ def test_who_the_store_still_has_at_an_endpoint_that_is_gone_is_counted(way: Way
     assert way.desk.drops == {"endpoint_gone": 1}
 
 
+def test_clients_of_an_endpoint_that_goes_at_the_second_try_are_still_there_should_it_come_back(way: Way) -> None:
+    calls = hand_over(way, [], a=["dora"])
+    confirm(calls["a"], "dora")
+    relocate(way, dora=at(BOB, number=2))
+    (again,) = way.take_asked()
+    way.loses(BOB)
+    again.asker.lost(again)
+    assert outcome(way) == "handed over"
+    assert way.desk.drops == {"endpoint_gone": 1}
+    assert way.locations.get("dora") == at(BOB, number=2)
+
+
 # Lists of recipients
 
 
@@ -327,6 +339,21 @@ def test_a_broadcast_stops_at_a_client_that_is_not_where_it_was_said_to_be_and_n
     relocate(way, dora=at(BOB, number=2))
     assert outcome(way) == "handed over"
     assert way.desk.drops == {"not_listening": 1}
+
+
+def test_a_broadcast_whose_client_is_at_an_endpoint_that_goes_leaves_it_there_should_that_come_back(way: Way) -> None:
+    calls = broadcast(way)
+    done_here(way)
+    moved(calls["b"])
+    moved(calls["a"], dora=0.0)
+    relocate(way, dora=at(BOB, number=2))
+    (follows,) = way.take_asked()
+    way.loses(BOB)
+    follows.asker.lost(follows)
+    relocate(way, dora=at(BOB, number=2))
+    assert outcome(way) == "handed over"
+    assert way.desk.drops == {"endpoint_gone": 1}
+    assert way.locations.get("dora") == at(BOB, number=2)
 
 
 def test_a_broadcast_goes_on_to_a_place_that_was_announced_before_the_store_had_it(way: Way) -> None:

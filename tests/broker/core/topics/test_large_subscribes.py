@@ -10,6 +10,7 @@ import orjson
 from ingeborg.broker.core.clients import large
 from ingeborg.broker.core.clients.hub import Connection
 from ingeborg.broker.core.effects import Effects, Read, StoreCall
+from ingeborg.broker.core.links.link import Link
 from ingeborg.broker.core.model import Endpoint, Shape, StoreError, StoreUnavailable
 from ingeborg.broker.core.router import Router
 from ingeborg.broker.core.topics.subscribing import TOPICS_UNDER_WAY
@@ -193,11 +194,10 @@ def test_none_is_refused_for_waiting_until_its_turn_and_too_many_are_for_waiting
     for number in range(WRITES_WAITING_MAX + 10):
         router._writing.change_requested("peer", number, ["c", [f"{number} {n}" for n in range(101)], True])
     assert sum(len(calls) for calls, _ in store.slices()) == WRITES_WAITING_MAX + 10
-    answered = router.calls.put
-    refused: list[int] = []
-    router.calls.put = lambda peer, item: refused.append(-item[0]) if item[1] else answered(peer, item)  # type: ignore[method-assign]
+    router.calls.links["peer"] = link = Link("here")
     for number in range(2_000, 2_000 + WRITES_WAITING_MAX + 10):
         router._writing.change_requested("peer", number, ["c", ["t"], False])
+    refused = [-number for number, code, *_ in link._out if code]
     assert refused == list(range(2_000 + WRITES_WAITING_MAX, 2_000 + WRITES_WAITING_MAX + 10))
 
 
