@@ -78,6 +78,13 @@ test: $(READY) ## run all tests (ARGS="-k name" is passed to pytest), in TEST_PR
 	env -u PYTHONDONTWRITEBYTECODE INGEBORG_PURE=1 $(BIN)/python -m pytest --form interpreted \
 		--numprocesses '$(TEST_PROCESSES)' --dist loadfile $(ARGS)
 
+# What is compiled, and what it works with most closely: the rest of the suite sees it through processes, in one form.
+.PHONY: test-compiled
+test-compiled: compiled ## the tests of the core, the protocol, the simulator, the stores and hostile input, on the compiled core
+	@env -u PYTHONDONTWRITEBYTECODE -u INGEBORG_PURE $(BIN)/python -m pytest --form compiled \
+		--numprocesses '$(TEST_PROCESSES)' --dist loadfile tests/broker/core tests/protocol tests/simulator tests/store \
+		tests/contract tests/fuzz $(ARGS)
+
 .PHONY: test-tools
 test-tools: $(if $(KAFKA),$(READY)) ## install the programs that some tests want, with apt: a minute or two (KAFKA=1: Kafka too)
 	@KAFKA='$(KAFKA)' bash .ci/test-tools.sh

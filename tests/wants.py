@@ -129,4 +129,4 @@ def compiled() -> None:
     """Where the sources are run, the test skips."""
     __tracebackhide__ = True
     if not form.compiled():
-        skip("compiled code", "make compiled")
+        skip("compiled code", "make test-compiled runs the core's tests on it")
