@@ -373,9 +373,10 @@ class History:
         found = [Disturbance(one.begin, one.end, kind) for one in crashes for kind in (Kind.CRASH, Kind.ASKED_AGAIN)]
         found += [Disturbance(one.begin, one.end, Kind.GONE, one.life) for one in self.lapses]
         found += [Disturbance(one.begin, one.end, Kind.CHANGE) for one in self.changes_of_members]
-        # To an endpoint that it does not reach, one that ends in order has crashed.
-        found += [
-            Disturbance(one.begin, one.end, Kind.CUT_OFF)
+        # To an endpoint that it does not reach, one that ends in order has crashed, and its clients are at none that
+        # survives.
+        unreached = [
+            one
             for one in self.changes_of_members
             if one.why == ORDERLY_END
             and any(
@@ -383,6 +384,8 @@ class History:
                 for fault, pair in self.link_faults
             )
         ]
+        found += [Disturbance(one.begin, one.end, Kind.CUT_OFF) for one in unreached]
+        found += [Disturbance(one.begin, one.end, Kind.GONE, one.life) for one in unreached]
         if self.header.get("store") == "riak":
             begins = [self.store_faults_at, *(one.begin for one in (*crashes, *self.changes_of_members))]
             found += [Disturbance(begin, FOREVER, Kind.UNION) for begin in begins]

@@ -402,6 +402,13 @@ def taken_for_dead(two: Two) -> None:
     two.tape.look("b", lapses=1)
 
 
+def at_an_endpoint_that_ends_and_is_not_reached(two: Two) -> None:
+    number = two.tape.publish(two.pat, "m1")
+    two.tape.add("fault", phase="begins", kind="cut", where="c", other="b", lasts_s=5.0)
+    two.tape.add("life", endpoint="b", life="b#1", phase="stopping")
+    two.tape.reply(two.pat, number, result="success", duplicate=False)
+
+
 EXPLAINED: dict[Callable[[Two], None], dict[str, int]] = {
     publisher_told: {"its publisher was told": 2},
     publisher_cut_off: {"its publisher was cut off": 2},
@@ -412,6 +419,7 @@ EXPLAINED: dict[Callable[[Two], None], dict[str, int]] = {
     moving_in_a_crash: {"was moving": 1},
     left_before_its_former_connection_was_closed: {"was moving": 1},
     taken_for_dead: {"its endpoint was taken for dead": 1},
+    at_an_endpoint_that_ends_and_is_not_reached: {"its endpoint was taken for dead": 1},
 }
 
 
@@ -424,6 +432,14 @@ def test_a_loss_is_explained(happens: Callable[[Two], None]) -> None:
     verdict = two.tape.verdict()
     assert not [violation for violation in verdict.violations if violation.section not in ("1.3", "8.7")]
     assert dict(+verdict.losses) == EXPLAINED[happens]
+
+
+def test_an_endpoint_that_ends_and_is_reached_by_all_loses_nothing(two: Two) -> None:
+    number = two.tape.publish(two.pat, "m1")
+    two.tape.add("life", endpoint="b", life="b#1", phase="stopping")
+    two.tape.heard(two.ann, "m1")
+    two.tape.reply(two.pat, number, result="success", duplicate=False)
+    assert sections(two.tape.verdict()) == ["8.6"]
 
 
 def test_what_was_taken_for_dead_gets_everything_again_afterwards(two: Two) -> None:
