@@ -70,8 +70,8 @@ class KeyHandover(Part):
         self._handovers.end(number)
 
     def _take(self, key: int) -> Known:
-        """What is known of the key of a slot that was ours. Where its message is being handed over here, that goes on;
-        it is told what has come of it then."""
+        """What is known of the key of a slot that was ours. Where its message is being handed over here, that goes on,
+        and the new home is told what came of it."""
         dedup = self._dedup
         if dedup.pending(key) is None:
             return max(dedup.take(key, self._desk.now), 0.0)

@@ -27,6 +27,7 @@ class Kind(IntEnum):
     """What a request asks. An item is ``[number, kind, *arguments]``, its answer ``[-number, code, value]``."""
 
     # origin -> home: topic ("": a broadcast), payload, its key (b"": do not check for duplicates), asked before?
+    # home -> former home that is handing over another with the key: the same
     PUBLISH = 1
     CHANGE = 2  # -> home: client, topics, added
     # home -> endpoint: origin's incarnation and number, topic, payload, clients (nil: those kept for the topic), keep?
@@ -35,7 +36,7 @@ class Kind(IntEnum):
     LISTEN = 5  # -> every peer: [[client, number, incarnation, online], ...]
     JOIN = 6  # -> every peer: round
     LEAVE = 7  # -> every peer
-    SEEN = 8  # -> the home: [[key, seconds left], ...]
+    SEEN = 8  # -> the home: [[key, seconds left (0: forget it), or the home that is handing it over], ...]
     FIGURES = 9  # -> any peer; answered with what it tells operators of itself
 
 
