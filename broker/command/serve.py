@@ -50,6 +50,9 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 #: The exit code of an endpoint whose name is another's. To start it again would only be to ask again.
 NAME_TAKEN = 3
 
+#: Exit code: the core has failed. As after a crash, a supervisor starts the endpoint again.
+CORE_FAILED = 70
+
 #: A shared secret shorter than this is guessable.
 SECRET_BYTES_MIN = 16
 
@@ -253,6 +256,7 @@ async def _serve(options: ServeOptions) -> int:
         drain_s=options.drain_time,
         alone_at_url=alone_at_url(options),
         on_fatal=finish,
+        on_broken=_end_at_once,
     )
     try:
         await server.start(sock, internal)
@@ -277,6 +281,12 @@ async def _serve(options: ServeOptions) -> int:
     if isinstance(store, EmbeddedStore) and store.lost:
         return 2  # not to be started again by itself: where the directory was removed, with an empty store
     return 0 if why is None else NAME_TAKEN
+
+
+def _end_at_once() -> None:
+    """As ``kill -9`` does, with an exit code and with the log written: the core can do nothing in order any more."""
+    logging.shutdown()
+    os._exit(CORE_FAILED)
 
 
 def _watch_supervisor(fd: int) -> None:

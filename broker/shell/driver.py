@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 import time
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -32,13 +33,21 @@ A = TypeVar("A", bound=Act)
 
 
 class Driver:
-    """One endpoint's. ``each_tick``: is called every ``TICK_S`` with the time."""
+    """One endpoint's. ``each_tick``: is called every ``TICK_S`` with the time. ``on_broken``: has this process end at
+    once, since the core has failed; without, the error goes on to the loop."""
 
-    def __init__(self, router: Router, store: Store, each_tick: Callable[[float], None]) -> None:
+    def __init__(
+        self,
+        router: Router,
+        store: Store,
+        each_tick: Callable[[float], None],
+        on_broken: Callable[[], None] | None = None,
+    ) -> None:
         self.router = router
         self.loop_lag = Histogram()
         self._store = store
         self._each_tick = each_tick
+        self._on_broken = on_broken
         self._acts: dict[type, Callable[[Any], None]] = {}
         self._write: Callable[[list[tuple[Connection, list[bytes]]]], None] = lambda writes: None
         self._send: Callable[[str, list[bytes]], None] = lambda incarnation, frames: None
@@ -64,6 +73,8 @@ class Driver:
 
     def start(self) -> None:
         """Begin to tick."""
+        if self._on_broken is not None:
+            self._loop.set_exception_handler(self._unhandled)
         self._tick_due = time.monotonic()
         self._tick()
 
@@ -142,6 +153,38 @@ class Driver:
         self.turn()
 
     def failed(self, where: str, **ids: Any) -> None:
-        """A fault of ours. The event is lost, said and counted; the endpoint goes on."""
+        """A fault of ours, which is being handled. In the core it ends the endpoint: what the core holds may be half a
+        change. Elsewhere the event is lost, said and counted, and the endpoint goes on."""
         self.router.counters.counts["turns_failed"] += 1
-        log.exception("the handling of %s failed", where, extra=ids)
+        error = sys.exception()
+        assert error is not None
+        if not _is_of_the_core(error):
+            log.exception("the handling of %s failed", where, extra=ids)
+        elif self._on_broken is None:
+            raise error
+        else:
+            log.critical(
+                "the core failed at %s, and may hold half a change: ending at once", where, exc_info=error, extra=ids
+            )
+            self._on_broken()
+
+    def _unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """What came up to the loop."""
+        error = context.get("exception")
+        if isinstance(error, Exception) and _is_of_the_core(error):
+            try:
+                raise error
+            except Exception:
+                self.failed("an event")
+        else:
+            loop.default_exception_handler(context)
+
+
+def _is_of_the_core(error: BaseException) -> bool:
+    """Has it come through a function of the core?"""
+    trace = error.__traceback__
+    while trace is not None:
+        if "/broker/core/" in trace.tb_frame.f_code.co_filename:
+            return True
+        trace = trace.tb_next
+    return False

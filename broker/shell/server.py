@@ -52,7 +52,8 @@ BACKLOG = 4096
 
 class EndpointServer:
     """One endpoint process. ``secret`` is what the peers share; ``alone_at_url``: nobody else can be at the URL of
-    ``me``; ``on_fatal`` is told why the process has to end: its name is another's, or the store is lost."""
+    ``me``; ``on_fatal`` is told why the process has to end: its name is another's, or the store is lost;
+    ``on_broken`` ends it at once, for its core has failed."""
 
     def __init__(
         self,
@@ -72,6 +73,7 @@ class EndpointServer:
         drain_s: float = 5.0,
         alone_at_url: bool = True,
         on_fatal: Callable[[str], None] | None = None,
+        on_broken: Callable[[], None] | None = None,
     ) -> None:
         self.router = Router(
             me,
@@ -91,7 +93,7 @@ class EndpointServer:
             self.router.replies.on_refusal = _log_refusal
         self.store = store
         self.ready = asyncio.Event()
-        self.driver = driver = Driver(self.router, store, self._each_tick)
+        self.driver = driver = Driver(self.router, store, self._each_tick, on_broken)
         self.reader = Reader(self.router.read_wanted, self._frame_read)
         self.status = Status(self.router, store, store_name, routing, self.reader, driver.loop_lag)
         self.peers = Peers(driver, secret)

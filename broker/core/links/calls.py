@@ -135,6 +135,11 @@ class Calls:
             if call.target == peer:
                 self.put(peer, (call.number, call.kind, *call.arguments))
 
+    def kind_of(self, peer: str, number: int) -> Kind | None:
+        """What the peer is being asked under this number; ``None``: nothing any more."""
+        call = self._calls.get(number)
+        return call.kind if call is not None and call.target == peer else None
+
     def answer(self, peer: str, number: int, code: str, value: Any, now: float) -> None:
         """An answer came. One to a request that was made again elsewhere, or was given up, means nothing now."""
         call = self._calls.get(number)

@@ -119,8 +119,8 @@ class Link:
         self._open = False
         self.down_since = now
 
-    def receive(self, frame: bytes) -> tuple[list[Item], list[bytes]]:
-        """A frame came. Returns the items to process now and the frames to send again.
+    def receive(self, frame: bytes) -> tuple[Any, list[bytes]]:
+        """A frame came. Returns the items to process now, whatever they are, and the frames to send again.
 
         Raises ``LinkError``: close the connection. After a ``SessionMismatch`` a new link has to take this one's place.
         """

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from typing import Any
 
 from ..cluster.membership import DEAD_AFTER_S, Membership
 from ..desk import Desk
@@ -19,6 +20,7 @@ from ..limits import SIZES, Sizes
 from ..messages.inflight import InFlight
 from ..model import Endpoint
 from ..part import Part, RequestHandler
+from .border import are_items, is_answer, is_refusal, is_request
 from .calls import TIMEOUT_S, Calls, Kind
 from .link import Link, LinkError, SessionMismatch
 
@@ -126,8 +128,10 @@ class Mesh(Part):
             desk.counts["links_restarted"] += 1
             return
         except LinkError:
-            desk.emit(DropLink(incarnation))
-            self._errors["link"] += 1
+            self._refuse(incarnation)
+            return
+        if not are_items(items):
+            self._refuse(incarnation)
             return
         self._members.heard(incarnation, desk.now)
         if link.confirmed_sent_at is not None:
@@ -136,19 +140,28 @@ class Mesh(Part):
         if again:
             self._again.setdefault(incarnation, []).extend(again)
             self.due = True
-        fault: Exception | None = None
-        for number, kind, *arguments in items:
-            try:
-                if number < 0:
-                    self._calls.answer(incarnation, -number, kind, arguments[0], desk.now)
-                else:
-                    self._requests[kind](incarnation, number, arguments)
-            except Exception as error:  # one item's fault is not the others'
-                fault = error
-                if number > 0:
-                    desk.decline(incarnation, number, "internal", f"a request of kind {kind} failed: {error!r}")
-        if fault is not None:
-            raise fault
+        for item in items:
+            number, what, rest = item[0], item[1], item[2:]
+            if number < 0:
+                self._answered(incarnation, -number, what, rest[0])
+            elif is_request(what, rest):
+                self._requests[what](incarnation, number, rest)
+            else:
+                self._errors["link"] += 1
+                desk.decline(incarnation, number, "internal", "the request has not the form of one")
+
+    def _refuse(self, incarnation: str) -> None:
+        self._desk.emit(DropLink(incarnation))
+        self._errors["link"] += 1
+
+    def _answered(self, incarnation: str, number: int, code: Any, value: Any) -> None:
+        kind = self._calls.kind_of(incarnation, number)
+        if kind is None:
+            return  # it was made again elsewhere, or given up
+        if not (is_answer(kind, value) if code == "" else is_refusal(code, value)):
+            self._errors["link"] += 1
+            code, value = "internal", "the answer has not the form of one"
+        self._calls.answer(incarnation, number, code, value, self._desk.now)
 
     def ping(self) -> None:
         """Give every peer a sign of life in this turn."""

@@ -20,7 +20,7 @@ import pytest
 from ingeborg.bench.starting import claim, environment
 from ingeborg.broker.command import supervisor
 from ingeborg.broker.command.config import ServeOptions
-from ingeborg.broker.command.serve import NAME_TAKEN
+from ingeborg.broker.command.serve import CORE_FAILED, NAME_TAKEN
 from ingeborg.protocol.pages import PageError, fetch
 
 from ..running import PATIENCE_S, Process, alive, children, ingeborg, plain, round_trip
@@ -221,3 +221,37 @@ def test_an_endpoint_that_keeps_dying_is_started_at_growing_intervals(monkeypatc
     assert started[0]["INGEBORG_NAME"] == "e-1"
     assert started[0]["INGEBORG_DEDUP_TTL"] == "5.0"
     assert started[0][supervisor.SUPERVISOR_FD] == "7"
+
+
+#: An endpoint whose core fails when it has been ready for a moment.
+FAILING = """
+import asyncio, sys
+from ingeborg.broker.command import cli
+from ingeborg.broker.shell.driver import Driver
+start = Driver.start
+def fails():
+    raise RuntimeError("as if by a fault of ours")
+    yield
+def start_and_fail(driver):
+    start(driver)
+    asyncio.get_running_loop().call_later(0.2, lambda: (driver.router._desk.job(fails()), driver.turn()))
+Driver.start = start_and_fail
+sys.exit(cli.main(sys.argv[1:]))
+"""
+
+
+def test_an_endpoint_whose_core_fails_ends_at_once_with_an_exit_code_that_a_supervisor_starts_it_again_for(
+    tmp_path: Path,
+) -> None:
+    arguments = ["serve", "--store", f"lmdb:{tmp_path / 'store'}", "--port", "0"]
+    done = subprocess.run(
+        [sys.executable, "-c", FAILING, *arguments],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+    )
+    assert done.returncode == CORE_FAILED
+    assert CORE_FAILED not in (0, 2, NAME_TAKEN)
+    assert "the core failed at a slice of work, and may hold half a change: ending at once" in done.stderr
+    assert "as if by a fault of ours" in done.stderr

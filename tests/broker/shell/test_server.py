@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import get_args
 
@@ -19,7 +19,7 @@ from ingeborg.protocol.client import Client
 from tests.conftest import Logged
 
 from ..measure_stall import measure
-from ..running import Gated, Running, plain, raw, raw_frame, round_trip, running
+from ..running import PATIENCE_S, Gated, Running, plain, raw, raw_frame, round_trip, running
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.usefixtures("transport", "logged")]
 
@@ -378,6 +378,38 @@ async def test_an_act_that_fails_takes_no_other_with_it(tmp_path: Path, logged: 
         server.driver._end_turn()
         assert carried_out == [Joined()]
         assert server.router.counters.counts["turns_failed"] == 1
+
+
+@pytest.mark.over_tcp
+@pytest.mark.parametrize("at", ["a slice of work", "the answer to subscribers", "an event"])
+async def test_a_fault_of_the_core_ends_the_endpoint(tmp_path: Path, logged: Logged, at: str) -> None:
+    logged.expect(f"the core failed at {at}, and may hold half a change")
+    broken = asyncio.Event()
+
+    def fails() -> Iterator[bool]:
+        raise RuntimeError("as if by a fault of ours")
+        yield
+
+    async def nobody_knows(topics: list[str]) -> None:
+        """A store whose answer is none."""
+
+    async with running(tmp_path, on_broken=broken.set) as endpoint:
+        server = endpoint.server
+        if at == "a slice of work":
+            server.router._desk.job(fails())
+        elif at == "an event":
+            asyncio.get_running_loop().call_soon(server.router.frame, None, b"{}", 0.0)  # type: ignore[arg-type]
+        else:
+            server.store.subscribers = nobody_knows  # type: ignore[assignment, method-assign]
+            async with plain(endpoint.url) as client:
+                await client.send('{"command":"publish","client_id":"a","topic":"t","payload":1}')
+                async with asyncio.timeout(PATIENCE_S):
+                    await broken.wait()
+        server.driver.turn()
+        async with asyncio.timeout(PATIENCE_S):
+            await broken.wait()
+        server.status.leaving = True  # there is no orderly end of it
+        await server.store.close()
 
 
 # -- One large command, and everybody else

@@ -1,0 +1,183 @@
+"""What comes over a link, looked at before anything is done with it: every request and every answer has its form.
+
+Owns: these forms. Must never: raise, whatever comes, or do anything.
+
+A peer has the secret, and its link the same version of the protocol; whatever else it sends is a fault of its own, and
+must not be one of ours half-way through a change. Compiled code would notice a wrong type only where it is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ingeborg.protocol.hashes import SLOTS
+
+from ..messages.dedup import KEY_BYTES
+from .calls import Kind
+
+#: A key begins with its topic's slot, in two bytes: more than this the first of them never is.
+_SLOT_BYTES = SLOTS >> 8
+
+#: Figures have no more lists and objects within one another.
+FIGURES_DEEP = 8
+
+Check = Callable[[list[Any]], bool]
+
+
+def _are(values: Any, kind: type) -> bool:
+    """A list, whose elements are all of this very type."""
+    return type(values) is list and set(map(type, values)) <= {kind}
+
+
+def _is_publish(arguments: list[Any]) -> bool:
+    if len(arguments) != 4:
+        return False
+    topic, payload, key, again = arguments
+    return type(topic) is str and type(payload) is bytes and _is_key(key, or_none=True) and type(again) is bool
+
+
+def _is_key(key: Any, or_none: bool = False) -> bool:
+    if type(key) is not bytes or len(key) != KEY_BYTES:
+        return or_none and key == b""
+    return bool(key[0] < _SLOT_BYTES)
+
+
+def _is_change(arguments: list[Any]) -> bool:
+    if len(arguments) != 3:
+        return False
+    client, topics, added = arguments
+    return type(client) is str and _are(topics, str) and type(added) is bool
+
+
+def _is_delivery(arguments: list[Any]) -> bool:
+    if len(arguments) != 6:
+        return False
+    origin, number, topic, payload, clients, keep = arguments
+    return (
+        type(origin) is str
+        and type(number) is int
+        and type(topic) is str
+        and type(payload) is bytes
+        and type(keep) is bool
+        and ((clients is None and keep) or _are(clients, str))
+    )
+
+
+def _is_broadcast(arguments: list[Any]) -> bool:
+    if len(arguments) != 3:
+        return False
+    origin, number, payload = arguments
+    return type(origin) is str and type(number) is int and type(payload) is bytes
+
+
+def _is_listen(arguments: list[Any]) -> bool:
+    if len(arguments) != 1 or not _are(arguments[0], list):
+        return False
+    for news in arguments[0]:
+        if len(news) != 4:
+            return False
+        client, number, incarnation, online = news
+        if type(client) is not str or type(number) is not int:
+            return False
+        if type(incarnation) is not str or type(online) is not bool:
+            return False
+    return True
+
+
+def _is_join(arguments: list[Any]) -> bool:
+    return len(arguments) == 1 and type(arguments[0]) is int
+
+
+def _is_seen(arguments: list[Any]) -> bool:
+    if len(arguments) != 1 or not _are(arguments[0], list):
+        return False
+    return all(len(known) == 2 and _is_key(known[0]) and type(known[1]) in (float, int, str) for known in arguments[0])
+
+
+def _is_bare(arguments: list[Any]) -> bool:
+    return not arguments
+
+
+REQUESTS: dict[int, Check] = {
+    Kind.PUBLISH: _is_publish,
+    Kind.CHANGE: _is_change,
+    Kind.DELIVER: _is_delivery,
+    Kind.BROADCAST: _is_broadcast,
+    Kind.LISTEN: _is_listen,
+    Kind.JOIN: _is_join,
+    Kind.LEAVE: _is_bare,
+    Kind.SEEN: _is_seen,
+    Kind.FIGURES: _is_bare,
+}
+
+
+def are_items(items: Any) -> bool:
+    """Has each what an item begins with: a number, which is negative in answers, and what it says?"""
+    if type(items) is not list:
+        return False
+    for item in items:
+        if type(item) is not list or len(item) < 2 or type(item[0]) is not int or not item[0]:
+            return False
+        if item[0] < 0 and len(item) != 3:
+            return False
+    return True
+
+
+def is_request(kind: Any, arguments: list[Any]) -> bool:
+    """Is there such a request, and are these its arguments?"""
+    check = REQUESTS.get(kind) if type(kind) is int else None
+    return check is not None and check(arguments)
+
+
+def _are_moved(value: Any) -> bool:
+    if value is None:
+        return True
+    if not _are(value, list):
+        return False
+    return all(len(moved) == 2 and type(moved[0]) is str and type(moved[1]) in (float, int) for moved in value)
+
+
+def _are_clients(value: Any) -> bool:
+    return type(value) is list and (not value or _are(value, str))
+
+
+def _is_bool(value: Any) -> bool:
+    return type(value) is bool
+
+
+def _are_figures(value: Any) -> bool:
+    return type(value) is dict and _is_json(value, FIGURES_DEEP)
+
+
+ANSWERS: dict[int, Callable[[Any], bool]] = {
+    Kind.PUBLISH: _is_bool,
+    Kind.DELIVER: _are_clients,
+    Kind.BROADCAST: _are_moved,
+    Kind.FIGURES: _are_figures,
+}
+
+
+def is_answer(kind: Kind, value: Any) -> bool:
+    """Is this what a request of the kind is answered with? Where nothing is to be said: with nothing."""
+    check = ANSWERS.get(kind)
+    return value is None if check is None else check(value)
+
+
+def _is_json(value: Any, deep: int) -> bool:
+    """Can it be said to a client?"""
+    kind = type(value)
+    if kind is dict:
+        return deep > 0 and set(map(type, value)) <= {str} and all(_is_json(one, deep - 1) for one in value.values())
+    if kind is list:
+        return deep > 0 and all(_is_json(one, deep - 1) for one in value)
+    return value is None or kind in (str, int, float, bool)
+
+
+def is_refusal(code: Any, info: Any) -> bool:
+    """Is this how a request is refused? With a text, and perhaps further fields of the reply that it leads to."""
+    if type(code) is not str:
+        return False
+    if type(info) is list:
+        return len(info) == 2 and type(info[0]) is str and type(info[1]) is dict and _is_json(info[1], FIGURES_DEEP)
+    return type(info) is str

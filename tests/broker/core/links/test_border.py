@@ -1,0 +1,150 @@
+"""What comes over a link and has not the form of a request or an answer changes nothing, and is nobody's fault here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ormsgpack
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ingeborg.broker.core.links.border import REQUESTS, are_items, is_answer, is_refusal, is_request
+from ingeborg.broker.core.links.calls import Kind
+from ingeborg.broker.core.messages.dedup import KEY_BYTES, key_of
+from ingeborg.protocol.hashes import SLOTS, slot_of
+
+from ..talk import Cluster
+
+KEY = key_of(slot_of("t"), "t", b"1").to_bytes(KEY_BYTES)
+
+#: Of each kind, the arguments of requests that there are.
+SOUND: dict[Kind, list[list[Any]]] = {
+    Kind.PUBLISH: [["t", b"1", KEY, False], ["", b"1", b"", True]],
+    Kind.CHANGE: [["anna", ["t", "u"], True], ["anna", [], False]],
+    Kind.DELIVER: [["o", 1, "t", b"1", ["anna"], False], ["o", 1, "t", b"1", None, True]],
+    Kind.BROADCAST: [["o", 1, b"1"]],
+    Kind.LISTEN: [[[["anna", 1, "o", True], ["bert", 2, "o", False]]], [[]]],
+    Kind.JOIN: [[1]],
+    Kind.LEAVE: [[]],
+    Kind.SEEN: [[[[KEY, 1.5], [KEY, 0], [KEY, "o"]]], [[]]],
+    Kind.FIGURES: [[]],
+}
+
+ANSWERS: dict[Kind, list[Any]] = {
+    Kind.PUBLISH: [True, False],
+    Kind.DELIVER: [[], ["anna"]],
+    Kind.BROADCAST: [None, [], [["anna", 1.5], ["bert", 0]]],
+    Kind.FIGURES: [{"clients": 1, "of": {"a": [1, None, "x", True, 1.5]}}],
+    **{kind: [None] for kind in (Kind.CHANGE, Kind.LISTEN, Kind.JOIN, Kind.LEAVE, Kind.SEEN)},
+}
+
+#: Anything that msgpack can say.
+anything = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.floats()
+    | st.text(max_size=3)
+    | st.binary(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=2), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+def packed(value: Any) -> Any:
+    """As it comes over a link: tuples are lists, an enumeration's member is its number."""
+    return ormsgpack.unpackb(ormsgpack.packb(value))
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Where in it there is something."""
+    inside = enumerate(value) if isinstance(value, list) else ()
+    return [path, *(place for index, one in inside for place in places(one, (*path, index)))]
+
+
+def with_other(value: Any, path: tuple[Any, ...], other: Any) -> Any:
+    """The same with something else in one place."""
+    if not path:
+        return other
+    head, *rest = path
+    return [with_other(one, tuple(rest), other) if index == head else one for index, one in enumerate(value)]
+
+
+def test_every_kind_of_request_has_its_form() -> None:
+    assert set(REQUESTS) == set(SOUND) == set(ANSWERS) == set(Kind)
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_what_there_is_is_let_in(kind: Kind) -> None:
+    for arguments in SOUND[kind]:
+        assert is_request(int(kind), packed(arguments))
+    for value in ANSWERS[kind]:
+        assert is_answer(kind, packed(value))
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_an_argument_more_or_less_or_of_another_type_is_not(kind: Kind) -> None:
+    for arguments in map(packed, SOUND[kind]):
+        assert not is_request(int(kind), [*arguments, None])
+        for index, argument in enumerate(arguments):
+            assert not is_request(int(kind), arguments[:index])
+            other = 1 if isinstance(argument, str | bytes | list | bool) or argument is None else "x"
+            assert not is_request(int(kind), [*arguments[:index], other, *arguments[index + 1 :]])
+
+
+@pytest.mark.parametrize(
+    ("kind", "arguments"),
+    [
+        (0, []),
+        (10, []),
+        (True, ["t", b"1", KEY, False]),
+        ("publish", ["t", b"1", KEY, False]),
+        ([1], []),
+        (Kind.PUBLISH, ["t", b"1", KEY[:-1], False]),
+        (Kind.PUBLISH, ["t", b"1", SLOTS.to_bytes(2) + KEY[2:], False]),
+        (Kind.SEEN, [[[b"", 1.0]]]),
+        (Kind.SEEN, [[[SLOTS.to_bytes(2) + KEY[2:], 1.0]]]),
+        (Kind.DELIVER, ["o", 1, "t", b"1", None, False]),
+        (Kind.CHANGE, ["anna", ["t", 1], True]),
+        (Kind.LISTEN, [[["anna", 1, "o"]]]),
+    ],
+)
+def test_other_things_that_are_none(kind: Any, arguments: list[Any]) -> None:
+    assert not is_request(kind, arguments)
+
+
+def test_what_a_batch_and_a_refusal_may_be() -> None:
+    assert are_items([[1, 7], [-1, "", None], [2, 3, "x", "y", "z"]])
+    none: list[Any] = [None, 1, {}, [[]], [[1]], [7], [["1", 7]], [[0, 7]], [[True, 7]], [[-1, ""]], [[-1, "", 1, 2]]]
+    for items in none:
+        assert not are_items(items)
+    assert is_refusal("internal", "why")
+    assert is_refusal("partial", ["why", {"failed": ["a"]}])
+    for code, info in ((1, "why"), ("internal", None), ("internal", ["why"]), ("internal", ["why", {"x": b""}])):
+        assert not is_refusal(code, info)
+
+
+@given(st.data())
+def test_whatever_a_peer_says_its_link_may_end_and_nothing_else(data: st.DataObject) -> None:
+    """To a router: requests with something else in a place of theirs, answers, and anything at all."""
+    cluster = Cluster("a", "b")
+    node, peer = cluster.nodes["a"], cluster.nodes["b"].me.incarnation
+    topic = cluster.topic_at("a")
+    anna = cluster.listener("anna", "a", topic)
+    link = node.router.calls.links[peer]
+    number = link._processed
+    kind = data.draw(st.sampled_from(Kind))
+    arguments = data.draw(st.sampled_from(SOUND[kind]))
+    place = data.draw(st.sampled_from(places(arguments)))
+    spoilt = with_other(arguments, place, data.draw(anything))
+    items = [
+        [9_000, int(kind), *(spoilt if isinstance(spoilt, list) else [spoilt])],
+        [-data.draw(st.integers(1, node.router.calls._number + 1)), "", data.draw(anything)],
+        data.draw(anything) if data.draw(st.booleans()) else [9_001, 9],
+    ]
+    node.event(lambda now: node.router.link_frame(peer, ormsgpack.packb(["batch", number + 1, 0, items]), now))
+    cluster.world.run(8.0)
+    assert anna.core is not None
+    # Its own topics and connections are served as before.
+    assert anna.say(f"publish {topic} 'x' #1")[-1:] == ["ok 1"]
