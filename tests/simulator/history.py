@@ -509,7 +509,9 @@ class History:
         if self.drains:
             disturbances.append(Disturbance(-FOREVER, FOREVER, Kind.MOVES))
             if self.cuts:
-                disturbances += [Disturbance(-FOREVER, FOREVER, kind) for kind in (Kind.CUT_OFF, Kind.CHANGE)]
+                # To an endpoint that it does not reach, one that ends in order has crashed.
+                kinds = (Kind.CUT_OFF, Kind.CHANGE, Kind.ASKED_AGAIN)
+                disturbances += [Disturbance(-FOREVER, FOREVER, kind) for kind in kinds]
         return Facts(
             places={one.name: [self._place(one, client) for client in one.connections] for one in self.subscribers},
             changes=[change for one in self.subscribers for of in one.changes.values() for change in of],
