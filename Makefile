@@ -80,7 +80,7 @@ test: $(READY) ## run all tests (ARGS="-k name" is passed to pytest), in TEST_PR
 
 # What is compiled, and what it works with most closely: the rest of the suite sees it through processes, in one form.
 .PHONY: test-compiled
-test-compiled: compiled ## the tests of the core, the protocol, the simulator, the stores and hostile input, on the compiled core
+test-compiled: compiled ## the tests that concern the core, on its compiled form
 	@env -u PYTHONDONTWRITEBYTECODE -u INGEBORG_PURE $(BIN)/python -m pytest --form compiled \
 		--numprocesses '$(TEST_PROCESSES)' --dist loadfile tests/broker/core tests/protocol tests/simulator tests/store \
 		tests/contract tests/fuzz $(ARGS)

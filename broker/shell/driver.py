@@ -163,21 +163,20 @@ class Driver:
         elif self._on_broken is None:
             raise error
         else:
-            log.critical(
-                "the core failed at %s, and may hold half a change: ending at once", where, exc_info=error, extra=ids
-            )
-            self._on_broken()
+            self._end(self._on_broken, error, where, ids)
 
     def _unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """What came up to the loop."""
         error = context.get("exception")
-        if isinstance(error, Exception) and _is_of_the_core(error):
-            try:
-                raise error
-            except Exception:
-                self.failed("an event")
+        if isinstance(error, Exception) and self._on_broken is not None and _is_of_the_core(error):
+            self._end(self._on_broken, error, "an event", {})
         else:
             loop.default_exception_handler(context)
+
+    def _end(self, on_broken: Callable[[], None], error: BaseException, where: str, ids: dict[str, Any]) -> None:
+        text = "the core failed at %s, and may hold half a change: ending at once"
+        log.critical(text, where, exc_info=error, extra=ids)
+        on_broken()
 
 
 def _is_of_the_core(error: BaseException) -> bool:

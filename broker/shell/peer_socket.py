@@ -254,7 +254,12 @@ class Peers:
     def _begin_to_dial(self, act: Dial) -> None:
         task = asyncio.get_running_loop().create_task(self._dial(act.endpoint))
         self._dialling.add(task)
-        task.add_done_callback(self._dialling.discard)
+        task.add_done_callback(self._dialled)
+
+    def _dialled(self, task: asyncio.Task[None]) -> None:
+        self._dialling.discard(task)
+        if not task.cancelled():
+            task.result()  # a fault of ours comes up to the loop now, and not when the task is collected
 
     async def _dial(self, endpoint: Endpoint) -> None:
         loop = asyncio.get_running_loop()

@@ -351,9 +351,7 @@ class Listening(Part):
         if binding is None:
             return
         if binding.location is None:
-            rival = self._rivals.get(client)
-            if rival is None or rival.rank < location.rank:
-                self._rivals[client] = location
+            _keep_the_later(self._rivals, client, location)
         elif binding.location.rank < location.rank:
             self._hub.unbind(client, binding.connection)
             self._moved_away.add(client, self._desk.now)
@@ -367,9 +365,7 @@ class Listening(Part):
         if binding is None:
             return
         if binding.location is None:
-            known = self._outlived_at.get(client)
-            if known is None or known.rank < location.rank:
-                self._outlived_at[client] = location
+            _keep_the_later(self._outlived_at, client, location)
         elif binding.location.rank < location.rank:
             self._listens.append(Listen(client, binding.connection, None, None, None))
 
@@ -382,3 +378,9 @@ class Listening(Part):
             for client, location in there.items()
             if locations[client].rank < location.rank and client in self._hub.bindings
         }
+
+
+def _keep_the_later(kept: dict[str, Location], client: str, location: Location) -> None:
+    known = kept.get(client)
+    if known is None or known.rank < location.rank:
+        kept[client] = location

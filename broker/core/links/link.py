@@ -44,6 +44,10 @@ def _size(item: Item) -> int:
     )
 
 
+#: What a time is sent as.
+TIMES = (float, int)
+
+
 class LinkError(Exception):
     """The peer's frame is not this protocol's; the connection has to be closed."""
 
@@ -144,6 +148,8 @@ class Link:
                 return [], []
             if kind == "ping" and self._open:
                 sent, echo, last = fields
+                if type(sent) not in TIMES or not (echo is None or type(echo) in TIMES):
+                    raise LinkError("a ping says no time")
                 self._settle(last)
                 self._echo = sent
                 if echo is not None and (self.confirmed_sent_at is None or echo > self.confirmed_sent_at):

@@ -125,6 +125,15 @@ def test_what_a_batch_and_a_refusal_may_be() -> None:
         assert not is_refusal(code, info)
 
 
+@given(st.sampled_from(["open", "batch", "done", "ping", 1, None]), st.lists(anything, max_size=4))
+def test_whatever_a_frame_says_its_link_may_end_and_nothing_else(kind: Any, fields: list[Any]) -> None:
+    cluster = Cluster("a", "b")
+    node, peer = cluster.nodes["a"], cluster.nodes["b"].me.incarnation
+    node.event(lambda now: node.router.link_frame(peer, ormsgpack.packb([kind, *fields]), now))
+    cluster.world.run(8.0)
+    assert cluster.client("anna", "a").say("listen #1") == ["ok 1"]
+
+
 @given(st.data())
 def test_whatever_a_peer_says_its_link_may_end_and_nothing_else(data: st.DataObject) -> None:
     """To a router: requests with something else in a place of theirs, answers, and anything at all."""
