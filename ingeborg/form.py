@@ -21,8 +21,10 @@ from types import ModuleType
 #: What is compiled, as patterns below `ingeborg/`: what decides and what checks, and nothing that waits for anybody.
 PATTERNS = (
     "broker/core/**/*.py",
+    "broker/store/embedded/now.py",
     "protocol/bounded.py",
     "protocol/errors.py",
+    "protocol/frames.py",
     "protocol/hashes.py",
     "protocol/messages.py",
     "protocol/topics.py",

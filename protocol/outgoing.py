@@ -16,7 +16,8 @@ from websockets.protocol import OPEN
 from websockets.uri import parse_uri
 
 from .errors import NORMAL, PROTOCOL_VIOLATION
-from .sockets import Socket, library_log, masked_text_frame, next_mask
+from .frames import masked_text_frame
+from .sockets import Socket, library_log, next_mask
 
 #: Keepalive: a connection that has been silent for so long is pinged, and dead if it stays so for as long again. An
 #: endpoint pings every 25 s, so that this hardly ever happens. A program that does not consume (its queue full, nothing

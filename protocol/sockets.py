@@ -5,8 +5,8 @@ Owns: the bytes of one connection, from ``data_received`` to ``write``. Must nev
 Why not the library's own asyncio connections: they put a queue and several awaits between the socket and the reader of
 every message. Here a chunk of the socket becomes a row of messages in one call, and what a turn of the loop has to send
 leaves in one write. What nearly every frame is, a whole uncompressed message or an empty ping or pong, is read and
-written here (ADR 7); the rest of the protocol (handshake, fragments, compression, closes, and every violation) is the
-library's.
+written by ``frames`` (ADR 7); the rest of the protocol (handshake, fragments, compression, closes, and every
+violation) is the library's.
 """
 
 from __future__ import annotations
@@ -25,11 +25,20 @@ from websockets.http11 import Request, Response
 from websockets.protocol import CONNECTING, OPEN, SERVER, Protocol
 
 from .errors import NOT_UTF8, SLOW_CONSUMER, CloseCode
-
-try:
-    from websockets.speedups import apply_mask
-except ImportError:  # a platform that the library has no compiled part for
-    from websockets.utils import apply_mask
+from .frames import (
+    BROKEN,
+    ENDS,
+    ENOUGH,
+    LARGE,
+    NOT_TEXT,
+    PING,
+    PONG,
+    STRANGE,
+    TEXT,
+    LargeMessage,
+    empty_frame,
+    whole_messages,
+)
 
 log = logging.getLogger("ingeborg.sockets")
 
@@ -51,10 +60,8 @@ _LOOKS = 5
 #: Where Linux has the bytes that the peer's TCP has confirmed: ``tcpi_bytes_acked``, in ``struct tcp_info``.
 _BYTES_ACKED = slice(120, 128)
 
-#: First bytes of a whole message: FIN and the opcode, no extension's bits (RFC 6455 section 5.2).
-_TEXT, _BINARY = 0x81, 0x82
-_PING, _PONG = 0x89, 0x8A
-_OPCODES = frozenset((0x0, 0x1, 0x2, 0x8, 0x9, 0xA))
+#: More bytes than any message has.
+_ANY = 1 << 60
 
 #: What ends a request's or a response's head.
 _HEAD_ENDS = b"\r\n\r\n"
@@ -64,30 +71,6 @@ _MASKS = 1024
 
 #: Pings answered to a peer that reads none of it; their pongs, of 127 bytes at most, would fill our memory.
 PONGS_UNREAD_MAX = 1_000
-
-
-def text_frame(data: bytes) -> bytes:
-    """An unmasked, unfragmented text frame (RFC 6455 section 5.2): header and payload."""
-    return _frame(_TEXT, data)
-
-
-def binary_frame(data: bytes) -> bytes:
-    """The same, of a binary message."""
-    return _frame(_BINARY, data)
-
-
-def _frame(first: int, data: bytes) -> bytes:
-    length = len(data)
-    if length < 126:
-        return b"%c%c%b" % (first, length, data)
-    if length < 65536:
-        return b"%c\x7e%b%b" % (first, length.to_bytes(2, "big"), data)
-    return b"%c\x7f%b%b" % (first, length.to_bytes(8, "big"), data)
-
-
-def _empty_frame(first: int, masked: bool) -> bytes:
-    """A ping or pong without a payload; with nothing to mask any key will do."""
-    return bytes((first, 0x80, 0, 0, 0, 0)) if masked else bytes((first, 0))
 
 
 class Masks:
@@ -112,73 +95,15 @@ next_mask = Masks().next
 _utf8_decoder = codecs.getincrementaldecoder("utf-8")
 
 
-def masked_text_frame(data: bytes, mask: bytes) -> bytes:
-    """A text frame as a client has to send it (RFC 6455 section 5.3). ``mask``: 4 bytes."""
-    return _masked_frame(_TEXT, data, mask)
-
-
-def masked_binary_frame(data: bytes, mask: bytes) -> bytes:
-    """The same, of a binary message."""
-    return _masked_frame(_BINARY, data, mask)
-
-
-def _masked_frame(first: int, data: bytes, mask: bytes) -> bytes:
-    length = len(data)
-    if length < 126:
-        return b"%c%c%b%b" % (first, length | 0x80, mask, apply_mask(data, mask))
-    if length < 65536:
-        return b"%c\xfe%b%b%b" % (first, length.to_bytes(2, "big"), mask, apply_mask(data, mask))
-    return b"%c\xff%b%b%b" % (first, length.to_bytes(8, "big"), mask, apply_mask(data, mask))
-
-
-#: A large message is kept in blocks of this size while it comes. What is so large the system gives, and gets back, by
-#: itself (``machine.return_large_memory``): pieces as the network cuts them leave holes that the next ones do not fit.
-_BLOCK_BYTES = 1 << 20
-
-
-class LargeMessage:
-    """A large message of one frame while it comes: unmasked chunk by chunk, never copied as a whole."""
-
-    __slots__ = ("_filled", "_mask", "blocks", "held", "is_text", "left", "size")
-
-    def __init__(self, is_text: bool, mask: bytes, size: int) -> None:
-        self.is_text = is_text
-        self.size = size
-        self.left = size  # bytes still to come
-        self.blocks: list[bytearray] = []
-        self.held = 0  # bytes that the blocks take
-        self._filled = 0  # bytes of the last block
-        self._mask = mask
-
-    def take(self, data: bytes) -> None:
-        """The next bytes of it, of which there are at most ``left``."""
-        if self._mask:
-            turned = (self.size - self.left) % 4
-            data = apply_mask(data, self._mask[turned:] + self._mask[:turned])
-        at, end = 0, len(data)
-        while at < end:
-            if not self.blocks or self._filled == len(self.blocks[-1]):
-                size = min(_BLOCK_BYTES, self.left)
-                self.blocks.append(bytearray(size))
-                self.held += size
-                self._filled = 0
-            block = self.blocks[-1]
-            count = min(end - at, len(block) - self._filled)
-            block[self._filled : self._filled + count] = data[at : at + count]
-            self._filled += count
-            self.left -= count
-            at += count
-
-
 class Socket(asyncio.Protocol):
     """One connection. Subclasses get ``handshake``, ``message``, ``closed`` and ``writable``."""
 
     #: What is taken of a chunk at a time, to the end of the frame; the rest waits until ``next_quantum`` is called.
-    quantum_bytes = sys.maxsize
+    quantum_bytes = _ANY
 
     #: Of more than this many bytes a message is large. One that comes in one frame is given to ``large_message``, and
     #: whether a large text is UTF-8 is for whoever reads it to find out.
-    large_bytes = sys.maxsize
+    large_bytes = _ANY
 
     ws: Protocol
     transport: asyncio.Transport
@@ -198,7 +123,7 @@ class Socket(asyncio.Protocol):
         self._buffer = bytearray()  # of a frame that has not come whole
         self._needed = 0  # bytes of it, as far as known
         self._masked = ws.side is SERVER  # what comes is
-        self._ping, self._pong = (_empty_frame(first, not self._masked) for first in (_PING, _PONG))
+        self._ping, self._pong = (empty_frame(first, not self._masked) for first in (PING, PONG))
         self.heard = False  # something has come since somebody last set this
         self._rest: tuple[bytes, int] | None = None  # of a chunk, from that byte on: its turn comes later
         self._lost = False  # the connection is gone; its rest is not done yet
@@ -346,57 +271,46 @@ class Socket(asyncio.Protocol):
         if self._large is not None:
             at = self._receive_large(data, at)
         while at < end:
-            if at >= enough:
-                self._rest = data, at
-                return
             ws = self.ws  # a link's changes on the way
             if ws.state is not OPEN:
+                if at >= enough:
+                    self._rest = data, at
+                    return
                 begin, at = at, min(end, enough)
                 self._receive(data[begin:at])
                 continue
-            if end - at < 2:
-                self._needed = 2
+            most = _ANY if ws.max_message_size is None else ws.max_message_size
+            # Whole messages count as such where no fragmented one is under way.
+            run = whole_messages(data, at, enough, self._masked, ws.current_size is None, most, self.large_bytes)
+            if run.messages:  # else a fragmented message may be under way, of its own kind
+                self._text = run.is_text
+                for message in run.messages:
+                    if not self._deaf:
+                        self.message(message)
+            at, why = run.at, run.why
+            if why == ENDS:
+                self._needed = run.needed
                 break
-            first, second = data[at], data[at + 1]
-            size, masked = second & 0x7F, second >= 0x80
-            if masked is not self._masked or first & 0x0F not in _OPCODES:
+            if why == ENOUGH:
+                self._rest = data, at
+                return
+            if why == STRANGE:
+                stop = run.body + run.size
+                if run.size or stop > end or not self._beat(run.first):
+                    self._passing = max(stop - end, 0)
+                    self._passed = min(stop, end) - at
+                    self._receive(data[at:stop])
+                at = stop
+            elif why == LARGE:
+                mask = data[run.body - 4 : run.body] if self._masked else b""
+                self._large = LargeMessage(run.first == TEXT, mask, run.size)
+                at = self._receive_large(data, run.body)
+            elif why == NOT_TEXT:
+                if not self._deaf:
+                    self.fail(NOT_UTF8)
+            elif why == BROKEN:
                 self._receive(data[at:])  # which closes the connection
                 return
-            body = at + 2
-            if size >= 126:
-                body += 2 if size == 126 else 8
-                if body > end:
-                    self._needed = body - at
-                    break
-                size = int.from_bytes(data[at + 2 : body], "big")
-            if masked:
-                body += 4
-            stop = body + size
-            if (
-                first in (_TEXT, _BINARY)
-                and ws.current_size is None  # no fragmented message is under way
-                and (ws.max_message_size is None or size <= ws.max_message_size)
-            ):
-                if size > self.large_bytes:
-                    if body > end:
-                        self._needed = body - at
-                        break
-                    mask = data[body - 4 : body] if masked else b""
-                    self._large = LargeMessage(first == _TEXT, mask, size)
-                    at = self._receive_large(data, body)
-                    continue
-                if stop > end:
-                    self._needed = stop - at
-                    break
-                self._text = first == _TEXT
-                self._whole(apply_mask(data[body:stop], data[body - 4 : body]) if masked else data[body:stop])
-            elif size == 0 and stop <= end and self._beat(first):
-                pass
-            else:
-                self._passing = max(stop - end, 0)
-                self._passed = min(stop, end) - at
-                self._receive(data[at:stop])
-            at = stop
         if at < end:
             self._buffer += data[at:]
 
@@ -415,10 +329,10 @@ class Socket(asyncio.Protocol):
     def _beat(self, first: int) -> bool:
         """A ping or pong without a payload, of which idle connections have nothing else. False: something else, or a
         ping whose answer nobody would read."""
-        if first == _PONG:
+        if first == PONG:
             self.ponged()
             return True
-        if first == _PING and self.is_writable:
+        if first == PING and self.is_writable:
             self.transport.write(self._pong)
             return True
         return False

@@ -43,6 +43,8 @@ class Sizes:
     recent_clients_max: int = 500_000
     #: Clients of one message that are looked for in one go, in the caches or in the store: 2 to 5 ms.
     clients_per_slice: int = 5_000
+    #: Topics whose subscribers one call to the store asks for: 1 ms of reading what is in memory.
+    topics_per_read: int = 256
     #: When the recipients of this turn's messages are so many, messages for more than a few wait for another turn:
     #: hundreds may wait for one answer of the store. Some 2 ms.
     places_per_turn: int = 5_000

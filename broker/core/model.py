@@ -35,11 +35,17 @@ class Endpoint(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """How a store likes its writes. ``topics_at_once``: as many of large subscribes as it wants to have at a time;
-    ``slots_together``: it keeps topics of one slot in one place, so that they should come together."""
+    """How a store likes to be used. ``topics_at_once``: as many of large subscribes as it wants to have at a time;
+    ``slots_together``: it keeps topics of one slot in one place, so that they should come together; ``reads_memory``:
+    it reads a few subscribers from this machine's memory, in microseconds."""
 
     topics_at_once: int = 2_000
     slots_together: bool = True
+    reads_memory: bool = False
+
+
+Subscribers = tuple[str, ...] | set[str]
+"""The clients that are subscribed to a topic, each once. A set is whose it was given to; a few come as a tuple."""
 
 
 class StoreError(Exception):

@@ -32,7 +32,7 @@ from .cluster.leaving import Leaving
 from .cluster.membership import Membership
 from .cluster.underway import UnderWay
 from .desk import Desk, Job
-from .effects import Act, Effects
+from .effects import Act, Effects, StoreCall
 from .limits import SIZES, Limits, Sizes
 from .links.calls import Calls, Kind
 from .links.mesh import Mesh
@@ -97,7 +97,9 @@ class Router:
         self.hub = hub = Hub()
         self.memory = memory = Memory(held_bytes, resident or (lambda: held_bytes + 1))
         self.inflight = inflight = InFlight(limits.inflight_messages, limits.inflight_bytes)
-        self.routes = routes = Routes(limits.routes_topics, limits.routes_ids)
+        self.routes = routes = Routes(
+            limits.routes_topics, limits.routes_ids, choosy=shape is not None and shape.reads_memory
+        )
         self.locations = locations = Locations(0 if lookup else limits.locations_clients)
         self.dedup: Dedup[Handover] = Dedup(dedup_ttl_s, limits.dedup_keys)
         self._writes = UnderWay()
@@ -316,6 +318,15 @@ class Router:
         return not (self._jobs or self.stores or self._writes or self.calls or self.inflight.messages)
 
     # Effects
+
+    def asks(self, now: float) -> list[StoreCall]:
+        """What the messages of this turn have to ask the store. A shell whose store answers some of it without
+        waiting tells these answers (``stored``) before it ends the turn, so that they cost no turn of their own, and
+        asks again; the other calls are to be made as those of ``flush``, which has all where this is not called."""
+        self._at(now)
+        self._bring_back()
+        self._home.ask()
+        return self.stores.take() if self.stores.made else []
 
     def flush(self, now: float) -> Effects:
         """End the turn: everything decided since the last call, to be done now."""

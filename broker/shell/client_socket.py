@@ -20,7 +20,8 @@ from websockets.protocol import OPEN
 from websockets.server import ServerProtocol
 
 from ingeborg.protocol.errors import CLOSES, GOING_AWAY, HELD_TOO_MUCH
-from ingeborg.protocol.sockets import LargeMessage, Socket, library_log, text_frame
+from ingeborg.protocol.frames import LargeMessage, text_frame
+from ingeborg.protocol.sockets import Socket, library_log
 
 from ..access.admission import Access, Refused, is_loopback
 from ..core.clients.grants import Grant

@@ -51,6 +51,11 @@ class Driver:
         self._acts: dict[type, Callable[[Any], None]] = {}
         self._write: Callable[[list[tuple[Connection, list[bytes]]]], None] = lambda writes: None
         self._send: Callable[[str, list[bytes]], None] = lambda incarnation, frames: None
+        #: What the store may be able to say without waiting.
+        self._now: dict[str, Callable[..., Any]] = {
+            "subscribers": store.subscribers_now,
+            "locations": store.locations_now,
+        }
         self._store_tasks: set[asyncio.Task[None]] = set()
         self._turn_due = False
         self._tick_handle: asyncio.TimerHandle | None = None
@@ -108,11 +113,12 @@ class Driver:
     def _end_turn(self) -> None:
         self._turn_due = False
         try:
+            calls = self._asked()
             effects = self.router.flush(time.monotonic())
         except Exception:
             self.failed("the end of a turn")
             return
-        for call in effects.store:
+        for call in (*calls, *effects.store):
             task = self._loop.create_task(self._call_store(call))
             self._store_tasks.add(task)
             task.add_done_callback(self._store_tasks.discard)
@@ -129,6 +135,24 @@ class Driver:
         if effects.more:
             self._loop.call_soon(self._work)
 
+    def _asked(self) -> list[StoreCall]:
+        """Have the messages of this turn told what the store can say at once; the calls that have to wait for it."""
+        router, waiting = self.router, []
+        while calls := router.asks(time.monotonic()):
+            for call in calls:
+                read = self._now.get(call.operation)
+                found, failure = None, None
+                if read is not None:
+                    try:
+                        found = read(*call.arguments)
+                    except Exception as error:
+                        failure = _store_failure(call, error)
+                if found is None and failure is None:
+                    waiting.append(call)
+                else:
+                    router.stored(call.number, found, failure, time.monotonic())
+        return waiting
+
     def _work(self) -> None:
         try:
             self.router.work(time.monotonic())
@@ -141,11 +165,8 @@ class Driver:
         failure: Exception | None = None
         try:
             result = await getattr(self._store, call.operation)(*call.arguments)
-        except (StoreError, ValueError) as error:
-            failure = error
         except Exception as error:
-            log.exception("the store failed in %s", call.operation)
-            failure = error
+            failure = _store_failure(call, error)
         try:
             self.router.stored(call.number, result, failure, time.monotonic())
         except Exception:
@@ -177,6 +198,13 @@ class Driver:
         text = "the core failed at %s, and may hold half a change: ending at once"
         log.critical(text, where, exc_info=error, extra=ids)
         on_broken()
+
+
+def _store_failure(call: StoreCall, error: Exception) -> Exception:
+    """What the router is told of it; the log, too, where it is a fault of ours."""
+    if not isinstance(error, StoreError | ValueError):
+        log.error("the store failed in %s", call.operation, exc_info=error)
+    return error
 
 
 def _is_of_the_core(error: BaseException) -> bool:

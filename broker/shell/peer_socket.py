@@ -36,7 +36,8 @@ from websockets.server import ServerProtocol
 from websockets.uri import parse_uri
 
 from ingeborg.protocol.errors import GOING_AWAY, POLICY, PROTOCOL_VIOLATION
-from ingeborg.protocol.sockets import Socket, binary_frame, library_log, masked_binary_frame, next_mask
+from ingeborg.protocol.frames import binary_frame, masked_binary_frame
+from ingeborg.protocol.sockets import Socket, library_log, next_mask
 
 from ..core.effects import Dial, DropLink
 from ..core.links.mesh import REDIAL_MAX_S
@@ -113,14 +114,16 @@ class PeerSocket(Socket):
             self._complain(f"it answers {event.status_code}: {said!r}")
 
     def message(self, data: bytes) -> None:
-        """A frame of the link, or of the handshake before it."""
-        if self.endpoint is not None:
+        """A frame of the link, or of the handshake before it; none is text."""
+        if self._text:
+            self.fail(PROTOCOL_VIOLATION)
+        elif self.endpoint is not None:
             self._peers.frame(self, data)
-            return
-        try:
-            self._introduce(*ormsgpack.unpackb(data))
-        except (ormsgpack.MsgpackDecodeError, TypeError, ValueError):
-            self._refuse("a handshake that is not of this protocol")
+        else:
+            try:
+                self._introduce(*ormsgpack.unpackb(data))
+            except (ormsgpack.MsgpackDecodeError, TypeError, ValueError):
+                self._refuse("a handshake that is not of this protocol")
 
     def _introduce(self, kind: str, *fields: Any) -> None:
         secret = self._peers.secret
@@ -184,12 +187,6 @@ class PeerSocket(Socket):
             self.transport.write(b"".join([binary_frame(frame) for frame in frames]))
         else:
             self.transport.write(b"".join([masked_binary_frame(frame, next_mask()) for frame in frames]))
-
-    def _whole(self, data: bytes) -> None:
-        if self._text:
-            self.fail(PROTOCOL_VIOLATION)
-        else:
-            super()._whole(data)
 
     def chunk_ends(self) -> None:
         """End the turn."""

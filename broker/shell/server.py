@@ -14,7 +14,8 @@ from functools import partial
 from typing import Any
 
 from ingeborg.protocol.errors import ProtocolError
-from ingeborg.protocol.sockets import LINGER_S, text_frame
+from ingeborg.protocol.frames import text_frame
+from ingeborg.protocol.sockets import LINGER_S
 
 from ..access.admission import Access
 from ..core.clients.large import Outcome

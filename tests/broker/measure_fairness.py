@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 import orjson
 import uvloop
 
-from ingeborg.protocol.sockets import masked_text_frame
+from ingeborg.protocol.frames import masked_text_frame
 from tests.fuzz.attack import WITNESSES, Witness, percentile_ms, publishing
 
 from .running import HANDSHAKE, serving

@@ -30,7 +30,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from ingeborg.bench.starting import Child, awaited, environment, python, ready
 from ingeborg.broker.command.serve import listen
 from ingeborg.broker.core.cluster import membership
-from ingeborg.broker.core.model import Endpoint
+from ingeborg.broker.core.model import Endpoint, Location, Subscribers
 from ingeborg.broker.shell.server import EndpointServer
 from ingeborg.broker.shell.tls import Certificate
 from ingeborg.broker.store.base import Store
@@ -159,6 +159,12 @@ class Gated:
     def reopen(self) -> None:
         """Calls go on, those that wait first."""
         self._gate.set()
+
+    def subscribers_now(self, topics: Sequence[str]) -> list[Subscribers] | None:
+        return self._store.subscribers_now(topics) if self._gate.is_set() else None
+
+    def locations_now(self, clients: Sequence[str]) -> list[Location | None] | None:
+        return self._store.locations_now(clients) if self._gate.is_set() else None
 
     def __getattr__(self, operation: str) -> Callable[..., Awaitable[Any]]:
         async def call(*arguments: Any) -> Any:

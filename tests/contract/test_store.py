@@ -105,6 +105,21 @@ async def test_subscribing_and_unsubscribing_twice_is_the_same_as_once(store: St
         assert await all_topics(store, "ann") == ["jazz"]
 
 
+async def test_what_it_says_at_once_is_what_it_says(store: Store, other: Store) -> None:
+    await store.subscribe([("ann", ["rock", "jazz"]), ("bob", ["rock"])])
+    (ann,) = await store.listen(["ann"], "i")
+    for handle in (store, other):
+        sets = handle.subscribers_now(["jazz", "none", "rock", "jazz"])
+        locations = handle.locations_now(["bob", "ann"])
+        if handle.shape.reads_memory:
+            assert sets is not None
+            assert locations is not None
+        assert sets is None or list(map(set, sets)) == [{"ann"}, set(), {"ann", "bob"}, {"ann"}]
+        assert sets is None or all(isinstance(found, set) or len(found) == len(set(found)) for found in sets)
+        assert locations in (None, [None, ann])
+        assert handle.subscribers_now([]) in (None, [])
+
+
 async def test_one_clients_unsubscribe_leaves_the_others(store: Store) -> None:
     await store.subscribe([("ann", ["rock"]), ("bob", ["rock"])])
     await store.unsubscribe([("ann", ["rock"])])
@@ -590,10 +605,14 @@ def test_any_sequence_of_operations_gives_what_the_model_gives(kind: str, tmp_pa
         for store in handles:
             expected_sets = [{mark + c for c, t in model.subscriptions if t == topic} for topic in names]
             assert await store.subscribers([mark + topic for topic in names]) == expected_sets
+            at_once = store.subscribers_now([mark + topic for topic in names])
+            assert at_once is None or list(map(set, at_once)) == expected_sets
             for client in names:
                 expected_topics = sorted(mark + t for c, t in model.subscriptions if c == client)
                 assert sorted(await all_topics(store, mark + client, limit=2)) == expected_topics
-            assert await store.locations([mark + client for client in names]) == [model.locations.get(c) for c in names]
+            expected_locations = [model.locations.get(client) for client in names]
+            assert await store.locations([mark + client for client in names]) == expected_locations
+            assert store.locations_now([mark + client for client in names]) in (None, expected_locations)
 
     with asyncio.Runner() as runner:
         storage = STORES[kind](tmp_path)

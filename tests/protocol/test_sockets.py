@@ -25,7 +25,8 @@ from websockets.uri import parse_uri
 
 from ingeborg.protocol import sockets
 from ingeborg.protocol.errors import NOT_UTF8
-from ingeborg.protocol.sockets import Masks, Socket, binary_frame, masked_binary_frame, masked_text_frame, text_frame
+from ingeborg.protocol.frames import binary_frame, masked_binary_frame, masked_text_frame, text_frame
+from ingeborg.protocol.sockets import Masks, Socket
 from tests.fuzz import malformed
 
 SIZE_MAX = 300

@@ -37,7 +37,7 @@ from ingeborg.bench.oracle.facts import (
 from ingeborg.bench.oracle.judge import Judge
 from ingeborg.bench.oracle.verdict import Violation
 from ingeborg.broker.core.limits import SIZES, Limits, Sizes
-from ingeborg.broker.core.model import Endpoint
+from ingeborg.broker.core.model import Endpoint, Shape
 from ingeborg.protocol.errors import REPLACED, SLOW_CONSUMER
 
 from .world import Client, Node, World
@@ -112,12 +112,13 @@ class History:
         slow: bool = False,
         limits: Limits | None = None,
         sizes: Sizes = SIZES,
+        shape: Shape | None = None,
         forgets: str = "",
     ) -> None:
         """``cuts``: links are cut, for less than a request may take, so that everything succeeds at last. ``limits``,
-        ``sizes``: of the routers. ``forgets``: see ``World``."""
+        ``sizes``: of the routers. ``shape``: of the store. ``forgets``: see ``World``."""
         limits = limits or (SLOW_LIMITS if slow else Limits())
-        self.world = World(seed, routing=routing, limits=limits, sizes=sizes, forgets=forgets)
+        self.world = World(seed, routing=routing, limits=limits, sizes=sizes, shape=shape, forgets=forgets)
         if slow:
             self.world.socket_bytes, self.world.piece_bytes = SLOW_SOCKET_BYTES, SLOW_PIECE_BYTES
         self.random = self.world.random

@@ -16,9 +16,13 @@ from ingeborg import form
 from ingeborg.broker.core.clients.hub import Connection
 from ingeborg.broker.core.effects import Effects
 from ingeborg.broker.core.limits import Limits, Sizes
+from ingeborg.broker.core.model import Shape
 
 from .history import History
 from .world import Node
+
+#: Of a store that is read at once, as the embedded one.
+MEMORY = Shape(reads_memory=True)
 
 #: Ways to run a history, by turns: what is long is cut into slices in some, read elsewhere in others.
 WAYS: tuple[Mapping[str, Any], ...] = (
@@ -31,6 +35,8 @@ WAYS: tuple[Mapping[str, Any], ...] = (
     {"sizes": Sizes(delivery_slice=1, clients_per_slice=1, recipients_max=3, list_ids_max=6)},
     {"sizes": Sizes(closed_per_slice=0, topics_at_once=0, backlog_bytes_per_turn=1), "limits": Limits(large_bytes=70)},
     {"routing": "lookup", "faults": False},
+    {"shape": MEMORY, "drains": True},
+    {"shape": MEMORY, "limits": Limits(routes_topics=2), "sizes": Sizes(topics_per_read=1)},
 )
 
 

@@ -5,9 +5,12 @@ A failing history prints its seed; ``python -m tests.simulator.replay SEED`` sho
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from ingeborg.broker.core.limits import Limits, Sizes
+from ingeborg.broker.core.model import Shape
 
 from .history import History
 from .world import FORGETTABLE
@@ -62,6 +65,20 @@ def test_guarantees_hold_when_endpoints_are_drained_among_faults() -> None:
 def test_what_is_under_way_over_a_link_that_is_cut_for_a_while_is_delivered_once() -> None:
     check(range(84_000, 84_040), faults=False, cuts=True, drains=True)
     check(range(85_000, 85_020), faults=False, cuts=True)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"drains": True}, {"slow": True}, {"faults": False, "cuts": True, "drains": True}],
+    ids=["faults", "drains", "slow", "cuts"],
+)
+def test_guarantees_hold_with_a_store_that_is_read_at_once_and_a_small_cache(options: dict[str, Any]) -> None:
+    limits = {} if "slow" in options else {"limits": Limits(routes_topics=2)}
+    check(range(86_000, 86_030), shape=Shape(reads_memory=True), **limits, **options)
+
+
+def test_lookup_routing_with_a_store_that_is_read_at_once_delivers_in_an_undisturbed_cluster() -> None:
+    check(range(87_000, 87_020), faults=False, routing="lookup", shape=Shape(reads_memory=True))
 
 
 def test_lookup_routing_delivers_in_an_undisturbed_cluster() -> None:

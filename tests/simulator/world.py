@@ -4,6 +4,7 @@ Owns: what may happen to messages and processes, and when. Must never: know what
 
 * A store call takes effect at one instant between its begin and its end (so the store is linearizable), or fails: the
   store does not answer an endpoint, or anyone; a failed write may have taken effect all the same.
+* A store that ``reads_memory`` (its ``shape``) is mostly read at once, at the end of a turn.
 * A link's frames arrive in order after seeded delays. A cut holds them back in one direction or both; when it heals the
   connection breaks, as TCP's do, and is made again.
 * A process may crash (its frames on the way may still arrive or not), stall (everything waits for it), or restart.
@@ -40,7 +41,7 @@ from ingeborg.broker.core.effects import (
     StoreCall,
 )
 from ingeborg.broker.core.limits import Limits
-from ingeborg.broker.core.model import Endpoint, Location, StoreUnavailable, Superseded
+from ingeborg.broker.core.model import Endpoint, Location, Shape, StoreUnavailable, Superseded
 from ingeborg.broker.core.router import Router
 from ingeborg.protocol.errors import GOING_AWAY
 
@@ -331,6 +332,8 @@ class Node:
         self._turn_due = False
         world = self.world
         self.on_turn()
+        if world.reads_memory:
+            world.tell_at_once(self)
         effects = self.router.flush(world.now)
         world.on_effects(self, effects)
         for call in effects.store:
@@ -411,6 +414,8 @@ class World:
         self.nodes: dict[str, Node] = {}  # by incarnation; dead ones too
         self.numbers = itertools.count(1)
         self.options = {"limits": Limits(), **options}
+        shape: Shape | None = options.get("shape")
+        self.reads_memory = shape is not None and shape.reads_memory
         self.forgets = forgets
         self.on_effects: Callable[[Node, Effects], object] = lambda node, effects: None  # a turn has ended
         self.socket_bytes = 1 << 20
@@ -469,6 +474,17 @@ class World:
             self.break_link(node.me.incarnation, other.me.incarnation)
 
     # Store
+
+    def tell_at_once(self, node: Node) -> None:
+        """What an embedded store can say without waiting, if it can."""
+        while calls := node.router.asks(self.now):
+            for call in calls:
+                reads = call.operation in ("subscribers", "locations")
+                if reads and self.store.answers(node.me.incarnation, call.operation) and self.random.random() < 0.9:
+                    result = getattr(self.store, call.operation)(*call.arguments)
+                    node.router.stored(call.number, result, None, self.now)
+                else:
+                    self.call_store(node, call)
 
     def call_store(self, node: Node, call: StoreCall) -> None:
         """One call: an instant at which it takes effect, and one at which its answer arrives."""

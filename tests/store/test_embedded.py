@@ -19,11 +19,11 @@ import pytest
 import uvloop
 
 from ingeborg.broker.store.base import Endpoint, StoreError, StoreMisconfigured, StoreUnavailable
+from ingeborg.broker.store.embedded import now, writer_link
 from ingeborg.broker.store.embedded import store as embedded
-from ingeborg.broker.store.embedded import writer_link
 from ingeborg.broker.store.embedded.layout import Lane, open_for_reading, pack, prepare
 from ingeborg.broker.store.embedded.operations import operations
-from ingeborg.broker.store.embedded.store import EmbeddedStore
+from ingeborg.broker.store.embedded.store import LOCATIONS_AT_ONCE, MEMBERS_PER_LOOK, EmbeddedStore
 from ingeborg.protocol.hashes import digest
 from tests import wants
 from tests.store.endless_subscriber import batch_topics
@@ -399,6 +399,30 @@ async def test_large_reads_go_in_slices_and_come_whole(tmp_path: Path, monkeypat
             assert turns() - before >= 498
         assert sorted(page + rest) == sorted(topics)
         assert end_ is None
+
+
+async def test_what_takes_longer_is_not_said_at_once(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        clients = [f"client {number}" for number in range(MEMBERS_PER_LOOK + 1)]
+        await store.subscribe([(client, ["hit"]) for client in clients[1:]] + [("client 0", ["song"])])
+        (most,) = store.subscribers_now(["hit"]) or [set()]
+        assert set(most) == set(clients[1:])
+        await store.subscribe([("client 0", ["hit"])])
+        assert store.subscribers_now(["song", "hit"]) is None
+        assert store.subscribers_now(["song"]) == [("client 0",)]
+        assert store.locations_now(["nobody"] * LOCATIONS_AT_ONCE) == [None] * LOCATIONS_AT_ONCE
+        assert store.locations_now(["nobody"] * (LOCATIONS_AT_ONCE + 1)) is None
+
+
+async def test_when_the_time_is_up_nothing_is_said_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ingeborg.broker.store.embedded.store.SLICE_S", 0.0)
+    async with opened(tmp_path) as store:
+        # Between two looks at the clock it is not known.
+        for count in (1, now.KEYS_PER_LOOK - 1):
+            assert store.subscribers_now(["song"] * count) == [()] * count
+            assert store.locations_now(["ann"] * count) == [None] * count
+        assert store.subscribers_now(["song"] * now.KEYS_PER_LOOK) is None
+        assert store.locations_now(["ann"] * now.KEYS_PER_LOOK) is None
 
 
 async def test_a_small_write_overtakes_a_large_one(tmp_path: Path) -> None:

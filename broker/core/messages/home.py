@@ -152,7 +152,7 @@ class Home(Part):
             if not self._step(topic, route, queue):
                 return
         route.queue = None
-        if not topic:
+        if route.passing:
             self._routes.drop(topic)
 
     def _step(self, topic: str, route: Route, queue: deque[Handover]) -> bool:
@@ -299,15 +299,22 @@ class Home(Part):
 
     # The store
 
-    def flush(self) -> None:
-        """End the turn: ask the store, in one call each, for what its messages need to know."""
-        self._placed = 0
-        if self._read:
-            topics = [topic for topic, _ in self._read]
-            self._desk.store("subscribers", (topics,), self._subscribers, self._read)
+    def ask(self) -> None:
+        """Ask the store for what this turn's messages need to know: in few calls, for many of them together."""
+        read = self._read
+        if read:
             self._read = []
+            per_read = self._sizes.topics_per_read
+            for start in range(0, len(read), per_read):
+                part = read[start : start + per_read]
+                self._desk.store("subscribers", ([topic for topic, _ in part],), self._subscribers, part)
         if self._finder.wanted:
             self._finder.flush()
+
+    def flush(self) -> None:
+        """End the turn."""
+        self._placed = 0
+        self.ask()
 
     def _subscribers(self, read: list[tuple[str, Route]], result: Any, error: Exception | None) -> None:
         for index, (topic, route) in enumerate(read):

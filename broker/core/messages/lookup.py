@@ -53,9 +53,9 @@ class LookupHome(Home):
         route.queue = None
         self._routes.drop(topic)
 
-    def flush(self) -> None:
-        """End the turn: ask the store."""
-        super().flush()
+    def ask(self) -> None:
+        """Ask the store, for payloads that it has seen as well."""
+        super().ask()
         see, self._see = self._see, None
         if see is not None:
             hashes = [hash_of_key(handover.key) for handover in see if handover.key is not None]

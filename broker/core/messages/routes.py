@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from collections.abc import Iterable
 
+from ..model import Subscribers
 from ..topics.locations import Found, Places
 from .message import Handover
 
@@ -40,10 +41,11 @@ class Route:
     There are as many as there is room for, most of them idle: what only a busy one needs is None.
     """
 
-    __slots__ = ("changes", "ids", "queue", "search", "stage", "subscribers")
+    __slots__ = ("changes", "ids", "passing", "queue", "search", "stage", "subscribers")
 
-    def __init__(self) -> None:
-        self.subscribers: tuple[str, ...] | set[str] | None = None
+    def __init__(self, passing: bool = False) -> None:
+        self.passing = passing  # it goes when nothing waits in it
+        self.subscribers: Subscribers | None = None
         self.ids = 0  # in it, as its owner has counted them
         self.changes: list[tuple[str, bool]] | None = None  # (client, added?) confirmed while the set was being read
         # Messages of this topic in their order; the first waits for what the stage says, the others for the first.
@@ -51,16 +53,21 @@ class Route:
         self.stage = READY
         self.search: Search | None = None  # of the first message
 
-    def filled(self, subscribers: set[str]) -> None:
+    def filled(self, subscribers: Subscribers) -> None:
         """The read returned. What was confirmed meanwhile may or may not be in it, so it is applied again."""
-        for client, added in self.changes or ():
-            if added:
-                subscribers.add(client)
-            else:
-                subscribers.discard(client)
-        self.changes = None
         self.stage = READY
-        self._set(subscribers)
+        changes = self.changes
+        if changes is None:
+            self._set(subscribers)
+            return
+        self.changes = None
+        changed = set(subscribers)
+        for client, added in changes:
+            if added:
+                changed.add(client)
+            else:
+                changed.discard(client)
+        self._set(changed)
 
     def change(self, client: str, added: bool) -> None:
         """A subscription was confirmed, or taken back."""
@@ -78,26 +85,41 @@ class Route:
             changed.discard(client)
         self._set(changed)
 
-    def _set(self, subscribers: set[str]) -> None:
-        self.subscribers = tuple(subscribers) if len(subscribers) <= SMALL else subscribers
+    def _set(self, subscribers: Subscribers) -> None:
+        if isinstance(subscribers, tuple) or len(subscribers) > SMALL:
+            self.subscribers = subscribers
+        else:
+            self.subscribers = tuple(subscribers)
+
+
+#: When the cache is full, one in so many topics that are not in it comes in, where the store is read from memory.
+CHOSEN = 8
 
 
 class Routes:
     """Topic -> route, the least recently used go first; at most ``topics_max`` topics and about ``ids_max`` ids.
 
     A route that something waits in does not go. An entry takes about 330 bytes, a subscriber's id in it 80 to 180.
+
+    ``choosy``: to ask the store again costs microseconds, as the entry of a topic that pushes another one out does.
+    Then most topics pass: their route goes when their messages are on their way. A topic of many messages is soon
+    chosen, and a round of all topics there are does not push out those that are used (bimodal insertion: Qureshi and
+    others, Adaptive insertion policies, ISCA 2007).
     """
 
-    def __init__(self, topics_max: int, ids_max: int) -> None:
+    def __init__(self, topics_max: int, ids_max: int, *, choosy: bool = False) -> None:
         self.topics_max = topics_max
         self.ids_max = ids_max
+        self._choosy = choosy
+        self._choice = 1  # a pseudo-random number below 2^31
+        self._passing = 0  # routes that are no part of the cache
         self.ids = 0  # in all sets
         self.evicted = 0
         self.asked = self.misses = 0  # look-ups, and those that had to ask the store
         self._routes: OrderedDict[str, Route] = OrderedDict()
 
     def __len__(self) -> int:
-        return len(self._routes)
+        return len(self._routes) - self._passing
 
     def use(self, topic: str) -> Route | None:
         """The topic's route, marked as just used."""
@@ -111,14 +133,27 @@ class Routes:
         return self._routes.get(topic)
 
     def add(self, topic: str) -> Route:
-        """A new, empty route."""
-        self._evict()  # before: the new one is not in use yet, and must not be the one to go
-        route = self._routes[topic] = Route()
+        """A new, empty route. That of ``""``, which is no topic, passes."""
+        passing = not topic or (self._choosy and len(self) >= self.topics_max and not self._chosen())
+        if passing:
+            self._passing += 1
+        else:
+            self._evict()  # before: the new one is not in use yet, and must not be the one to go
+        route = self._routes[topic] = Route(passing)
         return route
 
-    def filled(self, topic: str, route: Route, subscribers: set[str]) -> None:
+    def _chosen(self) -> bool:
+        # Not each eighth: a round of the topics would choose the same ones each time. Numbers by Lehmer, 16807 modulo
+        # 2^31 - 1 (Park and Miller, 1988).
+        self._choice = self._choice * 16807 % 0x7FFFFFFF
+        return self._choice % CHOSEN == 0
+
+    def filled(self, topic: str, route: Route, subscribers: Subscribers) -> None:
         """The topic's set was read."""
         route.filled(subscribers)
+        if route.passing and len(subscribers) > SMALL and topic:
+            route.passing = False  # to read so many takes longer
+            self._passing -= 1
         self._count(route, len(subscribers))
 
     def change(self, client: str, topics: Iterable[str], added: bool) -> None:
@@ -150,6 +185,9 @@ class Routes:
         if route is not None:
             self.ids -= route.ids
             route.ids = 0
+            if route.passing:
+                route.passing = False
+                self._passing -= 1
         return route
 
     def topics(self) -> list[str]:
@@ -159,7 +197,7 @@ class Routes:
     def _evict(self) -> None:
         # Busy routes stay; they are bounded by the limit on messages in flight, and looking for an idle one is by this.
         for _ in range(8):
-            if len(self._routes) <= self.topics_max and self.ids <= self.ids_max:
+            if len(self) <= self.topics_max and self.ids <= self.ids_max:
                 return
             topic, route = next(iter(self._routes.items()))
             if route.queue or route.stage == READING or len(self._routes) == 1:

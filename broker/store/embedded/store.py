@@ -30,7 +30,9 @@ from ingeborg.broker.store.base import (
     StoreLost,
     StoreMisconfigured,
     StoreUnavailable,
+    Subscribers,
 )
+from ingeborg.broker.store.embedded import now
 from ingeborg.broker.store.embedded.files import RESTORE, Files, require_latest, require_same
 from ingeborg.broker.store.embedded.layout import (
     DEFAULT_MAP_SIZE_BYTES,
@@ -57,7 +59,7 @@ class EmbeddedStore:
     """``Store`` in a directory of a local disk. Sibling endpoints open the same directory, each its own store."""
 
     #: What the writer takes into one sorted run; hashes scatter the topics of a slot anyway.
-    shape = Shape(topics_at_once=250_000, slots_together=False)
+    shape = Shape(topics_at_once=250_000, slots_together=False, reads_memory=True)
 
     def __init__(
         self,
@@ -187,6 +189,13 @@ class EmbeddedStore:
                 if read_slice():
                     return sets
 
+    def subscribers_now(self, topics: Sequence[str]) -> list[Subscribers] | None:
+        with self._reading(Lane.DURABLE, "subscribers") as (_, cursor):
+            sets = now.subscribers(cursor, topics, MEMBERS_PER_LOOK, time.perf_counter() + SLICE_S)
+        if sets is not None:
+            self._reads += len(topics)
+        return sets
+
     async def topics(self, client: str, cursor: str | None, limit: int) -> tuple[list[str], str | None]:
         if limit < 1:
             raise ValueError(f"limit {limit} is not positive")
@@ -271,14 +280,22 @@ class EmbeddedStore:
         async with self._long:
             return await self._locations_of(clients)
 
+    def locations_now(self, clients: Sequence[str]) -> list[Location | None] | None:
+        if len(clients) > LOCATIONS_AT_ONCE:
+            return None
+        with self._reading(Lane.SOFT, "locations") as (txn, _):
+            found = now.locations(txn, clients, time.perf_counter() + SLICE_S)
+        if found is not None:
+            self._reads += len(clients)
+        return found
+
     async def _locations_of(self, clients: Sequence[str]) -> list[Location | None]:
         found: list[Location | None] = []
         while len(found) < len(clients):
             with self._reading(Lane.SOFT, "locations") as (txn, _):
                 until = time.perf_counter() + SLICE_S
                 while True:
-                    value = txn.get(clients[len(found)].encode())
-                    found.append(None if value is None else Location(*ormsgpack.unpackb(value)))
+                    found.append(now.location(txn, clients[len(found)]))
                     if len(found) == len(clients) or time.perf_counter() >= until:
                         break
             if len(found) < len(clients):

@@ -16,7 +16,7 @@ from typing import Final
 
 import ormsgpack
 
-from ..base import Endpoint, Location, Shape, StoreMisconfigured, StoreUnavailable
+from ..base import Endpoint, Location, Shape, StoreMisconfigured, StoreUnavailable, Subscribers
 from . import riak_pb2 as pb
 from . import wire
 from .checks import check_nodes, check_types, settle_layout
@@ -212,6 +212,9 @@ class RiakStore:
         await each(large, read_large, self._at_once)
         return found
 
+    def subscribers_now(self, topics: Sequence[str]) -> list[Subscribers] | None:
+        return None
+
     async def topics(self, client: str, cursor: str | None, limit: int) -> tuple[list[str], str | None]:
         self._require_open()
         if limit < 1:
@@ -288,6 +291,9 @@ class RiakStore:
 
         await each(list(dict.fromkeys(clients)), read, self._at_once)
         return [found[client] for client in clients]
+
+    def locations_now(self, clients: Sequence[str]) -> list[Location | None] | None:
+        return None
 
     # Hashes, for lookup routing only: best effort, so a not-found is believed at once and no version is merged.
 

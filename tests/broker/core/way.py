@@ -79,7 +79,12 @@ class Way:
     """One endpoint, as far as messages pass through it. ``peers``: those in its view."""
 
     def __init__(
-        self, *peers: Endpoint, members: Membership | None = None, lookup: bool = False, sizes: Sizes = SIZES
+        self,
+        *peers: Endpoint,
+        members: Membership | None = None,
+        lookup: bool = False,
+        sizes: Sizes = SIZES,
+        routes: Routes | None = None,
     ) -> None:
         self.desk = fake = FakeDesk()
         desk = fake.real
@@ -88,7 +93,7 @@ class Way:
         self.hub = Hub()
         self.memory = memory = Memory(1 << 40, lambda: 0)
         self.inflight = InFlight(1_000, 1 << 20)
-        self.routes = Routes(1_000, 100_000)
+        self.routes = Routes(1_000, 100_000) if routes is None else routes
         self.locations = Locations(0 if lookup else 100_000)
         self.dedup: Dedup[Handover] = Dedup(DEDUP_TTL_S, 1_000)
         self.repeats = Repeats(DEDUP_TTL_S, sizes)

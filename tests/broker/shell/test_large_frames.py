@@ -21,7 +21,7 @@ from ingeborg.broker.core.clients.large import pack_arguments
 from ingeborg.broker.core.limits import Limits
 from ingeborg.broker.shell.client_socket import COMPRESS_BYTES, INFLATED_BYTES_MAX
 from ingeborg.protocol.errors import FRAME_TOO_LARGE, HELD_TOO_MUCH, NOT_UTF8
-from ingeborg.protocol.sockets import text_frame
+from ingeborg.protocol.frames import text_frame
 from tests.conftest import Logged
 
 from ..running import PATIENCE_S, Raw, Running, alive, children, plain, raw, raw_frame, running, serving

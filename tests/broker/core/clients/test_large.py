@@ -29,8 +29,8 @@ from ingeborg.broker.core.limits import Limits
 from ingeborg.broker.core.model import Endpoint
 from ingeborg.broker.core.router import Router
 from ingeborg.protocol.errors import HELD_TOO_MUCH, NOT_UTF8, ProtocolError
+from ingeborg.protocol.frames import LargeMessage, masked_text_frame
 from ingeborg.protocol.messages import Command, check
-from ingeborg.protocol.sockets import LargeMessage, masked_text_frame
 from ingeborg.protocol.wire import decode
 
 PAYLOAD_MAX = 1000

@@ -12,6 +12,7 @@ from ingeborg.broker.core.cluster.membership import Membership
 from ingeborg.broker.core.limits import SIZES, Sizes
 from ingeborg.broker.core.links.calls import NOT_HOME, TIMEOUT_S, Kind
 from ingeborg.broker.core.messages.dedup import KEY_BYTES, key_of
+from ingeborg.broker.core.messages.routes import Routes
 from ingeborg.broker.core.model import StoreUnavailable
 from ingeborg.protocol.hashes import slot_of
 
@@ -82,6 +83,45 @@ def test_who_subscribes_is_asked_at_the_end_of_the_turn_once_for_all_topics_and_
     way.home.take_handed_over()
     assert sorted(way.answers()) == [(1, False), (2, False), (3, False)]
     assert way.inflight.messages == 0
+
+
+def test_many_topics_are_read_in_several_calls_each_of_which_brings_its_own_messages_on() -> None:
+    way = Asked(ANN, sizes=Sizes(topics_per_read=2))
+    way.listens_at(ANN, "carl")
+    topics = topics_at(way.members, "m", 5)
+    for topic in topics:
+        way.publish(topic)
+    reads = way.flush()
+    assert [read.arguments[0] for read in reads] == [topics[:2], topics[2:4], topics[4:]]
+    reads[1].end([{"carl"}, {"carl"}])
+    assert [call.arguments[2] for call in way.take_asked()] == topics[2:4]
+
+
+def test_what_the_store_says_at_once_brings_the_messages_on_in_their_turn(way: Asked, topic: str) -> None:
+    carl = way.listens("carl")
+    way.publish(topic)
+    way.home.ask()
+    (read,) = way.take_stored()
+    read.end([("carl",)])
+    way.home.ask()
+    assert way.take_stored() == []
+    assert way.written(carl) == [note(topic)]
+    assert way.flush() == []
+
+
+def test_a_topic_that_a_full_cache_does_not_take_is_there_for_as_long_as_its_messages_are() -> None:
+    way = Asked(ANN, routes=Routes(0, 1_000, choosy=True))
+    way.listens_at(ANN, "carl")
+    seen = []
+    for topic in topics_at(way.members, "m", 40):
+        way.publish(topic, b"1")
+        way.publish(topic, b"2")
+        assert topic in way.routes.topics()
+        (read,) = way.flush()
+        read.end([{"carl"}])
+        assert [call.arguments[3] for call in way.take_asked()] == [b"1", b"2"]
+        seen.append(topic in way.routes.topics())
+    assert 0 < sum(seen) < 20
 
 
 def test_a_topics_messages_leave_in_their_order_though_the_first_has_to_wait(way: Asked, topic: str) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ingeborg.broker.core.messages.message import Handover, Message
-from ingeborg.broker.core.messages.routes import READING, READY, Route, Routes
+from ingeborg.broker.core.messages.routes import READING, READY, SMALL, Route, Routes
 from ingeborg.broker.core.model import Location
 from ingeborg.broker.core.topics.locations import Locations
 
@@ -117,12 +117,13 @@ def test_filling_again_counts_the_ids_once() -> None:
 @given(
     st.integers(1, 4),
     st.integers(1, 8),
-    st.lists(st.tuples(st.sampled_from("abcdef"), st.sampled_from(["use", "fill", "drop"]), st.integers(0, 5))),
+    st.lists(st.tuples(st.sampled_from("abcdef"), st.sampled_from(["use", "fill", "drop"]), st.integers(0, 12))),
+    st.booleans(),
 )
 def test_the_bounds_hold_and_the_count_of_ids_is_true(
-    topics_max: int, ids_max: int, steps: list[tuple[str, str, int]]
+    topics_max: int, ids_max: int, steps: list[tuple[str, str, int]], choosy: bool
 ) -> None:
-    routes = Routes(topics_max, ids_max)
+    routes = Routes(topics_max, ids_max, choosy=choosy)
     for topic, what, ids in steps:
         if what == "drop":
             routes.drop(topic)
@@ -131,10 +132,80 @@ def test_the_bounds_hold_and_the_count_of_ids_is_true(
         else:
             route = routes.use(topic) or routes.add(topic)
             routes.filled(topic, route, {str(number) for number in range(ids)})
+            if route.passing:
+                assert choosy
+                assert len(routes) == topics_max
+                routes.drop(topic)  # as its home does when nothing waits in it
         held = [routes.get(topic) for topic in routes.topics()]
         assert routes.ids == sum(len(route.subscribers or ()) for route in held if route is not None)
-        assert len(routes) <= topics_max
+        assert len(routes) == len(held) <= topics_max
         assert routes.ids <= ids_max or len(routes) == 1
+
+
+# Which topics come in
+
+
+def publish(routes: Routes, topic: str, ids: int = 1) -> bool:
+    """One message, as its home takes it; whether the topic was in the cache."""
+    route = routes.use(topic)
+    if route is None:
+        route = filled(routes, topic, ids)
+        if route.passing:
+            routes.drop(topic)
+        return False
+    return True
+
+
+def test_a_choosy_cache_takes_all_while_it_has_room() -> None:
+    routes = Routes(100, 1_000, choosy=True)
+    for topic in range(100):
+        publish(routes, str(topic))
+    assert all(publish(routes, str(topic)) for topic in range(100))
+
+
+def test_a_round_of_all_topics_there_are_pushes_few_used_ones_out() -> None:
+    routes = Routes(1_000, 10_000, choosy=True)
+    for topic in range(1_000):
+        publish(routes, f"used {topic}")
+    for topic in range(1_000):
+        publish(routes, f"once {topic}")
+    assert 50 < routes.evicted < 250  # one in eight of a thousand
+
+
+def test_in_a_full_cache_a_topic_with_many_messages_is_soon_chosen() -> None:
+    routes = Routes(10, 1_000, choosy=True)
+    for topic in range(10):
+        publish(routes, f"old {topic}")
+    misses = [next(number for number in itertools.count() if publish(routes, f"new {topic}")) for topic in range(100)]
+    assert 4 < sum(misses) / 100 < 16  # eight on average
+    assert max(misses) < 80
+
+
+def test_going_round_topics_of_which_not_all_fit_still_finds_some() -> None:
+    routes = Routes(1_000, 10_000, choosy=True)
+    hits = 0
+    for number in range(20 * 1_300):
+        hits += publish(routes, str(number % 1_300))
+    assert hits > 20 * 1_300 // 3  # where the least recently used always goes, there is none
+
+
+def test_many_subscribers_are_worth_keeping() -> None:
+    routes = Routes(2, 1_000, choosy=True)
+    publish(routes, "a")
+    publish(routes, "b")
+    publish(routes, "hit", SMALL + 1)
+    assert "hit" in routes.topics()
+    assert len(routes) == 2
+
+
+def test_changes_reach_a_route_that_passes() -> None:
+    routes = Routes(1, 1_000, choosy=True)
+    filled(routes, "a", 1)
+    route = next(route for number in itertools.count() if (route := routes.add(f"b{number}")).passing)
+    (topic,) = [topic for topic in routes.topics() if routes.get(topic) is route]
+    routes.change("ann", [topic], True)
+    routes.filled(topic, route, ("bob",))
+    assert set(route.subscribers or ()) == {"ann", "bob"}
 
 
 # Locations

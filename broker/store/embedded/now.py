@@ -1,0 +1,60 @@
+"""What the embedded store can say without waiting: few members, few clients, read from memory.
+
+Owns: the innermost loops of these reads, on a transaction or cursor that is the caller's. Must never: read for longer
+than it is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice
+from time import perf_counter
+from typing import Any
+
+import ormsgpack
+
+from ingeborg.broker.core.model import Location, Subscribers
+from ingeborg.protocol.hashes import digest
+
+#: Between two looks at the clock: 0.1 ms.
+KEYS_PER_LOOK = 32
+
+
+def subscribers(cursor: Any, topics: Sequence[str], members_max: int, until: float) -> list[Subscribers] | None:
+    """The subscribers of each topic. ``None``: one has more than ``members_max``, or the time was up (``until``, of
+    ``perf_counter``)."""
+    sets: list[Subscribers] = []
+    for topic in topics:
+        if not cursor.set_key(digest(topic.encode())):
+            sets.append(())
+        else:
+            first: bytes = cursor.value()
+            # Most songs are on one list, and a set costs more than its reading.
+            if not cursor.next_dup():
+                sets.append((first.decode(),))
+            else:
+                members = list(islice(cursor.iternext_dup(), members_max))
+                if len(members) == members_max:
+                    return None
+                clients = {first.decode()}
+                clients.update([member.decode() for member in members])
+                sets.append(clients)
+        if len(sets) % KEYS_PER_LOOK == 0 and perf_counter() >= until:
+            return None
+    return sets
+
+
+def locations(txn: Any, clients: Sequence[str], until: float) -> list[Location | None] | None:
+    """Where each client listens. ``None``: the time was up."""
+    found: list[Location | None] = []
+    for client in clients:
+        found.append(location(txn, client))
+        if len(found) % KEYS_PER_LOOK == 0 and perf_counter() >= until:
+            return None
+    return found
+
+
+def location(txn: Any, client: str) -> Location | None:
+    """Where the client listens."""
+    value = txn.get(client.encode())
+    return None if value is None else Location(*ormsgpack.unpackb(value))

@@ -1,0 +1,108 @@
+"""The end of a turn: what the store can say at once comes in this turn, and everything else in a later one."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from ingeborg.broker.core.clients.hub import Connection
+from ingeborg.broker.core.model import Endpoint, Location, Shape, StoreError, Subscribers
+from ingeborg.broker.core.router import Router
+from ingeborg.broker.shell.driver import Driver
+
+ME = Endpoint("me", "m", "ws://me", 0)
+
+
+class Memory:
+    """A store of which a test says what it can say at once."""
+
+    shape = Shape(reads_memory=True)
+
+    def __init__(self) -> None:
+        self.at_once: list[Any] = []  # answers; exceptions are raised
+        self.later: list[list[str]] = []  # topics that were asked for in the other way
+        self.asked = asyncio.Event()
+
+    async def subscribers(self, topics: list[str]) -> list[Subscribers]:
+        self.later.append(topics)
+        self.asked.set()
+        return [() for _ in topics]
+
+    def subscribers_now(self, topics: Sequence[str]) -> list[Subscribers] | None:
+        answer: Any = self.at_once.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return None if answer is None else [answer for _ in topics]
+
+    def locations_now(self, clients: Sequence[str]) -> list[Location | None]:
+        return [None for _ in clients]
+
+
+class Endpointed:
+    """A driver and its router, which is home of everything, and a client that publishes."""
+
+    def __init__(self) -> None:
+        self.store = Memory()
+        self.router = Router(ME, time.monotonic(), routing="lookup", dedup_ttl_s=0.0, shape=self.store.shape)
+        self.driver = Driver(self.router, self.store, lambda now: None)  # type: ignore[arg-type]
+        self.written: list[bytes] = []
+        self.told = asyncio.Event()
+        self.driver.write_with(self._write)
+        self.publisher = self.router.connected(1, time.monotonic())
+
+    def _write(self, writes: list[tuple[Connection, list[bytes]]]) -> None:
+        for _, frames in writes:
+            self.written += frames
+        self.told.set()
+
+    def publish(self, topic: str) -> None:
+        data = b'{"command":"publish","client_id":"p","topic":"%s","payload":1,"ack":true}' % topic.encode()
+        self.router.frame(self.publisher, data, time.monotonic())
+        self.driver.turn()
+
+
+async def test_what_the_store_says_at_once_ends_with_the_turn() -> None:
+    endpoint = Endpointed()
+    endpoint.store.at_once = [("ann",)]
+    endpoint.publish("song")
+    await asyncio.sleep(0)  # the turn ends
+    assert endpoint.router.counters.counts["store_calls"] == 2  # who, and where
+    (reply,) = endpoint.written
+    assert b'"result":"success"' in reply
+    assert endpoint.store.later == []
+
+
+async def test_what_it_does_not_say_at_once_is_asked_for_in_the_other_way() -> None:
+    endpoint = Endpointed()
+    endpoint.store.at_once = [None]
+    endpoint.publish("song")
+    await asyncio.sleep(0)
+    assert endpoint.written == []
+    await endpoint.store.asked.wait()
+    assert endpoint.store.later == [["song"]]
+    await endpoint.told.wait()
+    (reply,) = endpoint.written
+    assert b'"result":"success"' in reply
+
+
+async def test_a_store_that_cannot_be_read_is_an_error_in_this_turn() -> None:
+    endpoint = Endpointed()
+    endpoint.store.at_once = [StoreError("damaged")]
+    endpoint.publish("song")
+    await asyncio.sleep(0)
+    (reply,) = endpoint.written
+    assert b"store_unavailable" in reply
+    assert b"damaged" in reply
+
+
+async def test_a_fault_of_a_store_that_is_read_at_once_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    endpoint = Endpointed()
+    endpoint.store.at_once = [KeyError("a fault")]
+    endpoint.publish("song")
+    await asyncio.sleep(0)
+    assert b"store_unavailable" in endpoint.written[0]
+    assert "the store failed in subscribers" in caplog.text
