@@ -117,13 +117,16 @@ lint: $(READY) ## style, format and types
 docs: $(READY) ## the documentation site, into build/docs (a warning is an error)
 	@$(BIN)/python -m sphinx -b html -c docs -W --keep-going -q . build/docs && echo "build/docs/index.html"
 
+# What a build takes (build-system.requires) comes from the first file, and goes with its hashes into the second.
+PIN := env -u PIP_FIND_LINKS -u PIP_INDEX_URL -u PIP_EXTRA_INDEX_URL CUSTOM_COMPILE_COMMAND='make constraints' \
+	$(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-emit-index-url \
+	--no-emit-trusted-host --no-emit-find-links --no-emit-options
+
 .PHONY: constraints
-constraints: $(READY) ## pin anew, hashes included: constraints.txt (everything), deploy/constraints.txt (what an endpoint runs on)
-	@for target in 'constraints.txt --all-extras' 'deploy/constraints.txt --extra server --build-deps-for wheel -c constraints.txt'; do \
-		env -u PIP_FIND_LINKS -u PIP_INDEX_URL -u PIP_EXTRA_INDEX_URL CUSTOM_COMPILE_COMMAND='make constraints' \
-			$(BIN)/pip-compile --quiet --upgrade --generate-hashes --allow-unsafe --strip-extras --no-emit-index-url \
-			--no-emit-trusted-host --no-emit-find-links --no-emit-options --output-file $$target pyproject.toml; \
-	done
+constraints: $(READY) ## pin anew, hashes included: constraints.txt (all), deploy/constraints.txt (an endpoint and its build); a build's pins
+	@$(PIN) --upgrade --all-extras --output-file constraints.txt pyproject.toml
+	@sed -i -E -f <(sed -nE 's/^([a-z0-9-]+)==([^ ]+).*/s|"\1==[^";]+|"\1==\2|/p' constraints.txt) pyproject.toml
+	@$(PIN) --upgrade --extra server --build-deps-for wheel -c constraints.txt --output-file deploy/constraints.txt pyproject.toml
 
 .PHONY: clean
 clean: ## remove the environment, caches and builds (runs/ stays: it holds measurements)

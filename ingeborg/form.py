@@ -43,6 +43,9 @@ RECORD = "compiled.txt"
 #: What is in it while they are being made: a build that was cut short is of no sources.
 UNFINISHED = "unfinished"
 
+#: Beside this file in a package that was built and not compiled: why not, in a line.
+REASON = "interpreted.txt"
+
 HERE = Path(__file__).parent
 
 
@@ -76,6 +79,12 @@ def compiled() -> bool:
 def name() -> str:
     """``compiled`` or ``interpreted``."""
     return "compiled" if compiled() else "interpreted"
+
+
+def description() -> str:
+    """The name, and of a package that was not compiled when it was built the reason."""
+    reason = HERE / REASON
+    return f"{name()} ({reason.read_text(encoding='utf-8').strip()})" if reason.is_file() else name()
 
 
 class Interpreted:

@@ -41,7 +41,7 @@ def parser() -> argparse.ArgumentParser:
     root = argparse.ArgumentParser(
         prog="ingeborg", description="A publish/subscribe broker for millions of topics, over WebSocket and JSON."
     )
-    root.add_argument("--version", action="version", version=f"ingeborg {VERSION}, {form.name()}")
+    root.add_argument("--version", action="version", version=f"ingeborg {VERSION}, {form.description()}")
     subcommands = root.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     text = "run an endpoint, or several"

@@ -7,16 +7,20 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
 import re
 import subprocess
 import sys
+import tomllib
 from dataclasses import fields
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ruamel.yaml import YAML
 
+from ingeborg import form
 from ingeborg.broker.command.config import ENVIRONMENT_PREFIX, ServeOptions
 from ingeborg.broker.shell.peer_socket import PEER_PATH
 from ingeborg.broker.store.riak.checks import creation_commands
@@ -181,16 +185,80 @@ def test_the_bucket_types_are_those_the_store_asks_for() -> None:
     assert created == wanted
 
 
-def test_the_image_is_built_from_what_is_here_and_does_not_run_as_root() -> None:
+def instructions() -> list[tuple[str, str]]:
+    """Those of the Dockerfile, with the words of each."""
     lines = re.sub(r"\\\n", "", (DEPLOY / "Dockerfile").read_text()).splitlines()
-    instructions = [line.split(maxsplit=1) for line in lines if line and not line.startswith("#")]
-    copied = [words.split()[:-1] for name, words in instructions if name == "COPY" and not words.startswith("--from")]
+    read = [line.split(maxsplit=1) for line in lines if line and not line.startswith("#")]
+    return [(name, words) for name, words in read]
+
+
+def test_the_image_is_built_from_what_is_here_and_does_not_run_as_root() -> None:
+    of_the_image = instructions()
+    copied = [words.split()[:-1] for name, words in of_the_image if name == "COPY" and not words.startswith("--from")]
     allowed = (ROOT / ".dockerignore").read_text().splitlines()
     for source in {source for sources in copied for source in sources}:
         assert (ROOT / source).exists(), source
         assert f"!{source}" in allowed
-    assert [words for name, words in instructions if name == "USER"] == ["10001"]
+    assert [words for name, words in of_the_image if name == "USER"] == ["10001"]
     # The exec form: a shell in between would not pass SIGTERM on, and the endpoint would be killed undrained.
-    for form in ("ENTRYPOINT", "CMD", "RUN"):
-        assert all(words.startswith("[") for name, words in instructions if name == form), form
-    assert all(re.search(r":\d+\.\d+", words) for name, words in instructions if name == "FROM")
+    for kind in ("ENTRYPOINT", "CMD", "RUN"):
+        assert all(words.startswith("[") for name, words in of_the_image if name == kind), kind
+    assert all(re.search(r":\d+\.\d+", words) for name, words in of_the_image if name == "FROM")
+
+
+def needed(requirements: list[str], python: str) -> set[str]:
+    """The packages that these requirements bring along on CPython of this version, on Linux, themselves included."""
+    packaging = pytest.importorskip("packaging.requirements")
+    utils = pytest.importorskip("packaging.utils")
+    found: set[tuple[str, str]] = set()
+    left = [(requirement, "") for requirement in requirements]
+    while left:
+        text, extra = left.pop()
+        requirement = packaging.Requirement(text)
+        surroundings = {"extra": extra, "python_version": python, "python_full_version": f"{python}.0"}
+        if requirement.marker is not None and not requirement.marker.evaluate(surroundings):
+            continue
+        name = utils.canonicalize_name(requirement.name)
+        for wanted in {"", *requirement.extras} - {wanted for known, wanted in found if known == name}:
+            found.add((name, wanted))
+            left += [(each, wanted) for each in metadata.requires(name) or ()]
+    return {name for name, _ in found}
+
+
+def test_the_image_that_runs_has_what_an_endpoint_needs_and_nothing_that_builds() -> None:
+    runs = [json.loads(words) for name, words in instructions() if name == "RUN"]
+    pip = "/opt/ingeborg/bin/pip"
+    assert [pip, "install", "--require-hashes", "-r", "deploy/constraints.txt"] in runs
+    installed = set(re.findall(r"^([a-z0-9-]+)==", (DEPLOY / "constraints.txt").read_text(), re.MULTILINE))
+    (removed,) = ({*words[3:]} for words in runs if words[:3] == [pip, "uninstall", "--yes"])
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    (python,) = {words.split()[0] for name, words in instructions() if name == "FROM"}
+    version = re.findall(r":(\d+\.\d+)", python)[0]
+    assert installed | {"pip"} == removed | needed(
+        [*project["dependencies"], *project["optional-dependencies"]["server"]], version
+    )
+    assert removed >= {"mypy", "setuptools", "pip"}
+    assert not removed & needed([*project["dependencies"], *project["optional-dependencies"]["server"]], version)
+
+
+def test_the_compiler_is_in_the_stage_that_builds_and_an_image_that_is_not_compiled_is_none() -> None:
+    stages: list[list[tuple[str, str]]] = []
+    for name, words in instructions():
+        if name == "FROM":
+            stages.append([])
+        stages[-1].append((name, words))
+    build, final = ([words for name, words in stage if name == "RUN"] for stage in stages)
+    assert "gcc libc6-dev" in build[0]
+    assert not any("apt-get" in words or "gcc" in words for words in final)
+    check = json.loads(build[-1])
+    assert check[:3] == ["/opt/ingeborg/bin/python", "-I", "-c"]
+    # Of whatever form this process is: the check's exit code tells it.
+    pure = subprocess.run(
+        [sys.executable, "-c", check[3]],
+        cwd=ROOT,
+        env={**os.environ, form.VARIABLE: "1"},
+        capture_output=True,
+        text=True,
+        timeout=TOOL_TIMEOUT_S,
+    )
+    assert (pure.returncode, pure.stderr) == (1, "interpreted\n")
