@@ -46,6 +46,7 @@ LONG_S: dict[str, float] = {
     "tests/loadgen/backends/test_mqtt.py": 24,
     "tests/loadgen/backends/test_redis.py": 23,
     "tests/broker/shell/test_internal.py": 21,
+    "tests/frame/test_builds.py": 20,
     "tests/simulator/test_broadcasts.py": 20,
     "tests/cluster/test_identity.py": 19,
     "tests/bench/guards/test_guards_of_many.py": 18,

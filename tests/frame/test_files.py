@@ -14,6 +14,9 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 CODE = ("ingeborg", "protocol", "broker", "loadgen", "bench", "tests")
 
+#: A package with its version, and a marker where a requirement of ours has one; then the first of its hashes.
+PINNED = re.compile(r"[a-z0-9-]+==\S+ (; [^\\\n]+ )?\\\n +--hash=sha256:")
+
 MACHINE_PATH = re.compile(r"(?<![\w.~$}>*/-])/(?:home|Users|root|work|workspaces?)/[\w.]")
 """An absolute path into somebody's folders: true on one machine, and wrong on all others."""
 
@@ -91,14 +94,25 @@ def test_pins_carry_hashes_and_name_no_index(name: str) -> None:
     assert not re.search(r"^--", text, re.MULTILINE)
     requirements = re.split(r"\n(?=[a-z])", "\n" + re.sub(r"^ *#.*\n", "", text, flags=re.MULTILINE))[1:]
     assert requirements
-    assert [r.split("\n")[0] for r in requirements if not re.match(r"[a-z0-9-]+==\S+ \\\n +--hash=sha256:", r)] == []
+    assert [r.split("\n")[0] for r in requirements if not PINNED.match(r)] == []
+
+
+def pins(name: str) -> set[str]:
+    """``package==version`` of each line of a file of pins."""
+    return set(re.findall(r"^[a-z0-9-]+==\S+", (ROOT / name).read_text(encoding="utf-8"), re.MULTILINE))
 
 
 def test_an_endpoint_runs_on_the_versions_the_tests_ran_on() -> None:
-    def pins(name: str) -> set[str]:
-        return set(re.findall(r"^[a-z0-9-]+==\S+", (ROOT / name).read_text(encoding="utf-8"), re.MULTILINE))
-
     assert pins("deploy/constraints.txt") <= pins("constraints.txt")
+
+
+def test_a_build_takes_the_versions_the_tests_ran_on_and_the_image_has_their_hashes() -> None:
+    """Of other releases mypy may make other C code. setuptools only calls the compiler: any does that is new enough."""
+    requires = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["build-system"]["requires"]
+    exact = {requirement.partition(";")[0].strip() for requirement in requires} - {"setuptools>=69"}
+    assert {requirement.partition("==")[0] for requirement in exact} >= {"mypy", "orjson", "ormsgpack", "websockets"}
+    assert exact <= pins("constraints.txt")
+    assert exact <= pins("deploy/constraints.txt")
 
 
 def test_the_page_of_dependencies_lists_each_with_its_pinned_release() -> None:

@@ -17,8 +17,9 @@ import tarfile
 import textwrap
 import venv
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -37,14 +38,33 @@ NEEDED = ("pyproject.toml", "setup.py", "README.md", "LICENSE")
 DATA = {".conf", ".config", ".css", ".html", ".js", ".options", ".properties", ".proto", ".svg", ".toml", ".xml"}
 
 
-def build(tree: Path, kind: str, out: Path) -> Path:
-    """The wheel or the source archive of a tree."""
+def copy(tree: Path) -> Path:
+    """What the package is built from, at a new place, and nothing that a build has left there."""
+    tree.mkdir()
+    for name in NEEDED:
+        shutil.copy(ROOT / name, tree)
+    leave = shutil.ignore_patterns("__pycache__", "results", "*.so", form.RECORD)
+    for top in (NAME, *sorted(OURS)):
+        shutil.copytree(ROOT / top, tree / top, symlinks=True, ignore=leave)
+    return tree
+
+
+def build(
+    tree: Path,
+    kind: str,
+    out: Path,
+    *,
+    interpreter: Path = Path(sys.executable),
+    variables: Mapping[str, str] = MappingProxyType({form.VARIABLE: "1"}),
+) -> Path:
+    """The wheel or the source archive of a tree, as an environment builds it that is there: nothing is fetched."""
     out.mkdir(exist_ok=True)
     code = f"import sys; from setuptools import build_meta; print(build_meta.build_{kind}(sys.argv[1]))"
+    kept = {name: value for name, value in os.environ.items() if name != form.VARIABLE}
     done = subprocess.run(
-        [sys.executable, "-c", code, str(out)],
+        [str(interpreter), "-c", code, str(out)],
         cwd=tree,
-        env={**os.environ, form.VARIABLE: "1"},
+        env={**kept, **variables},
         capture_output=True,
         text=True,
         timeout=BUILD_S,
@@ -58,13 +78,7 @@ def archives(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """The source archive and the wheel."""
     wants.module("setuptools", "dev")
     folder = tmp_path_factory.mktemp("build")
-    tree = folder / "tree"
-    tree.mkdir()
-    for name in NEEDED:
-        shutil.copy(ROOT / name, tree)
-    leave = shutil.ignore_patterns("__pycache__", "results", "*.so", form.RECORD)
-    for top in (NAME, *sorted(OURS)):
-        shutil.copytree(ROOT / top, tree / top, symlinks=True, ignore=leave)
+    tree = copy(folder / "tree")
     return build(tree, "sdist", folder / "sdist"), build(tree, "wheel", folder / "wheel")
 
 
@@ -82,7 +96,7 @@ def test_one_name_is_installed(archives: tuple[Path, Path]) -> None:
 
 
 def test_every_module_and_all_that_it_reads_is_in_the_wheel(archives: tuple[Path, Path]) -> None:
-    wanted = {f"{NAME}/py.typed", f"{NAME}/protocol/SPEC.md"}
+    wanted = {f"{NAME}/py.typed", f"{NAME}/protocol/SPEC.md", f"{NAME}/{form.REASON}"}
     for path in project_files():
         parts = path.relative_to(ROOT).parts
         if parts[0] == NAME and path.suffix == ".py":
