@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
-# Installs what some tests want beside the pinned packages: the programs of tests/tools.txt that are not there yet, and
-# Kafka's jars with KAFKA=1. As root, or with sudo that asks nothing; else it says which command to run. No server that
-# it installs is started, neither now nor when the machine starts. Ends with 0 if all is there that this release has.
-# It gives up fetching packages after ten minutes, and Kafka's jars after ten more: a mirror may trickle.
+# Installs what some tests want beside the pinned packages: the programs of tests/tools.txt that are not there yet,
+# Kafka's jars with KAFKA=1, and Centrifuge, built with Go, with CENTRIFUGE=1. As root, or with sudo that asks nothing;
+# else it says which command to run. No server that it installs is started, neither now nor when the machine starts.
+# Ends with 0 if all is there that this release has. It gives up fetching packages after ten minutes, and Kafka's jars
+# and Centrifuge after ten more each: a mirror may trickle.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 # shellcheck source=.ci/apt.sh
 . .ci/apt.sh
 
-# Debian keeps servers off a user's PATH.
-PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
+# Debian keeps servers off a user's PATH, and the archive of Go's makers does not come onto it by itself.
+PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin:/usr/local/go/bin
 
 # there PROGRAMS: one of these, which commas separate, can be run.
 there() {
@@ -55,6 +56,8 @@ while read -r programs package name; do
     there "$programs" || absent+=("$programs $package $name")
 done <tests/tools.txt
 if [ -n "${KAFKA:-}" ] && ! there mvn; then absent+=("mvn maven Maven"); fi
+# The release that bench/peers/centrifuge/go.mod asks for.
+if [ -n "${CENTRIFUGE:-}" ] && ! there go; then absent+=("go golang-go>=2:1.26~ Go"); fi
 
 # Packages, each once, whether or not one of them has two of the programs.
 packages() {
@@ -95,6 +98,18 @@ try:
     kafka_jars.ensure(kafka_jars.CACHE, kafka_jars.java_home())
 except peers.PeerError as error:
     sys.exit(f"Kafka: {error}")
+END
+fi
+
+if [ -n "${CENTRIFUGE:-}" ] && there go; then
+    .venv/bin/python - <<'END' || status=1
+import sys
+from ingeborg.bench import peers
+from ingeborg.bench.peers import centrifuge_program
+try:
+    centrifuge_program.ensure()
+except peers.PeerError as error:
+    sys.exit(f"Centrifuge: {error}")
 END
 fi
 [ "$status" -ne 0 ] || echo "the tests' tools are there" >&2

@@ -19,7 +19,7 @@ from typing import NamedTuple, NoReturn
 import pytest
 
 from ingeborg import form
-from ingeborg.bench.peers import NotInstalledError, kafka_jars
+from ingeborg.bench.peers import NotInstalledError, centrifuge_program, kafka_jars
 from ingeborg.bench.peers.servers import ALIASES
 
 #: Debian puts servers where a user's PATH need not look.
@@ -84,6 +84,14 @@ def server(name: str) -> None:
         kafka_jars.java_home()
     except NotInstalledError:
         skip(JAVA, BY_MAKE_JAVA)
+
+
+def centrifuge() -> Path:
+    """The path of the program; where nobody has had it built the test skips, for that takes minutes and the network."""
+    __tracebackhide__ = True
+    if not (program := centrifuge_program.program()).is_file():
+        skip("Centrifuge", "make test-tools CENTRIFUGE=1 builds it, with Go")
+    return program
 
 
 def other_user_than_root() -> None:

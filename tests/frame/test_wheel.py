@@ -35,7 +35,10 @@ ROOT = Path(__file__).resolve().parents[2]
 BUILD_S = 120
 NEEDED = ("pyproject.toml", "setup.py", "README.md", "LICENSE")
 #: What code reads at run time, by its ending.
-DATA = {".conf", ".config", ".css", ".html", ".js", ".options", ".properties", ".proto", ".svg", ".toml", ".xml"}
+DATA = {
+    *(".conf", ".config", ".css", ".go", ".html", ".js", ".mod", ".options", ".properties", ".proto", ".sum", ".svg"),
+    *(".toml", ".xml"),
+}
 
 
 def copy(tree: Path) -> Path:
