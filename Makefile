@@ -63,7 +63,7 @@ bench: $(READY) ## the thesis's benchmarks, this broker and its rivals: half an 
 		&& $(BIN)/bench compare bench/matrices/thesis.toml --out '$(RESULTS)' $(BENCH_ARGS)
 
 .PHONY: bench-self
-bench-self: $(READY) ## this broker's figures beside their goals: a quarter of an hour (FULL=1: an hour)
+bench-self: $(READY) ## this broker's figures beside their goals: a quarter of an hour (FULL=1: an hour, rivals too)
 	@JAVA_HOME=$$(bash bench/java.sh) && export JAVA_HOME && $(BIN)/python -m ingeborg.bench.guards $(if $(FULL),--full) $(ARGS)
 
 # Most tests wait for something: more processes than two cores. What shares endpoints or a Spark session stays in one
@@ -86,8 +86,8 @@ test-compiled: compiled ## the tests that concern the core, on its compiled form
 		tests/contract tests/fuzz $(ARGS)
 
 .PHONY: test-tools
-test-tools: $(if $(KAFKA),$(READY)) ## install the programs that some tests want, with apt: a minute or two (KAFKA=1: Kafka too)
-	@KAFKA='$(KAFKA)' bash .ci/test-tools.sh
+test-tools: $(if $(KAFKA)$(CENTRIFUGE),$(READY)) ## install programs that some tests want, with apt (KAFKA=1, CENTRIFUGE=1: these too)
+	@KAFKA='$(KAFKA)' CENTRIFUGE='$(CENTRIFUGE)' bash .ci/test-tools.sh
 
 MINUTES ?= 30
 SEED ?= 1

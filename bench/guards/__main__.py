@@ -18,7 +18,7 @@ import uvloop
 
 from ingeborg.bench.errors import BenchError
 
-from . import cost, idle, latency, loads, scaling, storm
+from . import cost, idle, latency, loads, rivals, scaling, storm
 from .model import Check, show, table
 
 
@@ -43,6 +43,10 @@ def _scaling(full: bool) -> list[Check]:
     return scaling.report(4 if full else 1)
 
 
+def _rivals(full: bool) -> list[Check]:
+    return rivals.measure()
+
+
 #: In the order of the figures; what takes longest last.
 GUARDS: Mapping[str, Callable[[bool], list[Check]]] = {
     "latency": _latency,
@@ -54,20 +58,25 @@ GUARDS: Mapping[str, Callable[[bool], list[Check]]] = {
     "memory": loads.memory,
     "topics": loads.topics,
     "radio": loads.radio,
+    "rivals": _rivals,
 }
+#: Skipped in a short run, if not asked for by name: it wants other programs, and has no shorter form.
+FULL_ONLY = frozenset({"rivals"})
 
 
 def main() -> int:
     """The command. Returns the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--full", action="store_true", help="at full length: an hour")
-    every = list(GUARDS)
-    parser.add_argument("--only", choices=every, nargs="+", default=every, metavar="NAME", help=", ".join(every))
+    parser.add_argument("--only", choices=GUARDS, nargs="+", metavar="NAME", help=", ".join(GUARDS))
     parser.add_argument("--out", type=Path, metavar="FILE", help="the table, as Markdown")
     options = parser.parse_args()
     found: list[Check] = []
     failed = False
-    for name in options.only:
+    for name in options.only or GUARDS:
+        if name in FULL_ONLY and not options.full and not options.only:
+            print(f"{name}: skipped: FULL=1 measures it too, ARGS='--only {name}' it alone", flush=True)
+            continue
         started_s = time.monotonic()
         try:
             checks = GUARDS[name](options.full)

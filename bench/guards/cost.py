@@ -24,7 +24,7 @@ import uvloop
 from ingeborg.bench.errors import BenchError
 from ingeborg.protocol.outgoing import OutgoingSocket
 
-from .light import TIMEOUT_S, ask, cpu_s, dial, started
+from .light import TIMEOUT_S, OnMessage, ask, cpu_s, dial, started
 from .model import Check, show
 
 #: Subscribers of the topic, and publishes a second: no more than either server carries at a third of a core.
@@ -57,45 +57,77 @@ def fit(costs: dict[int, float]) -> Line:
 
 
 class Load:
-    """A topic with its subscribers and a publisher, on one server."""
+    """A topic with its subscribers and a publisher, on one server that speaks this broker's protocol. Where the server
+    speaks another one a subclass does, too."""
 
     def __init__(self, url: str, process: psutil.Process, fanout: int) -> None:
         self._url, self._process, self._fanout = url, process, fanout
         self._topic = f"topic {fanout}"
-        self._subscribers: list[OutgoingSocket] = []
-        self._received = self._expected = 0
+        self._sockets: list[OutgoingSocket] = []
+        #: Both counts go down to 0.
+        self._deliveries = self._replies = 0
         self._all_came = asyncio.Event()
+        self._error = b""
         self._number = 0
 
     async def __aenter__(self) -> Load:
         for number in range(self._fanout):
-            subscriber = await dial(self._url, self._count)
-            self._subscribers.append(subscriber)
-            name = f"s{self._fanout}-{number}"
-            await ask(subscriber, orjson.dumps({"command": "listen", "client_id": name}))
-            await ask(subscriber, orjson.dumps({"command": "subscribe", "client_id": name, "topic": self._topic}))
-        self._publisher = await dial(self._url)
+            await self._subscribe(await self._dialled(self._delivered), f"s{self._fanout}-{number}")
+        self._publisher = await self._dialled(self._replied)
+        await self._introduce(self._publisher)
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        for socket in (*self._subscribers, self._publisher):
+        for socket in self._sockets:
             socket.transport.close()
 
-    def _count(self, _: OutgoingSocket, data: bytes) -> None:
-        self._received += 1
-        if self._received == self._expected:
+    async def _dialled(self, on_message: OnMessage) -> OutgoingSocket:
+        socket = await dial(self._url, on_message)
+        self._sockets.append(socket)
+        return socket
+
+    # What a protocol says
+
+    async def _subscribe(self, subscriber: OutgoingSocket, name: str) -> None:
+        await ask(subscriber, orjson.dumps({"command": "listen", "client_id": name}))
+        await ask(subscriber, orjson.dumps({"command": "subscribe", "client_id": name, "topic": self._topic}))
+
+    async def _introduce(self, publisher: OutgoingSocket) -> None:
+        """Whatever has to come before the first publish."""
+
+    def _publish(self, number: int, payload: str, ack: bool) -> bytes:
+        """The message that publishes; with ``ack``, one that the server replies to."""
+        command = {"command": "publish", "client_id": "p", "topic": self._topic, "payload": payload}
+        return orjson.dumps(command | {"ack": True} if ack else command)
+
+    def _delivered(self, _: OutgoingSocket, data: bytes) -> None:
+        """A message for a subscriber."""
+        self._deliveries -= 1
+        if not self._deliveries:
+            self._look()
+
+    def _replied(self, _: OutgoingSocket, data: bytes) -> None:
+        """A message for the publisher."""
+        self._replies -= 1
+        if b'"error"' in data:
+            self._error = bytes(data)
+        if self._error or not self._replies:
+            self._look()
+
+    def _look(self) -> None:
+        if self._error or (not self._deliveries and not self._replies):
             self._all_came.set()
 
-    def _frame(self) -> bytes:
+    def _frame(self, ack: bool) -> bytes:
         self._number += 1
-        payload = f"{self._number:09} ".ljust(120, "x")
-        return orjson.dumps({"command": "publish", "client_id": "p", "topic": self._topic, "payload": payload})
+        return self._publish(self._number, f"{self._number:09} ".ljust(120, "x"), ack)
 
-    async def cost_us(self, rate: int, seconds: float = LOAD_S) -> float:
-        """CPU of the server per publish, in microseconds, over so many seconds of load."""
+    async def cost_us(self, rate: int, seconds: float = LOAD_S, *, ack: bool = False) -> float:
+        """CPU of the server per publish, in microseconds, over so many seconds of load. ``ack``: the server replies to
+        each publish. ``BenchError``: not everything came."""
         count = int(rate * seconds)
-        frames = [self._frame() for _ in range(count)]
-        self._received, self._expected = 0, count * self._fanout
+        frames = [self._frame(ack) for _ in range(count)]
+        self._deliveries, self._replies = count * self._fanout, count * ack
         self._all_came.clear()
         before_s = cpu_s(self._process)
         start_s = time.monotonic()
@@ -106,8 +138,16 @@ class Load:
                 self._publisher.write(*frames[sent:due])
                 sent = due
             await asyncio.sleep(TICK_S)
-        async with asyncio.timeout(TIMEOUT_S):
-            await self._all_came.wait()
+        try:
+            async with asyncio.timeout(TIMEOUT_S):
+                await self._all_came.wait()
+        except TimeoutError:
+            raise BenchError(
+                f"{self._url}: {self._deliveries:,} of {count * self._fanout:,} deliveries and {self._replies:,} of "
+                f"{count * ack:,} replies did not come within {TIMEOUT_S:g} s"
+            ) from None
+        if self._error:
+            raise BenchError(f"{self._url} refused a publish: {self._error.decode(errors='replace')}")
         return (cpu_s(self._process) - before_s) / count * 1e6
 
 

@@ -56,7 +56,8 @@ FLAT_BYTES = 5_000_000
 Json = dict[str, Any]
 
 
-def _loadgen(workload: str, file: str, urls: Sequence[str], out: Path, *words: str) -> None:
+def loadgen(workload: str, file: str, urls: Sequence[str], out: Path, *words: str) -> None:
+    """Run a workload with the settings of its file, and of more words, to its end. ``BenchError``."""
     command = [
         sys.executable,
         "-m",
@@ -87,8 +88,8 @@ def _options(settings: Mapping[str, object]) -> list[str]:
     return [word for name, value in settings.items() for word in ("--" + name.replace("_", "-"), str(value))]
 
 
-def _digest(folder: Path) -> list[Json]:
-    """The runs of the logs in the folder, in their order."""
+def digest(folder: Path) -> list[Json]:
+    """The runs of the logs in the folder's `logs`, in their order. ``BenchError``, where one has failed, too."""
     out = folder / "digest"
     _run([sys.executable, "-m", "ingeborg.bench.cli", "digest", "--out", str(out), str(folder / "logs")], DIGEST_S_MAX)
     runs: list[Json] = json.loads((out / DOCUMENT).read_text(encoding="utf-8"))["runs"]
@@ -141,8 +142,8 @@ def traffic(full: bool) -> list[Check]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         with _endpoint(folder) as (url, _):
-            _loadgen("traffic", "traffic.toml", [url], folder / "logs" / "traffic", "--processes", "2", *search)
-        (run,) = _digest(folder)
+            loadgen("traffic", "traffic.toml", [url], folder / "logs" / "traffic", "--processes", "2", *search)
+        (run,) = digest(folder)
     found = headline(run)
     in_all = found["reports_per_s"] + found["delivered_per_s"]
     p99_ms, half_ms = (of["latency_ns"]["p99"] / 1e6 for of in (found, _phase(run, "half")))
@@ -165,9 +166,9 @@ def topics(full: bool) -> list[Check]:
         for number in (1, FEW, TOPICS):
             words = _options({"first": number, "last": number, "messages": FEW_MESSAGES})
             with _endpoint(folder) as (url, memory):
-                _loadgen("topics", "topics.toml", [url], folder / "logs" / str(number), *words)
+                loadgen("topics", "topics.toml", [url], folder / "logs" / str(number), *words)
             most[number] = max(size for _, size in memory)
-        runs = _digest(folder)
+        runs = digest(folder)
     _, few, many = sorted(runs, key=number_of_topics)
     subscribed = _phase(many, "subscribe")["amount_per_s"]
     rates = [_phase(run, "run")["end_to_end_per_s"] for run in (few, many)]
@@ -227,8 +228,8 @@ def radio(full: bool) -> list[Check]:
         system = System("ingeborg", "ingeborg", serve=("--endpoints", str(RADIO_ENDPOINTS)))
         with running(system, folder / "servers", layer=False, prepare=load) as servers:
             words = ["--subscribed", "--processes", str(processes), *settings]
-            _loadgen("radio", "radio-even.toml", servers.urls, folder / "logs" / "radio", *words)
-        (run,) = _digest(folder)
+            loadgen("radio", "radio-even.toml", servers.urls, folder / "logs" / "radio", *words)
+        (run,) = digest(folder)
     found, connect = run["measured"], _phase(run, "connect")
     p50_ms, p99_ms = (found["latency_ns"][name] / 1e6 for name in ("p50", "p99"))
     missing = found["lost"] + found["duplicated"]
@@ -272,8 +273,8 @@ def memory(full: bool) -> list[Check]:
         load = {"topics": FLOOD_TOPICS, "fanout": 1, "duplicates": 0, "rate": FLOOD_PER_S, "duration_s": seconds}
         with _endpoint(folder) as (url, seen):
             words = ("--processes", "2", *_options(load))
-            _loadgen("traffic", "traffic.toml", [url], folder / "logs" / "flood", *words)
-        (run,) = _digest(folder)
+            loadgen("traffic", "traffic.toml", [url], folder / "logs" / "flood", *words)
+        (run,) = digest(folder)
     found = run["measured"]
     phase = _phase(run, "run")
     start_ns = run["facts"]["started_ns"] + int(phase["start_s"] * 1e9)
