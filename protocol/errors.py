@@ -6,7 +6,7 @@ Owns: the two tables, and the exception that carries a code. Must never: format 
 from __future__ import annotations
 
 from enum import Enum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 
 class Next(Enum):
@@ -25,7 +25,7 @@ class ErrorCode(NamedTuple):
     next: Next
 
 
-_ROWS = (
+_ROWS: Final = (
     ErrorCode("bad_json", "The frame is not one JSON object", Next.FIX),
     ErrorCode("bad_command", "Unknown command", Next.FIX),
     # Listing 4.6 of the thesis: existing clients compare this message literally.
@@ -41,7 +41,7 @@ _ROWS = (
     ErrorCode("internal", "The endpoint failed; the fault is ours", Next.GIVE_UP),
 )
 
-ERRORS: dict[str, ErrorCode] = {row.code: row for row in _ROWS}
+ERRORS: Final[dict[str, ErrorCode]] = {row.code: row for row in _ROWS}
 
 
 class ProtocolError(Exception):
@@ -71,20 +71,20 @@ class CloseCode(NamedTuple):
 
 
 #: What a client closes with.
-NORMAL = CloseCode(1000, "", True)
-GOING_AWAY = CloseCode(1001, "the endpoint is shutting down; connect to another", True)
-PROTOCOL_VIOLATION = CloseCode(1002, "WebSocket protocol violation", True)
-NOT_UTF8 = CloseCode(1007, "a text frame that is not UTF-8", True)
-POLICY = CloseCode(1008, "policy violation", False)
-FRAME_TOO_LARGE = CloseCode(1009, "the frame is over the endpoint's limit", True)
-INTERNAL = CloseCode(1011, "the endpoint failed; the fault is ours", True)
-REPLACED = CloseCode(4001, "replaced by a newer listen of this client", False)
-SLOW_CONSUMER = CloseCode(4002, "slow consumer: its outbox is full", True)
-PING_TIMEOUT = CloseCode(4003, "two pings went unanswered", True)
-TOKEN_EXPIRED = CloseCode(4004, "the token has expired; connect with a new one", True)
-HELD_TOO_MUCH = CloseCode(4005, "the endpoint holds as much as it may, and most of it for this connection", True)
+NORMAL: Final = CloseCode(1000, "", True)
+GOING_AWAY: Final = CloseCode(1001, "the endpoint is shutting down; connect to another", True)
+PROTOCOL_VIOLATION: Final = CloseCode(1002, "WebSocket protocol violation", True)
+NOT_UTF8: Final = CloseCode(1007, "a text frame that is not UTF-8", True)
+POLICY: Final = CloseCode(1008, "policy violation", False)
+FRAME_TOO_LARGE: Final = CloseCode(1009, "the frame is over the endpoint's limit", True)
+INTERNAL: Final = CloseCode(1011, "the endpoint failed; the fault is ours", True)
+REPLACED: Final = CloseCode(4001, "replaced by a newer listen of this client", False)
+SLOW_CONSUMER: Final = CloseCode(4002, "slow consumer: its outbox is full", True)
+PING_TIMEOUT: Final = CloseCode(4003, "two pings went unanswered", True)
+TOKEN_EXPIRED: Final = CloseCode(4004, "the token has expired; connect with a new one", True)
+HELD_TOO_MUCH: Final = CloseCode(4005, "the endpoint holds as much as it may, and most of it for this connection", True)
 
-CLOSES: dict[int, CloseCode] = {
+CLOSES: Final[dict[int, CloseCode]] = {
     row.code: row
     for row in (
         GOING_AWAY,

@@ -7,13 +7,14 @@ stores hold keys made by them, and every endpoint of a network computes the same
 from __future__ import annotations
 
 from hashlib import blake2b
+from typing import Final
 from zlib import crc32
 
-SLOTS = 4096
+SLOTS: Final = 4096
 """Slots that a topic can hash into: enough that 100 endpoints share them evenly, few enough that a table costs nothing.
 Clients know the number, too (SPEC section 9): they put topics of one slot into one command."""
 
-HASH_BYTES = 16
+HASH_BYTES: Final = 16
 """Of ``digest``: at 10^9 texts the chance that any two share one is 10^-21."""
 
 

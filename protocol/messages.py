@@ -6,20 +6,20 @@ Owns: which fields each has, how they are checked, and the bytes of every reply.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from .errors import ERRORS, ProtocolError
 from .topics import check_topic
 from .wire import canonical, encode
 
-CLIENT_ID_BYTES_MAX = 128
+CLIENT_ID_BYTES_MAX: Final = 128
 
 #: Of a command's `id`: an endpoint keeps it until the reply has left.
-ID_BYTES_MAX = 1024
+ID_BYTES_MAX: Final = 1024
 
 #: Topics in one page of `subscriptions`: what is asked for without `limit`, and the most that is given.
-PAGE_LIMIT_DEFAULT = 1_000
-PAGE_LIMIT_MAX = 10_000
+PAGE_LIMIT_DEFAULT: Final = 1_000
+PAGE_LIMIT_MAX: Final = 10_000
 
 Id = str | int | None
 
@@ -154,7 +154,7 @@ def _broadcast(name: str, client: str, number: Id, value: dict[str, Any], payloa
     return Command(name, client, number, (), payload, _flag(value, "ack", False), _flag(value, "dedup", True))
 
 
-_COMMANDS = {
+_COMMANDS: Final = {
     "listen": _plain,
     "unlisten": _plain,
     "subscribe": _with_topics,
@@ -167,7 +167,7 @@ _COMMANDS = {
     "location": _plain,
 }
 
-_SUCCESS = encode({"result": "success"})
+_SUCCESS: Final = encode({"result": "success"})
 
 
 def success(number: Id, **fields: Any) -> bytes:

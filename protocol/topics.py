@@ -5,12 +5,14 @@ Owns: the check. Must never: know what topics are used for.
 
 from __future__ import annotations
 
+from typing import Final
+
 from .errors import ProtocolError
 
-TOPIC_BYTES_MAX = 1024
+TOPIC_BYTES_MAX: Final = 1024
 
 # Unicode category Cc is exactly these 65 code points, and that set is closed for good (Unicode stability policy).
-_CONTROL = frozenset(map(chr, (*range(0x20), *range(0x7F, 0xA0))))
+_CONTROL: Final = frozenset(map(chr, (*range(0x20), *range(0x7F, 0xA0))))
 
 
 def check_topic(topic: object, where: str = "topic") -> str:

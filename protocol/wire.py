@@ -12,31 +12,31 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
 from .errors import ProtocolError
 
 # The deepest nesting ``orjson`` writes again is about 254 levels.
-_TOO_DEEP = "Nested too deeply: 250 levels are the most"
+_TOO_DEEP: Final = "Nested too deeply: 250 levels are the most"
 
 # Any integer beyond 64 bits shows at least this many digits in a row.
-_MANY_DIGITS = b"0" * 19
-_DIGITS_TO_ZERO = bytes(ord("0") if chr(byte).isdigit() and byte < 128 else ord(" ") for byte in range(256))
-_INTEGER_MIN = -(2**63)
-_INTEGER_MAX = 2**64 - 1
-_INTEGER_CHARS_MAX = 20  # both have as many
-_BEYOND = "An integer is beyond 64 bits"
+_MANY_DIGITS: Final = b"0" * 19
+_DIGITS_TO_ZERO: Final = bytes(ord("0") if chr(byte).isdigit() and byte < 128 else ord(" ") for byte in range(256))
+_INTEGER_MIN: Final = -(2**63)
+_INTEGER_MAX: Final = 2**64 - 1
+_INTEGER_CHARS_MAX: Final = 20  # both have as many
+_BEYOND: Final = "An integer is beyond 64 bits"
 
 # An integer that may be beyond them, where strings have been taken out: no fraction, no exponent, and no part of one.
-_LONG_INTEGER = re.compile(rb"(?<![\d.eE+-])(?:-\d{19,}+|\d{20,}+)(?![.eE])")
+_LONG_INTEGER: Final = re.compile(rb"(?<![\d.eE+-])(?:-\d{19,}+|\d{20,}+)(?![.eE])")
 
 #: Up to this many bytes a suspicious frame is read by the standard library's parser, which names the key that is given
 #: twice. It takes 0.1 to 0.7 µs a byte.
-TALKATIVE_BYTES_MAX = 2048
+TALKATIVE_BYTES_MAX: Final = 2048
 
-_PART_BYTES = 1 << 20
+_PART_BYTES: Final = 1 << 20
 
 
 def decode(frame: bytes) -> dict[str, Any]:

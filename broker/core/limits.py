@@ -6,6 +6,7 @@ Owns: the names and defaults of these bounds. Must never: hold one that is alway
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from ingeborg.protocol.messages import PAGE_LIMIT_MAX
 
@@ -76,4 +77,4 @@ class Sizes:
     sort_slice: int = 5_000
 
 
-SIZES = Sizes()
+SIZES: Final = Sizes()

@@ -29,7 +29,7 @@ from .cluster.handover import KeyHandover
 from .cluster.homes import Homes
 from .cluster.joining import Joining
 from .cluster.leaving import Leaving
-from .cluster.membership import Membership
+from .cluster.membership import PATIENCE, Membership, Patience
 from .cluster.underway import UnderWay
 from .desk import Desk, Job
 from .effects import Act, Effects, StoreCall
@@ -69,6 +69,7 @@ class Router:
         dedup_ttl_s: float = 60.0,
         limits: Limits | None = None,
         sizes: Sizes = SIZES,
+        patience: Patience = PATIENCE,
         wrap: Callable[[bytes], bytes] = bytes,
         shape: Shape | None = None,
         figures: Callable[[], dict[str, Any]] = dict,
@@ -93,7 +94,7 @@ class Router:
         self._acts: list[Act] = []
         self._desk = desk = Desk(now, counters, calls, self.stores, self._jobs, self._acts)
 
-        self.members = members = Membership(me, now)
+        self.members = members = Membership(me, now, patience)
         self.hub = hub = Hub()
         self.memory = memory = Memory(held_bytes, resident or (lambda: held_bytes + 1))
         self.inflight = inflight = InFlight(limits.inflight_messages, limits.inflight_bytes)

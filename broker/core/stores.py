@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from ingeborg.protocol.errors import ProtocolError
 
@@ -15,7 +15,7 @@ from .effects import StoreCall
 from .operators.histogram import Histogram
 
 #: A store call that has not come back after this long is treated as failed; longer than the stores' own time-outs.
-STORE_TIMEOUT_S = 5.5
+STORE_TIMEOUT_S: Final = 5.5
 
 StoreDone = Callable[[Any, Any, Exception | None], None]
 """What a part gives with a store call: told (context, result, error)."""

@@ -20,6 +20,7 @@ from ingeborg.protocol.sockets import LINGER_S
 from ..access.admission import Access
 from ..core.clients.large import Outcome
 from ..core.cluster.leaving import HAND_OVER_S, LEAVE_S
+from ..core.cluster.membership import PATIENCE, Patience
 from ..core.effects import Forget, Gone, HandedOver, Joined, Left, Read, Stop
 from ..core.limits import Limits
 from ..core.model import Endpoint
@@ -66,6 +67,7 @@ class EndpointServer:
         routing: str = "home",
         dedup_ttl_s: float = 60.0,
         limits: Limits | None = None,
+        patience: Patience = PATIENCE,
         frame_bytes_max: int = 16 << 20,
         ping_s: float = 25.0,
         compression: bool = False,
@@ -82,6 +84,7 @@ class EndpointServer:
             routing=routing,
             dedup_ttl_s=dedup_ttl_s,
             limits=limits,
+            patience=patience,
             wrap=bytes if compression else text_frame,
             shape=store.shape,
             figures=lambda: operating.figures(self.status),

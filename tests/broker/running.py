@@ -18,7 +18,7 @@ import ssl
 import subprocess
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, cast
 from unittest import mock
@@ -29,7 +29,7 @@ from websockets.asyncio.client import ClientConnection, connect
 
 from ingeborg.bench.starting import Child, awaited, environment, python, ready
 from ingeborg.broker.command.serve import listen
-from ingeborg.broker.core.cluster import membership
+from ingeborg.broker.core.cluster.membership import Patience
 from ingeborg.broker.core.model import Endpoint, Location, Subscribers
 from ingeborg.broker.shell.server import EndpointServer
 from ingeborg.broker.shell.tls import Certificate
@@ -41,6 +41,9 @@ from .transports import Authority, Pair, TlsStream, open_tls
 
 #: Nothing a test waits for takes longer; on a busy machine it takes long enough.
 PATIENCE_S = 60.0
+
+#: A stall of this process, with all its endpoints, ends no lease of theirs: `tests/cluster` looks at that.
+UNHURRIED = Patience(lease_s=2 * PATIENCE_S, dead_after_s=3 * PATIENCE_S)
 
 SECRET = b"0123456789abcdef0123456789abcdef"
 
@@ -100,45 +103,24 @@ class Running:
                 await asyncio.sleep(0.02)
 
 
-_running = 0
-_patches = ExitStack()
-
-
-@contextmanager
-def unhurried() -> Iterator[None]:
-    """A stall of this process, with all its endpoints, ends no lease of theirs: `tests/cluster` looks at that."""
-    global _running
-    _running += 1
-    if _running == 1:
-        _patches.enter_context(mock.patch.object(membership, "LEASE_S", 2 * PATIENCE_S))
-        _patches.enter_context(mock.patch.object(membership, "DEAD_AFTER_S", 3 * PATIENCE_S))
-    try:
-        yield
-    finally:
-        _running -= 1
-        if _running == 0:
-            _patches.close()
-
-
 @asynccontextmanager
 async def running(directory: Path, *, store: Store | Gated | None = None, **options: Any) -> AsyncIterator[Running]:
     """An endpoint on the store, or on an empty embedded one in the directory. ``options``: of ``EndpointServer``."""
     sock = listen("127.0.0.1", 0)
     port = sock.getsockname()[1]
-    options = {"secret": SECRET, "store_name": "lmdb", "certificate": certificate(), **options}
+    options = {"secret": SECRET, "store_name": "lmdb", "certificate": certificate(), "patience": UNHURRIED, **options}
     by = "ws" if options["certificate"] is None else "wss"
     me = Endpoint(f"endpoint-{port}", secrets.token_hex(8), f"{by}://127.0.0.1:{port}", 0)
     served = cast(Store, store) if store else EmbeddedStore(directory, timeout_s=PATIENCE_S)  # a gate has all calls
     server = EndpointServer(me, served, **options)
-    with unhurried():
-        await server.start(sock)
-        try:
-            async with asyncio.timeout(PATIENCE_S):
-                await server.ready.wait()
-            yield Running(server, port)
-        finally:
-            if not server.status.leaving:  # else the test has ended it
-                await server.stop()
+    await server.start(sock)
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            await server.ready.wait()
+        yield Running(server, port)
+    finally:
+        if not server.status.leaving:  # else the test has ended it
+            await server.stop()
 
 
 class Gated:

@@ -20,7 +20,7 @@ from ingeborg.broker.shell.server import EndpointServer
 from ingeborg.broker.store.riak import RiakStore
 from ingeborg.protocol.client import Client
 from ingeborg.protocol.pages import fetch
-from tests.broker.running import PATIENCE_S, plain, unhurried
+from tests.broker.running import PATIENCE_S, UNHURRIED, plain
 from tests.cluster.stalls import Stalls
 
 from .double import RiakDouble
@@ -35,7 +35,6 @@ Start = Callable[..., Awaitable[EndpointServer]]
 async def start(riak: RiakDouble) -> AsyncIterator[Start]:
     """``await start("name", nodes=[0, 1])``: a running endpoint that has joined the others."""
     async with AsyncExitStack() as running:
-        running.enter_context(unhurried())
 
         async def start(name: str, nodes: list[int] | None = None, **options: Any) -> EndpointServer:
             sock = listen("127.0.0.1", 0)
@@ -46,6 +45,7 @@ async def start(riak: RiakDouble) -> AsyncIterator[Start]:
                 RiakStore(addresses),
                 secret=SECRET,
                 store_name="riak",
+                patience=UNHURRIED,
                 **options,
             )
             await server.start(sock)

@@ -7,6 +7,7 @@ time, tokens by Unix time, which may be set back or on.
 from __future__ import annotations
 
 import math
+from typing import Final
 
 from ingeborg.protocol.errors import PING_TIMEOUT, TOKEN_EXPIRED
 
@@ -18,10 +19,10 @@ from .hub import Connection
 from .sending import Sending
 
 #: So many pings in a row may stay unanswered; at the time of the next one the connection is closed.
-PINGS_UNANSWERED_MAX = 2
+PINGS_UNANSWERED_MAX: Final = 2
 
 #: How exactly pings are timed, in seconds: a slot of the wheel. Connections are spread over the slots of a period.
-PING_SLOT_S = 0.1
+PING_SLOT_S: Final = 0.1
 
 
 class Keepalive(Part):

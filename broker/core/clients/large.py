@@ -12,7 +12,7 @@ from __future__ import annotations
 import codecs
 import pickle
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, Final, NamedTuple, cast
 
 import ormsgpack
 
@@ -23,14 +23,14 @@ from ingeborg.protocol.wire import decode, outside_strings
 from .grants import Grant
 
 #: Topics in one packed part of a long list: what is unpacked at once, some 0.1 ms.
-TOPICS_PER_PART = 1_000
+TOPICS_PER_PART: Final = 1_000
 
 #: Lists and objects in a large frame. Each takes some 60 to 240 bytes of memory where it stood in two or three; with as
 #: many as fit into 16 MiB one frame would take half a gigabyte. A payload of 1 MiB that has more carries nothing else.
-CONTAINERS_MAX = 250_000
+CONTAINERS_MAX: Final = 250_000
 
 #: Commas between its values, for the same reason: a `subscribe` of 16 MiB has at most 1,500,000 topics of 8 bytes.
-COMMAS_MAX = 2_000_000
+COMMAS_MAX: Final = 2_000_000
 
 
 class Topics:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from itertools import islice
-from typing import Any
+from typing import Any, Final
 
 from ingeborg.protocol.errors import REPLACED, ProtocolError
 from ingeborg.protocol.messages import Command, success
@@ -30,7 +30,7 @@ from .replies import Replies
 from .sending import Sending
 
 #: Listens in one store call and one announcement: each side takes up to 10 ms for so many.
-LISTENS_PER_BATCH = 500
+LISTENS_PER_BATCH: Final = 500
 
 
 class Listen:

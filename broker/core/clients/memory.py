@@ -12,14 +12,15 @@ process's memory is asked before anybody has to go.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from .hub import Connection
 
 #: What a client that listens takes, in bytes: its binding, its location, its place in the sets they are in.
-CLIENT_BYTES = 600
+CLIENT_BYTES: Final = 600
 
 #: When the bound is passed the greatest holders go until the sum is below this part of it: not one in every turn.
-FULL = 0.9
+FULL: Final = 0.9
 
 
 class Memory:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
+from typing import Final
 
 from ..limits import SIZES, Sizes
 from ..links.calls import TIMEOUT_S
 
 #: How long it is remembered that a client has moved away, in seconds: longer than a broadcast is on its way.
-MOVED_S = 2 * TIMEOUT_S
+MOVED_S: Final = 2 * TIMEOUT_S
 
 
 class MovedAway:

@@ -6,13 +6,14 @@ Owns: the frames not yet handed to the socket. Must never: write to a socket.
 from __future__ import annotations
 
 from collections import deque
+from typing import Final
 
 #: What one turn may bring a connection that is taking everything, in times of the bound: one message to each of many
 #: clients on it is no sign of a slow reader. The frames of one message are one object, so this is not memory yet.
-BURST = 16
+BURST: Final = 16
 
 #: What a connection is written in one turn, in bytes, to the end of a frame: about 1 ms of the kernel's time.
-PIECE_BYTES = 2 << 20
+PIECE_BYTES: Final = 2 << 20
 
 
 class Outbox:

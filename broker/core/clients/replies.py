@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from ingeborg.protocol.errors import ProtocolError
 from ingeborg.protocol.messages import failure
@@ -18,10 +18,10 @@ from .memory import Memory
 from .sending import Sending
 
 #: Commands of one connection under way; its further ones are not read until half of them are done.
-REPLIES_MAX = 2_000
+REPLIES_MAX: Final = 2_000
 
 #: Replies up to this size are not counted among what a connection holds while they wait for earlier ones.
-SHORT_REPLY_BYTES = 256
+SHORT_REPLY_BYTES: Final = 256
 
 
 class Replies:

@@ -10,7 +10,7 @@ way, so they overlap. One of another kind waits in the connection's backlog unti
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from ingeborg.protocol.errors import HELD_TOO_MUCH, NOT_UTF8, ProtocolError
 from ingeborg.protocol.messages import check, reply_fields
@@ -31,28 +31,29 @@ from .sending import Sending
 from .throttle import Throttle
 
 #: What a command that is none is counted as.
-UNKNOWN = "unknown"
+UNKNOWN: Final = "unknown"
 
 #: Commands of one connection that are read though they have to wait for those before them, and bytes of one. Behind
 #: them comes the close of a client that has gone, which is to be seen before what it left here is begun.
-READ_AHEAD, READ_AHEAD_BYTES = 16, 16 << 10
+READ_AHEAD: Final = 16
+READ_AHEAD_BYTES: Final = 16 << 10
 
 #: What waits on a connection that is over is begun for so long, in seconds: a client may send all it has to say, and
 #: close. Later it would undo what the client has said elsewhere since.
-AFTER_CLOSE_S = 1.0
+AFTER_CLOSE_S: Final = 1.0
 
 #: Of what waits on one that is over, or that is told to go, only these are begun: a `listen` would take the client away
 #: from where it listens now, and nobody is there to be answered.
-AFTER_CLOSE = frozenset(("publish", "broadcast", "subscribe", "unsubscribe"))
+AFTER_CLOSE: Final = frozenset(("publish", "broadcast", "subscribe", "unsubscribe"))
 
 #: Of these one is under way on a connection: a page may have megabytes, and would wait for those before it.
-ONE_BY_ONE = frozenset(("subscriptions",))
+ONE_BY_ONE: Final = frozenset(("subscriptions",))
 
 #: These put messages under way: a connection that sends one while too much is, is not read until it is less.
-PUBLISHES = frozenset(("publish", "broadcast"))
+PUBLISHES: Final = frozenset(("publish", "broadcast"))
 
 #: A command is charged as one for each so many bytes of its frame: to read these takes up to as long as a short one.
-BYTES_PER_COMMAND = 512
+BYTES_PER_COMMAND: Final = 512
 
 
 class Sessions:

@@ -7,7 +7,7 @@ never: decide what is a duplicate.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, Final
 
 from ..desk import Desk
 from ..limits import SIZES, Sizes
@@ -24,7 +24,7 @@ Known = float | str
 incarnation of the home that is handing it over still."""
 
 #: A home is done with a message after so many seconds, however often its clients move meanwhile.
-HANDED_OVER_S = 6 * TIMEOUT_S
+HANDED_OVER_S: Final = 6 * TIMEOUT_S
 
 
 class KeyHandover(Part):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from ..desk import Desk
 from ..effects import Gone, Joined, Stop
@@ -20,14 +20,14 @@ from .membership import DEAD_AFTER_S, Membership
 from .underway import UnderWay
 
 #: Heartbeat, registry read and ping come this often, in seconds: five signs of life in a lease.
-PERIOD_S = 0.5
+PERIOD_S: Final = 0.5
 
 #: Whoever is registered under our name is alive if its heartbeat moves within so many seconds: where everybody takes it
 #: for dead its name is free (ADR 15).
-NAME_QUIET_S = DEAD_AFTER_S
+NAME_QUIET_S: Final = DEAD_AFTER_S
 
 #: It has to move so often: once it also does by the last write of one that has died, which took effect late.
-NAME_MOVES = 2
+NAME_MOVES: Final = 2
 
 
 class Joining(Part):

@@ -7,6 +7,7 @@ get their replies first, in so far as they come soon.
 from __future__ import annotations
 
 import math
+from typing import Final
 
 from ingeborg.protocol.errors import GOING_AWAY
 
@@ -19,24 +20,29 @@ from ..messages.inflight import InFlight
 from .joining import Joining
 
 #: Between two batches of clients that are told to go, in seconds.
-STEP_S = 0.1
+STEP_S: Final = 0.1
 
 #: Told in one batch at least: a hundred connections need no five seconds.
-BATCH_MIN = 20
+BATCH_MIN: Final = 20
 
 #: How long messages that are under way may take to reach clients here, before the first client is told, in seconds.
-MESSAGES_S = 1.0
+MESSAGES_S: Final = 1.0
 
 #: How long a client that is told next may wait for replies, in seconds, while nothing more is read of it.
-REPLIES_S = 1.0
+REPLIES_S: Final = 1.0
 
 #: How long the end may take beside the clients' going, in seconds: to hand over; to finish, as long as the slowest
 #: request.
-HAND_OVER_S = 4.0
-LEAVE_S = 8.0
+HAND_OVER_S: Final = 4.0
+LEAVE_S: Final = 8.0
 
 #: What the end waits for.
-NOTHING, HANDING_OVER, DELIVERING, SENDING_AWAY, DEPARTING, GONE = range(6)
+NOTHING: Final = 0
+HANDING_OVER: Final = 1
+DELIVERING: Final = 2
+SENDING_AWAY: Final = 3
+DEPARTING: Final = 4
+GONE: Final = 5
 
 
 class Leaving:

@@ -19,22 +19,33 @@ the lease alive, so that cached topics are routed while the whole store is down.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final, NamedTuple
 
 from ..model import Endpoint
 from .homes import Homes, home_table
 
 #: A peer is dead after this long without a sign of life, in seconds on the observer's clock.
-DEAD_AFTER_S = 3.0
+DEAD_AFTER_S: Final = 3.0
 
 #: How long after a sign of life was given this endpoint may act on it. The gap to ``DEAD_AFTER_S`` is what clocks may
 #: drift apart and a turn of the loop may take, between the check of the lease and the end of what it allowed.
-LEASE_S = 2.5
+LEASE_S: Final = 2.5
 
 #: A dead peer's registry entry is taken out this long after its death: long after any stall it may yet wake up from.
-FORGET_AFTER_S = 15.0
+FORGET_AFTER_S: Final = 15.0
 
 #: Incarnations remembered as gone for good: what a late registry read or a late connection may still name.
-WRITTEN_OFF_MAX = 1_000
+WRITTEN_OFF_MAX: Final = 1_000
+
+
+class Patience(NamedTuple):
+    """How long an endpoint takes itself, and others, for alive. All endpoints of a cluster have the same."""
+
+    lease_s: float = LEASE_S
+    dead_after_s: float = DEAD_AFTER_S
+
+
+PATIENCE: Final = Patience()
 
 
 class Peer:
@@ -67,13 +78,13 @@ class Peer:
         self.dead_since: float | None = None
         self.yields = False  # it leaves: home of nothing any more, but its clients are there until its link closes
 
-    def judge(self, begun_at: float, now: float) -> None:
+    def judge(self, begun_at: float, now: float, dead_after_s: float) -> None:
         """Alive? Asked when a registry read that began at ``begun_at`` has returned.
 
         That the heartbeat has not moved is known up to when the read began; that it moved, from when it returned.
         """
         # A link that broke just now is no silence yet: the peer's lease may rest on what we confirmed over it.
-        if now - self.heard_at < DEAD_AFTER_S or begun_at - self.moved_at < DEAD_AFTER_S:
+        if now - self.heard_at < dead_after_s or begun_at - self.moved_at < dead_after_s:
             self.dead_since = None
         elif self.dead_since is None:
             self.dead_since = now
@@ -82,9 +93,11 @@ class Peer:
 class Membership(Homes):
     """One endpoint's knowledge of the cluster. ``me.heartbeat`` is not kept up here."""
 
-    def __init__(self, me: Endpoint, now: float) -> None:
+    def __init__(self, me: Endpoint, now: float, patience: Patience = PATIENCE) -> None:
         super().__init__(me.incarnation)
         self.me = me
+        self.patience = patience
+        self._lease_s = patience.lease_s
         self.peers: dict[str, Peer] = {}  # by incarnation; without this endpoint
         self.leaving = False
         self._round_began = now
@@ -117,7 +130,7 @@ class Membership(Homes):
                 peer_or_none.endpoint = entry
             peer_or_none.in_registry = True
         for peer in list(self.peers.values()):
-            peer.judge(begun_at, now)
+            peer.judge(begun_at, now, self.patience.dead_after_s)
             if peer.dead_since is not None:
                 if peer.in_view:
                     gone.append(peer.endpoint)
@@ -213,7 +226,7 @@ class Membership(Homes):
         """
         if self.joined:
             if self._lease(now):
-                self.holds_until = min(self._ticked_at, self._written_at) + LEASE_S
+                self.holds_until = min(self._ticked_at, self._written_at) + self._lease_s
                 return False
         elif all(peer.welcomed < self.round or self._welcome_holds(peer, now) for peer in self.peers.values()):
             return False
@@ -271,13 +284,13 @@ class Membership(Homes):
 
     def _welcome_holds(self, peer: Peer, now: float) -> bool:
         sign_of_life = max(peer.asked_at, peer.confirmed_at, self._written_at)
-        return now - sign_of_life < LEASE_S and now - self._ticked_at <= LEASE_S
+        return now - sign_of_life < self._lease_s and now - self._ticked_at <= self._lease_s
 
     def _lease(self, now: float) -> bool:
-        if now - self._ticked_at > LEASE_S:  # this process was stalled: whatever it believes is old
+        if now - self._ticked_at > self._lease_s:  # this process was stalled: whatever it believes is old
             return False
-        return now - self._written_at < LEASE_S or all(
-            now - peer.confirmed_at < LEASE_S for peer in self.peers.values()
+        return now - self._written_at < self._lease_s or all(
+            now - peer.confirmed_at < self._lease_s for peer in self.peers.values()
         )
 
     def _changed(self) -> None:

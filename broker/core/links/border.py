@@ -9,7 +9,7 @@ must not be one of ours half-way through a change. Compiled code would notice a 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from ingeborg.protocol.hashes import SLOTS
 
@@ -17,10 +17,10 @@ from ..messages.dedup import KEY_BYTES
 from .calls import Kind
 
 #: A key begins with its topic's slot, in two bytes: more than this the first of them never is.
-_SLOT_BYTES = SLOTS >> 8
+_SLOT_BYTES: Final = SLOTS >> 8
 
 #: Figures have no more lists and objects within one another.
-FIGURES_DEEP = 8
+FIGURES_DEEP: Final = 8
 
 Check = Callable[[list[Any]], bool]
 
@@ -99,7 +99,7 @@ def _is_bare(arguments: list[Any]) -> bool:
     return not arguments
 
 
-REQUESTS: dict[int, Check] = {
+REQUESTS: Final[dict[int, Check]] = {
     Kind.PUBLISH: _is_publish,
     Kind.CHANGE: _is_change,
     Kind.DELIVER: _is_delivery,
@@ -150,7 +150,7 @@ def _are_figures(value: Any) -> bool:
     return type(value) is dict and _is_json(value, FIGURES_DEEP)
 
 
-ANSWERS: dict[int, Callable[[Any], bool]] = {
+ANSWERS: Final[dict[int, Callable[[Any], bool]]] = {
     Kind.PUBLISH: _is_bool,
     Kind.DELIVER: _are_clients,
     Kind.BROADCAST: _are_moved,

@@ -10,17 +10,17 @@ from __future__ import annotations
 
 from collections import deque
 from enum import IntEnum
-from typing import Any
+from typing import Any, Final
 
 from ingeborg.protocol.native import mypyc_attr
 
 from .link import Item, Link
 
 #: How long an answer may take, in seconds. Longer than a store's own time-out, so that its reason gets through.
-TIMEOUT_S = 5.0
+TIMEOUT_S: Final = 5.0
 
 #: How long to wait before a request that its receiver was not home for is made again, in seconds.
-RETRY_S = 0.05
+RETRY_S: Final = 0.05
 
 
 class Kind(IntEnum):
@@ -41,7 +41,7 @@ class Kind(IntEnum):
 
 
 #: The answer of an endpoint that is not home of the topic: ask again, the views will agree.
-NOT_HOME = "not_home"
+NOT_HOME: Final = "not_home"
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

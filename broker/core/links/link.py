@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 import ormsgpack
 
@@ -27,14 +27,14 @@ from .lists import Lists
 Item = list[Any] | tuple[Any, ...]
 
 #: Items in one frame: a frame is built and taken apart in one turn of the loop, which should stay below some 10 ms.
-BATCH_ITEMS_MAX = 1_000
+BATCH_ITEMS_MAX: Final = 1_000
 
 #: And about how many bytes, but for a single item that has more. Far below what a receiver takes in one frame.
-BATCH_BYTES_MAX = 4 << 20
+BATCH_BYTES_MAX: Final = 4 << 20
 
 #: Processed bytes that are confirmed at once. Less waits for the next batch to be sent, or for the next tick: under a
 #: light load every third frame would be a bare confirmation.
-CONFIRM_BYTES = 1 << 20
+CONFIRM_BYTES: Final = 1 << 20
 
 
 def _size(item: Item) -> int:
@@ -45,7 +45,7 @@ def _size(item: Item) -> int:
 
 
 #: What a time is sent as.
-TIMES = (float, int)
+TIMES: Final = (float, int)
 
 
 class LinkError(Exception):

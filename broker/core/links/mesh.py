@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
-from ..cluster.membership import DEAD_AFTER_S, Membership
+from ..cluster.membership import Membership
 from ..desk import Desk
 from ..effects import Dial, DropLink
 from ..limits import SIZES, Sizes
@@ -25,11 +25,11 @@ from .calls import TIMEOUT_S, Calls, Kind
 from .link import Link, LinkError, SessionMismatch
 
 #: Redialling a peer: from the first to the longest wait, in seconds.
-REDIAL_FIRST_S = 0.1
-REDIAL_MAX_S = 1.0
+REDIAL_FIRST_S: Final = 0.1
+REDIAL_MAX_S: Final = 1.0
 
 #: How long a peer whose turn it is to dial is waited for, in seconds: far less than until it would be taken for dead.
-PEERS_TURN_S = 1.0
+PEERS_TURN_S: Final = 1.0
 
 
 class Dialling:
@@ -191,13 +191,14 @@ class Mesh(Part):
     def tick(self) -> None:
         """Let go of links that are of no use any more, and dial the peers that there is none to."""
         now = self._desk.now
+        dead_after_s = self._members.patience.dead_after_s
         self._confirm = self.due = True
         full = 0
         for incarnation, link in list(self._calls.links.items()):
             peer = self._members.peers.get(incarnation)
             if link.down_since is not None and now - link.down_since > TIMEOUT_S:
                 self._calls.unlink(incarnation)
-            elif peer is not None and peer.connected and now - peer.heard_at > DEAD_AFTER_S:
+            elif peer is not None and peer.connected and now - peer.heard_at > dead_after_s:
                 # Silent, and perhaps for ever: TCP may take a quarter of an hour to say so. Pings come all the time.
                 self._desk.emit(DropLink(incarnation))
             full = max(full, link.unconfirmed_bytes)

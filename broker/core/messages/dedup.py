@@ -11,32 +11,32 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from ingeborg.protocol.hashes import HASH_BYTES, digest
 
 Waiter = TypeVar("Waiter")
 
-_HASH_BITS = 8 * HASH_BYTES
+_HASH_BITS: Final = 8 * HASH_BYTES
 
 #: Of a key that travels from endpoint to endpoint.
-KEY_BYTES = 18
+KEY_BYTES: Final = 18
 
 #: Dictionaries that a generation's keys are spread over. One of a million keys takes 80 ms to grow, one of 16,000
 #: takes 1.
-_PARTS = 64
-_PART_MASK = _PARTS - 1
+_PARTS: Final = 64
+_PART_MASK: Final = _PARTS - 1
 
 #: Generations begun in one time-to-live, and by a table that is full. More of them: more lookups for each new payload;
 #: fewer: keys whose time is over take up room for longer.
-_GENERATIONS = 3
-_GENERATIONS_FULL = 4
+_GENERATIONS: Final = 3
+_GENERATIONS_FULL: Final = 4
 
 #: Old generations; beyond, the two oldest become one, part by part. Keys that are seen again and again leave nearly
 #: empty ones behind, and where the time-to-live is long there would be ever more of them.
-_OLD = 6
+_OLD: Final = 6
 #: And beyond this, in one go.
-_OLD_MAX = 8
+_OLD_MAX: Final = 8
 
 _Generation = list[dict[int, float]]
 

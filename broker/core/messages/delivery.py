@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from ingeborg.protocol.messages import notification
 
@@ -24,11 +24,11 @@ from ..part import Part, RequestHandler
 from .message import Message
 
 #: How long a delivered message's id is remembered: longer than any origin goes on resending (``TIMEOUT_S``).
-RECENT_S = 30.0
+RECENT_S: Final = 30.0
 
 #: Of a longer message fewer connections get it in one slice: so many bytes go out.
-LONG_BYTES = 4096
-SLICE_BYTES = 2 << 20
+LONG_BYTES: Final = 4096
+SLICE_BYTES: Final = 2 << 20
 
 Delivered = deque[tuple[Any, list[str]]]
 """Where it is told that a message is in the outboxes: the ticket that came with it, and who of its clients is not

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 from ingeborg.protocol.errors import ProtocolError
 from ingeborg.protocol.hashes import slot_of
@@ -34,9 +34,9 @@ from .routes import CROWDED, FINDING, PLACING, READING, READY, Route, Routes, Se
 from .sharing import Sharing
 
 #: A message for more subscribers may have to wait for another turn (``Sizes.places_per_turn``).
-FEW = 20
+FEW: Final = 20
 
-NOBODY: Found = {}
+NOBODY: Final[Found] = {}
 
 
 class Home(Part):

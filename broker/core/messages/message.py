@@ -11,7 +11,7 @@ with subscribers has confirmed. A *destination* needs no more than the message.
 from __future__ import annotations
 
 from enum import Enum
-from typing import Any
+from typing import Any, Final
 
 from ingeborg.protocol.errors import ProtocolError
 
@@ -57,7 +57,7 @@ class Elsewhere(Enum):
     ELSEWHERE = "elsewhere"
 
 
-ELSEWHERE = Elsewhere.ELSEWHERE
+ELSEWHERE: Final = Elsewhere.ELSEWHERE
 
 Outcome = bool | ProtocolError | Elsewhere
 """What has become of a message at its home: handed over (``False``), a duplicate (``True``), or not."""

@@ -10,21 +10,22 @@ seen again, all of them together, long before the first of them could be over th
 from __future__ import annotations
 
 from itertools import islice
+from typing import Final
 
 from ..limits import SIZES, Sizes
 from .dedup import Dedup
 
 #: A payload is taken for known for so long after it was last seen here; half the time-to-live, if that is less.
-KNOWN_S = 10.0
+KNOWN_S: Final = 10.0
 
 #: Homes are told so many times in that.
-TELLS = 10
+TELLS: Final = 10
 
 #: Payloads known at most; 11 MB.
-KEYS_MAX = 100_000
+KEYS_MAX: Final = 100_000
 
 #: With a shorter time-to-live than this, in seconds, a home might not be told in time, and is asked every time.
-TTL_S_MIN = 4.0
+TTL_S_MIN: Final = 4.0
 
 
 class Repeats:

@@ -8,18 +8,23 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Iterable
+from typing import Final
 
 from ..model import Subscribers
 from ..topics.locations import Found, Places
 from .message import Handover
 
 #: A set of so few is kept as a tuple: a set object takes four times the memory of its one id.
-SMALL = 8
+SMALL: Final = 8
 
 
 #: What the first message of a topic waits for, its *stage*: nothing; the store's answer who subscribes; the store's
 #: answer where some of these are; slices of work, or another turn; that fewer recipients are being served.
-READY, READING, FINDING, PLACING, CROWDED = range(5)
+READY: Final = 0
+READING: Final = 1
+FINDING: Final = 2
+PLACING: Final = 3
+CROWDED: Final = 4
 
 
 class Search:
@@ -93,7 +98,7 @@ class Route:
 
 
 #: When the cache is full, one in so many topics that are not in it comes in, where the store is read from memory.
-CHOSEN = 8
+CHOSEN: Final = 8
 
 
 class Routes:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Final
 
 from ingeborg.protocol.errors import ProtocolError
 from ingeborg.protocol.messages import Command, success
@@ -26,13 +26,13 @@ from ..stores import unavailable
 
 #: How long the other endpoints may take to give their figures, in seconds: people wait for the answer, and one that
 #: takes longer is what they are looking for.
-FIGURES_S = 1.0
+FIGURES_S: Final = 1.0
 
 #: Sets of subscribers that are read and sorted at once: each may be so large that memory has room for two.
-READS_AT_ONCE = 2
+READS_AT_ONCE: Final = 2
 
 #: Questions that may wait for others to be answered; more are refused. People ask them, and a page or two.
-WAITING_MAX = 100
+WAITING_MAX: Final = 100
 
 
 class Census:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict
 from collections.abc import Collection
+from typing import Final
 
 from ..cluster.membership import Membership
 from ..model import Location
 
 #: What a client's location is taken for that the store has none of.
-NEVER_LISTENED = Location(0, "", False)
+NEVER_LISTENED: Final = Location(0, "", False)
 
 Found = dict[str, Location | None]
 """Client -> where it listens, as the store has it, or as is known since."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 from ingeborg.protocol.errors import ProtocolError
 from ingeborg.protocol.hashes import SLOTS, slot_of
@@ -28,19 +28,20 @@ from .quota import Quota
 from .writing import Write, Writer, Writing, in_turn
 
 #: Topics of one command taken in one go, and in one request to a home: about 1 ms of work on either side.
-TOPICS_PER_SLICE = 1_000
+TOPICS_PER_SLICE: Final = 1_000
 
 #: Topics of one command that may be under way whatever the others do; the rest of a large command waits. What is under
 #: way has to be written within the time-out of a request: on a Riak cluster that does 600 requests a second, this takes
 #: some 3 s.
-TOPICS_UNDER_WAY = 2_000
+TOPICS_UNDER_WAY: Final = 2_000
 
 #: How long a write of a large command should take, in seconds: more is begun at once while it takes less than the
 #: first, less when it takes more than the second. Both are far within the time-out of a request.
-WRITE_S_SHORT, WRITE_S_LONG = 1.5, 2.5
+WRITE_S_SHORT: Final = 1.5
+WRITE_S_LONG: Final = 2.5
 
 #: By what part more is begun at once, each time.
-WINDOW_GROWTH = 0.25
+WINDOW_GROWTH: Final = 0.25
 
 
 class Own(Writer):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Final
 
 from ingeborg.protocol.errors import ProtocolError
 from ingeborg.protocol.hashes import slot_of
@@ -26,7 +26,7 @@ from ..part import Part, RequestHandler
 from ..stores import unavailable
 
 #: Changes that may wait for another of the same client to be written; more are refused.
-WRITES_WAITING_MAX = 1_000
+WRITES_WAITING_MAX: Final = 1_000
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import islice
 from time import perf_counter
-from typing import Any
+from typing import Any, Final
 
 import ormsgpack
 
@@ -17,7 +17,7 @@ from ingeborg.broker.core.model import Location, Subscribers
 from ingeborg.protocol.hashes import digest
 
 #: Between two looks at the clock: 0.1 ms.
-KEYS_PER_LOOK = 32
+KEYS_PER_LOOK: Final = 32
 
 
 def subscribers(cursor: Any, topics: Sequence[str], members_max: int, until: float) -> list[Subscribers] | None:
