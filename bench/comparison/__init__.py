@@ -6,13 +6,14 @@ formats a number.
 
 from __future__ import annotations
 
-from ingeborg.bench.comparison.groups import CUT_SHORT, Figure, Limit, failure, of_kind, ratio
+from ingeborg.bench.comparison.groups import CUT_SHORT, OWN_SYSTEM, Figure, Limit, failure, forms_of, of_kind, ratio
 from ingeborg.bench.comparison.topics import TopicsPoint, TopicsSeries, TopicsTable, topics
 from ingeborg.bench.comparison.traffic import TrafficRow, TrafficTable, headline, main_phase, traffic
 from ingeborg.bench.digest.document import Json
 
 __all__ = [
     "CUT_SHORT",
+    "OWN_SYSTEM",
     "Figure",
     "Limit",
     "TopicsPoint",
@@ -21,6 +22,7 @@ __all__ = [
     "TrafficRow",
     "TrafficTable",
     "failure",
+    "forms_of",
     "headline",
     "main_phase",
     "of_kind",

@@ -133,9 +133,28 @@ def _key(value: Any) -> str:
     return json.dumps(value, sort_keys=True, ensure_ascii=False)
 
 
+def forms_of(facts: Mapping[str, Any], what: str) -> dict[str, list[str]]:
+    """The forms of the code (`compiled`, `interpreted`) that the `generator` or the `endpoints` of a run had, whichever
+    ``what`` names, each with the names of those that had it. Empty of a log that does not say it, and the endpoints' of
+    a system that is not ours."""
+    form = facts.get("form")
+    said = form.get(what) if isinstance(form, dict) else None
+    if isinstance(said, str):
+        return {said: [what]}
+    found: dict[str, list[str]] = {}
+    for name, of_one in said.items() if isinstance(said, dict) else ():
+        found.setdefault(str(of_one), []).append(str(name))
+    return found
+
+
 def _setup(run: Json, ignored: Set[str]) -> Json:
-    config = run["facts"].get("config")
-    return {name: value for name, value in config.items() if name not in ignored} if isinstance(config, dict) else {}
+    """What two runs of one system and variant have to share to be repetitions of each other: a compiled endpoint is as
+    far from an interpreted one as another setting would be."""
+    facts = run["facts"]
+    config = facts.get("config")
+    setup = {name: value for name, value in config.items() if name not in ignored} if isinstance(config, dict) else {}
+    forms = {what: " and ".join(sorted(forms_of(facts, what))) for what in ("generator", "endpoints")}
+    return setup | {what: form for what, form in forms.items() if form}
 
 
 def repetitions(runs: Sequence[Json], ignored: Set[str] = frozenset()) -> list[tuple[str, list[Json]]]:

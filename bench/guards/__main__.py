@@ -2,8 +2,8 @@
 
     python -m ingeborg.bench.guards [--full] [--only NAME …] [--out FILE]
 
-Prints each figure beside its goal as it is measured, and a table at the end; the table goes to FILE as well. Ends with
-1 if one could not be measured; a goal that is not met is a result.
+Prints which version and form of the code are measured, each figure beside its goal as soon as there is one, and a table
+at the end. The table goes to FILE as well. Ends with 1 if one could not be measured. A goal not met is a result.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import uvloop
 from ingeborg.bench.errors import BenchError
 
 from . import cost, idle, latency, loads, rivals, scaling, storm
-from .model import Check, show, table
+from .model import Check, measured, show, table
 
 
 def _cost(full: bool) -> list[Check]:
@@ -71,6 +71,7 @@ def main() -> int:
     parser.add_argument("--only", choices=GUARDS, nargs="+", metavar="NAME", help=", ".join(GUARDS))
     parser.add_argument("--out", type=Path, metavar="FILE", help="the table, as Markdown")
     options = parser.parse_args()
+    print(measured(), flush=True)
     found: list[Check] = []
     failed = False
     for name in options.only or GUARDS:
@@ -87,8 +88,8 @@ def main() -> int:
         show(checks)
         print(f"  ({name}: {time.monotonic() - started_s:.0f} s)", flush=True)
         found += checks
-    text = table(found)
-    print("\n" + text)
+    text = f"{table(found)}\nMeasured: {measured()}.\n"
+    print("\n" + text, end="")
     if options.out is not None:
         options.out.write_text(text, encoding="utf-8")
     return int(failed)

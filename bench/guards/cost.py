@@ -25,7 +25,7 @@ from ingeborg.bench.errors import BenchError
 from ingeborg.protocol.outgoing import OutgoingSocket
 
 from .light import TIMEOUT_S, OnMessage, ask, cpu_s, dial, started
-from .model import Check, show
+from .model import Check, measured, show
 
 #: Subscribers of the topic, and publishes a second: no more than either server carries at a third of a core.
 RATES = {1: 4000, 5: 1600, 20: 500, 100: 100}
@@ -189,7 +189,9 @@ def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=3)
-    ours, bare = uvloop.run(measure(parser.parse_args().rounds))
+    options = parser.parse_args()
+    print(measured(), flush=True)
+    ours, bare = uvloop.run(measure(options.rounds))
     print("subscribers  endpoint, us per publish  bare websockets  ratio")
     for fanout, cost in ours.items():
         print(f"{fanout:11}  {cost:24.1f}  {bare[fanout]:15.1f}  {cost / bare[fanout]:5.2f}")

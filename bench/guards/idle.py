@@ -28,7 +28,7 @@ from ingeborg.bench.errors import BenchError
 
 from .clients import OTHER_FILES, ClientProcess, all_told, allow_files, shares, started_clients
 from .light import started
-from .model import Check, show
+from .model import Check, measured, show
 
 #: The figure's goal, in bytes of 1,000 a kB.
 GOAL_BYTES = 16_000
@@ -179,6 +179,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.clients < _CLIENTS_MIN:
         parser.error(f"at least {_CLIENTS_MIN} clients")
+    print(measured(), flush=True)
     try:
         found = uvloop.run(measure(options.clients, options.hold_s))
         each = per_client(found)

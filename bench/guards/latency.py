@@ -25,7 +25,7 @@ from ingeborg.bench.compare.servers import running
 from ingeborg.protocol.outgoing import OutgoingSocket
 
 from .light import TIMEOUT_S, ask, dial, started
-from .model import Check, show
+from .model import Check, measured, show
 
 #: Messages of one turn; the first ones of it are not counted.
 TURN, WARM_UP = 200, 20
@@ -119,7 +119,9 @@ def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--messages", type=int, default=4000)
-    show(checks(uvloop.run(measure(parser.parse_args().messages))))
+    options = parser.parse_args()
+    print(measured(), flush=True)
+    show(checks(uvloop.run(measure(options.messages))))
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ from ingeborg.bench.errors import BenchError
 
 from .clients import allow_files
 from .light import started
-from .model import Check, show
+from .model import Check, measured, show
 
 WORKLOADS = Path(__file__).parent.parent / "workloads"
 LOADGEN_S_MAX, DIGEST_S_MAX, IMPORT_S_MAX = 1_500.0, 600.0, 600.0
@@ -303,6 +303,7 @@ def main() -> None:
     parser.add_argument("guard", choices=GUARDS)
     parser.add_argument("--full", action="store_true")
     options = parser.parse_args()
+    print(measured(), flush=True)
     show(GUARDS[options.guard](options.full))
 
 

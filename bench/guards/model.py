@@ -1,9 +1,12 @@
-"""One figure beside its goal."""
+"""One figure beside its goal, and what it is a figure of."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from importlib.metadata import version
 from typing import NamedTuple
+
+from ingeborg import form
 
 
 class Check(NamedTuple):
@@ -13,6 +16,12 @@ class Check(NamedTuple):
     goal: str
     measured: str
     met: bool
+
+
+def measured() -> str:
+    """What the figures are of: the version, and the form of its code. Endpoints and generators are started by this very
+    process, of the same installation and with the same `INGEBORG_PURE`, and so have both in common with it."""
+    return f"ingeborg {version('ingeborg')}, {form.name()} (endpoints and generators)"
 
 
 def show(checks: Iterable[Check]) -> None:

@@ -33,7 +33,7 @@ from ingeborg.protocol.outgoing import OutgoingSocket
 from ingeborg.protocol.pages import PageError, fetch, samples
 
 from .light import TIMEOUT_S, ask, dial
-from .model import Check, show
+from .model import Check, measured, show
 
 #: The last is more than two cores are good for: it shows what the model is worth beyond what it is fitted to, and what
 #: grows with the number of peers.
@@ -513,6 +513,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--burst", type=int, choices=BURSTS, default=BURST, help="publishes at once to each endpoint")
     options = parser.parse_args()
+    print(measured(), flush=True)
     try:
         show(report(options.rounds, options.burst))
     except BenchError as error:

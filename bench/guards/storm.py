@@ -24,7 +24,7 @@ from ingeborg.bench.errors import BenchError
 
 from .clients import CLIENTS_MAX, OTHER_FILES, all_told, allow_files, shares, started_clients
 from .light import started
-from .model import Check, show
+from .model import Check, measured, show
 
 GOAL_S = 30.0
 #: Those that are not back after so long stay away.
@@ -126,6 +126,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.endpoints < 2 or options.clients < options.endpoints:
         parser.error("at least two endpoints, and a client for each")
+    print(measured(), flush=True)
     try:
         found = uvloop.run(measure(options.clients, options.endpoints))
     except BenchError as error:

@@ -280,6 +280,7 @@ def _facts(run: Json) -> Html:
         ("Variant", facts.get("variant") or None),
         ("Seed", facts.get("seed")),
         ("Commit", facts.get("commit")),
+        ("Form of the code", statements.form_text(facts)),
         ("Complete", "yes" if facts["complete"] else "no: cut short"),
         ("Log", f"{figures.count(log['lines'])} lines in {log['files']} files, {figures.size(log['size_bytes'])}"),
     ]

@@ -24,6 +24,7 @@ from typing import Any
 import orjson
 import psutil
 
+from ingeborg import form
 from ingeborg.bench.errors import BenchError
 from ingeborg.bench.guards.clients import OTHER_FILES, allow_files, each
 
@@ -377,6 +378,7 @@ class Soak:
                 "kernel": f"{platform.system()} {platform.release()}",
                 "python": sys.version.split()[0],
                 "ingeborg": version("ingeborg"),
+                "form": form.name(),  # the endpoints' too, which this process has started
             },
             "began_unix_s": round(time.time() - self.now_us() / 1e6),
         }

@@ -45,6 +45,7 @@ _FIELDS: tuple[tuple[str, tuple[type, ...], str, bool], ...] = (
     ("goals", (dict,), "an object", False),
     ("config", (dict,), "an object", True),
     ("machine", (dict,), "an object", True),
+    ("form", (dict,), "an object", True),
     ("failed", (str, type(None)), "a string or null", True),
     ("files", (dict,), "an object", True),
 )

@@ -9,7 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ingeborg.bench.comparison import TopicsSeries, TopicsTable, TrafficRow, TrafficTable, main_phase, ratio
+from ingeborg.bench.comparison import (
+    OWN_SYSTEM,
+    TopicsSeries,
+    TopicsTable,
+    TrafficRow,
+    TrafficTable,
+    forms_of,
+    main_phase,
+    ratio,
+)
 from ingeborg.bench.digest.document import Json
 from ingeborg.bench.text import figures
 from ingeborg.bench.text.tables import Cell, Table, cell, ending, limit
@@ -224,6 +233,7 @@ def method(runs: Sequence[Json]) -> list[tuple[str, str]]:
     said = [
         ("Machine", _all(machine_text(fact) for fact in facts)),
         ("Commit", _all(str(fact["commit"]) for fact in facts if fact.get("commit")) or "unknown"),
+        ("Form of the code", forms_text(runs)),
         ("Software", _all(f"{name} {version}" for fact in facts for name, version in _mapping(fact, "software"))),
         ("Workloads", ", ".join(workloads)),
         ("Seeds", _all(str(fact.get("seed", figures.NONE)) for fact in facts)),
@@ -248,6 +258,8 @@ def warnings(runs: Sequence[Json]) -> list[str]:
     for what, texts in (
         ("machines", {machine_text(fact) for fact in facts}),
         ("commits", {str(fact["commit"]) for fact in facts if fact.get("commit")}),
+        ("forms of the generator", {form for fact in facts for form in forms_of(fact, "generator")}),
+        ("forms of the endpoints", {form for fact in facts for form in forms_of(fact, "endpoints")}),
     ):
         if len(texts) > 1:
             found.append(f"The runs are of {len(texts)} different {what}: their figures do not compare as they stand.")
@@ -267,11 +279,11 @@ def _mapping(fact: Mapping[str, Any], name: str) -> Iterable[tuple[str, Any]]:
     return value.items() if isinstance(value, dict) else ()
 
 
-def _all(texts: Iterable[str]) -> str:
+def _all(texts: Iterable[str], between: str = "; ") -> str:
     """Each text once, the first few of them."""
     distinct = list(dict.fromkeys(texts))
-    more = f"; and {len(distinct) - NAMES_MAX} more" if len(distinct) > NAMES_MAX else ""
-    return "; ".join(distinct[:NAMES_MAX]) + more
+    more = f"{between}and {len(distinct) - NAMES_MAX} more" if len(distinct) > NAMES_MAX else ""
+    return between.join(distinct[:NAMES_MAX]) + more
 
 
 def machine_text(facts: Mapping[str, Any]) -> str:
@@ -287,6 +299,28 @@ def machine_text(facts: Mapping[str, Any]) -> str:
         str(machine.get("kernel") or ""),
     ]
     return ", ".join(text for text in texts if text) or "machine unknown"
+
+
+def form_text(facts: Mapping[str, Any]) -> str:
+    """`generator interpreted, endpoints compiled`; where endpoints differ, which of them run what. An older log says
+    nothing (`unknown`). A system that is not ours has no forms: the generator's is told alone."""
+    generator, endpoints = forms_of(facts, "generator"), forms_of(facts, "endpoints")
+    if not generator and not endpoints:
+        return "unknown"
+    said = [f"generator {', '.join(generator) or 'unknown'}"]
+    if len(endpoints) == 1:
+        said += [f"endpoints {form}" for form in endpoints]
+    elif endpoints:
+        said += [f"{_all(names, ', ')} {form}" for form, names in endpoints.items()]
+    elif facts.get("system") == OWN_SYSTEM:
+        said.append("endpoints unknown")
+    return ", ".join(said)
+
+
+def forms_text(runs: Sequence[Json]) -> str:
+    """Of all of them. A rival's generator is not told again where one of ours ran in the same form."""
+    texts = {form_text(run["facts"]): None for run in runs}
+    return _all(text for text in texts if not any(other.startswith(f"{text}, ") for other in texts))
 
 
 def traffic_phase_text(run: Json) -> str:

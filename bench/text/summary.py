@@ -30,12 +30,16 @@ def terminal(document: Json) -> str:
         lines += [plain(table.note)] if table.note else []
     for text in _said(document):
         lines += ["", plain(text)]
-    for run in _of_their_own(document):
+    own = _of_their_own(document)
+    for run in own:
         lines += [
             "",
             f"{plain(run['run'])}: goals " + ", ".join(plain(verdicts.goal_text(goal)) for goal in run["goals"]),
         ]
+        lines += [f"  form of the code: {plain(statements.form_text(run['facts']))}"]
         lines += [f"  note: {plain(note)}" for note in statements.notes(run)]
+    if len(own) < len(runs):
+        lines += ["", f"Form of the code: {plain(statements.forms_text(runs))}."]
     return "\n".join(lines[1:])
 
 
@@ -58,6 +62,7 @@ def markdown(document: Json) -> str:
 def _one(run: Json) -> list[str]:
     facts, measured = run["facts"], run["measured"]
     about = f"{facts['workload']} on {facts['system']}, seed {facts.get('seed', figures.NONE)}; "
+    about += f"form of the code: {statements.form_text(facts)}; "
     goals = [
         tuple(
             map(

@@ -28,11 +28,13 @@ class BackendError(Exception):
 
 
 class Counters(NamedTuple):
-    """One server's own counters at one instant. ``at_ns``: monotonic; ``values``: by the server's own names."""
+    """One server's own counters at one instant. ``at_ns``: monotonic; ``values``: by the server's own names. ``form``:
+    of its code, as it says itself; empty for a system whose code has one form only."""
 
     at_ns: int
     source: str
     values: dict[str, float]
+    form: str = ""
 
 
 class Connection(Protocol):

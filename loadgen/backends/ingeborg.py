@@ -102,10 +102,10 @@ class Ingeborg:
             found = list(samples(page.text))
         except (PageError, ValueError):
             return None  # the gap shows in the log; what the outage does to messages shows in the events
-        source = next((sample.labels.get("name", url) for sample in found if sample.name == "ingeborg_info"), url)
-        return Counters(
-            at_ns, source, {sample.series: sample.value for sample in found if sample.name != "ingeborg_info"}
-        )
+        info = next((sample.labels for sample in found if sample.name == "ingeborg_info"), {})
+        values = {sample.series: sample.value for sample in found if sample.name != "ingeborg_info"}
+        # An endpoint of an older version does not say its form.
+        return Counters(at_ns, info.get("name", url), values, info.get("form", "unknown"))
 
 
 class _Connection:

@@ -406,6 +406,8 @@ class Run:
     async def _counters(self, phase: str) -> None:
         for server in await self._backend.counters():
             self._directory.counters(server.at_ns, phase, server.source, server.values)
+            if server.form:
+                self._directory.form(server.source, server.form)
 
     # -- whether the system is still there
 

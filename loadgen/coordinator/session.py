@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ingeborg import form
+
 from ..backends import SYSTEMS, open_backend
 from ..backends.base import Backend, BackendError
 from ..display.progress import Progress
@@ -197,6 +199,8 @@ class Session:
             "config": config,
             "machine": machine.facts(),
             "software": machine.software(("ingeborg", *SYSTEMS[self.target.system].packages, "uvloop")),
+            # Those of the endpoints are added as these say them. Every process of the generator runs this one's.
+            "form": {"generator": form.name()},
             "goals": {} if isinstance(self.settings, Topics) else goals,
         }
         if commit := _commit():

@@ -69,6 +69,7 @@ class RunDirectory:
             raise FileExistsError(f"{path} is not empty; a run gets a directory of its own")
         self.path = path
         self._facts = dict(facts)
+        self._forms: dict[str, list[str]] = {}
         self._write_facts(complete=False)
         self._phases = _opened(path / "phases.csv", _PHASES)
         self._machine = _opened(path / "machine.csv", _MACHINE)
@@ -103,6 +104,16 @@ class RunDirectory:
         for name, value in values.items():
             self._counters.write(f"{at_ns},{phase},{recorder.quoted(source)},{recorder.quoted(name)},{value!r}\n")
         self._counters.flush()
+
+    def form(self, endpoint: str, form: str) -> None:
+        """Note which form of the code an endpoint runs, as soon as it says so: a run that is killed has it, too. One
+        that comes back in another form during the run has both, in their order."""
+        forms = self._forms.setdefault(endpoint, [])
+        if form not in forms:
+            forms.append(form)
+            endpoints = {name: ", then ".join(said) for name, said in self._forms.items()}
+            self._facts["form"] = {**self._facts.get("form", {}), "endpoints": endpoints}
+            self._write_facts(complete=False)
 
     def close(self, *, complete: bool, failed: str | None = None) -> None:
         """Write the end. A run that was cut short or failed is closed with ``complete=False``; ``failed``: why."""

@@ -47,6 +47,8 @@ TOPICS = {
 
 def facts(run: str = "demo", **changes: Any) -> Json:
     """A run.json's object."""
+    ours = changes.get("system", "ingeborg") == "ingeborg"
+    endpoints = {"endpoints": {"a": "compiled", "b": "compiled"}} if ours else {}
     return {
         "schema": 2,
         "run": run,
@@ -62,6 +64,7 @@ def facts(run: str = "demo", **changes: Any) -> Json:
         "config": {"clients": 200, "stations": 40, "servers": 2},
         "machine": {"cores": 2, "memory_bytes": 16_000_000_000, "kernel": "Linux 6.1", "cpu": "A processor"},
         "software": {"python": "3.11.7", "websockets": "17.0", "ingeborg": "0.1.0"},
+        "form": {"generator": "interpreted", **endpoints},
         "goals": {"p50_ms": 500, "p99_ms": 2000},
     } | changes
 
@@ -200,6 +203,7 @@ def hostile() -> Json:
         config={HOSTILE: HOSTILE},
         machine={"cpu": HOSTILE, HOSTILE: [HOSTILE]},
         software={HOSTILE: HOSTILE},
+        form={"generator": HOSTILE, "endpoints": {HOSTILE: HOSTILE, "b": "compiled"}},
     )
     for one in made["phases"]:
         one |= {"phase": HOSTILE, "detail": HOSTILE, "error_codes": {HOSTILE: 1}}

@@ -43,6 +43,7 @@ def facts(run: str = "r1", **changes: Any) -> dict[str, Any]:
         "config": {"clients": 3, "stations": 1},
         "machine": {"cores": 2, "memory_bytes": 16_000_000_000, "kernel": "Linux 6.1", "cpu": "A processor"},
         "software": {"python": "3.11.7", "websockets": "17.0", "ingeborg": "0.1.0"},
+        "form": {"generator": "interpreted", "endpoints": {"a": "compiled"}},
         "goals": {"p50_ms": 500, "p99_ms": 2000},
     } | changes
 

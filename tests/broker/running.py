@@ -156,6 +156,12 @@ class Gated:
         return call
 
 
+async def form_of(url: str) -> str:
+    """Which form of the code an endpoint runs, as it says itself."""
+    page = await fetch(url, "/metrics", timeout_s=PATIENCE_S)
+    return next(sample.labels["form"] for sample in samples(page.text) if sample.name == "ingeborg_info")
+
+
 # -- A client that knows WebSocket and JSON
 
 

@@ -63,7 +63,7 @@ LAYERS = (
     Layer("broker.store.base", ("protocol", "broker.core")),
     Layer("broker", ("protocol", "broker", "ingeborg.form")),
     Layer("broker.command.cli", ("protocol", "broker", "ingeborg.form"), known_to_none=True),
-    Layer("loadgen", ("protocol", "loadgen")),
+    Layer("loadgen", ("protocol", "loadgen", "ingeborg.form")),
     Layer("loadgen.cli", ("protocol", "loadgen"), known_to_none=True),
     Layer("bench", ("protocol", "bench", "ingeborg.form")),
     Layer("bench.oracle", ("bench.oracle",), pure=True),

@@ -31,7 +31,7 @@ import uvloop
 from ingeborg.protocol.client import Client, ClientError
 from ingeborg.protocol.errors import ProtocolError
 from ingeborg.protocol.pages import fetch, samples
-from tests.broker.running import COMPLAINT, PATIENCE_S, over_tls, serving
+from tests.broker.running import COMPLAINT, PATIENCE_S, form_of, over_tls, serving
 from tests.broker.transports import Authority
 
 #: Witnesses; each publishes to the next one, so often a second.
@@ -149,6 +149,7 @@ async def attack(count: int, seed: int, directory: Path, *, quiet_s: float = QUI
     """One, against an endpoint on an empty store in the directory; within ``over_tls`` over TLS."""
     async with AsyncExitStack() as stack:
         process, url = await stack.enter_async_context(serving(directory))
+        print(f"at an endpoint that is {await form_of(url)}, at {url}\n", flush=True)
         witnesses = [Witness(url, number) for number in range(WITNESSES)]
         for witness in witnesses:
             await stack.enter_async_context(witness.client)

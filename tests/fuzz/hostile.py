@@ -31,6 +31,7 @@ from typing import Any, NamedTuple, cast
 import orjson
 import uvloop
 
+from ingeborg import form
 from ingeborg.protocol.client import Client, ClientError
 from ingeborg.protocol.errors import ProtocolError
 from ingeborg.protocol.hashes import slot_of
@@ -40,6 +41,7 @@ from tests.broker.running import (
     HANDSHAKE,
     PATIENCE_S,
     children,
+    form_of,
     ingeborg,
     over_tls,
     raw_frame,
@@ -429,6 +431,7 @@ class Noticed:
     lapsed: int = 0
     missed: int = 0
     said: list[str] = field(default_factory=list)
+    forms: set[str] = field(default_factory=set)
     rss_before: int = 0
     rss_most: int = 0
     reader_most: int = 0
@@ -450,6 +453,7 @@ class Noticed:
             (self.missed, f"{self.missed} messages of the bystander were missed"),
             (self.failed, f"{len(self.failed)} publishes of the bystander failed, such as {self.failed[:1]}"),
             (self.lapsed, f"{self.lapsed} leases lapsed"),
+            (others := self.forms - {form.name()}, f"an endpoint is {' and '.join(sorted(others))}"),
             (self.said, f"{len(self.said)} lines in the logs, such as {self.said[:1]}"),
             (self.grown > GROWTH_BYTES_MAX, f"memory grew by {self.grown / MiB:.0f} MiB"),
             (self.reader_most > READER_BYTES_MAX, f"the reader took {self.reader_most / MiB:.0f} MiB"),
@@ -471,6 +475,7 @@ async def endure(name: str, directory: Path, seconds: float = HOSTILE_S) -> Noti
     ):
         url, other = await attacked.ready_url(), await beside.ready_url()
         assert url.startswith(f"{scheme()}:")
+        noticed.forms = {await form_of(url), await form_of(other)}
         latencies = noticed.quiet_s
         published = 0
 
@@ -595,6 +600,8 @@ def main() -> int:
         uvloop.run(_play(SCENARIOS[options.scenarios[0]], options.play, options.seconds))
         return 0
     failed = False
+    # A table follows: each of its rows says so where an endpoint turns out to run the other form.
+    print(f"at endpoints that are {form.name()}, over {'TLS' if options.tls else 'TCP'}\n", flush=True)
     print(HEAD, flush=True)
     for name in options.scenarios or SCENARIOS:
         tries = 0

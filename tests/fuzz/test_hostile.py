@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from ingeborg import form
 from tests.broker.running import over_tls
 from tests.broker.transports import Authority
 
@@ -46,6 +47,8 @@ def noticed(**fields: object) -> Noticed:
         (noticed(failed=["no"]), ["1 publishes of the bystander failed, such as ['no']"]),
         (noticed(lapsed=2), ["2 leases lapsed"]),
         (noticed(said=["Traceback"]), ["1 lines in the logs, such as ['Traceback']"]),
+        (noticed(forms={form.name()}), []),
+        (noticed(forms={form.name(), "another"}), ["an endpoint is another"]),
         (noticed(rss_before=MiB, rss_most=2 * MiB + GROWTH_BYTES_MAX), ["memory grew by 257 MiB"]),
         (noticed(reader_most=MiB + READER_BYTES_MAX), ["the reader took 513 MiB"]),
     ],

@@ -72,6 +72,11 @@ def plan_for(seed: int, on: Bed, kinds: Sequence[str] | None) -> Plan:
     )
 
 
+def heading(on: Bed) -> str:
+    """What runs, in a line."""
+    return f"bed: {on.store}, endpoints {''.join(on.endpoints)}, {on.form}, network: {on.wires.name}"
+
+
 async def run_one(seed: int, on: Bed, kinds: Sequence[str] | None, records: Path) -> int:
     """One history, told about in a line, or in many; 1 where something is violated."""
     plan = plan_for(seed, on, kinds)
@@ -95,7 +100,7 @@ async def soak(minutes: float, seed: int, records: Path) -> int:
         turn += 1
         with tempfile.TemporaryDirectory(prefix="histories-") as directory:
             async with bed(store, network, Path(directory)) as on:
-                print(f"bed: {on.store}, endpoints {''.join(on.endpoints)}, network: {on.wires.name}", flush=True)
+                print(heading(on), flush=True)
                 for _ in range(HISTORIES_PER_BED):
                     if time.monotonic() >= until:
                         break
@@ -111,6 +116,7 @@ async def run(seed: int, store: str, network: str, kinds: Sequence[str] | None, 
         # A bed of its own each time: topics and payloads are the seed's.
         with tempfile.TemporaryDirectory(prefix="histories-") as directory:
             async with bed(store, network, Path(directory)) as on:
+                print(heading(on), flush=True)
                 if await run_one(seed, on, kinds, records):
                     return 1
     return 0

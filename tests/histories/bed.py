@@ -19,6 +19,7 @@ from ingeborg.bench.starting import ChildError, end_all
 from ingeborg.broker.store.embedded.layout import Lane
 from ingeborg.protocol.pages import PageError, fetch, samples
 
+from ..broker.running import form_of
 from ..cluster.processes import Cluster, EndpointProcess
 from ..riak.double import RiakDouble
 from .record import Event
@@ -128,6 +129,7 @@ class Bed:
     endpoints: dict[str, Endpoint]
     riak: RiakDouble | None
     directory: Path
+    form: str  # of the endpoints' code, as they say themselves
 
     def running(self) -> list[Endpoint]:
         """The endpoints that run."""
@@ -158,4 +160,5 @@ async def bed(store: str, network: str, directory: Path, names: Sequence[str] = 
         await first.start_with_a_store()
         await asyncio.gather(*(endpoint.start_with_a_store() for endpoint in others))
         await cluster.linked(*names, within_s=START_S)
-        yield Bed(store, wires.name, wires, cluster, endpoints, riak, directory)
+        forms = await asyncio.gather(*(form_of(endpoint.inside) for endpoint in endpoints.values()))
+        yield Bed(store, wires.name, wires, cluster, endpoints, riak, directory, " and ".join(sorted(set(forms))))

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from ingeborg import form
 from tests import wants
 
 from . import wires
@@ -77,6 +78,7 @@ async def _histories_on(
     """One after the other on one bed; what failed, in full. ``due``: gets how many deliveries each looked for."""
     failures = []
     async with bed(store, network, directory) as on:
+        assert on.form == form.name(), "the histories are to be those of the form that is tested"
         for seed, kinds in chosen:
             # A proxy does not lose packets: without namespaces that fault is left out, and the line says so.
             plan = plan_for(seed, on, [kind for kind in kinds if kind not in OF_LINKS or kind in on.wires.links])

@@ -29,6 +29,7 @@ class PlainBroker:
         self.stray_every = 0
         self.misdeliver_every = 0
         self.misdelivered = 0
+        self.form = ""  # of its code, as it says; empty: it does not
 
     async def __aenter__(self) -> PlainBroker:
         self._server = await serve(
@@ -49,9 +50,10 @@ class PlainBroker:
 
     def _page(self, connection: ServerConnection, request: Any) -> Any:
         if request.path == "/metrics":
+            said = f',form="{self.form}"' if self.form else ""
             return connection.respond(
                 HTTPStatus.OK,
-                'ingeborg_info{name="plain"} 1\n'
+                f'ingeborg_info{{name="plain"{said}}} 1\n'
                 f"ingeborg_duplicates_dropped_total {self.dropped}\nprocess_cpu_seconds_total 0.5\n"
                 "process_resident_memory_bytes 1000000\n",
             )

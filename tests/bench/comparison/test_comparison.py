@@ -223,6 +223,38 @@ def test_several_machines_or_commits_are_warned_of() -> None:
     assert len(statements.warnings([one, other])) == 2
 
 
+def forms(generator: str, *endpoints: str) -> digests.Json:
+    return {"form": {"generator": generator, "endpoints": {str(number): form for number, form in enumerate(endpoints)}}}
+
+
+def test_several_forms_of_the_code_are_warned_of() -> None:
+    def warned(*runs: digests.Json) -> list[str]:
+        told = statements.warnings([digests.demo(str(number), **form) for number, form in enumerate(runs)])
+        return [text.partition(":")[0] for text in told]
+
+    same = forms("compiled", "compiled", "compiled")
+    assert warned(same, same, {"form": None}) == []
+    differ = "The runs are of 2 different forms of the"
+    assert warned(same, forms("compiled", "interpreted")) == [f"{differ} endpoints"]
+    assert warned(same, forms("interpreted", "compiled")) == [f"{differ} generator"]
+    assert warned(same, {"system": "redis", "form": {"generator": "compiled"}}) == []
+
+
+def test_runs_of_different_forms_are_no_repetitions_of_each_other() -> None:
+    runs = [
+        digests.traffic("a", 4000, variant="home", **forms("compiled", "compiled", "compiled")),
+        digests.traffic("b", 4100, variant="home", **forms("compiled", "compiled", "compiled")),
+        digests.traffic("c", 2000, variant="home", **forms("compiled", "interpreted", "interpreted")),
+        digests.traffic("d", 1000, variant="home", form=None),  # an older log
+    ]
+    (table,) = comparison.traffic(digests.document(*runs))
+    assert [(row.name, len(row.runs)) for row in table.rows] == [
+        ("ingeborg · home · generator compiled · endpoints compiled", 2),
+        ("ingeborg · home · generator compiled · endpoints interpreted", 1),
+        ("ingeborg · home", 1),
+    ]
+
+
 def test_verdicts_name_what_was_missed_and_what_ended_early() -> None:
     document = digests.document(
         digests.traffic("good", variant="home"),

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
+from pathlib import Path
+
 import pytest
 
+from ingeborg import form
 from ingeborg.bench.errors import BenchError
+from ingeborg.bench.guards import __main__ as guards
 from ingeborg.bench.guards import cost, latency
 from ingeborg.bench.guards.model import Check, show
 
@@ -79,6 +84,20 @@ def test_one_endpoint_may_take_one_and_a_half_and_two_three_times_the_echos_late
     ]
     assert [check.met for check in found] == met
     assert found[0].measured == f"{one[0] / 1000:.0f} us, {one[0] / 100_000:.2f} times 100 us"
+
+
+@pytest.mark.parametrize("name", ["compiled", "interpreted"])
+def test_what_is_measured_is_said_first_and_below_the_table(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr(form, "name", lambda: name)
+    monkeypatch.setattr(guards, "GUARDS", {"speed": lambda full: [Check("speed", "at least 1 m/s", "2 m/s", True)]})
+    monkeypatch.setattr("sys.argv", ["guards", "--out", str(tmp_path / "table.md")])
+    assert guards.main() == 0
+    first, *_, last = capsys.readouterr().out.splitlines()
+    assert first == f"ingeborg {version('ingeborg')}, {name} (endpoints and generators)"
+    assert last == f"Measured: {first}."
+    assert (tmp_path / "table.md").read_text().endswith(f"|\n\n{last}\n")
 
 
 def test_a_check_is_shown_on_a_line(capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 
-from ingeborg.bench.text import summary
+import pytest
+
+from ingeborg.bench.text import statements, summary
 from tests.bench import digests
 
 
@@ -75,6 +77,38 @@ def test_no_text_of_a_log_reaches_the_terminal_or_markdown_as_markup() -> None:
     tables = [line for line in text.splitlines() if line.startswith("|")]
     widths = [len(re.findall(r"(?<!\\)\|", line)) for line in tables]
     assert widths[:3] == [4, 4, 4], "a bar in a name makes no column"
+
+
+@pytest.mark.parametrize(
+    ("form", "said"),
+    [
+        ({"generator": "interpreted", "endpoints": {"a": "compiled"}}, "generator interpreted, endpoints compiled"),
+        (
+            {"generator": "compiled", "endpoints": {"a": "compiled", "b": "interpreted", "c": "compiled"}},
+            "generator compiled, a, c compiled, b interpreted",
+        ),
+        ({"generator": "compiled"}, "generator compiled, endpoints unknown"),
+        (None, "unknown"),
+        ({}, "unknown"),
+        ({"generator": 1, "endpoints": ["x"]}, "unknown"),
+    ],
+)
+def test_the_form_of_the_code_is_said(form: object, said: str) -> None:
+    assert statements.form_text(digests.facts(form=form)) == said
+    one = digests.document(digests.demo(form=form))
+    assert f"\n  form of the code: {said}" in summary.terminal(one)
+    assert f"; form of the code: {said}; 2 cores" in summary.markdown(one)
+    two = digests.document(digests.traffic("x", form=form), digests.traffic("y", form=form))
+    assert f"\nForm of the code: {said}." in summary.terminal(two)
+    assert f"- Form of the code: {said}\n" in summary.markdown(two)
+
+
+def test_of_a_system_that_is_not_ours_the_generators_form_is_said_alone() -> None:
+    assert statements.form_text(digests.facts(system="redis", form={"generator": "compiled"})) == "generator compiled"
+    assert statements.form_text(digests.facts(system="redis", form=None)) == "unknown"
+    ours, rival = digests.demo(), digests.demo(system="redis")
+    assert statements.forms_text([rival, ours, rival]) == "generator interpreted, endpoints compiled"
+    assert statements.forms_text([rival]) == "generator interpreted"
 
 
 def test_markdown_has_percentiles_and_goals() -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from ingeborg import form
 from ingeborg.loadgen import cli
 
 from ..plain_broker import PlainBroker
@@ -140,6 +141,7 @@ async def test_a_run_delivers_everything_and_logs_it(broker: PlainBroker, tmp_pa
     assert phases[0]["amount"] == "20"
     assert int(phases[1]["amount"]) == sum(map(len, broker.subscribed.values()))
     assert (facts["complete"], facts["workload"], facts["seed"], facts["schema"]) == (True, "radio", 1, 2)
+    assert facts["form"] == {"generator": form.name(), "endpoints": {"plain": "unknown"}}
     assert str(tmp_path) not in (log / "run.json").read_text()
     machine = rows_of(log / "machine.csv")
     sources = {(row["source"], row["role"]) for row in machine}
@@ -168,6 +170,22 @@ async def test_the_same_seed_sends_the_same_again_and_the_broker_takes_it_for_ne
         )
     assert logs[0] == logs[1]
     assert sum(count for (kind, *_), count in logs[0].items() if kind == "sent") == 400
+
+
+async def test_the_form_that_an_endpoint_says_is_a_fact_of_the_run_from_its_beginning(
+    broker: PlainBroker, tmp_path: Path
+) -> None:
+    broker.form = "carved"
+    process = await started(broker, tmp_path, "traffic", "--rate", "50", "--duration-s", "30", "--topics", "5")
+    try:
+        async with asyncio.timeout(60):
+            await broker.received_some(1)
+        facts = json.loads((tmp_path / "run.json").read_text())
+    finally:
+        process.kill()
+        await process.wait()
+    assert facts["complete"] is False
+    assert facts["form"] == {"generator": form.name(), "endpoints": {"plain": "carved"}}
 
 
 async def test_losses_repetitions_and_strays_are_seen(broker: PlainBroker, tmp_path: Path) -> None:

@@ -96,6 +96,17 @@ def test_a_run_is_incomplete_until_it_is_closed_complete(tmp_path: Path) -> None
     assert json.loads(file.read_text())["complete"] is True
 
 
+def test_the_forms_of_endpoints_are_facts_at_once_and_each_is_said_once(tmp_path: Path) -> None:
+    directory = RunDirectory(tmp_path, {"schema": 2, "form": {"generator": "interpreted"}})
+    for endpoint, form in (("a", "compiled"), ("b", "interpreted"), ("a", "compiled"), ("b", "compiled")):
+        directory.form(endpoint, form)
+    facts = json.loads((tmp_path / "run.json").read_text())
+    endpoints = {"a": "compiled", "b": "interpreted, then compiled"}
+    assert facts["form"] == {"generator": "interpreted", "endpoints": endpoints}
+    directory.close(complete=True)
+    assert json.loads((tmp_path / "run.json").read_text())["form"] == facts["form"]
+
+
 def test_a_run_that_failed_says_why(tmp_path: Path) -> None:
     directory = RunDirectory(tmp_path, {"schema": 2})
     directory.close(complete=False, failed="subscribe: no answer")
