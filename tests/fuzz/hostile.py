@@ -103,8 +103,8 @@ class Hostile:
 
     async def write(self, data: bytes) -> None:
         """All of it, as fast as the endpoint takes it."""
-        # In pieces: over TLS the whole would be encrypted in one go. That is minutes of 60 connections with 60 MiB each,
-        # in which no time limit of this process takes effect, and twice as many bytes of its memory.
+        # In pieces: over TLS the whole would be encrypted in one go. Of 60 connections with 60 MiB each that takes
+        # a minute, in which no time limit of this process takes effect, and 7 GB of memory.
         for start in range(0, len(data), MiB):
             self.writer.write(data[start : start + MiB])
             await self.writer.drain()
