@@ -78,12 +78,14 @@ test: $(READY) ## run all tests (ARGS="-k name" is passed to pytest), in TEST_PR
 	env -u PYTHONDONTWRITEBYTECODE INGEBORG_PURE=1 $(BIN)/python -m pytest --form interpreted \
 		--numprocesses '$(TEST_PROCESSES)' --dist loadfile $(ARGS)
 
-# What is compiled, and what it works with most closely: the rest of the suite sees it through processes, in one form.
+# What is compiled, what it works with most closely, and real endpoints: their sockets, clusters and histories. The rest
+# of the suite is about other things, and has endpoints in one form. A folder of which no test ran fails the run
+# (tests/slices.py).
 .PHONY: test-compiled
-test-compiled: compiled ## the tests that concern the core, on its compiled form
+test-compiled: compiled ## the tests that concern the core, on its compiled form (ARGS="-k name" is passed to pytest)
 	@env -u PYTHONDONTWRITEBYTECODE -u INGEBORG_PURE $(BIN)/python -m pytest --form compiled \
-		--numprocesses '$(TEST_PROCESSES)' --dist loadfile tests/broker/core tests/protocol tests/simulator tests/store \
-		tests/contract tests/fuzz $(ARGS)
+		--slices --numprocesses '$(TEST_PROCESSES)' --dist loadfile tests/broker/core tests/protocol tests/simulator \
+		tests/store tests/contract tests/fuzz tests/broker/shell tests/cluster tests/histories $(ARGS)
 
 .PHONY: test-tools
 test-tools: $(if $(KAFKA)$(CENTRIFUGE),$(READY)) ## install programs that some tests want, with apt (KAFKA=1, CENTRIFUGE=1: these too)

@@ -19,7 +19,7 @@ import pytest
 from _pytest.terminal import TerminalReporter
 
 from ingeborg import form
-from tests import wants
+from tests import slices, wants
 from tests.broker import running
 from tests.broker.transports import Authority
 
@@ -47,8 +47,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Whoever tests one form of the code does not test the other by mistake."""
+    """A run that is to test a form of the code, and some slices of the tests, tests no other, and leaves none out."""
     parser.addoption("--form", choices=["compiled", "interpreted"], help="fail unless this form of the code is tested")
+    slices.pytest_addoption(parser)
 
 
 def pytest_report_header() -> str:
@@ -57,10 +58,11 @@ def pytest_report_header() -> str:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Marks of tests that are run over one transport where their module is run over both."""
+    """The form that was asked for; marks of tests that are run over one transport where their module is over both."""
     wanted = config.getoption("--form")
     if wanted not in (None, form.name()):
         raise pytest.UsageError(f"--form {wanted}, and the code that would be tested is {form.name()}")
+    slices.pytest_configure(config)
     config.addinivalue_line("markers", "over_tcp: over TLS it would show nothing more, and take long")
     config.addinivalue_line("markers", "over_tls: it is about TLS itself")
 
