@@ -18,9 +18,9 @@ PATIENCE_S = 100
 TESTS = {
     "passes": "def test_it(): pass",
     "fails": "def test_it(): raise AssertionError('so')",
-    "skips": "import pytest\n@pytest.mark.skipif(True, reason='so')\ndef test_it(): pass",
+    "skips": "from tests import wants\ndef test_it(): wants.skip('a moon', 'look up')",
     "gone": "def check_it(): pass",
-    "more": "import pytest\ndef test_it(): pass\n@pytest.mark.skipif(True, reason='so')\ndef test_other(): pass",
+    "more": "from tests import wants\ndef test_it(): pass\ndef test_other(): wants.skip('a moon', 'look up')",
 }
 
 
