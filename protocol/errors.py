@@ -25,7 +25,7 @@ class ErrorCode(NamedTuple):
     next: Next
 
 
-_ROWS: Final = (
+_ROWS: Final[tuple[ErrorCode, ...]] = (
     ErrorCode("bad_json", "The frame is not one JSON object", Next.FIX),
     ErrorCode("bad_command", "Unknown command", Next.FIX),
     # Listing 4.6 of the thesis: existing clients compare this message literally.

@@ -76,5 +76,24 @@ class Sizes:
     #: Subscribers that are sorted for an operator in one slice: some 2 ms.
     sort_slice: int = 5_000
 
+    #: Clients that are told to go in one batch at least, when the endpoint ends: a hundred need no five seconds.
+    told_at_once: int = 20
 
+
+@dataclass(frozen=True)
+class Patience:
+    """How long an endpoint waits for others, in seconds. All endpoints of a cluster have the same."""
+
+    #: A peer is dead after this long without a sign of life, on the observer's clock.
+    dead_after_s: float = 3.0
+    #: How long after a sign of life was given this endpoint may act on it. The gap to ``dead_after_s`` is what clocks
+    #: may drift apart and a turn of the loop may take, between the check of the lease and the end of what it allowed.
+    lease_s: float = 2.5
+    #: How long the end may take to hand over, beside the clients' going.
+    hand_over_s: float = 4.0
+    #: How long a client that is told next to go may wait for replies, while nothing more is read of it.
+    replies_s: float = 1.0
+
+
+PATIENCE: Final = Patience()
 SIZES: Final = Sizes()

@@ -29,11 +29,11 @@ from .cluster.handover import KeyHandover
 from .cluster.homes import Homes
 from .cluster.joining import Joining
 from .cluster.leaving import Leaving
-from .cluster.membership import PATIENCE, Membership, Patience
+from .cluster.membership import Membership
 from .cluster.underway import UnderWay
 from .desk import Desk, Job
 from .effects import Act, Effects, StoreCall
-from .limits import SIZES, Limits, Sizes
+from .limits import PATIENCE, SIZES, Limits, Patience, Sizes
 from .links.calls import Calls, Kind
 from .links.mesh import Mesh
 from .messages.dedup import Dedup
@@ -154,7 +154,7 @@ class Router:
         self.joining = joining = Joining(
             desk, members, mesh, self._writes, handovers, followers, self._idle, alone_at_url=alone_at_url
         )
-        self._leaving = Leaving(desk, joining, sessions, sending, inflight)
+        self._leaving = Leaving(desk, joining, sessions, sending, inflight, sizes, patience)
         parts = [joining, mesh, *capabilities]
         commands: dict[str, CommandHandler] = {}
         requests: dict[Kind, RequestHandler] = {}

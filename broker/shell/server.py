@@ -19,10 +19,9 @@ from ingeborg.protocol.sockets import LINGER_S
 
 from ..access.admission import Access
 from ..core.clients.large import Outcome
-from ..core.cluster.leaving import HAND_OVER_S, LEAVE_S
-from ..core.cluster.membership import PATIENCE, Patience
+from ..core.cluster.leaving import LEAVE_S
 from ..core.effects import Forget, Gone, HandedOver, Joined, Left, Read, Stop
-from ..core.limits import Limits
+from ..core.limits import PATIENCE, SIZES, Limits, Patience, Sizes
 from ..core.model import Endpoint
 from ..core.router import Router
 from ..store.base import Store
@@ -67,6 +66,7 @@ class EndpointServer:
         routing: str = "home",
         dedup_ttl_s: float = 60.0,
         limits: Limits | None = None,
+        sizes: Sizes = SIZES,
         patience: Patience = PATIENCE,
         frame_bytes_max: int = 16 << 20,
         ping_s: float = 25.0,
@@ -84,6 +84,7 @@ class EndpointServer:
             routing=routing,
             dedup_ttl_s=dedup_ttl_s,
             limits=limits,
+            sizes=sizes,
             patience=patience,
             wrap=bytes if compression else text_frame,
             shape=store.shape,
@@ -113,6 +114,7 @@ class EndpointServer:
         driver.carry_out(Left, self._left)
         self._certificate = certificate
         self._drain_s = drain_s
+        self._hand_over_s = patience.hand_over_s
         self._on_fatal = on_fatal
         self._reasons: list[str] = []  # why it was not ready, as last logged
         self._gone = asyncio.Event()
@@ -143,7 +145,7 @@ class EndpointServer:
         self.router.leave(time.monotonic(), self._drain_s)
         self.driver.turn()
         try:
-            async with asyncio.timeout(HAND_OVER_S + self._drain_s + LEAVE_S + END_S):
+            async with asyncio.timeout(self._hand_over_s + self._drain_s + LEAVE_S + END_S):
                 await self._gone.wait()
         except TimeoutError:
             log.error("the end did not get on; whatever is under way is lost")
@@ -162,7 +164,7 @@ class EndpointServer:
 
     def _handed_over(self, act: HandedOver) -> None:
         if not act.in_time:
-            log.warning("could not hand over to the other endpoints within %.0f s", HAND_OVER_S)
+            log.warning("could not hand over to the other endpoints within %.0f s", self._hand_over_s)
 
     def _left(self, act: Left) -> None:
         if not act.in_time:

@@ -29,7 +29,7 @@ from websockets.asyncio.client import ClientConnection, connect
 
 from ingeborg.bench.starting import Child, awaited, environment, python, ready
 from ingeborg.broker.command.serve import listen
-from ingeborg.broker.core.cluster.membership import Patience
+from ingeborg.broker.core.limits import Patience
 from ingeborg.broker.core.model import Endpoint, Location, Subscribers
 from ingeborg.broker.shell.server import EndpointServer
 from ingeborg.broker.shell.tls import Certificate

@@ -16,24 +16,17 @@ from ..clients.sending import Sending
 from ..clients.sessions import Sessions
 from ..desk import Desk
 from ..effects import HandedOver, Left
+from ..limits import PATIENCE, SIZES, Patience, Sizes
 from ..messages.inflight import InFlight
 from .joining import Joining
 
 #: Between two batches of clients that are told to go, in seconds.
 STEP_S: Final = 0.1
 
-#: Told in one batch at least: a hundred connections need no five seconds.
-BATCH_MIN: Final = 20
-
 #: How long messages that are under way may take to reach clients here, before the first client is told, in seconds.
 MESSAGES_S: Final = 1.0
 
-#: How long a client that is told next may wait for replies, in seconds, while nothing more is read of it.
-REPLIES_S: Final = 1.0
-
-#: How long the end may take beside the clients' going, in seconds: to hand over; to finish, as long as the slowest
-#: request.
-HAND_OVER_S: Final = 4.0
+#: How long the end may take to finish once the clients have gone, in seconds: as long as the slowest request.
 LEAVE_S: Final = 8.0
 
 #: What the end waits for.
@@ -48,8 +41,19 @@ GONE: Final = 5
 class Leaving:
     """One endpoint's end."""
 
-    def __init__(self, desk: Desk, joining: Joining, sessions: Sessions, sending: Sending, inflight: InFlight) -> None:
+    def __init__(
+        self,
+        desk: Desk,
+        joining: Joining,
+        sessions: Sessions,
+        sending: Sending,
+        inflight: InFlight,
+        sizes: Sizes = SIZES,
+        patience: Patience = PATIENCE,
+    ) -> None:
         self._desk = desk
+        self._told_at_once = sizes.told_at_once
+        self._patience = patience
         self._inflight = inflight
         self._joining = joining
         self._sessions = sessions
@@ -67,7 +71,7 @@ class Leaving:
         """Leave. The clients are told to go over so many seconds, or less where they are few; nobody new comes."""
         self.under_way = True
         self._stage = HANDING_OVER
-        self._deadline = self._desk.now + HAND_OVER_S
+        self._deadline = self._desk.now + self._patience.hand_over_s
         self._over_s = over_s
         self._joining.leave()
 
@@ -83,7 +87,7 @@ class Leaving:
             self._stage = SENDING_AWAY
             self._untold = list(self._sessions.connections.values())[::-1]
             count = len(self._untold)
-            self._batch = max(BATCH_MIN, math.ceil(count * STEP_S / self._over_s)) if self._over_s else count
+            self._batch = max(self._told_at_once, math.ceil(count * STEP_S / self._over_s)) if self._over_s else count
         if self._stage == SENDING_AWAY:
             self._send_away(now)
             if not self._untold and not self._told_soon:
@@ -104,7 +108,7 @@ class Leaving:
             connection = self._untold.pop()
             if not connection.closed and connection.ends_at is None:
                 self._sessions.hush(connection)
-                self._told_soon.append((connection, now + REPLIES_S))
+                self._told_soon.append((connection, now + self._patience.replies_s))
         waiting = []
         for connection, deadline in self._told_soon:
             if connection.closed:

@@ -19,33 +19,20 @@ the lease alive, so that cached topics are routed while the whole store is down.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import Final
 
+from ..limits import PATIENCE, Patience
 from ..model import Endpoint
 from .homes import Homes, home_table
 
-#: A peer is dead after this long without a sign of life, in seconds on the observer's clock.
-DEAD_AFTER_S: Final = 3.0
-
-#: How long after a sign of life was given this endpoint may act on it. The gap to ``DEAD_AFTER_S`` is what clocks may
-#: drift apart and a turn of the loop may take, between the check of the lease and the end of what it allowed.
-LEASE_S: Final = 2.5
+DEAD_AFTER_S: Final = PATIENCE.dead_after_s
+LEASE_S: Final = PATIENCE.lease_s
 
 #: A dead peer's registry entry is taken out this long after its death: long after any stall it may yet wake up from.
 FORGET_AFTER_S: Final = 15.0
 
 #: Incarnations remembered as gone for good: what a late registry read or a late connection may still name.
 WRITTEN_OFF_MAX: Final = 1_000
-
-
-class Patience(NamedTuple):
-    """How long an endpoint takes itself, and others, for alive. All endpoints of a cluster have the same."""
-
-    lease_s: float = LEASE_S
-    dead_after_s: float = DEAD_AFTER_S
-
-
-PATIENCE: Final = Patience()
 
 
 class Peer:

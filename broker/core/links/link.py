@@ -45,7 +45,7 @@ def _size(item: Item) -> int:
 
 
 #: What a time is sent as.
-TIMES: Final = (float, int)
+TIMES: Final[tuple[type, ...]] = (float, int)
 
 
 class LinkError(Exception):

@@ -1,9 +1,9 @@
 """The home: a topic's messages, from their arrival to their outcome: duplicate? who subscribes? where are they?
 
-Owns: the messages of the slots that this endpoint is home of, in the queue of their topic, and what the store is asked
+Owns: the messages of the slots that this endpoint is home of, in the order of their topic, and what the store is asked
 for them. Must never: write a subscription, or hold a message for longer than the time-outs of what it waits for.
 
-A message goes through stages (``routes``), those behind it in its topic's queue after it. What every message needs
+A message goes through stages (``routes``), those behind it in its topic after it. What every message needs
 (subscribers and locations that are in the caches) takes no turn of its own. ``lookup`` is the other strategy.
 """
 
@@ -135,10 +135,9 @@ class Home(Part):
                 routes.misses += 1
         if route is None:
             route = routes.add(topic)
-        if route.queue is not None:
-            route.queue.append(handover)
-        else:
-            route.queue = deque((handover,))
+        waits = route.first is not None
+        route.put(handover)
+        if not waits:
             self._advance(topic, route)
         if handover.outcome is None:
             self._outcomes.wait(handover)
@@ -147,18 +146,16 @@ class Home(Part):
 
     def _advance(self, topic: str, route: Route) -> None:
         """Take the topic's messages, in their order, as far as they get without the store."""
-        queue = route.queue
-        while queue:
-            if not self._step(topic, route, queue):
+        while route.first is not None:
+            if not self._step(topic, route):
                 return
-        route.queue = None
         if route.passing:
             self._routes.drop(topic)
 
-    def _step(self, topic: str, route: Route, queue: deque[Handover]) -> bool:
+    def _step(self, topic: str, route: Route) -> bool:
         """The topic's first message is handed over. False: it waits for what the route's stage says."""
         if not topic:
-            self._fanout.broadcast(queue.popleft())
+            self._fanout.broadcast(route.take())
             self.take_handed_over()
             return True
         subscribers = route.subscribers
@@ -181,7 +178,7 @@ class Home(Part):
             self._search(topic, route, missing)
             return False
         route.search = None
-        handover = queue.popleft()
+        handover = route.take()
         if count > self._many:
             handover.recipients = count
             self._recipients += count
@@ -330,7 +327,7 @@ class Home(Part):
         """The store could not say what the topic's messages need to know; none of them was handed to anybody."""
         route = self._routes.drop(topic)
         if route is not None:
-            for handover in route.queue or ():
+            for handover in route.waiting():
                 self._ended(handover, unavailable(error))
 
     # The cluster
@@ -357,7 +354,7 @@ class Home(Part):
         route = self._routes.drop(topic)
         if route is None:
             return
-        for handover in route.queue or ():
+        for handover in route.waiting():
             waiters: list[Handover] = []
             if handover.pending:
                 assert handover.key is not None

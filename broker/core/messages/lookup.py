@@ -34,23 +34,20 @@ class LookupHome(Home):
 
     def _advance(self, topic: str, route: Route) -> None:
         """One message after the other, each by its own answers of the store."""
-        queue = route.queue
-        while queue:
-            handover = queue[0]
+        while (handover := route.first) is not None:
             if handover.key is not None and handover.seen is None:
                 if self._see is None:
                     self._see = []
                 self._see.append(handover)
                 return
             if handover.seen:
-                queue.popleft()
+                route.take()
                 self._desk.counts["duplicates_dropped"] += 1
                 self._outcomes.settle(handover, True)
-            elif self._step(topic, route, queue):
+            elif self._step(topic, route):
                 route.subscribers = None
             else:
                 return
-        route.queue = None
         self._routes.drop(topic)
 
     def ask(self) -> None:
@@ -65,7 +62,7 @@ class LookupHome(Home):
         for index, handover in enumerate(handovers):
             topic = handover.message.topic
             route = self._routes.get(topic)
-            if route is None or not route.queue or route.queue[0] is not handover:
+            if route is None or route.first is not handover:
                 continue
             if error is not None:
                 self._give_up(topic, error)

@@ -46,17 +46,46 @@ class Route:
     There are as many as there is room for, most of them idle: what only a busy one needs is None.
     """
 
-    __slots__ = ("changes", "ids", "passing", "queue", "search", "stage", "subscribers")
+    __slots__ = ("behind", "changes", "first", "ids", "passing", "search", "stage", "subscribers")
 
     def __init__(self, passing: bool = False) -> None:
         self.passing = passing  # it goes when nothing waits in it
         self.subscribers: Subscribers | None = None
         self.ids = 0  # in it, as its owner has counted them
         self.changes: list[tuple[str, bool]] | None = None  # (client, added?) confirmed while the set was being read
-        # Messages of this topic in their order; the first waits for what the stage says, the others for the first.
-        self.queue: deque[Handover] | None = None
+        # Messages of this topic, which go in their order; the first waits for what the stage says, the others for it.
+        self.first: Handover | None = None
+        self.behind: deque[Handover] | None = None
         self.stage = READY
         self.search: Search | None = None  # of the first message
+
+    def put(self, handover: Handover) -> None:
+        """It waits, behind those that do."""
+        if self.first is None:
+            self.first = handover
+        elif self.behind is None:
+            self.behind = deque((handover,))
+        else:
+            self.behind.append(handover)
+
+    def take(self) -> Handover:
+        """The first, whose turn has come."""
+        handover = self.first
+        assert handover is not None
+        behind = self.behind
+        if behind is None:
+            self.first = None
+        else:
+            self.first = behind.popleft()
+            if not behind:
+                self.behind = None
+        return handover
+
+    def waiting(self) -> list[Handover]:
+        """All of them, in their order."""
+        if self.first is None:
+            return []
+        return [self.first, *(self.behind or ())]
 
     def filled(self, subscribers: Subscribers) -> None:
         """The read returned. What was confirmed meanwhile may or may not be in it, so it is applied again."""
@@ -117,34 +146,38 @@ class Routes:
         self.ids_max = ids_max
         self._choosy = choosy
         self._choice = 1  # a pseudo-random number below 2^31
-        self._passing = 0  # routes that are no part of the cache
+        #: Those that are no part of the cache. Few: what is added and taken out all the time stays in the CPU's caches.
+        self._passing: dict[str, Route] = {}
         self.ids = 0  # in all sets
         self.evicted = 0
         self.asked = self.misses = 0  # look-ups, and those that had to ask the store
         self._routes: OrderedDict[str, Route] = OrderedDict()
 
     def __len__(self) -> int:
-        return len(self._routes) - self._passing
+        return len(self._routes)
 
     def use(self, topic: str) -> Route | None:
         """The topic's route, marked as just used."""
         route = self._routes.get(topic)
-        if route is not None:
-            self._routes.move_to_end(topic)
+        if route is None:
+            return self._passing.get(topic)
+        self._routes.move_to_end(topic)
         return route
 
     def get(self, topic: str) -> Route | None:
         """The topic's route, for a look."""
-        return self._routes.get(topic)
+        route = self._passing.get(topic)
+        return self._routes.get(topic) if route is None else route
 
     def add(self, topic: str) -> Route:
         """A new, empty route. That of ``""``, which is no topic, passes."""
-        passing = not topic or (self._choosy and len(self) >= self.topics_max and not self._chosen())
+        passing = not topic or (self._choosy and len(self._routes) >= self.topics_max and not self._chosen())
+        route = Route(passing)
         if passing:
-            self._passing += 1
+            self._passing[topic] = route
         else:
             self._evict()  # before: the new one is not in use yet, and must not be the one to go
-        route = self._routes[topic] = Route(passing)
+            self._routes[topic] = route
         return route
 
     def _chosen(self) -> bool:
@@ -156,16 +189,16 @@ class Routes:
     def filled(self, topic: str, route: Route, subscribers: Subscribers) -> None:
         """The topic's set was read."""
         route.filled(subscribers)
-        if route.passing and len(subscribers) > SMALL and topic:
+        if route.passing and len(subscribers) > SMALL:
             route.passing = False  # to read so many takes longer
-            self._passing -= 1
+            self._routes[topic] = self._passing.pop(topic)
         self._count(route, len(subscribers))
 
     def change(self, client: str, topics: Iterable[str], added: bool) -> None:
         """The client's subscriptions to these topics were written, or taken back: that holds from here on, in the cache
         and in reads under way."""
         for topic in topics:
-            route = self._routes.get(topic)
+            route = self.get(topic)
             if route is None:
                 continue
             route.change(client, added)
@@ -175,8 +208,8 @@ class Routes:
     def doubt(self, topics: Iterable[str]) -> None:
         """A write failed that may yet take effect: read these again before they are used again."""
         for topic in topics:
-            route = self._routes.get(topic)
-            if route is not None and not route.queue and route.stage != READING:
+            route = self.get(topic)
+            if route is not None and route.first is None and route.stage != READING:
                 self.drop(topic)
 
     def _count(self, route: Route, ids: int) -> None:
@@ -185,27 +218,26 @@ class Routes:
         self._evict()
 
     def drop(self, topic: str) -> Route | None:
-        """Forget the topic; returns its route, in whose queue publishes may wait."""
-        route = self._routes.pop(topic, None)
+        """Forget the topic; returns its route, in which publishes may wait."""
+        route = self._passing.pop(topic, None)
+        if route is None:
+            route = self._routes.pop(topic, None)
         if route is not None:
             self.ids -= route.ids
             route.ids = 0
-            if route.passing:
-                route.passing = False
-                self._passing -= 1
         return route
 
     def topics(self) -> list[str]:
-        """All topics in the cache."""
-        return list(self._routes)
+        """All topics that have a route."""
+        return [*self._routes, *self._passing]
 
     def _evict(self) -> None:
         # Busy routes stay; they are bounded by the limit on messages in flight, and looking for an idle one is by this.
         for _ in range(8):
-            if len(self) <= self.topics_max and self.ids <= self.ids_max:
+            if (len(self._routes) <= self.topics_max and self.ids <= self.ids_max) or not self._routes:
                 return
             topic, route = next(iter(self._routes.items()))
-            if route.queue or route.stage == READING or len(self._routes) == 1:
+            if route.first is not None or route.stage == READING or len(self._routes) == 1:
                 self._routes.move_to_end(topic)
             else:
                 self.drop(topic)

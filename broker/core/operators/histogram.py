@@ -12,7 +12,7 @@ from typing import Final
 
 #: Upper bounds of the buckets in seconds, from a turn of the loop to the longest time-out: two or three to a decade,
 #: with the goals of this broker (5, 10, 50, 100 ms, one second) among them.
-BOUNDS_S: Final = (
+BOUNDS_S: Final[tuple[float, ...]] = (
     *(0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025),
     *(0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0),
 )

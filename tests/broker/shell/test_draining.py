@@ -4,26 +4,29 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from websockets.exceptions import InvalidStatus
 
-from ingeborg.broker.core.cluster import leaving
+from ingeborg.broker.core.limits import Sizes
 from ingeborg.broker.store.embedded.store import EmbeddedStore
 from ingeborg.protocol.client import Client
 from ingeborg.protocol.pages import fetch
 from tests.cluster.processes import eventually
 from tests.conftest import Logged
 
-from ..running import PATIENCE_S, Gated, plain, running
+from ..running import PATIENCE_S, UNHURRIED, Gated, plain, running
 
 pytestmark = pytest.mark.usefixtures("transport", "logged")
 
+#: Of an endpoint whose store does not answer: it waits in vain to hand over, and for a client's reply.
+ENDING = replace(UNHURRIED, hand_over_s=0.3, replies_s=PATIENCE_S)
 
-async def test_clients_are_told_to_go_over_the_drain_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leaving, "BATCH_MIN", 1)
-    async with running(tmp_path, drain_s=1.0) as endpoint, AsyncExitStack() as stack:
+
+async def test_clients_are_told_to_go_over_the_drain_time(tmp_path: Path) -> None:
+    async with running(tmp_path, drain_s=1.0, sizes=Sizes(told_at_once=1)) as endpoint, AsyncExitStack() as stack:
         clients = [await stack.enter_async_context(plain(endpoint.url)) for _ in range(40)]
         loop = asyncio.get_running_loop()
         closed_at = []
@@ -39,14 +42,10 @@ async def test_clients_are_told_to_go_over_the_drain_time(tmp_path: Path, monkey
         assert max(closed_at) - min(closed_at) > 0.5
 
 
-async def test_while_clients_are_sent_away_it_is_not_ready_and_takes_nobody_in(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, logged: Logged
-) -> None:
+async def test_while_clients_are_sent_away_it_is_not_ready_and_takes_nobody_in(tmp_path: Path, logged: Logged) -> None:
     logged.expect("could not hand over")
-    monkeypatch.setattr(leaving, "HAND_OVER_S", 0.3)
-    monkeypatch.setattr(leaving, "REPLIES_S", PATIENCE_S)
     store = Gated(EmbeddedStore(tmp_path))
-    async with running(tmp_path, store=store) as endpoint, plain(endpoint.url) as anna:
+    async with running(tmp_path, store=store, patience=ENDING) as endpoint, plain(endpoint.url) as anna:
         store.shut()
         await anna.send({"command": "subscribe", "client_id": "anna", "topic": "t"})  # which has to be waited for
         await endpoint.until(lambda metrics: metrics["ingeborg_store_calls_total"] > 0)
@@ -65,14 +64,10 @@ async def test_while_clients_are_sent_away_it_is_not_ready_and_takes_nobody_in(
         await stopping
 
 
-async def test_what_was_sent_before_the_close_counts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, logged: Logged
-) -> None:
+async def test_what_was_sent_before_the_close_counts(tmp_path: Path, logged: Logged) -> None:
     logged.expect("could not hand over")
-    monkeypatch.setattr(leaving, "HAND_OVER_S", 0.3)  # the store is what it would wait for
-    monkeypatch.setattr(leaving, "REPLIES_S", PATIENCE_S)
     store = Gated(EmbeddedStore(tmp_path))
-    async with running(tmp_path, store=store) as endpoint, plain(endpoint.url) as anna:
+    async with running(tmp_path, store=store, patience=ENDING) as endpoint, plain(endpoint.url) as anna:
         store.shut()
         await anna.send({"command": "subscribe", "client_id": "anna", "topic": "t"})
         await endpoint.until(lambda metrics: metrics["ingeborg_store_calls_total"] > 0)

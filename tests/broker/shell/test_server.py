@@ -381,7 +381,7 @@ async def test_an_act_that_fails_takes_no_other_with_it(tmp_path: Path, logged: 
 
 
 @pytest.mark.over_tcp
-@pytest.mark.parametrize("at", ["a slice of work", "the answer to subscribers", "an event"])
+@pytest.mark.parametrize("at", ["a slice of work", "the end of a turn", "the answer to subscribers", "an event"])
 async def test_a_fault_of_the_core_ends_the_endpoint(tmp_path: Path, logged: Logged, at: str) -> None:
     logged.expect(f"the core failed at {at}, and may hold half a change")
     broken = asyncio.Event()
@@ -391,7 +391,11 @@ async def test_a_fault_of_the_core_ends_the_endpoint(tmp_path: Path, logged: Log
         yield
 
     async def nobody_knows(topics: list[str]) -> None:
-        """A store whose answer is none."""
+        """A store whose answer is none, later,"""
+
+    def anybody(topics: list[str]) -> int:
+        """or at once."""
+        return len(topics)
 
     async with running(tmp_path, on_broken=broken.set) as endpoint:
         server = endpoint.server
@@ -401,6 +405,7 @@ async def test_a_fault_of_the_core_ends_the_endpoint(tmp_path: Path, logged: Log
             asyncio.get_running_loop().call_soon(server.router.frame, None, b"{}", 0.0)  # type: ignore[arg-type]
         else:
             server.store.subscribers = nobody_knows  # type: ignore[assignment, method-assign]
+            server.driver._now = {"subscribers": anybody} if at == "the end of a turn" else {}
             async with plain(endpoint.url) as client:
                 await client.send('{"command":"publish","client_id":"a","topic":"t","payload":1}')
                 async with asyncio.timeout(PATIENCE_S):

@@ -7,10 +7,10 @@ import pytest
 from ingeborg.broker.core.clients.hub import Connection
 from ingeborg.broker.core.clients.sessions import Sessions
 from ingeborg.broker.core.cluster.joining import Joining
-from ingeborg.broker.core.cluster.leaving import BATCH_MIN, HAND_OVER_S, LEAVE_S, REPLIES_S, STEP_S, Leaving
+from ingeborg.broker.core.cluster.leaving import LEAVE_S, STEP_S, Leaving
 from ingeborg.broker.core.cluster.underway import UnderWay
 from ingeborg.broker.core.effects import Act, HandedOver, Hold, Left
-from ingeborg.broker.core.limits import Limits
+from ingeborg.broker.core.limits import PATIENCE, SIZES, Limits
 from ingeborg.broker.core.links.calls import Calls
 from ingeborg.broker.core.links.mesh import Mesh
 from ingeborg.broker.core.messages.inflight import InFlight
@@ -97,7 +97,7 @@ def test_they_are_told_in_any_case_when_that_takes_too_long() -> None:
     endpoint = Endpoint(2)
     endpoint.handovers.begin("keys")
     endpoint.leaving.begin(0.0)
-    endpoint.later(HAND_OVER_S - 0.01)
+    endpoint.later(PATIENCE.hand_over_s - 0.01)
     assert (endpoint.ends(), endpoint.told()) == ([], [])
     endpoint.later(0.01)
     assert (endpoint.ends(), endpoint.told()) == ([HandedOver(False)], [0, 1])
@@ -114,31 +114,31 @@ def test_many_are_told_a_few_at_a_time_over_the_seconds_that_were_given() -> Non
 
 
 def test_turns_between_two_batches_tell_nobody_more() -> None:
-    endpoint = Endpoint(3 * BATCH_MIN)
+    endpoint = Endpoint(3 * SIZES.told_at_once)
     endpoint.leaving.begin(60.0)
     endpoint.later()
-    assert len(endpoint.told()) == BATCH_MIN
+    assert len(endpoint.told()) == SIZES.told_at_once
     for _ in range(3):
         endpoint.later(STEP_S / 4)
         assert endpoint.told() == []
     endpoint.later(STEP_S / 4 + 0.001)
-    assert len(endpoint.told()) == BATCH_MIN
+    assert len(endpoint.told()) == SIZES.told_at_once
 
 
 def test_where_no_time_was_given_all_are_told_at_once() -> None:
-    endpoint = Endpoint(BATCH_MIN + 1)
+    endpoint = Endpoint(SIZES.told_at_once + 1)
     endpoint.leaving.begin(0.0)
     endpoint.later()
-    assert len(endpoint.told()) == BATCH_MIN + 1
+    assert len(endpoint.told()) == SIZES.told_at_once + 1
 
 
 def test_few_take_no_longer_than_they_need() -> None:
-    endpoint = Endpoint(BATCH_MIN + 1)
+    endpoint = Endpoint(SIZES.told_at_once + 1)
     endpoint.leaving.begin(60.0)
     endpoint.later()
-    assert endpoint.told() == list(range(BATCH_MIN))
+    assert endpoint.told() == list(range(SIZES.told_at_once))
     endpoint.later()
-    assert endpoint.told() == [BATCH_MIN]
+    assert endpoint.told() == [SIZES.told_at_once]
 
 
 @pytest.mark.parametrize("waits_for", ["reply", "backlog", "rest of a frame"])
@@ -169,7 +169,7 @@ def test_who_waits_for_too_long_is_told_in_any_case() -> None:
     waits_for_a_reply(endpoint, endpoint.connections[0])
     endpoint.leaving.begin(0.0)
     endpoint.later()
-    endpoint.later(REPLIES_S - 0.01)
+    endpoint.later(PATIENCE.replies_s - 0.01)
     assert endpoint.told() == []
     endpoint.later(0.01)
     assert endpoint.told() == [0]
@@ -190,7 +190,7 @@ def test_who_has_gone_or_was_told_otherwise_is_not_told() -> None:
     endpoint.sessions.disconnected(gone_soon)
     endpoint.sending.close(closed_soon, SLOW_CONSUMER)
     endpoint.closes()
-    endpoint.later(REPLIES_S)
+    endpoint.later(PATIENCE.replies_s)
     assert endpoint.told() == []
     assert endpoint.reading_changed() == [closed_soon.number]  # it is read for its close
 
@@ -203,7 +203,7 @@ def test_the_process_may_end_when_everything_under_way_is_finished() -> None:
     endpoint.later()
     endpoint.later()
     assert not endpoint.out()  # it has a client yet
-    endpoint.later(REPLIES_S)
+    endpoint.later(PATIENCE.replies_s)
     endpoint.later()
     assert endpoint.out()
     assert endpoint.ends() == [HandedOver(True)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections import deque
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -92,14 +91,14 @@ def test_one_set_above_the_bound_is_kept_since_the_topic_is_in_use() -> None:
 def test_a_topic_that_something_waits_in_does_not_go() -> None:
     routes = Routes(2, 1_000)
     busy = routes.add("busy")
-    busy.queue = deque([Handover(Message("busy", b"1", "a", 1, 0.0), 0, None, None)])
+    busy.put(Handover(Message("busy", b"1", "a", 1, 0.0), 0, None, None))
     reading = routes.add("reading")
     reading.stage = READING
     for topic in "abc":
         filled(routes, topic, 1)
     assert routes.get("busy") is busy
     assert routes.get("reading") is reading
-    busy.queue = None
+    busy.take()
     reading.stage = READY
     filled(routes, "d", 1)
     assert len(routes) <= 2
