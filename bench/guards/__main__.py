@@ -18,12 +18,16 @@ import uvloop
 
 from ingeborg.bench.errors import BenchError
 
-from . import cost, idle, latency, loads, rivals, scaling, storm
+from . import cost, idle, latency, loads, misses, rivals, scaling, storm
 from .model import Check, measured, show, table
 
 
 def _cost(full: bool) -> list[Check]:
     return list(cost.checks(*uvloop.run(cost.measure(3 if full else 1))))
+
+
+def _misses(full: bool) -> list[Check]:
+    return misses.checks(uvloop.run(misses.measure(misses.sizes(full))))
 
 
 def _latency(full: bool) -> list[Check]:
@@ -51,6 +55,7 @@ def _rivals(full: bool) -> list[Check]:
 GUARDS: Mapping[str, Callable[[bool], list[Check]]] = {
     "latency": _latency,
     "cost": _cost,
+    "misses": _misses,
     "traffic": loads.traffic,
     "scaling": _scaling,
     "storm": _storm,

@@ -33,7 +33,7 @@ LOAD_S = 3.0
 #: Publishes that are due come together, as those of many publishers do.
 TICK_S = 0.005
 #: Against the bare server (design: measured costs; a broker checks, hashes, looks for duplicates and routes as well).
-PUBLISH_RATIO, DELIVERY_RATIO = 2.0, 1.5
+PUBLISH_RATIO, DELIVERY_RATIO = 1.0, 0.8
 
 
 class Line(NamedTuple):

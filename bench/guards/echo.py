@@ -54,10 +54,9 @@ class Echo(NamedTuple):
         return self.per_s / REFERENCE.per_s
 
 
-#: What `python -m ingeborg.bench.guards.echo` showed on that day, on two cores and Python 3.11: of sixteen runs each
-#: figure's best, for other programs used the machine at all times.
+#: What `python -m ingeborg.bench.guards.echo` showed on that day, two cores idle, Python 3.11: the middle of three runs.
 REFERENCE_DATE = "2026-11-23"
-REFERENCE = Echo(per_s=64_000.0, cpu_us=15.3, trip_us=71.0)
+REFERENCE = Echo(per_s=66_700.0, cpu_us=14.9, trip_us=108.0)
 
 
 class _Stream:
