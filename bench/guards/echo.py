@@ -54,7 +54,7 @@ class Echo(NamedTuple):
         return self.per_s / REFERENCE.per_s
 
 
-#: What `python -m ingeborg.bench.guards.echo` showed on that day, two cores idle, Python 3.11: the middle of three runs.
+#: What `python -m ingeborg.bench.guards.echo` showed on that day, on two idle cores: the middle of three runs.
 REFERENCE_DATE = "2026-11-23"
 REFERENCE = Echo(per_s=66_700.0, cpu_us=14.9, trip_us=108.0)
 
