@@ -143,6 +143,12 @@ class Socket(asyncio.Protocol):
         """A whole message came."""
         raise NotImplementedError
 
+    def messages_come(self, messages: list[bytes]) -> None:
+        """These came one behind the other."""
+        for message in messages:
+            if not self._deaf:
+                self.message(message)
+
     def large_message(self, message: LargeMessage) -> None:
         """A whole large message came, in one frame."""
         raise NotImplementedError
@@ -284,9 +290,8 @@ class Socket(asyncio.Protocol):
             run = whole_messages(data, at, enough, self._masked, ws.current_size is None, most, self.large_bytes)
             if run.messages:  # else a fragmented message may be under way, of its own kind
                 self._text = run.is_text
-                for message in run.messages:
-                    if not self._deaf:
-                        self.message(message)
+                if not self._deaf:
+                    self.messages_come(run.messages)
             at, why = run.at, run.why
             if why == ENDS:
                 self._needed = run.needed

@@ -163,6 +163,7 @@ class Router:
             requests.update(part.requests())
         sessions.bind(commands)
         mesh.bind(requests)
+        self.frame_under_way = b""  # of a client; for the log, should it make the core fail
         self._ticks = [part.tick for part in parts if type(part).tick is not Part.tick]
         self._flushes = [part.flush for part in parts if type(part).flush is not Part.flush]
         self._closed = [part.closed for part in parts if type(part).closed is not Part.closed]
@@ -207,6 +208,14 @@ class Router:
         if now >= self.members.holds_until and self.members.lapsed(now):
             self.joining.lease_lapsed()
         self.sessions.frame(connection, data, is_text)
+
+    def frames(self, connection: Connection, messages: list[bytes], now: float, is_text: bool) -> None:
+        """Several, that came one behind the other; ``frame_under_way`` is the one whose turn it is."""
+        self._at(now)
+        frame = self.sessions.frame
+        for message in messages:
+            self.frame_under_way = message
+            frame(connection, message, is_text)
 
     def unread(self, connection: Connection, size: int, now: float) -> None:
         """``size`` bytes have come over the connection that are no whole message yet."""

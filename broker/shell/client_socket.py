@@ -140,8 +140,20 @@ class ClientSocket(Socket):
         """A command in a large frame."""
         self.message(Large(message.blocks, message.size, message.is_text))
 
+    def messages_come(self, messages: list[bytes]) -> None:
+        """Commands."""
+        connection = self.connection
+        if connection is None:
+            return
+        router = self._router
+        try:
+            router.frames(connection, messages, time.monotonic(), self._text)
+        except Exception:
+            request = request_id(router.frame_under_way)
+            self._driver.failed("a client's frame", connection=connection.number, request=request)
+
     def message(self, data: bytes | Large) -> None:
-        """A command."""
+        """A command that came in a frame of its own kind: large, in fragments, or compressed."""
         connection = self.connection
         if connection is None:
             return

@@ -9,15 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import islice
 from time import perf_counter
-from typing import Any, Final
+from typing import Any
 
 import ormsgpack
 
 from ingeborg.broker.core.model import Location, Subscribers
 from ingeborg.protocol.hashes import digest
-
-#: Between two looks at the clock: 0.1 ms.
-KEYS_PER_LOOK: Final = 32
 
 
 def subscribers(cursor: Any, topics: Sequence[str], members_max: int, until: float) -> list[Subscribers] | None:
@@ -39,8 +36,8 @@ def subscribers(cursor: Any, topics: Sequence[str], members_max: int, until: flo
                 clients = {first.decode()}
                 clients.update([member.decode() for member in members])
                 sets.append(clients)
-        if len(sets) % KEYS_PER_LOOK == 0 and perf_counter() >= until:
-            return None
+        if perf_counter() >= until:  # each may have to wait for the disk
+            return sets if len(sets) == len(topics) else None
     return sets
 
 
@@ -49,8 +46,8 @@ def locations(txn: Any, clients: Sequence[str], until: float) -> list[Location |
     found: list[Location | None] = []
     for client in clients:
         found.append(location(txn, client))
-        if len(found) % KEYS_PER_LOOK == 0 and perf_counter() >= until:
-            return None
+        if perf_counter() >= until:
+            return found if len(found) == len(clients) else None
     return found
 
 
