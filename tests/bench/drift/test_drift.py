@@ -107,3 +107,11 @@ def test_a_cost_of_nothing_is_no_cost() -> None:
 def test_what_cannot_be_is_refused(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["drift", "--base", "HEAD", *arguments]) == 1
     assert said in capsys.readouterr().err
+
+
+def test_without_a_base_a_clone_that_lacks_the_commit_says_so_and_fetches_nothing(
+    repository: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(command, "ROOT", repository)
+    assert cli.main(["drift", "--pairs", "3"]) == 1
+    assert f"there is no commit {command.BASE} in" in capsys.readouterr().err
