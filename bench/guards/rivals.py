@@ -263,10 +263,9 @@ PARTS: Mapping[str, Callable[[], list[Check]]] = {"echo": _echo, "cost": _cost, 
 def measure() -> list[Check]:
     """All parts. ``BenchError``, at once, where one of the rivals is not to be had."""
     centrifuge_program.ensure()
-    with tempfile.TemporaryDirectory() as folder:
-        for system in SYSTEMS[1:]:
-            with running(system, Path(folder), layer=False):
-                pass  # it starts here: the others are not measured for minutes in vain
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as servers:
+        for system in SYSTEMS[1:]:  # what does not start here would fail after minutes of measuring the others
+            servers.enter_context(running(system, Path(folder, system.name), layer=False))
     return [check for part in PARTS.values() for check in part()]
 
 

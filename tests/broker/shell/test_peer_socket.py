@@ -310,7 +310,7 @@ async def test_a_peer_that_does_not_introduce_itself_is_waited_for_but_not_for_e
 @pytest.mark.over_tcp
 async def test_leaving_takes_no_longer_than_telling_the_others(tmp_path: Path) -> None:
     async with running(tmp_path), running(tmp_path) as leaver:
-        # In turns of its tick, of which a stall is one: waiting in vain would be ``HAND_OVER_S``, or 40.
+        # In turns of its tick, of which a stall is one: waiting in vain would be ``Patience.hand_over_s``, or 40.
         ticks = leaver.ticks
         await leaver.server.stop()
         assert leaver.ticks - ticks < 30
