@@ -10,14 +10,13 @@ import hashlib
 import os
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+from ingeborg.bench.peers import fetching
 from ingeborg.bench.peers.errors import NotInstalledError, PeerError
 from ingeborg.bench.peers.kafka_jars import CACHE
-from ingeborg.bench.starting.child import tail
 
 SOURCES = Path(__file__).with_name("centrifuge")
 #: What the program is made from, and all of it: the sums pin every module.
@@ -82,20 +81,13 @@ def _build(go: str, target: Path, log: Path) -> None:
     command = [go, "build", "-mod=readonly", "-trimpath", "-buildvcs=false", "-o", str(target), "."]
     # Neither a workspace of the user's around this folder nor a C compiler has a part in it.
     environment = {**os.environ, "GOWORK": "off", "CGO_ENABLED": "0"}
-    with log.open("wb") as output:
-        try:
-            code = subprocess.run(
-                command,
-                cwd=SOURCES,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                env=environment,
-                timeout=BUILD_S,
-                check=False,
-            ).returncode
-        except subprocess.TimeoutExpired as error:
-            raise PeerError(f"Go did not build Centrifuge in {BUILD_S:.0f} s{tail(log)}") from error
-    if code != 0 or not target.is_file():
-        needs = f"it needs Go {go_release()} or newer, and its modules from the network the first time"
-        raise PeerError(f"Go did not build Centrifuge (exit code {code}; {needs}){tail(log)}")
+    fetching.run(
+        command,
+        target,
+        log,
+        what="Go did not build Centrifuge",
+        needs=f"; it needs Go {go_release()} or newer, and its modules from the network the first time",
+        timeout_s=BUILD_S,
+        environment=environment,
+        folder=SOURCES,
+    )

@@ -15,8 +15,8 @@ import tempfile
 from pathlib import Path
 from xml.etree import ElementTree
 
+from ingeborg.bench.peers import fetching
 from ingeborg.bench.peers.errors import NotInstalledError, PeerError
-from ingeborg.bench.starting.child import tail
 
 POM = Path(__file__).with_name("kafka") / "pom.xml"
 CACHE = Path("~/.cache/ingeborg")
@@ -69,21 +69,15 @@ def ensure(cache: Path, java_home: Path) -> Path:
 def _copy_jars(maven: str, java_home: Path, target: Path, log: Path) -> None:
     command = [maven, "-q", "-B", "-f", str(POM), "dependency:copy-dependencies", "-DincludeScope=runtime"]
     environment = {**os.environ, "JAVA_HOME": str(java_home)}
-    with log.open("wb") as output:
-        try:
-            code = subprocess.run(
-                [*command, f"-DoutputDirectory={target}"],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                env=environment,
-                timeout=MAVEN_S,
-                check=False,
-            ).returncode
-        except subprocess.TimeoutExpired as error:
-            raise PeerError(f"Maven did not get Kafka's jars in {MAVEN_S:.0f} s{tail(log)}") from error
-    if code != 0 or not target.is_dir():
-        raise PeerError(f"Maven did not get Kafka's jars (exit code {code}){tail(log)}")
+    fetching.run(
+        [*command, f"-DoutputDirectory={target}"],
+        target,
+        log,
+        what="Maven did not get Kafka's jars",
+        needs="",
+        timeout_s=MAVEN_S,
+        environment=environment,
+    )
 
 
 def java_home() -> Path:
