@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from ingeborg.protocol.hashes import HASH_BYTES, digest
 
@@ -83,7 +83,10 @@ class Dedup(Generic[Waiter]):
         #: Of those that are pending: which are not so here, but at a former home of their slot; its incarnation, and
         #: until when that is believed. Those that end first are first.
         self.elsewhere: dict[int, tuple[str, float]] = {}
-        self._now = self._expiry = -1.0  # of what is seen now: one object for all keys of a turn
+        self._now = -1.0
+        # Of what is seen now: one object for all keys of a turn. Declared as a float, the compiled form would keep the
+        # bare number and make an object of it for each key.
+        self._expiry: Any = -1.0
 
     def __len__(self) -> int:
         """Keys that take up room."""
@@ -164,7 +167,7 @@ class Dedup(Generic[Waiter]):
             return
         if self._now != now:
             self._turn(now)
-        expiry = self._expiry
+        expiry: Any = self._expiry
         if ttl_s is not None:
             expiry = now + max(min(ttl_s, self.ttl_s), self.take(key, now))
         self._insert(key, expiry)
@@ -178,7 +181,7 @@ class Dedup(Generic[Waiter]):
             self._merge(now)
         self._now, self._expiry = now, now + self.ttl_s
 
-    def _insert(self, key: int, expiry: float) -> None:
+    def _insert(self, key: int, expiry: Any) -> None:
         """Into the youngest generation, where it may be already; an older one may keep an entry that is over sooner."""
         if self._young_count >= self._young_max:
             self._begin_generation(self._now)
