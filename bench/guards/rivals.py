@@ -269,10 +269,17 @@ def measure() -> list[Check]:
     return [check for part in PARTS.values() for check in part()]
 
 
+def _part(word: str) -> str:
+    if word not in PARTS:
+        raise argparse.ArgumentTypeError(f"{word!r} is none of {', '.join(PARTS)}")
+    return word
+
+
 def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("part", choices=PARTS, nargs="*", metavar="PART", help=", ".join(PARTS))
+    # Not by `choices`: argparse looks for no word at all among them.
+    parser.add_argument("part", type=_part, nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; default: all")
     for part in parser.parse_args().part or PARTS:
         show(PARTS[part]())
 

@@ -341,8 +341,8 @@ class Listening(Part):
         self._desk.answer(peer, number)
 
     def _replaced(self, connection: Connection) -> None:
-        """A client of this connection listens elsewhere now; its last one takes the connection with it."""
-        if not connection.clients and not connection.closed:
+        """A client of this connection listens elsewhere now; its last one takes the connection with it, once."""
+        if not connection.clients and connection.ends_at is None:
             self._sending.close(connection, REPLACED)
 
     def _superseded(self, client: str, location: Location) -> None:

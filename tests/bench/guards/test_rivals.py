@@ -4,6 +4,7 @@ server of the test's own and on the real one where it has been built."""
 from __future__ import annotations
 
 import contextlib
+import functools
 import re
 import shutil
 import sys
@@ -25,6 +26,26 @@ from tests import wants
 from tests.cluster.processes import eventually
 
 ROOT = Path(__file__).resolve().parents[3]
+
+
+# -- the command
+
+
+@pytest.mark.parametrize(("words", "parts"), [([], ["echo", "cost", "topics"]), (["topics"], ["topics"])])
+def test_the_parts_named_are_measured_or_all_of_them(
+    monkeypatch: pytest.MonkeyPatch, words: list[str], parts: list[str]
+) -> None:
+    measured: list[str] = []
+
+    def measure(part: str) -> list[Check]:
+        measured.append(part)
+        return []
+
+    for name in rivals.PARTS:
+        monkeypatch.setitem(rivals.PARTS, name, functools.partial(measure, name))
+    monkeypatch.setattr(sys, "argv", ["rivals", *words])
+    rivals.main()
+    assert measured == parts
 
 
 # -- what is met

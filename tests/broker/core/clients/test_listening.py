@@ -216,6 +216,17 @@ def test_the_former_connection_is_closed_when_the_new_place_is_stored_and_not_be
     assert endpoint.closes() == [(before.number, REPLACED.code)]
 
 
+def test_a_connection_whose_clients_all_go_at_once_is_closed_once(endpoint: Endpoint) -> None:
+    before = endpoint.listening()
+    endpoint.say("listen", "bert", before)
+    endpoint.turn("listen")[0].end([here(1)])
+    after = endpoint.client("listen")
+    for client in ("anna", "bert"):
+        endpoint.say("listen", client, after)
+    endpoint.turn("listen")[0].end([here(2), here(2)])
+    assert endpoint.closes() == [(before.number, REPLACED.code)]
+
+
 def test_a_connection_that_has_other_clients_stays(endpoint: Endpoint) -> None:
     before = endpoint.listening()
     endpoint.say("listen", "bert", before)
