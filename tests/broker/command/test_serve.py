@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterator
 from typing import Any
+
+import pytest
 
 from ingeborg.broker.command import serve
 
@@ -18,10 +21,19 @@ class Loop:
         self.later.append(what)
 
 
+@pytest.fixture
+def by_hand() -> Iterator[None]:
+    """The collector looks at nothing by itself."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("by_hand")
 def test_new_objects_are_looked_at_once_and_again_and_again() -> None:
     loop = Loop()
-    gc.collect()
-    made = [[number] for number in range(1_000)]
+    made = [[number] for number in range(100)]
     new = {id(each) for each in gc.get_objects(0)}
     assert all(id(each) in new for each in made)
     serve.look_at_new_objects(loop)  # type: ignore[arg-type]
