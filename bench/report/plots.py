@@ -7,6 +7,7 @@ same (`title`, `description`), and it never drops a point silently: a missing va
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,6 +22,9 @@ COLOURS = 8
 
 CHARACTER = 7.3
 """Room for a character of a label, in user units: wide enough for digits and `%` of the usual fonts at 12 px."""
+
+DIGITS = 1
+"""Digits after the point of a coordinate, in user units: a tenth of a pixel or two is less than a person can see."""
 
 PATTERNS = ("", "dashed", "dotted", "dotdash")
 
@@ -211,10 +215,10 @@ def svg(plot: Plot, frame: Frame, identity: str, css_class: str) -> str:
     floor = frame.top + inner_height
 
     def at_x(value: float) -> float:
-        return round(frame.left + x.share(value) * inner_width, 1)
+        return round(frame.left + x.share(value) * inner_width, DIGITS)
 
     def at_y(value: float) -> float:
-        return round(floor - y.share(value) * inner_height, 1)
+        return round(floor - y.share(value) * inner_height, DIGITS)
 
     parts = [
         f'<svg class="{css_class}" viewBox="0 0 {frame.width} {frame.height}" role="img" '
@@ -222,29 +226,29 @@ def svg(plot: Plot, frame: Frame, identity: str, css_class: str) -> str:
         f'<title id="{identity}-t">{escape(plot.title)}</title>',
         f'<desc id="{identity}-d">{escape(plot.description)}</desc>',
     ]
+    edges = []
     for start, end, name in plot.bands:
         left, right = at_x(start), at_x(end)
         if right - left < 1:
             continue
-        parts.append(
-            f'<rect class="band" x="{left}" y="{frame.top}" width="{right - left:.1f}" height="{inner_height}"/>'
-        )
-        parts.append(f'<path class="bandedge" d="M{left} {frame.top}v{inner_height}"/>')
+        width = number(right - left)
+        parts.append(f'<rect class="band" x="{number(left)}" y="{frame.top}" width="{width}" height="{inner_height}"/>')
+        edges.append(f"M{number(left)} {frame.top}v{inner_height}")
         # A name wider than its band would run into the next one's.
         if frame.band_names and len(name) * CHARACTER < right - left:
-            parts.append(f'<text class="bandname" x="{left + 5:.1f}" y="{frame.top - 7}">{escape(name)}</text>')
-    for value, text in y.ticks:
-        height = at_y(value)
-        parts.append(f'<path class="grid" d="M{frame.left} {height}H{frame.width - frame.right}"/>')
-        parts.append(
-            f'<text class="tick" x="{frame.left - 8}" y="{height + 4}" text-anchor="end">{escape(text)}</text>'
-        )
+            parts.append(f'<text x="{number(left + 5)}" y="{frame.top - 7}">{escape(name)}</text>')
+    parts.append(_path("bandedge", edges))
+    heights = [(at_y(value), text) for value, text in y.ticks]
+    across = f"H{frame.width - frame.right}"
+    parts.append(_path("grid", [f"M{frame.left} {number(height)}{across}" for height, _ in heights]))
+    labels = [f'<text x="{frame.left - 8}" y="{number(height + 4)}">{escape(text)}</text>' for height, text in heights]
+    parts.append(f'<g class="end">{"".join(labels)}</g>')
     parts += _x_ticks(x, at_x, frame, floor)
     for value, name in plot.limits:
         height = at_y(value)
-        parts.append(f'<path class="limit" d="M{frame.left} {height}H{frame.width - frame.right}"/>')
+        parts.append(f'<path class="limit" d="M{frame.left} {number(height)}{across}"/>')
         parts.append(
-            f'<text class="limitname" x="{frame.width - frame.right - 4}" y="{height - 5}" text-anchor="end">'
+            f'<text class="limitname end" x="{frame.width - frame.right - 4}" y="{number(height - 5)}">'
             f"{escape(name)}</text>"
         )
     for series in plot.series:
@@ -254,19 +258,49 @@ def svg(plot: Plot, frame: Frame, identity: str, css_class: str) -> str:
     return "".join(parts)
 
 
+def number(value: float) -> str:
+    """A coordinate in as few characters as say it to `DIGITS` digits: without a zero that changes nothing."""
+    text = f"{value:.{DIGITS}f}".rstrip("0").rstrip(".")
+    sign, text = ("-", text[1:]) if text.startswith("-") else ("", text)
+    return "0" if text in ("", "0") else sign + (text[1:] if text.startswith("0.") else text)
+
+
+def way(points: Sequence[tuple[float, float]]) -> str:
+    """A line through the points (x ascending), as the data of a path.
+
+    From the first point on, each step says how far it goes, which takes fewer characters than where it comes to. Steps
+    are between rounded points, so that their sum does not drift, and a level stretch is one step.
+    """
+    rounded = [(round(x, DIGITS), round(y, DIGITS)) for x, y in points]
+    heights = [y for _, y in rounded]
+    within = [before == y == after for before, y, after in zip(heights, heights[1:], heights[2:], strict=False)]
+    places = [place for place, level in zip(rounded, [False, *within, False], strict=True) if not level]
+    steps = [(x - before_x, y - before_y) for (before_x, before_y), (x, y) in itertools.pairwise(places)]
+    return f"M{_listed(places[:1])}l{_listed(steps)}"
+
+
+def _listed(pairs: Sequence[tuple[float, float]]) -> str:
+    """The coordinates one after another: a sign parts two of them as well as a space."""
+    return " ".join(map(number, itertools.chain(*pairs))).replace(" -", "-")
+
+
+def _path(css: str, pieces: Sequence[str]) -> str:
+    """One element for all pieces that look the same."""
+    return f'<path class="{css}" d="{"".join(pieces)}"/>' if pieces else ""
+
+
 def _x_ticks(x: Scale, at_x: Callable[[float], float], frame: Frame, floor: float) -> list[str]:
-    parts = [f'<path class="axis" d="M{frame.left} {floor}H{frame.width - frame.right}"/>']
+    marks, labels = [f"M{frame.left} {floor}H{frame.width - frame.right}"], []
     free_from = -math.inf
     for value, text in x.ticks:
         place, width = at_x(value), len(text) * CHARACTER
         # The first and last label stay within the drawing; one that would touch its neighbour is left out.
         start = min(max(place - width / 2, 0), frame.width - width)
-        parts.append(f'<path class="axis" d="M{place} {floor}v5"/>')
+        marks.append(f"M{number(place)} {floor}v5")
         if text and frame.x_labels and start > free_from:
-            middle = f'x="{start + width / 2:.1f}" y="{floor + 20}" text-anchor="middle"'
-            parts.append(f'<text class="tick" {middle}>{escape(text)}</text>')
+            labels.append(f'<text x="{number(start + width / 2)}" y="{floor + 20}">{escape(text)}</text>')
             free_from = start + width + 6
-    return parts
+    return [_path("axis", marks), f'<g class="middle">{"".join(labels)}</g>' if labels else ""]
 
 
 def _line(series: Series, at_x: Callable[[float], float], at_y: Callable[[float], float]) -> list[str]:
@@ -278,15 +312,17 @@ def _line(series: Series, at_x: Callable[[float], float], at_y: Callable[[float]
         else:
             runs[-1].append((at_x(x), at_y(y)))
     css = series.css
-    path = " ".join("M" + "L".join(f"{x} {y}" for x, y in run) for run in runs if len(run) > 1)
+    path = "".join(way(run) for run in runs if len(run) > 1)
     drawn = [f'<path class="line {css}" d="{path}"/>'] if path else []
+
+    def circle(kind: str, x: float, y: float, radius: str) -> str:
+        return f'<circle class="{kind} {css}" cx="{number(x)}" cy="{number(y)}" r="{radius}"/>'
+
     if not series.dots:
-        lone = [run[0] for run in runs if len(run) == 1]
-        return drawn + [f'<circle class="dot {css}" cx="{x}" cy="{y}" r="2.5"/>' for x, y in lone]
+        return drawn + [circle("dot", *run[0], "2.5") for run in runs if len(run) == 1]
     for x, y in series.points:
         if y is not None:
-            ring = "ring" if x in series.hollow else "dot"
-            drawn.append(f'<circle class="{ring} {css}" cx="{at_x(x)}" cy="{at_y(y)}" r="3"/>')
+            drawn.append(circle("ring" if x in series.hollow else "dot", at_x(x), at_y(y), "3"))
     return drawn
 
 
@@ -299,7 +335,7 @@ def _crosses(crosses: Sequence[Cross], at_x: Callable[[float], float], floor: fl
         y = floor - 8 - 13 * taken.get(x, 0)
         taken[x] = taken.get(x, 0) + 1
         parts.append(
-            f'<path class="cross s{cross.colour % COLOURS}" d="M{x - 4.5:.1f} {y - 4.5:.1f}l9 9m0 -9l-9 9">'
+            f'<path class="cross s{cross.colour % COLOURS}" d="M{number(x - 4.5)} {number(y - 4.5)}l9 9m0-9l-9 9">'
             f"<title>{escape(cross.text)}</title></path>"
         )
     return parts

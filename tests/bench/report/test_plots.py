@@ -23,10 +23,12 @@ from ingeborg.bench.report.plots import (
     linear,
     logarithmic,
     nines,
+    number,
     percentile_axis,
     seconds_axis,
     stacked,
     svg,
+    way,
 )
 
 
@@ -81,6 +83,52 @@ def line_in(text: str) -> str:
     return found[1]
 
 
+def places(path: str) -> list[tuple[float, float]]:
+    """Where the points of a path of `M` and `l` lie."""
+    found: list[tuple[float, float]] = []
+    for letter, data in re.findall(r"([Ml])([^Ml]*)", path):
+        numbers = [float(text) for text in re.findall(r"-?(?:\d+(?:\.\d+)?|\.\d+)", data)]
+        for x, y in zip(numbers[::2], numbers[1::2], strict=True):
+            before_x, before_y = found[-1] if letter == "l" else (0.0, 0.0)
+            found.append((before_x + x, before_y + y))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(66.0, "66"), (120.04, "120"), (0.5, ".5"), (-0.5, "-.5"), (-0.04, "0"), (10.0, "10"), (-7.26, "-7.3"), (0, "0")],
+)
+def test_a_coordinate_has_no_character_that_says_nothing(value: float, text: str) -> None:
+    assert number(value) == text
+
+
+@given(st.lists(st.floats(-100, 2000), min_size=2, max_size=400), st.data())
+def test_a_way_goes_through_its_points_to_a_tenth_and_does_not_drift(xs: list[float], data: st.DataObject) -> None:
+    heights = st.sampled_from([0.0, 0.04, 7.5]) | st.floats(-100, 2000)
+    points = [(x, data.draw(heights)) for x in sorted(xs)]
+    turns = places(way(points))
+    assert len(turns) <= len(points)
+    # Each point is where the line turns, or between two turns at one height.
+    before = after = 0
+    for x, y in points:
+        x, y = round(x, 1), round(y, 1)
+        while after < len(turns) - 1 and not near(turns[after], x, y) and turns[after][0] < x + 0.01:
+            before, after = after, after + 1
+        level = abs(turns[before][1] - y) < 0.01 > abs(turns[after][1] - y)
+        between = turns[before][0] - 0.01 <= x <= turns[after][0] + 0.01
+        assert near(turns[after], x, y) or (level and between)
+
+
+def near(place: tuple[float, float], x: float, y: float) -> bool:
+    """The same to the digits that are drawn."""
+    return abs(place[0] - x) < 0.01 > abs(place[1] - y)
+
+
+def test_a_level_stretch_is_one_step_and_what_leads_to_it_stays() -> None:
+    assert way([(0, 5), (1, 5), (2, 5.04), (3, 5), (4, 7.5), (5, 7.5)]) == "M0 5l3 0 1 2.5 1 0"
+    assert way([(0.5, 5), (10.25, 4.5)]) == "M.5 5l9.7-.5"
+
+
 def test_a_missing_value_is_a_gap_and_a_lone_value_a_dot() -> None:
     text = draw([(0, 1), (1, 2), (2, None), (3, 4), (4, None), (5, 5), (6, 6)])
     path = line_in(text)
@@ -95,10 +143,10 @@ def test_it_is_well_formed_says_what_it_shows_and_stays_inside(frame: Frame) -> 
     assert root.findtext("title") == "T <&>"
     assert root.findtext("desc") == "D"
     assert "<goal>" in [node.text for node in root.findall("text")]
-    numbers = re.findall(r"[ML](-?[\d.]+) (-?[\d.]+)", line_in(text))
-    for x, y in numbers:
-        assert 0 <= float(x) <= frame.width
-        assert 0 <= float(y) <= frame.height
+    assert len(places(line_in(text))) == 3
+    for x, y in places(line_in(text)):
+        assert 0 <= x <= frame.width
+        assert 0 <= y <= frame.height
 
 
 @given(st.integers(0, 21), st.integers(0, 21), st.integers(3, 12))
