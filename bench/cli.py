@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ingeborg.bench import report
-from ingeborg.bench.digest import files as digestdir
+from ingeborg.bench.digest import files, forms, kept
 from ingeborg.bench.digest.document import Json
 from ingeborg.bench.errors import BenchError, ExtraMissing
 from ingeborg.bench.text import statements, summary
@@ -33,10 +33,13 @@ examples:
   bench digest runs/2026-03-01 --out digest          figures of one run, or of all runs below a directory
   bench summary digest                               the tables, in the terminal
   bench report digest --out report.html              the page (and summary.md beside it)
+  bench convert digest --out digest.parquet          the digest as one small file, to be kept; and back
   bench compare bench/matrices/thesis.toml --out c   several systems under several workloads, in one report
   bench peers up rabbitmq nats                       real servers on loopback, to run loadgen against
 Each command has its own --help.
 """
+
+_DIGEST = f"the folder that `bench digest` wrote, or a file {kept.NAME}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -107,7 +110,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Write one self-contained HTML page, and summary.md beside it: goals met or missed, systems beside "
         "each other with their ratios, plots over topics and over time, and how it was measured.",
     )
-    command.add_argument("digest", metavar="DIGEST_DIR", help="what `bench digest` wrote")
+    command.add_argument("digest", metavar="DIGEST", help=_DIGEST)
     command.add_argument("--out", required=True, metavar="FILE.html", help="where the page goes")
     command.set_defaults(command=lambda options: write_report(Path(options.digest), Path(options.out)))
 
@@ -117,8 +120,25 @@ def _parser() -> argparse.ArgumentParser:
         description="Print the comparison of systems, or of a single run p50, p99, in, out, duplicates dropped, lost, "
         "and its goals.",
     )
-    command.add_argument("digest", metavar="DIGEST_DIR", help="what `bench digest` wrote")
+    command.add_argument("digest", metavar="DIGEST", help=_DIGEST)
     command.set_defaults(command=_summary)
+
+    command = commands.add_parser(
+        "convert",
+        help="write a digest as one file, or as a folder of CSV files",
+        description="Write a digest in its other form: as one compressed file (Parquet), a fourteenth of the size, "
+        f"or as the folder of {files.DOCUMENT} and CSV files that `bench digest` writes. Both hold the same, value by "
+        "value.",
+    )
+    command.add_argument("digest", metavar="DIGEST", help=_DIGEST)
+    command.add_argument(
+        "--out",
+        required=True,
+        type=Path,
+        metavar=f"FILE{kept.SUFFIX}|DIR",
+        help=f"where it goes: one file, if the name ends in {kept.SUFFIX}, else a folder",
+    )
+    command.set_defaults(command=_convert)
 
     try:
         from ingeborg.bench.compare import command as compare
@@ -186,9 +206,9 @@ def say_notes(runs: Sequence[Json]) -> None:
         print(f"  and {len(notes) - NOTES_MAX:,} more notes: the page has them")
 
 
-def write_report(directory: Path, page: Path) -> int:
-    """Write the page of the digest in `directory`, and summary.md beside it. Raises BenchError."""
-    document, tables = digestdir.read(directory)
+def write_report(source: Path, page: Path) -> int:
+    """Write the page of the digest at `source`, and summary.md beside it. Raises BenchError."""
+    document, tables = forms.read(source)
     try:
         page.parent.mkdir(parents=True, exist_ok=True)
         page.write_text(report.page(document, tables), encoding="utf-8")
@@ -200,7 +220,13 @@ def write_report(directory: Path, page: Path) -> int:
 
 
 def _summary(options: argparse.Namespace) -> int:
-    print(summary.terminal(digestdir.read_document(Path(options.digest))))
+    print(summary.terminal(forms.read_document(Path(options.digest))))
+    return 0
+
+
+def _convert(options: argparse.Namespace) -> int:
+    forms.convert(Path(options.digest), options.out)
+    print(f"Digest: {options.out}")
     return 0
 
 

@@ -13,15 +13,20 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ingeborg.bench.compare import matrix
-from ingeborg.bench.compare.run import RECORD, Comparison
+from ingeborg.bench.compare.run import LOGS, RECORD, Comparison
+from ingeborg.bench.digest import forms, kept
 from ingeborg.bench.errors import BenchError
 
 REPETITIONS_MAX = 100
 
+DIGEST = "digest"
+"""The digest's folder, among the logs: `--resume` takes from it what is computed already."""
+
 _EPILOG = """\
-DIR gets: the matrix and its workload files, comparison.json (how each cell ended), logs/ (everything measured; large),
-digest/ (figures of all runs) and report.html with summary.md. The report is made again from digest/ alone by
-`bench report DIR/digest --out FILE.html`. Cut short by Ctrl-C? The same command with --resume goes on.
+DIR gets: the matrix and its workload files, comparison.json (how each cell ended), digest.parquet (figures of all runs)
+and report.html with summary.md: what is worth keeping. The report is made again from digest.parquet alone by
+`bench report DIR/digest.parquet --out FILE.html`. logs/ has everything measured, and logs/digest/ its figures as CSV;
+both are large. Cut short by Ctrl-C? The same command with --resume goes on.
 """
 
 
@@ -55,6 +60,7 @@ def _compare(
 ) -> int:
     if not 1 <= options.repeat <= REPETITIONS_MAX:
         raise BenchError(f"--repeat has to be from 1 to {REPETITIONS_MAX}")
+    kept.require()  # asked for now, and not when half an hour has been measured
     chosen = _chosen(matrix.read(options.matrix), options.only, options.last)
     out: Path = options.out
     if not options.resume and out.exists() and any(out.iterdir()):
@@ -73,7 +79,12 @@ def _compare(
     logs = comparison.logs
     if not logs:
         raise BenchError(f"no run has brought anything: {out / RECORD} says why")
-    return digest([str(path) for path in logs], out / "digest") or report(out / "digest", out / "report.html")
+    folder, file = out / LOGS / DIGEST, out / kept.NAME
+    status = digest([str(path) for path in logs], folder)
+    if status:
+        return status
+    forms.convert(folder, file)
+    return report(file, out / "report.html")
 
 
 def _chosen(whole: matrix.Matrix, only: list[str] | None, last: int | None) -> matrix.Matrix:

@@ -1,14 +1,7 @@
-"""A digest on disk: digest.json and the tables beside it, and what of an earlier one is still true.
+"""A digest as a folder: digest.json and its tables as CSV, and what of an earlier one is still true.
 
-Owns their names, columns and order. It never computes a figure; what it reads back is what was written, or a
-BenchError.
-
-| file | one row per | columns |
-|---|---|---|
-| seconds.csv | run and second | counts of what happened in it; latency of what was meant to be sent in it |
-| histogram.csv | run, phase, second and latency bucket | deliveries (bounds of the bucket in ns) |
-| machine.csv | run, process and sample | processor cores used, resident bytes, network and disk bytes a second |
-| counters.csv | run, phase, server and counter | its first and last value in the phase |
+Owns the names of the files and the form of a cell: a whole number has no point, another at most six digits after it,
+and what is missing is empty. It never computes a figure; what it reads back is what was written, or a BenchError.
 """
 
 from __future__ import annotations
@@ -17,76 +10,14 @@ import csv
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from ingeborg.bench.digest.document import DIGEST_VERSION, Json, Rows
+from ingeborg.bench.digest.document import DIGEST_VERSION, Json
+from ingeborg.bench.digest.tables import REAL, TABLES, TEXT, Digest
 from ingeborg.bench.errors import BenchError
 
 DOCUMENT = "digest.json"
-
-TABLES = {
-    "seconds": (
-        "run",
-        "second",
-        "news",
-        "reports",
-        "duplicates_offered",
-        "delivered",
-        "errors",
-        "p50_ns",
-        "p99_ns",
-        "max_ns",
-    ),
-    "histogram": ("run", "phase", "second", "low_ns", "high_ns", "deliveries"),
-    "machine": (
-        "run",
-        "source",
-        "role",
-        "second",
-        "cpu_cores",
-        "rss_bytes",
-        "anon_bytes",
-        "net_rx_bytes_s",
-        "net_tx_bytes_s",
-        "disk_read_bytes_s",
-        "disk_write_bytes_s",
-    ),
-    "counters": ("run", "phase", "source", "name", "first", "last"),
-}
-
-_ORDER = {
-    "seconds": itemgetter("run", "second"),
-    "histogram": itemgetter("run", "second", "phase", "high_ns"),
-    # Several samples may fall into a second: they stay in the order given, which is that of time.
-    "machine": itemgetter("run", "source", "second"),
-    "counters": itemgetter("run", "phase", "source", "name"),
-}
-
-_TEXT = {"run", "phase", "source", "role", "name"}
-
-
-@dataclass(frozen=True)
-class Digest:
-    """Runs by id, as the document has them, and the tables' rows."""
-
-    runs: Mapping[str, Json]
-    tables: Mapping[str, Rows]
-
-    @classmethod
-    def of(cls, document: Json, tables: Mapping[str, Rows]) -> Digest:
-        return cls({run["run"]: run for run in document["runs"]}, tables)
-
-    @classmethod
-    def empty(cls) -> Digest:
-        return cls({}, {name: [] for name in TABLES})
-
-    def joined(self, other: Digest) -> Digest:
-        """Both; they have no run in common."""
-        tables = {name: [*self.tables[name], *other.tables[name]] for name in TABLES}
-        return Digest({**self.runs, **other.runs}, tables)
 
 
 def remembered(directory: Path, made_of: Mapping[str, Json], say: Callable[[str], None]) -> Digest:
@@ -122,17 +53,17 @@ def write(directory: Path, digest: Digest, order: Sequence[str]) -> Json:
 def _write(directory: Path, digest: Digest, document: Json) -> None:
     (directory / DOCUMENT).unlink(missing_ok=True)
     for name, columns in TABLES.items():
-        rows = sorted(digest.tables[name], key=_ORDER[name])
-        with _whole(directory / f"{name}.csv") as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
+        rows = digest.sorted(name)
+        with whole(directory / f"{name}.csv") as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
             writer = csv.writer(file, lineterminator="\n")
             writer.writerow(columns)
             writer.writerows([_cell(row.get(column)) for column in columns] for row in rows)
-    with _whole(directory / DOCUMENT) as temporary:
+    with whole(directory / DOCUMENT) as temporary:
         text = json.dumps(document, ensure_ascii=False, indent=1, sort_keys=False, allow_nan=False)
         temporary.write_text(text + "\n", encoding="utf-8")
 
 
-class _whole:
+class whole:
     """A temporary path that takes the place of `path` when the block ends well, and is removed when it does not."""
 
     def __init__(self, path: Path) -> None:
@@ -151,7 +82,8 @@ class _whole:
 
 def _cell(value: Any) -> Any:
     if isinstance(value, float):
-        return int(value) if value == int(value) else round(value, 6)
+        value = round(value, 6)
+        return int(value) if value == int(value) else value
     return "" if value is None else value
 
 
@@ -192,9 +124,14 @@ def _row(columns: Sequence[str], cells: Sequence[str], where: str) -> Json:
     if len(cells) != len(columns):
         raise BenchError(f"{where}: {len(cells)} columns instead of {len(columns)}")
     try:
-        return {
-            column: cell if column in _TEXT else float(cell) if cell else None
-            for column, cell in zip(columns, cells, strict=True)
-        }
+        return {column: _value(column, cell) for column, cell in zip(columns, cells, strict=True)}
     except ValueError as error:
         raise BenchError(f"{where}: {error}") from error
+
+
+def _value(column: str, cell: str) -> str | float | None:
+    if column in TEXT:
+        return cell
+    if not cell:
+        return None
+    return float(cell) if column in REAL else int(cell)

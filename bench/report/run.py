@@ -1,6 +1,6 @@
 """The section of one run: its figures, goals, plots, phases, errors, counters and facts.
 
-Owns what of a run is shown and in which order. Every plot has its figures as a table too, here or in the digest's CSV.
+Owns what of a run is shown and in which order. Every plot has its figures as a table too, here or in the digest.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from ingeborg.bench.report.markup import Html, badge, bullets, explain, folded, 
 from ingeborg.bench.text import figures, statements, verdicts
 
 ROWS_MAX = 120
-"""Rows of a table of seconds on the page; a longer run shows every n-th, and the page says so (all are in the CSV)."""
+"""Rows of a table of seconds on the page; a longer run shows every n-th, and the page says so; the digest has all."""
 
 COUNTERS_MAX = 200
-"""Counters that are listed: a broker has some tens; all are in the CSV."""
+"""Counters that are listed: a broker has some tens; the digest has all."""
 
 Tables = Mapping[str, Sequence[Json]]
 """The digest's tables, by name; here with the rows of one run only."""
@@ -179,7 +179,7 @@ def _seconds_table(seconds: Sequence[Json]) -> Html:
         + [figures.duration(row[key]) for key in ("p50_ns", "p99_ns", "max_ns")]
         for row in seconds[::step]
     ]
-    every = "every second" if step == 1 else f"every {step} seconds; all of them are in seconds.csv"
+    every = "every second" if step == 1 else f"every {step} seconds; all of them are in the digest's table of seconds"
     made = table(["Second", "In", "Out", "Errors", "p50", "p99", "max"], rows, "Rates and latency by second")
     return folded(f"As a table ({every})", Html(f'<div class="tall">{made}</div>'))
 
@@ -268,7 +268,7 @@ def _counters(run: Json) -> Html:
         return Html("")
     made = table(["Counter", "In all", "By server"], rows, "Server counters over the measured phases")
     more = len(run["counters"]) - len(rows)
-    summary = f"{len(rows)} counters" + (f"; {more} more are in counters.csv" if more else "")
+    summary = f"{len(rows)} counters" + (f"; {more} more are in the digest's table of counters" if more else "")
     return panel("What the servers counted", explain("Growth over the measured phases."), folded(summary, made))
 
 

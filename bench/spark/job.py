@@ -27,6 +27,7 @@ from pyspark.sql import functions as F
 
 from ingeborg.bench.digest import files as digestdir
 from ingeborg.bench.digest.document import PERCENTILES_PPM, Json, Rows, document
+from ingeborg.bench.digest.tables import Digest
 from ingeborg.bench.errors import BenchError
 from ingeborg.bench.spark import inventory, logs
 from ingeborg.bench.spark import transforms as t
@@ -133,7 +134,7 @@ def digest(spark: SparkSession, paths: Sequence[str], out: Path, *, fresh: bool 
     """
     runs = inventory.find(spark, paths)
     made_of = {run.run: inventory.made_of(run) for run in runs}
-    old = digestdir.Digest.empty() if fresh else digestdir.remembered(out, made_of, say)
+    old = Digest.empty() if fresh else digestdir.remembered(out, made_of, say)
     new = [run for run in runs if run.run not in old.runs]
     if old.runs:
         say(
@@ -144,7 +145,7 @@ def digest(spark: SparkSession, paths: Sequence[str], out: Path, *, fresh: bool 
     return digestdir.write(out, made, [run.run for run in runs])
 
 
-def _digested(spark: SparkSession, runs: list[inventory.RunLog], made_of: Mapping[str, Json]) -> digestdir.Digest:
+def _digested(spark: SparkSession, runs: list[inventory.RunLog], made_of: Mapping[str, Json]) -> Digest:
     """The digest of these runs, all computed in the same few jobs."""
     names = [run.run for run in runs]
 
@@ -175,7 +176,7 @@ def _digested(spark: SparkSession, runs: list[inventory.RunLog], made_of: Mappin
         }
         for number, run in enumerate(runs)
     ]
-    return digestdir.Digest.of(
+    return Digest.of(
         document(described, tables),
         {
             "seconds": tables["seconds"],

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ingeborg.bench.digest import files as digestdir
+from ingeborg.bench.digest.tables import TABLES
 
 Json = dict[str, Any]
 
@@ -364,10 +365,13 @@ def tables(*runs: Json, seed: int = 1) -> dict[str, list[Json]]:
             busy = now if now is not None and now["delivered"] else None
             wave = rng.uniform(0.95, 1.05)
             second_rows.append(
-                {"run": one["run"], "second": float(second), "news": 50.0, "duplicates_offered": 0.0, "errors": 0.0}
-                | {"reports": busy["reports_per_s"] * wave if busy else 0.0}
-                | {"delivered": busy["delivered_per_s"] * wave if busy else 0.0}
-                | {f"{name}_ns": busy["latency_ns"][name] * wave if busy else None for name in ("p50", "p99", "max")}
+                {"run": one["run"], "second": second, "news": 50, "duplicates_offered": 0, "errors": 0}
+                | {"reports": int(busy["reports_per_s"] * wave) if busy else 0}
+                | {"delivered": int(busy["delivered_per_s"] * wave) if busy else 0}
+                | {
+                    f"{name}_ns": int(busy["latency_ns"][name] * wave) if busy else None
+                    for name in ("p50", "p99", "max")
+                }
             )
             level = min(1.0, (busy["delivered_per_s"] if busy else 0) / 15_000)
             for source, role, cores, rss in (
@@ -378,9 +382,9 @@ def tables(*runs: Json, seed: int = 1) -> dict[str, list[Json]]:
             ):
                 host = role == "host"
                 machine_rows.append(
-                    {"run": one["run"], "source": source, "role": role, "second": float(second)}
+                    {"run": one["run"], "source": source, "role": role, "second": second}
                     | {"cpu_cores": cores * (0.1 + 0.9 * level) * wave if second else None}
-                    | {"rss_bytes": rss * (1 + second / 400), "anon_bytes": rss * 0.8}
+                    | {"rss_bytes": int(rss * (1 + second / 400)), "anon_bytes": int(rss * 0.8)}
                     | {
                         "net_rx_bytes_s": 4e6 * level if host else None,
                         "net_tx_bytes_s": 4.2e6 * level if host else None,
@@ -393,7 +397,7 @@ def tables(*runs: Json, seed: int = 1) -> dict[str, list[Json]]:
 def write(directory: Path, *runs: Json) -> None:
     """Their digest on disk."""
     (directory / digestdir.DOCUMENT).write_text(json.dumps(document(*runs)), encoding="utf-8")
-    for name, columns in digestdir.TABLES.items():
+    for name, columns in TABLES.items():
         with (directory / f"{name}.csv").open("w", encoding="utf-8", newline="") as file:
             writer = csv.DictWriter(file, columns, lineterminator="\n")
             writer.writeheader()

@@ -94,7 +94,8 @@ def test_help_shows_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
     [
         ("digest", ("--fresh", "--driver-memory SIZE", "4g", "not computed again")),
         ("report", ("FILE.html", "summary.md")),
-        ("summary", ("DIGEST_DIR",)),
+        ("summary", ("DIGEST",)),
+        ("convert", ("DIGEST", "FILE.parquet|DIR", "value by value")),
         ("peers", ("up", "down", "status")),
     ],
 )

@@ -16,7 +16,9 @@ import pytest
 from ingeborg.bench.compare import command as compare_command
 from ingeborg.bench.compare import matrix, servers
 from ingeborg.bench.compare import run as compare
-from ingeborg.bench.errors import BenchError
+from ingeborg.bench.digest import forms
+from ingeborg.bench.errors import BenchError, ExtraMissing
+from tests.bench import digests
 
 THESIS = Path(matrix.__file__).parents[1] / "matrices" / "thesis.toml"
 MATRIX = """
@@ -53,10 +55,13 @@ def of(file: Path, out: Path, *arguments: str) -> tuple[int, list[tuple[str, ...
 
     def digest(runs: list[str], directory: Path) -> int:
         called.append(("digest", *(str(Path(run).relative_to(out)) for run in runs), str(directory.relative_to(out))))
+        directory.mkdir(exist_ok=True)
+        digests.write(directory, digests.demo())
         return 0
 
-    def report(directory: Path, page: Path) -> int:
-        called.append(("report", directory.name, page.name))
+    def report(source: Path, page: Path) -> int:
+        called.append(("report", source.name, page.name))
+        assert forms.read_document(source) == digests.document(digests.demo())
         return 0
 
     parser = argparse.ArgumentParser()
@@ -85,8 +90,8 @@ def test_every_cell_is_run_on_a_server_of_its_own_and_what_cannot_be_is_said(
     assert found["traffic-cluster-1"][0] == "skipped"
     assert "does not name a Riak cluster" in found["traffic-cluster-1"][1]
     assert called == [
-        ("digest", "logs/traffic-ours-1", "logs/endless-ours-1", "digest"),
-        ("report", "digest", "report.html"),
+        ("digest", "logs/traffic-ours-1", "logs/endless-ours-1", "logs/digest"),
+        ("report", "digest.parquet", "report.html"),
     ]
     facts = json.loads((out / "logs" / "traffic-ours-1" / "run.json").read_text())
     assert (facts["variant"], facts["complete"], facts["config"]["rate"]) == ("home", True, 100)
@@ -117,7 +122,9 @@ def test_a_run_that_lost_something_is_a_result_and_says_so(
     monkeypatch.setattr(servers, "running", running)
     monkeypatch.setattr(compare, "_generate", generate)
     monkeypatch.setattr(compare, "_REST_S", 0)
-    assert of(file, tmp_path / "out", "--only", "ours")[0] == 0
+    code, called = of(file, tmp_path / "out", "--only", "ours")
+    assert code == 0
+    assert called[-1] == ("report", "digest.parquet", "report.html")
     assert outcomes(tmp_path / "out") == {
         "traffic-ours-1": ("done", "deliveries or connections were lost: the report has them"),
         "endless-ours-1": ("failed", "the server died"),
@@ -159,6 +166,16 @@ def test_wrong_arguments_are_refused_before_anything_is_started(
 ) -> None:
     with pytest.raises(BenchError, match=complaint):
         of(file, tmp_path / "out", *arguments)
+    assert not (tmp_path / "out").exists()
+
+
+def test_without_the_library_of_the_file_to_keep_nothing_is_measured(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    with pytest.raises(ExtraMissing, match="pyarrow is not installed"):
+        of(file, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 

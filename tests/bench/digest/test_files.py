@@ -9,6 +9,7 @@ import pytest
 
 from ingeborg.bench.digest import files as digestdir
 from ingeborg.bench.digest.document import DIGEST_VERSION
+from ingeborg.bench.digest.tables import TABLES, Digest
 from ingeborg.bench.errors import BenchError
 
 
@@ -16,16 +17,16 @@ def log(size: int) -> dict[str, object]:
     return {"sizes": {"run.json": size}, "sha256": {"run.json": "ab" * 32}, "modified_ms": None}
 
 
-def digest(**sizes: int) -> digestdir.Digest:
+def digest(**sizes: int) -> Digest:
     """Runs by name, with the size of their logs."""
     runs = {run: {"run": run, "log": log(size) | {"lines": 3}, "notes": []} for run, size in sizes.items()}
-    tables: dict[str, list[dict[str, object]]] = {name: [] for name in digestdir.TABLES}
+    tables: dict[str, list[dict[str, object]]] = {name: [] for name in TABLES}
     for run in sizes:
-        tables["seconds"] += [{"run": run, "second": second, "delivered": 1.5, "p50_ns": None} for second in (1, 0)]
+        tables["seconds"] += [{"run": run, "second": second, "delivered": 3, "p50_ns": None} for second in (1, 0)]
         tables["machine"] += [
             {"run": run, "source": "a", "role": "server", "second": 0, "cpu_cores": cores} for cores in (0.5, 0.25)
         ]
-    return digestdir.Digest(runs, tables)
+    return Digest(runs, tables)
 
 
 @pytest.fixture
@@ -42,8 +43,24 @@ def test_what_is_written_is_read_in_the_order_of_runs_and_times(tmp_path: Path) 
     assert [row["cpu_cores"] for row in tables["machine"]] == [0.5, 0.25] * 2, "samples of one second stay in order"
     assert tables["seconds"][0]["p50_ns"] is None
     assert sorted(file.name for file in tmp_path.iterdir()) == sorted(
-        [digestdir.DOCUMENT, *(f"{name}.csv" for name in digestdir.TABLES)]
+        [digestdir.DOCUMENT, *(f"{name}.csv" for name in TABLES)]
     )
+
+
+def test_a_table_whose_cell_is_not_of_its_column_is_said_with_file_and_line(tmp_path: Path) -> None:
+    digestdir.write(tmp_path, digest(a=1), ["a"])
+    table = tmp_path / "seconds.csv"
+    table.write_text(table.read_text().replace(",3,", ",2.5,", 1))
+    with pytest.raises(BenchError, match=r"seconds\.csv, line 2: .*'2\.5'"):
+        digestdir.read(tmp_path)
+
+
+@pytest.mark.parametrize(("value", "cell"), [(0.5, "0.5"), (3.0, "3"), (2.9999999, "3"), (-1e-9, "0"), (1e-7, "0")])
+def test_a_whole_number_has_no_point_and_another_six_digits_after_it(tmp_path: Path, value: float, cell: str) -> None:
+    made = digest(a=1)
+    made.tables["machine"][0]["cpu_cores"] = value  # type: ignore[index]
+    digestdir.write(tmp_path, made, ["a"])
+    assert (tmp_path / "machine.csv").read_text().splitlines()[1] == f"a,a,server,0,{cell},,,,,,"
 
 
 def test_reading_and_writing_again_changes_no_byte(tmp_path: Path, said: list[str]) -> None:
@@ -77,14 +94,14 @@ def test_a_digest_that_cannot_be_read_holds_nothing_and_says_why(tmp_path: Path,
         (tmp_path / "seconds.csv").unlink()
     else:
         (tmp_path / "seconds.csv").write_text("a,b\n")
-    assert digestdir.remembered(tmp_path, {"a": log(1)}, said.append) == digestdir.Digest.empty()
+    assert digestdir.remembered(tmp_path, {"a": log(1)}, said.append) == Digest.empty()
     [words] = said
     assert str(tmp_path) in words
     assert words.endswith("every run is computed")
 
 
 def test_nothing_there_is_nothing_to_say(tmp_path: Path, said: list[str]) -> None:
-    assert digestdir.remembered(tmp_path, {"a": log(1)}, said.append) == digestdir.Digest.empty()
+    assert digestdir.remembered(tmp_path, {"a": log(1)}, said.append) == Digest.empty()
     assert said == []
 
 
@@ -93,7 +110,7 @@ def test_no_document_stands_beside_tables_of_another(tmp_path: Path, monkeypatch
     made = digest(b=1)
     first, *others = made.tables["machine"]
     machine = [{**first, "second": "not a number to sort by"}, *others]
-    broken = digestdir.Digest(made.runs, {**made.tables, "machine": machine})
+    broken = Digest(made.runs, {**made.tables, "machine": machine})
     with pytest.raises(TypeError):
         digestdir.write(tmp_path, broken, ["b"])
     with pytest.raises(BenchError, match="is not a digest"):

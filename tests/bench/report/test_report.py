@@ -161,7 +161,7 @@ def test_a_long_run_is_drawn_in_bins_and_says_so() -> None:
     text = page_of(run)
     assert "Each point stands for 4 seconds: the largest of its values." in text
     assert "Each point stands for 4 seconds: their mean." in text
-    assert f"every {seconds // ROWS_MAX} seconds; all of them are in seconds.csv" in text
+    assert f"every {seconds // ROWS_MAX} seconds; all of them are in the digest&#x27;s table of seconds" in text
     assert len(text) < 400_000
 
 

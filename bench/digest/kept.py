@@ -1,0 +1,228 @@
+"""A digest as one file, to be kept: Parquet, compressed, a fourteenth of the folder's size, and nothing of it lost.
+
+Owns the file's layout and version. It never computes a figure, and never sees CSV.
+
+A row is a run. Its columns: `run`, its id; `document`, what the document says of it, as JSON; and for each table the
+run's rows, as a list of records without the run's id. A run is what all tables share, so that one file holds them
+without a column that most rows leave empty; the document is read without the tables; and any reader of Parquet unfolds
+a table, as DuckDB does by `SELECT run, unnest(machine, recursive := true) FROM 'digest.parquet'`.
+
+Whole numbers are 64-bit integers, others 64-bit floats, bit by bit; what is missing is null. Every page of the file has
+a checksum. pyarrow is imported only where a file is read or written: no other command takes the time.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Mapping, Sequence
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+from ingeborg.bench.digest.document import DIGEST_VERSION, Json
+from ingeborg.bench.digest.files import whole
+from ingeborg.bench.digest.tables import REAL, TABLES, TEXT, Digest
+from ingeborg.bench.errors import BenchError, ExtraMissing
+
+NAME = "digest.parquet"
+"""What the file is called in a result set."""
+
+SUFFIX = ".parquet"
+
+LAYOUT = b"1"
+"""The version of the layout: a reader of another one refuses the file."""
+
+_LAYOUT_KEY, _DIGEST_KEY = b"ingeborg.layout", b"ingeborg.digest"
+
+_LEVEL = 19
+"""Of zstd: a fifth smaller than at 3, its usual one, for a second or two more. Greater ones take twice that time, and a
+four-hundredth off the size."""
+
+_PAGE_BYTES = 1 << 26
+"""A column of a set is one page, and is compressed as a whole: pages of a megabyte took a tenth more."""
+
+_SPLIT = frozenset({"deliveries"})
+"""Columns whose bytes are compressed place by place: counts so noisy that no value is like the one before."""
+
+
+def require() -> None:
+    """Raises ExtraMissing where pyarrow is not installed: for a command that takes long before it writes the file."""
+    try:
+        import pyarrow.parquet  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise ExtraMissing(f"pyarrow is not installed ({error}): pip install 'ingeborg[bench]'") from error
+
+
+def write(path: Path, document: Json, tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
+    """Write a digest to the file `path`, whole or not at all.
+
+    Raises BenchError where a row is of no run of the document, where a value is not of its column's kind, and where the
+    file cannot be written; ExtraMissing without pyarrow.
+    """
+    require()
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    digest = Digest.of(document, tables)
+    columns: dict[str, list[Any]] = {
+        "run": list(digest.runs),
+        "document": [_text(run) for run in digest.runs.values()],
+    }
+    for name in TABLES:
+        columns[name] = _by_run(digest, name)
+    try:
+        table = pa.table(columns, schema=_schema())
+    except (pa.ArrowException, OverflowError, UnicodeEncodeError) as error:
+        raise BenchError(f"{path}: a value of the digest does not fit its column: {error}") from error
+    try:
+        with (
+            whole(path) as temporary,
+            pq.ParquetWriter(
+                temporary,
+                table.schema,
+                compression="zstd",
+                compression_level=_LEVEL,
+                data_page_size=_PAGE_BYTES,
+                use_dictionary=False,
+                column_encoding={
+                    f"{name}.list.element.{column}": "BYTE_STREAM_SPLIT" if column in _SPLIT else "PLAIN"
+                    for name in TABLES
+                    for column in TABLES[name][1:]
+                },
+                # Least and greatest values would find a row among millions; of some hundred runs all are read.
+                write_statistics=False,
+                write_page_checksum=True,
+                store_schema=False,
+            ) as file,
+        ):
+            file.write_table(table, row_group_size=max(1, len(table)))
+            file.add_key_value_metadata({_LAYOUT_KEY: LAYOUT, _DIGEST_KEY: str(document["digest"])})
+    except OSError as error:
+        raise BenchError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def read(path: Path) -> tuple[Json, dict[str, list[Json]]]:
+    """The document and the tables of the file `path`. Raises BenchError, which says what is wrong and what to do, and
+    ExtraMissing without pyarrow."""
+    columns = _read(path, ["run", "document", *TABLES])
+    tables: dict[str, list[Json]] = {}
+    for name in TABLES:
+        of_runs = zip(columns["run"], columns[name], strict=True)
+        rows = [{"run": run, **row} for run, listed in of_runs for row in listed]
+        # Within a run they are in order already, and a stable sort keeps what is of one place as it was.
+        tables[name] = sorted(rows, key=itemgetter("run"))
+    return _document(path, columns), tables
+
+
+def read_document(path: Path) -> Json:
+    """The document alone; errors as of `read`."""
+    return _document(path, _read(path, ["run", "document"]))
+
+
+def _text(run: Json) -> str:
+    return json.dumps(run, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
+def _by_run(digest: Digest, name: str) -> list[list[Json]]:
+    """Of each run its rows of a table, in order, without the run's id."""
+    try:
+        rows = digest.sorted(name)
+    except TypeError as error:
+        raise BenchError(f"table {name}: rows that cannot be put in order: {error}") from error
+    columns = TABLES[name][1:]
+    found: dict[str, list[Json]] = {run: [] for run in digest.runs}
+    for run, of_run in itertools.groupby(rows, itemgetter("run")):
+        if run not in found:
+            raise BenchError(f"table {name} has rows of run {run!r}, which the document does not list")
+        found[run] = [{column: _cell(name, column, row.get(column)) for column in columns} for row in of_run]
+    return list(found.values())
+
+
+def _cell(name: str, column: str, value: Any) -> Any:
+    """The value as its column has it: pyarrow itself would cut 1.5 to 1 without a word."""
+    if value is None:
+        return None
+    kind = str if column in TEXT else float if column in REAL else int
+    try:
+        made = kind(value)
+    except (ValueError, TypeError, OverflowError):
+        made = None
+    if made != value or isinstance(value, bool):
+        raise BenchError(f"table {name}: {value!r} is not of the kind of column {column}")
+    return made
+
+
+def _schema() -> Any:
+    import pyarrow as pa
+
+    def kind(column: str) -> Any:
+        return pa.string() if column in TEXT else pa.float64() if column in REAL else pa.int64()
+
+    def rows(name: str) -> Any:
+        record = pa.struct([pa.field(column, kind(column)) for column in TABLES[name][1:]])
+        return pa.list_(pa.field("element", record, nullable=False))
+
+    return pa.schema(
+        [
+            pa.field("run", pa.string(), nullable=False),
+            pa.field("document", pa.string(), nullable=False),
+            *(pa.field(name, rows(name), nullable=False) for name in TABLES),
+        ]
+    )
+
+
+def _read(path: Path, columns: list[str]) -> dict[str, list[Any]]:
+    require()
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            _check(path, file.schema_arrow, file.metadata.metadata or {})
+            return dict(file.read(columns, use_threads=False).to_pydict())
+    except FileNotFoundError as error:
+        raise BenchError(f"there is no file {path}") from error
+    # Whatever pyarrow makes of damaged bytes: most is of these kinds, and a wrong length may ask for all memory.
+    except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
+        reason = " ".join(str(error).split())
+        raise BenchError(
+            f"{path} cannot be read: it is cut short, damaged or no Parquet file ({reason}). Get it anew, or make it "
+            f"again from the digest it was made of: bench convert DIGEST_DIR --out {path.name}"
+        ) from error
+
+
+def _check(path: Path, schema: Any, metadata: Mapping[bytes, bytes]) -> None:
+    """Raises BenchError where the file is not one of ours, or of another version."""
+    layout, version = metadata.get(_LAYOUT_KEY), metadata.get(_DIGEST_KEY)
+    if layout is None or version is None:
+        raise BenchError(
+            f"{path} is a Parquet file, but holds no digest: `bench compare` and `bench convert` write those that do"
+        )
+    if layout != LAYOUT:
+        raise BenchError(
+            f"{path} is of layout {_word(layout)}, and this version of bench reads {_word(LAYOUT)}: read it with the "
+            "version that wrote it"
+        )
+    if version != str(DIGEST_VERSION).encode():
+        raise BenchError(
+            f"{path} holds a digest of version {_word(version)}, and this version of bench reads {DIGEST_VERSION}: "
+            "read it with the version that wrote it, or digest the logs again (bench digest)"
+        )
+    if not schema.remove_metadata().equals(_schema()):
+        raise BenchError(f"{path} does not have the columns of a digest: make it again (bench convert)")
+
+
+def _word(text: bytes) -> str:
+    return repr(text[:20].decode("utf-8", "replace")).strip("'")
+
+
+def _document(path: Path, columns: Mapping[str, list[Any]]) -> Json:
+    try:
+        runs = [json.loads(text) for text in columns["document"]]
+        named = [run["run"] for run in runs]
+    except (ValueError, TypeError, KeyError) as error:
+        raise BenchError(f"{path} cannot be read: column document is not what it should be: {error}") from error
+    if not runs or named != columns["run"]:
+        raise BenchError(f"{path} is not a digest: its columns run and document name different runs, or none")
+    return {"digest": DIGEST_VERSION, "runs": runs}
