@@ -30,7 +30,7 @@ $(READY): constraints.txt pyproject.toml
 			|| "$$python" -m venv --clear $(VENV); }
 	@awk '/^(pip|setuptools)==/ { take = 1 } take; !/\\$$/ { take = 0 }' constraints.txt > $(VENV)/tools.txt
 	@$(PIP) install --quiet --require-hashes -r $(VENV)/tools.txt
-	@echo "packages: installing the pins of constraints.txt (the first time some 450 MB, a minute or two)"
+	@echo "packages: installing the pins of constraints.txt (the first time some 500 MB, a minute or two)"
 	@$(PIP) install --quiet --progress-bar off --require-hashes --no-build-isolation -r constraints.txt
 	@INGEBORG_PURE=1 $(PIP) install -qq --no-deps --no-build-isolation --editable .
 	@touch $@
@@ -61,6 +61,12 @@ BENCH_ARGS := $(if $(FULL),--last 2097152) $(if $(RESUME),--resume) $(ARGS)
 bench: $(READY) ## the thesis's benchmarks, this broker and its rivals: half an hour (FULL=1: to 2^21 topics; RESUME=1)
 	@JAVA_HOME=$$(bash bench/java.sh) && export JAVA_HOME \
 		&& $(BIN)/bench compare bench/matrices/thesis.toml --out '$(RESULTS)' $(BENCH_ARGS)
+
+.PHONY: pages
+pages: $(READY) ## make the pages and summaries of the result sets again, from the digests they keep
+	@for digest in bench/results/*/digest.parquet; do \
+		$(BIN)/bench report "$$digest" --out "$${digest%/*}/report.html"; \
+	done
 
 .PHONY: bench-self
 bench-self: $(READY) ## this broker's figures beside their goals: a quarter of an hour (FULL=1: an hour, rivals too)
