@@ -126,13 +126,13 @@ class Endpoint:
         self.log = directory / f"{name}-{self.port}.log"
         self.lives = 0  # begun so far
         self._command = [*through, *serve("--name", name, "--port", str(self.port), *options)]
-        self._variables = dict(variables or {})
+        self.variables = dict(variables or {})  # of its environment, from its next start on
         self._child: Child | None = None
 
     async def start(self, *, ready: bool = True) -> None:
         """Begin a new life; with ``ready``, wait for the line that says so. ``ChildError``."""
         assert self._child is None, f"{self.name} was started, and nobody has waited for its end"
-        self._child = Child(f"endpoint {self.name}", self._command, self.log, environment=environment(self._variables))
+        self._child = Child(f"endpoint {self.name}", self._command, self.log, environment=environment(self.variables))
         self.lives += 1
         if ready:
             await self.ready()

@@ -11,7 +11,7 @@ batch. The parts do the rest; a part knows the desk and what it is given here, a
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from .clients.grants import Grant
@@ -25,16 +25,20 @@ from .clients.outbox import PIECE_BYTES
 from .clients.replies import Replies
 from .clients.sending import Sending
 from .clients.sessions import Sessions
-from .cluster.handover import KeyHandover
+from .cluster.arriving import Arriving
+from .cluster.copying import Copying
+from .cluster.handover import KeyHandover, SeenPayloads
 from .cluster.homes import Homes
 from .cluster.joining import Joining
 from .cluster.leaving import Leaving
 from .cluster.membership import Membership
+from .cluster.slots import Held, SlotState
 from .cluster.underway import UnderWay
 from .desk import Desk, Job
 from .effects import Act, Effects, StoreCall
 from .limits import PATIENCE, SIZES, Limits, Patience, Sizes
 from .links.calls import Calls, Kind
+from .links.capabilities import NONE
 from .links.mesh import Mesh
 from .messages.dedup import Dedup
 from .messages.delivery import Delivery
@@ -77,11 +81,12 @@ class Router:
         alone_at_url: bool = True,
         ping_s: float = 25.0,
         unix_s: float = 0.0,
+        states: Sequence[SlotState] = (),
     ) -> None:
         """``shape``: of the store. ``figures``: what this endpoint tells operators of itself (SPEC section 2.4).
         ``resident``: the memory of this process in bytes; ``None``: nobody knows, and what connections hold is believed
         as it is counted. ``alone_at_url``: see ``Joining``. ``ping_s``: between two pings of a connection. ``unix_s``:
-        Unix time now."""
+        Unix time now. ``states``: what belongs to slots, beside the core's own."""
         self.me = me
         self.limits = limits = limits or Limits()
         lookup = routing == "lookup"
@@ -121,10 +126,27 @@ class Router:
         self._delivery = delivery = Delivery(desk, hub, sending, moved_away, links, counters, wrap, sizes)
         self._fanout = fanout = Fanout(desk, members, links, locations, whereabouts, delivery, not lookup, sizes)
         keys = KeyHandover(desk, members, self.dedup, repeats, handovers, sizes)
+        seen = SeenPayloads(desk, self.dedup)
+        of_slots = [] if lookup else [seen, *states]
+        held = Held()
+        self.copying = copying = Copying(desk, members, of_slots, held, handovers)
+        arriving = Arriving(desk, members, of_slots, held, copying)
         self._outcomes = outcomes = Outcomes(desk, inflight)
         make_home = LookupHome if lookup else Home
         self._home = home = make_home(
-            desk, me.incarnation, homes, self.dedup, routes, locations, whereabouts, outcomes, fanout, keys, sizes
+            desk,
+            me.incarnation,
+            homes,
+            self.dedup,
+            routes,
+            locations,
+            whereabouts,
+            outcomes,
+            fanout,
+            keys,
+            copying,
+            seen,
+            sizes,
         )
         self._origin = origin = Origin(
             desk, me.incarnation, homes, home, outcomes, repeats, inflight, replies, counters, dedup_ttl_s > 0
@@ -138,23 +160,14 @@ class Router:
         self._inspecting = inspecting = Inspecting(desk, members, replies, figures, sizes)
 
         # In the order in which they are told of ticks, of the ends of turns, and of what becomes of the cluster.
-        capabilities: list[Part] = [
-            home,
-            delivery,
-            keys,
-            writing,
-            subscribing,
-            listening,
-            keepalive,
-            inspecting,
-            fanout,
-            origin,
-        ]
+        capabilities: list[Part] = [home, delivery, keys, copying, arriving, writing, subscribing]
+        capabilities += [listening, keepalive, inspecting, fanout, origin]
         followers = [part for part in capabilities if part.follows_the_cluster()]
         self.joining = joining = Joining(
             desk, members, mesh, self._writes, handovers, followers, self._idle, alone_at_url=alone_at_url
         )
-        self._leaving = Leaving(desk, joining, sessions, sending, inflight, sizes, patience)
+        copying.peer_leaves = joining.peer_leaves
+        self._leaving = Leaving(desk, joining, copying, sessions, sending, inflight, sizes, patience)
         parts = [joining, mesh, *capabilities]
         commands: dict[str, CommandHandler] = {}
         requests: dict[Kind, RequestHandler] = {}
@@ -263,11 +276,11 @@ class Router:
 
     # Peers
 
-    def link_up(self, endpoint: Endpoint, now: float) -> bytes:
-        """An authenticated connection to the peer is up; the frame to send first."""
+    def link_up(self, endpoint: Endpoint, now: float, capabilities: frozenset[str] = NONE) -> bytes:
+        """An authenticated connection to the peer is up, which can do so much; the frame to send first."""
         self._at(now)
         first = self.mesh.link_up(endpoint)
-        self.joining.link_up(endpoint)
+        self.joining.link_up(endpoint, capabilities)
         return first
 
     def link_down(self, incarnation: str, now: float) -> None:

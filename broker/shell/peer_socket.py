@@ -6,12 +6,16 @@ A link's connection is a WebSocket at the reserved path ``/_peer`` of the port t
 where there is one. Of two endpoints the one with the smaller incarnation dials; after a second without a link, the
 other does. Then, in MessagePack:
 
-1. acceptor: ``["challenge", VERSION, nonce]``
-2. dialler: ``["hello", VERSION, nonce, name, incarnation, url, proof]``
+1. acceptor: ``["challenge", VERSION, nonce, capabilities]``
+2. dialler: ``["hello", VERSION, nonce, name, incarnation, url, capabilities, proof]``
 3. acceptor: ``["welcome", name, incarnation, url, proof]``
 
-A proof is HMAC-SHA256 under the shared secret of the role, both nonces and the prover's own three fields, so that
-neither side can be played back at the other.
+A proof is HMAC-SHA256 under the shared secret of the role, both nonces, the prover's own three fields and both lists of
+capabilities, so that neither side can be played back at the other.
+
+Capabilities (``core.links.capabilities``) are what an endpoint can do beyond what VERSION says. The dialler offers the
+WebSocket subprotocol ``CAPABLE``; an acceptor that does not choose it is of before there were any. Then both leave the
+lists out, here and in the proofs, and the link uses none.
 """
 
 from __future__ import annotations
@@ -24,6 +28,7 @@ import math
 import secrets
 import ssl
 import time
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -33,6 +38,7 @@ from websockets.exceptions import InvalidURI
 from websockets.http11 import Request, Response
 from websockets.protocol import OPEN
 from websockets.server import ServerProtocol
+from websockets.typing import Subprotocol
 from websockets.uri import parse_uri
 
 from ingeborg.protocol.errors import GOING_AWAY, POLICY, PROTOCOL_VIOLATION
@@ -40,6 +46,7 @@ from ingeborg.protocol.frames import binary_frame, masked_binary_frame
 from ingeborg.protocol.sockets import Socket, library_log, next_mask
 
 from ..core.effects import Dial, DropLink
+from ..core.links.capabilities import CAPABILITIES, CAPABILITIES_MAX
 from ..core.links.mesh import REDIAL_MAX_S
 from ..core.model import Endpoint
 from .driver import Driver
@@ -49,6 +56,9 @@ log = logging.getLogger("ingeborg.peers")
 
 #: The version of the handshake, the links and the requests; endpoints of different versions do not talk.
 VERSION = 6
+
+#: The subprotocol of a link whose handshake says what both ends can do.
+CAPABLE = Subprotocol("ingeborg.capabilities")
 
 #: The path clients may not use.
 PEER_PATH = "/_peer"
@@ -75,9 +85,12 @@ ANSWER_CHARS_MAX = 200
 DIAL_TIMEOUT_S = 2.0
 
 
-def proof(secret: bytes, role: bytes, nonces: tuple[bytes, bytes], endpoint: Endpoint) -> bytes:
-    """What shows that its sender knows the secret and is this endpoint, in this role and this handshake."""
-    fields = ormsgpack.packb([role, *nonces, endpoint.name, endpoint.incarnation, endpoint.url])
+def proof(
+    secret: bytes, role: bytes, nonces: tuple[bytes, bytes], endpoint: Endpoint, capabilities: Sequence[list[str]] = ()
+) -> bytes:
+    """What shows that its sender knows the secret and is this endpoint, in this role and this handshake.
+    ``capabilities``: the acceptor's and the dialler's, where they say them."""
+    fields = ormsgpack.packb([role, *nonces, endpoint.name, endpoint.incarnation, endpoint.url, *capabilities])
     return hmac.new(secret, fields, hashlib.sha256).digest()
 
 
@@ -91,6 +104,7 @@ class PeerSocket(Socket):
         self._peers = peers
         self._dialled = dialled  # whom we meant to reach; None: we were dialled
         self._nonce = secrets.token_bytes(16)
+        self._said: tuple[list[str], ...] = ()  # the acceptor's capabilities and the dialler's; nothing: not said
         self.endpoint: Endpoint | None = None  # the peer, once it has proved itself
         self.introduced = asyncio.Event()  # it has, or never will over this connection
 
@@ -101,11 +115,16 @@ class PeerSocket(Socket):
         self.ws.send_request(self.ws.connect())
         self.send_protocol()
 
-    def adopt(self, transport: asyncio.Transport) -> None:
-        """Being dialled: take over the transport of a connection that was upgraded at the reserved path."""
+    def adopt(self, transport: asyncio.Transport, capable: bool) -> None:
+        """Being dialled: take over the transport of a connection that was upgraded at the reserved path. ``capable``:
+        with the subprotocol ``CAPABLE``."""
         super().connection_made(transport)
         transport.set_protocol(self)
-        self._say(["challenge", VERSION, self._nonce])
+        if capable:
+            self._said = ([], [])
+            self._say(["challenge", VERSION, self._nonce, self._peers.capabilities])
+        else:
+            self._say(["challenge", VERSION, self._nonce])
 
     def handshake(self, event: Request | Response) -> None:
         """The acceptor's answer to our request is checked by the protocol, which ends what it does not accept."""
@@ -129,42 +148,50 @@ class PeerSocket(Socket):
         secret = self._peers.secret
         me = self._peers.me
         if kind == "challenge" and self._dialled is not None:
-            version, theirs = fields
+            version, theirs, *said = fields
             if version != VERSION:
                 self._refuse(f"it speaks version {version} of the peer protocol, not {VERSION}")
                 return
+            if self.ws.subprotocol == CAPABLE:
+                self._said = (_capabilities(said), self._peers.capabilities)
+            elif said:
+                raise ValueError("capabilities were not asked for")
             self._nonces = (theirs, self._nonce)
-            mine = proof(secret, b"dialler", self._nonces, me)
-            self._say(["hello", VERSION, self._nonce, me.name, me.incarnation, me.url, mine])
+            mine = proof(secret, b"dialler", self._nonces, me, self._said)
+            self._say(["hello", VERSION, self._nonce, me.name, me.incarnation, me.url, *self._said[1:], mine])
         elif kind == "hello" and self._dialled is None:
-            version, theirs, name, incarnation, url, given = fields
+            version, theirs, name, incarnation, url, *said, given = fields
             endpoint = Endpoint(name, incarnation, url, 0)
+            if self._said:
+                self._said = (self._peers.capabilities, _capabilities(said))
+            elif said:
+                raise ValueError("capabilities were not asked for")
             self._nonces = (self._nonce, theirs)
-            if not hmac.compare_digest(given, proof(secret, b"dialler", self._nonces, endpoint)):
+            if not hmac.compare_digest(given, proof(secret, b"dialler", self._nonces, endpoint, self._said)):
                 self._refuse("it does not know the shared secret: give all endpoints the same --peer-secret-file")
                 return
-            mine = proof(secret, b"acceptor", self._nonces, me)
+            mine = proof(secret, b"acceptor", self._nonces, me, self._said)
             self._say(["welcome", me.name, me.incarnation, me.url, mine])
             # The hello was the last frame before our welcome; from here on frames are a link's.
             self.ws = ServerProtocol(state=OPEN, max_size=FRAME_BYTES_MAX, logger=library_log)
-            self._proved(endpoint)
+            self._proved(endpoint, self._said[1:])
         elif kind == "welcome" and self._dialled is not None:
             name, incarnation, url, given = fields
             endpoint = Endpoint(name, incarnation, url, 0)
-            if not hmac.compare_digest(given, proof(secret, b"acceptor", self._nonces, endpoint)):
+            if not hmac.compare_digest(given, proof(secret, b"acceptor", self._nonces, endpoint, self._said)):
                 self._refuse("it does not know the shared secret: give all endpoints the same --peer-secret-file")
             elif incarnation != self._dialled.incarnation:
                 self._refuse("another endpoint answers at this address by now")
             else:
-                self._proved(endpoint)
+                self._proved(endpoint, self._said[:1])
         else:
             self._refuse("a handshake out of order")
 
-    def _proved(self, endpoint: Endpoint) -> None:
+    def _proved(self, endpoint: Endpoint, theirs: Sequence[list[str]]) -> None:
         self.endpoint = endpoint
         self.introduced.set()
         self.settled()
-        self._peers.up(self, endpoint)
+        self._peers.up(self, endpoint, frozenset().union(*theirs))
 
     def _refuse(self, why: str) -> None:
         self._complain(why)
@@ -214,11 +241,21 @@ class PeerSocket(Socket):
             self._peers.complain(self._dialled.url, "it refused ours; its log says why (another secret?)")
 
 
-class Peers:
-    """The connections that carry this endpoint's links, by the peer's incarnation. ``secret``: what the peers share."""
+def _capabilities(said: list[Any]) -> list[str]:
+    """What a handshake says of them, in its one field. Raises ``ValueError`` where it does not say it so."""
+    (found,) = said
+    if type(found) is not list or len(found) > CAPABILITIES_MAX or not all(type(name) is str for name in found):
+        raise ValueError("not capabilities")
+    return found
 
-    def __init__(self, driver: Driver, secret: bytes) -> None:
+
+class Peers:
+    """The connections that carry this endpoint's links, by the peer's incarnation. ``secret``: what the peers share.
+    ``capabilities``: what this endpoint tells them that it can do."""
+
+    def __init__(self, driver: Driver, secret: bytes, capabilities: Iterable[str] = CAPABILITIES) -> None:
         self.secret = secret
+        self.capabilities = sorted(capabilities)
         self.me = driver.router.me
         self._driver = driver
         self._router = driver.router
@@ -262,7 +299,7 @@ class Peers:
         loop = asyncio.get_running_loop()
         try:
             uri = parse_uri(endpoint.url.rstrip("/") + PEER_PATH)
-            ws = ClientProtocol(uri, max_size=FRAME_BYTES_MAX, logger=library_log)
+            ws = ClientProtocol(uri, subprotocols=[CAPABLE], max_size=FRAME_BYTES_MAX, logger=library_log)
             async with asyncio.timeout(DIAL_TIMEOUT_S):
                 _, peer = await loop.create_connection(
                     lambda: PeerSocket(self, ws, endpoint),
@@ -291,14 +328,14 @@ class Peers:
             self._trust = trust()  # 10 ms: once
         return self._trust
 
-    def up(self, socket: PeerSocket, endpoint: Endpoint) -> None:
+    def up(self, socket: PeerSocket, endpoint: Endpoint, capabilities: frozenset[str]) -> None:
         """The connection is authenticated; a former one of the same peer is of no use any more."""
         former = self.sockets.get(endpoint.incarnation)
         self.sockets[endpoint.incarnation] = socket
         if former is not None:
             former.transport.abort()
         log.info("%s: linked with %s at %s", self.me.name, endpoint.name, endpoint.url)
-        socket.send([self._router.link_up(endpoint, time.monotonic())])
+        socket.send([self._router.link_up(endpoint, time.monotonic(), capabilities)])
         self.turn()
 
     def frame(self, socket: PeerSocket, data: bytes) -> None:

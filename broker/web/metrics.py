@@ -15,6 +15,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 
 from ingeborg import form
 
+from ..core.links.capabilities import CAPABILITIES
 from ..core.messages.routes import Routes
 from ..core.operators.histogram import Histogram
 from ..core.topics.locations import Locations
@@ -37,6 +38,10 @@ _COUNTERS = {
     "joins": "Times this endpoint was welcomed by all others",
     "leases_lapsed": "Times this endpoint stopped acting as home for want of signs of life",
     "endpoints_gone": "Peers that died, left, or were superseded",
+    "copies_begun": "Copies of what belongs to slots, begun for the endpoint that is to be their home next",
+    "copied_bytes": "Sent in these copies",
+    "slots_arrived_whole": "Slots that this endpoint became home of with all that belongs to them",
+    "slots_arrived_in_part": "Slots that it became home of without some of that, as after a crash of their home",
     "links_restarted": "Links begun afresh because one side had given the other up",
     "dials_failed": "Connections to peers that could not be made",
     "commands_throttled": "Times a connection was not read because it sent commands too fast",
@@ -151,6 +156,9 @@ class _Endpoint:
         yield "duplicate_keys", "Payload hashes in the table of duplicates", len(router.dedup)
         yield "held_bytes", "Bytes that clients' connections hold, not read, not begun or not sent", router.memory.total
         yield "large_frames_waiting", "Frames that wait to be read away from the loop", status.reader.waiting
+        yield "copies", "Copies of what belongs to slots that are under way", len(router.copying)
+        shared = sum(not router.members.lacking(capability) for capability in CAPABILITIES)
+        yield "capabilities", "Of this release, those that all other endpoints have, too", shared
         yield "requests_under_way", "Requests to other endpoints without an answer yet", len(router.calls)
 
     def _links(self) -> Iterator[Metric]:

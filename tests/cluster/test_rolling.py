@@ -1,4 +1,5 @@
-"""A rolling restart of three endpoints under traffic: every publish is acknowledged, every subscription is kept.
+"""A rolling restart of three endpoints under traffic: every publish is acknowledged, every subscription is kept. So is
+one after which they are of another release.
 
 Clients are told to go and listen elsewhere; what they miss is what was published while they did not listen (SPEC
 section 8, 4), which is looked at message by message.
@@ -10,16 +11,17 @@ import asyncio
 import math
 import signal
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
+from ingeborg.broker.core.links.capabilities import CAPABILITIES
 from ingeborg.protocol.client import Client, ConnectionLost
 
-from .processes import Cluster, cluster_of
+from .processes import Cluster, EndpointProcess, cluster_of
 from .traffic import Ear, Message
 
 pytestmark = [pytest.mark.cluster, pytest.mark.asyncio(loop_scope="module")]
@@ -61,9 +63,10 @@ class Moving(Ear):
 class Publisher:
     """Publishes numbers to the topics in turn, as fast as they are acknowledged, over several connections at once."""
 
-    def __init__(self, clients: list[Client]) -> None:
+    def __init__(self, clients: list[Client], first: int) -> None:
         self.sent: dict[Message, tuple[float, float]] = {}  # when it was sent, and acknowledged
         self._clients = clients
+        self._first = first  # number
         self._stop = asyncio.Event()
 
     async def _publish(self, first: int, client: Client) -> None:
@@ -79,7 +82,7 @@ class Publisher:
     async def run(self) -> None:
         """Until ``stop``. A publish that fails fails the test."""
         async with asyncio.TaskGroup() as group:
-            for first, client in enumerate(self._clients):
+            for first, client in enumerate(self._clients, self._first):
                 group.create_task(self._publish(first, client))
 
     def stop(self) -> None:
@@ -87,7 +90,9 @@ class Publisher:
         self._stop.set()
 
 
-async def test_a_rolling_restart_loses_no_publish_and_no_subscription(cluster: Cluster) -> None:
+async def roll(cluster: Cluster, variables: Mapping[str, str] | None = None, first: int = 0) -> None:
+    """Each endpoint in turn ends and starts again, with these variables in its environment. ``first``: number of what
+    is published meanwhile, which nobody has published before."""
     async with AsyncExitStack() as stack:
         ears = []
         for number in range(EARS):
@@ -100,12 +105,14 @@ async def test_a_rolling_restart_loses_no_publish_and_no_subscription(cluster: C
             )
             for name in "abc"
         ]
-        publisher = Publisher(clients)
+        publisher = Publisher(clients, first)
         publishing = asyncio.create_task(publisher.run())
         for name in "abc":
             endpoint = cluster[name]
             endpoint.signal(signal.SIGTERM)
             assert await endpoint.ended(within_s=25) == 0
+            if variables is not None:
+                endpoint.variables = dict(variables)
             await endpoint.start()
             await cluster.linked(*"abc")
         publisher.stop()
@@ -132,3 +139,22 @@ async def test_a_rolling_restart_loses_no_publish_and_no_subscription(cluster: C
         assert heard > 10 * missed
         for endpoint in cluster.endpoints.values():
             assert "could not" not in endpoint.said()
+
+
+async def test_a_rolling_restart_loses_no_publish_and_no_subscription(cluster: Cluster) -> None:
+    await roll(cluster)
+
+
+async def test_a_rolling_upgrade_and_a_downgrade_lose_none_either(tmp_path: Path, old: dict[str, str]) -> None:
+    async with cluster_of("abc", tmp_path, INGEBORG_DRAIN_TIME="1", **old) as cluster:
+        assert {await capabilities(cluster[name]) for name in "abc"} == {None}
+        await roll(cluster, {"INGEBORG_DRAIN_TIME": "1"})
+        assert {await capabilities(cluster[name]) for name in "abc"} == {len(CAPABILITIES)}
+        await roll(cluster, {"INGEBORG_DRAIN_TIME": "1", **old}, 1_000_000)
+        assert {await capabilities(cluster[name]) for name in "abc"} == {None}
+
+
+async def capabilities(endpoint: EndpointProcess) -> int | None:
+    """That the endpoint and all of its peers have; ``None``: it is of a release before there were any."""
+    values = (await endpoint.metrics()).values
+    return int(values["capabilities"]) if "capabilities" in values else None

@@ -114,11 +114,12 @@ class History:
         sizes: Sizes = SIZES,
         shape: Shape | None = None,
         forgets: str = "",
+        mixed: bool = False,
     ) -> None:
         """``cuts``: links are cut, for less than a request may take, so that everything succeeds at last. ``limits``,
-        ``sizes``: of the routers. ``shape``: of the store. ``forgets``: see ``World``."""
+        ``sizes``: of the routers. ``shape``: of the store. ``forgets``, ``mixed``: see ``World``."""
         limits = limits or (SLOW_LIMITS if slow else Limits())
-        self.world = World(seed, routing=routing, limits=limits, sizes=sizes, shape=shape, forgets=forgets)
+        self.world = World(seed, routing=routing, limits=limits, sizes=sizes, shape=shape, forgets=forgets, mixed=mixed)
         if slow:
             self.world.socket_bytes, self.world.piece_bytes = SLOW_SOCKET_BYTES, SLOW_PIECE_BYTES
         self.random = self.world.random

@@ -30,6 +30,11 @@ def test_guarantees_hold_through_crashes_cuts_stalls_and_store_outages(first: in
     check(range(first, first + PER_TEST))
 
 
+@pytest.mark.parametrize("options", [{}, {"drains": True}, {"faults": False, "cuts": True, "drains": True}])
+def test_guarantees_hold_among_endpoints_of_this_release_and_of_one_before(options: dict[str, Any]) -> None:
+    check(range(88_000, 88_040), mixed=True, **options)
+
+
 @pytest.mark.parametrize("endpoints", [1, 2, 5])
 def test_guarantees_hold_with_any_number_of_endpoints(endpoints: int) -> None:
     check(range(10_000, 10_040), endpoints=endpoints)

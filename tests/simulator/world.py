@@ -19,13 +19,14 @@ import itertools
 import json
 import random
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
 from ingeborg.broker.core.clients import large
 from ingeborg.broker.core.clients.hub import Connection
 from ingeborg.broker.core.clients.outbox import PIECE_BYTES
+from ingeborg.broker.core.cluster.slots import SlotState
 from ingeborg.broker.core.effects import (
     Act,
     Close,
@@ -41,6 +42,7 @@ from ingeborg.broker.core.effects import (
     StoreCall,
 )
 from ingeborg.broker.core.limits import Limits
+from ingeborg.broker.core.links.capabilities import CAPABILITIES, NONE
 from ingeborg.broker.core.model import Endpoint, Location, Shape, StoreUnavailable, Superseded
 from ingeborg.broker.core.router import Router
 from ingeborg.protocol.errors import GOING_AWAY
@@ -279,7 +281,11 @@ class Node:
         self.world = world
         incarnation = f"{world.random.getrandbits(64):016x}"
         self.me = Endpoint(name, incarnation, f"ws://{name}", 0)
-        self.router = Router(self.me, world.now, wrap=bytes, **options)
+        # Of a mixed cluster, each life of an endpoint is of the new release or of one before capabilities.
+        is_old = world.mixed and world.random.random() < 0.5
+        self.capabilities = NONE if is_old else CAPABILITIES
+        self.states = world.make_states()
+        self.router = Router(self.me, world.now, wrap=bytes, states=self.states, **options)
         self.alive = True
         self.stalled_until = 0.0
         self.clients: dict[Connection, Client] = {}
@@ -407,8 +413,20 @@ class World:
     """The clock, the network, the store, the processes. ``forgets``: what every process does not do (``FORGETTABLE``),
     as a fault of ours might have it. ``options``: of the routers."""
 
-    def __init__(self, seed: int, *, forgets: str = "", **options: Any) -> None:
+    def __init__(
+        self,
+        seed: int,
+        *,
+        forgets: str = "",
+        mixed: bool = False,
+        states: Callable[[], Sequence[SlotState]] = tuple,
+        **options: Any,
+    ) -> None:
+        """``mixed``: some endpoints are of a release before capabilities. ``states``: makes what belongs to slots, for
+        each endpoint."""
         self.random = random.Random(seed)
+        self.mixed = mixed
+        self.make_states = states
         self.now = 1000.0
         self.store = Store()
         self.nodes: dict[str, Node] = {}  # by incarnation; dead ones too
@@ -544,7 +562,8 @@ class World:
     def _up(self, node: Node, peer: Node, generation: int, now: float) -> None:
         if self._connected.get(frozenset((node.me.incarnation, peer.me.incarnation))) == generation:
             node.links[peer.me.incarnation] = generation
-            self.send_link(node.me.incarnation, peer.me.incarnation, node.router.link_up(peer.me, now))
+            both = node.capabilities & peer.capabilities
+            self.send_link(node.me.incarnation, peer.me.incarnation, node.router.link_up(peer.me, now, both))
         else:
             node.router.dial_failed(peer.me.incarnation, now)
 

@@ -1,23 +1,31 @@
 """What goes with a slot to its next home: the payloads that its former home has seen, or is handing over. ADR 10, 12.
 
-Owns: the requests that carry keys and what is known of each; an origin tells homes of repetitions by them, too. Must
-never: decide what is a duplicate.
+Owns: what a copy carries of the first (``SeenPayloads``); and the requests that carry keys of the second, of both to an
+endpoint that takes no copies, and of repetitions from their origin. Must never: decide what is a duplicate.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import struct
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
+
+from ingeborg.protocol.hashes import SLOTS
 
 from ..desk import Desk
 from ..limits import SIZES, Sizes
 from ..links.calls import TIMEOUT_S, Call, Kind
+from ..links.capabilities import COPIES
 from ..messages.dedup import KEY_BYTES, Dedup, slot_of_key
 from ..messages.message import Handover
 from ..messages.repeats import Repeats
 from ..part import Part, RequestHandler
 from .membership import Membership
+from .slots import SlotState
 from .underway import UnderWay
+
+#: Of a number of seconds in a chunk of a copy.
+_TIME_BYTES: Final = 4
 
 Known = float | str
 """What is known of a key: the seconds that are left of its time (0: its message could not be handed over), or the
@@ -25,6 +33,45 @@ incarnation of the home that is handing it over still."""
 
 #: A home is done with a message after so many seconds, however often its clients move meanwhile.
 HANDED_OVER_S: Final = 6 * TIMEOUT_S
+
+
+class SeenPayloads(SlotState):
+    """Of the payloads of a slot those that were delivered: their keys, and what is left of their time. A chunk is the
+    keys, then as many seconds in four bytes each; 0: the payload is forgotten."""
+
+    name = "seen"
+    keys_per_chunk = 1_000
+
+    def __init__(self, desk: Desk, dedup: Dedup[Handover]) -> None:
+        self._desk = desk
+        self._dedup = dedup
+
+    def departing(self, slots: frozenset[int]) -> Iterator[list[Any]]:
+        """See ``SlotState``."""
+        return self._dedup.keys_of(slots)
+
+    def pack(self, keys: Sequence[Any]) -> bytes:
+        """See ``SlotState``."""
+        now = self._desk.now
+        left = self._dedup.left
+        times = [left(key, now) for key in keys]
+        return b"".join([key.to_bytes(KEY_BYTES) for key in keys]) + struct.pack(f"<{len(times)}f", *times)
+
+    def absorb(self, data: bytes) -> int:
+        """See ``SlotState``."""
+        count, rest = divmod(len(data), KEY_BYTES + _TIME_BYTES)
+        if rest:
+            raise ValueError(f"{len(data)} bytes")
+        if max(data[: count * KEY_BYTES : KEY_BYTES], default=0) >= SLOTS >> 8:
+            raise ValueError("a key of no slot")
+        now = self._desk.now
+        add = self._dedup.add
+        start = 0
+        for seconds in struct.unpack_from(f"<{count}f", data, count * KEY_BYTES):
+            if seconds > 0:  # NaN is not
+                add(int.from_bytes(data[start : start + KEY_BYTES]), now, seconds)
+            start += KEY_BYTES
+        return count
 
 
 class KeyHandover(Part):
@@ -54,20 +101,30 @@ class KeyHandover(Part):
         return {Kind.SEEN: self.seen_requested}
 
     def view_changed(self) -> None:
-        """Slots have new homes: hand on what is known of their payloads."""
+        """Slots have new homes: hand on what is known of their payloads. Those that have been delivered go with the
+        copies of their slots, where the new home takes such."""
+        members = self._members
+        keys = self._dedup.pending_keys()
+        if any(home != self._me and not members.has(home, COPIES) for home in set(members.table)):
+            keys += self._dedup.snapshot()
         self._jobs += 1
         self._handovers.begin(self._jobs)
-        self._desk.job(self._hand_all_on(self._jobs))
+        self._desk.job(self._hand_all_on(self._jobs, keys))
 
-    def _hand_all_on(self, number: int) -> Iterator[bool]:
+    def _hand_all_on(self, number: int, keys: list[int]) -> Iterator[bool]:
         """Slice by slice. A newcomer is welcome when its keys are on their way (the link keeps the order)."""
-        keys = self._dedup.pending_keys() + self._dedup.snapshot()
         for start in range(0, len(keys), self._per_slice):
             homes = self._members.table
-            part = [key for key in keys[start : start + self._per_slice] if homes[slot_of_key(key)] != self._me]
+            part = [key for key in keys[start : start + self._per_slice] if self._goes(key, homes)]
             self.hand_on([(key, known) for key in part if (known := self._take(key))])
             yield False
         self._handovers.end(number)
+
+    def _goes(self, key: int, homes: list[str]) -> bool:
+        home = homes[slot_of_key(key)]
+        if home == self._me:
+            return False
+        return self._dedup.pending(key) is not None or not self._members.has(home, COPIES)
 
     def _take(self, key: int) -> Known:
         """What is known of the key of a slot that was ours. Where its message is being handed over here, that goes on,

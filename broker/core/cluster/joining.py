@@ -6,6 +6,7 @@ Must never: decide who of the others is alive (``membership`` does).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
@@ -13,6 +14,7 @@ from typing import Any, Final
 from ..desk import Desk
 from ..effects import Gone, Joined, Stop
 from ..links.calls import Call, Kind
+from ..links.capabilities import COPIES, NONE
 from ..links.mesh import Mesh
 from ..model import Endpoint, StoreLost, Superseded
 from ..part import Part, RequestHandler
@@ -21,6 +23,12 @@ from .underway import UnderWay
 
 #: Heartbeat, registry read and ping come this often, in seconds: five signs of life in a lease.
 PERIOD_S: Final = 0.5
+
+#: How long the others may take to copy to a newcomer what will be its own, in seconds; after that it joins without.
+PREPARE_S: Final = 30.0
+
+#: Who has copied it is asked again so often, in seconds.
+AGAIN_S: Final = 1.0
 
 #: Whoever is registered under our name is alive if its heartbeat moves within so many seconds: where everybody takes it
 #: for dead its name is free (ADR 15).
@@ -70,8 +78,13 @@ class Joining(Part):
         self._writing = False
         self._reading = False
         self._asked: dict[str, int] = {}  # peer -> the round it was asked to welcome
+        self._preparing_round = 0
+        self._prepare_until = desk.now
+        self._preparing: dict[str, float] = {}  # peers that have been asked: when they answered; inf: not yet
+        self._prepared_peers: set[str] = set()  # in this round
         self._joined = False
-        self._announced = False
+        self._told: set[str] = set()  # that we leave
+        self._announced = False  # to all of them
         self._departing = False
         self._deregistering = self._deregistered = False
         self._cleaning: set[str] = set()
@@ -185,9 +198,9 @@ class Joining(Part):
     def _cleaned(self, incarnation: str, result: Any, error: Exception | None) -> None:
         self._cleaning.discard(incarnation)
 
-    def link_up(self, endpoint: Endpoint) -> None:
-        """An authenticated link to the peer."""
-        self._gone(self._members.connected(endpoint, self._desk.now))
+    def link_up(self, endpoint: Endpoint, capabilities: frozenset[str] = NONE) -> None:
+        """An authenticated link to the peer, which can do so much."""
+        self._gone(self._members.connected(endpoint, self._desk.now, capabilities))
         self._join()
 
     def _gone(self, endpoints: list[Endpoint]) -> None:
@@ -211,11 +224,38 @@ class Joining(Part):
                     follower.joined()
                 self._desk.emit(Joined())
             self._tell_view()
-        for peer in members.unwelcomed():
+        unwelcomed = members.unwelcomed()
+        if unwelcomed and not self._prepared(unwelcomed):
+            return
+        for peer in unwelcomed:
             if self._asked.get(peer) != members.round and members.peers[peer].connected:
                 self._asked[peer] = members.round
                 members.peers[peer].asked_at = self._desk.now
                 self._desk.ask(Kind.JOIN, peer, (members.round,), self, members.round)
+
+    def _prepared(self, peers: list[str]) -> bool:
+        """Have these copied to us what they will let go of? While they do, they act for it; when we ask to join, nobody
+        does until all have welcomed us. So all are waited for, or until ``PREPARE_S`` have gone by."""
+        members = self._members
+        if self._preparing_round != members.round:
+            self._preparing_round = members.round
+            self._prepared_peers = set()
+            self._prepare_until = self._desk.now + PREPARE_S
+        if self._desk.now >= self._prepare_until:
+            return True
+        everyone = True
+        for peer in peers:
+            known = members.peers[peer].capabilities
+            if self._asked.get(peer) == members.round or (known is not None and COPIES not in known):
+                continue
+            is_prepared = peer in self._prepared_peers
+            everyone = everyone and is_prepared
+            # Who has copied is asked again as long as others have not: it keeps its copy up to date while it is asked.
+            again_at = self._preparing.get(peer, -math.inf) + (AGAIN_S if is_prepared else 0.0)
+            if known is not None and self._desk.now >= again_at:
+                self._preparing[peer] = math.inf
+                self._desk.ask(Kind.PREPARE, peer, (), self, (peer, members.round))
+        return everyone
 
     def join_requested(self, peer: str, number: int, arguments: list[Any]) -> None:
         """The peer joins. Its slots are its own from here on; it is welcome once no write for them is under way."""
@@ -224,27 +264,39 @@ class Joining(Part):
             return
         self._members.joined_by(peer)
         if self._announced:  # before it was there to hear it
-            self._desk.ask(Kind.LEAVE, peer, (), self, None)
+            self._tell_of_leaving(peer)
         self._tell_view()
         welcome = partial(self._desk.answer, peer, number)
-        self._writes.after(partial(self._handovers.after, welcome))
+        self._writes.after(partial(self._handovers.after, welcome, peer))
 
     def answered(self, call: Call, value: Any) -> None:
         """The peer welcomes us, or has taken note that we leave."""
         if call.kind == Kind.JOIN:
             self._members.welcomed_by(call.target, call.context)
             self._join()
+        elif call.kind == Kind.PREPARE:
+            peer, round = call.context
+            self._preparing[peer] = self._desk.now
+            if not value:
+                self._prepared_peers.discard(peer)
+            if value and round == self._members.round:
+                self._prepared_peers.add(peer)
+                self._join()
 
     def failed(self, call: Call, code: str, info: Any) -> None:
         """It did not answer; ask again while it is alive."""
         if call.kind == Kind.LEAVE:
             if not self._deregistering:
                 self._desk.ask(Kind.LEAVE, call.target, (), self, None)
+        elif call.kind == Kind.PREPARE:
+            self._preparing.pop(call.context[0], None)
         else:
             self._asked.pop(call.target, None)
 
     def lost(self, call: Call) -> str | None:
         """It is gone; nothing is wanted of it any more."""
+        if call.kind == Kind.PREPARE:
+            self._preparing.pop(call.context[0], None)
         return None
 
     # Leaving
@@ -263,13 +315,20 @@ class Joining(Part):
         # Our writes first: who is home after us must not read a set that one of them is yet to change. And what we have
         # seen: it is in the links before the word by which the new homes know that they are. Then the word, before all
         # else that is under way, since some of it is for them.
-        if not self._announced and not self._writes and not self._handovers:
-            self._announced = True
+        # Each one by itself: none waits until another has been handed what it gets.
+        if not self._writes:
             for peer in self._members.view():
-                self._desk.ask(Kind.LEAVE, peer, (), self, None)
+                if not self._handovers.waits(peer):
+                    self._tell_of_leaving(peer)
+            self._announced = self._told.issuperset(self._members.view())
         if self._announced and self._departing and not self._deregistering and not self._writing:
             self._deregistering = True
             self._desk.store("deregister", (self._me,), self._out, None)
+
+    def _tell_of_leaving(self, peer: str) -> None:
+        if peer not in self._told:
+            self._told.add(peer)
+            self._desk.ask(Kind.LEAVE, peer, (), self, None)
 
     def _out(self, context: Any, result: Any, error: Exception | None) -> None:
         # Where it failed the entry stays, and the others find it dead.
@@ -277,9 +336,13 @@ class Joining(Part):
 
     def leave_announced(self, peer: str, number: int, arguments: list[Any]) -> None:
         """The peer leaves. It is home of nothing from here on; its clients and its calls are there to the end."""
+        self.peer_leaves(peer)
+        self._desk.answer(peer, number)
+
+    def peer_leaves(self, peer: str) -> None:
+        """As it has said, or has answered to what was meant for a home."""
         self._members.leaves(peer)
         self._tell_view()
-        self._desk.answer(peer, number)
 
     def link_down(self, incarnation: str) -> None:
         """The peer's connection is gone; of one that leaves, that is the end."""

@@ -18,7 +18,8 @@ from ..desk import Desk
 from ..effects import HandedOver, Left
 from ..limits import PATIENCE, SIZES, Patience, Sizes
 from ..messages.inflight import InFlight
-from .joining import Joining
+from .copying import Copying
+from .joining import PREPARE_S, Joining
 
 #: Between two batches of clients that are told to go, in seconds.
 STEP_S: Final = 0.1
@@ -31,11 +32,12 @@ LEAVE_S: Final = 8.0
 
 #: What the end waits for.
 NOTHING: Final = 0
-HANDING_OVER: Final = 1
-DELIVERING: Final = 2
-SENDING_AWAY: Final = 3
-DEPARTING: Final = 4
-GONE: Final = 5
+COPYING: Final = 1
+HANDING_OVER: Final = 2
+DELIVERING: Final = 3
+SENDING_AWAY: Final = 4
+DEPARTING: Final = 5
+GONE: Final = 6
 
 
 class Leaving:
@@ -45,6 +47,7 @@ class Leaving:
         self,
         desk: Desk,
         joining: Joining,
+        copying: Copying,
         sessions: Sessions,
         sending: Sending,
         inflight: InFlight,
@@ -56,6 +59,7 @@ class Leaving:
         self._patience = patience
         self._inflight = inflight
         self._joining = joining
+        self._copying = copying
         self._sessions = sessions
         self._sending = sending
         self._stage = NOTHING
@@ -70,14 +74,19 @@ class Leaving:
     def begin(self, over_s: float) -> None:
         """Leave. The clients are told to go over so many seconds, or less where they are few; nobody new comes."""
         self.under_way = True
-        self._stage = HANDING_OVER
-        self._deadline = self._desk.now + self._patience.hand_over_s
+        self._stage = COPYING
+        self._deadline = self._desk.now + PREPARE_S
         self._over_s = over_s
-        self._joining.leave()
 
     def go_on(self) -> None:
         """On with it, as far as it gets. Called at the end of each turn while the end is ``under_way``."""
         now = self._desk.now
+        if self._stage == COPYING:
+            if not self._copying.prepared_to_leave() and now < self._deadline:
+                return
+            self._stage = HANDING_OVER
+            self._deadline = now + self._patience.hand_over_s
+            self._joining.leave()
         self._joining.go_on_leaving()
         if self._stage == HANDING_OVER and (self._joining.handed_over or now >= self._deadline):
             self._desk.emit(HandedOver(self._joining.handed_over))

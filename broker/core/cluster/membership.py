@@ -22,6 +22,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from ..limits import PATIENCE, Patience
+from ..links.capabilities import NONE
 from ..model import Endpoint
 from .homes import Homes, home_table
 
@@ -40,6 +41,7 @@ class Peer:
 
     __slots__ = (
         "asked_at",
+        "capabilities",
         "confirmed_at",
         "connected",
         "dead_since",
@@ -57,6 +59,7 @@ class Peer:
         self.in_registry = False  # in the last registry read
         self.in_view = False
         self.connected = False
+        self.capabilities: frozenset[str] | None = None  # what it can do; None: it has not said yet
         self.heard_at = float("-inf")  # when anything last came over its link
         self.moved_at = now  # when its heartbeat was last seen to have moved, or it was first seen
         self.confirmed_at = float("-inf")  # when we sent what it last confirmed having heard
@@ -133,8 +136,8 @@ class Membership(Homes):
         """Our heartbeat is in the store; ``begun_at`` is when writing it began."""
         self._written_at = max(self._written_at, begun_at)
 
-    def connected(self, endpoint: Endpoint, now: float) -> list[Endpoint]:
-        """An authenticated link to the peer is up. Returns whom it supersedes."""
+    def connected(self, endpoint: Endpoint, now: float, capabilities: frozenset[str] = NONE) -> list[Endpoint]:
+        """An authenticated link to the peer is up, which can do so much. Returns whom it supersedes."""
         if endpoint.incarnation in self._written_off:
             return []
         gone = self._supersede(endpoint)
@@ -142,6 +145,7 @@ class Membership(Homes):
         if peer is None:
             self.peers[endpoint.incarnation] = peer = Peer(endpoint, now)
         peer.connected = True
+        peer.capabilities = capabilities
         peer.heard_at = now
         if not self.joined:
             peer.in_view = True
@@ -244,6 +248,29 @@ class Membership(Homes):
         if self.joined or self.leaving:
             return []
         return [incarnation for incarnation, peer in self.peers.items() if peer.in_view and peer.welcomed < self.round]
+
+    def has(self, incarnation: str, capability: str) -> bool:
+        """Does the peer have it, as far as is known? This endpoint has all of its release's."""
+        peer = self.peers.get(incarnation)
+        return peer is not None and peer.capabilities is not None and capability in peer.capabilities
+
+    def lacking(self, capability: str) -> list[str]:
+        """Names of all others that live, in the registry or linked, and are not known to have it."""
+        return sorted(
+            peer.endpoint.name
+            for incarnation, peer in self.peers.items()
+            if peer.dead_since is None and not self.has(incarnation, capability)
+        )
+
+    def table_with(self, newcomers: Iterable[str]) -> list[str]:
+        """The homes, were these known peers in the view as well."""
+        known = {(p.endpoint.name, p.endpoint.incarnation) for i in newcomers if (p := self.peers.get(i)) is not None}
+        return home_table(self._members | known)
+
+    def table_without_me(self) -> list[str]:
+        """The homes, were this endpoint not among them; its own, where it is alone."""
+        others = self._members - {(self.me.name, self.me.incarnation)}
+        return home_table(others or self._members)
 
     def forgotten(self, now: float) -> list[Endpoint]:
         """The registry entries of peers that have been dead for so long that somebody should take them out."""

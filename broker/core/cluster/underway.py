@@ -12,15 +12,15 @@ class UnderWay:
     """Things that begin and end. Not those that begin later are waited for, but those that are under way now."""
 
     def __init__(self) -> None:
-        self._things: dict[Hashable, None] = {}
+        self._things: dict[Hashable, str] = {}  # for whom; empty: for everybody
         self._waiting: list[tuple[set[Hashable], Callable[[], None]]] = []
 
     def __len__(self) -> int:
         return len(self._things)
 
-    def begin(self, thing: Hashable) -> None:
-        """It is under way from here on."""
-        self._things[thing] = None
+    def begin(self, thing: Hashable, whom: str = "") -> None:
+        """It is under way from here on. ``whom``: who alone has to wait for it."""
+        self._things[thing] = whom
 
     def end(self, thing: Hashable) -> None:
         """It has ended."""
@@ -36,9 +36,18 @@ class UnderWay:
         for then in over:  # last: they may end other things
             then()
 
-    def after(self, then: Callable[[], None]) -> None:
-        """Call ``then`` when all that is under way now has ended: at once, if nothing is."""
-        if self._things:
-            self._waiting.append((set(self._things), then))
+    def after(self, then: Callable[[], None], whom: str = "") -> None:
+        """Call ``then`` when all that is under way now, for everybody or for them, has ended; at once, if nothing
+        is."""
+        things = self._for(whom)
+        if things:
+            self._waiting.append((things, then))
         else:
             then()
+
+    def waits(self, whom: str) -> bool:
+        """Have they to wait for something?"""
+        return bool(self._things) and bool(self._for(whom))
+
+    def _for(self, whom: str) -> set[Hashable]:
+        return {thing for thing, whose in self._things.items() if whose in ("", whom)}

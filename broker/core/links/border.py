@@ -95,6 +95,27 @@ def _is_seen(arguments: list[Any]) -> bool:
     return all(len(known) == 2 and _is_key(known[0]) and type(known[1]) in (float, int, str) for known in arguments[0])
 
 
+def _is_copy_begin(arguments: list[Any]) -> bool:
+    if len(arguments) != 2:
+        return False
+    copy, slots = arguments
+    return type(copy) is int and type(slots) is bytes and len(slots) in (0, SLOTS // 8)
+
+
+def _is_copy(arguments: list[Any]) -> bool:
+    if len(arguments) != 3:
+        return False
+    copy, name, data = arguments
+    return type(copy) is int and type(name) is str and type(data) is bytes
+
+
+def _is_copied(arguments: list[Any]) -> bool:
+    if len(arguments) != 3:
+        return False
+    copy, keys, final = arguments
+    return type(copy) is int and type(keys) is int and type(final) is bool
+
+
 def _is_bare(arguments: list[Any]) -> bool:
     return not arguments
 
@@ -109,6 +130,10 @@ REQUESTS: Final[dict[int, Check]] = {
     Kind.LEAVE: _is_bare,
     Kind.SEEN: _is_seen,
     Kind.FIGURES: _is_bare,
+    Kind.PREPARE: _is_bare,
+    Kind.COPY_BEGINS: _is_copy_begin,
+    Kind.COPY: _is_copy,
+    Kind.COPIED: _is_copied,
 }
 
 
@@ -155,6 +180,8 @@ ANSWERS: Final[dict[int, Callable[[Any], bool]]] = {
     Kind.DELIVER: _are_clients,
     Kind.BROADCAST: _are_moved,
     Kind.FIGURES: _are_figures,
+    Kind.PREPARE: _is_bool,
+    Kind.COPIED: _is_bool,
 }
 
 

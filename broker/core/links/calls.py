@@ -38,10 +38,19 @@ class Kind(IntEnum):
     LEAVE = 7  # -> every peer
     SEEN = 8  # -> the home: [[key, seconds left (0: forget it), or the home that is handing it over], ...]
     FIGURES = 9  # -> any peer; answered with what it tells operators of itself
+    # The next four only to a peer with the capability "copies".
+    PREPARE = 10  # newcomer -> every peer that has it in its view soon; answered: is it prepared?
+    COPY_BEGINS = 11  # home -> next home: copy, its slots (a bit each; none: it is over)
+    COPY = 12  # home -> next home: copy, name of the state, what that has packed
+    COPIED = 13  # home -> next home: copy, keys sent in all, final?; answered: are they all here?
 
 
 #: The answer of an endpoint that is not home of the topic: ask again, the views will agree.
 NOT_HOME: Final = "not_home"
+
+
+#: The answer of an endpoint that leaves to what is for a home.
+LEAVING: Final = "leaving"
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

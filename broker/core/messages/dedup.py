@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
+from collections.abc import Iterator
 from typing import Any, Final, Generic, TypeVar
 
 from ingeborg.protocol.hashes import HASH_BYTES, digest
@@ -246,6 +247,22 @@ class Dedup(Generic[Waiter]):
                 self.evicted += expiry > self._now
                 return
             self._old.pop()
+
+    def keys_of(self, slots: frozenset[int]) -> Iterator[list[int]]:
+        """All keys of these slots that were there when it began, but for those taken out since; some 5,000 are looked
+        at in one slice. From the oldest on: what moves meanwhile moves into a younger generation."""
+        generations = [*(generation for generation, _ in reversed(self._old)), self._young]
+        for generation in generations:
+            for index in range(_PARTS):
+                yield [key for key in generation[index] if key >> _HASH_BITS in slots]
+
+    def left(self, key: int, now: float) -> float:
+        """What is left of its time, in seconds; 0: nothing."""
+        index = key & _PART_MASK
+        latest = self._young[index].get(key, now)
+        for generation, _ in self._old:
+            latest = max(latest, generation[index].get(key, now))
+        return latest - now
 
     def snapshot(self) -> list[int]:
         """All keys whose time may not be over."""

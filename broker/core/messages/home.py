@@ -17,8 +17,10 @@ from typing import Any, Final
 from ingeborg.protocol.errors import ProtocolError
 from ingeborg.protocol.hashes import slot_of
 
+from ..cluster.copying import Copying
 from ..cluster.handover import KeyHandover
 from ..cluster.homes import Homes
+from ..cluster.slots import SlotState
 from ..desk import Desk
 from ..limits import SIZES, Sizes
 from ..links.calls import NOT_HOME, TIMEOUT_S, Kind
@@ -54,6 +56,8 @@ class Home(Part):
         outcomes: Outcomes,
         fanout: Fanout,
         keys: KeyHandover,
+        copying: Copying,
+        seen: SlotState,
         sizes: Sizes = SIZES,
     ) -> None:
         self._desk = desk
@@ -68,6 +72,8 @@ class Home(Part):
         self._outcomes = outcomes
         self._fanout = fanout
         self._keys = keys
+        self._copying = copying
+        self._payloads = seen
         self._parked: list[tuple[float, Handover]] = []  # until this endpoint has joined, or when they are given up
         self._recipients = 0  # of messages for many that are being handed over
         self._crowded: deque[tuple[str, Route]] = deque()  # topics whose first message is for many, and waits
@@ -114,6 +120,8 @@ class Home(Part):
         if key is not None:
             if self._dedup.duplicate(key, self._desk.now):
                 self._desk.counts["duplicates_dropped"] += 1
+                if self._copying.watching:
+                    self._copying.changed(self._payloads, handover.slot, key)
                 self._outcomes.settle(handover, True)
                 return
             waiters = self._dedup.pending(key)
@@ -281,6 +289,8 @@ class Home(Part):
                 if error is None:
                     self._desk.counts["duplicates_dropped"] += 1
                 self._outcomes.settle(waiter, True if error is None else error)
+            if self._copying.watching:
+                self._copying.changed(self._payloads, handover.slot, key)
             if self._homes.table[handover.slot] != self._me:
                 self._keys.hand_on([(key, self._dedup.ttl_s if reached_somebody else 0.0)])
         self._outcomes.settle(handover, False if error is None else error)

@@ -14,9 +14,11 @@ from ingeborg.broker.core.clients.moved import MovedAway
 from ingeborg.broker.core.clients.outbox import Outbox
 from ingeborg.broker.core.clients.replies import Replies
 from ingeborg.broker.core.clients.sending import Sending
-from ingeborg.broker.core.cluster.handover import KeyHandover
+from ingeborg.broker.core.cluster.copying import Copying
+from ingeborg.broker.core.cluster.handover import KeyHandover, SeenPayloads
 from ingeborg.broker.core.cluster.homes import Homes
 from ingeborg.broker.core.cluster.membership import Membership
+from ingeborg.broker.core.cluster.slots import Held
 from ingeborg.broker.core.cluster.underway import UnderWay
 from ingeborg.broker.core.desk import Desk
 from ingeborg.broker.core.limits import SIZES, Sizes
@@ -109,6 +111,8 @@ class Way:
         )
         self.fanout = Fanout(desk, members, self.links, self.locations, whereabouts, self.delivery, not lookup, sizes)
         self.keys = KeyHandover(desk, members, self.dedup, self.repeats, self.handovers, sizes)
+        self.payloads = SeenPayloads(desk, self.dedup)
+        self.copying = Copying(desk, members, [self.payloads], Held(), self.handovers)
         self.outcomes = Outcomes(desk, self.inflight)
         make_home = LookupHome if lookup else Home
         self.home = make_home(
@@ -122,6 +126,8 @@ class Way:
             self.outcomes,
             self.fanout,
             self.keys,
+            self.copying,
+            self.payloads,
             sizes,
         )
         self.origin = Origin(

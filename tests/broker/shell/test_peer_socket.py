@@ -16,10 +16,18 @@ import ormsgpack
 import pytest
 
 from ingeborg.broker.command.serve import listen
+from ingeborg.broker.core.links.capabilities import CAPABILITIES, CAPABILITIES_MAX
 from ingeborg.broker.core.model import Endpoint
 from ingeborg.broker.core.router import Router
 from ingeborg.broker.shell import peer_socket as peers
-from ingeborg.broker.shell.peer_socket import HANDSHAKE_BYTES_MAX, LINK_BYTES_AT_ONCE, PEER_PATH, VERSION, proof
+from ingeborg.broker.shell.peer_socket import (
+    CAPABLE,
+    HANDSHAKE_BYTES_MAX,
+    LINK_BYTES_AT_ONCE,
+    PEER_PATH,
+    VERSION,
+    proof,
+)
 from ingeborg.broker.shell.server import EndpointServer
 from ingeborg.broker.store.embedded.store import EmbeddedStore
 from ingeborg.protocol import sockets
@@ -124,6 +132,65 @@ async def test_who_does_not_know_the_secret_is_refused_and_counted(shared: Runni
     logged.expect("no link with 127.0.0.1: (it does not know the shared secret|a handshake|it speaks version)")
     async with at_the_reserved_path(shared) as (connection, nonce):
         await refused(shared, connection, raw_frame(BINARY, ormsgpack.packb(made(nonce))))
+
+
+# -- capabilities
+
+
+@asynccontextmanager
+async def capable(endpoint: Running) -> AsyncIterator[tuple[Raw, bytes]]:
+    """As ``at_the_reserved_path``, of a dialler that says what it can do."""
+    async with raw(endpoint.url) as connection:
+        head = await connection.upgrade(PEER_PATH, headers=f"Sec-WebSocket-Protocol: {CAPABLE}\r\n")
+        assert f"Sec-WebSocket-Protocol: {CAPABLE}".encode() in head
+        _, frame = await connection.frame()
+        kind, version, nonce, capabilities = ormsgpack.unpackb(frame)
+        assert (kind, version, capabilities) == ("challenge", VERSION, sorted(CAPABILITIES))
+        yield connection, nonce
+
+
+def capable_hello(nonce: bytes, capabilities: Any, proved: Any = None) -> list[Any]:
+    said = (sorted(CAPABILITIES), capabilities if proved is None else proved)
+    shown = proof(SECRET, b"dialler", (nonce, NONCE), STRANGER, said)
+    return ["hello", VERSION, NONCE, STRANGER.name, STRANGER.incarnation, STRANGER.url, capabilities, shown]
+
+
+async def test_both_ends_say_what_they_can_do_and_prove_it(shared: Running) -> None:
+    me = shared.server.router.me
+    async with capable(shared) as (connection, nonce):
+        mine = ["copies", "something of a later release"]
+        connection.writer.write(raw_frame(BINARY, ormsgpack.packb(capable_hello(nonce, mine))))
+        _, frame = await connection.frame()
+        kind, *_, given = ormsgpack.unpackb(frame)
+        assert kind == "welcome"
+        assert given == proof(SECRET, b"acceptor", (nonce, NONCE), me, (sorted(CAPABILITIES), mine))
+        assert shared.server.router.members.has(STRANGER.incarnation, "copies")
+    await shared.until(lambda metrics: shared.server.peers.sockets == {})
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda nonce: capable_hello(nonce, ["copies"], proved=[]),
+        lambda nonce: capable_hello(nonce, "copies"),
+        lambda nonce: capable_hello(nonce, [1]),
+        lambda nonce: capable_hello(nonce, ["x"] * (CAPABILITIES_MAX + 1)),
+        hello,
+    ],
+    ids=["forged", "text", "numbers", "many", "none"],
+)
+async def test_capabilities_that_are_not_proved_or_are_none_are_refused(
+    shared: Running, made: Any, logged: Logged
+) -> None:
+    logged.expect("no link with 127.0.0.1: (it does not know the shared secret|a handshake)")
+    async with capable(shared) as (connection, nonce):
+        await refused(shared, connection, raw_frame(BINARY, ormsgpack.packb(made(nonce))))
+
+
+async def test_who_does_not_ask_for_them_may_not_say_them(shared: Running, logged: Logged) -> None:
+    logged.expect("no link with 127.0.0.1: a handshake")
+    async with at_the_reserved_path(shared) as (connection, nonce):
+        await refused(shared, connection, raw_frame(BINARY, ormsgpack.packb(capable_hello(nonce, ["copies"]))))
 
 
 async def test_garbage_is_refused_with_the_code_it_deserves(shared: Running, logged: Logged) -> None:

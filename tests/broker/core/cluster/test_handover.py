@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ingeborg.broker.core.cluster.handover import HANDED_OVER_S, Known
 from ingeborg.broker.core.limits import Sizes
@@ -187,4 +189,47 @@ def test_keys_whose_time_is_over_leave_with_time_alone() -> None:
     way.dedup.add(key("t"), way.desk.now)
     way.desk.now += 2 * DEDUP_TTL_S
     way.keys.tick()
+    assert len(way.dedup) == 0
+
+
+# What a copy carries
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.floats(0.0, 60.0)), max_size=60), st.frozensets(st.integers(0, 9)))
+def test_a_copy_carries_the_keys_of_its_slots_and_what_is_left_of_their_time(
+    seen: list[tuple[int, float]], slots: frozenset[int]
+) -> None:
+    here, there = Way(), Way()
+    times: dict[int, float] = {}
+    now = here.desk.now
+    for number, (slot, after_s) in enumerate(sorted(seen, key=lambda one: one[1])):
+        one = slot << 128 | number
+        here.dedup.add(one, now + after_s)
+        times[one] = now + after_s + DEDUP_TTL_S
+    here.desk.now = there.desk.now = now + 30.0
+    keys = [key for part in here.payloads.departing(slots) for key in part]
+    alive = {key for key, until in times.items() if key >> 128 in slots and until > here.desk.now}
+    assert alive <= set(keys) <= {key for key in times if key >> 128 in slots}
+    assert there.payloads.absorb(here.payloads.pack(keys)) == len(keys)
+    for one in times:
+        left = times[one] - here.desk.now if one in alive else 0.0
+        assert there.dedup.left(one, there.desk.now) == pytest.approx(min(max(left, 0.0), DEDUP_TTL_S), abs=0.01)
+
+
+def test_what_changes_while_keys_are_looked_for_is_found_or_told() -> None:
+    way = Way()
+    for number in range(600):  # some generations
+        way.dedup.add(number, way.desk.now + number / 10)
+    found: set[int] = set()
+    for index, part in enumerate(way.payloads.departing(frozenset({0}))):
+        found |= set(part)
+        way.dedup.expire(way.desk.now + 60.0 + index / 100, 100)
+    assert {number for number in range(600) if way.dedup.left(number, way.desk.now + 65.0) > 0} <= found
+
+
+@pytest.mark.parametrize("data", [b"x", b"\xff" * 22, b"\x10" + b"x" * 21])
+def test_what_no_home_has_packed_is_refused_whole(data: bytes) -> None:
+    way = Way()
+    with pytest.raises(ValueError, match=r"bytes|slot"):
+        way.payloads.absorb(data)
     assert len(way.dedup) == 0

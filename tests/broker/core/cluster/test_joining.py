@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from ingeborg.broker.core.cluster.joining import NAME_MOVES, NAME_QUIET_S, PERIOD_S, Joining
+from ingeborg.broker.core.cluster.joining import AGAIN_S, NAME_MOVES, NAME_QUIET_S, PERIOD_S, PREPARE_S, Joining
 from ingeborg.broker.core.cluster.membership import DEAD_AFTER_S, FORGET_AFTER_S, LEASE_S, Membership
 from ingeborg.broker.core.cluster.underway import UnderWay
 from ingeborg.broker.core.effects import DropLink, Gone, Joined, Stop
 from ingeborg.broker.core.links.calls import Call, Calls, Kind
+from ingeborg.broker.core.links.capabilities import CAPABILITIES
 from ingeborg.broker.core.links.mesh import Mesh
 from ingeborg.broker.core.messages.inflight import InFlight
 from ingeborg.broker.core.model import Endpoint, StoreError, StoreLost, StoreUnavailable, Superseded
@@ -242,19 +243,57 @@ def test_it_has_joined_when_all_peers_have_welcomed_it(newcomer: Newcomer) -> No
     newcomer.read(peer("p"), peer("q"))
     assert newcomer.asked() == []  # they cannot be reached yet
     newcomer.joining.link_up(peer("p"))
-    assert newcomer.asked() == [(Kind.JOIN, "p")]
-    of_p = newcomer.last
-    assert of_p.arguments == (newcomer.members.round,)
+    assert newcomer.asked() == []  # nobody is to let go of a slot before all can
+    newcomer.joining.link_up(peer("q"))
+    of_p, of_q = newcomer.desk.asked
+    assert newcomer.asked() == [(Kind.JOIN, "p"), (Kind.JOIN, "q")]
+    assert of_p.arguments == of_q.arguments == (newcomer.members.round,)
     newcomer.later()
     assert newcomer.asked() == []  # once in a round
     newcomer.joining.answered(of_p, None)
     assert not newcomer.members.joined
-    newcomer.joining.link_up(peer("q"))
-    assert newcomer.asked() == [(Kind.JOIN, "q")]
-    newcomer.joining.answered(newcomer.last, None)
+    newcomer.joining.answered(of_q, None)
     assert newcomer.members.joined
     assert newcomer.follower.told.count("joined") == 1
     assert Joined() in newcomer.desk.acts
+
+
+def test_peers_that_copy_are_asked_to_join_when_all_have_copied() -> None:
+    newcomer = Newcomer()
+    newcomer.register()
+    newcomer.read(peer("p"), peer("q"), peer("r"))
+    newcomer.joining.link_up(peer("p"), CAPABILITIES)
+    newcomer.joining.link_up(peer("q"), CAPABILITIES)
+    newcomer.joining.link_up(peer("r"))
+    of_p, of_q = newcomer.desk.asked
+    assert newcomer.asked() == [(Kind.PREPARE, "p"), (Kind.PREPARE, "q")]
+    newcomer.joining.answered(of_p, True)
+    newcomer.joining.answered(of_q, False)
+    assert newcomer.asked() == []
+    newcomer.later(0.1)
+    assert newcomer.asked() == [(Kind.PREPARE, "q")]
+    newcomer.joining.failed(newcomer.last, "peer_unavailable", "")
+    newcomer.later(AGAIN_S)
+    assert newcomer.asked() == [(Kind.PREPARE, "p"), (Kind.PREPARE, "q")]
+    newcomer.joining.answered(newcomer.last, True)
+    assert newcomer.asked() == [(Kind.JOIN, "p"), (Kind.JOIN, "q"), (Kind.JOIN, "r")]
+
+
+def test_one_that_copies_for_too_long_is_waited_for_no_longer() -> None:
+    newcomer = Newcomer()
+    newcomer.register()
+    newcomer.joining.link_up(peer("p"), CAPABILITIES)
+    newcomer.read(peer("p"))
+    assert newcomer.asked() == [(Kind.PREPARE, "p")]
+    waited_s = 0.0
+    while (kind := newcomer.last.kind) == Kind.PREPARE:
+        newcomer.joining.answered(newcomer.last, False)
+        waited_s += 0.5
+        newcomer.later(0.5)
+        newcomer.asked()
+        newcomer.desk.stored.clear()
+    assert kind == Kind.JOIN
+    assert PREPARE_S - 0.5 <= waited_s <= PREPARE_S + 0.5
 
 
 def test_a_peer_that_did_not_answer_is_asked_again(newcomer: Newcomer) -> None:

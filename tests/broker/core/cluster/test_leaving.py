@@ -6,8 +6,10 @@ import pytest
 
 from ingeborg.broker.core.clients.hub import Connection
 from ingeborg.broker.core.clients.sessions import Sessions
+from ingeborg.broker.core.cluster.copying import Copying
 from ingeborg.broker.core.cluster.joining import Joining
 from ingeborg.broker.core.cluster.leaving import LEAVE_S, STEP_S, Leaving
+from ingeborg.broker.core.cluster.slots import Held
 from ingeborg.broker.core.cluster.underway import UnderWay
 from ingeborg.broker.core.effects import Act, HandedOver, Hold, Left
 from ingeborg.broker.core.limits import PATIENCE, SIZES, Limits
@@ -25,13 +27,14 @@ class Endpoint(Surroundings):
         inflight = InFlight(10, 1_000)
         mesh = Mesh(self.desk.real, self.members, Calls(), inflight, self.desk.counters.errors)
         self.writes, self.handovers = UnderWay(), UnderWay()
+        self.copying = Copying(self.desk.real, self.members, [], Held(), self.handovers)
         self.busy = False
         self.joining = Joining(
             *(self.desk.real, self.members, mesh, self.writes, self.handovers, [], lambda: not self.busy),
             alone_at_url=True,
         )
         self.sessions = Sessions(self.desk.real, Limits(), self.sending, self.replies, self.memory, inflight)
-        self.leaving = Leaving(self.desk.real, self.joining, self.sessions, self.sending, inflight)
+        self.leaving = Leaving(self.desk.real, self.joining, self.copying, self.sessions, self.sending, inflight)
         self.connections = [self.sessions.connected(number, None, False, 1 << 20) for number in range(clients)]
 
     def later(self, seconds: float = STEP_S) -> None:
@@ -85,6 +88,7 @@ def test_clients_are_told_when_this_endpoint_is_home_of_nothing() -> None:
     endpoint = Endpoint(2)
     endpoint.handovers.begin("keys")
     endpoint.leaving.begin(0.0)
+    endpoint.later(0.0)
     assert endpoint.members.table.count("m") == 0
     endpoint.later()
     assert (endpoint.ends(), endpoint.told()) == ([], [])
@@ -97,6 +101,7 @@ def test_they_are_told_in_any_case_when_that_takes_too_long() -> None:
     endpoint = Endpoint(2)
     endpoint.handovers.begin("keys")
     endpoint.leaving.begin(0.0)
+    endpoint.later(0.0)
     endpoint.later(PATIENCE.hand_over_s - 0.01)
     assert (endpoint.ends(), endpoint.told()) == ([], [])
     endpoint.later(0.01)

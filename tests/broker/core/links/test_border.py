@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ingeborg.broker.core.cluster.slots import pack_slots
 from ingeborg.broker.core.links.border import REQUESTS, are_items, is_answer, is_refusal, is_request
 from ingeborg.broker.core.links.calls import Kind
 from ingeborg.broker.core.messages.dedup import KEY_BYTES, key_of
@@ -29,14 +30,23 @@ SOUND: dict[Kind, list[list[Any]]] = {
     Kind.LEAVE: [[]],
     Kind.SEEN: [[[[KEY, 1.5], [KEY, 0], [KEY, "o"]]], [[]]],
     Kind.FIGURES: [[]],
+    Kind.PREPARE: [[]],
+    Kind.COPY_BEGINS: [[1, pack_slots([0, SLOTS - 1])], [1, b""]],
+    Kind.COPY: [[1, "seen", b"1"]],
+    Kind.COPIED: [[1, 7, False], [1, 0, True]],
 }
 
 ANSWERS: dict[Kind, list[Any]] = {
     Kind.PUBLISH: [True, False],
     Kind.DELIVER: [[], ["anna"]],
     Kind.BROADCAST: [None, [], [["anna", 1.5], ["bert", 0]]],
+    Kind.PREPARE: [True, False],
+    Kind.COPIED: [True, False],
     Kind.FIGURES: [{"clients": 1, "of": {"a": [1, None, "x", True, 1.5]}}],
-    **{kind: [None] for kind in (Kind.CHANGE, Kind.LISTEN, Kind.JOIN, Kind.LEAVE, Kind.SEEN)},
+    **{
+        kind: [None]
+        for kind in (Kind.CHANGE, Kind.LISTEN, Kind.JOIN, Kind.LEAVE, Kind.SEEN, Kind.COPY_BEGINS, Kind.COPY)
+    },
 }
 
 #: Anything that msgpack can say.
@@ -97,7 +107,7 @@ def test_an_argument_more_or_less_or_of_another_type_is_not(kind: Kind) -> None:
     ("kind", "arguments"),
     [
         (0, []),
-        (10, []),
+        (99, []),
         (True, ["t", b"1", KEY, False]),
         ("publish", ["t", b"1", KEY, False]),
         ([1], []),
@@ -108,6 +118,7 @@ def test_an_argument_more_or_less_or_of_another_type_is_not(kind: Kind) -> None:
         (Kind.DELIVER, ["o", 1, "t", b"1", None, False]),
         (Kind.CHANGE, ["anna", ["t", 1], True]),
         (Kind.LISTEN, [[["anna", 1, "o"]]]),
+        (Kind.COPY_BEGINS, [1, b"1"]),
     ],
 )
 def test_other_things_that_are_none(kind: Any, arguments: list[Any]) -> None:

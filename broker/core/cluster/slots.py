@@ -1,0 +1,74 @@
+"""State that belongs to a slot: what a part of the core keeps of the topics that this endpoint is home of.
+
+Owns: what such a part has to be able to do, so that its state goes with the slot. Must never: know how it is carried
+(``copying``), or when a slot goes (``membership``).
+
+What is kept is known by *keys*: a payload's hash, a topic's history. A copy carries keys with what there is of each at
+the moment it is packed, so a key may be packed any number of times, and the last time counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from ingeborg.protocol.hashes import SLOTS
+from ingeborg.protocol.native import mypyc_attr
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class SlotState:
+    """One part's. Every slice of work is of a millisecond or so."""
+
+    name = ""  #: by which the next home's knows it
+    keys_per_chunk = 500  #: that are packed in one go, some 64 KiB of them
+
+    def departing(self, slots: frozenset[int]) -> Iterator[list[Any]]:
+        """The keys of all there is of these slots, slice by slice; a slice may be empty. What is added meanwhile may be
+        left out: it is told of as a change (``Copying.changed``)."""
+        raise NotImplementedError
+
+    def pack(self, keys: Sequence[Any]) -> bytes:
+        """What there is of these now, or that there is nothing any more."""
+        raise NotImplementedError
+
+    def absorb(self, data: bytes) -> int:
+        """Take in what another endpoint has packed, of slots that this one is not home of yet, or has just become.
+        Returns how many keys they were. Raises ``ValueError`` where nothing was packed so; then nothing is changed."""
+        raise NotImplementedError
+
+    def arrived(self, slots: Sequence[int], whole: bool) -> None:
+        """This endpoint is home of these slots from here on. ``whole``: all that the former home had of them has been
+        absorbed. Otherwise some may be missing, or all."""
+
+    def gone(self, slots: Sequence[int]) -> None:
+        """Another endpoint is home of these from here on, and has been sent what there was."""
+
+
+class Held:
+    """The slots that the states know to be ours: this endpoint is their home, or was when it last acted as one."""
+
+    def __init__(self) -> None:
+        self.slots: set[int] = set()
+
+
+def by_home(table: Sequence[str], me: str, after: Sequence[str]) -> dict[str, list[int]]:
+    """The slots that are ours in one table, by whose they are in another."""
+    found: dict[str, list[int]] = {}
+    for slot, home in enumerate(table):
+        if home == me:
+            found.setdefault(after[slot], []).append(slot)
+    return found
+
+
+def pack_slots(slots: Iterable[int]) -> bytes:
+    """A bit for each slot."""
+    bits = bytearray(SLOTS // 8)
+    for slot in slots:
+        bits[slot >> 3] |= 1 << (slot & 7)
+    return bytes(bits)
+
+
+def unpack_slots(packed: bytes) -> frozenset[int]:
+    """The slots whose bit is set."""
+    return frozenset(slot for slot in range(8 * len(packed)) if packed[slot >> 3] >> (slot & 7) & 1)

@@ -1,0 +1,24 @@
+"""What an endpoint can do beyond what the version of the peer protocol says, so that old and new ones work together.
+
+Owns: the names. Must never: know what a capability is for; the part that has it uses it towards the peers that have it,
+too (``Membership``).
+
+A release adds a name where it adds a request, a field or an effect that an endpoint of before would refuse. It uses
+it over a link whose other end has named it as well, and does without towards the others.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+#: State that belongs to a slot is copied to its next home before it goes (``cluster.copying``).
+COPIES: Final = "copies"
+
+#: All of this release's.
+CAPABILITIES: Final = frozenset((COPIES,))
+
+#: A peer's of before there were any.
+NONE: Final[frozenset[str]] = frozenset()
+
+#: A peer names no more: a handshake is bounded.
+CAPABILITIES_MAX: Final = 64

@@ -1,0 +1,80 @@
+"""State of slots that a test can look into: pages of bytes, each of one slot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import ormsgpack
+
+from ingeborg.broker.core.cluster.slots import SlotState
+from tests.simulator.world import Node
+
+Key = tuple[int, int]
+"""A slot, and a number."""
+
+
+class Pages(SlotState):
+    """One endpoint's. ``told``: what it was told of slots, in order: ("arrived", slots, whole) or ("gone", slots)."""
+
+    name = "pages"
+    keys_per_chunk = 2
+
+    def __init__(self) -> None:
+        self.pages: dict[Key, bytes] = {}
+        self.told: list[tuple[Any, ...]] = []
+
+    def departing(self, slots: frozenset[int]) -> Iterator[list[Any]]:
+        keys = [key for key in self.pages if key[0] in slots]
+        for start in range(0, len(keys), 5):
+            yield keys[start : start + 5]
+            yield []
+
+    def pack(self, keys: Sequence[Any]) -> bytes:
+        return ormsgpack.packb([[*key, self.pages.get(key)] for key in keys])
+
+    def absorb(self, data: bytes) -> int:
+        try:
+            rows = ormsgpack.unpackb(data)
+        except ormsgpack.MsgpackDecodeError as error:
+            raise ValueError(str(error)) from None
+        for slot, number, page in rows:
+            if page is None:
+                self.pages.pop((slot, number), None)
+            else:
+                self.pages[slot, number] = page
+        return len(rows)
+
+    def arrived(self, slots: Sequence[int], whole: bool) -> None:
+        self.told.append(("arrived", list(slots), whole))
+
+    def gone(self, slots: Sequence[int]) -> None:
+        self.told.append(("gone", list(slots)))
+        left = set(slots)
+        self.pages = {key: page for key, page in self.pages.items() if key[0] not in left}
+
+    @property
+    def in_part(self) -> int:
+        """Slots that came without all there was."""
+        return sum(len(slots) for what, slots, *whole in self.told if what == "arrived" and not whole[0])
+
+
+def pages_of(node: Node) -> Pages:
+    """The endpoint's."""
+    (pages,) = node.states
+    assert isinstance(pages, Pages)
+    return pages
+
+
+def write(node: Node, key: Key, page: bytes | None, *, turn: bool = True) -> None:
+    """As the home of the slot: ``None`` takes the page out. ``turn``: and that is all that happens in this turn."""
+    pages = pages_of(node)
+    if page is None:
+        pages.pages.pop(key, None)
+    else:
+        pages.pages[key] = page
+    copying = node.router.copying
+    if copying.watching:
+        copying.changed(pages, key[0], key)
+    if turn:
+        node.event(lambda now: None)

@@ -1,0 +1,285 @@
+"""What belongs to slots goes with them: to one that joins, from one that leaves; and what is said where it does not."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import pytest
+
+from ingeborg.broker.core.cluster.copying import UNANSWERED_BYTES, UNASKED_S
+from ingeborg.broker.core.cluster.slots import pack_slots, unpack_slots
+from ingeborg.broker.core.links.calls import Kind
+from ingeborg.protocol.hashes import SLOTS
+from tests.simulator.world import Node
+
+from ..talk import Cluster
+from .pages import Key, Pages, pages_of, write
+
+#: One in so many slots has pages.
+EVERY = 64
+
+
+def cluster(*names: str, **options: Any) -> Cluster:
+    return Cluster(*names, states=lambda: [Pages()], **options)
+
+
+def fill(cluster: Cluster, each: int = 3, size: int = 100) -> dict[Key, bytes]:
+    """Pages of one in ``EVERY`` slots, at their homes."""
+    made: dict[Key, bytes] = {}
+    by_incarnation = {node.me.incarnation: node for node in cluster.nodes.values()}
+    for slot in range(0, SLOTS, EVERY):
+        node = by_incarnation[next(iter(cluster.nodes.values())).router.members.table[slot]]
+        for number in range(each):
+            made[slot, number] = bytes([number]) * size
+            write(node, (slot, number), made[slot, number])
+    return made
+
+
+def at_homes(*nodes: Node) -> dict[Key, bytes]:
+    """The pages that these have of slots that they are home of."""
+    found: dict[Key, bytes] = {}
+    for node in nodes:
+        table = node.router.members.table
+        found |= {key: page for key, page in pages_of(node).pages.items() if table[key[0]] == node.me.incarnation}
+    return found
+
+
+def counted(node: Node, name: str) -> int:
+    return node.router.counters.counts[name]
+
+
+def _ask(desk: Any, kind: Kind, peer: str, arguments: Any, asker: Any, now: float) -> None:
+    desk.ask(kind, peer, arguments, asker)
+
+
+def test_slots_are_bits() -> None:
+    slots = frozenset({0, 1, 8, 4095})
+    assert len(pack_slots(slots)) == SLOTS // 8
+    assert unpack_slots(pack_slots(slots)) == slots
+    assert unpack_slots(b"") == frozenset()
+
+
+def test_the_first_endpoint_begins_with_all_slots() -> None:
+    a = cluster("a").nodes["a"]
+    assert pages_of(a).told == [("arrived", list(range(SLOTS)), True)]
+
+
+def test_a_newcomer_has_what_belongs_to_its_slots_when_it_joins() -> None:
+    both = cluster("a")
+    made = fill(both)
+    a = both.nodes["a"]
+    b = both.nodes["b"] = both.world.start("b")
+    seen: list[dict[Key, bytes]] = []
+    b.on_joined = lambda: seen.append(at_homes(b))
+    both.world.run(3.0)
+    assert b.router.members.joined
+    (at_join,) = seen
+    assert at_join == {key: page for key, page in made.items() if b.router.members.table[key[0]] == b.me.incarnation}
+    assert len(at_join) > 50
+    assert at_homes(a, b) == made
+    assert pages_of(b).in_part == 0
+    assert pages_of(a).told[-1][0] == "gone"
+    assert len(a.router.copying) == 0
+    assert not a.router.copying.watching
+
+
+def test_what_changes_while_it_is_copied_is_copied_too() -> None:
+    both = cluster("a")
+    made = fill(both)
+    a = both.nodes["a"]
+    b = both.nodes["b"] = both.world.start("b")
+    number = 0
+    watched = 0
+    while not b.router.members.joined:
+        for slot in range(0, SLOTS, EVERY):
+            if a.router.members.table[slot] != a.me.incarnation:
+                continue
+            watched += a.router.copying.watching
+            key, page = (slot, number % 5), b"%d" % number
+            if number % 7 == 6:
+                made.pop(key, None)
+                write(a, key, None, turn=False)
+            else:
+                made[key] = page
+                write(a, key, page, turn=False)
+            number += 1
+        both.world.run(0.003)
+        assert both.world.now < 1_010.0
+    assert watched > 100
+    assert at_homes(a, b) == made
+
+
+def test_a_home_acts_until_all_is_copied_and_no_more_than_a_window_is_under_way() -> None:
+    both = cluster("a")
+    made = fill(both, each=6, size=UNANSWERED_BYTES // 8)  # 48 MiB
+    a = both.nodes["a"]
+    b = both.nodes["b"] = both.world.start("b")
+    most = number = 0
+    without_home_s = 0.0
+    while not b.router.members.joined:
+        number += 1
+        # Now and then several at once, which take several turns to send.
+        for slot in range(0, SLOTS, EVERY) if number % 100 == 0 else ():
+            if a.router.members.table[slot] == a.me.incarnation:
+                made[slot, 1] = number.to_bytes(4) * (UNANSWERED_BYTES // 32)
+                write(a, (slot, 1), made[slot, 1], turn=False)
+        both.world.run(0.002)
+        most = max(most, *(copy.unanswered for copy in a.router.copying._copies.values()), 0)
+        if a.router.members.table.count(b.me.incarnation):
+            without_home_s += 0.002
+        assert both.world.now < 1_030.0
+    assert UNANSWERED_BYTES <= most <= UNANSWERED_BYTES + 2 * (UNANSWERED_BYTES // 8) + 100
+    assert without_home_s < 0.5
+    assert at_homes(a, b) == made
+
+
+def test_slots_that_come_back_before_anybody_had_them_are_whole() -> None:
+    both = cluster("a")
+    made = fill(both, each=6, size=UNANSWERED_BYTES // 8)
+    a = both.nodes["a"]
+    b = both.world.start("b")
+    while not a.router.members.table.count(b.me.incarnation):
+        both.world.run(0.001)
+        write(a, (0, 6), b"%f" % both.world.now)
+    assert not b.router.members.joined
+    both.world.crash(b)
+    both.world.run(8.0)
+    assert a.router.members.table.count(a.me.incarnation) == SLOTS
+    assert pages_of(a).in_part == 0
+    assert {key: page for key, page in at_homes(a).items() if key != (0, 6)} == made
+
+
+def test_a_copy_that_nobody_asks_after_is_dropped() -> None:
+    both = cluster("a", "b")
+    fill(both)
+    a, b = both.nodes["a"], both.nodes["b"]
+    slots = [slot for slot in range(SLOTS) if a.router.members.table[slot] == a.me.incarnation]
+    moves = {b.me.incarnation: slots}
+    assert not a.router.copying.prepared(moves)
+    for _ in range(20):
+        both.world.run(UNASKED_S / 10)
+        assert a.router.copying.prepared(moves)
+    both.world.run(UNASKED_S + 0.2)
+    assert len(a.router.copying) == 0
+    assert not a.router.copying.watching
+
+
+def test_of_one_that_leaves_the_others_have_all() -> None:
+    three = cluster("a", "b", "c")
+    made = fill(three)
+    a, b, c = (three.nodes[name] for name in "abc")
+    a.event(lambda now: a.router.leave(now, 0.0))
+    three.world.run(3.0)
+    assert a.left
+    assert at_homes(b, c) == made
+    assert pages_of(a).pages == {}
+    assert pages_of(b).in_part + pages_of(c).in_part == 0
+
+
+@pytest.mark.parametrize("after_s", [0.0, 0.01, 0.03, 0.05, 0.1, 0.2])
+def test_of_two_that_leave_at_about_the_same_time_the_third_has_all(after_s: float) -> None:
+    three = cluster("a", "b", "c")
+    made = fill(three)
+    a, b, c = (three.nodes[name] for name in "abc")
+    a.event(lambda now: a.router.leave(now, 0.0))
+    three.world.run(after_s)
+    b.event(lambda now: b.router.leave(now, 0.0))
+    three.world.run(6.0)
+    assert (a.left, b.left) == (True, True)
+    assert at_homes(c) == made
+    assert pages_of(c).in_part == 0
+
+
+def test_slots_of_one_that_crashed_arrive_in_part() -> None:
+    both = cluster("a", "b")
+    fill(both)
+    a, b = both.nodes["a"], both.nodes["b"]
+    went = a.router.members.table.count(b.me.incarnation)
+    both.world.crash(b)
+    both.world.run(8.0)
+    assert pages_of(a).in_part == went
+    assert counted(a, "slots_arrived_in_part") == went
+
+
+def test_one_that_crashes_while_it_copies_leaves_them_in_part() -> None:
+    both = cluster("a")
+    fill(both, each=6, size=UNANSWERED_BYTES // 8)
+    a = both.nodes["a"]
+    b = both.nodes["b"] = both.world.start("b")
+    while not a.router.copying.watching:
+        both.world.run(0.001)
+    both.world.run(0.05)
+    both.world.crash(a)
+    both.world.run(10.0)
+    assert b.router.members.joined
+    assert pages_of(b).in_part + sum(len(told[1]) for told in pages_of(b).told) >= SLOTS
+
+
+def test_a_copy_for_one_that_does_not_come_is_dropped() -> None:
+    both = cluster("a")
+    fill(both, each=6, size=UNANSWERED_BYTES // 8)
+    a = both.nodes["a"]
+    b = both.world.start("b")
+    while not a.router.copying.watching:
+        both.world.run(0.001)
+    both.world.crash(b)
+    both.world.run(UNASKED_S + 5.0)
+    assert not a.router.copying.watching
+    assert len(a.router.copying) == 0
+    assert at_homes(a) != {}
+
+
+def test_a_copy_that_misses_keys_is_not_taken_for_whole() -> None:
+    both = cluster("a", "b")
+    a, b = both.nodes["a"], both.nodes["b"]
+    desk = b.router._desk
+    slot = next(slot for slot in range(SLOTS) if b.router.members.table[slot] == b.me.incarnation)
+    answers: list[Any] = []
+
+    class Asker(type(b.router.copying)):  # type: ignore[misc]
+        def __init__(self) -> None: ...
+
+        def answered(self, call: Any, value: Any) -> None:
+            answers.append((call.kind, value))
+
+        def failed(self, call: Any, code: str, info: Any) -> None:
+            answers.append((call.kind, code))
+
+    asker = Asker()
+    page = Pages()
+    page.pages[slot, 1] = b"x"
+    for kind, arguments in (
+        (Kind.COPY_BEGINS, (77, pack_slots([slot]))),
+        (Kind.COPY, (77, "pages", page.pack([(slot, 1)]))),
+        (Kind.COPY, (77, "pages", b"\xc1")),
+        (Kind.COPY, (77, "unknown", b"")),
+        (Kind.COPY, (78, "pages", b"")),
+        (Kind.COPIED, (77, 2, False)),
+        (Kind.COPIED, (77, 1, False)),
+        (Kind.COPIED, (78, 0, True)),
+    ):
+        b.event(partial(_ask, desk, kind, a.me.incarnation, arguments, asker))
+        both.world.run(0.2)
+    assert answers == [
+        (Kind.COPY_BEGINS, None),
+        (Kind.COPY, None),
+        (Kind.COPY, "internal"),
+        (Kind.COPY, "internal"),
+        (Kind.COPY, "internal"),
+        (Kind.COPIED, False),
+        (Kind.COPIED, True),
+        (Kind.COPIED, False),
+    ]
+
+
+def test_of_an_endpoint_of_before_it_is_not_known_what_there_was() -> None:
+    both = cluster("a")
+    fill(both)
+    a = both.nodes["a"]
+    a.capabilities = frozenset()
+    b = both.nodes["b"] = both.world.start("b")
+    both.world.run(3.0)
+    assert b.router.members.joined
+    assert pages_of(b).in_part == b.router.members.table.count(b.me.incarnation)
+    assert not a.router.copying.watching
