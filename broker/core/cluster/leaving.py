@@ -30,6 +30,9 @@ MESSAGES_S: Final = 1.0
 #: How long the end may take to finish once the clients have gone, in seconds: as long as the slowest request.
 LEAVE_S: Final = 8.0
 
+#: Between two looks whether what belongs to slots has been copied, in seconds.
+LOOK_S: Final = 0.05
+
 #: What the end waits for.
 NOTHING: Final = 0
 COPYING: Final = 1
@@ -64,6 +67,7 @@ class Leaving:
         self._sending = sending
         self._stage = NOTHING
         self._deadline = math.inf
+        self._look_at = -math.inf
         self._over_s = 0.0
         self._batch = 0
         self._next_batch_at = -math.inf
@@ -82,7 +86,10 @@ class Leaving:
         """On with it, as far as it gets. Called at the end of each turn while the end is ``under_way``."""
         now = self._desk.now
         if self._stage == COPYING:
+            if now < min(self._look_at, self._deadline):
+                return
             if not self._copying.prepared_to_leave() and now < self._deadline:
+                self._look_at = now + LOOK_S
                 return
             self._stage = HANDING_OVER
             self._deadline = now + self._patience.hand_over_s

@@ -39,6 +39,9 @@ _OLD: Final = 6
 #: And beyond this, in one go.
 _OLD_MAX: Final = 8
 
+#: Keys that are looked at in one slice, or a part of a generation if that has more: 1 ms.
+_KEYS_PER_SLICE: Final = 5_000
+
 _Generation = list[dict[int, float]]
 
 
@@ -249,12 +252,20 @@ class Dedup(Generic[Waiter]):
             self._old.pop()
 
     def keys_of(self, slots: frozenset[int]) -> Iterator[list[int]]:
-        """All keys of these slots that were there when it began, but for those taken out since; some 5,000 are looked
-        at in one slice. From the oldest on: what moves meanwhile moves into a younger generation."""
+        """All keys of these slots that were there when it began, but for those taken out since; some thousands are
+        looked at in one slice. From the oldest on: what moves meanwhile moves into a younger generation."""
         generations = [*(generation for generation, _ in reversed(self._old)), self._young]
+        found: list[int] = []
+        looked_at = 0
         for generation in generations:
             for index in range(_PARTS):
-                yield [key for key in generation[index] if key >> _HASH_BITS in slots]
+                part = generation[index]
+                found += [key for key in part if key >> _HASH_BITS in slots]
+                looked_at += len(part)
+                if looked_at >= _KEYS_PER_SLICE:
+                    yield found
+                    found, looked_at = [], 0
+        yield found
 
     def left(self, key: int, now: float) -> float:
         """What is left of its time, in seconds; 0: nothing."""
