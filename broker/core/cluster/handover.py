@@ -24,7 +24,10 @@ from .membership import Membership
 from .slots import SlotState
 from .underway import UnderWay
 
-#: Of a number of seconds in a chunk of a copy.
+#: Payloads in a chunk of a copy: 22 KB, and 1 ms on either side.
+KEYS_PER_CHUNK: Final = 1_000
+
+#: Of a number of seconds in such a chunk.
 _TIME_BYTES: Final = 4
 
 Known = float | str
@@ -39,10 +42,8 @@ class SeenPayloads(SlotState):
     """Of the payloads of a slot those that were delivered: their keys, and what is left of their time. A chunk is the
     keys, then as many seconds in four bytes each; 0: the payload is forgotten."""
 
-    name = "seen"
-    keys_per_chunk = 1_000
-
     def __init__(self, desk: Desk, dedup: Dedup[Handover]) -> None:
+        super().__init__("seen", KEYS_PER_CHUNK)
         self._desk = desk
         self._dedup = dedup
 

@@ -20,8 +20,11 @@ from ingeborg.protocol.native import mypyc_attr
 class SlotState:
     """One part's. Every slice of work is of a millisecond or so."""
 
-    name = ""  #: by which the next home's knows it
-    keys_per_chunk = 500  #: that are packed in one go, some 64 KiB of them
+    def __init__(self, name: str, keys_per_chunk: int) -> None:
+        """``name``: by which the next home's knows it. ``keys_per_chunk``: so many are packed in one go, some 64 KiB
+        of what belongs to them."""
+        self.name = name
+        self.keys_per_chunk = keys_per_chunk
 
     def departing(self, slots: frozenset[int]) -> Iterator[list[Any]]:
         """The keys of all there is of these slots, slice by slice; a slice may be empty. What is added meanwhile may be

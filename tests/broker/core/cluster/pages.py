@@ -17,10 +17,8 @@ Key = tuple[int, int]
 class Pages(SlotState):
     """One endpoint's. ``told``: what it was told of slots, in order: ("arrived", slots, whole) or ("gone", slots)."""
 
-    name = "pages"
-    keys_per_chunk = 2
-
     def __init__(self) -> None:
+        super().__init__("pages", 2)
         self.pages: dict[Key, bytes] = {}
         self.told: list[tuple[Any, ...]] = []
 
