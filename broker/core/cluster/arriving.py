@@ -7,7 +7,7 @@ Owns: the copies that come, and which slots the states know to be ours. Must nev
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from ..desk import Desk
 from ..links.calls import LEAVING, Kind
@@ -16,6 +16,9 @@ from ..part import Part, RequestHandler
 from .copying import Copying
 from .membership import Membership
 from .slots import Held, SlotState, unpack_slots
+
+#: Copies that come at a time. A home makes one for each endpoint, and a few where the view changes again and again.
+INCOMING_MAX: Final = 1_000
 
 
 class Incoming:
@@ -60,10 +63,13 @@ class Arriving(Part):
         if slots and self._members.leaving:
             self._desk.decline(peer, number, LEAVING)
             return
-        if slots:
-            self._incoming[peer, copy] = Incoming(slots)
-        else:
+        if not slots:
             self._incoming.pop((peer, copy), None)
+        elif len(self._incoming) >= INCOMING_MAX:
+            self._desk.decline(peer, number, "internal", "this endpoint is being sent too many copies")
+            return
+        else:
+            self._incoming[peer, copy] = Incoming(slots)
         self._desk.answer(peer, number)
 
     def copy_requested(self, peer: str, number: int, arguments: list[Any]) -> None:
@@ -130,8 +136,7 @@ class Arriving(Part):
             return
         table = self._members.table
         ours = {slot for slot, home in enumerate(table) if home == self._me} - self._held.slots
-        whole = ours & self._copying.came_back
-        self._copying.came_back.clear()
+        whole: set[int] = set()
         for key, incoming in list(self._incoming.items()):
             slots = incoming.slots & ours
             if incoming.whole:

@@ -15,6 +15,7 @@ them waits for some milliseconds.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, Final
 
 from ..desk import Desk
@@ -34,10 +35,11 @@ TURN_BYTES: Final = 64 << 10
 #: A copy of slots that were to go is dropped when nobody has asked after it for so long, in seconds.
 UNASKED_S: Final = 5.0
 
-#: Changed keys that may be left when a slot goes: they take some milliseconds to send.
-CHANGES_LEFT: Final = 2_000
+#: Chunks of what has changed that may be left when a slot goes: as much as may be under way.
+CHUNKS_LEFT: Final = 16
 
-#: Changed keys that wait to be sent, of one copy. Where more change than the other end takes, the copy is given up.
+#: Changed keys of one state that wait to be sent, of one copy. Where more change than the other end takes, the copy is
+#: given up.
 CHANGES_MAX: Final = 200_000
 
 
@@ -68,7 +70,7 @@ class Copy:
         self.asked_at = now  # when somebody last asked after it
         self.keys = 0  # sent
         self.unanswered = 0  # bytes
-        self.changes: dict[tuple[SlotState, Any], None] = {}  # to be sent
+        self.changes: dict[SlotState, dict[Any, None]] = {}  # keys to be sent; none where there are none
         self.job: Iterator[bool] | None = None  # that sends all there is
         self.parked = False  # it waits for an answer
         self.sent_all = False  # all there was; what is left are changes
@@ -80,7 +82,8 @@ class Copy:
     @property
     def ready(self) -> bool:
         """Little is left to send: its slots may go."""
-        return self.whole and len(self.changes) <= CHANGES_LEFT
+        chunks = sum(len(keys) / state.keys_per_chunk for state, keys in self.changes.items())
+        return self.whole and chunks <= CHUNKS_LEFT
 
 
 class Copying(Part):
@@ -106,7 +109,6 @@ class Copying(Part):
         self._due: dict[Copy, None] = {}  # that may have something to send
         self._newcomers: dict[str, float] = {}  # who wants to be prepared for, and when it last said so
         self._going: dict[int, Copy] = {}  # slots that went, until the next home has all there was
-        self.came_back: set[int] = set()  # of these: ours again, before anybody else had them
 
     def requests(self) -> dict[Kind, RequestHandler]:
         """What a newcomer says to a home."""
@@ -121,9 +123,10 @@ class Copying(Part):
     def changed(self, state: SlotState, slot: int, key: Any) -> None:
         """There is something new, or nothing any more, under the state's key of the slot. Only while ``watching``."""
         for copy in tuple(self._of_slot.get(slot, ())):
-            copy.changes[state, key] = None
+            keys = copy.changes.setdefault(state, {})
+            keys[key] = None
             self._due[copy] = None
-            if len(copy.changes) > CHANGES_MAX:
+            if len(keys) > CHANGES_MAX:
                 self._break(copy)
 
     # Making one
@@ -180,14 +183,12 @@ class Copying(Part):
             return
         sent = copy.unanswered
         while copy.changes and copy.unanswered < min(sent + TURN_BYTES, UNANSWERED_BYTES):
-            state = next(iter(copy.changes))[0]
-            keys: list[Any] = []
-            for of, key in copy.changes:
-                if of is not state or len(keys) == state.keys_per_chunk:
-                    break
-                keys.append(key)
+            state, changed = next(iter(copy.changes.items()))
+            keys = list(islice(changed, state.keys_per_chunk))
             for key in keys:
-                del copy.changes[state, key]
+                del changed[key]
+            if not changed:
+                del copy.changes[state]
             self._put(copy, state, keys)
         if not copy.changes and not copy.asked and (copy.final or not copy.whole):
             copy.asked = True
@@ -312,7 +313,7 @@ class Copying(Part):
             if table[slot] != going.target:
                 del self._going[slot]
                 if table[slot] == self._me:
-                    self.came_back.add(slot)
+                    self._held.slots.add(slot)
                 else:
                     went.setdefault(table[slot], []).append(slot)
         for slot in self._held.slots:

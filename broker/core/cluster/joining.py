@@ -239,7 +239,8 @@ class Joining(Part):
         members = self._members
         if self._preparing_round != members.round:
             self._preparing_round = members.round
-            self._prepared_peers = set()
+            self._prepared_peers.clear()
+            self._preparing.clear()
             self._prepare_until = self._desk.now + PREPARE_S
         if self._desk.now >= self._prepare_until:
             return True
@@ -290,6 +291,7 @@ class Joining(Part):
                 self._desk.ask(Kind.LEAVE, call.target, (), self, None)
         elif call.kind == Kind.PREPARE:
             self._preparing.pop(call.context[0], None)
+            self._prepared_peers.discard(call.context[0])
         else:
             self._asked.pop(call.target, None)
 
@@ -314,8 +316,7 @@ class Joining(Part):
         """Say so once our own writes have ended; be out of the registry once our clients are gone."""
         # Our writes first: who is home after us must not read a set that one of them is yet to change. And what we have
         # seen: it is in the links before the word by which the new homes know that they are. Then the word, before all
-        # else that is under way, since some of it is for them.
-        # Each one by itself: none waits until another has been handed what it gets.
+        # else that is under way, since some of it is for them. To each when that one has what it gets.
         if not self._writes:
             for peer in self._members.view():
                 if not self._handovers.waits(peer):

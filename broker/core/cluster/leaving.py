@@ -19,7 +19,7 @@ from ..effects import HandedOver, Left
 from ..limits import PATIENCE, SIZES, Patience, Sizes
 from ..messages.inflight import InFlight
 from .copying import Copying
-from .joining import PREPARE_S, Joining
+from .joining import Joining
 
 #: Between two batches of clients that are told to go, in seconds.
 STEP_S: Final = 0.1
@@ -29,6 +29,10 @@ MESSAGES_S: Final = 1.0
 
 #: How long the end may take to finish once the clients have gone, in seconds: as long as the slowest request.
 LEAVE_S: Final = 8.0
+
+#: How long what belongs to slots may take to be copied before they go, in seconds. With what follows an end stays
+#: within what service managers are told to wait.
+COPY_S: Final = 6.0
 
 #: Between two looks whether what belongs to slots has been copied, in seconds.
 LOOK_S: Final = 0.05
@@ -79,7 +83,7 @@ class Leaving:
         """Leave. The clients are told to go over so many seconds, or less where they are few; nobody new comes."""
         self.under_way = True
         self._stage = COPYING
-        self._deadline = self._desk.now + PREPARE_S
+        self._deadline = self._desk.now + COPY_S
         self._over_s = over_s
 
     def go_on(self) -> None:

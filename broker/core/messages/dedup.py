@@ -66,8 +66,7 @@ def slot_of_key(key: int) -> int:
 
 
 class Dedup(Generic[Waiter]):
-    """Keys seen within ``ttl_s`` seconds, ``keys_max`` at most (100 bytes each; 125 where each came in a turn of its
-    own).
+    """Keys seen within ``ttl_s`` seconds, ``keys_max`` at most (about 115 bytes each).
 
     ``ttl_s`` 0: nothing is kept. Keys are kept by generation: new ones, and old ones that are seen again, go to the
     youngest, so a generation is forgotten as a whole once its youngest key's time is over. ADR 9.
