@@ -17,6 +17,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
+from ingeborg import form
 from ingeborg.bench.starting import claim, environment
 from ingeborg.broker.command.config import ServeOptions
 from tests import wants
@@ -204,7 +205,8 @@ def test_what_the_first_page_says_to_type_works(tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     shim(tmp_path / "bin", "ingeborg", sys.executable, "-m", "ingeborg.broker.command.cli")
     shim(tmp_path / "bin", "python", sys.executable)
-    variables = environment({"PYTHONPATH": str(ROOT), "XDG_DATA_HOME": str(tmp_path / "data")})
+    # The page shows what a checkout says before anybody has compiled it.
+    variables = environment({"PYTHONPATH": str(ROOT), "XDG_DATA_HOME": str(tmp_path / "data"), form.VARIABLE: "1"})
     variables["PATH"] = f"{tmp_path / 'bin'}:{variables['PATH']}"
 
     terminals: list[Terminal] = []
