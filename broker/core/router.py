@@ -26,6 +26,7 @@ from .clients.replies import Replies
 from .clients.sending import Sending
 from .clients.sessions import Sessions
 from .cluster.arriving import Arriving
+from .cluster.copies import Copies
 from .cluster.copying import Copying
 from .cluster.handover import KeyHandover, SeenPayloads
 from .cluster.homes import Homes
@@ -33,6 +34,7 @@ from .cluster.joining import Joining
 from .cluster.leaving import Leaving
 from .cluster.membership import Membership
 from .cluster.slots import Held, SlotState
+from .cluster.standby import Standbys
 from .cluster.underway import UnderWay
 from .desk import Desk, Job
 from .effects import Act, Effects, StoreCall
@@ -43,14 +45,18 @@ from .links.mesh import Mesh
 from .messages.dedup import Dedup
 from .messages.delivery import Delivery
 from .messages.fanout import Fanout
+from .messages.guard import Guard
 from .messages.home import Home
 from .messages.inflight import InFlight
+from .messages.kept import KeptMessages
 from .messages.lookup import LookupHome
 from .messages.message import Handover
 from .messages.origin import Origin
 from .messages.outcomes import Outcomes
+from .messages.recovery import Recovery
 from .messages.repeats import Repeats
 from .messages.routes import Routes
+from .messages.sharing import Sharing
 from .model import Endpoint, Shape
 from .operators.counters import Counters
 from .operators.inspecting import Inspecting
@@ -82,11 +88,13 @@ class Router:
         ping_s: float = 25.0,
         unix_s: float = 0.0,
         states: Sequence[SlotState] = (),
+        standby: bool = False,
     ) -> None:
         """``shape``: of the store. ``figures``: what this endpoint tells operators of itself (SPEC section 2.4).
         ``resident``: the memory of this process in bytes; ``None``: nobody knows, and what connections hold is believed
         as it is counted. ``alone_at_url``: see ``Joining``. ``ping_s``: between two pings of a connection. ``unix_s``:
-        Unix time now. ``states``: what belongs to slots, beside the core's own."""
+        Unix time now. ``states``: what belongs to slots, beside the core's own. ``standby``: the next home of each
+        slot is to have what belongs to it (ADR 22)."""
         self.me = me
         self.limits = limits = limits or Limits()
         lookup = routing == "lookup"
@@ -125,29 +133,22 @@ class Router:
         links = calls.links
         self._delivery = delivery = Delivery(desk, hub, sending, moved_away, links, counters, wrap, sizes)
         self._fanout = fanout = Fanout(desk, members, links, locations, whereabouts, delivery, not lookup, sizes)
-        keys = KeyHandover(desk, members, self.dedup, repeats, handovers, sizes)
-        seen = SeenPayloads(desk, self.dedup)
+        seen, kept, held = SeenPayloads(desk, self.dedup), KeptMessages(desk, self.dedup), Held()
+        seen.at_standby = kept
         of_slots = [] if lookup else [seen, *states]
-        held = Held()
-        self.copying = copying = Copying(desk, members, of_slots, held, handovers)
+        self.copies = copies = Copies(desk, members, of_slots)
+        self.copying = copying = Copying(desk, members, copies, of_slots, held, handovers)
         arriving = Arriving(desk, members, of_slots, held, copying)
+        self.standbys = standbys = Standbys(desk, members, copies, standby and not lookup)
+        self.guard = guard = Guard(kept, standbys)
+        keys = KeyHandover(desk, members, self.dedup, repeats, handovers, copies, seen, sizes)
         self._outcomes = outcomes = Outcomes(desk, inflight)
+        sharing = Sharing(desk, me.incarnation, homes, self.dedup, keys, copies, seen, guard, outcomes, sizes)
         make_home = LookupHome if lookup else Home
         self._home = home = make_home(
-            desk,
-            me.incarnation,
-            homes,
-            self.dedup,
-            routes,
-            locations,
-            whereabouts,
-            outcomes,
-            fanout,
-            keys,
-            copying,
-            seen,
-            sizes,
+            desk, me.incarnation, homes, routes, locations, whereabouts, outcomes, fanout, sharing, guard, sizes
         )
+        recovery = Recovery(desk, members, self.dedup, kept, outcomes, home.recover)
         self._origin = origin = Origin(
             desk, me.incarnation, homes, home, outcomes, repeats, inflight, replies, counters, dedup_ttl_s > 0
         )
@@ -160,8 +161,8 @@ class Router:
         self._inspecting = inspecting = Inspecting(desk, members, replies, figures, sizes)
 
         # In the order in which they are told of ticks, of the ends of turns, and of what becomes of the cluster.
-        capabilities: list[Part] = [home, delivery, keys, copying, arriving, writing, subscribing]
-        capabilities += [listening, keepalive, inspecting, fanout, origin]
+        capabilities: list[Part] = [home, delivery, keys, copying, arriving, standbys, copies, recovery, writing]
+        capabilities += [subscribing, listening, keepalive, inspecting, fanout, origin]
         followers = [part for part in capabilities if part.follows_the_cluster()]
         self.joining = joining = Joining(
             desk, members, mesh, self._writes, handovers, followers, self._idle, alone_at_url=alone_at_url

@@ -156,7 +156,7 @@ class _Endpoint:
         yield "duplicate_keys", "Payload hashes in the table of duplicates", len(router.dedup)
         yield "held_bytes", "Bytes that clients' connections hold, not read, not begun or not sent", router.memory.total
         yield "large_frames_waiting", "Frames that wait to be read away from the loop", status.reader.waiting
-        yield "copies", "Copies of what belongs to slots that are under way", len(router.copying)
+        yield "copies", "Copies of what belongs to slots that are under way", len(router.copies)
         shared = sum(not router.members.lacking(capability) for capability in CAPABILITIES)
         yield "capabilities", "Of this release, those that all other endpoints have, too", shared
         yield "requests_under_way", "Requests to other endpoints without an answer yet", len(router.calls)

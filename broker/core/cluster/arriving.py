@@ -1,7 +1,12 @@
 """Slots that come to this endpoint, and what belongs to them: taken in as another home copies it, and begun with when
-this endpoint may act. ADR 21.
+this endpoint may act. ADR 21, 22.
 
 Owns: the copies that come, and which slots the states know to be ours. Must never: take a copy for whole that is not.
+
+There are two kinds of copies. One is made for slots that come: it is whole with the *final* word of the home that gives
+them away. The other is made in case that their home crashes: it is whole as soon as that home has found it so, and
+stays whole, since what is on the link arrives in order. It is used when its home is gone without a word, and not
+otherwise.
 """
 
 from __future__ import annotations
@@ -24,12 +29,13 @@ INCOMING_MAX: Final = 1_000
 class Incoming:
     """A copy that comes."""
 
-    __slots__ = ("keys", "slots", "whole")
+    __slots__ = ("is_standby", "keys", "slots", "whole")
 
-    def __init__(self, slots: frozenset[int]) -> None:
+    def __init__(self, slots: frozenset[int], is_standby: bool) -> None:
         self.slots = slots
+        self.is_standby = is_standby
         self.keys = 0
-        self.whole = False  # the final word has come, and all keys
+        self.whole = False  # all keys have come, and, but for a standby's, the final word
 
 
 class Arriving(Part):
@@ -42,11 +48,16 @@ class Arriving(Part):
         self._desk = desk
         self._members = members
         self._me = members.me.incarnation
-        self._states = {state.name: state for state in states}
+        self._states = states
+        forms = [*states, *(state.at_standby for state in states if state.at_standby is not None)]
+        self._forms = {state.name: state for state in forms}
         self._copying = copying
         self._incoming: dict[tuple[str, int], Incoming] = {}  # by who sends it, and its number there
         self._held = held
         self._acts = False  # as a home: it has joined, and its lease has not lapsed since
+        #: While it does not act: the others that may. When one of them is gone without a word, what it had is missing.
+        self._others: set[str] = set()
+        self._one_crashed = False
 
     def requests(self) -> dict[Kind, RequestHandler]:
         """What a home says to the next one."""
@@ -57,36 +68,40 @@ class Arriving(Part):
         }
 
     def begin_requested(self, peer: str, number: int, arguments: list[Any]) -> None:
-        """A home begins a copy; one of no slots is over."""
-        copy, packed = arguments
+        """A home begins a copy, or goes on with one of fewer slots; one of no slots is over."""
+        copy, packed = arguments[:2]
         slots = unpack_slots(packed)
+        known = self._incoming.get((peer, copy))
         if slots and self._members.leaving:
             self._desk.decline(peer, number, LEAVING)
             return
         if not slots:
-            self._incoming.pop((peer, copy), None)
+            if known is not None:
+                self._drop((peer, copy))
+        elif known is not None:
+            self._tell_dropped(known, known.slots - slots)
+            known.slots &= slots
         elif len(self._incoming) >= INCOMING_MAX:
             self._desk.decline(peer, number, "internal", "this endpoint is being sent too many copies")
             return
+        elif self._acts and not self._held.slots.isdisjoint(slots):
+            # Its sender was their home once, and does not know yet that it is not any more.
+            self._desk.decline(peer, number, "internal", "this endpoint is the home of these slots by now")
+            return
         else:
-            self._incoming[peer, copy] = Incoming(slots)
+            self._incoming[peer, copy] = Incoming(slots, len(arguments) > 2)
         self._desk.answer(peer, number)
 
     def copy_requested(self, peer: str, number: int, arguments: list[Any]) -> None:
         """A part of it."""
         copy, name, data = arguments
         incoming = self._incoming.get((peer, copy))
-        state = self._states.get(name)
+        state = self._forms.get(name)
         if self._members.leaving:
             self._desk.decline(peer, number, LEAVING)
             return
         if incoming is None or state is None:
             self._desk.decline(peer, number, "internal", "there is no such copy here, or not any more")
-            return
-        if self._acts and not self._held.slots.isdisjoint(incoming.slots):
-            # Its sender was their home once, and does not know yet that it is not any more.
-            del self._incoming[peer, copy]
-            self._desk.decline(peer, number, "internal", "this endpoint is the home of these slots by now")
             return
         try:
             incoming.keys += state.absorb(data)
@@ -103,7 +118,9 @@ class Arriving(Part):
             return
         incoming = self._incoming.get((peer, copy))
         came = incoming is not None and incoming.keys == keys
-        if incoming is not None and final:
+        if incoming is not None and incoming.is_standby:
+            incoming.whole = came
+        elif incoming is not None and final:
             incoming.whole = came
             if not self._acts:
                 self._held.slots -= incoming.slots  # another acted for them since we did
@@ -113,15 +130,20 @@ class Arriving(Part):
         """Slots may be ours now, or not any more."""
         if self._members.leaving and self._incoming:
             # What was to be ours is the next home's. Whose it was may still be thought to be their home here.
-            for incoming in self._incoming.values():
-                if incoming.whole:
+            for key, incoming in list(self._incoming.items()):
+                if incoming.whole and not incoming.is_standby:
                     self._held.slots |= incoming.slots
-            self._incoming.clear()
+                self._drop(key)
             self._copying.view_changed()
-        gone = [key for key in self._incoming if key[0] not in self._members.peers]
+        members = self._members
+        if not self._acts:
+            self._one_crashed = self._one_crashed or not all(map(members.in_view, self._others))
+            self._others = {peer for peer in members.view() if not members.peers[peer].yields}
+        gone = [key for key in self._incoming if not members.in_view(key[0])]
         self._arrive()
         for key in gone:
-            self._incoming.pop(key, None)
+            if key in self._incoming:
+                self._drop(key)
 
     def joined(self) -> None:
         """This endpoint may act for its slots."""
@@ -130,30 +152,47 @@ class Arriving(Part):
     def lapsed(self) -> None:
         """Others may act for them. What is here is kept: it is all there is, if nobody does."""
         self._acts = False
+        self._others = {peer for peer in self._members.view() if not self._members.peers[peer].yields}
 
     def _arrive(self) -> None:
         if not self._members.joined:
             return
         table = self._members.table
+        if self._one_crashed:
+            self._held.slots.clear()  # it may have acted for them since we did
         ours = {slot for slot, home in enumerate(table) if home == self._me} - self._held.slots
         whole: set[int] = set()
+        in_part: set[int] = set()
         for key, incoming in list(self._incoming.items()):
             slots = incoming.slots & ours
-            if incoming.whole:
+            if incoming.whole and not (incoming.is_standby and self._members.in_view(key[0])):
                 whole |= slots
-            if slots:
-                del self._incoming[key]
-        if not self._acts and not self._members.lacking(COPIES):
-            # Whoever acted for a slot until now has handed it over. Nobody did, so there is nothing that could be
-            # missing.
-            whole = ours
+            elif not incoming.is_standby:
+                in_part |= slots
+            if slots or not self._held.slots.isdisjoint(incoming.slots):
+                incoming.slots -= slots
+                self._drop(key)
+        if not self._acts and not (self._one_crashed or self._members.bereaved or self._members.lacking(COPIES)):
+            # All who acted until now have handed over what they had, or nobody did, and nothing is missing.
+            whole |= ours - in_part
         self._acts = True
+        self._one_crashed = False
+        self._members.bereaved = False
         self._held.slots |= ours
         self._tell(ours - whole, False)
         self._tell(whole, True)
 
+    def _drop(self, key: tuple[str, int]) -> None:
+        incoming = self._incoming.pop(key)
+        self._tell_dropped(incoming, incoming.slots)
+
+    def _tell_dropped(self, incoming: Incoming, slots: frozenset[int]) -> None:
+        if incoming.is_standby and slots:
+            for state in self._forms.values():
+                state.dropped(sorted(slots))
+
     def _tell(self, slots: set[int], whole: bool) -> None:
         if slots:
             self._desk.counts["slots_arrived_whole" if whole else "slots_arrived_in_part"] += len(slots)
-            for state in self._states.values():
+            for state in self._forms.values():
                 state.arrived(sorted(slots), whole)

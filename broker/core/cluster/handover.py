@@ -20,6 +20,7 @@ from ..messages.dedup import KEY_BYTES, Dedup, slot_of_key
 from ..messages.message import Handover
 from ..messages.repeats import Repeats
 from ..part import Part, RequestHandler
+from .copies import Copies
 from .membership import Membership
 from .slots import SlotState
 from .underway import UnderWay
@@ -77,7 +78,7 @@ class SeenPayloads(SlotState):
 
 class KeyHandover(Part):
     """One endpoint's part. ``dedup``: its table as home; ``repeats``: what it drops as origin; ``handovers``: its jobs
-    that hand keys on to new homes."""
+    that hand keys on to new homes; ``copies``, ``seen``: are told of what is learnt."""
 
     def __init__(
         self,
@@ -86,8 +87,12 @@ class KeyHandover(Part):
         dedup: Dedup[Handover],
         repeats: Repeats,
         handovers: UnderWay,
+        copies: Copies,
+        seen: SeenPayloads,
         sizes: Sizes = SIZES,
     ) -> None:
+        self._copies = copies
+        self._seen = seen
         self._desk = desk
         self._per_slice = sizes.keys_per_slice
         self._me = members.me.incarnation
@@ -163,6 +168,8 @@ class KeyHandover(Part):
         self._dedup.forget_elsewhere(key)
         if known > 0:
             self._dedup.add(key, now, known)
+            if self._copies.watching:
+                self._copies.changed(self._seen, slot_of_key(key), key)
 
     def seen_requested(self, peer: str, number: int, arguments: list[Any]) -> None:
         """What a former home of slots of ours knows of their payloads, or an origin that has seen them again."""

@@ -90,6 +90,7 @@ class Membership(Homes):
         self._lease_s = patience.lease_s
         self.peers: dict[str, Peer] = {}  # by incarnation; without this endpoint
         self.leaving = False
+        self.bereaved = False  # a former life of this endpoint ended without a word, and nobody has acted since
         self._round_began = now
         self._read = False  # the registry, since this round began
         self._written_at = float("-inf")  # when the last heartbeat that was written was begun

@@ -25,6 +25,8 @@ class SlotState:
         of what belongs to them."""
         self.name = name
         self.keys_per_chunk = keys_per_chunk
+        #: What a standby gets of it: this state, another form of the same, or nothing (None).
+        self.at_standby: SlotState | None = None
 
     def departing(self, slots: frozenset[int]) -> Iterator[list[Any]]:
         """The keys of all there is of these slots, slice by slice; a slice may be empty. What is added meanwhile may be
@@ -46,6 +48,9 @@ class SlotState:
 
     def gone(self, slots: Sequence[int]) -> None:
         """Another endpoint is home of these from here on, and has been sent what there was."""
+
+    def dropped(self, slots: Sequence[int]) -> None:
+        """This endpoint is not the standby of these any more, and did not become their home."""
 
 
 class Held:

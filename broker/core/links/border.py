@@ -31,10 +31,20 @@ def _are(values: Any, kind: type) -> bool:
 
 
 def _is_publish(arguments: list[Any]) -> bool:
+    if len(arguments) == 5:
+        return _is_publish(arguments[:4]) and _is_source(arguments[4])
     if len(arguments) != 4:
         return False
     topic, payload, key, again = arguments
     return type(topic) is str and type(payload) is bytes and _is_key(key, or_none=True) and type(again) is bool
+
+
+def _is_source(options: Any) -> bool:
+    """The options of a publish: by which origin's incarnation and number it is known."""
+    if type(options) is not dict or options.keys() != {"from"}:
+        return False
+    source = options["from"]
+    return type(source) is list and len(source) == 2 and type(source[0]) is str and type(source[1]) is int
 
 
 def _is_key(key: Any, or_none: bool = False) -> bool:
@@ -96,6 +106,8 @@ def _is_seen(arguments: list[Any]) -> bool:
 
 
 def _is_copy_begin(arguments: list[Any]) -> bool:
+    if len(arguments) == 3:
+        return _is_copy_begin(arguments[:2]) and arguments[2] == {"standby": True}
     if len(arguments) != 2:
         return False
     copy, slots = arguments

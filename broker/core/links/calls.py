@@ -26,7 +26,8 @@ RETRY_S: Final = 0.05
 class Kind(IntEnum):
     """What a request asks. An item is ``[number, kind, *arguments]``, its answer ``[-number, code, value]``."""
 
-    # origin -> home: topic ("": a broadcast), payload, its key (b"": do not check for duplicates), asked before?
+    # origin -> home: topic ("": a broadcast), payload, its key (b"": do not check for duplicates), asked before?;
+    # then perhaps, to a peer with "standby", {"from": [origin, number]}: it is known by these
     # home -> former home that is handing over another with the key: the same
     PUBLISH = 1
     CHANGE = 2  # -> home: client, topics, added
@@ -40,7 +41,9 @@ class Kind(IntEnum):
     FIGURES = 9  # -> any peer; answered with what it tells operators of itself
     # The next four only to a peer with the capability "copies".
     PREPARE = 10  # newcomer -> every peer that has it in its view soon; answered: is it prepared?
-    COPY_BEGINS = 11  # home -> next home: copy, its slots (a bit each; none: it is over)
+    # home -> next home: copy, its slots (a bit each; none: it is over; fewer than before: no others any more); then
+    # perhaps, to a peer with "standby", {"standby": true}
+    COPY_BEGINS = 11
     COPY = 12  # home -> next home: copy, name of the state, what that has packed
     COPIED = 13  # home -> next home: copy, keys sent in all, final?; answered: are they all here?
 

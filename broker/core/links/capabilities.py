@@ -14,8 +14,12 @@ from typing import Final
 #: State that belongs to a slot is copied to its next home before it goes (``cluster.copying``).
 COPIES: Final = "copies"
 
+#: It keeps what others copy to it in case that they crash, and takes a message under the identity that it had
+#: (``cluster.standby``).
+STANDBY: Final = "standby"
+
 #: All of this release's.
-CAPABILITIES: Final = frozenset((COPIES,))
+CAPABILITIES: Final = frozenset((COPIES, STANDBY))
 
 #: A peer's of before there were any.
 NONE: Final[frozenset[str]] = frozenset()

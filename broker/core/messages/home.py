@@ -17,22 +17,19 @@ from typing import Any, Final
 from ingeborg.protocol.errors import ProtocolError
 from ingeborg.protocol.hashes import slot_of
 
-from ..cluster.copying import Copying
-from ..cluster.handover import KeyHandover
 from ..cluster.homes import Homes
-from ..cluster.slots import SlotState
 from ..desk import Desk
 from ..limits import SIZES, Sizes
 from ..links.calls import NOT_HOME, TIMEOUT_S, Kind
 from ..part import Part, RequestHandler
 from ..stores import unavailable
 from ..topics.locations import Found, Locations, Places, Whereabouts, add
-from .dedup import Dedup
 from .fanout import Fanout
 from .finder import Finder
+from .guard import Guard
 from .message import ELSEWHERE, Handover, Message
 from .outcomes import Outcomes
-from .routes import CROWDED, FINDING, PLACING, READING, READY, Route, Routes, Search
+from .routes import CROWDED, FINDING, GUARDED, PLACING, READING, READY, Route, Routes, Search
 from .sharing import Sharing
 
 #: A message for more subscribers may have to wait for another turn (``Sizes.places_per_turn``).
@@ -49,15 +46,13 @@ class Home(Part):
         desk: Desk,
         me: str,
         homes: Homes,
-        dedup: Dedup[Handover],
         routes: Routes,
         locations: Locations,
         whereabouts: Whereabouts,
         outcomes: Outcomes,
         fanout: Fanout,
-        keys: KeyHandover,
-        copying: Copying,
-        seen: SlotState,
+        sharing: Sharing,
+        guard: Guard,
         sizes: Sizes = SIZES,
     ) -> None:
         self._desk = desk
@@ -65,22 +60,20 @@ class Home(Part):
         self._many = sizes.delivery_slice
         self._me = me
         self._homes = homes
-        self._dedup = dedup
         self._routes = routes
         self._locations = locations
         self._whereabouts = whereabouts
         self._outcomes = outcomes
         self._fanout = fanout
-        self._keys = keys
-        self._copying = copying
-        self._payloads = seen
+        self._sharing = sharing
+        sharing.take_again = self._take_again
+        guard.go_on = self.go_on
         self._parked: list[tuple[float, Handover]] = []  # until this endpoint has joined, or when they are given up
         self._recipients = 0  # of messages for many that are being handed over
         self._crowded: deque[tuple[str, Route]] = deque()  # topics whose first message is for many, and waits
         self._placed = 0  # recipients of messages of this turn for more than a few
         self._read: list[tuple[str, Route]] = []  # sets to read at the end of the turn
         self._finder = Finder(desk, locations, self._found, sizes)
-        self._sharing = Sharing(desk, dedup, keys, outcomes, self._take_again, sizes)
 
     def requests(self) -> dict[Kind, RequestHandler]:
         """What origins ask."""
@@ -89,16 +82,21 @@ class Home(Part):
     def publish_requested(self, peer: str, number: int, arguments: list[Any]) -> None:
         """A peer takes us for the home of the message's topic; ``again``: it took another for it before. Of a topic
         that was ours: it asks what becomes of a message that we are still handing over."""
+        if len(arguments) > 4:
+            *arguments, options = arguments
+            origin, origin_number = options["from"]
+        else:
+            origin, origin_number = peer, number
         topic, payload, packed, again = arguments
         slot = slot_of(topic)
         key = int.from_bytes(packed) if packed else None
         waiters = None
         if self._homes.table[slot] != self._me:
-            waiters = self._dedup.pending_here(key)
+            waiters = self._sharing.waiters(key)
             if waiters is None:
                 self._desk.decline(peer, number, NOT_HOME)
                 return
-        message = Message(topic, payload, peer, number, self._desk.now)
+        message = Message(topic, payload, origin, origin_number, self._desk.now)
         message.travelled = True
         handover = Handover(message, slot, key, None)
         handover.peer, handover.number = peer, number
@@ -117,20 +115,26 @@ class Home(Part):
             self._parked.append((self._desk.now + TIMEOUT_S, handover))
             return
         key = handover.key
-        if key is not None:
-            if self._dedup.duplicate(key, self._desk.now):
-                self._desk.counts["duplicates_dropped"] += 1
-                if self._copying.watching:
-                    self._copying.changed(self._payloads, handover.slot, key)
-                self._outcomes.settle(handover, True)
-                return
-            waiters = self._dedup.pending(key)
-            if waiters is not None:
-                self._sharing.join(handover, waiters)
-                return
-            handover.pending = True
-            self._dedup.begin(key)
-        self._queue(handover)
+        if key is None or self._sharing.is_first(handover, key):
+            self._queue(handover)
+
+    def go_on(self, handover: Handover) -> None:
+        """It need not wait for a standby any more."""
+        topic = handover.message.topic
+        route = self._routes.get(topic)
+        if route is not None and route.stage == GUARDED and route.first is handover:
+            route.stage = READY
+            self._advance(topic, route)
+
+    def recover(self, handover: Handover) -> None:
+        """A message that a home of before was handing over when it crashed; its key is pending."""
+        assert handover.key is not None
+        self._outcomes.wait(handover)
+        self._sharing.begin(handover, handover.key)
+        if self._homes.joined and self._homes.table[handover.slot] == self._me:
+            self._queue(handover)
+        else:
+            self._move_on(handover)
 
     def _queue(self, handover: Handover) -> None:
         """Behind the topic's other messages."""
@@ -162,6 +166,10 @@ class Home(Part):
 
     def _step(self, topic: str, route: Route) -> bool:
         """The topic's first message is handed over. False: it waits for what the route's stage says."""
+        first = route.first
+        if first is not None and first.guarded and (not topic or route.subscribers is not None):
+            route.stage = GUARDED
+            return False
         if not topic:
             self._fanout.broadcast(route.take())
             self.take_handed_over()
@@ -281,18 +289,7 @@ class Home(Part):
         if error is not None:
             self._desk.drops[f"publish_{error.code}"] += 1
         if handover.pending:
-            handover.pending = False
-            key = handover.key
-            assert key is not None
-            reached_somebody = error is None or error.code == "partial"
-            for waiter in self._dedup.settle(key, reached_somebody, self._desk.now):
-                if error is None:
-                    self._desk.counts["duplicates_dropped"] += 1
-                self._outcomes.settle(waiter, True if error is None else error)
-            if self._copying.watching:
-                self._copying.changed(self._payloads, handover.slot, key)
-            if self._homes.table[handover.slot] != self._me:
-                self._keys.hand_on([(key, self._dedup.ttl_s if reached_somebody else 0.0)])
+            self._sharing.settle(handover, error)
         self._outcomes.settle(handover, False if error is None else error)
 
     def _let_go_on(self) -> Iterator[bool]:
@@ -365,13 +362,13 @@ class Home(Part):
         if route is None:
             return
         for handover in route.waiting():
-            waiters: list[Handover] = []
-            if handover.pending:
-                assert handover.key is not None
-                handover.pending = False
-                waiters = self._dedup.settle(handover.key, False, self._desk.now)
-            for moved in (handover, *waiters):
-                self._outcomes.settle(moved, ELSEWHERE)
+            self._move_on(handover)
+
+    def _move_on(self, handover: Handover) -> None:
+        """It is another home's, and so are its repetitions."""
+        waiters = self._sharing.release(handover) if handover.pending else []
+        for moved in (handover, *waiters):
+            self._outcomes.settle(moved, ELSEWHERE)
 
     def tick(self) -> None:
         """Retry what is parked."""

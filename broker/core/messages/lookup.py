@@ -56,7 +56,7 @@ class LookupHome(Home):
         see, self._see = self._see, None
         if see is not None:
             hashes = [hash_of_key(handover.key) for handover in see if handover.key is not None]
-            self._desk.store("seen", (hashes, self._dedup.ttl_s), self._seen, see)
+            self._desk.store("seen", (hashes, self._sharing.ttl_s), self._seen, see)
 
     def _seen(self, handovers: list[Handover], result: Any, error: Exception | None) -> None:
         for index, handover in enumerate(handovers):

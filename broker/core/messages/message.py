@@ -70,6 +70,7 @@ class Handover:
         "begun",
         "confirmed",
         "failed",
+        "guarded",
         "key",
         "message",
         "number",
@@ -88,13 +89,14 @@ class Handover:
         self.message = message
         self.slot = slot
         self.key = key
-        # Who is told the outcome: the publish of a client here, or the peer that it came from.
+        # Who is told the outcome: the publish of a client here, or the peer that it came from; or nobody.
         self.publish = publish
         self.peer = ""
         self.number = 0  # of the peer's request
         self.begun = message.received  # if it is a broadcast: nobody can have had it before then
         self.waits = False  # it counts as in flight
         self.pending = False  # in the table of duplicates, until it has been handed over
+        self.guarded = False  # it waits until the slot's standby has it
         self.seen: bool | None = None  # lookup routing: the store's word on it, once it is known
         self.recipients = 0  # counted while it is being handed over, if they are many
         self.open = 0  # confirmations it waits for: of endpoints, of relocations, and one while it is being handed on

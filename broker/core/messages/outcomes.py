@@ -23,6 +23,8 @@ class Outcomes:
         self._inflight = inflight
         #: Publishes of clients here that had to wait, and whose outcome is known by now: the origin takes them.
         self.due: deque[Handover] = deque()
+        #: Messages that nobody waits for, and what has become of them: ``Recovery`` takes them.
+        self.recovered: deque[tuple[Handover, Outcome]] = deque()
 
     def wait(self, handover: Handover) -> None:
         """It is in flight from here on."""
@@ -40,6 +42,8 @@ class Outcomes:
         if handover.publish is not None:
             if waited:
                 self.due.append(handover)
+        elif not handover.peer:
+            self.recovered.append((handover, outcome))
         elif outcome is ELSEWHERE:
             self._desk.decline(handover.peer, handover.number, NOT_HOME)
         elif isinstance(outcome, ProtocolError):

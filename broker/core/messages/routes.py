@@ -19,12 +19,13 @@ SMALL: Final = 8
 
 
 #: What the first message of a topic waits for, its *stage*: nothing; the store's answer who subscribes; the store's
-#: answer where some of these are; slices of work, or another turn; that fewer recipients are being served.
+#: answer where some of these are; slices of work, or another turn; that fewer recipients are being served; the standby.
 READY: Final = 0
 READING: Final = 1
 FINDING: Final = 2
 PLACING: Final = 3
 CROWDED: Final = 4
+GUARDED: Final = 5
 
 
 class Search:

@@ -1,6 +1,8 @@
-"""Repetitions of a message that is still being handed over: they wait for it, and share its outcome. SPEC section 7.
+"""Duplicates at their home: a payload seen lately is dropped; a repetition of a message that is still being handed over
+waits for it, and shares its outcome. SPEC section 7.
 
-Owns: the requests to former homes, of messages that those are still handing over. Must never: hand anything over.
+Owns: what is done about the table of duplicates, and the requests to former homes, of messages that those are still
+handing over. Must never: hand anything over.
 
 When a slot moves, its former home goes on with the messages that are on their way already. The new home knows their
 keys (``KeyHandover``), and asks the former one what becomes of a message when its first repetition comes.
@@ -13,33 +15,102 @@ from typing import Any
 
 from ingeborg.protocol.errors import ProtocolError
 
+from ..cluster.copies import Copies
 from ..cluster.handover import KeyHandover
+from ..cluster.homes import Homes
+from ..cluster.slots import SlotState
 from ..desk import Desk
 from ..limits import SIZES, Sizes
 from ..links.calls import Asker, Call, Kind
 from .dedup import KEY_BYTES, Dedup
+from .guard import Guard
 from .message import Handover, refusal
 from .outcomes import Outcomes
 
 
 class Sharing(Asker):
-    """One home's. ``take_again``: is given those that share nothing any more."""
+    """One home's. ``seen``: the table as what belongs to slots. ``take_again``: is given those that share nothing any
+    more."""
 
     def __init__(
         self,
         desk: Desk,
+        me: str,
+        homes: Homes,
         dedup: Dedup[Handover],
         keys: KeyHandover,
+        copies: Copies,
+        seen: SlotState,
+        guard: Guard,
         outcomes: Outcomes,
-        take_again: Callable[[Handover], None],
         sizes: Sizes = SIZES,
     ) -> None:
+        self.take_again: Callable[[Handover], None] = lambda handover: None
+        self.ttl_s = dedup.ttl_s
         self._desk = desk
+        self._me = me
+        self._homes = homes
         self._dedup = dedup
         self._keys = keys
+        self._copies = copies
+        self._seen = seen
+        self._guard = guard
         self._outcomes = outcomes
-        self._take_again = take_again
         self._waiters_max = sizes.waiters_max
+
+    def is_first(self, handover: Handover, key: int) -> bool:
+        """Is it to be handed over? If not, it has an outcome by now, or shares one."""
+        dedup = self._dedup
+        if dedup.duplicate(key, self._desk.now):
+            self._desk.counts["duplicates_dropped"] += 1
+            if self._copies.watching:
+                self._copies.changed(self._seen, handover.slot, key)
+            self._outcomes.settle(handover, True)
+            return False
+        waiters = dedup.pending(key)
+        if waiters is not None:
+            self.join(handover, waiters)
+            return False
+        handover.pending = True
+        dedup.begin(key)
+        if self._guard.on:
+            self._guard.begin(handover, key)
+        return True
+
+    def begin(self, handover: Handover, key: int) -> None:
+        """A message whose key is pending already is handed over from here on."""
+        handover.pending = True
+        if self._guard.on:
+            self._guard.begin(handover, key)
+
+    def settle(self, handover: Handover, error: ProtocolError | None) -> None:
+        """The home is done with the message: what repeats it from here on is a duplicate, unless nobody got it."""
+        desk, key = self._desk, handover.key
+        assert key is not None
+        handover.pending = False
+        if self._guard.under_way:
+            self._guard.under_way.pop(key, None)
+        reached_somebody = error is None or error.code == "partial"
+        for waiter in self._dedup.settle(key, reached_somebody, desk.now):
+            if error is None:
+                desk.counts["duplicates_dropped"] += 1
+            self._outcomes.settle(waiter, True if error is None else error)
+        if self._copies.watching:
+            self._copies.changed(self._seen, handover.slot, key)
+        if self._homes.table[handover.slot] != self._me:
+            self._keys.hand_on([(key, self._dedup.ttl_s if reached_somebody else 0.0)])
+
+    def release(self, handover: Handover) -> list[Handover]:
+        """The message is another home's. Returns those that wait for it."""
+        assert handover.key is not None
+        handover.pending = False
+        self._guard.under_way.pop(handover.key, None)
+        return self._dedup.settle(handover.key, False, self._desk.now)
+
+    def waiters(self, key: int | None) -> list[Handover] | None:
+        """Who waits for the message with this key that this endpoint itself is handing over; ``None``: there is
+        none."""
+        return self._dedup.pending_here(key)
 
     def join(self, handover: Handover, waiters: list[Handover]) -> None:
         """It waits, like ``waiters``, for the message with its key."""
@@ -65,7 +136,7 @@ class Sharing(Asker):
     def _over(self, key: int) -> None:
         """The former home is not handing it over any more: the first repetition may be the first to be delivered."""
         for waiter in self._dedup.end_elsewhere(key, False, self._desk.now):
-            self._take_again(waiter)
+            self.take_again(waiter)
 
     def answered(self, call: Call, value: Any) -> None:
         """The former home has handed it over. It has counted the repetition that it was asked with."""

@@ -14,11 +14,11 @@ from ingeborg.broker.core.clients.moved import MovedAway
 from ingeborg.broker.core.clients.outbox import Outbox
 from ingeborg.broker.core.clients.replies import Replies
 from ingeborg.broker.core.clients.sending import Sending
-from ingeborg.broker.core.cluster.copying import Copying
+from ingeborg.broker.core.cluster.copies import Copies
 from ingeborg.broker.core.cluster.handover import KeyHandover, SeenPayloads
 from ingeborg.broker.core.cluster.homes import Homes
 from ingeborg.broker.core.cluster.membership import Membership
-from ingeborg.broker.core.cluster.slots import Held
+from ingeborg.broker.core.cluster.standby import Standbys
 from ingeborg.broker.core.cluster.underway import UnderWay
 from ingeborg.broker.core.desk import Desk
 from ingeborg.broker.core.limits import SIZES, Sizes
@@ -27,14 +27,17 @@ from ingeborg.broker.core.links.link import Link
 from ingeborg.broker.core.messages.dedup import Dedup
 from ingeborg.broker.core.messages.delivery import Delivery
 from ingeborg.broker.core.messages.fanout import Fanout
+from ingeborg.broker.core.messages.guard import Guard
 from ingeborg.broker.core.messages.home import Home
 from ingeborg.broker.core.messages.inflight import InFlight
+from ingeborg.broker.core.messages.kept import KeptMessages
 from ingeborg.broker.core.messages.lookup import LookupHome
 from ingeborg.broker.core.messages.message import Handover, Message
 from ingeborg.broker.core.messages.origin import Origin
 from ingeborg.broker.core.messages.outcomes import Outcomes
 from ingeborg.broker.core.messages.repeats import Repeats
 from ingeborg.broker.core.messages.routes import Routes
+from ingeborg.broker.core.messages.sharing import Sharing
 from ingeborg.broker.core.model import Endpoint, Location
 from ingeborg.broker.core.topics.locations import Locations, Whereabouts
 from ingeborg.protocol.hashes import slot_of
@@ -110,24 +113,37 @@ class Way:
             desk, self.hub, self.sending, self.moved_away, self.links, fake.counters, self._wrap, sizes
         )
         self.fanout = Fanout(desk, members, self.links, self.locations, whereabouts, self.delivery, not lookup, sizes)
-        self.keys = KeyHandover(desk, members, self.dedup, self.repeats, self.handovers, sizes)
         self.payloads = SeenPayloads(desk, self.dedup)
-        self.copying = Copying(desk, members, [self.payloads], Held(), self.handovers)
+        kept = self.payloads.at_standby = KeptMessages(desk, self.dedup)
+        self.copies = copies = Copies(desk, members, [self.payloads])
+        self.standbys = Standbys(desk, members, copies, False)
+        self.guard = Guard(kept, self.standbys)
+        self.keys = KeyHandover(desk, members, self.dedup, self.repeats, self.handovers, copies, self.payloads, sizes)
         self.outcomes = Outcomes(desk, self.inflight)
+        self.sharing = Sharing(
+            desk,
+            ME.incarnation,
+            self.homes,
+            self.dedup,
+            self.keys,
+            copies,
+            self.payloads,
+            self.guard,
+            self.outcomes,
+            sizes,
+        )
         make_home = LookupHome if lookup else Home
         self.home = make_home(
             desk,
             ME.incarnation,
             self.homes,
-            self.dedup,
             self.routes,
             self.locations,
             whereabouts,
             self.outcomes,
             self.fanout,
-            self.keys,
-            self.copying,
-            self.payloads,
+            self.sharing,
+            self.guard,
             sizes,
         )
         self.origin = Origin(

@@ -71,8 +71,8 @@ def write(node: Node, key: Key, page: bytes | None, *, turn: bool = True) -> Non
         pages.pages.pop(key, None)
     else:
         pages.pages[key] = page
-    copying = node.router.copying
-    if copying.watching:
-        copying.changed(pages, key[0], key)
+    copies = node.router.copies
+    if copies.watching:
+        copies.changed(pages, key[0], key)
     if turn:
         node.event(lambda now: None)

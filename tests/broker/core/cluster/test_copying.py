@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from ingeborg.broker.core.cluster.copying import UNANSWERED_BYTES, UNASKED_S
+from ingeborg.broker.core.cluster.copies import UNANSWERED_BYTES
+from ingeborg.broker.core.cluster.copying import UNASKED_S
 from ingeborg.broker.core.cluster.slots import pack_slots, unpack_slots
 from ingeborg.broker.core.links.calls import Asker, Kind
 from ingeborg.protocol.hashes import SLOTS
@@ -80,8 +81,8 @@ def test_a_newcomer_has_what_belongs_to_its_slots_when_it_joins() -> None:
     assert at_homes(a, b) == made
     assert pages_of(b).in_part == 0
     assert pages_of(a).told[-1][0] == "gone"
-    assert len(a.router.copying) == 0
-    assert not a.router.copying.watching
+    assert len(a.router.copies) == 0
+    assert not a.router.copies.watching
 
 
 def test_what_changes_while_it_is_copied_is_copied_too() -> None:
@@ -95,7 +96,7 @@ def test_what_changes_while_it_is_copied_is_copied_too() -> None:
         for slot in range(0, SLOTS, EVERY):
             if a.router.members.table[slot] != a.me.incarnation:
                 continue
-            watched += a.router.copying.watching
+            watched += a.router.copies.watching
             key, page = (slot, number % 5), b"%d" % number
             if number % 7 == 6:
                 made.pop(key, None)
@@ -125,7 +126,7 @@ def test_a_home_acts_until_all_is_copied_and_no_more_than_a_window_is_under_way(
                 made[slot, 1] = number.to_bytes(4) * (UNANSWERED_BYTES // 32)
                 write(a, (slot, 1), made[slot, 1], turn=False)
         both.world.run(0.002)
-        most = max(most, *(copy.unanswered for copy in a.router.copying._copies.values()), 0)
+        most = max(most, *(copy.unanswered for copy in a.router.copies._copies.values()), 0)
         if a.router.members.table.count(b.me.incarnation):
             without_home_s += 0.002
         assert both.world.now < 1_030.0
@@ -161,8 +162,8 @@ def test_a_copy_that_nobody_asks_after_is_dropped() -> None:
         both.world.run(UNASKED_S / 10)
         assert a.router.copying.prepared(moves)
     both.world.run(UNASKED_S + 0.2)
-    assert len(a.router.copying) == 0
-    assert not a.router.copying.watching
+    assert len(a.router.copies) == 0
+    assert not a.router.copies.watching
 
 
 def test_of_one_that_leaves_the_others_have_all() -> None:
@@ -207,7 +208,7 @@ def test_one_that_crashes_while_it_copies_leaves_them_in_part() -> None:
     fill(both, each=6, size=UNANSWERED_BYTES // 8)
     a = both.nodes["a"]
     b = both.nodes["b"] = both.world.start("b")
-    while not a.router.copying.watching:
+    while not a.router.copies.watching:
         both.world.run(0.001)
     both.world.run(0.05)
     both.world.crash(a)
@@ -221,12 +222,12 @@ def test_a_copy_for_one_that_does_not_come_is_dropped() -> None:
     fill(both, each=6, size=UNANSWERED_BYTES // 8)
     a = both.nodes["a"]
     b = both.world.start("b")
-    while not a.router.copying.watching:
+    while not a.router.copies.watching:
         both.world.run(0.001)
     both.world.crash(b)
     both.world.run(UNASKED_S + 5.0)
-    assert not a.router.copying.watching
-    assert len(a.router.copying) == 0
+    assert not a.router.copies.watching
+    assert len(a.router.copies) == 0
     assert at_homes(a) != {}
 
 
@@ -280,4 +281,4 @@ def test_of_an_endpoint_of_before_it_is_not_known_what_there_was() -> None:
     both.world.run(3.0)
     assert b.router.members.joined
     assert pages_of(b).in_part == b.router.members.table.count(b.me.incarnation)
-    assert not a.router.copying.watching
+    assert not a.router.copies.watching

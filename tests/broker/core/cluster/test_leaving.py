@@ -6,6 +6,7 @@ import pytest
 
 from ingeborg.broker.core.clients.hub import Connection
 from ingeborg.broker.core.clients.sessions import Sessions
+from ingeborg.broker.core.cluster.copies import Copies
 from ingeborg.broker.core.cluster.copying import Copying
 from ingeborg.broker.core.cluster.joining import Joining
 from ingeborg.broker.core.cluster.leaving import LEAVE_S, STEP_S, Leaving
@@ -27,7 +28,9 @@ class Endpoint(Surroundings):
         inflight = InFlight(10, 1_000)
         mesh = Mesh(self.desk.real, self.members, Calls(), inflight, self.desk.counters.errors)
         self.writes, self.handovers = UnderWay(), UnderWay()
-        self.copying = Copying(self.desk.real, self.members, [], Held(), self.handovers)
+        self.copying = Copying(
+            self.desk.real, self.members, Copies(self.desk.real, self.members, []), [], Held(), self.handovers
+        )
         self.busy = False
         self.joining = Joining(
             *(self.desk.real, self.members, mesh, self.writes, self.handovers, [], lambda: not self.busy),

@@ -1,0 +1,124 @@
+"""Standbys: what must survive the crash of this endpoint is kept at the endpoint that takes over then. ADR 22.
+
+Owns: which endpoint keeps what of this one's slots, whether it has it all, and who waits until it has. Must never: know
+what is kept (``slots``), or decide who takes over (``homes``: the same hashing without this endpoint).
+
+Rendezvous hashing says who is the next home of each slot, should this endpoint go. Each of these endpoints keeps a copy
+of the slots that it would get. While such a copy is being made its slots have no standby; ``without`` says how many. A
+part that needs to be sure of a change (``keep``) waits for the standby's answer, where there is one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, Final
+
+from ..desk import Desk
+from ..links.capabilities import STANDBY
+from .copies import AtOnce, Copier, Copies, Copy
+from .membership import Membership
+from .slots import SlotState, by_home
+
+#: Where a slot has no standby, another try is made after so many seconds.
+AGAIN_S: Final = 0.5
+
+
+class Standbys(Copier):
+    """One endpoint's part."""
+
+    def __init__(self, desk: Desk, members: Membership, copies: Copies, on: bool) -> None:
+        """``on``: it is wanted."""
+        self._desk = desk
+        self._members = members
+        self._me = members.me.incarnation
+        self._copies = copies
+        self.on = on
+        self.confirm: Callable[[list[Any]], None] = lambda waiters: None  # given to whoever waits
+        self._made: dict[Copy, None] = {}
+        self._of_slot: dict[int, Copy] = {}
+        self._try_at = math.inf  # there is a slot of ours that could have a standby, and has no copy
+
+    @property
+    def without(self) -> int:
+        """Slots of this endpoint that have no standby: nobody else is there, or not all has been copied yet."""
+        mine = self._members.table.count(self._me)
+        return mine - sum(len(copy.slots) for copy in self._made if copy.whole)
+
+    def keep(self, state: SlotState, slot: int, key: Any, size: int, waiter: Any) -> bool:
+        """Something is new under the state's key, of about so many bytes, and has to survive. True: ``confirm`` gets
+        the waiter when the standby has it, or there is none any more. False: there is none."""
+        copy = self._of_slot.get(slot)
+        if copy is None:
+            return False
+        waits = copy.whole
+        self._copies.at_once(copy, AtOnce(state, slot, key, size, waiter if waits else None))
+        return waits
+
+    # Copier
+
+    def confirmed(self, copy: Copy, waiters: list[Any]) -> None:
+        """See ``Copier``."""
+        self.confirm(waiters)
+
+    def over(self, copy: Copy, keeps: bool) -> None:
+        """See ``Copier``."""
+        del self._made[copy]
+        for slot in copy.slots:
+            if self._of_slot.get(slot) is copy:
+                del self._of_slot[slot]
+        self._try_at = self._desk.now + AGAIN_S
+
+    # The cluster
+
+    def view_changed(self) -> None:
+        """Slots may have other homes, and other next ones."""
+        self._arrange()
+
+    def joined(self) -> None:
+        """This endpoint acts."""
+        self._arrange()
+
+    def lapsed(self) -> None:
+        """Others may act for our slots, and may do it with what they have."""
+        for copy in list(self._made):
+            self._copies.end(copy)
+
+    def tick(self) -> None:
+        """Begin again what was given up, or could not be begun."""
+        if self._desk.now >= self._try_at:
+            self._arrange()
+
+    def switch(self, on: bool) -> None:
+        """It is wanted from here on, or not any more."""
+        if on != self.on:
+            self.on = on
+            self._arrange()
+
+    def _arrange(self) -> None:
+        """A copy of each slot of ours at the endpoint that is its home without us."""
+        members = self._members
+        wanted: dict[str, set[int]] = {}
+        if self.on and members.joined and not members.leaving and members.only_home is None:
+            homes = by_home(members.table, self._me, members.table_without_me())
+            wanted = {home: set(slots) for home, slots in homes.items()}
+        for copy in list(self._made):
+            slots = copy.slots & wanted.get(copy.target, frozenset())
+            if not slots or (slots != copy.slots and not copy.whole):
+                self._copies.end(copy)
+                continue
+            wanted[copy.target] -= slots
+            if slots != copy.slots:
+                for slot in copy.slots - slots:
+                    del self._of_slot[slot]
+                self._copies.narrow(copy, slots)
+        self._try_at = math.inf
+        for target, lacking in wanted.items():
+            if not lacking:
+                continue
+            if members.has(target, STANDBY):
+                copy = self._copies.begin(self, target, frozenset(lacking), is_standby=True)
+                self._made[copy] = None
+                self._of_slot.update(dict.fromkeys(copy.slots, copy))
+            else:
+                self._try_at = self._desk.now + AGAIN_S

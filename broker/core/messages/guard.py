@@ -1,0 +1,44 @@
+"""A message waits until its slot's standby has it: then the crash of this home loses and doubles nothing. ADR 22.
+
+Owns: which messages wait for that. Must never: hand one over, or know who the standby is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..cluster.standby import Standbys
+from .kept import MESSAGE_BYTES, KeptMessages
+from .message import Handover
+
+
+class Guard:
+    """One home's. ``go_on``: is given the messages that need not wait any more."""
+
+    def __init__(self, kept: KeptMessages, standbys: Standbys) -> None:
+        self.go_on: Callable[[Handover], None] = lambda handover: None
+        self._kept = kept
+        self._standbys = standbys
+        self.on = standbys.on
+        #: By key, what is being handed over; empty where there are no standbys.
+        self.under_way = kept.under_way
+        standbys.confirm = self.confirmed
+
+    def switch(self, on: bool) -> None:
+        """There are to be standbys from here on, or not any more."""
+        self.on = on
+        self._standbys.switch(on)
+
+    def begin(self, handover: Handover, key: int) -> None:
+        """It is handed over from here on, and waits first, if there is a standby."""
+        message = handover.message
+        self.under_way[key] = message
+        size = MESSAGE_BYTES + len(message.payload)
+        handover.guarded = self._standbys.keep(self._kept, handover.slot, key, size, handover)
+
+    def confirmed(self, handovers: list[Any]) -> None:
+        """The standby knows of these messages, or there is none any more."""
+        for handover in handovers:
+            handover.guarded = False
+            self.go_on(handover)

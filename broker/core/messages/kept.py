@@ -1,0 +1,140 @@
+"""What the standby of a slot keeps of its messages: the payloads seen, and the messages that are being handed over.
+ADR 22.
+
+Owns: the messages under way at this endpoint as a home, and those of other homes that it keeps. Must never: hand a
+message over, or decide what is a duplicate.
+
+A home that crashes may have handed a message to some of its subscribers, and not to others. Whoever takes over cannot
+know, so it hands the message over again, under the identity that it had: a destination drops what it has had already.
+For that the whole message is kept, and not its key alone.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+import ormsgpack
+
+from ingeborg.protocol.hashes import SLOTS
+
+from ..cluster.slots import SlotState
+from ..desk import Desk
+from .dedup import KEY_BYTES, Dedup, slot_of_key
+from .message import Handover, Message
+
+#: Payloads in a chunk of a copy: 22 KB, and 1 ms on either side.
+KEYS_PER_CHUNK: Final = 1_000
+
+#: Bytes of messages in one slice.
+SLICE_BYTES: Final = 64 << 10
+
+#: What a message has beside its topic and payload.
+MESSAGE_BYTES: Final = 60
+
+Known = tuple[str, bytes, str, int]
+"""A message: topic, payload, and what it is known by, its origin's incarnation and number."""
+
+
+class KeptMessages(SlotState):
+    """One endpoint's. ``dedup``: its table of duplicates, as a home and as a standby. A chunk is an array of the keys,
+    of as many seconds that are left of their time (0: nothing is known of it), and of the messages under way by the
+    place of their key."""
+
+    def __init__(self, desk: Desk, dedup: Dedup[Handover]) -> None:
+        super().__init__("messages", KEYS_PER_CHUNK)
+        self._desk = desk
+        self._dedup = dedup
+        self.under_way: dict[int, Message] = {}  # by key, at this endpoint as their home
+        self.kept: dict[int, Known] = {}  # by key, of other homes
+        self.recover: Callable[[list[tuple[int, Known]]], None] = lambda kept: None  # given what a crashed home left
+
+    def departing(self, slots: frozenset[int]) -> Iterator[list[Any]]:
+        """See ``SlotState``."""
+        keys: list[int] = []
+        size = 0
+        for key, message in list(self.under_way.items()):
+            if slot_of_key(key) in slots:
+                keys.append(key)
+                size += len(message.payload) + MESSAGE_BYTES
+            if size >= SLICE_BYTES:
+                yield keys
+                keys, size = [], 0
+        if keys:
+            yield keys
+        yield from self._dedup.keys_of(slots)
+
+    def pack(self, keys: Sequence[Any]) -> bytes:
+        """See ``SlotState``."""
+        now, left, under_way = self._desk.now, self._dedup.left, self.under_way
+        messages: dict[int, list[Any]] = {}
+        for place, key in enumerate(keys):
+            message = under_way.get(key)
+            if message is not None:
+                messages[place] = [message.topic, message.payload, message.origin, message.number]
+        times = [left(key, now) for key in keys]
+        packed = b"".join([key.to_bytes(KEY_BYTES) for key in keys])
+        return ormsgpack.packb(
+            [packed, struct.pack(f"<{len(times)}f", *times), messages], option=ormsgpack.OPT_NON_STR_KEYS
+        )
+
+    def absorb(self, data: bytes) -> int:
+        """See ``SlotState``."""
+        keys, times, messages = _unpacked(data)
+        now = self._desk.now
+        add, kept = self._dedup.add, self.kept
+        for place, (key, seconds) in enumerate(zip(keys, times, strict=True)):
+            message = messages.get(place)
+            if message is not None:
+                kept[key] = message
+            elif kept:
+                kept.pop(key, None)
+            if seconds > 0:  # NaN is not
+                add(key, now, seconds)
+        return len(keys)
+
+    def arrived(self, slots: Sequence[int], whole: bool) -> None:
+        """Their home has crashed: what it was handing over is handed over here."""
+        left = self._take(slots)
+        if left:
+            self.recover(left)
+
+    def dropped(self, slots: Sequence[int]) -> None:
+        """See ``SlotState``."""
+        self._take(slots)
+
+    def _take(self, slots: Sequence[int]) -> list[tuple[int, Known]]:
+        if not self.kept:
+            return []
+        of = frozenset(slots)
+        taken = [(key, message) for key, message in self.kept.items() if slot_of_key(key) in of]
+        for key, _ in taken:
+            del self.kept[key]
+        return taken
+
+
+def _unpacked(data: bytes) -> tuple[list[int], tuple[float, ...], dict[int, Known]]:
+    """Keys, seconds left, messages by place. Raises ``ValueError``."""
+    try:
+        rows = ormsgpack.unpackb(data, option=ormsgpack.OPT_NON_STR_KEYS)
+    except ormsgpack.MsgpackDecodeError as error:
+        raise ValueError(str(error)) from None
+    if type(rows) is not list or len(rows) != 3:
+        raise ValueError("no array of three")
+    packed, times, found = rows
+    if type(packed) is not bytes or type(times) is not bytes or type(found) is not dict:
+        raise ValueError("no keys, seconds and messages")
+    count, rest = divmod(len(packed), KEY_BYTES)
+    if rest or len(times) != 4 * count or max(packed[::KEY_BYTES], default=0) >= SLOTS >> 8:
+        raise ValueError(f"{len(packed)} bytes of keys, {len(times)} of seconds")
+    messages: dict[int, Known] = {}
+    for place, row in found.items():
+        if type(place) is not int or type(row) is not list or len(row) != 4:
+            raise ValueError("no message")
+        topic, payload, origin, number = row
+        if type(topic) is not str or type(payload) is not bytes or type(origin) is not str or type(number) is not int:
+            raise ValueError("no message")
+        messages[place] = (topic, payload, origin, number)
+    keys = [int.from_bytes(packed[start : start + KEY_BYTES]) for start in range(0, len(packed), KEY_BYTES)]
+    return keys, struct.unpack(f"<{count}f", times), messages

@@ -1,0 +1,148 @@
+"""Messages that a home was handing over when it crashed: its standby, the home now, hands them over. ADR 22.
+
+Owns: these messages, until their outcome is known. Must never: make a new message of one: it keeps the identity that it
+had, so that nobody gets it twice.
+
+Nobody is told what becomes of such a message. Its publisher may ask by itself (``Origin.lost``), and shares the
+outcome, as with any repetition.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from ..cluster.membership import Membership
+from ..desk import Desk
+from ..links.calls import Call, Kind
+from ..links.capabilities import STANDBY
+from ..part import Part
+from .dedup import KEY_BYTES, Dedup, slot_of_key
+from .delivery import RECENT_S
+from .kept import KeptMessages, Known
+from .message import Handover, Message
+from .outcomes import Outcomes
+
+#: Between two tries to hand such a message over, in seconds.
+AGAIN_S: Final = 1.0
+
+#: Messages that are begun in one slice: 1 ms.
+PER_SLICE: Final = 50
+
+
+class Recovered:
+    """One, until it is known that it has been handed over. ``until``: from then on destinations may have forgotten that
+    they have had it."""
+
+    __slots__ = ("key", "known", "slot", "until")
+
+    def __init__(self, key: int, slot: int, known: Known, until: float) -> None:
+        self.key = key
+        self.slot = slot
+        self.known = known
+        self.until = until
+
+
+class Recovery(Part):
+    """One endpoint's part. ``take``: given what is to be handed over here, its key is pending already."""
+
+    def __init__(
+        self,
+        desk: Desk,
+        members: Membership,
+        dedup: Dedup[Handover],
+        kept: KeptMessages,
+        outcomes: Outcomes,
+        take: Callable[[Handover], None],
+    ) -> None:
+        self._desk = desk
+        self._members = members
+        self._me = members.me.incarnation
+        self._dedup = dedup
+        self._outcomes = outcomes
+        self._take = take
+        self._open: dict[int, Recovered] = {}  # by key
+        self._again: deque[tuple[float, Recovered]] = deque()
+        kept.recover = self.begin
+
+    def begin(self, left: list[tuple[int, Known]]) -> None:
+        """This endpoint is home of these messages from here on, which another was handing over."""
+        now = self._desk.now
+        begun: list[Recovered] = []
+        for key, known in left:
+            self._dedup.forget_elsewhere(key)
+            if self._dedup.pending(key) is None and key not in self._open:
+                self._dedup.begin(key)  # whoever repeats it waits for it
+                self._open[key] = one = Recovered(key, slot_of_key(key), known, now + RECENT_S)
+                begun.append(one)
+        self._desk.counts["messages_recovered"] += len(begun)
+        self._desk.job(self._hand_over(begun))
+
+    def _hand_over(self, begun: list[Recovered]) -> Iterator[bool]:
+        for start in range(0, len(begun), PER_SLICE):
+            for one in begun[start : start + PER_SLICE]:
+                self._hand_over_one(one)
+            yield False
+
+    def _hand_over_one(self, one: Recovered) -> None:
+        topic, payload, origin, number = one.known
+        message = Message(topic, payload, origin, number, self._desk.now)
+        message.travelled = True  # it may have been here already
+        handover = Handover(message, one.slot, one.key, None)
+        handover.begun = -math.inf
+        self._take(handover)
+
+    def tick(self) -> None:
+        """See what has become of them, and try again what could not be handed over."""
+        recovered = self._outcomes.recovered
+        while recovered:
+            handover, outcome = recovered.popleft()
+            assert handover.key is not None
+            self._ended(handover.key, outcome is False or getattr(outcome, "code", "") == "partial")
+        now = self._desk.now
+        while self._again and self._again[0][0] <= now:
+            self._try(self._again.popleft()[1])
+
+    def _ended(self, key: int, is_done: bool) -> None:
+        one = self._open.get(key)
+        if one is None:
+            return
+        if is_done:
+            del self._open[key]
+        elif self._desk.now >= one.until:
+            del self._open[key]
+            self._desk.drops["recovered_given_up"] += 1
+        else:
+            self._again.append((self._desk.now + AGAIN_S, one))
+
+    def _try(self, one: Recovered) -> None:
+        home = self._members.table[one.slot]
+        topic, payload, origin, number = one.known
+        dedup = self._dedup
+        if home == self._me:
+            if dedup.pending(one.key) is not None or dedup.left(one.key, self._desk.now) > 0:
+                self._ended(one.key, True)  # its publisher has asked again
+            else:
+                dedup.begin(one.key)
+                self._hand_over_one(one)
+        elif self._members.has(home, STANDBY):
+            options = {"from": [origin, number]}
+            arguments = (topic, payload, one.key.to_bytes(KEY_BYTES), True, options)
+            self._desk.ask(Kind.PUBLISH, home, arguments, self, one.key)
+        else:
+            self._ended(one.key, False)
+
+    def answered(self, call: Call, value: Any) -> None:
+        """The present home has handed it over."""
+        self._ended(call.context, True)
+
+    def failed(self, call: Call, code: str, info: Any) -> None:
+        """It could not, or did not answer in time."""
+        self._ended(call.context, code == "partial")
+
+    def lost(self, call: Call) -> str | None:
+        """It is gone, or not the home any more."""
+        self._ended(call.context, False)
+        return None
