@@ -33,7 +33,8 @@ def allowed(facts: Facts, message: Message, copies: Sequence[Copy]) -> Allowance
     end = min(last_at, message.explained_until)
     crashed = facts.disturbed(begin, end, Kind.CRASH)
     lookup = facts.disturbed(begin, end, Kind.LOOKUP)
-    again = crashed or lookup or not message.dedup or any(send.may_have_come for send in message.sends)
+    forgotten = crashed and not facts.terms.survives
+    again = forgotten or lookup or not message.dedup or any(send.may_have_come for send in message.sends)
     most = len(message.sends) if again else 1
     # Who moves in the seconds of a crash can get a message at both places, and so where an endpoint ends that does not
     # reach another; and a broadcast, which goes to whoever listens, whenever it moves.

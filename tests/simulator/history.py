@@ -115,15 +115,30 @@ class History:
         shape: Shape | None = None,
         forgets: str = "",
         mixed: bool = False,
+        standby: bool = False,
+        crashes: bool = False,
     ) -> None:
         """``cuts``: links are cut, for less than a request may take, so that everything succeeds at last. ``limits``,
-        ``sizes``: of the routers. ``shape``: of the store. ``forgets``, ``mixed``: see ``World``."""
+        ``sizes``: of the routers. ``shape``: of the store. ``forgets``, ``mixed``: see ``World``. ``standby``: slots
+        have standbys. ``crashes``: of one endpoint at a time, when every slot has its standby (again)."""
         limits = limits or (SLOW_LIMITS if slow else Limits())
-        self.world = World(seed, routing=routing, limits=limits, sizes=sizes, shape=shape, forgets=forgets, mixed=mixed)
+        self.world = World(
+            seed,
+            routing=routing,
+            limits=limits,
+            sizes=sizes,
+            shape=shape,
+            forgets=forgets,
+            mixed=mixed,
+            standby=standby,
+        )
         if slow:
             self.world.socket_bytes, self.world.piece_bytes = SLOW_SOCKET_BYTES, SLOW_PIECE_BYTES
         self.random = self.world.random
-        self.faults = faults
+        self.faults = faults and not crashes
+        self.crashes = crashes
+        self.survives = standby and crashes
+        self.crashed = 0
         self.sent = 0
         self.slow = slow  # clients that do not read for a while, bursts, and little room for either
         self.blocked = self.held = self.slow_closed = 0  # how often that was noticed
@@ -173,6 +188,8 @@ class History:
                 self.cut_off()
             if self.slow and self.random.random() < 0.2:
                 self.slow_down()
+            if self.crashes and self.random.random() < 0.1:
+                self.crash_one()
         self.say("no more faults; those under way end by themselves")
         world.run(SETTLE_S + 6.0)
         for subscriber in self.subscribers:  # who went on while its socket was full was slow, too
@@ -352,6 +369,22 @@ class History:
         self.world.cut(one, other, seconds)
         self.world.cut(other, one, seconds)
 
+    def crash_one(self) -> None:
+        """If every slot has its standby: what was published lately is published again once another has taken over."""
+        live, world = self.world.live(), self.world
+        if len(live) < len(self.names) or not all(node.router.members.joined for node in live):
+            return
+        if self.survives and any(node.router.standbys.without for node in live):
+            return
+        self.disturbed = True
+        node = self.random.choice(live)
+        self.say(f"{node.me.name} crashes")
+        self.crashed += 1
+        self.crash(node)
+        world.at(self.random.uniform(0.3, 8.0), self.start, node.me.name)
+        for publication in self.publications[-6:]:
+            world.at(self.random.uniform(0.0, 6.0), self.publish, publication)
+
     def fault(self) -> None:
         """One random fault."""
         self.disturbed = True
@@ -518,7 +551,7 @@ class History:
             places={one.name: [self._place(one, client) for client in one.connections] for one in self.subscribers},
             changes=[change for one in self.subscribers for of in one.changes.values() for change in of],
             disturbances=disturbances,
-            terms=Terms(late=SETTLE_S),
+            terms=Terms(late=SETTLE_S, survives=self.survives),
             always={} if self.disturbed or self.cuts or self.routing == "lookup" else self._always(),
         )
 

@@ -205,14 +205,19 @@ class Joining(Part):
         self._join()
 
     def _gone(self, endpoints: list[Endpoint]) -> None:
-        """These are dead: whatever they were asked is asked elsewhere, in the view without them."""
+        """These are dead: whatever they were asked is asked elsewhere, in the view without them.
+
+        The view is told first: what a dead home was asked may come to this one, which knows by then what had become of
+        it there.
+        """
         for endpoint in endpoints:
             self._desk.counts["endpoints_gone"] += 1
             self._desk.emit(Gone(endpoint))
             self._asked.pop(endpoint.incarnation, None)
-            self._mesh.gone(endpoint.incarnation)
         if endpoints:
             self._tell_view()
+        for endpoint in endpoints:
+            self._mesh.gone(endpoint.incarnation)
 
     def _join(self) -> None:
         """Ask whoever has not welcomed us in this round."""
