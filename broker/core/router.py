@@ -94,7 +94,7 @@ class Router:
         ``resident``: the memory of this process in bytes; ``None``: nobody knows, and what connections hold is believed
         as it is counted. ``alone_at_url``: see ``Joining``. ``ping_s``: between two pings of a connection. ``unix_s``:
         Unix time now. ``states``: what belongs to slots, beside the core's own. ``standby``: the next home of each
-        slot is to have what belongs to it (ADR 22)."""
+        slot is to have what belongs to it (ADR 23)."""
         self.me = me
         self.limits = limits = limits or Limits()
         lookup = routing == "lookup"

@@ -1,5 +1,5 @@
 """Slots that come to this endpoint, and what belongs to them: taken in as another home copies it, and begun with when
-this endpoint may act. ADR 21, 22.
+this endpoint may act. ADR 21, 23.
 
 Owns: the copies that come, and which slots the states know to be ours. Must never: take a copy for whole that is not.
 
@@ -11,7 +11,7 @@ otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 from ..desk import Desk
@@ -21,6 +21,9 @@ from ..part import Part, RequestHandler
 from .copying import Copying
 from .membership import Membership
 from .slots import Held, SlotState, unpack_slots
+
+#: The answer to a standby copy of slots whose home is another one, as far as this endpoint knows: try again.
+NOT_THEIRS: Final = "not_theirs"
 
 #: Copies that come at a time. A home makes one for each endpoint, and a few where the view changes again and again.
 INCOMING_MAX: Final = 1_000
@@ -79,10 +82,12 @@ class Arriving(Part):
             if known is not None:
                 self._drop((peer, copy))
         elif known is not None:
-            self._tell_dropped(known, known.slots - slots)
-            known.slots &= slots
+            self._narrow(known, slots)
         elif len(self._incoming) >= INCOMING_MAX:
             self._desk.decline(peer, number, "internal", "this endpoint is being sent too many copies")
+            return
+        elif len(arguments) > 2 and any(self._members.table[slot] != peer for slot in slots):
+            self._desk.decline(peer, number, NOT_THEIRS, "this endpoint takes another one for their home")
             return
         elif self._acts and not self._held.slots.isdisjoint(slots):
             # Its sender was their home once, and does not know yet that it is not any more.
@@ -144,6 +149,9 @@ class Arriving(Part):
         for key in gone:
             if key in self._incoming:
                 self._drop(key)
+        for (peer, _), incoming in self._incoming.items():
+            if incoming.is_standby:
+                self._narrow(incoming, {slot for slot in incoming.slots if members.table[slot] in (peer, self._me)})
 
     def joined(self) -> None:
         """This endpoint may act for its slots."""
@@ -184,12 +192,20 @@ class Arriving(Part):
 
     def _drop(self, key: tuple[str, int]) -> None:
         incoming = self._incoming.pop(key)
-        self._tell_dropped(incoming, incoming.slots)
+        self._narrow(incoming, frozenset())
 
-    def _tell_dropped(self, incoming: Incoming, slots: frozenset[int]) -> None:
-        if incoming.is_standby and slots:
-            for state in self._forms.values():
-                state.dropped(sorted(slots))
+    def _narrow(self, incoming: Incoming, slots: Collection[int]) -> None:
+        """Nothing more comes but of these slots. What has come of the others is of no use, unless another copy brings
+        it, too, or they are ours."""
+        dropped = incoming.slots.difference(slots)
+        if not dropped:
+            return
+        incoming.slots -= dropped
+        needed = self._held.slots.union(*(other.slots for other in self._incoming.values()))
+        for state in self._forms.values():
+            useless = dropped - needed if state in self._states else dropped
+            if useless and (incoming.is_standby or state in self._states):
+                state.dropped(sorted(useless))
 
     def _tell(self, slots: set[int], whole: bool) -> None:
         if slots:

@@ -1,4 +1,4 @@
-"""Copies of what belongs to slots, at another endpoint: the one that is to be their home next. ADR 21, 22.
+"""Copies of what belongs to slots, at another endpoint: the one that is to be their home next. ADR 21, 23.
 
 Owns: the copies that this endpoint makes as the home of slots, how they are sent, and how much of them may be
 unanswered. Must never: know what is copied (``slots``), or why (``copying`` for a slot that goes, ``standby`` in case
@@ -307,6 +307,8 @@ class Copies(Part):
         if code == LEAVING and not copy.over:
             copy.copier.declined(copy)
             self.end(copy)
+        elif copy.is_standby and call.kind == Kind.COPY_BEGINS:
+            self.end(copy)  # the other end's view is another one still
         else:
             self.give_up(copy)
         if waiting:

@@ -50,7 +50,7 @@ class SlotState:
         """Another endpoint is home of these from here on, and has been sent what there was."""
 
     def dropped(self, slots: Sequence[int]) -> None:
-        """This endpoint is not the standby of these any more, and did not become their home."""
+        """What was absorbed of these is of no use: this endpoint is not to be their home, or not next."""
 
 
 class Held:

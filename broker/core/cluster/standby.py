@@ -1,4 +1,4 @@
-"""Standbys: what must survive the crash of this endpoint is kept at the endpoint that takes over then. ADR 22.
+"""Standbys: what must survive the crash of this endpoint is kept at the endpoint that takes over then. ADR 23.
 
 Owns: which endpoint keeps what of this one's slots, whether it has it all, and who waits until it has. Must never: know
 what is kept (``slots``), or decide who takes over (``homes``: the same hashing without this endpoint).

@@ -1,4 +1,4 @@
-"""A message waits until its slot's standby has it: then the crash of this home loses and doubles nothing. ADR 22.
+"""A message waits until its slot's standby has it: then the crash of this home loses and doubles nothing. ADR 23.
 
 Owns: which messages wait for that. Must never: hand one over, or know who the standby is.
 """

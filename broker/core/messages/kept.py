@@ -1,5 +1,5 @@
 """What the standby of a slot keeps of its messages: the payloads seen, and the messages that are being handed over.
-ADR 22.
+ADR 23.
 
 Owns: the messages under way at this endpoint as a home, and those of other homes that it keeps. Must never: hand a
 message over, or decide what is a duplicate.

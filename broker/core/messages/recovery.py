@@ -1,4 +1,4 @@
-"""Messages that a home was handing over when it crashed: its standby, the home now, hands them over. ADR 22.
+"""Messages that a home was handing over when it crashed: its standby, the home now, hands them over. ADR 23.
 
 Owns: these messages, until their outcome is known. Must never: make a new message of one: it keeps the identity that it
 had, so that nobody gets it twice.

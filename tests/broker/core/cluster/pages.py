@@ -15,10 +15,13 @@ Key = tuple[int, int]
 
 
 class Pages(SlotState):
-    """One endpoint's. ``told``: what it was told of slots, in order: ("arrived", slots, whole) or ("gone", slots)."""
+    """One endpoint's. ``told``: what it was told of slots, in order: ("arrived", slots, whole), ("gone", slots) or
+    ("dropped", slots). ``at_standbys``: standbys have the pages, too."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, at_standbys: bool = False) -> None:
         super().__init__("pages", 2)
+        if at_standbys:
+            self.at_standby = self
         self.pages: dict[Key, bytes] = {}
         self.told: list[tuple[Any, ...]] = []
 
@@ -48,6 +51,13 @@ class Pages(SlotState):
 
     def gone(self, slots: Sequence[int]) -> None:
         self.told.append(("gone", list(slots)))
+        self._forget(slots)
+
+    def dropped(self, slots: Sequence[int]) -> None:
+        self.told.append(("dropped", list(slots)))
+        self._forget(slots)
+
+    def _forget(self, slots: Sequence[int]) -> None:
         left = set(slots)
         self.pages = {key: page for key, page in self.pages.items() if key[0] not in left}
 

@@ -1,0 +1,335 @@
+"""Slots have standbys: what belongs to them is at their next home, and whole, should theirs crash."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ingeborg.broker.core.cluster.arriving import Arriving
+from ingeborg.broker.core.cluster.copies import Copies, Copy
+from ingeborg.broker.core.cluster.homes import home_table
+from ingeborg.broker.core.cluster.membership import DEAD_AFTER_S, Membership
+from ingeborg.broker.core.links.calls import Asker, Kind
+from ingeborg.broker.core.links.capabilities import COPIES
+from ingeborg.protocol.hashes import SLOTS
+from tests.simulator.world import Node
+
+from ..talk import Cluster
+from .pages import Key, Pages, pages_of, write
+from .test_copying import at_homes, fill
+
+#: A crash is noticed, another endpoint has taken over, and has its own standby.
+TAKEN_OVER_S = DEAD_AFTER_S + 2.0
+
+
+def cluster(*names: str, **options: Any) -> Cluster:
+    made = Cluster(*names, states=lambda: [Pages(at_standbys=True)], standby=True, **options)
+    made.world.run(1.0)
+    return made
+
+
+def without(cluster: Cluster) -> int:
+    """Slots of all living endpoints that have no standby."""
+    return sum(node.router.standbys.without for node in cluster.world.live())
+
+
+def slot_of(node: Node) -> int:
+    return node.router.members.table.index(node.me.incarnation)
+
+
+def keep(node: Node, key: Key, page: bytes, confirmed: list[Any]) -> bool:
+    """Write as the home of the slot, and wait for the standby: ``confirmed`` gets the page when it has it."""
+    node.router.standbys.confirm = confirmed.extend
+    pages_of(node).pages[key] = page
+    waits = node.router.standbys.keep(pages_of(node), key[0], key, len(page), page)
+    node.event(lambda now: None)
+    return waits
+
+
+def test_one_alone_has_no_standby() -> None:
+    assert without(cluster("a")) == SLOTS
+
+
+def test_all_slots_have_one_where_another_endpoint_is() -> None:
+    assert without(cluster("a", "b")) == 0
+    assert without(cluster("a", "b", "c")) == 0
+
+
+def test_nothing_is_kept_where_it_is_not_wanted() -> None:
+    two = Cluster("a", "b", states=lambda: [Pages(at_standbys=True)])
+    fill(two)
+    two.world.run(1.0)
+    assert [len(node.router.copies) for node in two.nodes.values()] == [0, 0]
+    assert [node.router.copies.watching for node in two.nodes.values()] == [False, False]
+    two.nodes["a"].event(lambda now: two.nodes["a"].router.guard.switch(True))
+    two.world.run(1.0)
+    assert two.nodes["a"].router.standbys.without == 0
+    two.nodes["a"].event(lambda now: two.nodes["a"].router.guard.switch(False))
+    two.world.run(1.0)
+    assert len(two.nodes["a"].router.copies) == 0
+    b = two.nodes["b"]
+    assert all(b.router.members.table[slot] == b.me.incarnation for slot, _ in pages_of(b).pages)
+
+
+@pytest.mark.parametrize("crashing", "abc")
+def test_what_belongs_to_slots_is_whole_after_the_crash_of_any(crashing: str) -> None:
+    three = cluster("a", "b", "c")
+    made = fill(three)
+    three.world.run(0.5)
+    three.world.crash(three.nodes[crashing])
+    three.world.run(TAKEN_OVER_S)
+    rest = [node for name, node in three.nodes.items() if name != crashing]
+    assert at_homes(*rest) == made
+    assert [pages_of(node).in_part for node in rest] == [0, 0]
+    assert without(three) == 0
+
+
+def test_one_crash_after_the_other_loses_nothing_while_slots_have_standbys() -> None:
+    four = cluster("a", "b", "c", "d")
+    made = fill(four)
+    four.world.run(0.5)
+    for name in "abc":
+        assert without(four) == 0
+        four.world.crash(four.nodes.pop(name))
+        four.world.run(TAKEN_OVER_S)
+        assert at_homes(*four.nodes.values()) == made
+
+
+def test_a_change_that_was_confirmed_survives_and_is_not_confirmed_before() -> None:
+    both = cluster("a", "b")
+    a, b = both.nodes["a"], both.nodes["b"]
+    confirmed: list[Any] = []
+    key = (slot_of(a), 1)
+    assert keep(a, key, b"kept", confirmed)
+    both.world.run(0.005)  # on its way
+    assert confirmed == []
+    assert pages_of(b).pages == {}
+    both.world.run(0.02)
+    assert confirmed == [b"kept"]
+    assert pages_of(b).pages == {key: b"kept"}
+    both.world.crash(a)
+    both.world.run(TAKEN_OVER_S)
+    assert at_homes(b) == {key: b"kept"}
+
+
+def test_a_change_that_nobody_waits_for_is_there_within_a_tick() -> None:
+    both = cluster("a", "b")
+    a, b = both.nodes["a"], both.nodes["b"]
+    key = (slot_of(a), 1)
+    begun = a.router.counters.counts["copied_bytes"]
+    for number in range(100):
+        write(a, key, b"%d" % number)
+        both.world.run(0.0005)
+    both.world.run(0.2)
+    assert pages_of(b).pages == {key: b"99"}
+    assert a.router.counters.counts["copied_bytes"] - begun < 60  # one or two of the hundred
+
+
+def test_many_confirmed_changes_of_many_bytes_stay_within_the_window_and_in_order() -> None:
+    both = cluster("a", "b")
+    a, b = both.nodes["a"], both.nodes["b"]
+    confirmed: list[Any] = []
+    pages = [number.to_bytes(4) * 25_000 for number in range(60)]
+    slot = slot_of(a)
+    for number, page in enumerate(pages):
+        assert keep(a, (slot, number), page, confirmed)
+    most = 0
+    for _ in range(200):
+        both.world.run(0.002)
+        most = max(most, *(copy.unanswered for copy in a.router.copies._copies.values()))
+    assert confirmed == pages
+    assert most < (1 << 20) + 2 * 100_000 + 1_000
+    assert len(pages_of(b).pages) == 60
+
+
+def test_whoever_waits_for_a_standby_that_dies_goes_on() -> None:
+    both = cluster("a", "b")
+    a, b = both.nodes["a"], both.nodes["b"]
+    confirmed: list[Any] = []
+    both.world.crash(b)
+    assert keep(a, (slot_of(a), 1), b"kept", confirmed)
+    both.world.run(1.0)
+    assert confirmed == []
+    both.world.run(TAKEN_OVER_S)
+    assert confirmed == [b"kept"]
+    assert not keep(a, (slot_of(a), 2), b"alone", confirmed)
+    assert without(both) == SLOTS
+
+
+def test_another_standby_is_filled_when_the_view_changes() -> None:
+    three = cluster("a", "b", "c")
+    made = fill(three)
+    three.nodes["d"] = three.world.start("d")
+    three.world.run(6.0)
+    assert three.nodes["d"].router.members.joined
+    assert without(three) == 0
+    for name in "bd":
+        three.world.crash(three.nodes.pop(name))
+        three.world.run(TAKEN_OVER_S)
+        assert at_homes(*three.nodes.values()) == made
+
+
+def test_a_standby_forgets_what_is_another_s_to_keep() -> None:
+    two = cluster("a", "b")
+    fill(two)
+    two.world.run(0.5)
+    a, b = two.nodes["a"], two.nodes["b"]
+    assert len(pages_of(a).pages) == len(pages_of(b).pages) == len(at_homes(a, b))
+    c = two.nodes["c"] = two.world.start("c")
+    two.world.run(6.0)
+    for node in (a, b, c):
+        table, without_one = node.router.members.table, []
+        for other in {a, b, c} - {node}:
+            rest = [(one.me.name, one.me.incarnation) for one in (a, b, c) if one is not other]
+            without_one.append((other.me.incarnation, dict(enumerate(home_table(rest)))))
+        for slot, _ in pages_of(node).pages:
+            next_of = dict(without_one)
+            home = table[slot]
+            assert home == node.me.incarnation or next_of[home][slot] == node.me.incarnation
+
+
+def test_an_endpoint_that_leaves_hands_over_in_order_and_keeps_nothing() -> None:
+    three = cluster("a", "b", "c")
+    made = fill(three)
+    three.world.run(0.5)
+    a = three.nodes.pop("a")
+    a.event(lambda now: a.router.leave(now, 0.0))
+    three.world.run(4.0)
+    assert a.left
+    assert at_homes(*three.nodes.values()) == made
+    assert pages_of(a).pages == {}
+    assert without(three) == 0
+    assert sum(node.router.counters.drops["copies_broken"] for node in (a, *three.nodes.values())) == 0
+
+
+def test_an_endpoint_of_before_is_nobody_s_standby() -> None:
+    both = cluster("a")
+    fill(both)
+    a = both.nodes["a"]
+    b = both.world.start("b")
+    b.capabilities = a.capabilities = frozenset({COPIES})
+    both.world.run(5.0)
+    assert b.router.members.joined
+    assert a.router.standbys.without == a.router.members.table.count(a.me.incarnation)
+    assert len(a.router.copies) == 0
+
+
+def test_one_that_was_taken_for_dead_and_lives_gets_its_slots_back_whole() -> None:
+    both = cluster("a", "b")
+    made = fill(both)
+    both.world.run(0.5)
+    a, b = both.nodes["a"], both.nodes["b"]
+    key = (slot_of(a), 0)
+    a.stalled_until = both.world.now + 6.0
+    both.world.run(5.0)
+    assert at_homes(b) == made
+    made[key] = b"of b's time"
+    write(b, key, made[key])
+    both.world.run(6.0)
+    assert a.router.members.joined
+    assert at_homes(a, b) == made
+    assert (pages_of(a).in_part, pages_of(b).in_part) == (0, 0)
+    assert without(both) == 0
+
+
+def test_a_copy_that_is_given_up_is_begun_again() -> None:
+    both = cluster("a", "b")
+    made = fill(both)
+    a, b = both.nodes["a"], both.nodes["b"]
+    both.world.run(0.5)
+    (copy,) = a.router.copies._copies.values()
+    a.event(lambda now: a.router.copies.give_up(copy))
+    both.world.run(0.05)
+    assert a.router.standbys.without == a.router.members.table.count(a.me.incarnation)
+    assert at_homes(a, b) == made
+    both.world.run(2.0)
+    assert without(both) == 0
+    assert a.router.counters.drops["copies_broken"] == 1
+    both.world.crash(a)
+    both.world.run(TAKEN_OVER_S)
+    assert at_homes(b) == made
+
+
+def late_copy() -> tuple[bytes, bytes]:
+    """What ``b`` wrote after it took over, and what is there once a part of ``a``'s copy has come late."""
+    both = cluster("a", "b")
+    a, b = both.nodes["a"], both.nodes["b"]
+    key = (slot_of(a), 1)
+    write(a, key, b"late")
+    both.world.run(0.5)
+    (copy,) = a.router.copies._copies.values()
+    arguments = (copy.number, "pages", pages_of(a).pack([key]))
+    a.stalled_until = both.world.now + 6.0
+    both.world.run(5.5)
+    assert b.router.members.table[key[0]] == b.me.incarnation
+    write(b, key, b"of the next home")
+    while not a.router.members.in_view(b.me.incarnation):
+        both.world.run(0.01)
+    # The link itself would not bring it: it is another one since ``b`` took ``a`` for dead.
+    a.event(lambda now: a.router._desk.ask(Kind.COPY, b.me.incarnation, arguments, Asker()))
+    both.world.run(4.0)
+    return b"of the next home", at_homes(a, b)[key]
+
+
+def test_a_copy_that_arrives_after_the_take_over_changes_nothing() -> None:
+    written, found = late_copy()
+    assert found == written
+
+
+# Planted faults: the same crash, with something of it wrong
+
+
+def crashed(plant: Callable[[pytest.MonkeyPatch], None]) -> tuple[dict[Key, bytes], dict[Key, bytes], int]:
+    """What there was, what is there after a crash, and how many slots came in part."""
+    with pytest.MonkeyPatch.context() as patch:
+        plant(patch)
+        three = cluster("a", "b", "c")
+        made = fill(three)
+        three.world.run(0.5)
+        three.world.crash(three.nodes.pop("a"))
+        three.world.run(TAKEN_OVER_S)
+        rest = list(three.nodes.values())
+        return made, at_homes(*rest), sum(pages_of(node).in_part for node in rest)
+
+
+def test_a_standby_that_is_not_the_next_home_is_found() -> None:
+    def plant(patch: pytest.MonkeyPatch) -> None:
+        true = Membership.table_without_me
+
+        def shifted(members: Membership) -> list[str]:
+            homes = true(members)
+            others = sorted(set(homes))
+            return [others[(others.index(home) + 1) % len(others)] for home in homes]
+
+        patch.setattr(Membership, "table_without_me", shifted)
+
+    made, found, in_part = crashed(plant)
+    assert found != made
+    assert in_part > 0
+
+
+def test_an_end_that_is_told_early_is_found() -> None:
+    def plant(patch: pytest.MonkeyPatch) -> None:
+        def nothing(copies: Copies, copy: Copy) -> Any:
+            copy.job = None
+            copy.sent_all = True
+            copies.send(copy)
+            yield from ()
+
+        patch.setattr(Copies, "_send_all", nothing)
+
+    def late(patch: pytest.MonkeyPatch) -> None:
+        plant(patch)
+        patch.setattr(Copies, "tick", lambda copies: None)
+
+    made, found, in_part = crashed(late)
+    assert in_part == 0  # it was called whole
+    assert found != made
+
+
+def test_a_copy_that_is_taken_after_the_take_over_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Arriving, "_drop", lambda arriving, key: None)
+    written, found = late_copy()
+    assert (written, found) == (b"of the next home", b"late")

@@ -1,0 +1,285 @@
+"""A home crashes while it hands messages over, and its standby goes on: nobody gets one twice, and nobody misses it."""
+
+from __future__ import annotations
+
+import pytest
+
+from ingeborg.broker.core.cluster.membership import DEAD_AFTER_S
+from ingeborg.broker.core.links.calls import Kind
+from ingeborg.broker.core.links.capabilities import STANDBY
+from ingeborg.broker.core.messages.dedup import KEY_BYTES, Dedup, key_of
+from ingeborg.broker.core.messages.delivery import RECENT_S
+from ingeborg.broker.core.messages.inflight import InFlight
+from ingeborg.broker.core.messages.kept import KeptMessages
+from ingeborg.broker.core.messages.message import ELSEWHERE, Handover, Outcome
+from ingeborg.broker.core.messages.outcomes import Outcomes
+from ingeborg.broker.core.messages.recovery import Recovery
+from ingeborg.broker.core.model import Endpoint
+from ingeborg.protocol.errors import ProtocolError
+from ingeborg.protocol.hashes import SLOTS, slot_of
+from tests.simulator.world import Node
+
+from ..fake_desk import FakeDesk
+from ..talk import Cluster
+from ..way import joined
+
+NAMES = "abcd"
+NEW = Endpoint("new", "new", "ws://new", 0)
+TAKEN_OVER_S = DEAD_AFTER_S + 2.0
+
+
+def cluster(names: str = NAMES) -> Cluster:
+    made = Cluster(*names, standby=True)
+    made.world.run(1.0)
+    assert not any(node.router.standbys.without for node in made.nodes.values())
+    return made
+
+
+def topic_at(made: Cluster, home: str, next_home: str) -> str:
+    """A topic with this home, and this one after it."""
+    one, other = made.nodes[home], made.nodes[next_home]
+    after = one.router.members.table_without_me()
+    topics = (made.topic_at(home, f"t{number}-") for number in range(1_000))
+    return next(topic for topic in topics if after[slot_of(topic)] == other.me.incarnation)
+
+
+def recovered(node: Node) -> int:
+    return node.router.counters.counts["messages_recovered"]
+
+
+def test_a_message_that_some_have_had_comes_to_the_others_once_and_to_nobody_twice() -> None:
+    four = cluster()
+    topic = topic_at(four, "a", "b")
+    carl, dora = four.listener("carl", "c", topic), four.listener("dora", "d", topic)
+    paul = four.client("paul", "c")
+    four.world.cut("a", "d", 10.0)
+    four.world.cut("d", "a", 10.0)
+    paul.send(command="publish", topic=topic, payload="x", ack=True)
+    four.world.run(0.2)
+    assert (carl.heard[2:], dora.heard[2:]) == ([f"{topic}: 'x'"], [])
+    four.world.crash(four.nodes["a"])
+    four.world.run(TAKEN_OVER_S)
+    assert recovered(four.nodes["b"]) == 1
+    assert (carl.heard[2:], dora.heard[2:]) == ([f"{topic}: 'x'"], [f"{topic}: 'x'"])
+    assert paul.heard == ["ok duplicate"]  # its own first try had been taken in
+
+
+def test_what_only_the_crashed_endpoint_had_accepted_is_delivered() -> None:
+    four = cluster()
+    topic = topic_at(four, "a", "b")
+    dora = four.listener("dora", "d", topic)
+    paul = four.client("paul", "a")
+    paul.send(command="publish", topic=topic, payload="x", ack=True)
+    four.world.run(0.025)  # the standby has it; the next is to tell the destination
+    assert four.nodes["b"].router.guard._kept.kept != {}
+    four.world.cut("a", "d", 10.0)
+    four.world.run(0.1)
+    four.world.crash(four.nodes["a"])
+    four.world.run(TAKEN_OVER_S)
+    assert dora.heard[2:] == [f"{topic}: 'x'"]
+
+
+@pytest.mark.parametrize("when_s", [0.2, TAKEN_OVER_S])
+def test_who_repeats_it_after_the_crash_is_told_of_a_duplicate(when_s: float) -> None:
+    four = cluster()
+    topic = topic_at(four, "a", "b")
+    carl, dora = four.listener("carl", "c", topic), four.listener("dora", "d", topic)
+    paul, rosa = four.client("paul", "a"), four.client("rosa", "b")
+    four.world.cut("a", "d", 10.0)
+    four.world.cut("d", "a", 10.0)
+    paul.send(command="publish", topic=topic, payload="x", ack=True)
+    four.world.run(0.2)
+    four.world.crash(four.nodes["a"])
+    four.world.run(when_s)
+    rosa.send(command="publish", topic=topic, payload="x", ack=True)
+    four.world.run(TAKEN_OVER_S)
+    assert rosa.heard == ["ok duplicate"]
+    assert (carl.heard[2:], dora.heard[2:]) == ([f"{topic}: 'x'"], [f"{topic}: 'x'"])
+
+
+def test_what_had_been_delivered_before_the_crash_is_a_duplicate_after() -> None:
+    four = cluster()
+    topic = topic_at(four, "a", "b")
+    dora, paul, rosa = four.listener("dora", "d", topic), four.client("paul", "c"), four.client("rosa", "b")
+    assert paul.say(f"publish {topic} 'x'") == ["ok"]
+    four.world.crash(four.nodes["a"])
+    four.world.run(TAKEN_OVER_S)
+    assert rosa.say(f"publish {topic} 'x'") == ["ok duplicate"]
+    assert dora.heard[2:] == [f"{topic}: 'x'"]
+
+
+def test_a_broadcast_that_was_under_way_comes_to_all_once() -> None:
+    four = cluster()
+    table, slot = four.nodes["a"].router.members.table, slot_of("")
+    home = next(name for name, node in four.nodes.items() if node.me.incarnation == table[slot])
+    standby = four.nodes[home].router.members.table_without_me()[slot]
+    third = next(name for name, node in four.nodes.items() if node.me.incarnation == standby)
+    one, other = [name for name in NAMES if name not in (home, third)]
+    near, far = four.listener("near", one), four.listener("far", other)
+    paul = four.client("paul", third)
+    four.world.cut(home, other, 10.0)
+    four.world.cut(other, home, 10.0)
+    paul.send(command="broadcast", payload="x", ack=True)
+    four.world.run(0.2)
+    assert (near.heard[1:], far.heard[1:]) == (["everybody: 'x'"], [])
+    four.world.crash(four.nodes[home])
+    four.world.run(TAKEN_OVER_S)
+    assert (near.heard[1:], far.heard[1:]) == (["everybody: 'x'"], ["everybody: 'x'"])
+
+
+def test_messages_of_one_topic_stay_in_order_while_they_wait_for_the_standby() -> None:
+    four = cluster()
+    topic = topic_at(four, "a", "b")
+    dora, paul = four.listener("dora", "d", topic), four.client("paul", "a")
+    for number in range(30):
+        # Those that are not checked for duplicates need no standby, and do not overtake.
+        paul.send(command="publish", topic=topic, payload=number, dedup=number % 3 > 0)
+        if number % 7 == 0:
+            four.world.run(0.003)
+    four.world.run(0.5)
+    assert [note[2] for note in dora.notes] == list(range(30))
+
+
+def test_a_message_waits_for_a_standby_that_hangs_until_that_is_taken_for_dead() -> None:
+    four = cluster()
+    topic = topic_at(four, "a", "b")
+    dora, paul = four.listener("dora", "d", topic), four.client("paul", "a")
+    four.nodes["b"].stalled_until = four.world.now + 20.0
+    paul.send(command="publish", topic=topic, payload="x", ack=True)
+    four.world.run(DEAD_AFTER_S - 0.5)
+    assert (dora.heard[2:], paul.heard) == ([], [])
+    four.world.run(2.0)
+    assert (dora.heard[2:], paul.heard) == ([f"{topic}: 'x'"], ["ok"])
+
+
+def test_what_cannot_be_handed_over_at_once_is_tried_again() -> None:
+    four = cluster()
+    topic = topic_at(four, "a", "b")
+    dora, paul = four.listener("dora", "d", topic), four.client("paul", "a")
+    second, store = four.nodes["b"], four.world.store
+    four.world.cut("a", "d", 10.0)
+    paul.send(command="publish", topic=topic, payload="x", ack=True)
+    four.world.run(0.2)
+
+    def gone(endpoint: Endpoint) -> None:
+        store.cut.add(second.me.incarnation)
+        four.world.at(3.0, store.cut.discard, second.me.incarnation)
+
+    second.on_gone = gone
+    four.world.crash(four.nodes["a"])
+    four.world.run(TAKEN_OVER_S)
+    assert (recovered(second), dora.heard[2:]) == (1, [])
+    four.world.run(8.0)
+    assert dora.heard[2:] == [f"{topic}: 'x'"]
+    assert second.router.inflight.messages == 0
+
+
+# The part alone
+
+
+class Alone:
+    """One endpoint's, with another one, ``new``, in its view."""
+
+    def __init__(self, *, able: bool = True) -> None:
+        self.desk = FakeDesk()
+        self.members = joined(self.desk.real)
+        self.dedup: Dedup[Handover] = Dedup(60.0, 1_000)
+        self.kept = KeptMessages(self.desk.real, self.dedup)
+        self.outcomes = Outcomes(self.desk.real, InFlight(1_000, 1 << 20))
+        self.taken: list[Handover] = []
+        self.part = Recovery(self.desk.real, self.members, self.dedup, self.kept, self.outcomes, self.taken.append)
+        self.able = able
+        self.topic = "t"
+
+    def begin(self) -> int:
+        """A message that another was handing over is ours."""
+        slot = slot_of(self.topic)
+        key = key_of(slot, self.topic, b"x")
+        self.kept.kept[key] = (self.topic, b"x", "origin", 7)
+        self.kept.arrived([slot], True)
+        self.desk.work()
+        return key
+
+    def ends(self, outcome: Outcome) -> None:
+        """This is what became of it here."""
+        handover = self.taken.pop()
+        self.dedup.settle(handover.key or 0, outcome is False, self.desk.now)
+        self.outcomes.settle(handover, outcome)
+        self.pass_time(0.1)
+
+    def pass_time(self, seconds: float) -> None:
+        self.desk.now += seconds
+        self.part.tick()
+
+    def goes_to(self, peer: Endpoint) -> None:
+        """The slot is that peer's now."""
+        self.members.connected(peer, self.desk.now, frozenset({STANDBY} if self.able else ()))
+        self.members.table = [peer.incarnation] * SLOTS
+
+
+def test_it_is_handed_over_under_the_identity_that_it_had() -> None:
+    alone = Alone()
+    key = alone.begin()
+    assert alone.dedup.pending(key) == []
+    (handover,) = alone.taken
+    message = handover.message
+    assert (message.topic, message.payload, message.origin, message.number) == ("t", b"x", "origin", 7)
+    assert message.travelled
+    alone.ends(False)
+    alone.pass_time(5.0)
+    assert (alone.taken, alone.desk.asked) == ([], [])
+
+
+def test_a_message_that_somebody_repeats_meanwhile_is_not_begun_twice() -> None:
+    alone = Alone()
+    alone.begin()
+    alone.begin()
+    assert len(alone.taken) == 1
+    alone.ends(ProtocolError("store_unavailable", "down"))
+    key = key_of(slot_of("t"), "t", b"x")
+    alone.dedup.begin(key)  # its publisher has asked again
+    alone.pass_time(2.0)
+    assert alone.taken == []
+
+
+def test_it_goes_on_to_the_home_of_its_slot() -> None:
+    alone = Alone()
+    key = alone.begin()
+    alone.goes_to(NEW)
+    alone.ends(ELSEWHERE)
+    alone.pass_time(1.1)
+    (call,) = alone.desk.asked
+    expected = ("t", b"x", key.to_bytes(KEY_BYTES), True, {"from": ["origin", 7]})
+    assert (call.kind, call.target, call.arguments) == (Kind.PUBLISH, NEW.incarnation, expected)
+    alone.part.failed(call, "store_unavailable", "")
+    alone.desk.asked.clear()
+    alone.pass_time(1.1)
+    (call,) = alone.desk.asked
+    assert alone.part.lost(call) is None
+    alone.desk.asked.clear()
+    alone.pass_time(1.1)
+    (call,) = alone.desk.asked
+    alone.part.answered(call, False)
+    alone.desk.asked.clear()
+    alone.pass_time(RECENT_S)
+    assert alone.desk.asked == []
+    assert alone.desk.drops["recovered_given_up"] == 0
+
+
+def test_a_home_that_cannot_take_it_under_its_identity_is_not_asked_and_at_last_it_is_given_up() -> None:
+    alone = Alone(able=False)
+    alone.begin()
+    alone.goes_to(NEW)
+    alone.ends(ELSEWHERE)
+    for _ in range(40):
+        alone.pass_time(1.1)
+    assert alone.desk.asked == []
+    assert alone.desk.drops["recovered_given_up"] == 1
+
+
+def test_one_that_came_to_some_is_done_with() -> None:
+    alone = Alone()
+    alone.begin()
+    alone.ends(ProtocolError("partial", "Do not retry"))
+    alone.pass_time(3.0)
+    assert alone.taken == []

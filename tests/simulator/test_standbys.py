@@ -1,0 +1,98 @@
+"""With standbys no payload is delivered twice through the crash of one home, and nothing that was confirmed is lost.
+
+In histories of crashes one endpoint at a time crashes, once every slot has its standby. What had been published lately
+is published again then, by others. In the other histories every fault happens at any time: standbys must not break what
+holds without them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ingeborg.broker.core.cluster.copies import Copies, Copy
+from ingeborg.broker.core.cluster.membership import Membership
+from ingeborg.broker.core.messages.recovery import Recovery
+from ingeborg.broker.core.messages.sharing import Sharing
+
+from .history import History
+from .test_histories import check
+
+
+def test_no_payload_is_delivered_twice_through_the_crash_of_one_home() -> None:
+    crashed = deliveries = recovered = 0
+    for seed in range(120_000, 120_100):
+        history = History(seed, standby=True, crashes=True)
+        assert not history.run(), f"seed {seed}: {history.violations[:5]}"
+        crashed += history.crashed
+        deliveries += history.steady_deliveries
+        recovered += sum(node.router.counters.counts["messages_recovered"] for node in history.world.nodes.values())
+    assert crashed > 150
+    assert deliveries > 700
+    assert recovered > 10
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"drains": True}, {"slow": True}, {"faults": False, "drains": True, "cuts": True}, {"mixed": True}],
+    ids=["faults", "drains", "slow", "cuts", "mixed"],
+)
+def test_guarantees_hold_with_standbys_through_every_fault(options: dict[str, Any]) -> None:
+    check(range(121_000, 121_040), standby=True, **options)
+
+
+def test_an_undisturbed_cluster_with_standbys_delivers_exactly_once_and_in_order() -> None:
+    check(range(122_000, 122_040), standby=True, faults=False)
+
+
+# Planted faults
+
+
+def not_the_next_home(patch: pytest.MonkeyPatch) -> None:
+    """Copies are made, but at an endpoint that does not take over."""
+    true = Membership.table_without_me
+
+    def shifted(members: Membership) -> list[str]:
+        homes = true(members)
+        others = sorted(set(homes))
+        return [others[(others.index(home) + 1) % len(others)] for home in homes]
+
+    patch.setattr(Membership, "table_without_me", shifted)
+
+
+def an_end_told_early(patch: pytest.MonkeyPatch) -> None:
+    """A copy is called whole before it has been sent."""
+
+    def nothing(copies: Copies, copy: Copy) -> Any:
+        copy.job = None
+        copy.sent_all = True
+        copies.send(copy)
+        yield from ()
+
+    patch.setattr(Copies, "_send_all", nothing)
+
+
+def nothing_is_handed_over_again(patch: pytest.MonkeyPatch) -> None:
+    """The messages that the crashed home was handing over are forgotten."""
+    patch.setattr(Recovery, "begin", lambda recovery, left: None)
+
+
+def not_waited_for(patch: pytest.MonkeyPatch) -> None:
+    """The standby is told of a message when somebody may have got it already."""
+    patch.setattr(Sharing, "begin", lambda sharing, handover, key: None)
+    patch.setattr("ingeborg.broker.core.messages.guard.Guard.begin", lambda guard, handover, key: None)
+
+
+@pytest.mark.parametrize(
+    "plant",
+    [not_the_next_home, an_end_told_early, nothing_is_handed_over_again, not_waited_for],
+)
+def test_a_planted_fault_is_found(plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch)
+    for seed in range(123_000, 123_100):
+        history = History(seed, standby=True, crashes=True)
+        if history.run():
+            return
+    raise AssertionError(f"{plant.__doc__}")
