@@ -1,6 +1,7 @@
-"""The command line: `ingeborg serve | sub | pub | import | export | token | status | doctor`.
+"""The command line: `ingeborg serve | sub | pub | import | export | features | token | status | doctor`.
 
-Owns: the options' spelling and help. Must never: do what they say (``serve``, ``supervisor`` and ``commands`` do).
+Owns: the options' spelling and help. Must never: do what they say (``serve``, ``supervisor``, ``commands`` and those
+beside them do).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from ingeborg.protocol.options import add_options
 
 from ..shell import logs
 from ..version import VERSION
-from . import commands, config, exporting, importing, serve, supervisor
+from . import commands, config, exporting, importing, serve, supervisor, switching
 
 DEFAULT_URL = "ws://127.0.0.1:9000"
 
@@ -96,6 +97,19 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument(
         "--json", action="store_true", help="the outcome as one line of JSON (on standard error), and no progress"
     )
+
+    text = "list the features of a store that are switched on, or switch one off"
+    options = subcommands.add_parser(
+        "features",
+        help=text,
+        description=f"{_sentence(text)}. Endpoints switch a feature on as soon as all of them are able to. A version "
+        "that does not know a feature which is on refuses the store: before a rolling downgrade to such a version "
+        "switch the feature off (docs/upgrading.md).",
+        argument_default=argparse.SUPPRESS,
+    )
+    options.add_argument("--off", metavar="NAME", help="switch this feature off")
+    _store(options)
+    options.add_argument("--json", action="store_true", help="one line of JSON instead of a list")
 
     text = "make a token for trying out"
     options = subcommands.add_parser(
@@ -199,6 +213,17 @@ def _export(arguments: dict[str, Any]) -> int:
     return uvloop.run(exporting.run(store, path, as_json=as_json))
 
 
+def _features(arguments: dict[str, Any]) -> int:
+    off, as_json = arguments.pop("off", None), arguments.pop("json", False)
+    try:
+        options = _options(arguments, dict(os.environ))
+        reading, writing = (serve.make_store(options, read_only=read_only) for read_only in (True, False))
+    except config.ConfigError as error:
+        print(f"ingeborg features: {error}", file=sys.stderr)
+        return 2
+    return uvloop.run(switching.run(reading, writing, off, as_json=as_json))
+
+
 def _doctor(arguments: dict[str, Any]) -> int:
     from .doctor import command as doctor  # here: it knows every store there is, and no other command needs it
 
@@ -251,6 +276,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _import(parsed)
         if command == "export":
             return _export(parsed)
+        if command == "features":
+            return _features(parsed)
         if command == "doctor":
             return _doctor(parsed)
         if command == "token":

@@ -128,3 +128,16 @@ class Store(Protocol):
 
     async def endpoints(self) -> list[Endpoint]:
         """All registry entries, one per name, those of crashed endpoints included."""
+
+    async def features(self) -> frozenset[str]:
+        """The features that are switched on, as the store records them now (``features.py``). ``open`` refuses a store
+        with one that this version does not know, and looks only then: such a one may be among these later.
+        """
+
+    async def switch(self, feature: str, on: bool) -> None:
+        """Record that a feature is switched on, or off, as durably as a ``subscribe``; as often as one likes, and by
+        several processes at once. ``ValueError`` for what is no feature's name; ``StoreError`` for one too many.
+
+        Versions from before features start on the store again when the last one is off. Against a concurrent
+        ``switch``, also of another feature, an *off* may be lost, never an *on*: then it has to be repeated.
+        """

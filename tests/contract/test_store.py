@@ -518,6 +518,8 @@ async def test_a_closed_store_is_unavailable_and_may_be_closed_twice(open_store:
         mine.heartbeat(endpoint),
         mine.deregister(endpoint),
         mine.endpoints(),
+        mine.features(),
+        mine.switch("standby", True),
     ):
         with pytest.raises(StoreUnavailable):
             await operation

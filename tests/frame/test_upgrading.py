@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ingeborg.broker.shell import peer_socket as peers
 from ingeborg.broker.store.embedded import layout as embedded
+from ingeborg.broker.store.features import FEATURES, MEANING
 from ingeborg.broker.store.riak import layout as riak
 
 ROOT = Path(__file__).parents[2]
@@ -29,6 +30,18 @@ def test_the_versions_are_those_of_the_code() -> None:
     ):
         assert re.match(r"\d+", rows[what][0])[0] == str(number), what  # type: ignore[index]
         assert rows[what][1] == where
+
+
+def test_the_features_are_those_of_the_code() -> None:
+    rows = [cells for line in PAGE.splitlines() if (cells := _cells(line))]
+    (row,) = [cells for cells in rows if cells[0] == "features of a store"]
+    assert row[1:3] == [", ".join(f"`{name}`" for name in sorted(FEATURES)), "`MEANING` in `broker/store/features.py`"]
+    meanings = {cells[0]: cells[1] for cells in rows if len(cells) == 2}
+    assert {name: meanings.get(f"`{name}`") for name in FEATURES} == MEANING
+    (embedded_row,) = [cells for cells in rows if cells[0] == "layout of the embedded store"]
+    assert embedded_row[1] == f"{embedded.LAYOUT_NUMBER}; while a feature is on {embedded.FEATURES_NUMBER}"
+    (riak_row,) = [cells for cells in rows if cells[0] == "layout in Riak"]
+    assert riak_row[1].endswith(f"of the layout object while a feature is on {riak.FEATURES_VERSION}")
 
 
 def test_so_are_those_of_the_refusal_it_quotes() -> None:

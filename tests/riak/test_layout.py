@@ -13,9 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingeborg.broker.store.base import Location
+from ingeborg.broker.store.base import Location, StoreMisconfigured
 from ingeborg.broker.store.riak import layout
 from ingeborg.broker.store.riak.layout import (
+    FEATURES_VERSION,
     LIST_VERSION,
     VERSION,
     Buckets,
@@ -33,6 +34,16 @@ from ingeborg.broker.store.riak.layout import (
 from ingeborg.broker.store.riak.objects import StoredObject
 
 S = TypeVar("S", bound=StoredObject)
+
+
+def layout_of(*features: str) -> bytes:
+    """A layout object's value, with these features on."""
+    state = Layout()
+    state.partitions_per_slot.add(1)
+    for feature in features:
+        state.switch(feature, True)
+    return state.encode()
+
 
 NAMES = st.text(min_size=1, max_size=4)
 PARTITIONS = st.builds(
@@ -54,6 +65,9 @@ ENTRIES = st.builds(
     st.booleans(),
     st.sampled_from(["ws://a", "ws://b"]),
     st.integers(0, 3),
+)
+LAYOUTS = st.builds(
+    lambda features: layout_of(*features), st.lists(st.sampled_from(["a", "b", "standby"]), max_size=3, unique=True)
 )
 SETS = st.builds(
     lambda level, members: ormsgpack.packb([VERSION, "name", level, members]),
@@ -84,7 +98,14 @@ def list_now() -> ListObject:
 
 @pytest.mark.parametrize(
     ("kind", "values"),
-    [(Partition, PARTITIONS), (Whereabouts, LOCATIONS), (Entry, ENTRIES), (SetObject, SETS), (list_now, LISTS)],
+    [
+        (Layout, LAYOUTS),
+        (Partition, PARTITIONS),
+        (Whereabouts, LOCATIONS),
+        (Entry, ENTRIES),
+        (SetObject, SETS),
+        (list_now, LISTS),
+    ],
     ids=lambda value: getattr(value, "__name__", None),
 )
 def test_versions_merge_to_the_same_in_any_order_and_any_number_of_times(
@@ -271,6 +292,57 @@ def test_what_is_added_is_written_even_where_it_is_there_already() -> None:
         kind.dirty = False
         assert add()
         assert kind.dirty
+
+
+def test_without_features_the_layout_is_as_it_was_before_there_were_any() -> None:
+    state = Layout()
+    state.partitions_per_slot.add(4)
+    as_before = ormsgpack.packb([2, 4096, 4])
+    assert state.encode() == as_before
+    state.switch("standby", True)
+    state.switch("later", True)
+    assert state.encode() == ormsgpack.packb([3, 4096, 4, ["later", "standby"]])
+    again = version(Layout, state.encode())
+    for name in ("later", "standby"):
+        again.switch(name, False)
+    assert (again.encode(), again.partitions_per_slot) == (as_before, {4})
+
+
+def test_what_is_switched_on_is_written_even_where_it_is_on_already() -> None:
+    state = version(Layout, layout_of("standby"))
+    state.switch("later", False)
+    assert not state.dirty
+    state.switch("standby", True)
+    assert state.dirty
+
+
+@given(st.lists(LAYOUTS, min_size=1, max_size=4), st.data())
+def test_no_merge_switches_a_feature_off(values: list[bytes], data: st.DataObject) -> None:
+    on = {name for value in values for name in version(Layout, value).features}
+    for order in itertools.permutations(values):
+        assert version(Layout, *order).features == on
+    # Nor does what one side of a cut switches off: only what its writer has read is gone, and that by Riak's context.
+    seen = data.draw(st.sets(st.sampled_from(range(len(values))), min_size=1))
+    written = version(Layout, *(values[number] for number in seen))
+    written.switch("a", False)
+    unseen = [value for number, value in enumerate(values) if number not in seen]
+    left = {name for value in unseen for name in version(Layout, value).features}
+    assert version(Layout, written.encode(), *unseen).features == (written.features | left)
+    assert ("a" in version(Layout, written.encode(), *unseen).features) == ("a" in left)
+
+
+def test_a_layout_that_contradicts_itself_is_not_switched() -> None:
+    state = version(Layout, layout_of(), ormsgpack.packb([VERSION, 4096, 2]))
+    with pytest.raises(StoreMisconfigured, match=r"contradictory versions .*\[1, 2\]"):
+        state.switch("standby", True)
+    with pytest.raises(StoreMisconfigured, match="gone"):
+        Layout().switch("standby", True)
+
+
+@pytest.mark.parametrize("features", ["standby", 7, [7], None, {"standby": 1}])
+def test_features_that_are_no_names_are_refused(features: object) -> None:
+    with pytest.raises(ValueError, match="no names"):
+        Layout().absorb(ormsgpack.packb([FEATURES_VERSION, 4096, 1, features]))
 
 
 def test_an_offline_location_beats_an_online_one_of_the_same_listen_only() -> None:

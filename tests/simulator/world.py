@@ -45,6 +45,7 @@ from ingeborg.broker.core.limits import Limits
 from ingeborg.broker.core.links.capabilities import CAPABILITIES, NONE
 from ingeborg.broker.core.model import Endpoint, Location, Shape, StoreUnavailable, Superseded
 from ingeborg.broker.core.router import Router
+from ingeborg.broker.store.features import require_name, switched
 from ingeborg.protocol.errors import GOING_AWAY
 
 TICK_S = 0.1
@@ -64,13 +65,16 @@ class SortedSet(set[str]):
 class Store:
     """The truth. ``down``: nobody is answered; ``cut``: these endpoints are not; ``readonly``: these cannot write."""
 
-    WRITES = frozenset({"subscribe", "unsubscribe", "listen", "unlisten", "register", "heartbeat", "deregister"})
+    WRITES = frozenset(
+        {"subscribe", "unsubscribe", "listen", "unlisten", "register", "heartbeat", "deregister", "switch"}
+    )
 
     def __init__(self) -> None:
         self.subscribers_of: dict[str, set[str]] = {}
         self.location_of: dict[str, Location] = {}
         self.registry: dict[str, Endpoint] = {}
         self.seen_until: dict[bytes, float] = {}
+        self.switched_on: frozenset[str] = frozenset()
         self.down = False
         self.cut: set[str] = set()
         self.readonly: set[str] = set()
@@ -145,6 +149,13 @@ class Store:
 
     def endpoints(self) -> list[Endpoint]:
         return list(self.registry.values())
+
+    def features(self) -> frozenset[str]:
+        return self.switched_on
+
+    def switch(self, feature: str, on: bool) -> None:
+        require_name(feature)
+        self.switched_on = switched(self.switched_on, feature, on)
 
 
 class Client:

@@ -316,8 +316,8 @@ async def test_a_newer_layout_is_refused(tmp_path: Path) -> None:
     async with opened(tmp_path):
         pass
     with lmdb.open(str(tmp_path / "durable"), max_dbs=3) as env, env.begin(write=True) as txn:
-        txn.put(b"layout", b"ingeborg embedded store 2")
-    await refused(tmp_path, "has layout 2, this version knows layout 1")
+        txn.put(b"layout", b"ingeborg embedded store 3")
+    await refused(tmp_path, "has layout 3, this version knows layout 1")
 
 
 async def test_a_reboot_empties_the_soft_environment_only_and_unread(tmp_path: Path) -> None:

@@ -21,7 +21,9 @@ its own after ``prepare`` has returned, or import asyncio (a writer starts in a 
 All of it is for one user: directories 700, files 600.
 
 Hashes are ``ingeborg.protocol.hashes.digest``: LMDB keys hold 511 bytes and topics 1,024. Each unnamed database has
-the entry ``layout``.
+the entry ``layout``. That of the durable environment also has the entry ``features`` while one is switched on. Nothing
+of features is in the soft one, which a reboot empties: every process that opens the store opens the durable one, and
+in one transaction there is no half of a change.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import lmdb
 import ormsgpack
@@ -44,9 +46,13 @@ import ormsgpack
 from ingeborg.broker.store.base import StoreError, StoreLost, StoreMisconfigured, StoreUnavailable, Superseded
 from ingeborg.broker.store.embedded import files
 from ingeborg.broker.store.embedded.files import Damaged, Files
+from ingeborg.broker.store.features import require_known
 
 LAYOUT_NAME = b"ingeborg embedded store"
 LAYOUT_NUMBER = 1
+
+FEATURES_NUMBER = 2
+"""The number while a feature is switched on. Versions from before features know the other number only, and refuse."""
 
 DEFAULT_MAP_SIZE_BYTES = 64 << 30
 """Address space, not memory or disk (the file grows as it is written): a billion subscriptions need about as much."""
@@ -121,8 +127,7 @@ def open_for_reading(directory: Path, lane: Lane, map_size_bytes: int) -> Enviro
     )
     try:
         with env.begin() as txn:
-            found = txn.get(b"layout")
-        _require_layout(found, lane, directory)
+            require_known(_require_layout(txn, lane, directory), f"the store in {directory}")
         return Environment(env, lane)
     except BaseException:
         env.close()
@@ -223,7 +228,10 @@ def prepare(directory: Path, lane: Lane, map_size_bytes: int, opened: Files | No
                 mode=files.PRIVATE_FILE,
             )
             env.reader_check()  # frees the slots of processes that were killed
-            _check_layout(env, lane, directory)
+            features = _check_layout(env, lane, directory)
+            # A successor's endpoint runs already, and without a writer it would be of no use at all.
+            if opened is None:
+                require_known(features, f"the store in {directory}")
             if lane is Lane.DURABLE and not files.is_made(directory):
                 files.note_made(directory)
             files.make_private(path)  # what has been made just now, under whatever umask
@@ -319,29 +327,46 @@ def _empty_after_reboot(soft: Path) -> list[str]:
     return notes
 
 
-def _check_layout(env: lmdb.Environment, lane: Lane, directory: Path) -> None:
+def _check_layout(env: lmdb.Environment, lane: Lane, directory: Path) -> frozenset[str]:
+    """The features that are switched on, of an environment of this version's layout; one that is new gets it."""
     with env.begin() as txn:
-        found, is_new = txn.get(b"layout"), txn.stat()["entries"] == 0
-    if is_new:
-        with env.begin(write=True) as txn:
-            txn.put(b"layout", b"%s %d" % (LAYOUT_NAME, LAYOUT_NUMBER))
-            for name, flags in DATABASES[lane].items():
-                env.open_db(name.encode(), txn=txn, **flags)
-        return
-    _require_layout(found, lane, directory)
+        if txn.stat()["entries"]:
+            return _require_layout(txn, lane, directory)
+    with env.begin(write=True) as txn:
+        record_features(txn, frozenset())
+        for name, flags in DATABASES[lane].items():
+            env.open_db(name.encode(), txn=txn, **flags)
+    return frozenset()
 
 
-def _require_layout(found: bytes | None, lane: Lane, directory: Path) -> None:
-    program, _, number = bytes(found or b"").rpartition(b" ")
+def _require_layout(txn: lmdb.Transaction, lane: Lane, directory: Path) -> frozenset[str]:
+    """The features that are switched on; ``StoreMisconfigured`` where the layout is not this version's."""
+    program, _, number = bytes(cast(bytes, txn.get(b"layout", b""))).rpartition(b" ")
     if program != LAYOUT_NAME or not number.isdigit():
         raise StoreMisconfigured(
             f"{directory / lane} holds an LMDB environment of another program; give a directory of its own"
         )
-    if int(number) != LAYOUT_NUMBER:
+    features = features_in(txn)
+    if int(number) != (FEATURES_NUMBER if features else LAYOUT_NUMBER):
         raise StoreMisconfigured(
-            f"{directory / lane} has layout {int(number)}, this version knows layout {LAYOUT_NUMBER}; "
-            "run the version that wrote it, or give another directory"
+            f"{directory / lane} has layout {int(number)}, this version knows layout {LAYOUT_NUMBER}, or "
+            f"{FEATURES_NUMBER} with features; run the version that wrote it, or give another directory"
         )
+    return features
+
+
+def features_in(txn: lmdb.Transaction) -> frozenset[str]:
+    """The features that are switched on."""
+    return frozenset(bytes(cast(bytes, txn.get(b"features", b""))).decode("ascii", "replace").split())
+
+
+def record_features(txn: lmdb.Transaction, features: frozenset[str]) -> None:
+    """Write which are switched on, and the number that goes with it."""
+    txn.put(b"layout", b"%s %d" % (LAYOUT_NAME, FEATURES_NUMBER if features else LAYOUT_NUMBER))
+    if features:
+        txn.put(b"features", " ".join(sorted(features)).encode("ascii"))
+    else:
+        txn.delete(b"features")
 
 
 # --- frames ------------------------------------------------------------------------------------------------------

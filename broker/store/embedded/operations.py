@@ -15,7 +15,8 @@ import lmdb
 import ormsgpack
 
 from ingeborg.broker.store.base import Location, Superseded
-from ingeborg.broker.store.embedded.layout import Environment, Lane
+from ingeborg.broker.store.embedded.layout import Environment, Lane, features_in, record_features
+from ingeborg.broker.store.features import switched
 from ingeborg.protocol.hashes import HASH_BYTES, digest
 
 SWEEP_PER_HASH = 2
@@ -36,6 +37,7 @@ def operations(environment: Environment, lane: Lane) -> dict[str, Operation]:
         return {
             "subscribe": lambda txn, batch: subscriptions.add(txn, _rows_of(batch)),
             "unsubscribe": lambda txn, batch: subscriptions.remove(txn, _rows_of(batch)),
+            "switch": _switch,
         }
     soft = _Soft(environment)
     return {
@@ -46,6 +48,14 @@ def operations(environment: Environment, lane: Lane) -> dict[str, Operation]:
         "heartbeat": soft.heartbeat,
         "deregister": soft.deregister,
     }
+
+
+def _switch(txn: lmdb.Transaction, argument: tuple[str, bool]) -> list[Any]:
+    feature, on = argument
+    found = features_in(txn)
+    if (features := switched(found, feature, on)) != found:
+        record_features(txn, features)
+    return []
 
 
 Row = tuple[bytes, bytes, bytes, bytes]

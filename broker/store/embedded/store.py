@@ -39,10 +39,12 @@ from ingeborg.broker.store.embedded.layout import (
     FRAME_ITEMS,
     Environment,
     Lane,
+    features_in,
     of_this_boot,
     open_for_reading,
 )
 from ingeborg.broker.store.embedded.writer_link import WriterProcess
+from ingeborg.broker.store.features import require_name
 from ingeborg.protocol.hashes import HASH_BYTES, digest
 
 SLICE_S = 0.002
@@ -332,6 +334,16 @@ class EmbeddedStore:
             # As many as there are endpoint names on one machine: no need for slices.
             return [Endpoint(*ormsgpack.unpackb(value)) for value in cursor.iternext(keys=False, values=True)]
 
+    # --- features
+
+    async def features(self) -> frozenset[str]:
+        with self._reading(Lane.DURABLE, None) as (txn, _):
+            return features_in(txn)
+
+    async def switch(self, feature: str, on: bool) -> None:
+        require_name(feature)
+        await self._durable_writer.call("switch", [(feature, on)])
+
     @property
     def lost(self) -> bool:
         """Whether this is no longer the store that others find in the directory."""
@@ -358,13 +370,15 @@ class EmbeddedStore:
             require_latest(path, environment.env, confirmed)
 
     @contextmanager
-    def _reading(self, lane: Lane, database: str) -> Iterator[tuple[lmdb.Transaction, lmdb.Cursor]]:
-        """A read transaction and a cursor on one database, not to be held across an ``await``."""
+    def _reading(self, lane: Lane, database: str | None) -> Iterator[tuple[lmdb.Transaction, lmdb.Cursor]]:
+        """A read transaction and a cursor on one database, not to be held across an ``await``. ``None``: the unnamed
+        one, which has the layout."""
         environment = self._environments.get(lane)
         if environment is None:
             raise StoreUnavailable("the embedded store is not open")
         try:
-            with environment.begin(environment.db[database]) as txn, txn.cursor() as cursor:
+            db = None if database is None else environment.db[database]
+            with environment.begin(db) as txn, txn.cursor() as cursor:
                 yield txn, cursor
         except (lmdb.Error, ValueError, TypeError) as error:
             data = self._directory / lane / "data.mdb"

@@ -48,6 +48,9 @@ RECEIVE_BYTES = 1 << 18
 DEATH_BYTES_MAX = 1 << 16
 """What a pipe takes without a reader (pipe(7)); a stack has some 2,000."""
 
+OF_SUBSCRIPTIONS = frozenset(("subscribe", "unsubscribe"))
+"""Operations whose frames are batches of subscriptions, which a run takes in."""
+
 LARGE_ROWS = 128
 """From how many subscriptions on a frame waits for the next run (``Run``) instead of going into the next commit."""
 
@@ -55,8 +58,8 @@ RUN_ROWS = 125_000
 """Most subscriptions in a run: half of what may be under way, so that the next run is here when this one is done."""
 
 GROWING = frozenset(("subscribe", "listen", "seen"))
-"""What a full map refuses. The others take things out, or are the few entries of the registry; but a tree that is
-changed takes pages before it lets go of any, so these get room beyond the map's size."""
+"""What a full map refuses. The others take things out, or are the few entries of the registry and of the layout; but
+a tree that is changed takes pages before it lets go of any, so these get room beyond the map's size."""
 
 RESERVE_BYTES = 16 << 20
 """How much: some times what one transaction can change in ``CHUNK_S``."""
@@ -164,7 +167,7 @@ class Writer:
             if not data:
                 return False
             for number, operation, argument in self._unpacker.feed(data):
-                is_large = self._subscriptions is not None and _count(argument) >= LARGE_ROWS
+                is_large = operation in OF_SUBSCRIPTIONS and _count(argument) >= LARGE_ROWS
                 (self._large if is_large else self._small).append((number, operation, argument))
 
     def _next_run(self, large: deque[Frame]) -> Run:

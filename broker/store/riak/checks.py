@@ -14,6 +14,7 @@ import logging
 from typing import Final
 
 from ..base import StoreMisconfigured, StoreUnavailable
+from ..features import require_known
 from . import riak_pb2 as pb
 from . import wire
 from .layout import PARTITIONS_PER_SLOT_MAX, Buckets, Layout
@@ -123,7 +124,7 @@ def _word(value: bool) -> str:
 
 async def settle_layout(objects: Objects, buckets: Buckets, wanted: int | None, *, read_only: bool = False) -> int:
     """The partitions per slot of this store: as it was first opened with, else ``wanted`` (or 1) from now on;
-    ``read_only``: one that was never opened is none.
+    ``read_only``: one that was never opened is none. One with a feature that this version does not know is refused.
 
     Two endpoints that disagreed would each miss the other's subscriptions. Riak has no atomic create; so whoever
     creates it reads it once more, and of two that did so at once at least the later one sees both versions.
@@ -153,6 +154,7 @@ async def settle_layout(objects: Objects, buckets: Buckets, wanted: int | None, 
             f"(partitions per slot: {sorted(stored)}): two endpoints created the store at once with different "
             "options. Stop all endpoints, delete that object, and start one of them first"
         )
+    require_known(layout.features, f"the store whose buckets begin with {buckets.namespace!r}")
     (partitions_per_slot,) = stored
     if wanted is not None and wanted != partitions_per_slot:
         raise StoreMisconfigured(

@@ -15,11 +15,14 @@ import ormsgpack
 
 from ingeborg.protocol.hashes import SLOTS, digest, slot_of
 
-from ..base import Location
+from ..base import Location, StoreMisconfigured
+from ..features import switched
 from .objects import Address
 
 VERSION: Final = 2
 """Version 1 spread the objects of a large set by ``digest`` alone."""
+FEATURES_VERSION: Final = 3
+"""Of the layout object while a feature is switched on: versions from before features refuse it."""
 PARTITIONS_PER_SLOT_MAX: Final = 256
 """A partition lies within one slot of the routing, so it has one home and, mostly, one writer. 2 ** 20 partition
 objects with 256 KB in each are more than a cluster's disks."""
@@ -71,14 +74,15 @@ class Buckets:
     """The addresses of everything, under one prefix: several brokers can share a cluster."""
 
     def __init__(self, namespace: str) -> None:
-        self._prefix = namespace.encode()
-        self.topics = self._prefix + b".topics"
-        self.subscribers = self._prefix + b".subscribers"
-        self.clients = self._prefix + b".clients"
-        self.locations = self._prefix + b".locations"
-        self.endpoints = self._prefix + b".endpoints"
-        self.seen = self._prefix + b".seen"
-        self.layout = Address(self._prefix + b".layout", b"layout")
+        self.namespace = namespace
+        prefix = namespace.encode()
+        self.topics = prefix + b".topics"
+        self.subscribers = prefix + b".subscribers"
+        self.clients = prefix + b".clients"
+        self.locations = prefix + b".locations"
+        self.endpoints = prefix + b".endpoints"
+        self.seen = prefix + b".seen"
+        self.layout = Address(prefix + b".layout", b"layout")
         self.directory = Address(self.endpoints, b"directory")
 
     def partition(self, slot: int, part: int) -> Address:
@@ -118,21 +122,50 @@ def _unpack(value: bytes, items: int, version: int = VERSION) -> list[Any]:
 
 
 class Layout:
-    """The choices made when the store was first opened. Two versions of it do not merge: they contradict each other."""
+    """The choices made when the store was first opened, of which two versions contradict each other and do not merge;
+    and the features that are switched on.
+
+    Features merge by union. A write that switches one off replaces the versions that its writer has read, and no other:
+    of an *on* and an *off* that did not see each other the *on* is true, and the *off* has to be repeated. The other
+    way round a version that does not know the feature could start while others rely on it. Nothing orders them better:
+    a count of changes would have to outlive the last *off*, and by then these are the bytes that versions from before
+    features read, which have no room for one. A count that is forgotten and begins anew could undo an *on*.
+    """
 
     def __init__(self) -> None:
         self.dirty = False
         self.partitions_per_slot: set[int] = set()  # one, or it is not sound to go on
+        self.features: frozenset[str] = frozenset()
 
     def absorb(self, value: bytes) -> None:
-        slots, partitions_per_slot = _unpack(value, 2)
+        features: list[str] = []
+        try:
+            slots, partitions_per_slot, features = _unpack(value, 3, FEATURES_VERSION)
+        except ValueError:
+            slots, partitions_per_slot = _unpack(value, 2)
         if slots != SLOTS:
             raise ValueError(f"{slots} slots where {SLOTS} belong")
+        if not isinstance(features, list) or not all(isinstance(feature, str) for feature in features):
+            raise ValueError("no names where those of features belong")
         self.partitions_per_slot.add(partitions_per_slot)
+        self.features |= frozenset(features)
 
     def encode(self) -> bytes:
         (partitions_per_slot,) = self.partitions_per_slot
-        return ormsgpack.packb([VERSION, SLOTS, partitions_per_slot])
+        if not self.features:
+            return ormsgpack.packb([VERSION, SLOTS, partitions_per_slot])
+        return ormsgpack.packb([FEATURES_VERSION, SLOTS, partitions_per_slot, sorted(self.features)])
+
+    def switch(self, feature: str, on: bool) -> None:
+        """``StoreError``: there are as many as there may be, or this is no sound layout to change."""
+        if len(self.partitions_per_slot) != 1:
+            found = f"partitions per slot: {sorted(self.partitions_per_slot)}"
+            raise StoreMisconfigured(f"the layout object is gone, or has contradictory versions ({found})")
+        features = switched(self.features, feature, on)
+        # As in a partition, what is switched on is written also where it is found: this may be an old copy, from before
+        # an *off* that the other side of a cut has seen.
+        self.dirty = self.dirty or on or features != self.features
+        self.features = features
 
 
 class Partition:

@@ -17,13 +17,14 @@ from typing import Final
 import ormsgpack
 
 from ..base import Endpoint, Location, Shape, StoreMisconfigured, StoreUnavailable, Subscribers
+from ..features import require_name
 from . import riak_pb2 as pb
 from . import wire
 from .checks import check_nodes, check_types, settle_layout
 from .connecting import Connecting
 from .counters import zeroed
 from .flow import each
-from .layout import VERSION, Buckets, ListObject, Partition, Whereabouts, partition_of, place_of
+from .layout import VERSION, Buckets, Layout, ListObject, Partition, Whereabouts, partition_of, place_of
 from .listing import Listing
 from .objects import Address, Objects
 from .pool import Pool
@@ -38,6 +39,9 @@ ATTEMPT_TIMEOUT_S: Final = 1.5
 
 CONNECTIONS_PER_NODE: Final = 8
 """A node does 1,000 requests a second on one connection and about twice that on many; eight are plenty."""
+
+SWITCHES_MAX: Final = 3
+"""Tries to switch off what others switch on meanwhile. Two may be chance; the third says that they mean it."""
 
 _CURSOR: Final = re.compile("[0-9a-f]{32}", re.ASCII)  # the place of the last topic of a page
 
@@ -336,6 +340,21 @@ class RiakStore:
 
     async def endpoints(self) -> list[Endpoint]:
         return await self._registry.endpoints()
+
+    # Features, in the layout object.
+
+    async def features(self) -> frozenset[str]:
+        # Versions that contradict each other are a person's to decide, so none is written back from here.
+        return (await self._objects.read_only(Layout, self._buckets.layout)).features
+
+    async def switch(self, feature: str, on: bool) -> None:
+        require_name(feature)
+        for _ in range(SWITCHES_MAX):
+            await self._objects.change(Layout, self._buckets.layout, lambda layout: layout.switch(feature, on))
+            # An *off* that missed a write under way is not true, and this is when it shows.
+            if on or feature not in await self.features():
+                return
+        raise StoreUnavailable(f"other processes switch {feature!r} on at the same time: it is still on, try again")
 
 
 def _expiry(value: bytes) -> float:

@@ -29,8 +29,10 @@ pytestmark = pytest.mark.cluster
 
 # -- Spelling
 
+COMMANDS = ["serve", "sub", "pub", "import", "export", "features", "token", "status", "doctor"]
 
-@pytest.mark.parametrize("command", ["serve", "sub", "pub", "import", "export", "token", "status", "doctor"])
+
+@pytest.mark.parametrize("command", COMMANDS)
 def test_help_is_there_for_every_command(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         cli.main([command, "--help"])

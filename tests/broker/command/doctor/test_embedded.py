@@ -131,6 +131,17 @@ async def test_what_is_no_store_is_found(tmp_path: Path, store: Path) -> None:
     assert not (store / "durable" / "lock.mdb").exists()
 
 
+async def test_a_feature_that_is_not_known_here_is_found(store: Path) -> None:
+    endpoint = EmbeddedStore(store, map_size_bytes=MAP_BYTES)
+    await endpoint.open()
+    await endpoint.switch("standby", True)
+    assert (await embedded.contents(store, MAP_BYTES))[0].level == "ok"
+    await endpoint.switch("later", True)
+    await endpoint.close()
+    (finding,) = await embedded.contents(store, MAP_BYTES)
+    assert (finding.level, "used with the feature 'later'" in finding.seen) == ("error", True)
+
+
 async def test_a_directory_that_does_not_answer_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As one on a network mount whose server is gone."""
     over = threading.Event()

@@ -1,0 +1,49 @@
+"""The simulator's store, as an endpoint would open it: each of its operations takes effect when it is awaited.
+
+Owns: the way from an awaited operation to the one of the same name. Must never: decide anything about what it stores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, cast
+
+from ingeborg.broker.store.base import Store
+from tests.simulator import world
+
+
+class Virtual:
+    """A handle on a store of the simulator's."""
+
+    def __init__(self, store: world.Store) -> None:
+        self._store = store
+
+    async def open(self) -> None:
+        """There is nothing to open."""
+
+    async def close(self) -> None:
+        """Nor to close."""
+
+    def __getattr__(self, operation: str) -> Callable[..., Awaitable[Any]]:
+        async def ask(*arguments: Any) -> Any:
+            return getattr(self._store, operation)(*arguments)
+
+        return ask
+
+
+def handle(store: world.Store) -> Store:
+    """One, of those operations that the simulator's store has under the names of the contract."""
+    return cast(Store, Virtual(store))
+
+
+@asynccontextmanager
+async def virtual(_directory: Path) -> AsyncIterator[Callable[[], Awaitable[Store]]]:
+    """One of them, of which every handle is the same."""
+    store = world.Store()
+
+    async def open_store() -> Store:
+        return handle(store)
+
+    yield open_store
