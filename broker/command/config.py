@@ -83,6 +83,11 @@ class ServeOptions:
     advertise: str = option("", "where the other endpoints reach this one; empty: from host and port", "URL")
     routing: str = option("home", "home, or the thesis's lookup per message", "home|lookup")
     dedup_ttl: float = option(60.0, "a payload repeated within so many seconds is dropped; 0: none is", "SECONDS")
+    standby: bool = option(
+        False,
+        "switch on for all endpoints: a slot's next home has its duplicates and messages under way, so that a crash "
+        "doubles and loses nothing; off: ingeborg features --off standby",
+    )
     internal_address: str = option(
         "",
         "for the other endpoints' links and /metrics, which are nowhere else then; the first of several; empty: at "
@@ -239,6 +244,8 @@ def _check(options: ServeOptions) -> None:
         raise wrong("advertise", "has to begin with wss://, since this endpoint speaks TLS")
     if options.routing not in ("home", "lookup"):
         raise wrong("routing", "has to be home or lookup")
+    if options.standby and options.routing != "home":
+        raise wrong("standby", "needs routing home: with lookup there are no homes")
     for origin in options.origins:
         if origin not in ("*", "null") and not re.fullmatch(r"https?://[^/?#@\s]+", origin):
             raise wrong("allowed_origins", f"{shown(origin)} has to be like https://radio.example, without a path")

@@ -28,6 +28,7 @@ from ingeborg import form
 from ..access.admission import Access, is_loopback
 from ..access.tokens import Keys
 from ..core.limits import Limits
+from ..core.links.capabilities import STANDBY
 from ..core.model import Endpoint, StoreError
 from ..shell import logs, machine
 from ..shell.server import BACKLOG, EndpointServer
@@ -259,6 +260,7 @@ async def _serve(options: ServeOptions) -> int:
         access=Access(keys, options.origins, options.max_connections_per_address, options.proxies),
         certificate=certificate,
         drain_s=options.drain_time,
+        wanted=frozenset({STANDBY} if options.standby else ()),
         alone_at_url=alone_at_url(options),
         on_fatal=finish,
         on_broken=_end_at_once,

@@ -90,6 +90,14 @@ class Stop(NamedTuple):
     why: str
 
 
+class Switched(NamedTuple):
+    """For the log: the feature is on in the cluster, or not; ``lacking``: it is wanted, and these are not able to."""
+
+    feature: str
+    on: bool
+    lacking: list[str]
+
+
 class HandedOver(NamedTuple):
     """This endpoint, which leaves, is home of nothing any more. ``in_time``: all others know, and have what it saw."""
 
@@ -102,7 +110,7 @@ class Left(NamedTuple):
     in_time: bool
 
 
-Act = Read | Forget | Close | Hold | Ping | Dial | DropLink | Gone | Joined | Stop | HandedOver | Left
+Act = Read | Forget | Close | Hold | Ping | Dial | DropLink | Gone | Joined | Stop | Switched | HandedOver | Left
 
 
 class Effects(NamedTuple):

@@ -28,6 +28,7 @@ from .clients.sessions import Sessions
 from .cluster.arriving import Arriving
 from .cluster.copies import Copies
 from .cluster.copying import Copying
+from .cluster.features import Features
 from .cluster.handover import KeyHandover, SeenPayloads
 from .cluster.homes import Homes
 from .cluster.joining import Joining
@@ -40,7 +41,7 @@ from .desk import Desk, Job
 from .effects import Act, Effects, StoreCall
 from .limits import PATIENCE, SIZES, Limits, Patience, Sizes
 from .links.calls import Calls, Kind
-from .links.capabilities import NONE
+from .links.capabilities import NONE, STANDBY
 from .links.mesh import Mesh
 from .messages.dedup import Dedup
 from .messages.delivery import Delivery
@@ -88,13 +89,12 @@ class Router:
         ping_s: float = 25.0,
         unix_s: float = 0.0,
         states: Sequence[SlotState] = (),
-        standby: bool = False,
+        wanted: frozenset[str] = frozenset(),
     ) -> None:
         """``shape``: of the store. ``figures``: what this endpoint tells operators of itself (SPEC section 2.4).
         ``resident``: the memory of this process in bytes; ``None``: nobody knows, and what connections hold is believed
         as it is counted. ``alone_at_url``: see ``Joining``. ``ping_s``: between two pings of a connection. ``unix_s``:
-        Unix time now. ``states``: what belongs to slots, beside the core's own. ``standby``: the next home of each
-        slot is to have what belongs to it (ADR 23)."""
+        Unix time now. ``states``: what belongs to slots, beside the core's own. ``wanted``: features (``Features``)."""
         self.me = me
         self.limits = limits = limits or Limits()
         lookup = routing == "lookup"
@@ -139,7 +139,7 @@ class Router:
         self.copies = copies = Copies(desk, members, of_slots)
         self.copying = copying = Copying(desk, members, copies, of_slots, held, handovers)
         arriving = Arriving(desk, members, of_slots, held, copying)
-        self.standbys = standbys = Standbys(desk, members, copies, standby and not lookup)
+        self.standbys = standbys = Standbys(desk, members, copies)
         self.guard = guard = Guard(kept, standbys)
         keys = KeyHandover(desk, members, self.dedup, repeats, handovers, copies, seen, sizes)
         self._outcomes = outcomes = Outcomes(desk, inflight)
@@ -148,6 +148,7 @@ class Router:
         self._home = home = make_home(
             desk, me.incarnation, homes, routes, locations, whereabouts, outcomes, fanout, sharing, guard, sizes
         )
+        self.features = Features(desk, members, {} if lookup else {STANDBY: guard.switch}, wanted)
         recovery = Recovery(desk, members, self.dedup, kept, outcomes, home.recover)
         self._origin = origin = Origin(
             desk, me.incarnation, homes, home, outcomes, repeats, inflight, replies, counters, dedup_ttl_s > 0
@@ -161,8 +162,8 @@ class Router:
         self._inspecting = inspecting = Inspecting(desk, members, replies, figures, sizes)
 
         # In the order in which they are told of ticks, of the ends of turns, and of what becomes of the cluster.
-        capabilities: list[Part] = [home, delivery, keys, copying, arriving, standbys, copies, recovery, writing]
-        capabilities += [subscribing, listening, keepalive, inspecting, fanout, origin]
+        capabilities: list[Part] = [home, delivery, keys, copying, arriving, standbys, copies, recovery, self.features]
+        capabilities += [writing, subscribing, listening, keepalive, inspecting, fanout, origin]
         followers = [part for part in capabilities if part.follows_the_cluster()]
         self.joining = joining = Joining(
             desk, members, mesh, self._writes, handovers, followers, self._idle, alone_at_url=alone_at_url

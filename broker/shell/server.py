@@ -20,7 +20,7 @@ from ingeborg.protocol.sockets import LINGER_S
 from ..access.admission import Access
 from ..core.clients.large import Outcome
 from ..core.cluster.leaving import LEAVE_S
-from ..core.effects import Forget, Gone, HandedOver, Joined, Left, Read, Stop
+from ..core.effects import Forget, Gone, HandedOver, Joined, Left, Read, Stop, Switched
 from ..core.limits import PATIENCE, SIZES, Limits, Patience, Sizes
 from ..core.model import Endpoint
 from ..core.router import Router
@@ -74,6 +74,7 @@ class EndpointServer:
         access: Access | None = None,
         certificate: Certificate | None = None,
         drain_s: float = 5.0,
+        wanted: frozenset[str] = frozenset(),
         alone_at_url: bool = True,
         on_fatal: Callable[[str], None] | None = None,
         on_broken: Callable[[], None] | None = None,
@@ -93,6 +94,7 @@ class EndpointServer:
             alone_at_url=alone_at_url,
             ping_s=ping_s,
             unix_s=time.time(),
+            wanted=wanted,
         )
         if log.isEnabledFor(logging.DEBUG):
             self.router.replies.on_refusal = _log_refusal
@@ -108,6 +110,7 @@ class EndpointServer:
         driver.carry_out(Read, self.reader.read)
         driver.carry_out(Forget, lambda act: self.reader.forget(act.number))
         driver.carry_out(Gone, lambda act: log.info("%s: %s is gone", me.name, act.endpoint.name))
+        driver.carry_out(Switched, self._switched)
         driver.carry_out(Joined, lambda act: self.ready.set())
         driver.carry_out(Stop, self._stop)
         driver.carry_out(HandedOver, self._handed_over)
@@ -161,6 +164,19 @@ class EndpointServer:
         self.clients.cut()
         await self.driver.stop()
         await self.store.close()
+
+    def _switched(self, act: Switched) -> None:
+        name, feature = self.router.me.name, act.feature
+        if act.lacking:
+            log.warning(
+                "%s: %s is not on yet: %s cannot do it, being of an older version, or not linked yet; it is switched "
+                "on when all endpoints can",
+                name,
+                feature,
+                ", ".join(act.lacking),
+            )
+        else:
+            log.info("%s: %s is %s", name, feature, "on" if act.on else "off")
 
     def _handed_over(self, act: HandedOver) -> None:
         if not act.in_time:

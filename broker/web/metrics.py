@@ -42,6 +42,7 @@ _COUNTERS = {
     "copied_bytes": "Sent in these copies",
     "slots_arrived_whole": "Slots that this endpoint became home of with all that belongs to them",
     "slots_arrived_in_part": "Slots that it became home of without some of that, as after a crash of their home",
+    "messages_recovered": "Messages that another home was handing over when it crashed, and this endpoint went on with",
     "links_restarted": "Links begun afresh because one side had given the other up",
     "dials_failed": "Connections to peers that could not be made",
     "commands_throttled": "Times a connection was not read because it sent commands too fast",
@@ -157,8 +158,16 @@ class _Endpoint:
         yield "held_bytes", "Bytes that clients' connections hold, not read, not begun or not sent", router.memory.total
         yield "large_frames_waiting", "Frames that wait to be read away from the loop", status.reader.waiting
         yield "copies", "Copies of what belongs to slots that are under way", len(router.copies)
+        yield (
+            "slots_without_standby",
+            "Slots of this endpoint that nobody else could take over whole",
+            router.standbys.without,
+        )
         shared = sum(not router.members.lacking(capability) for capability in CAPABILITIES)
         yield "capabilities", "Of this release, those that all other endpoints have, too", shared
+        yield "features_on", "Features of the store that are switched on", len(router.features.on)
+        awaited = len(router.features.awaited)
+        yield "features_awaited", "Features that are wanted, and are not on: not all endpoints are able", awaited
         yield "requests_under_way", "Requests to other endpoints without an answer yet", len(router.calls)
 
     def _links(self) -> Iterator[Metric]:

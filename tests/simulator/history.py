@@ -37,6 +37,7 @@ from ingeborg.bench.oracle.facts import (
 from ingeborg.bench.oracle.judge import Judge
 from ingeborg.bench.oracle.verdict import Violation
 from ingeborg.broker.core.limits import SIZES, Limits, Sizes
+from ingeborg.broker.core.links.capabilities import STANDBY
 from ingeborg.broker.core.model import Endpoint, Shape
 from ingeborg.protocol.errors import REPLACED, SLOW_CONSUMER
 
@@ -130,7 +131,7 @@ class History:
             shape=shape,
             forgets=forgets,
             mixed=mixed,
-            standby=standby,
+            wanted=frozenset({STANDBY} if standby else ()),
         )
         if slow:
             self.world.socket_bytes, self.world.piece_bytes = SLOW_SOCKET_BYTES, SLOW_PIECE_BYTES

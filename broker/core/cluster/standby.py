@@ -27,13 +27,12 @@ AGAIN_S: Final = 0.5
 class Standbys(Copier):
     """One endpoint's part."""
 
-    def __init__(self, desk: Desk, members: Membership, copies: Copies, on: bool) -> None:
-        """``on``: it is wanted."""
+    def __init__(self, desk: Desk, members: Membership, copies: Copies) -> None:
         self._desk = desk
         self._members = members
         self._me = members.me.incarnation
         self._copies = copies
-        self.on = on
+        self.on = False
         self.confirm: Callable[[list[Any]], None] = lambda waiters: None  # given to whoever waits
         self._made: dict[Copy, None] = {}
         self._of_slot: dict[int, Copy] = {}

@@ -116,7 +116,7 @@ class Way:
         self.payloads = SeenPayloads(desk, self.dedup)
         kept = self.payloads.at_standby = KeptMessages(desk, self.dedup)
         self.copies = copies = Copies(desk, members, [self.payloads])
-        self.standbys = Standbys(desk, members, copies, False)
+        self.standbys = Standbys(desk, members, copies)
         self.guard = Guard(kept, self.standbys)
         self.keys = KeyHandover(desk, members, self.dedup, self.repeats, self.handovers, copies, self.payloads, sizes)
         self.outcomes = Outcomes(desk, self.inflight)

@@ -12,7 +12,7 @@ from ingeborg.broker.core.cluster.copies import Copies, Copy
 from ingeborg.broker.core.cluster.homes import home_table
 from ingeborg.broker.core.cluster.membership import DEAD_AFTER_S, Membership
 from ingeborg.broker.core.links.calls import Asker, Kind
-from ingeborg.broker.core.links.capabilities import COPIES
+from ingeborg.broker.core.links.capabilities import COPIES, STANDBY
 from ingeborg.protocol.hashes import SLOTS
 from tests.simulator.world import Node
 
@@ -25,8 +25,8 @@ TAKEN_OVER_S = DEAD_AFTER_S + 2.0
 
 
 def cluster(*names: str, **options: Any) -> Cluster:
-    made = Cluster(*names, states=lambda: [Pages(at_standbys=True)], standby=True, **options)
-    made.world.run(1.0)
+    made = Cluster(*names, states=lambda: [Pages(at_standbys=True)], wanted=frozenset({STANDBY}), **options)
+    made.world.run(4.0)
     return made
 
 

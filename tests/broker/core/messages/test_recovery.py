@@ -29,8 +29,8 @@ TAKEN_OVER_S = DEAD_AFTER_S + 2.0
 
 
 def cluster(names: str = NAMES) -> Cluster:
-    made = Cluster(*names, standby=True)
-    made.world.run(1.0)
+    made = Cluster(*names, wanted=frozenset({STANDBY}))
+    made.world.run(4.0)
     assert not any(node.router.standbys.without for node in made.nodes.values())
     return made
 
