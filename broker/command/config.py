@@ -87,6 +87,7 @@ class ServeOptions:
         False,
         "switch on for all endpoints: a slot's next home has its duplicates and messages under way, so that a crash "
         "doubles and loses nothing; off: ingeborg features --off standby",
+        flag=True,
     )
     internal_address: str = option(
         "",

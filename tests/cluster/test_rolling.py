@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import math
+import re
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack
@@ -21,7 +24,7 @@ import pytest_asyncio
 from ingeborg.broker.core.links.capabilities import CAPABILITIES
 from ingeborg.protocol.client import Client, ConnectionLost
 
-from .processes import Cluster, EndpointProcess, cluster_of
+from .processes import Cluster, EndpointProcess, cluster_of, eventually
 from .traffic import Ear, Message
 
 pytestmark = [pytest.mark.cluster, pytest.mark.asyncio(loop_scope="module")]
@@ -148,10 +151,34 @@ async def test_a_rolling_restart_loses_no_publish_and_no_subscription(cluster: C
 async def test_a_rolling_upgrade_and_a_downgrade_lose_none_either(tmp_path: Path, old: dict[str, str]) -> None:
     async with cluster_of("abc", tmp_path, INGEBORG_DRAIN_TIME="1", **old) as cluster:
         assert {await capabilities(cluster[name]) for name in "abc"} == {None}
-        await roll(cluster, {"INGEBORG_DRAIN_TIME": "1"})
+        await roll(cluster, {"INGEBORG_DRAIN_TIME": "1", "INGEBORG_STANDBY": "1"})
         assert {await capabilities(cluster[name]) for name in "abc"} == {len(CAPABILITIES)}
+        # What is wanted is on once the last one is able to, and was not before, with the reason.
+        await eventually(lambda: standby(cluster, True), "standby on")
+        assert re.search("a: standby is not on yet: (b, )?c cannot do it", cluster["a"].said())
+        # What is on has to be off before an older release can start.
+        _, url = cluster.options[:2]
+        code, said = await asyncio.to_thread(ingeborg_features, "--store", url, "--off", "standby")
+        assert code == 0, said
+        await eventually(lambda: standby(cluster, False), "standby off")
         await roll(cluster, {"INGEBORG_DRAIN_TIME": "1", **old}, 1_000_000)
         assert {await capabilities(cluster[name]) for name in "abc"} == {None}
+
+
+def ingeborg_features(*words: str) -> tuple[int, str]:
+    """The command's exit code, and what it says."""
+    command = [sys.executable, "-m", "ingeborg.broker.command.cli", "features", *words]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    return ended.returncode, ended.stdout + ended.stderr
+
+
+async def standby(cluster: Cluster, on: bool) -> bool:
+    """At all of them: is it on, and has every slot its standby; or is it off, and is nothing copied?"""
+    for endpoint in cluster.endpoints.values():
+        scrape = await endpoint.metrics()
+        if scrape["features_on"] != on or (scrape["slots_without_standby"] == 0) != on or scrape["copies"] > 2 * on:
+            return False
+    return True
 
 
 async def capabilities(endpoint: EndpointProcess) -> int | None:

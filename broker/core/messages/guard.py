@@ -10,7 +10,7 @@ from typing import Any
 
 from ..cluster.standby import Standbys
 from .kept import MESSAGE_BYTES, KeptMessages
-from .message import Handover
+from .message import Handover, Message
 
 
 class Guard:
@@ -36,6 +36,11 @@ class Guard:
         self.under_way[key] = message
         size = MESSAGE_BYTES + len(message.payload)
         handover.guarded = self._standbys.keep(self._kept, handover.slot, key, size, handover)
+
+    def was_handed_over(self, message: Message) -> bool:
+        """Is this the very message that another home had handed over before it crashed? Not one like it."""
+        settled = self._kept.settled
+        return bool(settled) and (message.origin, message.number) in settled
 
     def confirmed(self, handovers: list[Any]) -> None:
         """The standby knows of these messages, or there is none any more."""

@@ -12,6 +12,7 @@ For that the whole message is kept, and not its key alone.
 from __future__ import annotations
 
 import struct
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
@@ -26,6 +27,10 @@ from .message import Handover, Message
 
 #: Payloads in a chunk of a copy: 22 KB, and 1 ms on either side.
 KEYS_PER_CHUNK: Final = 1_000
+
+#: Messages handed over lately whose origin may yet ask, some 10 MB: at 10,000/s those of five seconds, and no origin
+#: asks for longer.
+SETTLED_MAX: Final = 50_000
 
 #: Bytes of messages in one slice.
 SLICE_BYTES: Final = 64 << 10
@@ -48,6 +53,9 @@ class KeptMessages(SlotState):
         self._dedup = dedup
         self.under_way: dict[int, Message] = {}  # by key, at this endpoint as their home
         self.kept: dict[int, Known] = {}  # by key, of other homes
+        #: By origin and number: what has been handed over, by a home that may crash afterwards, or for it. Whoever asks
+        #: for one of these asks for itself, and not for a duplicate.
+        self.settled: OrderedDict[tuple[str, int], None] = OrderedDict()
         self.recover: Callable[[list[tuple[int, Known]]], None] = lambda kept: None  # given what a crashed home left
 
     def departing(self, slots: frozenset[int]) -> Iterator[list[Any]]:
@@ -88,11 +96,17 @@ class KeptMessages(SlotState):
             message = messages.get(place)
             if message is not None:
                 kept[key] = message
-            elif kept:
-                kept.pop(key, None)
+            elif kept and (former := kept.pop(key, None)) is not None and seconds > 0:
+                self.settle(former[2], former[3])
             if seconds > 0:  # NaN is not
                 add(key, now, seconds)
         return len(keys)
+
+    def settle(self, origin: str, number: int) -> None:
+        """The message with this identity has been handed over."""
+        self.settled[origin, number] = None
+        if len(self.settled) > SETTLED_MAX:
+            self.settled.popitem(last=False)
 
     def arrived(self, slots: Sequence[int], whole: bool) -> None:
         """Their home has crashed: what it was handing over is handed over here."""

@@ -61,6 +61,7 @@ class Recovery(Part):
         self._members = members
         self._me = members.me.incarnation
         self._dedup = dedup
+        self._kept = kept
         self._outcomes = outcomes
         self._take = take
         self._open: dict[int, Recovered] = {}  # by key
@@ -111,6 +112,7 @@ class Recovery(Part):
             return
         if is_done:
             del self._open[key]
+            self._kept.settle(*one.known[2:])
         elif self._desk.now >= one.until:
             del self._open[key]
             self._desk.drops["recovered_given_up"] += 1

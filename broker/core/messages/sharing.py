@@ -62,6 +62,9 @@ class Sharing(Asker):
         """Is it to be handed over? If not, it has an outcome by now, or shares one."""
         dedup = self._dedup
         if dedup.duplicate(key, self._desk.now):
+            if self._guard.was_handed_over(handover.message):
+                self._outcomes.settle(handover, False)
+                return False
             self._desk.counts["duplicates_dropped"] += 1
             if self._copies.watching:
                 self._copies.changed(self._seen, handover.slot, key)
@@ -91,10 +94,13 @@ class Sharing(Asker):
         if self._guard.under_way:
             self._guard.under_way.pop(key, None)
         reached_somebody = error is None or error.code == "partial"
+        message = handover.message
         for waiter in self._dedup.settle(key, reached_somebody, desk.now):
+            # Its origin may have asked for the message itself again, since the home that it was asking has crashed.
+            is_other = waiter.message.number != message.number or waiter.message.origin != message.origin
             if error is None:
-                desk.counts["duplicates_dropped"] += 1
-            self._outcomes.settle(waiter, True if error is None else error)
+                desk.counts["duplicates_dropped"] += is_other
+            self._outcomes.settle(waiter, is_other if error is None else error)
         if self._copies.watching:
             self._copies.changed(self._seen, handover.slot, key)
         if self._homes.table[handover.slot] != self._me:

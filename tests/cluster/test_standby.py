@@ -1,0 +1,110 @@
+"""Slots have standbys, and one home after the other is killed under traffic: no payload comes twice, and none that was
+acknowledged is missing. SPEC sections 7 and 8.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+
+import pytest
+import pytest_asyncio
+
+from ingeborg.protocol.client import Client
+from ingeborg.protocol.errors import ProtocolError
+
+from .processes import Cluster, cluster_of, eventually
+from .traffic import Ear, Message
+
+pytestmark = [pytest.mark.cluster, pytest.mark.asyncio(loop_scope="module")]
+
+TOPICS = [f"standby {number}" for number in range(60)]
+
+#: Between two publishes of one connection, in seconds: some 400 a second of both together.
+PACE_S = 0.005
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
+    async with cluster_of("abc", tmp_path_factory.mktemp("standby"), "--standby") as cluster:
+        yield cluster
+
+
+async def guarded(cluster: Cluster) -> bool:
+    """Has every slot of every endpoint its standby?"""
+    scrapes = [await endpoint.metrics() for endpoint in cluster.endpoints.values()]
+    return all(scrape["features_on"] and not scrape["slots_without_standby"] for scrape in scrapes)
+
+
+class Reporter:
+    """Publishes the numbers that it is told of, at one endpoint, and tells the others of them: everybody reports the
+    same."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.acknowledged: set[Message] = set()
+        self.failed: list[str] = []
+
+    async def report(self, message: tuple[str, str]) -> None:
+        try:
+            await self.client.publish(*message, ack=True)
+        except ProtocolError as error:
+            self.failed.append(error.code)
+        else:
+            self.acknowledged.add(message)
+
+
+@pytest.mark.parametrize("victim", "abc")
+async def test_the_crash_of_a_home_doubles_and_loses_nothing(cluster: Cluster, victim: str) -> None:
+    await cluster.whole()
+    await eventually(lambda: guarded(cluster), "a standby for every slot")
+    one, other = [endpoint.name for endpoint in cluster.others(victim)]
+    messages: list[tuple[str, str]] = []
+    async with AsyncExitStack() as stack:
+        ears = []
+        for name in (one, other):
+            ear = await stack.enter_async_context(Ear(cluster[name].url, f"{victim} ear {name}"))
+            await ear.client.subscribe(TOPICS)
+            ears.append(ear)
+        reporters = [
+            Reporter(await stack.enter_async_context(Client(cluster[name].url, f"{victim} {name}", timeout_s=30)))
+            for name in (one, other)
+        ]
+        stop = asyncio.Event()
+        async with asyncio.TaskGroup() as group:
+
+            async def publish() -> None:
+                while not stop.is_set():
+                    number = len(messages)
+                    messages.append((TOPICS[number % len(TOPICS)], f"{victim} {number}"))
+                    group.create_task(reporters[number % 2].report(messages[-1]))
+                    # What is news to one is soon reported by the other; some of it once the home has crashed.
+                    if number > 20:
+                        group.create_task(reporters[number % 2 - 1].report(messages[number - number % 20]))
+                    await asyncio.sleep(PACE_S)
+
+            publishing = group.create_task(publish())
+            await asyncio.sleep(1.0)
+            await cluster[victim].kill()
+            before = len(messages)
+            await cluster.linked(one, other)
+            for message in messages[before - 200 : before]:
+                group.create_task(reporters[0].report(message))
+            await asyncio.sleep(1.0)
+            stop.set()
+            await publishing
+        acknowledged = reporters[0].acknowledged | reporters[1].acknowledged
+        for ear in ears:
+            await ear.hears(acknowledged)
+            await ear.all_read()
+            assert {message: often for message, often in ear.heard.items() if often > 1} == {}
+        assert reporters[0].failed + reporters[1].failed == []
+        assert len(acknowledged) == len(messages) > 300
+        await eventually(lambda: guarded_but(cluster, victim), "standbys at the endpoints that are left")
+
+
+async def guarded_but(cluster: Cluster, victim: str) -> bool:
+    """Have the others standbys at each other?"""
+    scrapes = [await endpoint.metrics() for endpoint in cluster.others(victim)]
+    return not any(scrape["slots_without_standby"] for scrape in scrapes)
