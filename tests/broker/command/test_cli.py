@@ -45,7 +45,17 @@ def test_help_of_serve_names_every_option_that_is_typed(capsys: pytest.CaptureFi
         cli.main(["serve", "--help"])
     named = set(re.findall(r"^  (--[a-z-]+)", capsys.readouterr().out, re.MULTILINE))
     assert named == {
-        *("--host", "--port", "--store", "--endpoints", "--name", "--advertise", "--routing", "--dedup-ttl"),
+        *(
+            "--host",
+            "--port",
+            "--store",
+            "--endpoints",
+            "--name",
+            "--advertise",
+            "--routing",
+            "--dedup-ttl",
+            "--standby",
+        ),
         *(
             "--peer-secret-file",
             "--tls-cert",
