@@ -1,0 +1,188 @@
+"""What belongs to slots goes with them through every fault: in histories, pages of numbers, written at slots' homes.
+
+Whenever an endpoint is told that slots are its own from here on, and that it has all of what belongs to them, the pages
+are looked at. They have to be as new as what a standby had confirmed, and as what was written at a home that is alive
+and was never taken for dead. Where it is told that some may be missing, nothing is owed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from ingeborg.broker.core.cluster.arriving import Arriving
+from ingeborg.broker.core.cluster.copies import Copies, Copy
+from ingeborg.protocol.hashes import SLOTS
+from tests.broker.core.cluster.pages import Key, Pages, pages_of
+
+from .history import History
+from .world import Node
+
+#: One in so many slots has a page.
+EVERY = 64
+
+#: Pages written in a second.
+WRITES_PER_S = 200.0
+
+#: Nothing is written from then on: faults are over, and all that is under way comes to its end.
+UNTIL = 1_025.0
+
+
+class Watched(Pages):
+    """Tells the history what it is told."""
+
+    def __init__(self) -> None:
+        super().__init__(at_standbys=True)
+        self.on_arrived: Callable[[Sequence[int], bool], None] = lambda slots, whole: None
+
+    def arrived(self, slots: Sequence[int], whole: bool) -> None:
+        """See ``SlotState``."""
+        super().arrived(slots, whole)
+        self.on_arrived(slots, whole)
+
+
+class Paged(History):
+    """A history in which pages are written. ``last``: by key, the last number and the endpoint's life that has written
+    it; ``safe``: the last that a standby had."""
+
+    def __init__(self, seed: int, **options: Any) -> None:
+        super().__init__(seed, **options)
+        self.world.make_states = lambda: [Watched()]
+        self.last: dict[Key, tuple[int, Node]] = {}
+        self.safe: dict[Key, int] = {}
+        self.written = 0
+        self.arrived_whole = self.arrived_in_part = self.looked_at = 0
+        self.world.at(3.0, self.write)
+
+    def start(self, name: str) -> Node:
+        """See ``History``."""
+        node = super().start(name)
+        watched = pages_of(node)
+        assert isinstance(watched, Watched)
+        watched.on_arrived = lambda slots, whole: self.arrived(node, slots, whole)
+        node.router.standbys.confirm = lambda waiters: self.confirmed(node, waiters)
+        return node
+
+    def confirmed(self, node: Node, waiters: list[Any]) -> None:
+        """Pages among messages."""
+        messages = [waiter for waiter in waiters if not isinstance(waiter, tuple)]
+        node.router.guard.confirmed(messages)
+        for key, number, copy in (waiter for waiter in waiters if isinstance(waiter, tuple)):
+            if not copy.over:
+                self.safe[key] = max(self.safe.get(key, 0), number)
+
+    def write(self) -> None:
+        """At its home, if there is one that acts."""
+        world = self.world
+        if world.now < UNTIL:
+            world.at(self.random.expovariate(WRITES_PER_S), self.write)
+        key = (self.random.randrange(0, SLOTS, EVERY), 0)
+        for node in world.live():
+            members = node.router.members
+            acts = node.stalled_until <= world.now and members.joined and members._lease(world.now)
+            if acts and members.table[key[0]] == node.me.incarnation and not members.leaving:
+                node.event(lambda now, node=node: self.write_at(node, key))  # type: ignore[misc]
+                return
+
+    def write_at(self, node: Node, key: Key) -> None:
+        """The next number."""
+        self.written += 1
+        self.last[key] = (self.written, node)
+        router, pages = node.router, pages_of(node)
+        pages.pages[key] = self.written.to_bytes(8)
+        if router.copies.watching:
+            router.copies.changed(pages, key[0], key)
+        copy = router.standbys._of_slot.get(key[0])
+        if copy is not None and router.standbys.on:
+            router.standbys.keep(pages, key[0], key, 8, (key, self.written, copy))
+
+    def arrived(self, node: Node, slots: Sequence[int], whole: bool) -> None:
+        """Is it all there?"""
+        if not whole:
+            self.arrived_in_part += bool(self.last)
+            for slot in slots:
+                self.last.pop((slot, 0), None)
+                self.safe.pop((slot, 0), None)
+            return
+        self.arrived_whole += 1
+        pages = pages_of(node).pages
+        disturbed = {incarnation for _, incarnation in self.false_deaths}
+        for slot in slots:
+            key = (slot, 0)
+            number, writer = self.last.get(key, (0, node))
+            has = int.from_bytes(pages.get(key, b""))
+            owed = self.safe.get(key, 0)
+            crashed = not writer.alive and not writer.left
+            if not crashed and writer.me.incarnation not in disturbed and writer.stalled_until == 0.0:
+                owed = max(owed, number)
+            self.looked_at += owed > 0
+            if has < owed:
+                self.violations.append(
+                    f"at {self.world.now - 1000:.3f} {node.me.name} has page {has} of slot {slot} and calls that "
+                    f"whole; {owed} had been written at {writer.me.name}"
+                )
+
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "faults": {},
+    "drains": {"faults": False, "drains": True},
+    "cuts": {"faults": False, "drains": True, "cuts": True},
+    "drains among faults": {"drains": True},
+    "crashes": {"crashes": True},
+}
+
+
+@pytest.mark.parametrize("standby", [False, True], ids=["alone", "standby"])
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+def test_what_is_called_whole_is_whole(options: dict[str, Any], standby: bool) -> None:
+    looked_at = 0
+    for seed in range(130_000, 130_025):
+        history = Paged(seed, standby=standby, **options)
+        assert not history.run(), f"seed {seed}: {history.violations[:3]}"
+        looked_at += history.looked_at
+    assert looked_at > 100
+
+
+def test_with_standbys_all_that_a_crashed_home_had_is_there() -> None:
+    """One crash at a time, once every slot has its standby: slots never come in part."""
+    crashed = 0
+    for seed in range(131_000, 131_040):
+        history = Paged(seed, standby=True, crashes=True)
+        assert not history.run(), f"seed {seed}: {history.violations[:3]}"
+        assert history.arrived_in_part == 0, f"seed {seed}"
+        crashed += history.crashed
+    assert crashed > 60
+
+
+def early_end(patch: pytest.MonkeyPatch) -> None:
+    """A copy is called whole before all of it has been sent."""
+
+    def nothing(copies: Copies, copy: Copy) -> Any:
+        copy.job = None
+        copy.sent_all = True
+        copies.send(copy)
+        yield from ()
+
+    patch.setattr(Copies, "_send_all", nothing)
+
+
+def changes_left_out(patch: pytest.MonkeyPatch) -> None:
+    """What changes while a copy is made is not sent."""
+    patch.setattr(Copies, "changed", lambda copies, state, slot, key: None)
+
+
+def whole_without_a_word(patch: pytest.MonkeyPatch) -> None:
+    """What comes is called whole, whatever came of it."""
+    true = Arriving._tell
+    patch.setattr(Arriving, "_tell", lambda arriving, slots, whole: true(arriving, slots, True))
+
+
+@pytest.mark.parametrize("plant", [early_end, changes_left_out, whole_without_a_word])
+@pytest.mark.parametrize("standby", [False, True], ids=["alone", "standby"])
+def test_a_planted_fault_is_found(
+    plant: Callable[[pytest.MonkeyPatch], None], standby: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(monkeypatch)
+    assert any(Paged(seed, standby=standby, drains=True).run() for seed in range(132_000, 132_040)), plant.__doc__
