@@ -72,7 +72,7 @@ class Node:
         self.name = name
         self._socket = folder / f"{name}.side"
         store = f"lmdb:{folder / 'store'}"
-        options = ["--side", str(self._socket), "--store", store, "--dedup-ttl", "900"]
+        options = ["--watch", "--side", str(self._socket), "--store", store, "--dedup-ttl", "900"]
         serving = python("ingeborg.bench.parts.paged")
         self.endpoint = Endpoint(name, options, folder, variables, serving=serving)
 

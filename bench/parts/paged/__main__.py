@@ -13,17 +13,19 @@ command     fields                       what is done, and answered
 ``digests`` slots                        of these slots: the digest of their pages; an empty one where it does not act
 ``seen``    keys                         so many payloads in the table of duplicates, of slots that it acts for
 ``homes``   names                        slot -> name of its home, were there just these endpoints
-``told``                                 what ``last`` below has
+``told``                                 what the watch has noted, and the endpoint's counters
 =========== ============================ ==============================================================================
 
 When the process has ended in order, what ``told`` would answer is in a file beside the socket, its name ending in
-``.last``.
+``.last``. What the pages were told of their slots is in one ending in ``.told``, a line of JSON each, of all lives:
+it is there after a crash, too.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import os
 import secrets
 import sys
@@ -36,7 +38,7 @@ from typing import Any
 import orjson
 
 from ingeborg.bench.guards.pages import HEAD, digest, page
-from ingeborg.bench.parts.paged.state import Pages
+from ingeborg.bench.parts.paged.state import Pages, Told
 from ingeborg.broker.command import config, serve
 from ingeborg.broker.core.cluster.homes import home_table
 from ingeborg.broker.shell import logs
@@ -114,9 +116,11 @@ class Watch:
 class Process:
     """One endpoint and its side channel."""
 
-    def __init__(self, side: Path) -> None:
+    def __init__(self, side: Path, *, watched: bool) -> None:
+        """``watched``: keep a watch over the loop."""
         self._side = side
-        self._pages = Pages()
+        self._watched = watched
+        self._pages = Pages(self._note)
         self._server: EndpointServer | None = None
         self._watch: Watch | None = None
         self._opening: asyncio.Task[Any] | None = None
@@ -124,26 +128,34 @@ class Process:
     def make(self, *arguments: Any, **options: Any) -> EndpointServer:
         """The server, with pages; called on the loop."""
         self._server = server = EndpointServer(*arguments, **options, states=[self._pages])
-        self._watch = Watch(server)
+        if self._watched:
+            self._watch = Watch(server)
         self._side.unlink(missing_ok=True)  # of a life before this one, which was killed
         opening = asyncio.start_unix_server(self._serve, self._side, limit=_LINE_BYTES_MAX)
         self._opening = asyncio.get_running_loop().create_task(opening)  # kept, for it has the channel's server
         return server
 
+    def _note(self, told: Told) -> None:
+        with self._side.with_suffix(".told").open("ab") as file:
+            file.write(orjson.dumps(told) + b"\n")
+
     def leave_word(self) -> None:
         """The end: what ``told`` would have answered."""
-        self._side.with_suffix(".last").write_bytes(orjson.dumps(self._told({})))
+        if self._watch is not None:
+            self._side.with_suffix(".last").write_bytes(orjson.dumps(self._told({})))
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while line := await reader.readline():
-            command = orjson.loads(line)
-            try:
-                answer = _COMMANDS[command["do"]](self, command)
-                if not isinstance(answer, dict):
-                    answer = await answer
-            except Exception as error:
-                answer = {"failed": f"{type(error).__name__}: {error}"}
-            writer.write(orjson.dumps(answer) + b"\n")
+        # At the end of the process this is cancelled. Python 3.11 would log that as an error of the connection.
+        with contextlib.suppress(asyncio.CancelledError, OSError):
+            while line := await reader.readline():
+                command = orjson.loads(line)
+                try:
+                    answer = _COMMANDS[command["do"]](self, command)
+                    if not isinstance(answer, dict):
+                        answer = await answer
+                except Exception as error:
+                    answer = {"failed": f"{type(error).__name__}: {error}"}
+                writer.write(orjson.dumps(answer) + b"\n")
         writer.close()
 
     # What it is asked
@@ -224,7 +236,8 @@ class Process:
 
     def _told(self, command: Json) -> Json:
         watch, router = self._watch, self._on.router
-        assert watch is not None
+        if watch is None:
+            raise ValueError("without --watch nothing is noted")
         return {
             "told": self._pages.told,
             "let_go": watch.let_go,
@@ -253,9 +266,10 @@ def main() -> int:
     """The command. Returns the exit code."""
     parser = argparse.ArgumentParser(description="an endpoint that keeps pages with its slots")
     parser.add_argument("--side", type=Path, required=True, metavar="SOCKET")
+    parser.add_argument("--watch", action="store_true", help="note what `told` tells: 1 % of a core")
     add_options(parser, config.ServeOptions)
     given = vars(parser.parse_args())
-    process = Process(given.pop("side"))
+    process = Process(given.pop("side"), watched=given.pop("watch"))
     names = {row.name for row in fields(config.ServeOptions)}
     options = config.load({name: value for name, value in given.items() if name in names}, dict(os.environ), None)
     logs.set_up(options.log_format, options.log_level)

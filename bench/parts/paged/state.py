@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import struct
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from ingeborg.broker.core.cluster.slots import SlotState
@@ -26,13 +26,18 @@ _ROW: Final = struct.Struct("<HII")
 _NONE: Final = 0xFFFF_FFFF
 
 
-class Pages(SlotState):
-    """One endpoint's. ``of``: slot -> number -> page. ``told``: (nanoseconds, "arrived" or "gone", slots, whole)."""
+Told = tuple[int, str, list[int], bool]
+"""What an endpoint was told: nanoseconds, "arrived" or "gone", slots, whole."""
 
-    def __init__(self) -> None:
+
+class Pages(SlotState):
+    """One endpoint's. ``of``: slot -> number -> page. ``note``: is given all that is ``told``, too."""
+
+    def __init__(self, note: Callable[[Told], None] = lambda told: None) -> None:
         super().__init__("bench pages", PAGES_PER_CHUNK)
+        self._note = note
         self.of: dict[int, dict[int, bytes]] = {}
-        self.told: list[tuple[int, str, list[int], bool]] = []
+        self.told: list[Told] = []
 
     def put(self, slot: int, number: int, page: bytes | None) -> None:
         """A page of the slot; ``None``: there is none any more."""
@@ -85,10 +90,15 @@ class Pages(SlotState):
 
     def arrived(self, slots: Sequence[int], whole: bool) -> None:
         """See ``SlotState``."""
-        self.told.append((time.monotonic_ns(), "arrived", list(slots), whole))
+        self._tell("arrived", slots, whole)
 
     def gone(self, slots: Sequence[int]) -> None:
         """See ``SlotState``."""
-        self.told.append((time.monotonic_ns(), "gone", list(slots), True))
+        self._tell("gone", slots, True)
         for slot in slots:
             self.of.pop(slot, None)
+
+    def _tell(self, what: str, slots: Sequence[int], whole: bool) -> None:
+        told = (time.monotonic_ns(), what, list(slots), whole)
+        self.told.append(told)
+        self._note(told)
