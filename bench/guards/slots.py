@@ -153,13 +153,15 @@ def move(told: Iterable[Json], since_ns: int, until_ns: int) -> Move:
 
 
 class Pages(NamedTuple):
-    """``before``, ``joining``, ``leaving``: messages due in these times; ``moves``: the two; ``moved_mib``: sent in
+    """``before``, ``joining``, ``leaving``: messages due in these times, of publishers that stay where they are;
+    ``going``: of those at the endpoint that leaves, while it does; ``moves``: the two; ``moved_mib``: sent in
     copies, by each; ``resent``: messages that had no reply when their endpoint went, and were sent again;
     ``unheard``: messages of which a subscriber heard nothing; ``held_ms``: of each time a connection was not read."""
 
     before: list[Sent]
     joining: list[Sent]
     leaving: list[Sent]
+    going: list[Sent]
     moves: tuple[Move, Move]
     moved_mib: tuple[float, float]
     refused: Counter[str]
@@ -280,13 +282,16 @@ async def measure_pages(mib: int, before_s: float = BEFORE_S) -> Pages:
     for publisher in publishers:
         refused += publisher.refused
 
-    def due(since_ns: int, until_ns: int) -> list[Sent]:
-        return [one for one in sent if since_ns <= one.due_ns < until_ns]
+    def due(since_ns: int, until_ns: int, those: Sequence[Sent] = sent) -> list[Sent]:
+        return [one for one in those if since_ns <= one.due_ns < until_ns]
+
+    at_a, *others = publishers
 
     return Pages(
         due(before_ns, joins_ns),
         due(joins_ns, leaves_ns),
-        due(leaves_ns, end_ns),
+        due(leaves_ns, end_ns, [one for publisher in others for one in publisher.sent]),
+        due(leaves_ns, end_ns, at_a.sent),
         (move(told, joins_ns, leaves_ns), move(told, leaves_ns, end_ns)),
         (sum(copied) / (1 << 20), (of_a["counts"]["copied_bytes"] - copied[0]) / (1 << 20)),
         refused,
@@ -339,13 +344,14 @@ def checks_of_pages(found: Pages) -> list[Check]:
         rows.append(Check(figure, f"at most {HOMELESS_MS:g} ms", text, one.without_ms <= HOMELESS_MS))
         moving = [message for message in sent if message.slot in one.slots]
         others = [message for message in sent if message.slot not in one.slots]
-        text = f"{_latency(moving)}; to others {_latency(others)}; before {_latency(found.before)}"
+        going = f"; of publishers that have to go elsewhere {_latency(found.going)}" if sent is found.leaving else ""
+        text = f"{_latency(moving)}; to others {_latency(others)}; before {_latency(found.before)}{going}"
         goal = f"at most {HOMELESS_MS:g} ms"
         is_met = bool(moving) and percentile(moving, 1.0) <= HOMELESS_MS
         rows.append(Check(f"one {word}: from a publish to a slot that moves to its reply", goal, text, is_met))
         text = f"{mib:.0f} MiB in {one.took_s:.1f} s, {mib / one.took_s if one.took_s else 0:.0f} MiB/s"
         rows.append(Check(f"one {word}: copies", f"within {most_s:g} s", text, one.took_s <= most_s))
-    count = len(found.before) + len(found.joining) + len(found.leaving)
+    count = sum(map(len, (found.before, found.joining, found.leaving, found.going)))
     refused = found.refused.total() + found.unanswered
     text = f"{refused:,} of {count:,}; {found.unheard:,} not heard; {found.resent:,} sent again to another endpoint"
     rows.append(Check("publishes refused, or not answered", "none", text, not refused and found.unheard <= 0))

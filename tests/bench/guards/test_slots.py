@@ -133,7 +133,8 @@ IN_PART = slots.Move(0, 1, frozenset(), 0.0, 1, 0)
 
 def found_pages(**fields: Any) -> slots.Pages:
     one = slots.Move(0, 2_000 * MS, frozenset({1}), 500.0, 0, 0)
-    usual: dict[str, Any] = {"before": sent(1.0), "joining": sent(500.0), "leaving": sent(400.0), "moves": (one, one)}
+    usual: dict[str, Any] = {"before": sent(1.0), "joining": sent(500.0), "leaving": sent(400.0)}
+    usual |= {"going": sent(900.0), "moves": (one, one)}
     usual |= {"moved_mib": (10.0, 20.0), "refused": Counter(), "unanswered": 0, "resent": 1, "unheard": 0}
     usual |= {"held_ms": [], "pages": 5, "changes": 7, "wrong_slots": 0, "waited_ms": 9.0}
     return slots.Pages(**(usual | fields))
@@ -145,6 +146,10 @@ def test_all_is_met_at_the_bounds() -> None:
     assert checks[0].measured == "500 ms at most, of 1 slots"
     assert checks[1].measured == (
         "p99 500.0 ms, max 500 ms; to others p99 0.0 ms, max 0 ms; before p99 1.0 ms, max 1 ms"
+    )
+    assert checks[4].measured == (
+        "p99 400.0 ms, max 400 ms; to others p99 0.0 ms, max 0 ms; before p99 1.0 ms, max 1 ms; "
+        "of publishers that have to go elsewhere p99 900.0 ms, max 900 ms"
     )
     assert checks[2].measured == "10 MiB in 2.0 s, 5 MiB/s"
 
@@ -205,6 +210,7 @@ async def test_pages_move_to_one_that_joins_and_from_one_that_leaves() -> None:
     assert found.before
     assert {message.slot for message in found.joining} & found.moves[0].slots
     assert {message.slot for message in found.leaving} & found.moves[1].slots
+    assert found.going
     assert len(slots.checks_of_pages(found)) == 9
 
 
