@@ -43,7 +43,7 @@ def summary(plan: Plan, verdict: Verdict) -> str:
         f"operations {verdict.operations}  deliveries {verdict.deliveries} (due {verdict.obligations})  "
         f"losses: {losses}  drops: {drops}  unread {verdict.unread}  twice {verdict.allowed_twice}  "
         f"undone {verdict.undone}  pages {verdict.pages.right} (moved {verdict.pages.moved}, lost with a home "
-        f"{verdict.pages.excused}, wrong {len(verdict.pages.wrong)})  violations {len(verdict.violations)}"
+        f"{verdict.pages.excused})  violations {len(verdict.violations)}"
     )
 
 

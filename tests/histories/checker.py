@@ -65,6 +65,8 @@ def check(events: Iterable[Event]) -> Verdict:
     check_whole(history, verdict)
     check_deliveries(history, verdict)
     verdict.pages = check_pages(history.events)
+    for at, text in verdict.pages.wrong:
+        verdict.violate("ADR 21", text, at)
     check_counters(history, verdict)  # its sums are compared with what the others have found
     verdict.violations.sort(key=lambda violation: violation.at)
     return verdict

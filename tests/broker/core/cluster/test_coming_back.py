@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from ingeborg.broker.core.cluster.membership import DEAD_AFTER_S
 from tests.simulator.world import Node
 
@@ -20,7 +18,6 @@ def arrived(node: Node, whole: bool) -> set[int]:
     return {slot for what, slots, *so in pages_of(node).told if what == "arrived" and so == [whole] for slot in slots}
 
 
-@pytest.mark.xfail(strict=True, reason="nobody tells a state that what it has of a slot is from before a copy")
 def test_what_was_taken_out_elsewhere_meanwhile_is_not_there_when_a_slot_comes_back() -> None:
     both = cluster("a", "b")
     fill(both)
@@ -38,7 +35,6 @@ def test_what_was_taken_out_elsewhere_meanwhile_is_not_there_when_a_slot_comes_b
     assert {key: page for key, page in pages_of(a).pages.items() if key[0] == slot} == {(slot, 1): b"new"}
 
 
-@pytest.mark.xfail(strict=True, reason="a newcomer takes all slots for whole, whoever was their home before")
 def test_slots_of_two_that_crashed_are_whole_nowhere() -> None:
     three = cluster("a", "b", "c")
     fill(three)
