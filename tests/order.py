@@ -62,6 +62,7 @@ LONG_S: dict[str, float] = {
     "tests/riak/test_endpoints.py": 12,
     "tests/riak/test_failures.py": 12,
     "tests/bench/soak/test_soak.py": 11,
+    "tests/bench/guards/test_slots.py": 11,
     "tests/cluster/test_cluster.py": 11,
     "tests/fuzz/test_frames.py": 11,
 }

@@ -18,7 +18,7 @@ import uvloop
 
 from ingeborg.bench.errors import BenchError
 
-from . import cost, idle, latency, loads, misses, rivals, scaling, storm
+from . import cost, idle, latency, loads, misses, rivals, scaling, slots, storm
 from .model import Check, measured, show, table
 
 
@@ -37,6 +37,10 @@ def _latency(full: bool) -> list[Check]:
 def _storm(full: bool) -> list[Check]:
     clients, endpoints = (100_000, 7) if full else (20_000, 4)
     return storm.checks(uvloop.run(storm.measure(clients, endpoints)))
+
+
+def _slots(full: bool) -> list[Check]:
+    return slots.measure()
 
 
 def _idle(full: bool) -> list[Check]:
@@ -58,6 +62,7 @@ GUARDS: Mapping[str, Callable[[bool], list[Check]]] = {
     "misses": _misses,
     "traffic": loads.traffic,
     "scaling": _scaling,
+    "slots": _slots,
     "storm": _storm,
     "idle": _idle,
     "memory": loads.memory,

@@ -115,17 +115,18 @@ class Endpoint:
         *,
         host: str = "127.0.0.1",
         through: Sequence[str] = (),
+        serving: Sequence[str] = (),
     ) -> None:
         """``options``: of `ingeborg serve`, beside its name and port; ``directory``: for its log; ``variables``: of its
         environment; ``host``: where its URL leads; ``through``: a command that becomes the endpoint's, such as
-        `ip netns exec NAME`."""
+        `ip netns exec NAME`; ``serving``: a command that takes the options of `ingeborg serve` and is run instead."""
         self.name = name
         self._port = claim()
         self.port = self._port.first
         self.url = f"ws://{host}:{self.port}"
         self.log = directory / f"{name}-{self.port}.log"
         self.lives = 0  # begun so far
-        self._command = [*through, *serve("--name", name, "--port", str(self.port), *options)]
+        self._command = [*through, *(serving or serve()), "--name", name, "--port", str(self.port), *options]
         self.variables = dict(variables or {})  # of its environment, from its next start on
         self._child: Child | None = None
 

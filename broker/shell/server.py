@@ -9,7 +9,7 @@ import asyncio
 import logging
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -20,6 +20,7 @@ from ingeborg.protocol.sockets import LINGER_S
 from ..access.admission import Access
 from ..core.clients.large import Outcome
 from ..core.cluster.leaving import LEAVE_S
+from ..core.cluster.slots import SlotState
 from ..core.effects import Forget, Gone, HandedOver, Joined, Left, Read, Stop, Switched
 from ..core.limits import PATIENCE, SIZES, Limits, Patience, Sizes
 from ..core.model import Endpoint
@@ -53,8 +54,8 @@ BACKLOG = 4096
 
 class EndpointServer:
     """One endpoint process. ``secret`` is what the peers share; ``alone_at_url``: nobody else can be at the URL of
-    ``me``; ``on_fatal`` is told why the process has to end: its name is another's, or the store is lost;
-    ``on_broken`` ends it at once, for its core has failed."""
+    ``me``; ``states``: what belongs to slots, beside the core's own; ``on_fatal`` is told why the process has to end:
+    its name is another's, or the store is lost; ``on_broken`` ends it at once, for its core has failed."""
 
     def __init__(
         self,
@@ -76,6 +77,7 @@ class EndpointServer:
         drain_s: float = 5.0,
         wanted: frozenset[str] = frozenset(),
         alone_at_url: bool = True,
+        states: Sequence[SlotState] = (),
         on_fatal: Callable[[str], None] | None = None,
         on_broken: Callable[[], None] | None = None,
     ) -> None:
@@ -95,6 +97,7 @@ class EndpointServer:
             ping_s=ping_s,
             unix_s=time.time(),
             wanted=wanted,
+            states=states,
         )
         if log.isEnabledFor(logging.DEBUG):
             self.router.replies.on_refusal = _log_refusal

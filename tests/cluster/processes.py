@@ -65,8 +65,9 @@ class EndpointProcess(Endpoint):
         *,
         host: str = "127.0.0.1",
         through: Sequence[str] = (),
+        serving: Sequence[str] = (),
     ) -> None:
-        super().__init__(name, options, directory, variables, host=host, through=through)
+        super().__init__(name, options, directory, variables, host=host, through=through, serving=serving)
         self.inside = self.url  # where its metrics are
 
     async def metrics(self) -> Metrics:

@@ -42,7 +42,8 @@ def summary(plan: Plan, verdict: Verdict) -> str:
         f"seed {plan.seed}  {plan.store}, {plan.network}  faults: {', '.join(plan.kinds) or 'none'}  "
         f"operations {verdict.operations}  deliveries {verdict.deliveries} (due {verdict.obligations})  "
         f"losses: {losses}  drops: {drops}  unread {verdict.unread}  twice {verdict.allowed_twice}  "
-        f"undone {verdict.undone}  violations {len(verdict.violations)}"
+        f"undone {verdict.undone}  pages {verdict.pages.right} (moved {verdict.pages.moved}, lost with a home "
+        f"{verdict.pages.excused})  violations {len(verdict.violations)}"
     )
 
 

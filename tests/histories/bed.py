@@ -7,6 +7,7 @@ know what a history does with them.
 from __future__ import annotations
 
 import asyncio
+import tempfile
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -15,7 +16,7 @@ from pathlib import Path
 
 import psutil
 
-from ingeborg.bench.starting import ChildError, end_all
+from ingeborg.bench.starting import ChildError, end_all, python
 from ingeborg.broker.store.embedded.layout import Lane
 from ingeborg.protocol.pages import PageError, fetch, samples
 
@@ -38,14 +39,18 @@ STORELESS_S = 0.3
 class Endpoint(EndpointProcess):
     """An endpoint whose network is given, and whose lives have names."""
 
-    def __init__(self, name: str, options: Sequence[str], directory: Path, wires: Wires, **variables: str) -> None:
+    def __init__(
+        self, name: str, options: Sequence[str], directory: Path, wires: Wires, sides: Path, **variables: str
+    ) -> None:
+        self.side = sides / f"{name}.side"
         super().__init__(
             name,
-            [*options, *wires.options(name)],
+            [*options, *wires.options(name), "--side", str(self.side)],
             directory,
             variables,
             host=wires.host(name),
             through=wires.through(name),
+            serving=python("ingeborg.bench.parts.paged"),
         )
         self._advertised = wires.advertised(name, self.url)
         self.inside = wires.inside(name, self.url)
@@ -150,8 +155,11 @@ async def bed(store: str, network: str, directory: Path, names: Sequence[str] = 
             network = "proxy"  # its nodes are at this machine's loopback address, which a namespace does not have
         wires = await stack.enter_async_context(await wires_of(network, list(names)))
         options = ["--store", where]
+        # The path of a Unix socket is short: at most 107 bytes.
+        sides = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sides-")))
         endpoints = {
-            name: Endpoint(name, options, directory, wires, XDG_DATA_HOME=str(directory / "data")) for name in names
+            name: Endpoint(name, options, directory, wires, sides, XDG_DATA_HOME=str(directory / "data"))
+            for name in names
         }
         cluster = Cluster(directory, options, {}, dict(endpoints))
         stack.push_async_callback(end_all, list(endpoints.values()))

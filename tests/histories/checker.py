@@ -23,6 +23,7 @@ from ingeborg.bench.oracle.verdict import Cause, Violation
 
 from .counters import check_counters
 from .model import FOREVER, History
+from .pages import Kept, check_pages
 from .record import Event
 
 
@@ -41,6 +42,7 @@ class Verdict:
     gone: int = 0  # losses of messages to topics at endpoints that were taken for dead: each is counted as a drop
     undone: int = 0  # deliveries and list entries after an unsubscription that the union of a cut store has undone
     drops: Counter[str] = field(default_factory=Counter)  # that the endpoints counted, by reason
+    pages: Kept = field(default_factory=Kept)
     unread: int = 0  # that they put into outboxes of connections that ended
 
     @property
@@ -62,6 +64,9 @@ def check(events: Iterable[Event]) -> Verdict:
     check_replies(history, verdict)
     check_whole(history, verdict)
     check_deliveries(history, verdict)
+    verdict.pages = check_pages(history.events)
+    for at, text in verdict.pages.wrong:
+        verdict.violate("ADR 21", text, at)
     check_counters(history, verdict)  # its sums are compared with what the others have found
     verdict.violations.sort(key=lambda violation: violation.at)
     return verdict

@@ -5,12 +5,14 @@ Owns: the draw. Must never: look at what comes of it; the same seed, store and n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
 from ingeborg.broker.core.cluster.membership import DEAD_AFTER_S
+from ingeborg.protocol.hashes import SLOTS
 
 from .allowances import PAUSE_UNNOTICED_S
 
@@ -19,6 +21,9 @@ SUBSCRIBERS, TOPICS = 6, 8
 
 #: Commands a second, in all: enough that several are under way at any time, few enough for two busy cores.
 RATE = 45.0
+
+#: Slots that have pages, pages of each, how many are written a second, and which part of these is taken out instead.
+PAGE_SLOTS, PAGES, PAGES_PER_S, GONE = 60, 3, 60.0, 0.2
 
 #: How long operations go on, in seconds, and for how long after the last fault has ended.
 OPERATIONS_S, AFTER_FAULTS_S = 5.0, 1.0
@@ -64,6 +69,17 @@ class Fault:
 
 
 @dataclass(frozen=True)
+class Writing:
+    """A page is written at the home of its slot, or taken out there."""
+
+    at_s: float
+    slot: int
+    number: int
+    version: int
+    gone: bool
+
+
+@dataclass(frozen=True)
 class Plan:
     """A history before it has happened."""
 
@@ -76,6 +92,7 @@ class Plan:
     at: dict[str, str]  # subscriber -> the endpoint it listens at first
     steps: tuple[Step, ...]
     faults: tuple[Fault, ...]
+    pages: tuple[Writing, ...] = ()
 
     @property
     def kinds(self) -> list[str]:
@@ -108,7 +125,21 @@ def make_plan(
     ends = max([OPERATIONS_S, *(fault.at_s + fault.lasts_s + AFTER_FAULTS_S for fault in faults)])
     steps = _Steps(random, seed, endpoints, subscribers, topics).until(ends)
     at = {name: random.choice(endpoints) for name in subscribers}
-    return Plan(seed, store, network, tuple(endpoints), subscribers, topics, at, tuple(steps), faults)
+    # Drawn apart, so that these change nothing of what a seed gave before.
+    pages = tuple(_writings(Random(f"{seed} pages"), seed, ends))
+    return Plan(seed, store, network, tuple(endpoints), subscribers, topics, at, tuple(steps), faults, pages)
+
+
+def _writings(random: Random, seed: int, ends: float) -> Iterator[Writing]:
+    slots = random.sample(range(SLOTS), PAGE_SLOTS)
+    at_s = 0.0
+    for version in itertools.count(1):
+        at_s += random.expovariate(PAGES_PER_S)
+        if at_s >= ends:
+            return
+        # A number is the seed's own: on one bed the pages of several histories are kept.
+        number = PAGES * seed + random.randrange(PAGES)
+        yield Writing(at_s, random.choice(slots), number, version, random.random() < GONE)
 
 
 def _faults(random: Random, kinds: Sequence[str], endpoints: Sequence[str]) -> list[Fault]:

@@ -15,6 +15,9 @@ Every event is a flat object with ``at`` and ``what``:
 ``life``         endpoint, life, phase (``started``, ``killed``, ``stopping``, ``stopped``)
 ``look``         endpoint, life, answered; joined, lapses, peers (names): read from ``/metrics``
 ``counters``     endpoint, life, phase (``begin``, ``end``), values, drops, errors: read from ``/metrics``
+``page``         slot, number, version, gone, asked_at, phase (``confirmed``, ``in doubt``, ``refused``), endpoint
+``kept``         endpoint, pages (slot, number, version): of the slots that it acts for, at the end
+``arrivals``     endpoint, slots (at, slot, whole): when it became the home of these, in all its lives
 ``whole``        yes: all endpoints are linked, and nothing is under way
 ``unheard``      client, key, payload: (only where a test says so) taken out of the record
 =============== =======================================================================================
@@ -41,6 +44,10 @@ class Recorder:
     def now(self) -> float:
         """Seconds since the history began."""
         return time.monotonic() - self._began
+
+    def at(self, monotonic_s: float) -> float:
+        """A time of this machine's monotonic clock, as events have it."""
+        return monotonic_s - self._began
 
     def add(self, what: str, **fields: Any) -> None:
         """It happens now."""

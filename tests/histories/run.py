@@ -14,10 +14,13 @@ from typing import Any
 
 from websockets.exceptions import WebSocketException
 
+from ingeborg.bench.errors import BenchError
+
 from .allowances import REPLY_S, WHOLE_S
 from .bed import Bed, Endpoint
 from .faults import Faults
 from .lines import Line
+from .pages import Pages
 from .plan import Plan, Step
 from .record import Event, Recorder
 
@@ -115,6 +118,7 @@ class HistoryRun:
         self._subscribers = {name: Subscriber(self, name, plan.at[name]) for name in plan.subscribers}
         self._publishers: dict[str, Line] = {}
         self._faults = Faults(bed, self.recorder)
+        self._pages = Pages(bed, self.recorder)
 
     async def run(self) -> list[Event]:
         """The record. Whatever the broker does, it ends."""
@@ -138,6 +142,7 @@ class HistoryRun:
             assert isinstance(ended, asyncio.CancelledError), ended
         finally:
             await asyncio.gather(*(line.close() for line in self._lines), return_exceptions=True)
+            await self._pages.close()
         return self.recorder.events
 
     async def _go(self) -> None:
@@ -147,20 +152,29 @@ class HistoryRun:
         keepers = [asyncio.create_task(subscriber.keep()) for subscriber in self._subscribers.values()]
         publishers = [asyncio.create_task(self._keep_publisher(name)) for name in self.plan.endpoints]
         faults = [asyncio.create_task(self._fault(began, fault)) for fault in self.plan.faults]
+        writing = asyncio.create_task(self._write_pages(began))
         try:
             for step in self.plan.steps:
                 await asyncio.sleep(max(0.0, began + step.at_s - self.recorder.now()))
                 self._step(step, tasks)
             await asyncio.gather(*faults)
             await asyncio.gather(*tasks)
+            await writing
             for endpoint in self.bed.endpoints.values():
                 if not endpoint.runs:
                     await self._faults.start(endpoint)
             await self._end()
         finally:
-            for task in (*keepers, *publishers, *faults, *tasks):
+            every = (*keepers, *publishers, *faults, *tasks, writing)
+            for task in every:
                 task.cancel()
-            await asyncio.gather(*keepers, *publishers, *faults, *tasks, return_exceptions=True)
+            await asyncio.gather(*every, return_exceptions=True)
+
+    async def _write_pages(self, began: float) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            for writing in self.plan.pages:
+                await asyncio.sleep(max(0.0, began + writing.at_s - self.recorder.now()))
+                tasks.create_task(self._pages.write(writing))
 
     async def _fault(self, began: float, fault: Any) -> None:
         await asyncio.sleep(max(0.0, began + fault.at_s - self.recorder.now()))
@@ -232,7 +246,8 @@ class HistoryRun:
                 await self._probe()
                 await self._answered()
                 await self.bed.cluster.idle()
-        except (AssertionError, TimeoutError) as error:
+                await self._pages.look(writing.number for writing in self.plan.pages)
+        except (AssertionError, BenchError, TimeoutError) as error:
             self.recorder.add("whole", yes=False, reason=str(error) or "commands have no replies")
             return
         self.recorder.add("whole", yes=True)

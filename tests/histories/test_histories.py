@@ -20,6 +20,7 @@ from . import wires
 from .__main__ import failure, plan_for, summary
 from .bed import Endpoint, bed
 from .checker import check
+from .pages import Kept
 from .plan import OF_LINKS, possible
 from .record import Event
 from .run import run_history
@@ -60,22 +61,31 @@ def test_every_kind_of_fault_is_among_them() -> None:
 
 async def test_guarantees_hold_on_real_processes_through_every_kind_of_fault(tmp_path: Path) -> None:
     due: list[int] = []
+    pages: list[Kept] = []
     async with asyncio.TaskGroup() as beds:  # a bed that fails ends the others, and none outlives the test
         failures = []
         for (store, network), chosen in HISTORIES.items():
             directory = tmp_path / f"{store}-{network}"
             directory.mkdir()
-            failures.append(beds.create_task(_histories_on(store, network, chosen, directory, due)))
+            failures.append(beds.create_task(_histories_on(store, network, chosen, directory, due, pages)))
     found = [text for on_bed in failures for text in on_bed.result()]
     assert not found, "\n\n".join(found)
     assert len(due) >= 10
     assert sum(due) >= 1_000, due
+    assert sum(kept.right for kept in pages) >= 1_000
+    assert sum(kept.moved for kept in pages) >= 20, "of the pages that are right, hardly one has moved"
 
 
 async def _histories_on(
-    store: str, network: str, chosen: list[tuple[int, list[str]]], directory: Path, due: list[int]
+    store: str,
+    network: str,
+    chosen: list[tuple[int, list[str]]],
+    directory: Path,
+    due: list[int],
+    pages: list[Kept],
 ) -> list[str]:
-    """One after the other on one bed; what failed, in full. ``due``: gets how many deliveries each looked for."""
+    """One after the other on one bed; what failed, in full. ``due``: gets how many deliveries each looked for;
+    ``pages``: what became of the pages of each."""
     failures = []
     async with bed(store, network, directory) as on:
         assert on.form == form.name(), "the histories are to be those of the form that is tested"
@@ -94,6 +104,7 @@ async def _histories_on(
                     f"the log of {name}:\n{endpoint.said()[-3000:]}" for name, endpoint in on.endpoints.items()
                 ]
             due.append(verdict.obligations)
+            pages.append(verdict.pages)
         await on.cluster.no_fault()
     return failures
 

@@ -114,8 +114,9 @@ class Paged(History):
             number, writer = self.last.get(key, (0, node))
             has = int.from_bytes(pages.get(key, b""))
             owed = self.safe.get(key, 0)
-            crashed = not writer.alive and not writer.left
-            if not crashed and writer.me.incarnation not in disturbed and writer.stalled_until == 0.0:
+            # Gone without a word in this endpoint's view: then it need not have been reached before.
+            lost = not writer.left and not node.router.members.in_view(writer.me.incarnation)
+            if not lost and writer.me.incarnation not in disturbed and writer.stalled_until == 0.0:
                 owed = max(owed, number)
             self.looked_at += owed > 0
             if has < owed:

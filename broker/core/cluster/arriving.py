@@ -16,7 +16,6 @@ from typing import Any, Final
 
 from ..desk import Desk
 from ..links.calls import LEAVING, Kind
-from ..links.capabilities import COPIES
 from ..part import Part, RequestHandler
 from .copying import Copying
 from .membership import Membership
@@ -58,9 +57,7 @@ class Arriving(Part):
         self._incoming: dict[tuple[str, int], Incoming] = {}  # by who sends it, and its number there
         self._held = held
         self._acts = False  # as a home: it has joined, and its lease has not lapsed since
-        #: While it does not act: the others that may. When one of them is gone without a word, what it had is missing.
-        self._others: set[str] = set()
-        self._one_crashed = False
+        self._departed = 0  # endpoints, when it last acted
 
     def requests(self) -> dict[Kind, RequestHandler]:
         """What a home says to the next one."""
@@ -94,8 +91,23 @@ class Arriving(Part):
             self._desk.decline(peer, number, "internal", "this endpoint is the home of these slots by now")
             return
         else:
-            self._incoming[peer, copy] = Incoming(slots, len(arguments) > 2)
+            is_standby = len(arguments) > 2
+            if not is_standby:
+                self._forget(slots)
+            self._incoming[peer, copy] = Incoming(slots, is_standby)
         self._desk.answer(peer, number)
+
+    def _forget(self, slots: frozenset[int]) -> None:
+        """Another endpoint has acted for these, and what is here of them is old: some of it may have been taken out
+        there. So is what came of a copy before this one."""
+        for key, other in list(self._incoming.items()):
+            if not other.is_standby and not other.slots.isdisjoint(slots):
+                self._drop(key)
+        old = self._held.slots & slots
+        if old:
+            self._held.slots -= old
+            for state in self._states:
+                state.gone(sorted(old))
 
     def copy_requested(self, peer: str, number: int, arguments: list[Any]) -> None:
         """A part of it."""
@@ -123,12 +135,8 @@ class Arriving(Part):
             return
         incoming = self._incoming.get((peer, copy))
         came = incoming is not None and incoming.keys == keys
-        if incoming is not None and incoming.is_standby:
+        if incoming is not None and (final or incoming.is_standby):
             incoming.whole = came
-        elif incoming is not None and final:
-            incoming.whole = came
-            if not self._acts:
-                self._held.slots -= incoming.slots  # another acted for them since we did
         self._desk.answer(peer, number, came)
 
     def view_changed(self) -> None:
@@ -141,10 +149,8 @@ class Arriving(Part):
                 self._drop(key)
             self._copying.view_changed()
         members = self._members
-        if not self._acts:
-            self._one_crashed = self._one_crashed or not all(map(members.in_view, self._others))
-            self._others = {peer for peer in members.view() if not members.peers[peer].yields}
         gone = [key for key in self._incoming if not members.in_view(key[0])]
+        self._hand_on()
         self._arrive()
         for key in gone:
             if key in self._incoming:
@@ -153,39 +159,53 @@ class Arriving(Part):
             if incoming.is_standby:
                 self._narrow(incoming, {slot for slot in incoming.slots if members.table[slot] in (peer, self._me)})
 
+    def _hand_on(self) -> None:
+        """What was given to us, and is another's in the view without its giver, goes there."""
+        table = self._members.table
+        found: set[int] = set()
+        for (peer, _), incoming in self._incoming.items():
+            if incoming.whole and not incoming.is_standby:
+                others = {slot for slot in incoming.slots if table[slot] not in (peer, self._me)}
+                incoming.slots -= others
+                found |= others
+        if found:
+            self._held.slots |= found
+            self._copying.view_changed()
+
     def joined(self) -> None:
         """This endpoint may act for its slots."""
         self._arrive()
 
     def lapsed(self) -> None:
         """Others may act for them. What is here is kept: it is all there is, if nobody does."""
-        self._acts = False
-        self._others = {peer for peer in self._members.view() if not self._members.peers[peer].yields}
+        if self._acts:
+            self._acts = False
+            self._departed = self._members.departed
+            self._held.in_doubt = any(not self._members.peers[peer].yields for peer in self._members.view())
 
     def _arrive(self) -> None:
         if not self._members.joined:
             return
         table = self._members.table
-        if self._one_crashed:
-            self._held.slots.clear()  # it may have acted for them since we did
+        one_departed = not self._acts and self._members.departed > self._departed
+        if one_departed and self._held.slots:
+            # It may have acted for them since we did, and there is nobody to ask.
+            for state in self._states:
+                state.gone(sorted(self._held.slots))
+            self._held.slots.clear()
         ours = {slot for slot, home in enumerate(table) if home == self._me} - self._held.slots
         whole: set[int] = set()
-        in_part: set[int] = set()
         for key, incoming in list(self._incoming.items()):
             slots = incoming.slots & ours
             if incoming.whole and not (incoming.is_standby and self._members.in_view(key[0])):
                 whole |= slots
-            elif not incoming.is_standby:
-                in_part |= slots
             if slots or not self._held.slots.isdisjoint(incoming.slots):
                 incoming.slots -= slots
                 self._drop(key)
-        if not self._acts and not (self._one_crashed or self._members.bereaved or self._members.lacking(COPIES)):
-            # All who acted until now have handed over what they had, or nobody did, and nothing is missing.
-            whole |= ours - in_part
+        if not self._acts and not one_departed and not self._members.peers:
+            whole = ours  # there is nobody who could have anything
         self._acts = True
-        self._one_crashed = False
-        self._members.bereaved = False
+        self._held.in_doubt = False
         self._held.slots |= ours
         self._tell(ours - whole, False)
         self._tell(whole, True)

@@ -29,6 +29,9 @@ from .slots import SlotState, pack_slots
 #: Bytes of a copy on its link that the other end has not answered.
 UNANSWERED_BYTES: Final = 1 << 20
 
+#: Chunks of a copy that have not been answered: to take one in takes up to a millisecond, however few its bytes are.
+UNANSWERED_CHUNKS: Final = 8
+
 #: Bytes of what has changed that are packed in one turn: some 3 ms.
 TURN_BYTES: Final = 64 << 10
 
@@ -89,6 +92,7 @@ class Copy:
         "ripe",
         "sent_all",
         "slots",
+        "under_way",
         "target",
         "unanswered",
         "whole",
@@ -105,6 +109,7 @@ class Copy:
         self.asked_at = now  # when somebody last asked after it
         self.keys = 0  # sent
         self.unanswered = 0  # bytes
+        self.under_way = 0  # chunks
         self.changes: dict[SlotState, dict[Any, int]] = {}  # keys to be sent, and their slots; none: nothing
         self.at_once: deque[AtOnce] = deque()  # to be sent before them
         self.job: Iterator[bool] | None = None  # that sends all there is
@@ -115,6 +120,11 @@ class Copy:
         self.final = False  # its slots have gone
         self.ripe = False  # of a standby's: a tick has come since what is to be sent has changed
         self.over = False
+
+    @property
+    def full(self) -> bool:
+        """As much is under way as may be."""
+        return self.unanswered >= UNANSWERED_BYTES or self.under_way >= UNANSWERED_CHUNKS
 
     @property
     def ready(self) -> bool:
@@ -197,7 +207,7 @@ class Copies(Part):
                 continue
             for keys in form.departing(copy.slots):
                 for start in range(0, len(keys), form.keys_per_chunk):
-                    while copy.unanswered >= UNANSWERED_BYTES and not copy.over:
+                    while copy.full and not copy.over:
                         copy.parked = True
                         yield True
                     if copy.over:
@@ -214,6 +224,7 @@ class Copies(Part):
         data = state.pack(keys)
         copy.keys += len(keys)
         copy.unanswered += len(data)
+        copy.under_way += 1
         self._desk.counts["copied_bytes"] += len(data)
         context = (copy, len(data), waiting)
         self._desk.ask(Kind.COPY, copy.target, (copy.number, state.name, data), self, context)
@@ -253,7 +264,7 @@ class Copies(Part):
 
     def _send_at_once(self, copy: Copy) -> None:
         at_once = copy.at_once
-        while at_once and copy.unanswered < UNANSWERED_BYTES:
+        while at_once and not copy.full:
             state, size = at_once[0].state, 0
             keys: list[Any] = []
             waiting: list[Any] = []
@@ -267,7 +278,7 @@ class Copies(Part):
 
     def _send_changes(self, copy: Copy) -> None:
         sent = copy.unanswered
-        while copy.changes and copy.unanswered < min(sent + TURN_BYTES, UNANSWERED_BYTES):
+        while copy.changes and copy.unanswered < sent + TURN_BYTES and not copy.full:
             state, changed = next(iter(copy.changes.items()))
             keys = list(islice(changed, state.keys_per_chunk))
             for key in keys:
@@ -282,6 +293,7 @@ class Copies(Part):
         """The other end has taken it in."""
         copy, size, waiting = call.context
         copy.unanswered -= size
+        copy.under_way -= size > 0
         if waiting:
             copy.copier.confirmed(copy, waiting)
         if copy.over:

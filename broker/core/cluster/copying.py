@@ -131,7 +131,10 @@ class Copying(Copier):
                 went.setdefault(table[slot], []).append(slot)
         for target, slots in went.items():
             self._held.slots.difference_update(slots)
-            self._hand_over(target, slots)
+            if self._held.in_doubt:
+                self._tell_gone(slots)
+            else:
+                self._hand_over(target, slots)
 
     def _hand_over(self, target: str, slots: list[int]) -> None:
         if not self._members.has(target, COPIES):

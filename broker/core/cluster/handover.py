@@ -25,7 +25,7 @@ from .membership import Membership
 from .slots import SlotState
 from .underway import UnderWay
 
-#: Payloads in a chunk of a copy: 22 KB, and 1 ms on either side.
+#: Payloads in a chunk of a copy: 22 KB, and 1 ms at most on either side.
 KEYS_PER_CHUNK: Final = 1_000
 
 #: Of a number of seconds in such a chunk.
@@ -54,9 +54,7 @@ class SeenPayloads(SlotState):
 
     def pack(self, keys: Sequence[Any]) -> bytes:
         """See ``SlotState``."""
-        now = self._desk.now
-        left = self._dedup.left
-        times = [left(key, now) for key in keys]
+        times = self._dedup.left(keys, self._desk.now)
         return b"".join([key.to_bytes(KEY_BYTES) for key in keys]) + struct.pack(f"<{len(times)}f", *times)
 
     def absorb(self, data: bytes) -> int:
@@ -66,13 +64,8 @@ class SeenPayloads(SlotState):
             raise ValueError(f"{len(data)} bytes")
         if max(data[: count * KEY_BYTES : KEY_BYTES], default=0) >= SLOTS >> 8:
             raise ValueError("a key of no slot")
-        now = self._desk.now
-        add = self._dedup.add
-        start = 0
-        for seconds in struct.unpack_from(f"<{count}f", data, count * KEY_BYTES):
-            if seconds > 0:  # NaN is not
-                add(int.from_bytes(data[start : start + KEY_BYTES]), now, seconds)
-            start += KEY_BYTES
+        keys = [int.from_bytes(data[start : start + KEY_BYTES]) for start in range(0, count * KEY_BYTES, KEY_BYTES)]
+        self._dedup.add_all(keys, struct.unpack_from(f"<{count}f", data, count * KEY_BYTES), self._desk.now)
         return count
 
 

@@ -170,7 +170,8 @@ class Joining(Part):
         if error is not None:
             return
         holder = next((entry for entry in result if entry.name == me.name), None)
-        self._members.bereaved = self._members.bereaved or holder is not None
+        if holder is not None:
+            self._members.departed += 1
         if holder is None or (self._alone_at_url and holder.url == me.url):
             self._named = True
         elif holder == self._holder:

@@ -90,7 +90,8 @@ class Membership(Homes):
         self._lease_s = patience.lease_s
         self.peers: dict[str, Peer] = {}  # by incarnation; without this endpoint
         self.leaving = False
-        self.bereaved = False  # a former life of this endpoint ended without a word, and nobody has acted since
+        #: Endpoints that were in the view and act no more, with or without a word; a former life of this one as well.
+        self.departed = 0
         self._round_began = now
         self._read = False  # the registry, since this round began
         self._written_at = float("-inf")  # when the last heartbeat that was written was begun
@@ -125,6 +126,7 @@ class Membership(Homes):
             if peer.dead_since is not None:
                 if peer.in_view:
                     gone.append(peer.endpoint)
+                    self.departed += not peer.yields
                 peer.in_view = False
                 if not peer.in_registry:
                     del self.peers[peer.endpoint.incarnation]
@@ -189,6 +191,7 @@ class Membership(Homes):
         """The peer says that it leaves: it has let go of its slots, and its link is still of use."""
         peer = self.peers.get(incarnation)
         if peer is not None:
+            self.departed += peer.in_view and not peer.yields
             peer.yields = True
             self._changed()
 
@@ -290,6 +293,7 @@ class Membership(Homes):
         for peer in older:
             self._write_off(peer.endpoint.incarnation)
             del self.peers[peer.endpoint.incarnation]
+        self.departed += sum(peer.in_view and not peer.yields for peer in older)
         return [peer.endpoint for peer in older if peer.in_view]
 
     def _write_off(self, incarnation: str) -> None:

@@ -58,6 +58,8 @@ class Held:
 
     def __init__(self) -> None:
         self.slots: set[int] = set()
+        #: Others may have acted for them since this endpoint did: what it has of them may be old.
+        self.in_doubt = False
 
 
 def by_home(table: Sequence[str], me: str, after: Sequence[str]) -> dict[str, list[int]]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, Generic, TypeVar
 
 from ingeborg.protocol.hashes import HASH_BYTES, digest
@@ -176,6 +176,44 @@ class Dedup(Generic[Waiter]):
             expiry = now + max(min(ttl_s, self.ttl_s), self.take(key, now))
         self._insert(key, expiry)
 
+    def add_all(self, keys: Sequence[int], seconds: Sequence[float], now: float) -> None:
+        """As ``add`` of each with what is left of its time, a thousand in a millisecond. Those of which nothing is left
+        are passed over."""
+        if self.ttl_s <= 0:
+            return
+        if self._now != now:
+            self._turn(now)
+        self._forget(2 * len(keys))
+        ttl_s = self.ttl_s
+        young, old = self._young, [generation for generation, _ in self._old]
+        room = min(self._young_max - self._young_count, self.keys_max - self._count)
+        added = 0
+        for key, left in zip(keys, seconds, strict=True):
+            if not left > 0:  # NaN is not
+                continue
+            index = key & _PART_MASK
+            part = young[index]
+            is_new = added < room and key not in part
+            if is_new:
+                for generation in old:
+                    if key in generation[index]:
+                        is_new = False
+                        break
+            if is_new:
+                expiry: Any = now + (left if left < ttl_s else ttl_s)
+                part[key] = expiry
+                added += 1
+                continue
+            # It is known, or the youngest generation is full, or all are.
+            self._count += added
+            self._young_count += added
+            self.add(key, now, left)
+            added = 0
+            young, old = self._young, [generation for generation, _ in self._old]
+            room = min(self._young_max - self._young_count, self.keys_max - self._count)
+        self._count += added
+        self._young_count += added
+
     def _turn(self, now: float) -> None:
         if now >= self._young_until:
             self._begin_generation(now)
@@ -266,13 +304,20 @@ class Dedup(Generic[Waiter]):
                     found, looked_at = [], 0
         yield found
 
-    def left(self, key: int, now: float) -> float:
-        """What is left of its time, in seconds; 0: nothing."""
-        index = key & _PART_MASK
-        latest = self._young[index].get(key, now)
-        for generation, _ in self._old:
-            latest = max(latest, generation[index].get(key, now))
-        return latest - now
+    def left(self, keys: Sequence[int], now: float) -> list[float]:
+        """What is left of the time of each, in seconds; 0 or less: nothing."""
+        young, old = self._young, [generation for generation, _ in self._old]
+        found: list[float] = []
+        for key in keys:
+            index = key & _PART_MASK
+            expiry = young[index].get(key)
+            if expiry is None:
+                for generation in old:  # the youngest that has it has it for longest
+                    expiry = generation[index].get(key)
+                    if expiry is not None:
+                        break
+            found.append(0.0 if expiry is None else expiry - now)
+        return found
 
     def snapshot(self) -> list[int]:
         """All keys whose time may not be over."""

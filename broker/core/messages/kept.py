@@ -75,13 +75,13 @@ class KeptMessages(SlotState):
 
     def pack(self, keys: Sequence[Any]) -> bytes:
         """See ``SlotState``."""
-        now, left, under_way = self._desk.now, self._dedup.left, self.under_way
+        under_way = self.under_way
         messages: dict[int, list[Any]] = {}
-        for place, key in enumerate(keys):
+        for place, key in enumerate(keys) if under_way else ():
             message = under_way.get(key)
             if message is not None:
                 messages[place] = [message.topic, message.payload, message.origin, message.number]
-        times = [left(key, now) for key in keys]
+        times = self._dedup.left(keys, self._desk.now)
         packed = b"".join([key.to_bytes(KEY_BYTES) for key in keys])
         return ormsgpack.packb(
             [packed, struct.pack(f"<{len(times)}f", *times), messages], option=ormsgpack.OPT_NON_STR_KEYS
@@ -90,16 +90,14 @@ class KeptMessages(SlotState):
     def absorb(self, data: bytes) -> int:
         """See ``SlotState``."""
         keys, times, messages = _unpacked(data)
-        now = self._desk.now
-        add, kept = self._dedup.add, self.kept
-        for place, (key, seconds) in enumerate(zip(keys, times, strict=True)):
+        kept = self.kept
+        for place, key in enumerate(keys) if kept or messages else ():
             message = messages.get(place)
             if message is not None:
                 kept[key] = message
-            elif kept and (former := kept.pop(key, None)) is not None and seconds > 0:
+            elif (former := kept.pop(key, None)) is not None and times[place] > 0:
                 self.settle(former[2], former[3])
-            if seconds > 0:  # NaN is not
-                add(key, now, seconds)
+        self._dedup.add_all(keys, times, self._desk.now)
         return len(keys)
 
     def settle(self, origin: str, number: int) -> None:

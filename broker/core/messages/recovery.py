@@ -124,7 +124,7 @@ class Recovery(Part):
         topic, payload, origin, number = one.known
         dedup = self._dedup
         if home == self._me:
-            if dedup.pending(one.key) is not None or dedup.left(one.key, self._desk.now) > 0:
+            if dedup.pending(one.key) is not None or dedup.left([one.key], self._desk.now)[0] > 0:
                 self._ended(one.key, True)  # its publisher has asked again
             else:
                 dedup.begin(one.key)

@@ -213,7 +213,7 @@ def test_a_copy_carries_the_keys_of_its_slots_and_what_is_left_of_their_time(
     assert there.payloads.absorb(here.payloads.pack(keys)) == len(keys)
     for one in times:
         left = times[one] - here.desk.now if one in alive else 0.0
-        assert there.dedup.left(one, there.desk.now) == pytest.approx(min(max(left, 0.0), DEDUP_TTL_S), abs=0.01)
+        assert there.dedup.left([one], there.desk.now)[0] == pytest.approx(min(max(left, 0.0), DEDUP_TTL_S), abs=0.01)
 
 
 def test_what_changes_while_keys_are_looked_for_is_found_or_told() -> None:
@@ -224,7 +224,7 @@ def test_what_changes_while_keys_are_looked_for_is_found_or_told() -> None:
     for index, part in enumerate(way.payloads.departing(frozenset({0}))):
         found |= set(part)
         way.dedup.expire(way.desk.now + 60.0 + index / 100, 100)
-    assert {number for number in range(600) if way.dedup.left(number, way.desk.now + 65.0) > 0} <= found
+    assert {number for number in range(600) if way.dedup.left([number], way.desk.now + 65.0)[0] > 0} <= found
 
 
 @pytest.mark.parametrize("data", [b"x", b"\xff" * 22, b"\x10" + b"x" * 21])

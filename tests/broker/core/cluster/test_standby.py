@@ -18,7 +18,7 @@ from tests.simulator.world import Node
 
 from ..talk import Cluster
 from .pages import Key, Pages, pages_of, write
-from .test_copying import at_homes, fill
+from .test_copying import at_homes, fill, forget_the_start
 
 #: A crash is noticed, another endpoint has taken over, and has its own standby.
 TAKEN_OVER_S = DEAD_AFTER_S + 2.0
@@ -27,6 +27,8 @@ TAKEN_OVER_S = DEAD_AFTER_S + 2.0
 def cluster(*names: str, **options: Any) -> Cluster:
     made = Cluster(*names, states=lambda: [Pages(at_standbys=True)], wanted=frozenset({STANDBY}), **options)
     made.world.run(4.0)
+    if len(names) > 1:
+        forget_the_start(made)
     return made
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -57,7 +59,7 @@ def test_a_time_to_live_of_zero_turns_it_off() -> None:
     st.sampled_from([20, ROOMY]),  # a generation of 5 keys, so that there are many of them, or of 250
     st.lists(
         st.tuples(
-            st.sampled_from(["duplicate", "publish", "expire", "handed over"]),
+            st.sampled_from(["duplicate", "publish", "expire", "handed over", "handed over at once"]),
             st.integers(0, 4),
             st.sampled_from([0.0, 0.001, 0.5, 1.0, 4.0, 9.5, 10.0, 11.0]),
             st.sampled_from([0.5, 3.0, 10.0]),
@@ -83,10 +85,36 @@ def test_it_agrees_with_a_dictionary_of_expiries(keys_max: int, steps: list[tupl
         elif what == "handed over":
             table.add(key(number), now, left)
             expiries[number] = max(now + left, expiries.get(number, 0.0))
+        elif what == "handed over at once":
+            numbers = [number, (number + 1) % 5, (number + 2) % 5, number]
+            table.add_all([key(one) for one in numbers], [left, 2 * left, math.nan, left / 2], now)
+            for one, seconds in zip(numbers[:2], (left, 2 * left), strict=True):
+                expiries[one] = max(now + min(seconds, 10.0), expiries.get(one, 0.0))
         else:
             table.expire(now, 2)
+    left_s = table.left([key(number) for number in range(5)], now)
+    assert [max(left, 0.0) for left in left_s] == pytest.approx(
+        [max(expiries.get(number, 0.0) - now, 0.0) for number in range(5)]
+    )
     for number in range(5):
         assert table.duplicate(key(number), now) is (expiries.get(number, -1.0) > now)
+
+
+def test_what_is_handed_over_at_once_keeps_to_the_bounds() -> None:
+    table: Dedup[None] = Dedup(TTL_S, 100)
+    for turn in range(10):
+        table.add_all([key(number) for number in range(37 * turn, 37 * turn + 37)], [TTL_S] * 37, float(turn))
+        assert len(table) <= 100
+    assert table.evicted == 270
+    assert sum(table.duplicate(key(number), 9.0) for number in range(370)) == 100
+    table.add_all([key(1)], [0.0], 9.0)
+    assert not table.duplicate(key(1), 9.0)
+
+
+def test_at_once_nothing_is_kept_either_where_it_is_turned_off() -> None:
+    table: Dedup[None] = Dedup(0.0, ROOMY)
+    table.add_all([key(1)], [5.0], 0.0)
+    assert len(table) == 0
 
 
 # Pending

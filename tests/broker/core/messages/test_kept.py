@@ -50,9 +50,9 @@ def test_what_is_under_way_and_what_was_seen_is_taken_in() -> None:
     home.desk.now += 20.0
     assert standby.state.absorb(home.state.pack([under_way, seen, unknown])) == 3
     assert standby.state.kept == {under_way: ("t", b"1", "origin", 1)}
-    assert standby.dedup.left(seen, standby.desk.now) == pytest.approx(40.0)
-    assert standby.dedup.left(under_way, standby.desk.now) == 0
-    assert standby.dedup.left(unknown, standby.desk.now) == 0
+    assert standby.dedup.left([seen], standby.desk.now)[0] == pytest.approx(40.0)
+    assert standby.dedup.left([under_way], standby.desk.now)[0] == 0
+    assert standby.dedup.left([unknown], standby.desk.now)[0] == 0
 
 
 def test_a_message_that_has_been_handed_over_is_not_kept_any_more() -> None:
@@ -63,8 +63,8 @@ def test_a_message_that_has_been_handed_over_is_not_kept_any_more() -> None:
     home.see("t", b"1")
     standby.state.absorb(home.state.pack([key, failed]))
     assert standby.state.kept == {}
-    assert standby.dedup.left(key, standby.desk.now) == pytest.approx(TTL_S)
-    assert standby.dedup.left(failed, standby.desk.now) == 0
+    assert standby.dedup.left([key], standby.desk.now)[0] == pytest.approx(TTL_S)
+    assert standby.dedup.left([failed], standby.desk.now)[0] == 0
 
 
 def test_a_crashed_home_s_messages_are_given_on_and_those_of_others_stay() -> None:

@@ -1,0 +1,104 @@
+"""Pages as a state of slots, and the log of what the endpoint was told of its slots.
+
+Owns: the pages that there are, how they are packed, and the log. Must never: know where a slot goes.
+"""
+
+from __future__ import annotations
+
+import struct
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+from ingeborg.broker.core.cluster.slots import SlotState
+
+#: Pages of one chunk: with pages of 4 KiB, 64 KiB.
+PAGES_PER_CHUNK: Final = 16
+
+#: Keys of one slice, at least: those of some slots at once, so that chunks are full.
+_KEYS_PER_SLICE: Final = 16 * PAGES_PER_CHUNK
+
+#: Slots that are looked at in one slice: some of them may have no pages.
+_SLOTS_PER_SLICE: Final = 1_000
+
+#: Before a page in a chunk: its slot, its number, its length. ``_NONE``: there is no such page any more.
+_ROW: Final = struct.Struct("<HII")
+_NONE: Final = 0xFFFF_FFFF
+
+
+Told = tuple[int, str, list[int], bool]
+"""What an endpoint was told: nanoseconds, "arrived" or "gone", slots, whole."""
+
+
+class Pages(SlotState):
+    """One endpoint's. ``of``: slot -> number -> page. ``note``: is given all that is ``told``, too."""
+
+    def __init__(self, note: Callable[[Told], None] = lambda told: None) -> None:
+        super().__init__("bench pages", PAGES_PER_CHUNK)
+        self._note = note
+        self.of: dict[int, dict[int, bytes]] = {}
+        self.told: list[Told] = []
+
+    def put(self, slot: int, number: int, page: bytes | None) -> None:
+        """A page of the slot; ``None``: there is none any more."""
+        if page is not None:
+            self.of.setdefault(slot, {})[number] = page
+        elif slot in self.of:
+            self.of[slot].pop(number, None)
+
+    def departing(self, slots: frozenset[int]) -> Iterator[list[Any]]:
+        """See ``SlotState``."""
+        keys: list[Any] = []
+        for looked_at, slot in enumerate(slots, 1):
+            keys += [(slot, number) for number in self.of.get(slot, ())]
+            if len(keys) >= _KEYS_PER_SLICE or looked_at % _SLOTS_PER_SLICE == 0:
+                yield keys
+                keys = []
+        yield keys
+
+    def pack(self, keys: Sequence[Any]) -> bytes:
+        """See ``SlotState``."""
+        parts = []
+        for slot, number in keys:
+            page = self.of.get(slot, {}).get(number)
+            parts.append(_ROW.pack(slot, number, _NONE if page is None else len(page)))
+            if page is not None:
+                parts.append(page)
+        return b"".join(parts)
+
+    def absorb(self, data: bytes) -> int:
+        """See ``SlotState``."""
+        rows: list[tuple[int, int, bytes | None]] = []
+        start = 0
+        while start < len(data):
+            try:
+                slot, number, size = _ROW.unpack_from(data, start)
+            except struct.error as error:
+                raise ValueError(str(error)) from None
+            start += _ROW.size
+            if size == _NONE:
+                rows.append((slot, number, None))
+                continue
+            page = data[start : start + size]
+            if len(page) != size:
+                raise ValueError(f"a page of {size} bytes that ends after {len(page)}")
+            rows.append((slot, number, page))
+            start += size
+        for row in rows:
+            self.put(*row)
+        return len(rows)
+
+    def arrived(self, slots: Sequence[int], whole: bool) -> None:
+        """See ``SlotState``."""
+        self._tell("arrived", slots, whole)
+
+    def gone(self, slots: Sequence[int]) -> None:
+        """See ``SlotState``."""
+        self._tell("gone", slots, True)
+        for slot in slots:
+            self.of.pop(slot, None)
+
+    def _tell(self, what: str, slots: Sequence[int], whole: bool) -> None:
+        told = (time.monotonic_ns(), what, list(slots), whole)
+        self.told.append(told)
+        self._note(told)
