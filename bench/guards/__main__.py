@@ -18,7 +18,7 @@ import uvloop
 
 from ingeborg.bench.errors import BenchError
 
-from . import cost, idle, latency, loads, misses, rivals, scaling, storm
+from . import cost, idle, latency, loads, misses, rivals, scaling, standby, storm
 from .model import Check, measured, show, table
 
 
@@ -47,6 +47,10 @@ def _scaling(full: bool) -> list[Check]:
     return scaling.report(4 if full else 1)
 
 
+def _standby(full: bool) -> list[Check]:
+    return standby.report(4 if full else 1)
+
+
 def _rivals(full: bool) -> list[Check]:
     return rivals.measure()
 
@@ -58,6 +62,7 @@ GUARDS: Mapping[str, Callable[[bool], list[Check]]] = {
     "misses": _misses,
     "traffic": loads.traffic,
     "scaling": _scaling,
+    "standby": _standby,
     "storm": _storm,
     "idle": _idle,
     "memory": loads.memory,
