@@ -18,7 +18,7 @@ import uvloop
 
 from ingeborg.bench.errors import BenchError
 
-from . import cost, idle, latency, loads, misses, rivals, scaling, slots, storm
+from . import cost, idle, latency, loads, misses, rivals, scaling, slots, standby, storm
 from .model import Check, measured, show, table
 
 
@@ -51,6 +51,10 @@ def _scaling(full: bool) -> list[Check]:
     return scaling.report(4 if full else 1)
 
 
+def _standby(full: bool) -> list[Check]:
+    return standby.report(4 if full else 1)
+
+
 def _rivals(full: bool) -> list[Check]:
     return rivals.measure()
 
@@ -63,6 +67,7 @@ GUARDS: Mapping[str, Callable[[bool], list[Check]]] = {
     "traffic": loads.traffic,
     "scaling": _scaling,
     "slots": _slots,
+    "standby": _standby,
     "storm": _storm,
     "idle": _idle,
     "memory": loads.memory,

@@ -99,7 +99,8 @@ async def measure(messages: int) -> dict[str, list[int]]:
         return {name: sorted(latencies) for name, latencies in found.items()}
 
 
-def _percentile(sorted_ns: Sequence[int], share: float) -> float:
+def percentile_us(sorted_ns: Sequence[int], share: float) -> float:
+    """In microseconds, of nanoseconds."""
     return sorted_ns[min(int(len(sorted_ns) * share), len(sorted_ns) - 1)] / 1e3
 
 
@@ -108,7 +109,7 @@ def checks(found: dict[str, list[int]]) -> list[Check]:
     rows = []
     for name, words, most in (("one", "one endpoint", ONE_RATIO), ("two", "across two endpoints", TWO_RATIO)):
         for label, share in (("p50", 0.5), ("p99", 0.99)):
-            mine, echo = _percentile(found[name], share), _percentile(found["echo"], share)
+            mine, echo = percentile_us(found[name], share), percentile_us(found["echo"], share)
             text = f"{mine:.0f} us, {mine / echo:.2f} times {echo:.0f} us"
             goal = f"at most {most:g} times a bare websockets echo's"
             rows.append(Check(f"latency {label}, {words}", goal, text, mine <= most * echo))

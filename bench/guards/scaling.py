@@ -17,11 +17,11 @@ import asyncio
 import random
 import tempfile
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from itertools import count
 from pathlib import Path
 from statistics import fmean
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import orjson
 import uvloop
@@ -200,13 +200,14 @@ class Metrics(NamedTuple):
     forwarded: float
     delivered: float
     refused: float  # publishes that came to an endpoint that was not their home
+    copied: float  # bytes
 
     @classmethod
     async def read(cls, urls: Sequence[str]) -> Metrics:
         """Of their pages: CPU time finer than what the system tells others."""
         names = (
             *("process_cpu_seconds", "ingeborg_publishes_received", "ingeborg_messages_forwarded"),
-            *("ingeborg_messages_delivered", "ingeborg_not_home"),
+            *("ingeborg_messages_delivered", "ingeborg_not_home", "ingeborg_copied_bytes"),
         )
         sums = dict.fromkeys((f"{name}_total" for name in names), 0.0)
         try:
@@ -249,11 +250,12 @@ async def _paced(numbers: Sequence[int], rate: float) -> AsyncIterator[int]:
         yield number
 
 
-class _Cluster:
-    """Endpoints with their subscribers, a publisher at each, and what has come."""
+class Cluster:
+    """Endpoints with their subscribers, a publisher at each, and what has come. ``fanouts``: of its topics."""
 
-    def __init__(self, urls: Sequence[str]) -> None:
+    def __init__(self, urls: Sequence[str], fanouts: Iterable[int] = tuple(RATES)) -> None:
         self._urls = urls
+        self._fanouts = tuple(fanouts)
         self._random = random.Random(SEED)
         self._sockets: list[OutgoingSocket] = []
         self._publishers: list[OutgoingSocket] = []
@@ -264,9 +266,9 @@ class _Cluster:
         #: Endpoints with a subscriber, by topic.
         self._holders: dict[str, int] = {}
 
-    async def __aenter__(self) -> _Cluster:
+    async def __aenter__(self) -> Self:
         wanted: dict[tuple[int, int], list[str]] = {}  # (endpoint, client) -> topics
-        for fanout in RATES:
+        for fanout in self._fanouts:
             for number in range(TOPICS):
                 places = [self._random.randrange(len(self._urls)) for _ in range(fanout)]
                 topic = _topic(fanout, number)
@@ -345,6 +347,14 @@ class _Cluster:
                 before = after
         return found
 
+    async def _due(self, publishes: int, rate: float, burst: int) -> AsyncIterator[tuple[OutgoingSocket, range]]:
+        """So many publishes a second, each when it is due: who sends which of them at once. ``burst``: see ``load``."""
+        endpoints = len(self._urls)
+        step = endpoints * burst if burst > 1 else 1
+        async for first in _paced(range(0, publishes, step), rate / step):
+            for place in range(min(step, endpoints)):
+                yield self._publishers[(first + place) % endpoints], range(first + place, first + step, endpoints)
+
     async def load(self, fanout: int, burst: int) -> tuple[Point, int]:
         """One load; its costs, and how many requests came to an endpoint that was not the home.
 
@@ -353,12 +363,10 @@ class _Cluster:
         endpoints = len(self._urls)
         rate = RATES[fanout] * (BURST_RATE if burst > 1 else 1)
         frames = [self._frame(fanout, number // endpoints % TOPICS) for number in range(PUBLISHES)]
-        step = endpoints * burst if burst > 1 else 1
         self._expect(PUBLISHES * fanout)
         before, start_s = await Metrics.read(self._urls), time.monotonic()
-        async for first in _paced(range(0, PUBLISHES, step), rate / step):
-            for place in range(min(step, endpoints)):
-                self._publishers[(first + place) % endpoints].write(*frames[first + place : first + step : endpoints])
+        async for publisher, numbers in self._due(PUBLISHES, rate, burst):
+            publisher.write(*(frames[number] for number in numbers))
         await self._answers(PUBLISHES * fanout)
         used = (await Metrics.read(self._urls)).since(before)
         cpu_s = used.cpu_s - self._idle_s * (time.monotonic() - start_s)
@@ -384,7 +392,7 @@ async def measure(endpoints: int, rounds: int, burst: int = BURST) -> Found:
     """One number of endpoints, started for it."""
     system = System(name="scaling", system="ingeborg", serve=("--endpoints", str(endpoints)))
     with tempfile.TemporaryDirectory() as folder, running(system, Path(folder), layer=False) as servers:
-        async with _Cluster(servers.urls) as cluster:
+        async with Cluster(servers.urls) as cluster:
             singles = [single for fanout in RATES for single in await cluster.singles(fanout)]
             idle = await cluster.idle()
             kinds = [(fanout, at_once) for at_once in (1, burst) for fanout in RATES]

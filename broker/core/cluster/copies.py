@@ -92,9 +92,9 @@ class Copy:
         "ripe",
         "sent_all",
         "slots",
-        "under_way",
         "target",
         "unanswered",
+        "under_way",
         "whole",
     )
 
