@@ -100,7 +100,7 @@ async def test_the_crash_of_a_home_doubles_and_loses_nothing(cluster: Cluster, v
             await ear.all_read()
             assert {message: often for message, often in ear.heard.items() if often > 1} == {}
         assert reporters[0].failed + reporters[1].failed == []
-        assert len(acknowledged) == len(messages) > 300
+        assert len(acknowledged) == len(messages) > 100
         await eventually(lambda: guarded_but(cluster, victim), "standbys at the endpoints that are left")
 
 
