@@ -52,7 +52,7 @@ class Features(Part):
         self._asking = False
         if error is not None:
             return
-        found = frozenset(result) & self._switches.keys()
+        found = frozenset(result).intersection(self._switches)  # and no `&`, which makes a set of it
         for feature in sorted(found ^ self.on):
             self._switches[feature](feature in found)
             self._desk.emit(Switched(feature, feature in found, []))

@@ -129,6 +129,7 @@ class Joining(Part):
             self._version = self._members.version
             for follower in self._followers:
                 follower.view_changed()
+            self._mesh.ask_again()
 
     def _stop(self, why: str) -> None:
         self.stopping = why

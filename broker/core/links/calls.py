@@ -178,6 +178,13 @@ class Calls:
         elif self._calls.get(call.number) is call:
             del self._calls[call.number]
 
+    def ask_again(self) -> None:
+        """Slots have other homes: make again at once what waits for that."""
+        again, self._again = self._again, deque()
+        for _, call in again:
+            if self._calls.get(call.number) is call and not call.target:
+                self._lost(call)
+
     def unlink(self, peer: str) -> None:
         """The link has been down for longer than any request on it may take: nothing on it is of use any more. The
         requests under way go over the next one.

@@ -105,6 +105,10 @@ class Mesh(Part):
         self._calls.gone(incarnation)
         self._desk.emit(DropLink(incarnation))
 
+    def ask_again(self) -> None:
+        """The view has changed: what was refused, since another is the home, is asked there."""
+        self._calls.ask_again()
+
     def _new_link(self, incarnation: str) -> Link:
         self._sessions += 1
         link = Link(f"{self._me}.{self._sessions}", self._list_ids_max)

@@ -345,6 +345,7 @@ class Home(Part):
         for topic in self._routes.topics():
             if topic and table[slot_of(topic)] != self._me:
                 self._release(topic)
+        self._look_at_parked()
 
     def lapsed(self) -> None:
         """Others may act for us: nothing cached is to be trusted."""
@@ -355,6 +356,16 @@ class Home(Part):
     def joined(self) -> None:
         """From here on the peers tell us who listens where; what was learnt before may be old."""
         self._locations.clear()
+        self._look_at_parked()
+
+    def _look_at_parked(self) -> None:
+        """In a turn to come, when all parts know what has happened, and not with the next tick."""
+        if self._parked:
+            self._desk.job(self._retry())
+
+    def _retry(self) -> Iterator[bool]:
+        self.tick()
+        yield from ()
 
     def _release(self, topic: str) -> None:
         """Forget the topic; the messages that wait in it are its new home's."""
