@@ -133,6 +133,13 @@ def summary(reasons: Iterable[str]) -> str:
     return f"skipped for want of {'; '.join(parts)}" if parts else ""
 
 
+def interpreted() -> None:
+    """Where compiled code runs, the test skips: what is put in the place of a method there is not called."""
+    __tracebackhide__ = True
+    if form.compiled():
+        skip("the sources", "make interpreted, or INGEBORG_PURE=1")
+
+
 def compiled() -> None:
     """Where the sources are run, the test skips."""
     __tracebackhide__ = True

@@ -14,6 +14,7 @@ from ingeborg.broker.core.cluster.membership import DEAD_AFTER_S, Membership
 from ingeborg.broker.core.links.calls import Asker, Kind
 from ingeborg.broker.core.links.capabilities import COPIES, STANDBY
 from ingeborg.protocol.hashes import SLOTS
+from tests import wants
 from tests.simulator.world import Node
 
 from ..talk import Cluster
@@ -285,6 +286,7 @@ def test_a_copy_that_arrives_after_the_take_over_changes_nothing() -> None:
 
 def crashed(plant: Callable[[pytest.MonkeyPatch], None]) -> tuple[dict[Key, bytes], dict[Key, bytes], int]:
     """What there was, what is there after a crash, and how many slots came in part."""
+    wants.interpreted()
     with pytest.MonkeyPatch.context() as patch:
         plant(patch)
         three = cluster("a", "b", "c")
@@ -332,6 +334,7 @@ def test_an_end_that_is_told_early_is_found() -> None:
 
 
 def test_a_copy_that_is_taken_after_the_take_over_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    wants.interpreted()
     monkeypatch.setattr(Arriving, "_drop", lambda arriving, key: None)
     written, found = late_copy()
     assert (written, found) == (b"of the next home", b"late")
