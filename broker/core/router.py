@@ -138,7 +138,7 @@ class Router:
         of_slots = [] if lookup else [seen, *states]
         self.copies = copies = Copies(desk, members, of_slots)
         self.copying = copying = Copying(desk, members, copies, of_slots, held, handovers)
-        arriving = Arriving(desk, members, of_slots, held, copying)
+        self.arriving = arriving = Arriving(desk, members, of_slots, held, copying)
         self.standbys = standbys = Standbys(desk, members, copies)
         self.guard = guard = Guard(kept, standbys)
         keys = KeyHandover(desk, members, self.dedup, repeats, handovers, copies, seen, sizes)
@@ -149,7 +149,7 @@ class Router:
             desk, me.incarnation, homes, routes, locations, whereabouts, outcomes, fanout, sharing, guard, sizes
         )
         self.features = Features(desk, members, {} if lookup else {STANDBY: guard.switch}, wanted)
-        recovery = Recovery(desk, members, self.dedup, kept, outcomes, home.recover)
+        self.recovery = recovery = Recovery(desk, members, self.dedup, kept, outcomes, home.recover)
         self._origin = origin = Origin(
             desk, me.incarnation, homes, home, outcomes, repeats, inflight, replies, counters, dedup_ttl_s > 0
         )

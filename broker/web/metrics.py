@@ -157,10 +157,14 @@ class _Endpoint:
         yield "duplicate_keys", "Payload hashes in the table of duplicates", len(router.dedup)
         yield "held_bytes", "Bytes that clients' connections hold, not read, not begun or not sent", router.memory.total
         yield "large_frames_waiting", "Frames that wait to be read away from the loop", status.reader.waiting
-        yield "copies", "Copies of what belongs to slots that are under way", len(router.copies)
+        yield (
+            "copies",
+            "Copies of what belongs to slots that are under way, or kept up to date at standbys",
+            len(router.copies),
+        )
         yield (
             "slots_without_standby",
-            "Slots of this endpoint that nobody else could take over whole",
+            "With standbys: slots of this endpoint that nobody else could take over whole",
             router.standbys.without,
         )
         shared = sum(not router.members.lacking(capability) for capability in CAPABILITIES)

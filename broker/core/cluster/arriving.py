@@ -5,8 +5,8 @@ Owns: the copies that come, and which slots the states know to be ours. Must nev
 
 There are two kinds of copies. One is made for slots that come: it is whole with the *final* word of the home that gives
 them away. The other is made in case that their home crashes: it is whole as soon as that home has found it so, and
-stays whole, since what is on the link arrives in order. It is used when its home is gone without a word, and not
-otherwise.
+stays whole, since what is on the link arrives in order, until another copy of these slots begins. It is used when its
+home is gone without a word, and not otherwise.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from ..part import Part, RequestHandler
 from .copying import Copying
 from .membership import Membership
 from .slots import Held, SlotState, unpack_slots
+
+NO_OPTIONS: Final[dict[str, Any]] = {}
 
 #: The answer to a standby copy of slots whose home is another one, as far as this endpoint knows: try again.
 NOT_THEIRS: Final = "not_theirs"
@@ -70,6 +72,7 @@ class Arriving(Part):
     def begin_requested(self, peer: str, number: int, arguments: list[Any]) -> None:
         """A home begins a copy, or goes on with one of fewer slots; one of no slots is over."""
         copy, packed = arguments[:2]
+        options = arguments[2] if len(arguments) > 2 else NO_OPTIONS
         slots = unpack_slots(packed)
         known = self._incoming.get((peer, copy))
         if slots and self._members.leaving:
@@ -83,7 +86,7 @@ class Arriving(Part):
         elif len(self._incoming) >= INCOMING_MAX:
             self._desk.decline(peer, number, "internal", "this endpoint is being sent too many copies")
             return
-        elif len(arguments) > 2 and any(self._members.table[slot] != peer for slot in slots):
+        elif "fewer" in options or ("standby" in options and self._are_others(slots, peer)):
             self._desk.decline(peer, number, NOT_THEIRS, "this endpoint takes another one for their home")
             return
         elif self._acts and not self._held.slots.isdisjoint(slots):
@@ -91,19 +94,25 @@ class Arriving(Part):
             self._desk.decline(peer, number, "internal", "this endpoint is the home of these slots by now")
             return
         else:
-            is_standby = len(arguments) > 2
-            if not is_standby:
-                self._forget(slots)
+            is_standby = "standby" in options
+            self._forget(slots, peer, is_standby)
             self._incoming[peer, copy] = Incoming(slots, is_standby)
         self._desk.answer(peer, number)
 
-    def _forget(self, slots: frozenset[int]) -> None:
+    def _are_others(self, slots: frozenset[int], peer: str) -> bool:
+        """In the view of this endpoint, is another one the home of some of these?"""
+        table = self._members.table
+        return any(table[slot] != peer for slot in slots)
+
+    def _forget(self, slots: frozenset[int], peer: str, is_standby: bool) -> None:
         """Another endpoint has acted for these, and what is here of them is old: some of it may have been taken out
-        there. So is what came of a copy before this one."""
+        there. So is what came of a copy before this one, of whose end we may not have heard. But what a home keeps here
+        in case that it crashes stays until it has given the slots away."""
         for key, other in list(self._incoming.items()):
-            if not other.is_standby and not other.slots.isdisjoint(slots):
+            is_former = other.is_standby == is_standby or key[0] != peer
+            if is_former and not other.slots.isdisjoint(slots):
                 self._drop(key)
-        old = self._held.slots & slots
+        old = frozenset() if is_standby else self._held.slots & slots
         if old:
             self._held.slots -= old
             for state in self._states:
@@ -149,15 +158,12 @@ class Arriving(Part):
                 self._drop(key)
             self._copying.view_changed()
         members = self._members
-        gone = [key for key in self._incoming if not members.in_view(key[0])]
         self._hand_on()
         self._arrive()
-        for key in gone:
-            if key in self._incoming:
+        for key, incoming in list(self._incoming.items()):
+            # What a crashed home kept here is needed when this endpoint acts again.
+            if not members.in_view(key[0]) and (members.joined or not (incoming.whole and incoming.is_standby)):
                 self._drop(key)
-        for (peer, _), incoming in self._incoming.items():
-            if incoming.is_standby:
-                self._narrow(incoming, {slot for slot in incoming.slots if members.table[slot] in (peer, self._me)})
 
     def _hand_on(self) -> None:
         """What was given to us, and is another's in the view without its giver, goes there."""
@@ -195,11 +201,15 @@ class Arriving(Part):
             self._held.slots.clear()
         ours = {slot for slot, home in enumerate(table) if home == self._me} - self._held.slots
         whole: set[int] = set()
+        in_view = self._members.in_view
+        crashed = {peer for (peer, _), incoming in self._incoming.items() if incoming.is_standby and not in_view(peer)}
+        # While this endpoint did not act another one may have taken over, and crashed, too.
+        is_last = self._acts or self._members.departed - self._departed <= len(crashed)
         for key, incoming in list(self._incoming.items()):
             slots = incoming.slots & ours
-            if incoming.whole and not (incoming.is_standby and self._members.in_view(key[0])):
+            if incoming.whole and (not incoming.is_standby or (is_last and key[0] in crashed)):
                 whole |= slots
-            if slots or not self._held.slots.isdisjoint(incoming.slots):
+            if slots or key[0] in crashed or not self._held.slots.isdisjoint(incoming.slots):
                 incoming.slots -= slots
                 self._drop(key)
         if not self._acts and not one_departed and not self._members.peers:

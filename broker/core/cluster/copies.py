@@ -38,6 +38,9 @@ TURN_BYTES: Final = 64 << 10
 #: Messages in one chunk of what is sent at once.
 AT_ONCE_MAX: Final = 200
 
+#: Changes of one copy that wait to be sent at once. More there are only where a link is slower than what is published.
+ROW_MAX: Final = 10_000
+
 #: Chunks of what has changed that may be left when a slot goes: as much as may be under way.
 CHUNKS_LEFT: Final = 16
 
@@ -49,9 +52,6 @@ CHANGES_MAX: Final = 200_000
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Copier(Part):
     """A part that has copies made."""
-
-    def whole(self, copy: Copy) -> None:
-        """The other end has had all there is; what changes from here on is sent to it."""
 
     def confirmed(self, copy: Copy, waiters: list[Any]) -> None:
         """What these waited for is there, or the copy is over."""
@@ -94,6 +94,7 @@ class Copy:
         "slots",
         "target",
         "unanswered",
+        "unconfirmed",
         "under_way",
         "whole",
     )
@@ -112,6 +113,7 @@ class Copy:
         self.under_way = 0  # chunks
         self.changes: dict[SlotState, dict[Any, int]] = {}  # keys to be sent, and their slots; none: nothing
         self.at_once: deque[AtOnce] = deque()  # to be sent before them
+        self.unconfirmed: deque[tuple[float, list[Any]]] = deque()  # who waits for what was sent, and since when
         self.job: Iterator[bool] | None = None  # that sends all there is
         self.parked = False  # it waits for an answer
         self.sent_all = False  # all there was; what is left are changes
@@ -175,6 +177,8 @@ class Copies(Part):
         copier hears when the other end has it."""
         copy.at_once.append(change)
         self._due[copy] = None
+        if len(copy.at_once) > ROW_MAX:
+            self.give_up(copy)
 
     # Making one
 
@@ -188,15 +192,15 @@ class Copies(Part):
             self._of_slot.setdefault(slot, []).append(copy)
         self.watching = True
         self._desk.counts["copies_begun"] += 1
-        self._tell_slots(copy, slots)
+        self._tell_slots(copy, slots, {"standby": True})
         copy.job = self._send_all(copy)
         self._desk.job(copy.job)
         return copy
 
-    def _tell_slots(self, copy: Copy, slots: frozenset[int]) -> None:
+    def _tell_slots(self, copy: Copy, slots: frozenset[int], options: dict[str, Any]) -> None:
         packed = pack_slots(slots) if slots else b""
-        options = ({"standby": True},) if copy.is_standby else ()
-        self._desk.ask(Kind.COPY_BEGINS, copy.target, (copy.number, packed, *options), self, (copy, 0, None))
+        arguments = (copy.number, packed, options) if copy.is_standby else (copy.number, packed)
+        self._desk.ask(Kind.COPY_BEGINS, copy.target, arguments, self, (copy, 0, None))
 
     def _send_all(self, copy: Copy) -> Iterator[bool]:
         """All there is of the copy's slots, slice by slice."""
@@ -222,6 +226,8 @@ class Copies(Part):
 
     def _put(self, copy: Copy, state: SlotState, keys: Sequence[Any], waiting: list[Any] | None = None) -> None:
         data = state.pack(keys)
+        if waiting:
+            copy.unconfirmed.append((self._desk.now, waiting))
         copy.keys += len(keys)
         copy.unanswered += len(data)
         copy.under_way += 1
@@ -293,11 +299,14 @@ class Copies(Part):
         """The other end has taken it in."""
         copy, size, waiting = call.context
         copy.unanswered -= size
-        copy.under_way -= size > 0
-        if waiting:
-            copy.copier.confirmed(copy, waiting)
+        copy.under_way -= call.kind == Kind.COPY
         if copy.over:
             return
+        if waiting:
+            copy.unconfirmed.popleft()
+            copy.copier.confirmed(copy, waiting)
+            if copy.over:
+                return
         if copy.parked and copy.job is not None:
             copy.parked = False
             self._desk.job(copy.job)
@@ -311,11 +320,10 @@ class Copies(Part):
                 self.end(copy)
             else:
                 copy.whole = True
-                copy.copier.whole(copy)
 
     def failed(self, call: Call, code: str, info: Any) -> None:
         """It was refused, or not answered in time."""
-        copy, _, waiting = call.context
+        copy = call.context[0]
         if code == LEAVING and not copy.over:
             copy.copier.declined(copy)
             self.end(copy)
@@ -323,15 +331,10 @@ class Copies(Part):
             self.end(copy)  # the other end's view is another one still
         else:
             self.give_up(copy)
-        if waiting:
-            copy.copier.confirmed(copy, waiting)
 
     def lost(self, call: Call) -> str | None:
-        """The other end is gone. Slots that went to it are not given up: the view is told next, and they go on."""
-        copy, _, waiting = call.context
-        self.end(copy, keeps=True)
-        if waiting:
-            copy.copier.confirmed(copy, waiting)
+        """The other end is gone. Slots that went to it are not given up: by the view they go on."""
+        self.end(call.context[0], keeps=True)
         return None
 
     def give_up(self, copy: Copy) -> None:
@@ -350,7 +353,7 @@ class Copies(Part):
                 del copy.changes[state]
         left = [change for change in copy.at_once if change.slot not in slots]
         copy.at_once = deque(change for change in copy.at_once if change.slot in slots)
-        self._tell_slots(copy, slots)
+        self._tell_slots(copy, slots, {"standby": True, "fewer": True})
         copy.copier.confirmed(copy, [change.waiter for change in left if change.waiter is not None])
 
     def end(self, copy: Copy, *, keeps: bool = False) -> None:
@@ -365,10 +368,12 @@ class Copies(Part):
             copy.parked = False
             self._desk.job(copy.job)
         copy.changes.clear()
-        waiting = [change.waiter for change in copy.at_once if change.waiter is not None]
+        waiting = [waiter for _, waiters in copy.unconfirmed for waiter in waiters]
+        waiting += [change.waiter for change in copy.at_once if change.waiter is not None]
         copy.at_once.clear()
+        copy.unconfirmed.clear()
         if not copy.final and copy.target in self._members.peers:
-            self._tell_slots(copy, frozenset())
+            self._tell_slots(copy, frozenset(), {"standby": True})
         copy.copier.over(copy, keeps)
         if waiting:
             copy.copier.confirmed(copy, waiting)

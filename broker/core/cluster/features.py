@@ -21,6 +21,9 @@ from .membership import Membership
 #: The store is asked so often which features are on, in seconds.
 LOOK_S: Final = 2.0
 
+#: An endpoint that opened the store before a feature was on is in the registry after so many seconds.
+SURE_S: Final = 10.0
+
 
 class Features(Part):
     """One endpoint's part. ``switches``: by feature, told whether it is on. ``wanted``: to be switched on; the
@@ -35,7 +38,7 @@ class Features(Part):
         self.on: frozenset[str] = frozenset()
         #: What is wanted and not on: the names of those that are not able to do it, or not known to be.
         self.awaited: dict[str, list[str]] = {feature: [] for feature in sorted(wanted)}
-        self._ours: set[str] = set()  # switched on by this endpoint, which has to look whether that was right
+        self._ours: dict[str, float] = {}  # switched on by this endpoint, which looks until then whether that was right
         self._look_at = desk.now
         self._asking = False
 
@@ -63,10 +66,12 @@ class Features(Part):
             self._go_on()
 
     def _go_on(self) -> None:
-        for feature in sorted(self._ours & self.on):
+        for feature in sorted(self.on.intersection(self._ours)):
             # One that is not able may have opened the store before it was on, and have come to the registry since.
-            self._ours.discard(feature)
-            if lacking := self._members.lacking(feature):
+            if self._desk.now >= self._ours[feature]:
+                del self._ours[feature]
+            elif lacking := self._members.lacking(feature):
+                del self._ours[feature]
                 self.awaited[feature] = []
                 self._switch(feature, False)
                 self._await(feature, lacking)
@@ -74,7 +79,7 @@ class Features(Part):
             if lacking := self._members.lacking(feature):
                 self._await(feature, lacking)
             else:
-                self._ours.add(feature)
+                self._ours[feature] = self._desk.now + SURE_S
                 self._switch(feature, True)
 
     def _await(self, feature: str, lacking: list[str]) -> None:
@@ -84,9 +89,10 @@ class Features(Part):
 
     def _switch(self, feature: str, on: bool) -> None:
         self._asking = True
-        self._desk.store("switch", (feature, on), self._written)
+        self._desk.store("switch", (feature, on), self._written, feature if on else "")
 
-    def _written(self, context: Any, result: Any, error: Exception | None) -> None:
+    def _written(self, feature: str, result: Any, error: Exception | None) -> None:
         self._asking = False
         if error is None:
             self._look_at = self._desk.now
+            self.awaited.pop(feature, None)  # once, even if people switch it off before it is looked for

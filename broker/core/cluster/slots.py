@@ -1,7 +1,7 @@
 """State that belongs to a slot: what a part of the core keeps of the topics that this endpoint is home of.
 
 Owns: what such a part has to be able to do, so that its state goes with the slot. Must never: know how it is carried
-(``copying``), or when a slot goes (``membership``).
+(``copies``), or when a slot goes (``membership``).
 
 What is kept is known by *keys*: a payload's hash, a topic's history. A copy carries keys with what there is of each at
 the moment it is packed, so a key may be packed any number of times, and the last time counts.
@@ -30,7 +30,7 @@ class SlotState:
 
     def departing(self, slots: frozenset[int]) -> Iterator[list[Any]]:
         """The keys of all there is of these slots, slice by slice; a slice may be empty. What is added meanwhile may be
-        left out: it is told of as a change (``Copying.changed``)."""
+        left out: it is told of as a change (``Copies.changed``)."""
         raise NotImplementedError
 
     def pack(self, keys: Sequence[Any]) -> bytes:

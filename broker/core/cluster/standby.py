@@ -20,6 +20,10 @@ from .copies import AtOnce, Copier, Copies, Copy
 from .membership import Membership
 from .slots import SlotState, by_home
 
+#: Nobody waits for a standby for longer than this, in seconds: a home whose link to it is cut goes on without. Shorter
+#: than a lease, so that a message does not fail of it, and than the time that an origin gives a home.
+WAIT_S: Final = 2.0
+
 #: Where a slot has no standby, another try is made after so many seconds.
 AGAIN_S: Final = 0.5
 
@@ -40,7 +44,10 @@ class Standbys(Copier):
 
     @property
     def without(self) -> int:
-        """Slots of this endpoint that have no standby: nobody else is there, or not all has been copied yet."""
+        """Slots of this endpoint that have no standby: nobody else is there, or not all has been copied yet. 0 where
+        none is wanted."""
+        if not self.on:
+            return 0
         mine = self._members.table.count(self._me)
         return mine - sum(len(copy.slots) for copy in self._made if copy.whole)
 
@@ -84,7 +91,11 @@ class Standbys(Copier):
             self._copies.end(copy)
 
     def tick(self) -> None:
-        """Begin again what was given up, or could not be begun."""
+        """Give up what is waited for in vain; begin again what was given up, or could not be begun."""
+        before = self._desk.now - WAIT_S
+        for copy in list(self._made):
+            if copy.unconfirmed and copy.unconfirmed[0][0] < before:
+                self._copies.give_up(copy)
         if self._desk.now >= self._try_at:
             self._arrange()
 
@@ -101,7 +112,10 @@ class Standbys(Copier):
         if self.on and members.joined and not members.leaving and members.only_home is None:
             homes = by_home(members.table, self._me, members.table_without_me())
             wanted = {home: set(slots) for home, slots in homes.items()}
+        self._try_at = math.inf
         for copy in list(self._made):
+            if copy.over:
+                continue  # the end of one before it
             slots = copy.slots & wanted.get(copy.target, frozenset())
             if not slots or (slots != copy.slots and not copy.whole):
                 self._copies.end(copy)
@@ -111,7 +125,6 @@ class Standbys(Copier):
                 for slot in copy.slots - slots:
                     del self._of_slot[slot]
                 self._copies.narrow(copy, slots)
-        self._try_at = math.inf
         for target, lacking in wanted.items():
             if not lacking:
                 continue

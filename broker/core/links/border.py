@@ -39,9 +39,13 @@ def _is_publish(arguments: list[Any]) -> bool:
     return type(topic) is str and type(payload) is bytes and _is_key(key, or_none=True) and type(again) is bool
 
 
+def _are_options(options: Any) -> bool:
+    return type(options) is dict and set(map(type, options)) <= {str}
+
+
 def _is_source(options: Any) -> bool:
-    """The options of a publish: by which origin's incarnation and number it is known."""
-    if type(options) is not dict or options.keys() != {"from"}:
+    """The options of a publish: by which origin's incarnation and number it is known. Others mean nothing here."""
+    if not _are_options(options) or "from" not in options:
         return False
     source = options["from"]
     return type(source) is list and len(source) == 2 and type(source[0]) is str and type(source[1]) is int
@@ -107,7 +111,7 @@ def _is_seen(arguments: list[Any]) -> bool:
 
 def _is_copy_begin(arguments: list[Any]) -> bool:
     if len(arguments) == 3:
-        return _is_copy_begin(arguments[:2]) and arguments[2] == {"standby": True}
+        return _is_copy_begin(arguments[:2]) and _are_options(arguments[2])
     if len(arguments) != 2:
         return False
     copy, slots = arguments

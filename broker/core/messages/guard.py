@@ -33,6 +33,13 @@ class Guard:
     def begin(self, handover: Handover, key: int) -> None:
         """It is handed over from here on, and waits first, if there is a standby."""
         message = handover.message
+        identity = self._kept.identity_of(key)
+        if identity is not None:
+            # A message with this key is waiting to be tried again. Those who have had that must not get this one. Its
+            # publish keeps its own, for a home that it may have to go to.
+            message = Message(message.topic, message.payload, *identity, message.received)
+            message.travelled = True
+            handover.message = message
         self.under_way[key] = message
         size = MESSAGE_BYTES + len(message.payload)
         handover.guarded = self._standbys.keep(self._kept, handover.slot, key, size, handover)

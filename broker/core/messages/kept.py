@@ -56,6 +56,7 @@ class KeptMessages(SlotState):
         #: By origin and number: what has been handed over, by a home that may crash afterwards, or for it. Whoever asks
         #: for one of these asks for itself, and not for a duplicate.
         self.settled: OrderedDict[tuple[str, int], None] = OrderedDict()
+        self.identity_of: Callable[[int], tuple[str, int] | None] = lambda key: None
         self.recover: Callable[[list[tuple[int, Known]]], None] = lambda kept: None  # given what a crashed home left
 
     def departing(self, slots: frozenset[int]) -> Iterator[list[Any]]:

@@ -28,6 +28,10 @@ from .outcomes import Outcomes
 #: Between two tries to hand such a message over, in seconds.
 AGAIN_S: Final = 1.0
 
+#: It is tried for so long, in seconds: half of what destinations remember. They count from when they had it, which was
+#: some seconds before the crash was noticed.
+TRY_S: Final = RECENT_S / 2
+
 #: Messages that are begun in one slice: 1 ms.
 PER_SLICE: Final = 50
 
@@ -65,6 +69,7 @@ class Recovery(Part):
         self._outcomes = outcomes
         self._take = take
         self._open: dict[int, Recovered] = {}  # by key
+        kept.identity_of = self.identity_of
         self._again: deque[tuple[float, Recovered]] = deque()
         kept.recover = self.begin
 
@@ -76,10 +81,15 @@ class Recovery(Part):
             self._dedup.forget_elsewhere(key)
             if self._dedup.pending(key) is None and key not in self._open:
                 self._dedup.begin(key)  # whoever repeats it waits for it
-                self._open[key] = one = Recovered(key, slot_of_key(key), known, now + RECENT_S)
+                self._open[key] = one = Recovered(key, slot_of_key(key), known, now + TRY_S)
                 begun.append(one)
         self._desk.counts["messages_recovered"] += len(begun)
         self._desk.job(self._hand_over(begun))
+
+    def identity_of(self, key: int) -> tuple[str, int] | None:
+        """By which origin and number a message with this key is to be handed over, since some may have had it so."""
+        one = self._open.get(key)
+        return None if one is None else one.known[2:]
 
     def _hand_over(self, begun: list[Recovered]) -> Iterator[bool]:
         for start in range(0, len(begun), PER_SLICE):

@@ -19,7 +19,7 @@ from tests.simulator.world import Node
 
 from ..talk import Cluster
 from .pages import Key, Pages, pages_of, write
-from .test_copying import at_homes, fill, forget_the_start
+from .test_copying import at_homes, counted, fill, forget_the_start
 
 #: A crash is noticed, another endpoint has taken over, and has its own standby.
 TAKEN_OVER_S = DEAD_AFTER_S + 2.0
@@ -215,8 +215,44 @@ def test_an_endpoint_of_before_is_nobody_s_standby() -> None:
     b.capabilities = a.capabilities = frozenset({COPIES})
     both.world.run(5.0)
     assert b.router.members.joined
-    assert a.router.standbys.without == a.router.members.table.count(a.me.incarnation)
+    assert not a.router.guard.on
     assert len(a.router.copies) == 0
+
+
+def test_what_was_taken_out_while_the_standby_could_not_be_told_does_not_come_back() -> None:
+    """And a standby has one copy of each slot, however often one is given up."""
+    both = cluster("a", "b")
+    a, b = both.nodes["a"], both.nodes["b"]
+    key, other = (slot_of(a), 1), (slot_of(a), 2)
+    write(a, key, b"old")
+    write(a, other, b"stays")
+    for _ in range(3):
+        both.world.run(0.5)
+        both.world.cut("a", "b", 12.0)
+        both.world.cut("b", "a", 12.0)
+        both.world.run(1.0)
+        write(a, key, None)
+        both.world.run(20.0)
+    assert len(b.router.arriving._incoming) == 1
+    both.world.crash(a)
+    both.world.run(TAKEN_OVER_S)
+    assert at_homes(b) == {other: b"stays"}
+    assert pages_of(b).in_part == 0
+
+
+def test_a_standby_whose_lease_lapses_at_the_crash_has_it_all_the_same() -> None:
+    three = cluster("a", "b", "c")
+    made = fill(three)
+    three.world.run(0.5)
+    mine = {key for key in made if three.nodes["b"].router.members.table[key[0]] == three.nodes["a"].me.incarnation}
+    three.world.crash(three.nodes.pop("a"))
+    three.world.store.down = True
+    three.world.at(2.0, setattr, three.world.store, "down", False)
+    three.world.run(15.0)
+    assert [counted(node, "leases_lapsed") for node in three.nodes.values()] == [1, 1]
+    found = at_homes(*three.nodes.values())
+    assert {key: found.get(key) for key in mine} == {key: made[key] for key in mine}
+    assert without(three) == 0
 
 
 def test_one_that_was_taken_for_dead_and_lives_gets_its_slots_back_whole() -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from ingeborg.broker.core.cluster.homes import home_table
 from ingeborg.broker.core.cluster.membership import DEAD_AFTER_S
+from ingeborg.broker.core.cluster.standby import WAIT_S
 from ingeborg.broker.core.links.calls import Kind
 from ingeborg.broker.core.links.capabilities import STANDBY
 from ingeborg.broker.core.messages.dedup import KEY_BYTES, Dedup, key_of
@@ -154,16 +156,79 @@ def test_messages_of_one_topic_stay_in_order_while_they_wait_for_the_standby() -
     assert [note[2] for note in dora.notes] == list(range(30))
 
 
-def test_a_message_waits_for_a_standby_that_hangs_until_that_is_taken_for_dead() -> None:
+def test_a_message_waits_for_a_standby_that_hangs_and_not_for_long() -> None:
     four = cluster()
     topic = topic_at(four, "a", "b")
     dora, paul = four.listener("dora", "d", topic), four.client("paul", "a")
     four.nodes["b"].stalled_until = four.world.now + 20.0
     paul.send(command="publish", topic=topic, payload="x", ack=True)
-    four.world.run(DEAD_AFTER_S - 0.5)
+    four.world.run(WAIT_S - 0.1)
     assert (dora.heard[2:], paul.heard) == ([], [])
-    four.world.run(2.0)
+    four.world.run(0.5)
     assert (dora.heard[2:], paul.heard) == ([f"{topic}: 'x'"], ["ok"])
+
+
+def test_a_cut_between_home_and_standby_fails_nobody() -> None:
+    four = cluster()
+    topic = topic_at(four, "a", "b")
+    dora, paul, carl = four.listener("dora", "d", topic), four.client("paul", "a"), four.client("carl", "c")
+    for one, other in ("ab", "ba"):
+        four.world.cut(one, other, 20.0)
+    paul.send(command="publish", topic=topic, payload="x", ack=True)
+    carl.send(command="publish", topic=topic, payload="y", ack=True)
+    four.world.run(WAIT_S + 0.5)
+    assert (paul.heard, carl.heard) == (["ok"], ["ok"])
+    assert sorted(dora.heard[2:]) == [f"{topic}: 'x'", f"{topic}: 'y'"]
+
+
+def test_who_repeats_it_between_two_tries_doubles_nothing() -> None:
+    four = cluster()
+    topic = topic_at(four, "a", "b")
+    carl, dora = four.listener("carl", "c", topic), four.listener("dora", "d", topic)
+    paul, rosa = four.client("paul", "a"), four.client("rosa", "b")
+    second, store = four.nodes["b"], four.world.store
+    four.world.cut("a", "d", 10.0)
+    four.world.cut("d", "a", 10.0)
+    paul.send(command="publish", topic=topic, payload="x", ack=True)
+    four.world.run(0.2)
+
+    def gone(endpoint: Endpoint) -> None:
+        store.cut.add(second.me.incarnation)
+        four.world.at(1.0, store.cut.discard, second.me.incarnation)
+
+    second.on_gone = gone
+    four.world.crash(four.nodes["a"])
+    while not second.router.recovery._again or second.me.incarnation in store.cut:
+        four.world.run(0.005)
+    rosa.send(command="publish", topic=topic, payload="x", ack=True)
+    four.world.run(8.0)
+    assert (carl.heard[2:], dora.heard[2:]) == ([f"{topic}: 'x'"], [f"{topic}: 'x'"])
+    assert rosa.heard == ["ok"]
+
+
+def test_what_a_home_sent_before_it_gave_the_slot_away_does_not_stay_with_its_standby() -> None:
+    """A newcomer's word reaches the standby before the home."""
+    made = cluster("abc")
+    a, b, c = (made.nodes[name] for name in "abc")
+    after = a.router.members.table_without_me()
+    with_d = home_table([(node.me.name, node.me.incarnation) for node in (a, b, c)] + [("d", "d")])
+    topics = (made.topic_at("a", f"t{number}-") for number in range(3_000))
+    topic = next(t for t in topics if after[slot_of(t)] == b.me.incarnation and with_d[slot_of(t)] == "d")
+    carl, paul = made.listener("carl", "c", topic), made.client("paul", "a")
+    d = made.nodes["d"] = made.world.start("d")
+    slot = slot_of(topic)
+    while b.router.members.table[slot] != d.me.incarnation:
+        made.world.cuts.add(("d", "a")) if d.router.joining._asked else None
+        made.world.run(0.001)
+    assert a.router.members.table[slot] == a.me.incarnation
+    made.world.cut("d", "a", 0.3)
+    made.world.cut("a", "c", 1.5)
+    made.world.cut("c", "a", 1.5)
+    paul.send(command="publish", topic=topic, payload="x", ack=True)
+    made.world.run(8.0)
+    assert d.router.members.joined
+    assert carl.heard[2:] == [f"{topic}: 'x'"]
+    assert b.router.guard._kept.kept == {}
 
 
 def test_what_cannot_be_handed_over_at_once_is_tried_again() -> None:
