@@ -86,7 +86,7 @@ class ServeOptions:
     standby: bool = option(
         False,
         "switch on for all endpoints: a slot's next home has its duplicates and messages under way, so that a crash "
-        "doubles and loses nothing; off: ingeborg features --off standby",
+        "doubles and loses none that has dedup; off: ingeborg features --off standby",
         flag=True,
     )
     internal_address: str = option(
@@ -247,6 +247,8 @@ def _check(options: ServeOptions) -> None:
         raise wrong("routing", "has to be home or lookup")
     if options.standby and options.routing != "home":
         raise wrong("standby", "needs routing home: with lookup there are no homes")
+    if options.standby and not options.dedup_ttl:
+        raise wrong("standby", "needs a dedup-ttl: without one nothing is known of payloads that could be kept")
     for origin in options.origins:
         if origin not in ("*", "null") and not re.fullmatch(r"https?://[^/?#@\s]+", origin):
             raise wrong("allowed_origins", f"{shown(origin)} has to be like https://radio.example, without a path")
