@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -70,7 +71,9 @@ def vectors() -> dict[str, Any]:
 
 def text() -> str:
     """The file's content."""
-    return json.dumps(vectors(), ensure_ascii=True, indent=1) + "\n"
+    pack = partial(json.dumps, ensure_ascii=False, separators=(",", ":"))
+    lines = [f"{pack(name)}: {pack(value)}" for name, value in vectors().items()]
+    return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
 if __name__ == "__main__":

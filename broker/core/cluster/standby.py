@@ -59,7 +59,7 @@ class Standbys(Copier):
             return False
         waits = copy.whole
         self._copies.at_once(copy, AtOnce(state, slot, key, size, waiter if waits else None))
-        return waits
+        return waits and not copy.over  # it may just have been too much for the link
 
     # Copier
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ingeborg.broker.core.cluster.arriving import Arriving
-from ingeborg.broker.core.cluster.copies import Copies, Copy
+from ingeborg.broker.core.cluster.copies import ROW_MAX, Copies, Copy
 from ingeborg.broker.core.cluster.homes import home_table
 from ingeborg.broker.core.cluster.membership import DEAD_AFTER_S, Membership
 from ingeborg.broker.core.links.calls import Asker, Kind
@@ -145,6 +145,24 @@ def test_many_confirmed_changes_of_many_bytes_stay_within_the_window_and_in_orde
     assert confirmed == pages
     assert most < (1 << 20) + 2 * 100_000 + 1_000
     assert len(pages_of(b).pages) == 60
+
+
+def test_a_row_that_grows_too_long_is_given_up_and_nobody_waits_in_vain() -> None:
+    both = cluster("a", "b")
+    a, b = both.nodes["a"], both.nodes["b"]
+    confirmed: list[Any] = []
+    a.router.standbys.confirm = confirmed.extend
+    for one, other in ("ab", "ba"):
+        both.world.cut(one, other, 1.0)
+    slot, standbys = slot_of(a), a.router.standbys
+    waiting = 0
+    for number in range(ROW_MAX + 2):
+        waiting += standbys.keep(pages_of(a), slot, (slot, 1), 5, number)
+    assert (waiting, len(confirmed)) == (ROW_MAX, ROW_MAX + 1)
+    assert a.router.counters.drops["copies_broken"] == 1
+    both.world.run(3.0)
+    assert without(both) == 0
+    assert b.router.members.joined
 
 
 def test_whoever_waits_for_a_standby_that_dies_goes_on() -> None:
