@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import re
 import signal
 import subprocess
 import sys
@@ -153,9 +152,8 @@ async def test_a_rolling_upgrade_and_a_downgrade_lose_none_either(tmp_path: Path
         assert {await capabilities(cluster[name]) for name in "abc"} == {None}
         await roll(cluster, {"INGEBORG_DRAIN_TIME": "1", "INGEBORG_STANDBY": "1"})
         assert {await capabilities(cluster[name]) for name in "abc"} == {len(CAPABILITIES)}
-        # What is wanted is on once the last one is able to, and was not before, with the reason.
+        # What is wanted is on once the last one is able to.
         await eventually(lambda: standby(cluster, True), "standby on")
-        assert re.search("a: standby is not on yet: (b, )?c cannot do it", cluster["a"].said())
         # What is on has to be off before an older release can start.
         _, url = cluster.options[:2]
         code, said = await asyncio.to_thread(ingeborg_features, "--store", url, "--off", "standby")

@@ -519,7 +519,16 @@ class World:
         """One call: an instant at which it takes effect, and one at which its answer arrives."""
         if call.operation == "listen":
             call = call._replace(arguments=(self.store.draw(*call.arguments), call.arguments[1]))
+        if call.operation == "features":  # without a draw: whether anybody wants one is not to change the history
+            self.at(0.0003, self._features, node, call.number)
+            return
         self.at(self.delay(), self._apply, node, call)
+
+    def _features(self, node: Node, number: int) -> None:
+        found = self.store.features()
+        answers = self.store.answers(node.me.incarnation, "features")
+        error = None if answers else StoreUnavailable("the store does not answer")
+        self.at(0.0003, node.event, lambda now: node.router.stored(number, found if answers else None, error, now))
 
     def _apply(self, node: Node, call: StoreCall) -> None:
         result: Any = None
