@@ -330,9 +330,17 @@ class Joining(Part):
                 if not self._handovers.waits(peer):
                     self._tell_of_leaving(peer)
             self._announced = self._told.issuperset(self._members.view())
-        if self._announced and self._departing and not self._deregistering and not self._writing:
+        if self._announced and self._departing and not self._deregistering and not self._writing and not self._writes:
             self._deregistering = True
+            self._retire()
             self._desk.store("deregister", (self._me,), self._out, None)
+
+    def _retire(self) -> None:
+        """Whoever starts from here on does not know of us. An endpoint that is alone is home to its end; this is it."""
+        if self._members.joined:
+            self._members.joined = self._joined = False
+            for follower in self._followers:
+                follower.lapsed()
 
     def _tell_of_leaving(self, peer: str) -> None:
         if peer not in self._told:

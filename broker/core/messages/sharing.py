@@ -11,7 +11,7 @@ keys (``KeyHandover``), and asks the former one what becomes of a message when i
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from ingeborg.protocol.errors import ProtocolError
 
@@ -24,8 +24,11 @@ from ..limits import SIZES, Sizes
 from ..links.calls import Asker, Call, Kind
 from .dedup import KEY_BYTES, Dedup
 from .guard import Guard
-from .message import Handover, refusal
+from .message import Handover, Message, refusal
 from .outcomes import Outcomes
+
+#: Messages that reached some only: for so many of them, the latest, their origins can be told so once more.
+PARTIAL_MAX: Final = 1_000
 
 
 class Sharing(Asker):
@@ -57,6 +60,8 @@ class Sharing(Asker):
         self._guard = guard
         self._outcomes = outcomes
         self._waiters_max = sizes.waiters_max
+        #: By key: the message, as its origin numbers it, and the outcome.
+        self._partial: dict[int, tuple[str, int, ProtocolError]] = {}
 
     def is_first(self, handover: Handover, key: int) -> bool:
         """Is it to be handed over? If not, it has an outcome by now, or shares one."""
@@ -64,6 +69,9 @@ class Sharing(Asker):
         if dedup.duplicate(key, self._desk.now):
             if self._guard.was_handed_over(handover.message):
                 self._outcomes.settle(handover, False)
+                return False
+            if self._partial and (error := self._was_partial(handover, key)) is not None:
+                self._outcomes.settle(handover, error)
                 return False
             self._desk.counts["duplicates_dropped"] += 1
             if self._copies.watching:
@@ -95,6 +103,8 @@ class Sharing(Asker):
             self._guard.under_way.pop(key, None)
         reached_somebody = error is None or error.code == "partial"
         message = handover.message
+        if error is not None and reached_somebody and handover.peer:
+            self._keep_partial(message, key, error)
         for waiter in self._dedup.settle(key, reached_somebody, desk.now):
             # Its origin may have asked for the message itself again, since the home that it was asking has crashed.
             is_other = waiter.message.number != message.number or waiter.message.origin != message.origin
@@ -105,6 +115,20 @@ class Sharing(Asker):
             self._copies.changed(self._seen, handover.slot, key)
         if self._homes.table[handover.slot] != self._me:
             self._keys.hand_on([(key, self._dedup.ttl_s if reached_somebody else 0.0)])
+
+    def _keep_partial(self, message: Message, key: int, error: ProtocolError) -> None:
+        """Its origin may have taken this endpoint for dead meanwhile, and hears of the outcome only when it asks
+        again: then the message is not a duplicate of itself."""
+        partial = self._partial
+        partial[key] = message.origin, message.number, error
+        if len(partial) > PARTIAL_MAX:
+            del partial[next(iter(partial))]
+
+    def _was_partial(self, handover: Handover, key: int) -> ProtocolError | None:
+        """The outcome, if it is this very message, and not one like it, that reached some only."""
+        kept = self._partial.get(key)
+        message = handover.message
+        return kept[2] if kept is not None and kept[:2] == (message.origin, message.number) else None
 
     def release(self, handover: Handover) -> list[Handover]:
         """The message is another home's. Returns those that wait for it."""

@@ -497,3 +497,18 @@ def test_its_entry_is_taken_out_behind_its_last_heartbeat(member: Newcomer) -> N
     heartbeat.end()
     member.joining.tick()
     member.stored("deregister")
+
+
+def test_one_that_is_alone_is_home_until_it_is_taken_out_and_its_writes_have_ended(newcomer: Newcomer) -> None:
+    newcomer.join()
+    newcomer.joining.leave()
+    newcomer.joining.tick()
+    newcomer.writes.begin("write")
+    newcomer.joining.depart()
+    newcomer.joining.tick()
+    newcomer.stored()  # whoever starts now asks this endpoint, and is welcome when the write has ended
+    assert (newcomer.members.joined, newcomer.follower.told) == (True, [])
+    newcomer.writes.end("write")
+    newcomer.joining.tick()
+    newcomer.stored("deregister")
+    assert (newcomer.members.joined, newcomer.follower.told) == (False, ["lapsed"])

@@ -5,11 +5,14 @@ SPEC section 7: they wait for it and share its outcome, as they do where the top
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from ingeborg.broker.core.cluster.homes import home_table
 from ingeborg.broker.core.limits import SIZES, Sizes
-from ingeborg.broker.core.links.calls import TIMEOUT_S
+from ingeborg.broker.core.links.calls import TIMEOUT_S, Asker, Call, Kind
+from ingeborg.broker.core.messages.dedup import KEY_BYTES, key_of
 from ingeborg.protocol.hashes import slot_of
 from tests.simulator.world import Node
 
@@ -198,3 +201,39 @@ def test_so_many_wait_for_one_message_and_no_more() -> None:
     assert moved.bert.heard == ["ok duplicate"] * 2
     assert moved.carl.heard == ["error peer_unavailable"]
     assert moved.node("c").router.counters.drops["duplicate_waiters_full"] == 1
+
+
+class Again(Asker):
+    """An origin that asks its home again. ``said``: what it hears."""
+
+    def __init__(self) -> None:
+        self.said: list[Any] = []
+
+    def answered(self, call: Call, value: Any) -> None:
+        self.said.append("duplicate" if value else "handed over")
+
+    def failed(self, call: Call, code: str, info: Any) -> None:
+        self.said.append([code, info[1]["delivered"], info[1]["failed"]])
+
+
+def test_an_origin_that_asks_again_hears_whom_its_message_has_not_reached() -> None:
+    cluster = Cluster(*"abd")
+    world = cluster.world
+    topic = topic_of(("abd", "a"))
+    cluster.listener("anna", "b", topic)
+    cluster.listener("zoe", "d", topic)
+    home, origin = cluster.nodes["a"].me.incarnation, cluster.nodes["b"]
+    calls = origin.router.calls
+    world.cut("a", "b", LONG_S)
+    bert = cluster.client("bert", "b")
+    number = calls.number() + 1  # the message's
+    bert.send(command="publish", topic=topic, payload="x", ack=True)
+    world.run(LONG_S + 1.0)
+    key = key_of(slot_of(topic), topic, b'"x"').to_bytes(KEY_BYTES)
+    arguments = (topic, b'"x"', key, True)
+    again, like_it = Again(), Again()
+    origin.event(lambda now: calls.make(Kind.PUBLISH, home, arguments, again, None, now, number))
+    origin.event(lambda now: calls.make(Kind.PUBLISH, home, arguments, like_it, None, now))
+    world.run(0.5)
+    assert again.said == [["partial", ["d"], ["b"]]]
+    assert like_it.said == ["duplicate"]
