@@ -517,8 +517,8 @@ class History:
         for subscriber in self.subscribers:
             topics = {topic for topic, clients in self.world.store.subscribers_of.items() if subscriber.name in clients}
             for found in rules.subscriptions(facts, Listed(subscriber.name, now, now, frozenset(topics))):
-                assert isinstance(found, Violation)
-                self.violate(found)
+                if isinstance(found, Violation):
+                    self.violate(found)
 
     def violate(self, violation: Violation) -> None:
         """In words."""
@@ -540,6 +540,7 @@ class History:
         ]
         if self.disturbed:  # whichever fault it was, nobody looks when its last trace was gone
             disturbances += [Disturbance(-FOREVER, FOREVER, kind) for kind in (Kind.CRASH, Kind.ASKED_AGAIN)]
+        disturbances += [Disturbance(when, FOREVER, Kind.UNION) for when in self.world.posthumous_at]
         if self.routing == "lookup":
             disturbances.append(Disturbance(-FOREVER, FOREVER, Kind.LOOKUP))
         if self.drains:

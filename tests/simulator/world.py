@@ -449,6 +449,7 @@ class World:
         self.on_effects: Callable[[Node, Effects], object] = lambda node, effects: None  # a turn has ended
         self.socket_bytes = 1 << 20
         self.piece_bytes = PIECE_BYTES  # what a client's socket is written in one turn
+        self.posthumous_at: list[float] = []  # when the store added what one that had crashed had asked for
         self.cuts: set[tuple[str, str]] = set()  # (from, to) by endpoint name: nothing gets through
         self._events: list[tuple[float, int, Callable[..., object], tuple[Any, ...]]] = []
         self._sequence = itertools.count()
@@ -544,10 +545,12 @@ class World:
             delay = self.random.uniform(0.5, 4.0)
             late = call.operation in ("subscribe", "unsubscribe", "listen", "heartbeat") and self.random.random() < 0.3
             if late:  # it took effect, and only its answer was lost
-                self.at(self.random.uniform(0, delay), self._apply_late, call)
+                self.at(self.random.uniform(0, delay), self._apply_late, node, call)
         self.at(delay, node.event, lambda now: node.router.stored(call.number, result, error, now))
 
-    def _apply_late(self, call: StoreCall) -> None:
+    def _apply_late(self, node: Node, call: StoreCall) -> None:
+        if not node.alive and call.operation == "subscribe":
+            self.posthumous_at.append(self.now)
         try:
             getattr(self.store, call.operation)(*call.arguments)
         except Superseded:
