@@ -28,10 +28,11 @@ HISTORIES_PER_BED = 6
 SHOWN_MAX = 3
 
 
-def command_for(plan: Plan) -> str:
+def command_for(plan: Plan, standby: bool) -> str:
     """What runs this plan again."""
     faults = ",".join(plan.kinds).replace(" ", "-") or "none"
-    return f"python -m tests.histories run {plan.seed} --store {plan.store} --network {plan.network} --faults {faults}"
+    again = f"python -m tests.histories run {plan.seed} --store {plan.store} --network {plan.network} --faults {faults}"
+    return f"{again} --standby" if standby else again
 
 
 def summary(plan: Plan, verdict: Verdict) -> str:
@@ -56,7 +57,7 @@ def failure(plan: Plan, verdict: Verdict, events: Sequence[Event], path: Path) -
         text += [f"  {line(event)}" for event in excerpt(events, violation)]
     if len(verdict.violations) > SHOWN_MAX:
         text.append(f"\nand {len(verdict.violations) - SHOWN_MAX} more")
-    text.append(f"\nagain:     {command_for(plan)}")
+    text.append(f"\nagain:     {command_for(plan, events[0].get('standby', False))}")
     text.append(f"the record: python -m tests.histories check {path}")
     return "\n".join(text)
 
@@ -75,7 +76,8 @@ def plan_for(seed: int, on: Bed, kinds: Sequence[str] | None) -> Plan:
 
 def heading(on: Bed) -> str:
     """What runs, in a line."""
-    return f"bed: {on.store}, endpoints {''.join(on.endpoints)}, {on.form}, network: {on.wires.name}"
+    standby = ", standbys" if on.standby else ""
+    return f"bed: {on.store}, endpoints {''.join(on.endpoints)}, {on.form}, network: {on.wires.name}{standby}"
 
 
 async def run_one(seed: int, on: Bed, kinds: Sequence[str] | None, records: Path) -> int:
@@ -98,9 +100,10 @@ async def soak(minutes: float, seed: int, records: Path) -> int:
     turn = 0
     while time.monotonic() < until:
         store, network = BEDS[turn % len(BEDS)]
+        standby = turn // len(BEDS) % 2 == 1
         turn += 1
         with tempfile.TemporaryDirectory(prefix="histories-") as directory:
-            async with bed(store, network, Path(directory)) as on:
+            async with bed(store, network, Path(directory), standby=standby) as on:
                 print(heading(on), flush=True)
                 for _ in range(HISTORIES_PER_BED):
                     if time.monotonic() >= until:
@@ -111,12 +114,14 @@ async def soak(minutes: float, seed: int, records: Path) -> int:
     return 0
 
 
-async def run(seed: int, store: str, network: str, kinds: Sequence[str] | None, times: int, records: Path) -> int:
+async def run(
+    seed: int, store: str, network: str, kinds: Sequence[str] | None, times: int, records: Path, standby: bool
+) -> int:
     """One seed, so many times: the plan is the same, what the processes make of it never quite."""
     for _ in range(times):
         # A bed of its own each time: topics and payloads are the seed's.
         with tempfile.TemporaryDirectory(prefix="histories-") as directory:
-            async with bed(store, network, Path(directory)) as on:
+            async with bed(store, network, Path(directory), standby=standby) as on:
                 print(heading(on), flush=True)
                 if await run_one(seed, on, kinds, records):
                     return 1
@@ -144,6 +149,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     one.add_argument("--network", choices=("any", "proxy", "namespaces"), default="any")
     one.add_argument("--faults", type=_kinds, default=None, help="such as kill,long-pause; none; by default the seed's")
     one.add_argument("--times", type=int, default=1)
+    one.add_argument("--standby", action="store_true", help="slots have standbys; kill: one endpoint at a time")
     on = commands.add_parser("soak", help="new seeds until the time is over")
     on.add_argument("--minutes", type=float, default=30.0)
     on.add_argument("--seed", type=int, default=1)
@@ -160,7 +166,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
             asyncio.get_running_loop().add_signal_handler(number, task.cancel)
         if options.command == "soak":
             return await soak(options.minutes, options.seed, options.records)
-        return await run(options.seed, options.store, options.network, options.faults, options.times, options.records)
+        return await run(
+            options.seed,
+            options.store,
+            options.network,
+            options.faults,
+            options.times,
+            options.records,
+            options.standby,
+        )
 
     try:
         return asyncio.run(within())

@@ -135,16 +135,36 @@ class Bed:
     riak: RiakDouble | None
     directory: Path
     form: str  # of the endpoints' code, as they say themselves
+    standby: bool  # slots have standbys
 
     def running(self) -> list[Endpoint]:
         """The endpoints that run."""
         return [endpoint for endpoint in self.endpoints.values() if endpoint.runs]
 
+    async def guarded(self, within_s: float) -> bool:
+        """Until all endpoints see each other, and each slot has its standby; or the time is over."""
+        try:
+            async with asyncio.timeout(within_s):
+                await self.cluster.linked(*self.endpoints, within_s=within_s)
+                while True:
+                    seen = await asyncio.gather(*(endpoint.look() for endpoint in self.endpoints.values()))
+                    if all(each and _guarded(each["values"]) for each in seen):
+                        return True
+                    await asyncio.sleep(LOOK_S)
+        except (TimeoutError, AssertionError):
+            return False
+
+
+def _guarded(values: dict[str, float]) -> bool:
+    return values["features_on"] == 1 and values["slots_without_standby"] == 0 and values["joined"] == 1
+
 
 @asynccontextmanager
-async def bed(store: str, network: str, directory: Path, names: Sequence[str] = "abc") -> AsyncIterator[Bed]:
+async def bed(
+    store: str, network: str, directory: Path, names: Sequence[str] = "abc", *, standby: bool = False
+) -> AsyncIterator[Bed]:
     """``store``: ``lmdb`` or ``riak`` (the double); ``network``: ``proxy``, ``namespaces``, or ``any`` of them.
-    ``directory`` is there, and empty."""
+    ``directory`` is there, and empty. ``standby``: slots have standbys."""
     async with AsyncExitStack() as stack:
         riak = None
         where = f"lmdb:{directory / 'store'}"
@@ -154,7 +174,7 @@ async def bed(store: str, network: str, directory: Path, names: Sequence[str] = 
             where = "riak:" + ",".join(f"{host}:{port}" for host, port in riak.addresses)
             network = "proxy"  # its nodes are at this machine's loopback address, which a namespace does not have
         wires = await stack.enter_async_context(await wires_of(network, list(names)))
-        options = ["--store", where]
+        options = ["--store", where, *(["--standby"] if standby else [])]
         # The path of a Unix socket is short: at most 107 bytes.
         sides = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sides-")))
         endpoints = {
@@ -169,4 +189,8 @@ async def bed(store: str, network: str, directory: Path, names: Sequence[str] = 
         await asyncio.gather(*(endpoint.start_with_a_store() for endpoint in others))
         await cluster.linked(*names, within_s=START_S)
         forms = await asyncio.gather(*(form_of(endpoint.inside) for endpoint in endpoints.values()))
-        yield Bed(store, wires.name, wires, cluster, endpoints, riak, directory, " and ".join(sorted(set(forms))))
+        form = " and ".join(sorted(set(forms)))
+        on = Bed(store, wires.name, wires, cluster, endpoints, riak, directory, form, standby)
+        if standby and not await on.guarded(START_S):
+            raise ChildError(f"within {START_S:.0f} s not every slot has a standby")
+        yield on

@@ -19,6 +19,9 @@ from .bed import Bed, Endpoint
 from .plan import Fault
 from .record import Recorder
 
+#: How long standbys may take before an endpoint is killed, in seconds.
+GUARDED_S = 20.0
+
 
 class PassedOver(Exception):
     """What the fault was meant for is not there, or has another fault of its kind."""
@@ -31,6 +34,7 @@ class Faults:
         self._bed = bed
         self._recorder = recorder
         self._taken: set[str] = set()  # endpoints, links and nodes that have a fault
+        self._crash = asyncio.Lock()
 
     async def inject(self, fault: Fault) -> None:
         """Begin, wait, mend."""
@@ -73,11 +77,22 @@ class Faults:
 
     @asynccontextmanager
     async def kill(self, fault: Fault) -> AsyncIterator[None]:
-        async with self._endpoint(fault.where) as endpoint:
+        async with self._endpoint(fault.where) as endpoint, self._one_at_a_time():
             self._life(endpoint, "killed")
             await endpoint.kill()
             yield
             await self.start(endpoint)
+
+    @asynccontextmanager
+    async def _one_at_a_time(self) -> AsyncIterator[None]:
+        """With standbys: once every slot has its own, and no other endpoint is killed until they have again."""
+        if not self._bed.standby:
+            yield
+            return
+        async with self._crash:
+            if not await self._bed.guarded(GUARDED_S):
+                raise PassedOver("not every slot has a standby")
+            yield
 
     @asynccontextmanager
     async def stop(self, fault: Fault) -> AsyncIterator[None]:

@@ -301,9 +301,14 @@ class History:
             places={client: [_place(one) for one in listens] for client, listens in self.listens.items() if listens},
             changes=[_change(client, topic, one) for (client, topic), of in self.changes.items() for one in of],
             disturbances=self._disturbances(),
-            terms=Terms(read=READ_S, late=LATE_S),
+            terms=Terms(read=READ_S, late=LATE_S, survives=self._survives()),
             refused=frozenset(self.refused_messages),
         )
+
+    def _survives(self) -> bool:
+        """Does what a home knows survive its crash? Other faults may take two homes at once, or one before its standby
+        is whole again."""
+        return bool(self.header.get("standby")) and self.header["faults"] == ["kill"]
 
     def told_messages(self) -> dict[tuple[told.Name | None, Any], told.Message]:
         """By topic and payload."""

@@ -130,6 +130,7 @@ class HistoryRun:
             network=plan.network,
             endpoints=list(plan.endpoints),
             faults=plan.kinds,
+            standby=self.bed.standby,
         )
         try:
             await self._counters("begin")

@@ -28,20 +28,25 @@ from .wires import Namespaces, permitted, subnets, until_one_ends
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(300)]
 
-#: Beds, each with its histories: a seed and its kinds of faults.
-HISTORIES: dict[tuple[str, str], list[tuple[int, list[str]]]] = {
-    ("lmdb", "proxy"): [
+#: Beds (store, network, standbys), each with its histories: a seed and its kinds of faults.
+HISTORIES: dict[tuple[str, str, bool], list[tuple[int, list[str]]]] = {
+    ("lmdb", "proxy", False): [
         (11, ["kill"]),
         (12, ["cut", "pause"]),
         (13, ["stop", "delay"]),
         (14, ["durable writer"]),
     ],
-    ("lmdb", "any"): [
+    ("lmdb", "proxy", True): [
+        (41, ["kill"]),
+        (42, ["kill", "cut both ways"]),
+        (43, ["stop", "long pause"]),
+    ],
+    ("lmdb", "any", False): [
         (21, ["cut both ways"]),
         (22, ["long pause", "loss"]),
         (23, ["soft writer", "kill"]),
     ],
-    ("riak", "proxy"): [
+    ("riak", "proxy", False): [
         (31, ["riak cut"]),
         (32, ["riak node", "kill"]),
         (33, ["riak silent", "cut"]),
@@ -52,7 +57,7 @@ HISTORIES: dict[tuple[str, str], list[tuple[int, list[str]]]] = {
 
 def test_every_kind_of_fault_is_among_them() -> None:
     for store in ("lmdb", "riak"):
-        had = {kind for (on, _), chosen in HISTORIES.items() if on == store for _, kinds in chosen for kind in kinds}
+        had = {kind for (on, _, _), chosen in HISTORIES.items() if on == store for _, kinds in chosen for kind in kinds}
         process_faults = {"stop", "long pause"} if store == "riak" else set()  # no store's business
         links = set(OF_LINKS) - {"cut"} if store == "riak" else set()
         assert had >= set(possible(store, list(OF_LINKS))) - process_faults - links
@@ -64,10 +69,10 @@ async def test_guarantees_hold_on_real_processes_through_every_kind_of_fault(tmp
     pages: list[Kept] = []
     async with asyncio.TaskGroup() as beds:  # a bed that fails ends the others, and none outlives the test
         failures = []
-        for (store, network), chosen in HISTORIES.items():
-            directory = tmp_path / f"{store}-{network}"
+        for number, ((store, network, standby), chosen) in enumerate(HISTORIES.items()):
+            directory = tmp_path / f"{store}-{network}-{number}"
             directory.mkdir()
-            failures.append(beds.create_task(_histories_on(store, network, chosen, directory, due, pages)))
+            failures.append(beds.create_task(_histories_on(store, network, standby, chosen, directory, due, pages)))
     found = [text for on_bed in failures for text in on_bed.result()]
     assert not found, "\n\n".join(found)
     assert len(due) >= 10
@@ -79,6 +84,7 @@ async def test_guarantees_hold_on_real_processes_through_every_kind_of_fault(tmp
 async def _histories_on(
     store: str,
     network: str,
+    standby: bool,
     chosen: list[tuple[int, list[str]]],
     directory: Path,
     due: list[int],
@@ -87,7 +93,7 @@ async def _histories_on(
     """One after the other on one bed; what failed, in full. ``due``: gets how many deliveries each looked for;
     ``pages``: what became of the pages of each."""
     failures = []
-    async with bed(store, network, directory) as on:
+    async with bed(store, network, directory, standby=standby) as on:
         assert on.form == form.name(), "the histories are to be those of the form that is tested"
         for seed, kinds in chosen:
             # A proxy does not lose packets: without namespaces that fault is left out, and the line says so.

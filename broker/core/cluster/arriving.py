@@ -201,14 +201,17 @@ class Arriving(Part):
             self._held.slots.clear()
         ours = {slot for slot, home in enumerate(table) if home == self._me} - self._held.slots
         whole: set[int] = set()
+        saved: set[int] = set()
         in_view = self._members.in_view
         crashed = {peer for (peer, _), incoming in self._incoming.items() if incoming.is_standby and not in_view(peer)}
         # While this endpoint did not act another one may have taken over, and crashed, too.
         is_last = self._acts or self._members.departed - self._departed <= len(crashed)
         for key, incoming in list(self._incoming.items()):
             slots = incoming.slots & ours
-            if incoming.whole and (not incoming.is_standby or (is_last and key[0] in crashed)):
+            if incoming.whole and not incoming.is_standby:
                 whole |= slots
+            elif incoming.whole and is_last and key[0] in crashed:
+                saved |= slots
             if slots or key[0] in crashed or not self._held.slots.isdisjoint(incoming.slots):
                 incoming.slots -= slots
                 self._drop(key)
@@ -217,7 +220,9 @@ class Arriving(Part):
         self._acts = True
         self._held.in_doubt = False
         self._held.slots |= ours
-        self._tell(ours - whole, False)
+        saved -= whole
+        self._tell(ours - whole - saved, False)
+        self._tell(saved, True, saved=True)
         self._tell(whole, True)
 
     def _drop(self, key: tuple[str, int]) -> None:
@@ -237,8 +242,11 @@ class Arriving(Part):
             if useless and (incoming.is_standby or state in self._states):
                 state.dropped(sorted(useless))
 
-    def _tell(self, slots: set[int], whole: bool) -> None:
-        if slots:
-            self._desk.counts["slots_arrived_whole" if whole else "slots_arrived_in_part"] += len(slots)
-            for state in self._forms.values():
-                state.arrived(sorted(slots), whole)
+    def _tell(self, slots: set[int], whole: bool, saved: bool = False) -> None:
+        """``saved``: by a standby, which has nothing of some states."""
+        if not slots:
+            return
+        missing = [state for state in self._states if saved and state.at_standby is None]
+        self._desk.counts["slots_arrived_whole" if whole and not missing else "slots_arrived_in_part"] += len(slots)
+        for state in self._forms.values():
+            state.arrived(sorted(slots), whole and state not in missing)

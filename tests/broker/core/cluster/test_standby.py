@@ -89,6 +89,22 @@ def test_what_belongs_to_slots_is_whole_after_the_crash_of_any(crashing: str) ->
     assert without(three) == 0
 
 
+def test_a_state_that_standbys_have_nothing_of_is_not_called_whole_after_a_crash() -> None:
+    made = Cluster("a", "b", "c", states=lambda: [Pages()], wanted=frozenset({STANDBY}))
+    made.world.run(4.0)
+    forget_the_start(made)
+    fill(made)
+    made.world.run(0.5)
+    assert without(made) == 0
+    crashed = made.nodes.pop("a")
+    before = sum(counted(node, "slots_arrived_in_part") for node in made.nodes.values())
+    lost = sum(home == crashed.me.incarnation for home in crashed.router.members.table)
+    made.world.crash(crashed)
+    made.world.run(TAKEN_OVER_S)
+    assert sum(pages_of(node).in_part for node in made.nodes.values()) == lost
+    assert sum(counted(node, "slots_arrived_in_part") for node in made.nodes.values()) == before + lost
+
+
 def test_one_crash_after_the_other_loses_nothing_while_slots_have_standbys() -> None:
     four = cluster("a", "b", "c", "d")
     made = fill(four)
