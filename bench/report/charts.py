@@ -55,7 +55,7 @@ class Drawn:
 def both(drawn: Drawn, identity: str) -> str:
     """The plot twice, for a wide and for a narrow page (the style sheet shows one): scaled down, its text would be too
     small on a phone."""
-    return svg(drawn.plot, WIDE, f"{identity}-w", "wide") + svg(drawn.plot, NARROW, f"{identity}-n", "narrow")
+    return svg(drawn.plot, WIDE, NARROW, identity)
 
 
 def percentile_curve(run: Json) -> Drawn | None:
@@ -105,8 +105,7 @@ def stack(drawn: Sequence[Drawn], identity: str) -> list[str]:
     """Each of the plots as `both` draws it, small, the last one with the labels of the axis they share."""
     frames = [(index == 0, index == len(drawn) - 1) for index in range(len(drawn))]
     return [
-        svg(one.plot, stacked(WIDE, *ends), f"{identity}-{index}-w", "wide")
-        + svg(one.plot, stacked(NARROW, *ends), f"{identity}-{index}-n", "narrow")
+        svg(one.plot, stacked(WIDE, *ends), stacked(NARROW, *ends), f"{identity}-{index}")
         for index, (one, ends) in enumerate(zip(drawn, frames, strict=True))
     ]
 

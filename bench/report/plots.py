@@ -1,8 +1,10 @@
 """Line plots as static SVG: pure functions from series to text.
 
 Owns scales, ticks and paths. Colours, fonts and line widths are the page's (classes `s0` … `s7`, `PATTERNS`, `grid`,
-`tick`, `band`, `limit`, `cross`), so that one plot serves light and dark. It never draws without a text that says the
-same (`title`, `description`), and it never drops a point silently: a missing value is a gap in the line.
+`tick`, `band`, `limit`, `cross`), so that one plot serves light and dark. A plot is drawn for a wide and for a narrow
+page, with the same lines where both axes agree. It never draws without a text that says the same (`title`,
+`description`), and it never drops a point that can be seen: a missing value is a gap in the line, and a line leaves out
+only those that lie on its way (`SEEN`).
 """
 
 from __future__ import annotations
@@ -25,6 +27,9 @@ CHARACTER = 7.3
 
 DIGITS = 1
 """Digits after the point of a coordinate, in user units: a tenth of a pixel or two is less than a person can see."""
+
+SEEN = 0.5
+"""A point is left out of a line that passes it at most so far off, in user units: a quarter of the line's own width."""
 
 PATTERNS = ("", "dashed", "dotted", "dotdash")
 
@@ -105,8 +110,8 @@ def stacked(frame: Frame, first: bool, last: bool) -> Frame:
 
 @dataclass(frozen=True)
 class Plot:
-    """Everything a plot shows. `bands`: (from x, to x, name) behind it; `limits`: (y, name) lines across it; `crosses`
-    on its floor."""
+    """Everything a plot shows. `x` and `y`: the axis with as many ticks as are wanted. `bands`: (from x, to x, name)
+    behind it; `limits`: (y, name) lines across it; `crosses` on its floor."""
 
     title: str
     description: str
@@ -207,43 +212,91 @@ def nines(p: float) -> float:
     return -math.log10(max(1e-9, 1 - p))
 
 
-def svg(plot: Plot, frame: Frame, identity: str, css_class: str) -> str:
-    """The plot as one SVG element. `identity` must be unique on the page; all text is escaped."""
-    x, y = plot.x(frame.x_ticks), plot.y(frame.y_ticks)
-    inner_width = frame.width - frame.left - frame.right
-    inner_height = frame.height - frame.top - frame.bottom
-    floor = frame.top + inner_height
+@dataclass(frozen=True)
+class _Places:
+    """Where the values of two axes lie in a frame."""
 
-    def at_x(value: float) -> float:
-        return round(frame.left + x.share(value) * inner_width, DIGITS)
+    frame: Frame
+    x: Scale
+    y: Scale
 
-    def at_y(value: float) -> float:
-        return round(floor - y.share(value) * inner_height, DIGITS)
+    @property
+    def width(self) -> int:
+        """Between the axes, as are `height` and `floor`."""
+        return self.frame.width - self.frame.left - self.frame.right
 
+    @property
+    def height(self) -> int:
+        return self.frame.height - self.frame.top - self.frame.bottom
+
+    @property
+    def floor(self) -> int:
+        return self.frame.top + self.height
+
+    def at_x(self, value: float) -> float:
+        return round(self.frame.left + self.x.share(value) * self.width, DIGITS)
+
+    def at_y(self, value: float) -> float:
+        return round(self.floor - self.y.share(value) * self.height, DIGITS)
+
+
+def svg(plot: Plot, wide: Frame, narrow: Frame, identity: str) -> str:
+    """The plot as two SVG elements of the classes `wide` and `narrow`, of which the page shows one.
+
+    They share the texts, and the lines where both have the same range: most of a drawing's bytes. The narrow one has
+    the lines of the wide one, pressed; the style sheet keeps strokes, and so dots, from being pressed with them
+    (`vector-effect`).
+    `identity` must be unique on the page; all text is escaped.
+    """
+    y = plot.y(wide.y_ticks)
+    here, there = (_Places(frame, plot.x(frame.x_ticks), y) for frame in (wide, narrow))
+    said = (
+        f'<title id="{identity}-t">{escape(plot.title)}</title>'
+        f'<desc id="{identity}-d">{escape(plot.description)}</desc>'
+    )
+    lines = f'<g id="{identity}-l">{_lines(plot, here)}</g>'
+    again = f'<use href="#{identity}-l" transform="{_pressed(here, there)}"/>'
+    if (here.x.low, here.x.high) != (there.x.low, there.x.high):  # fewer ticks may reach further
+        again = _lines(plot, there)
+    return _drawing(plot, here, identity, "wide", said, lines) + _drawing(plot, there, identity, "narrow", "", again)
+
+
+def _lines(plot: Plot, places: _Places) -> str:
+    return "".join(part for series in plot.series for part in _line(series, places))
+
+
+def _pressed(here: _Places, there: _Places) -> str:
+    """The transform from one drawing's places to the other's."""
+    by_x, by_y = there.width / here.width, there.height / here.height
+    moved = (there.frame.left - here.frame.left * by_x, there.floor - here.floor * by_y)
+    # A share is of up to a thousand units: its fifth digit moves a line by a hundredth.
+    return f"matrix({number(by_x, 5)} 0 0 {number(by_y, 5)} {number(moved[0], 2)} {number(moved[1], 2)})"
+
+
+def _drawing(plot: Plot, places: _Places, identity: str, css_class: str, said: str, lines: str) -> str:
+    """One SVG element: `said`, what is behind the `lines`, and these."""
+    frame, at_x, at_y, floor = places.frame, places.at_x, places.at_y, places.floor
     parts = [
         f'<svg class="{css_class}" viewBox="0 0 {frame.width} {frame.height}" role="img" '
-        f'aria-labelledby="{identity}-t {identity}-d">',
-        f'<title id="{identity}-t">{escape(plot.title)}</title>',
-        f'<desc id="{identity}-d">{escape(plot.description)}</desc>',
+        f'aria-labelledby="{identity}-t {identity}-d">{said}'
     ]
-    edges = []
+    bands, edges, names = [], [], []
     for start, end, name in plot.bands:
         left, right = at_x(start), at_x(end)
         if right - left < 1:
             continue
-        width = number(right - left)
-        parts.append(f'<rect class="band" x="{number(left)}" y="{frame.top}" width="{width}" height="{inner_height}"/>')
-        edges.append(f"M{number(left)} {frame.top}v{inner_height}")
+        edges.append(f"M{number(left)} {frame.top}v{places.height}")
+        bands.append(f"{edges[-1]}h{number(right - left)}v-{places.height}z")
         # A name wider than its band would run into the next one's.
         if frame.band_names and len(name) * CHARACTER < right - left:
-            parts.append(f'<text x="{number(left + 5)}" y="{frame.top - 7}">{escape(name)}</text>')
-    parts.append(_path("bandedge", edges))
-    heights = [(at_y(value), text) for value, text in y.ticks]
+            names.append(f'<text x="{number(left + 5)}" y="{frame.top - 7}">{escape(name)}</text>')
+    parts += [_path("band", bands), _path("bandedge", edges), *names]
+    heights = [(at_y(value), text) for value, text in places.y.ticks]
     across = f"H{frame.width - frame.right}"
     parts.append(_path("grid", [f"M{frame.left} {number(height)}{across}" for height, _ in heights]))
     labels = [f'<text x="{frame.left - 8}" y="{number(height + 4)}">{escape(text)}</text>' for height, text in heights]
     parts.append(f'<g class="end">{"".join(labels)}</g>')
-    parts += _x_ticks(x, at_x, frame, floor)
+    parts += _x_ticks(places)
     for value, name in plot.limits:
         height = at_y(value)
         parts.append(f'<path class="limit" d="M{frame.left} {number(height)}{across}"/>')
@@ -251,32 +304,53 @@ def svg(plot: Plot, frame: Frame, identity: str, css_class: str) -> str:
             f'<text class="limitname end" x="{frame.width - frame.right - 4}" y="{number(height - 5)}">'
             f"{escape(name)}</text>"
         )
-    for series in plot.series:
-        parts += _line(series, at_x, at_y)
-    parts += _crosses(plot.crosses, at_x, floor)
-    parts.append("</svg>")
-    return "".join(parts)
+    return "".join([*parts, lines, *_crosses(plot.crosses, at_x, floor), "</svg>"])
 
 
-def number(value: float) -> str:
-    """A coordinate in as few characters as say it to `DIGITS` digits: without a zero that changes nothing."""
-    text = f"{value:.{DIGITS}f}".rstrip("0").rstrip(".")
+def number(value: float, digits: int = DIGITS) -> str:
+    """A number in as few characters as say it to so many digits: without a zero that changes nothing."""
+    text = f"{value:.{digits}f}".rstrip("0").rstrip(".")
     sign, text = ("-", text[1:]) if text.startswith("-") else ("", text)
     return "0" if text in ("", "0") else sign + (text[1:] if text.startswith("0.") else text)
 
 
 def way(points: Sequence[tuple[float, float]]) -> str:
-    """A line through the points (x ascending), as the data of a path.
+    """A line through the points (x ascending), but those that it passes within `SEEN`, as the data of a path.
 
     From the first point on, each step says how far it goes, which takes fewer characters than where it comes to. Steps
-    are between rounded points, so that their sum does not drift, and a level stretch is one step.
+    are between rounded points, so that their sum does not drift.
     """
-    rounded = [(round(x, DIGITS), round(y, DIGITS)) for x, y in points]
-    heights = [y for _, y in rounded]
-    within = [before == y == after for before, y, after in zip(heights, heights[1:], heights[2:], strict=False)]
-    places = [place for place, level in zip(rounded, [False, *within, False], strict=True) if not level]
+    places = turns([(round(x, DIGITS), round(y, DIGITS)) for x, y in points], SEEN)
     steps = [(x - before_x, y - before_y) for (before_x, before_y), (x, y) in itertools.pairwise(places)]
     return f"M{_listed(places[:1])}l{_listed(steps)}"
+
+
+def turns(points: Sequence[tuple[float, float]], within: float) -> list[tuple[float, float]]:
+    """Of a line's points those that it needs to pass all others at most `within` off (Douglas and Peucker, 1973).
+
+    The point that is farthest from the straight way between two kept ones is kept, until none is too far: the first,
+    the last and every peak stay.
+    """
+    kept = {0, len(points) - 1}
+    between = [(0, len(points) - 1)]
+    while between:
+        first, last = between.pop()
+        off, at = max(
+            ((_off(points[at], points[first], points[last]), at) for at in range(first + 1, last)), default=(0.0, 0)
+        )
+        if off > within:
+            kept.add(at)
+            between += [(first, at), (at, last)]
+    return [points[at] for at in sorted(kept)]
+
+
+def _off(point: tuple[float, float], first: tuple[float, float], last: tuple[float, float]) -> float:
+    """How far a point is from the line between two others, not from its ends' prolongation."""
+    along, up = last[0] - first[0], last[1] - first[1]
+    right, above = point[0] - first[0], point[1] - first[1]
+    length = along * along + up * up
+    share = min(1.0, max(0.0, (right * along + above * up) / length)) if length else 0.0
+    return math.hypot(right - share * along, above - share * up)
 
 
 def _listed(pairs: Sequence[tuple[float, float]]) -> str:
@@ -289,11 +363,12 @@ def _path(css: str, pieces: Sequence[str]) -> str:
     return f'<path class="{css}" d="{"".join(pieces)}"/>' if pieces else ""
 
 
-def _x_ticks(x: Scale, at_x: Callable[[float], float], frame: Frame, floor: float) -> list[str]:
+def _x_ticks(places: _Places) -> list[str]:
+    frame, floor = places.frame, places.floor
     marks, labels = [f"M{frame.left} {floor}H{frame.width - frame.right}"], []
     free_from = -math.inf
-    for value, text in x.ticks:
-        place, width = at_x(value), len(text) * CHARACTER
+    for value, text in places.x.ticks:
+        place, width = places.at_x(value), len(text) * CHARACTER
         # The first and last label stay within the drawing; one that would touch its neighbour is left out.
         start = min(max(place - width / 2, 0), frame.width - width)
         marks.append(f"M{number(place)} {floor}v5")
@@ -303,27 +378,35 @@ def _x_ticks(x: Scale, at_x: Callable[[float], float], frame: Frame, floor: floa
     return [_path("axis", marks), f'<g class="middle">{"".join(labels)}</g>' if labels else ""]
 
 
-def _line(series: Series, at_x: Callable[[float], float], at_y: Callable[[float], float]) -> list[str]:
-    """The line's runs of values as paths; a value alone between gaps as a dot."""
+def _line(series: Series, places: _Places) -> list[str]:
+    """The line's runs of values as paths; a value alone between gaps as a dot.
+
+    A dot is a step of no length, which a round stroke makes a dot of: all of a line are one path, which can be pressed.
+    A ring is a dot with a smaller one in it.
+    """
     runs: list[list[tuple[float, float]]] = [[]]
+    hollow = []
     for x, y in series.points:
         if y is None:
             runs.append([])
-        else:
-            runs[-1].append((at_x(x), at_y(y)))
-    css = series.css
-    path = "".join(way(run) for run in runs if len(run) > 1)
-    drawn = [f'<path class="line {css}" d="{path}"/>'] if path else []
+            continue
+        runs[-1].append((places.at_x(x), places.at_y(y)))
+        if series.dots and x in series.hollow:
+            hollow.append(runs[-1][-1])
+    dots = [place for run in runs if series.dots or len(run) == 1 for place in run]
+    return [
+        _path(f"line {series.css}", [way(run) for run in runs if len(run) > 1]),
+        _path(f"dot s{series.colour % COLOURS}", _dots(dots)),
+        _path("hole", _dots(hollow)),
+    ]
 
-    def circle(kind: str, x: float, y: float, radius: str) -> str:
-        return f'<circle class="{kind} {css}" cx="{number(x)}" cy="{number(y)}" r="{radius}"/>'
 
-    if not series.dots:
-        return drawn + [circle("dot", *run[0], "2.5") for run in runs if len(run) == 1]
-    for x, y in series.points:
-        if y is not None:
-            drawn.append(circle("ring" if x in series.hollow else "dot", at_x(x), at_y(y), "3"))
-    return drawn
+def _dots(places: Sequence[tuple[float, float]]) -> list[str]:
+    """Steps of no length at the places, each said from the one before."""
+    froms = [(0.0, 0.0), *places]
+    return [
+        f"m{_listed([(x - from_x, y - from_y)])}h0" for (from_x, from_y), (x, y) in zip(froms, places, strict=False)
+    ]
 
 
 def _crosses(crosses: Sequence[Cross], at_x: Callable[[float], float], floor: float) -> list[str]:

@@ -234,7 +234,7 @@ def _phases(run: Json) -> Html:
                 *(figures.rate(phase["offered_per_s"]) for _ in offered),
                 *(figures.count(phase[key]) for _, key in counted),
                 ", ".join(one["part"] for one in phase["saturated"]) or figures.NONE,
-                *(Html(f'<span class="said">{html(phase["detail"] or "")}</span>') for _ in said_why),
+                *(_said(phase["detail"]) for _ in said_why),
             ]
         )
     said = [
@@ -247,6 +247,11 @@ def _phases(run: Json) -> Html:
     ]
     after = explain(f"0 in every phase: {nothing}.") if nothing else Html("")
     return panel("Phases", *said, table(header, rows, "Counts by phase"), after)
+
+
+def _said(text: str | None) -> Html:
+    """What the generator said of a phase, if anything."""
+    return Html(f'<span class="said">{html(text)}</span>') if text else Html("")
 
 
 def _errors(run: Json) -> Html:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 import xml.etree.ElementTree as ElementTree
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from ingeborg.bench.report.plots import (
     COLOURS,
     NARROW,
+    SEEN,
     WIDE,
     Cross,
     Frame,
@@ -70,10 +72,17 @@ def test_the_percentile_axis_ends_where_the_values_can_tell() -> None:
     assert percentile_axis(10**9)(5).ticks[-1][1] == "99.999 %"
 
 
-def draw(points: list[tuple[float, float | None]], frame: Frame = WIDE, **more: Any) -> str:
+def draw(points: list[tuple[float, float | None]], **more: Any) -> tuple[str, str]:
     series = [Series("a <line>", points, 0)]
-    plot = Plot("T <&>", "D", series, seconds_axis(0, 10), linear(10, str), **more)
-    return svg(plot, frame, "id", "wide")
+    return drawings(Plot("T <&>", "D", series, seconds_axis(0, 10), linear(10, str), **more))
+
+
+def drawings(plot: Plot, wide: Frame = WIDE, narrow: Frame = NARROW) -> tuple[str, str]:
+    """The wide one and the narrow one."""
+    first, second = re.findall(r"<svg.*?</svg>", svg(plot, wide, narrow, "id"))
+    assert 'class="wide"' in first
+    assert 'class="narrow"' in second
+    return first, second
 
 
 def line_in(text: str) -> str:
@@ -108,45 +117,82 @@ def test_a_way_goes_through_its_points_to_a_tenth_and_does_not_drift(xs: list[fl
     points = [(x, data.draw(heights)) for x in sorted(xs)]
     turns = places(way(points))
     assert len(turns) <= len(points)
-    # Each point is where the line turns, or between two turns at one height.
-    before = after = 0
-    for x, y in points:
-        x, y = round(x, 1), round(y, 1)
-        while after < len(turns) - 1 and not near(turns[after], x, y) and turns[after][0] < x + 0.01:
-            before, after = after, after + 1
-        level = abs(turns[before][1] - y) < 0.01 > abs(turns[after][1] - y)
-        between = turns[before][0] - 0.01 <= x <= turns[after][0] + 0.01
-        assert near(turns[after], x, y) or (level and between)
+    rounded = [(round(x, 1), round(y, 1)) for x, y in points]
+    assert distance(rounded[0], turns[0], turns[0]) < 0.01 > distance(rounded[-1], turns[-1], turns[-1])
+    for point in rounded:
+        assert min(distance(point, *ends) for ends in itertools.pairwise(turns)) <= SEEN + 0.01
 
 
-def near(place: tuple[float, float], x: float, y: float) -> bool:
-    """The same to the digits that are drawn."""
-    return abs(place[0] - x) < 0.01 > abs(place[1] - y)
+def distance(point: tuple[float, float], start: tuple[float, float], end: tuple[float, float]) -> float:
+    """From a point to the nearest of a straight line's."""
+    along, of = complex(*end) - complex(*start), complex(*point) - complex(*start)
+    share = (of * along.conjugate()).real / abs(along) ** 2 if along else 0.0
+    return abs(of - min(1.0, max(0.0, share)) * along)
 
 
-def test_a_level_stretch_is_one_step_and_what_leads_to_it_stays() -> None:
+def test_a_straight_stretch_is_one_step_and_what_leads_to_it_stays() -> None:
     assert way([(0, 5), (1, 5), (2, 5.04), (3, 5), (4, 7.5), (5, 7.5)]) == "M0 5l3 0 1 2.5 1 0"
+    assert way([(0, 0), (1, 10), (2, 20.3), (3, 30), (4, 0)]) == "M0 0l3 30 1-30"
     assert way([(0.5, 5), (10.25, 4.5)]) == "M.5 5l9.7-.5"
 
 
+def test_a_peak_that_can_be_seen_stays() -> None:
+    points = [(float(x), 0.0) for x in range(100)]
+    points[70] = (70.0, 0.6)
+    assert (70.0, 0.6) in places(way(points))
+    points[70] = (70.0, 0.4)
+    assert places(way(points)) == [(0.0, 0.0), (99.0, 0.0)]
+
+
 def test_a_missing_value_is_a_gap_and_a_lone_value_a_dot() -> None:
-    text = draw([(0, 1), (1, 2), (2, None), (3, 4), (4, None), (5, 5), (6, 6)])
+    text, _ = draw([(0, 1), (1, 2), (2, None), (3, 4), (4, None), (5, 5), (6, 7)])
     path = line_in(text)
     assert path.count("M") == 2
-    assert text.count("<circle") == 1
+    assert dots(text, "dot s0") == 1
 
 
-@pytest.mark.parametrize("frame", [WIDE, NARROW])
-def test_it_is_well_formed_says_what_it_shows_and_stays_inside(frame: Frame) -> None:
-    text = draw([(0, -5), (5, 100), (20, 3)], frame, bands=[(1, 9, "<band>")], limits=[(5, "<goal>")])
-    root = ElementTree.fromstring(text)
-    assert root.findtext("title") == "T <&>"
-    assert root.findtext("desc") == "D"
-    assert "<goal>" in [node.text for node in root.findall("text")]
-    assert len(places(line_in(text))) == 3
-    for x, y in places(line_in(text)):
-        assert 0 <= x <= frame.width
-        assert 0 <= y <= frame.height
+def dots(text: str, css: str) -> int:
+    """Steps of no length in the paths of a class."""
+    return sum(path.count("h0") for path in re.findall(f'class="{css}" d="([^"]*)"', text))
+
+
+def test_it_is_well_formed_says_what_it_shows_and_stays_inside() -> None:
+    texts = draw([(0, -5), (5, 100), (20, 3)], bands=[(1, 9, "<band>")], limits=[(5, "<goal>")])
+    roots = [ElementTree.fromstring(text) for text in texts]
+    assert roots[0].findtext("title") == "T <&>"
+    assert roots[0].findtext("desc") == "D"
+    for root, frame in zip(roots, (WIDE, NARROW), strict=True):
+        assert root.attrib["aria-labelledby"] == "id-t id-d"
+        assert "<goal>" in [node.text for node in root.findall("text")]
+        assert root.attrib["viewBox"] == f"0 0 {frame.width} {frame.height}"
+    line = places(line_in(texts[0]))
+    assert len(line) == 3
+    for x, y in line:
+        assert WIDE.left <= x <= WIDE.width - WIDE.right
+        assert 0 <= y <= WIDE.height
+
+
+def test_the_narrow_drawing_shows_the_wide_ones_lines_in_its_own_place() -> None:
+    points: list[tuple[float, float | None]] = [(0, 0), (3, 10), (10, 4)]
+    wide, narrow = draw(points)
+    use = re.search(r'<use href="#id-l" transform="matrix\(([^)]*)\)"/>', narrow)
+    assert use is not None
+    assert '<g id="id-l">' in wide
+    by_x, zero, also_zero, by_y, x0, y0 = map(float, use[1].split())
+    assert zero == also_zero == 0.0
+    floor = NARROW.height - NARROW.bottom
+    inner = NARROW.width - NARROW.left - NARROW.right, floor - NARROW.top
+    for (x, y), (at, value) in zip(places(line_in(wide)), points, strict=True):
+        assert value is not None
+        assert x * by_x + x0 == pytest.approx(NARROW.left + at / 10 * inner[0], abs=0.15)
+        assert y * by_y + y0 == pytest.approx(floor - value / 10 * inner[1], abs=0.15)
+
+
+def test_where_the_axes_reach_differently_far_the_narrow_drawing_has_lines_of_its_own() -> None:
+    plot = Plot("T", "D", [Series("a", [(0, 0), (3, 7), (11, 0)], 0)], linear(11, str), linear(10, str))
+    wide, narrow = drawings(plot)
+    assert "<use" not in narrow
+    assert line_in(wide) != line_in(narrow)
 
 
 @given(st.integers(0, 21), st.integers(0, 21), st.integers(3, 12))
@@ -168,14 +214,14 @@ def test_more_lines_than_colours_differ_in_pattern() -> None:
 
 def test_points_are_dots_and_doubtful_ones_rings() -> None:
     series = Series("a", [(1, 1), (2, None), (4, 3), (8, 2)], 0, dots=True, hollow=frozenset({4}))
-    text = svg(Plot("T", "D", [series], doubling_axis(1, 8), linear(10, str)), WIDE, "id", "wide")
-    assert (text.count('class="dot '), text.count('class="ring ')) == (2, 1)
+    text, _ = drawings(Plot("T", "D", [series], doubling_axis(1, 8), linear(10, str)))
+    assert (dots(text, "dot s0"), dots(text, "hole")) == (3, 1)
 
 
 def test_crosses_at_one_place_stand_above_each_other_and_say_why() -> None:
     crosses = [Cross(4, 1, "a <failed>"), Cross(4, 2, "b failed")]
     plot = Plot("T", "D", [], doubling_axis(1, 8), linear(10, str), crosses=crosses)
-    text = svg(plot, NARROW, "id", "narrow")
+    _, text = drawings(plot)
     places = re.findall(r'class="cross s\d" d="M([\d.]+) ([\d.]+)', text)
     assert places[0][0] == places[1][0]
     assert float(places[0][1]) - float(places[1][1]) == 13
@@ -183,8 +229,9 @@ def test_crosses_at_one_place_stand_above_each_other_and_say_why() -> None:
 
 
 def test_in_a_stack_the_first_names_the_bands_and_the_last_the_axis() -> None:
+    plot = Plot("T", "D", [], seconds_axis(0, 10), linear(10, str), bands=[(1, 9, "a band")])
     texts = [
-        draw([(0, 1), (9, 2)], stacked(WIDE, first, last), bands=[(1, 9, "a band")])
+        drawings(plot, stacked(WIDE, first, last), stacked(NARROW, first, last))[0]
         for first, last in ((True, False), (False, False), (False, True))
     ]
     assert ["a band" in text for text in texts] == [True, False, False]
