@@ -286,8 +286,15 @@ class Listening(Part):
         """Tell what could not be told yet. And: the others may have taken us for dead, and not told us where our
         clients went meanwhile.
         """
+        bindings = self._hub.bindings
         while self._parked:
-            self._announce(self._parked.popleft())
+            announcement = self._parked.popleft()
+            # Some have gone meanwhile, and may listen elsewhere: nobody is to be closed upon for their sake.
+            announcement.news = [
+                (client, number, incarnation, online and client in bindings)
+                for client, number, incarnation, online in announcement.news
+            ]
+            self._announce(announcement)
         clients = list(self._hub.bindings)
         for start in range(0, len(clients), LISTENS_PER_BATCH):
             part = clients[start : start + LISTENS_PER_BATCH]

@@ -150,6 +150,20 @@ def test_before_this_endpoint_has_joined_nobody_is_told_and_success_waits() -> N
     assert endpoint.results(anna) == ["ok 1"]
 
 
+def test_whose_connection_ends_meanwhile_is_announced_as_one_that_is_gone() -> None:
+    # With a later number than where the client listens by now, it would be closed upon there.
+    endpoint = Endpoint("p", joined=False)
+    anna, bert = endpoint.say("listen"), endpoint.say("listen", "bert")
+    endpoint.turn("listen")[0].end([here(1), here(2)])
+    endpoint.part.closed(anna)
+    endpoint.join()
+    endpoint.part.joined()
+    (call,) = endpoint.desk.asked
+    assert call.arguments == ([("anna", 1, "m", False), ("bert", 2, "m", True)],)
+    endpoint.part.answered(call, None)
+    assert endpoint.results(bert) == ["ok 1"]
+
+
 def test_and_is_given_up_in_time() -> None:
     endpoint = Endpoint("p", joined=False)
     anna = endpoint.say("listen")
