@@ -44,6 +44,23 @@ compiled: $(READY) ## compile the core in place, by mypyc and a C compiler (a mi
 interpreted: ## remove what `make compiled` has made
 	@python3 ingeborg/form.py
 
+# OR-tools wants an older Protocol Buffers than an endpoint does: an environment of its own.
+OPTIMUM := build/optimum
+$(OPTIMUM)/.ready: bench/packing/optimum.txt $(READY)
+	@$(BIN)/python -m venv --clear $(OPTIMUM)
+	@$(OPTIMUM)/bin/python -m pip --disable-pip-version-check --no-input install --quiet --progress-bar off \
+		--require-hashes -r bench/packing/optimum.txt
+	@touch $@
+
+.PHONY: optimum
+optimum: $(OPTIMUM)/.ready ## an environment with OR-tools, for bench packing --optimum $(OPTIMUM)/bin/python (60 MB to fetch)
+	@echo '$(OPTIMUM)/bin/python'
+
+.PHONY: packing
+packing: optimum ## the evaluation of how consumer groups are packed, into build/packing (ten minutes of two cores)
+	@JAVA_HOME=$$(bash bench/java.sh) && export JAVA_HOME \
+		&& $(BIN)/bench packing --out '$(or $(OUT),build/packing)' --optimum $(OPTIMUM)/bin/python $(ARGS)
+
 .PHONY: java
 java: ## find Java 17 or newer, or install it with apt where that is possible; prints its home
 	@bash bench/java.sh
@@ -67,6 +84,7 @@ pages: $(READY) ## make the pages and summaries of the result sets again, from t
 	@for digest in bench/results/*/digest.parquet; do \
 		$(BIN)/bench report "$$digest" --out "$${digest%/*}/report.html"; \
 	done
+	@for digest in bench/results/*/packing.json; do $(BIN)/bench packing --again --out "$${digest%/*}" >/dev/null; done
 
 .PHONY: bench-self
 bench-self: $(READY) ## this broker's figures beside their goals: a quarter of an hour (FULL=1: an hour, rivals too)
@@ -135,6 +153,7 @@ constraints: $(READY) ## pin anew, hashes included: constraints.txt (all), deplo
 	@$(PIN) --upgrade --all-extras --output-file constraints.txt pyproject.toml
 	@sed -i -E -f <(sed -nE 's/^([a-z0-9-]+)==([^ ]+).*/s|"\1==[^";]+|"\1==\2|/p' constraints.txt) pyproject.toml
 	@$(PIN) --upgrade --extra server --build-deps-for wheel -c constraints.txt --output-file deploy/constraints.txt pyproject.toml
+	@$(PIN) --upgrade --no-annotate --output-file bench/packing/optimum.txt - <<< ortools
 
 .PHONY: clean
 clean: ## remove the environment, caches and builds (runs/ stays: it holds measurements)

@@ -67,6 +67,8 @@ LAYERS = (
     Layer("loadgen.cli", ("protocol", "loadgen"), known_to_none=True),
     Layer("bench", ("protocol", "bench", "ingeborg.form")),
     Layer("bench.oracle", ("bench.oracle",), pure=True),
+    # The evaluation of a pure part, in the process that evaluates it.
+    Layer("bench.packing", ("protocol", "bench", "ingeborg.form", "broker.core.groups")),
     Layer("bench.cli", ("protocol", "bench"), known_to_none=True),
     # Measurements of single parts: they import what they measure, and nothing imports them.
     Layer("bench.parts", ("protocol", "broker", "loadgen", "bench"), known_to_none=True),

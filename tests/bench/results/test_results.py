@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -10,11 +11,13 @@ import pytest
 
 from ingeborg.bench import cli
 from ingeborg.bench.digest import kept
+from ingeborg.bench.packing import command as packing
 from tests import wants
 
 ROOT = Path(__file__).resolve().parents[3]
 RESULTS = ROOT / "bench" / "results"
-SETS = sorted(path.parent for path in RESULTS.glob("*/report.html"))
+PACKINGS = sorted(path.parent for path in RESULTS.glob(f"*/{packing.DIGEST}"))
+SETS = sorted({path.parent for path in RESULTS.glob("*/report.html")} - {*PACKINGS})
 
 CHECKOUT_BYTES_MAX = 8_000_000
 """Of all tracked files: who clones this broker to try it does not want its measurements first."""
@@ -78,6 +81,17 @@ def test_the_page_and_the_summary_are_made_again_to_the_byte(folder: Path, tmp_p
     wants.module("pyarrow", "bench")
     assert cli.main(["report", str(folder / kept.NAME), "--out", str(tmp_path / "report.html")]) == 0
     for name in ("summary.md", "report.html"):
+        made, there = ((where / name).read_text(encoding="utf-8") for where in (tmp_path, folder))
+        assert figures(made) == figures(there), f"{folder.name}/{name}: other figures"
+        assert made == there, f"{folder.name}/{name}: {ANEW}"
+
+
+@pytest.mark.parametrize("folder", PACKINGS, ids=lambda folder: folder.name)
+def test_the_page_of_a_packing_is_made_again_to_the_byte(folder: Path, tmp_path: Path) -> None:
+    for name in (packing.DIGEST, packing.TIMES):
+        shutil.copy(folder / name, tmp_path / name)
+    assert cli.main(["packing", "--again", "--out", str(tmp_path)]) == 0
+    for name in (packing.SUMMARY, packing.PAGE):
         made, there = ((where / name).read_text(encoding="utf-8") for where in (tmp_path, folder))
         assert figures(made) == figures(there), f"{folder.name}/{name}: other figures"
         assert made == there, f"{folder.name}/{name}: {ANEW}"

@@ -1,0 +1,171 @@
+"""How late data is read, as the document models it (section VI-C, equations 16 to 27).
+
+Owns: the two queues of each consumer, and the distribution of latencies. Must never: decide who reads what.
+
+A consumer has a *fixed* queue, of what it has read before, and a *rebalanced* one, of what is new to it, and stands
+still for ``PAUSE_S``. In an iteration every latency is a straight line over the bytes, so a distribution is kept as
+pieces: from one latency to another, so many bytes, evenly.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from ingeborg.bench.packing.streams import CAPACITY
+from ingeborg.broker.core.groups.instance import NOWHERE
+
+ITERATION_S: Final = 30.0
+PAUSE_S: Final = 5.0
+
+#: What a consumer reads at most: a bin's capacity leaves it room to catch up (section VI-C: C = 5/6 of it).
+CONSUMED: Final = CAPACITY * ITERATION_S / (ITERATION_S - PAUSE_S)
+
+PERCENTILES: Final = (0.1, 0.25, 0.5, 0.75, 0.9, 0.99)
+
+#: Of the histograms, in seconds: each as wide as this, up to the last, which takes the rest.
+STEP_S: Final = 0.5
+STEPS: Final = 100
+
+
+class Piece(NamedTuple):
+    """So many bytes, whose latencies go evenly from one to the other, in seconds."""
+
+    low: float
+    high: float
+    weight: float
+
+
+class Latencies(NamedTuple):
+    """A distribution. ``over_all``, ``over_positive``: percentiles (``PERCENTILES``), of all bytes and of those that
+    were late; ``late``: how large a part that is; ``histogram``: of the late, in ``STEPS`` steps."""
+
+    late: float
+    over_all: list[float]
+    over_positive: list[float]
+    most: float
+    histogram: list[float]
+
+
+def by_count(items: int, consumers: int, seed: int) -> list[int]:
+    """Kafka's assignment: equal numbers of items, by chance, for ever (``kd_k`` in section VI-C)."""
+    order = list(range(items))
+    random.Random(f"kd {seed}").shuffle(order)
+    where = [NOWHERE] * items
+    for place, item in enumerate(order):
+        where[item] = place % consumers
+    return where
+
+
+def latencies(stream: Sequence[Sequence[float]], assignments: Sequence[Sequence[int]]) -> Latencies:
+    """Of a stream whose items were read as the assignments say, one for each measurement. What is read for the first
+    time is not rebalanced: the pause is that of an assignment that changes."""
+    pieces: list[Piece] = []
+    behind: dict[int, float] = {}  # by consumer, in seconds, at the end of an iteration (equation 20)
+    former: Sequence[int] = ()
+    for sizes, where in zip(stream, assignments, strict=True):
+        fixed: dict[int, float] = {}
+        rebalanced: dict[int, float] = {}
+        for item, consumer in enumerate(where):
+            queue = rebalanced if former and former[item] not in (NOWHERE, consumer) else fixed
+            queue[consumer] = queue.get(consumer, 0.0) + sizes[item]
+        now_behind: dict[int, float] = {}
+        for consumer in sorted({*fixed, *rebalanced}):
+            written, moved = fixed.get(consumer, 0.0), rebalanced.get(consumer, 0.0)
+            read = min(CONSUMED, written) if moved else CONSUMED
+            begin = behind.get(consumer, 0.0)
+            if written:
+                # (19) times (21): the line's rise over an iteration.
+                end = begin + ITERATION_S * (written / read - 1.0)
+                pieces += _above_zero(begin, end, ITERATION_S * written)
+                now_behind[consumer] = max(0.0, end)
+            if moved:
+                left = CONSUMED - read
+                end = PAUSE_S + ITERATION_S * (moved / left - 1.0) if left > 0.0 else ITERATION_S
+                pieces += _above_zero(PAUSE_S, end, ITERATION_S * moved)
+        behind, former = now_behind, where
+    return distribution(pieces)
+
+
+def _above_zero(begin: float, end: float, weight: float) -> Iterable[Piece]:
+    """A line, as far as it is above 0, and what is left as 0 (equations 22 and 27)."""
+    low, high = min(begin, end), max(begin, end)
+    if low >= 0.0:
+        yield Piece(low, high, weight)
+    elif high <= 0.0:
+        yield Piece(0.0, 0.0, weight)
+    else:
+        part = high / (high - low)
+        yield Piece(0.0, high, weight * part)
+        yield Piece(0.0, 0.0, weight * (1.0 - part))
+
+
+def distribution(pieces: Sequence[Piece]) -> Latencies:
+    """Of all pieces together."""
+    total = sum(piece.weight for piece in pieces)
+    late = [piece for piece in pieces if piece.high > 0.0]
+    positive = sum(piece.weight for piece in late)
+    wanted = [(1.0 - part) * positive for part in PERCENTILES]
+    wanted += [(1.0 - part) * total for part in PERCENTILES]
+    found = _above(late, wanted)
+    histogram = [0.0] * STEPS
+    for low, high, weight in late:
+        first, last = min(STEPS - 1, int(low / STEP_S)), min(STEPS - 1, int(high / STEP_S))
+        for step in range(first, last + 1):
+            top = high if step == STEPS - 1 else min(high, (step + 1) * STEP_S)
+            share = (top - max(low, step * STEP_S)) / (high - low) if high > low else 1.0
+            histogram[step] += weight * share / total
+    return Latencies(
+        late=positive / total if total else 0.0,
+        over_positive=found[: len(PERCENTILES)],
+        over_all=found[len(PERCENTILES) :],
+        most=max((piece.high for piece in late), default=0.0),
+        histogram=histogram,
+    )
+
+
+def _above(pieces: Sequence[Piece], weights: Sequence[float]) -> list[float]:
+    """For each weight the latency that so many bytes are above; 0 where fewer are late at all."""
+    changes: list[tuple[float, float, float]] = []  # at a latency, from the top: the density's change, what is there
+    for low, high, weight in pieces:
+        if high > low:
+            density = weight / (high - low)
+            changes += [(-high, density, 0.0), (-low, -density, 0.0)]
+        else:
+            changes.append((-low, 0.0, weight))
+    changes.sort()
+    order = sorted(range(len(weights)), key=lambda index: weights[index])
+    found = [0.0] * len(weights)
+    above = density = 0.0
+    at = changes[0][0] if changes else 0.0
+    next_wanted = 0
+    for place, change, atom in changes:
+        reached = above + density * (place - at)
+        while next_wanted < len(order) and weights[order[next_wanted]] <= reached:
+            needed = weights[order[next_wanted]] - above
+            found[order[next_wanted]] = -(at + (needed / density if density > 0.0 else 0.0))
+            next_wanted += 1
+        above, at = reached + atom, place
+        density += change
+        while next_wanted < len(order) and weights[order[next_wanted]] <= above:
+            found[order[next_wanted]] = -place
+            next_wanted += 1
+    return found
+
+
+def mean_consumers(assignments: Sequence[Sequence[int]]) -> float:
+    """The operational cost (figure 6)."""
+    return sum(len(set(where)) for where in assignments) / len(assignments)
+
+
+def summary(one: Latencies, consumers: float) -> Mapping[str, object]:
+    """As a row, rounded to what a reader can use."""
+    return {
+        "consumers": round(consumers, 3),
+        "late": round(one.late, 6),
+        "over_all": [round(value, 4) for value in one.over_all],
+        "over_positive": [round(value, 4) for value in one.over_positive],
+        "most": round(one.most, 3),
+        "histogram": [round(value, 6) for value in one.histogram],
+    }

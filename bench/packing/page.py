@@ -1,0 +1,535 @@
+"""The page of `bench packing`: what the document reports of its algorithms beside what was found.
+
+Owns: the words, tables and plots. Must never: compute a figure that the digest does not have, but for ratios of two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from ingeborg.bench.packing import latency
+from ingeborg.bench.packing.scores import front
+from ingeborg.bench.report.charts import Drawn
+from ingeborg.bench.report.markup import Html, badge, bullets, explain, html, panel, plot, table
+from ingeborg.bench.report.page import framed
+from ingeborg.bench.report.plots import COLOURS, Plot, Series, linear, logarithmic
+from ingeborg.broker.core.groups.packing import DOCUMENT
+
+Json = Mapping[str, Any]
+
+#: The document's figures 9 to 12 are of so many items, by its published program; its text does not say.
+MAIN: Final = "200"
+SMALL: Final = "32"
+
+MODIFIED: Final = ("MWF", "MBF", "MWFP", "MBFP")
+PLAIN: Final = tuple(name for name in DOCUMENT if name not in MODIFIED)
+
+#: With fewer consumers than this nothing but a backlog is to be seen.
+FEWEST_SHOWN: Final = 15
+
+#: Of the document's sentences (section VI-E): delta, what MWF moves less, what it needs more.
+CLAIMS: Final = ((5.0, 0.55, 0.118), (25.0, 0.23, 0.088))
+
+#: Section VI-C: consumers, and the 90th percentile of the latencies above 0, in seconds.
+LATENCY_CLAIMS: Final = {
+    "MWF": "15 consumers, p90 4.52 s",
+    "kd_15": "p90 217 s",
+    "kd_24": "p90 2.70 s",
+    "kd_27": "up to 40 s",
+    "kd_30": "p90 1.11 s",
+    "kd_31": "none late",
+    "kd_32": "none late",
+}
+
+
+class Scores:
+    """The digest's scores, by case, delta and algorithm."""
+
+    def __init__(self, found: Json) -> None:
+        self.rows = [dict(zip(found["names"], values, strict=True)) for values in found["rows"]]
+        self._rows = {(row["case"], row["delta"], row["algorithm"]): row for row in self.rows}
+        self.cases = list(dict.fromkeys(row["case"] for row in self.rows))
+
+    def algorithms(self, case: str) -> list[str]:
+        """In the order of the document, ours last."""
+        return list(dict.fromkeys(name for one, _, name in self._rows if one == case))
+
+    def deltas(self, case: str) -> list[float]:
+        return sorted({delta for one, delta, _ in self._rows if one == case})
+
+    def of(self, case: str, delta: float, algorithm: str) -> Json:
+        return self._rows[case, delta, algorithm]
+
+    def mean(self, case: str, delta: float, algorithm: str, what: str) -> float:
+        value: float = self._rows[case, delta, algorithm][what][0]
+        return value
+
+
+def page(document: Json, times: Sequence[Json]) -> str:
+    """The whole page, of what `job.digest` has found."""
+    scores = Scores(document["scores"])
+    lead = Html(
+        "<p class=lead>Consumers as bins, what is produced into their queues as items whose sizes change: the twelve "
+        "algorithms of the document (Landau et al., arXiv 2402.06085), and <b>mend</b>, an algorithm of this project, "
+        "over the document's own streams. CBS: bins used beyond the fewest that any of the document's algorithms used, "
+        "on average. R (Rscore): what moves at a decision, in capacities. ± is half an interval of 95 % over the seeds."
+        "</p>"
+    )
+    parts = [
+        _heading("What the document reports, and what was found"),
+        _claims(scores),
+        _reductions(scores),
+        _starts(scores),
+        _heading("Bins and moves"),
+        *_lines(scores),
+        *_fronts(scores),
+        *(_table(scores, case) for case in (MAIN, SMALL)),
+        _ahead(scores),
+        *(_table(scores, f"{case} {reading}") for reading in ("as written", "in order") for case in (MAIN, SMALL)),
+        _heading("Beside the optimum"),
+        _optimum(document["optimum"]),
+        _heading("Latency, beside equal numbers of queues"),
+        *_latency(document["latency"]),
+        _heading("Very many queues"),
+        *(_table(scores, case) for case in scores.cases if case.startswith("4096")),
+        _times(times),
+    ]
+    footer = Html("<footer><p>bench packing; docs/packing.md says how each figure is made.</p></footer>")
+    return framed("Packing consumer groups", "Evaluation", lead, [part for part in parts if part], footer)
+
+
+def summary(document: Json) -> str:
+    """For the terminal and the documentation: bins and moves, as tables of Markdown whose columns are aligned."""
+    scores = Scores(document["scores"])
+    lines = [
+        "# Packing consumer groups",
+        "",
+        "Bins beyond the fewest that any of the document's algorithms used (CBS), ",
+    ]
+    lines[-1] += "and what moves at a decision, in capacities (R)."
+    for case in (SMALL, MAIN):
+        deltas = scores.deltas(case)
+        rows = [[f"{case} queues", *(f"delta {delta:g}" for delta in deltas)]]
+        for name in scores.algorithms(case):
+            each = [scores.of(case, delta, name) for delta in deltas]
+            rows.append([name, *(f"{row['cbs'][0]:.1%}, {row['rscore'][0]:.2f}" for row in each)])
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        rows.insert(1, ["-" * width for width in widths])
+        lines += ["", *("| " + " | ".join(map(str.ljust, row, widths)) + " |" for row in rows)]
+    return "\n".join(lines) + "\n"
+
+
+def _heading(text: str) -> Html:
+    return Html(f"<h2>{html(text)}</h2>")
+
+
+def _percent(values: Sequence[float], digits: int = 1) -> str:
+    return f"{values[0]:.{digits}%}" + (f" ± {100 * values[1]:.{digits}f}" if values[1] else "")
+
+
+def _number(values: Sequence[float]) -> str:
+    return f"{values[0]:.2f}" + (f" ± {values[1]:.2f}" if values[1] else "")
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.2f} s" if value < 100 else f"{value:,.0f} s"
+
+
+# What the document reports
+
+
+def _claims(scores: Scores) -> Html:
+    deltas = [delta for delta in scores.deltas(MAIN) if delta]
+
+    def holds(test: Any) -> Html:
+        found = [f"{delta:g}" for delta in deltas if test(delta)]
+        mark = "good" if len(found) == len(deltas) else "bad" if not found else "warn"
+        return badge(f"{len(found)} of {len(deltas)} deltas", mark)
+
+    def order(delta: float, what: str, names: Sequence[str] = tuple(DOCUMENT)) -> list[str]:
+        return sorted(names, key=lambda name: scores.mean(MAIN, delta, name, what))
+
+    def fronts(delta: float) -> list[str]:
+        return front({name: _point(scores, MAIN, delta, name) for name in DOCUMENT})
+
+    rows = [
+        ("NF needs most bins, NFD follows", holds(lambda delta: order(delta, "cbs")[-2:] == ["NFD", "NF"])),
+        (
+            "BFD needs the fewest bins of all",
+            holds(lambda delta: scores.mean(MAIN, delta, "BFD", "cbs") <= min(_all(scores, delta, "cbs", DOCUMENT))),
+        ),
+        (
+            "MBFP needs the fewest of the modified",
+            holds(lambda delta: order(delta, "cbs", MODIFIED)[0] == "MBFP"),
+        ),
+        (
+            "The five that move least: the modified, and NFD",
+            holds(lambda delta: set(order(delta, "rscore")[:5]) == {*MODIFIED, "NFD"}),
+        ),
+        (
+            "Of the modified, who moves less needs more bins",
+            holds(lambda delta: order(delta, "rscore", MODIFIED) == order(delta, "cbs", MODIFIED)[::-1]),
+        ),
+        ("MWF moves least of all", holds(lambda delta: order(delta, "rscore")[0] == "MWF")),
+        (
+            "MWF, MBF and MBFP are on the front, MWFP is not",
+            holds(lambda delta: {"MWF", "MBF", "MBFP"} <= set(fronts(delta)) and "MWFP" not in fronts(delta)),
+        ),
+        (
+            "R grows with delta, for every algorithm",
+            holds(
+                lambda delta: (
+                    delta == deltas[0]
+                    or all(
+                        scores.mean(MAIN, delta, name, "rscore")
+                        > scores.mean(MAIN, deltas[deltas.index(delta) - 1], name, "rscore")
+                        for name in DOCUMENT
+                    )
+                )
+            ),
+        ),
+    ]
+    like = [
+        f"{name} at delta {delta:g}: {_likeness(scores, delta, name)}"
+        for name in ("MWF", "MBF")
+        for delta in (deltas[0], deltas[-1])
+    ]
+    return panel(
+        f"Orders of figures 9 to 12, {MAIN} queues",
+        table(("the document", "holds in"), rows, "Orders"),
+        explain(
+            "Whether a sentence holds is asked of the means over all seeds, for each delta above 0. The document also "
+            "says that at a small delta the modified algorithms pack as their fits online do, and at a great one as "
+            f"these do decreasing. Bins beyond the fewest: {'; '.join(like)}."
+        ),
+    )
+
+
+def _likeness(scores: Scores, delta: float, name: str) -> str:
+    """Whose bins its bins are nearer to: those of its fit online, or decreasing."""
+    online = name.removeprefix("M")
+    mine, *others = (scores.mean(MAIN, delta, each, "cbs") for each in (name, online, f"{online}D"))
+    near = [abs(mine - each) for each in others]
+    return f"{mine:.1%}, {online} {others[0]:.1%}, {online}D {others[1]:.1%}" + (
+        " (online)" if near[0] < near[1] else " (decreasing)"
+    )
+
+
+def _all(scores: Scores, delta: float, what: str, names: Sequence[str] | Mapping[str, Any]) -> list[float]:
+    return [scores.mean(MAIN, delta, name, what) for name in names]
+
+
+def _point(scores: Scores, case: str, delta: float, name: str) -> tuple[float, float]:
+    return scores.mean(case, delta, name, "cbs"), scores.mean(case, delta, name, "rscore")
+
+
+def _reductions(scores: Scores) -> Html:
+    rows = []
+    for case in (MAIN, f"{MAIN} in order", f"{MAIN} as written", SMALL):
+        for delta, less, more in CLAIMS:
+            ours = scores.mean(case, delta, "MWF", "rscore")
+            cells = [f"{case}, delta {delta:g}", f"+{more:.1%}", _percent(scores.of(case, delta, "MWF")["cbs"])]
+            cells.append(f"-{less:.0%}")
+            cells += [f"{ours / scores.mean(case, delta, name, 'rscore') - 1:+.0%}" for name in PLAIN]
+            rows.append(cells)
+    header = ("queues", "bins, printed", "bins", "R, printed", *(f"to {name}" for name in PLAIN))
+    return panel(
+        "MWF: more bins, less to move",
+        table(header, rows, "MWF beside each of the adapted algorithms"),
+        explain(
+            "The document says that MWF reduces R, and not beside what: here it is set beside each of the others. As "
+            "written: sizes may pass the capacity, as equation 15 has it; otherwise they are kept below it, as in the "
+            "program that its authors have published. In order: NF, FF, BF and WF take the queues always in the same "
+            "order; otherwise in one of chance, with which the document's orders are found again."
+        ),
+    )
+
+
+def _starts(scores: Scores) -> Html:
+    cases = [case for case in scores.cases if case == SMALL or " from " in case]
+    if len(cases) < 2:
+        return Html("")
+    rows = []
+    for case in cases:
+        start = case.partition(" from ")[2] or "random"
+        rows.append(
+            [start]
+            + [
+                f"{_percent(scores.of(case, delta, name)['cbs'])}, {_number(scores.of(case, delta, name)['rscore'])}"
+                for delta, _, _ in CLAIMS
+                for name in ("MWF", "BFD")
+            ]
+        )
+    header = ("first sizes", *(f"{name}, delta {delta:g}" for delta, _, _ in CLAIMS for name in ("MWF", "BFD")))
+    return panel("The start of a stream (section VI-B)", table(header, rows, "CBS and R by the first sizes"))
+
+
+# Bins and moves
+
+
+def _lines(scores: Scores) -> list[Html]:
+    main = [name for name in scores.algorithms(MAIN) if name in DOCUMENT or name == "mend"]
+    few = [*MODIFIED, "BFD", "mend"]
+    return [
+        _over_delta(scores, main, "cbs", "Figure 9: bins beyond the fewest (CBS)", "f9"),
+        _over_delta(scores, few, "cbs", "Figure 10: the same of the modified algorithms, BFD and mend", "f10"),
+        _over_delta(scores, main, "rscore", "Figure 11: what moves at a decision (R)", "f11"),
+    ]
+
+
+def _over_delta(scores: Scores, names: Sequence[str], what: str, title: str, identity: str) -> Html:
+    deltas = scores.deltas(MAIN)
+    series = [
+        Series(name, [(delta, scores.mean(MAIN, delta, name, what)) for delta in deltas], index, dots=True)
+        for index, name in enumerate(names)
+    ]
+    high = max(value for line in series for _, value in line.points if value is not None)
+    last = {line.name: line.points[-1][1] or 0.0 for line in series}
+    text = _axis(what)
+    drawn = Drawn(
+        Plot(
+            title=title,
+            description="At the largest delta: " + ", ".join(f"{name} {text(last[name])}" for name in names) + ".",
+            series=series,
+            x=linear(max(deltas), lambda value: f"{value:g}"),
+            y=linear(high, text),
+        )
+    )
+    return plot(
+        drawn, identity, f"{MAIN} queues; over delta, by how much a size may change, in per cent of a capacity."
+    )
+
+
+def _axis(what: str) -> Any:
+    return (lambda value: f"{value:.3g}") if what == "rscore" else (lambda value: f"{value:.0%}")
+
+
+def _fronts(scores: Scores) -> list[Html]:
+    found = []
+    for letter, delta in (("a", 5.0), ("b", 25.0)):
+        names = [name for name in scores.algorithms(MAIN) if name in DOCUMENT or name == "mend"]
+        points = {name: _point(scores, MAIN, delta, name) for name in names}
+        of_document = front({name: points[name] for name in names if name in DOCUMENT})
+        everyone = front(points)
+        drawn = Drawn(
+            Plot(
+                title=f"Figure 12{letter}: bins and moves at delta {delta:g}",
+                description="On the front: " + ", ".join(everyone) + ".",
+                # Colours come again after the eighth: as rings.
+                series=[
+                    Series(
+                        name,
+                        [points[name]],
+                        index,
+                        dots=True,
+                        hollow=frozenset({points[name][0]}) if index >= COLOURS else frozenset(),
+                    )
+                    for index, name in enumerate(names)
+                ],
+                x=linear(max(x for x, _ in points.values()), _axis("cbs")),
+                y=linear(max(y for _, y in points.values()), _axis("rscore")),
+            )
+        )
+        caption = (
+            "R over CBS: left and below is better; the modified algorithms and mend are rings. The document's front: "
+            f"{', '.join(of_document)}. With mend: {', '.join(everyone)}."
+        )
+        found.append(plot(drawn, f"f12{letter}", caption))
+    return found
+
+
+def _table(scores: Scores, case: str) -> Html:
+    deltas = scores.deltas(case)
+    header = ("", *(f"delta {delta:g}" for delta in deltas))
+
+    def of(what: str, text: Callable[[Sequence[float]], str]) -> Html:
+        rows = [
+            [name, *(text(scores.of(case, delta, name)[what]) for delta in deltas)] for name in scores.algorithms(case)
+        ]
+        return table(header, rows, f"{what}, {case} queues")
+
+    seeds = scores.of(case, deltas[-1], "MWF")["seeds"]
+    return panel(
+        f"{case} queues",
+        explain(f"Bins beyond the fewest (CBS); {seeds} streams of each delta."),
+        of("cbs", _percent),
+        explain("What moves at a decision (R), in capacities."),
+        of("rscore", _number),
+    )
+
+
+def _ahead(scores: Scores) -> Html:
+    rows = []
+    for case in (SMALL, MAIN):
+        for delta in scores.deltas(case):
+            if not delta:
+                continue
+            cells: list[str] = [f"{case}, delta {delta:g}"]
+            for name in ("MWF", "MWFP", "NFD"):
+                row = scores.of(case, delta, name)
+                bins, moves = row["cbs_more_than_mend"], row["rscore_more_than_mend"]
+                certain = min(bins[0] - bins[1], moves[0] - moves[1]) > 0.0
+                text = f"{_percent(bins)}, {_number(moves)}"
+                cells.append(badge(text, "good" if certain else "bad"))
+            rows.append(cells)
+    return panel(
+        "How much more the others need than mend: bins, R",
+        table(("queues", "MWF", "MWFP", "NFD"), rows, "Others less mend"),
+        explain("Differences stream by stream. Green: both intervals are above 0."),
+    )
+
+
+# The optimum, latencies, times
+
+
+def _optimum(found: Json | None) -> Html:
+    if found is None:
+        return panel("Not looked for", explain("bench packing --optimum PYTHON looks for it."))
+    settled = found["settled"]
+    looked_at = sum(settled.values())
+    rows = [
+        [row["algorithm"], f"{row['excess']:.1%}", f"{row['reached']:.0%}", str(row["below"])]
+        for row in found["algorithms"]
+    ]
+    return panel(
+        f"{SMALL} queues",
+        bullets(
+            [
+                f"{looked_at:,} decisions were looked at. Of {settled['bound']:,} the bound L2 met the best packing "
+                f"that was found; {settled['solved']:,} were settled by CP-SAT; {settled['unsolved']:,} are not known."
+            ]
+        ),
+        table(("", "bins above the optimum", "optimal", "below the optimum"), rows, "Beside the optimum"),
+        explain("Nothing can be below the optimum: that column has to be 0."),
+    )
+
+
+def _latency(rows: Sequence[Json]) -> list[Html]:
+    if not rows:
+        return []
+    by_name = {row["algorithm"]: row for row in rows}
+    p90 = latency.PERCENTILES.index(0.9)
+    body = []
+    for row in rows:
+        if row["algorithm"].startswith("kd_") and row["consumers"][0] < FEWEST_SHOWN:
+            continue
+        positive, over_all = row["over_positive"][p90], row["over_all"][p90]
+        body.append(
+            [
+                row["algorithm"],
+                f"{row['consumers'][0]:.1f}",
+                LATENCY_CLAIMS.get(row["algorithm"], ""),
+                f"{_seconds(positive[0])} ({_seconds(positive[2])} to {_seconds(positive[3])})",
+                f"{_seconds(over_all[0])} ({_seconds(over_all[2])} to {_seconds(over_all[3])})",
+                f"{row['late'][0]:.1%}",
+                f"{row['most'][0]:.1f} s",
+            ]
+        )
+    counted = [row for row in rows if row["algorithm"].startswith("kd_")]
+    return [
+        _histogram(by_name),
+        _over_consumers(counted, by_name),
+        _percentiles(counted),
+        panel(
+            "Figures 6 to 8: consumers, and how late data is read",
+            table(
+                ("", "consumers", "the document", "p90 of the late", "p90 of all", "late", "latest"), body, "Latencies"
+            ),
+            explain(
+                "Means over the streams, and their range. The document's 90th percentile is that of what was late at "
+                "all: every packing that moves something has one near 0.9 times the pause of 5 s, which is its "
+                "assumption and no result. Of all data, most is on time. With too few consumers the backlog grows as "
+                "long as the stream lasts: the figure is that of its 3,000 s."
+            ),
+        ),
+    ]
+
+
+def _histogram(by_name: Mapping[str, Json]) -> Html:
+    series, later = [], []
+    for index, name in enumerate(("MWF", "kd_27", "mend")):
+        points: list[tuple[float, float | None]] = []
+        *steps, rest = by_name[name]["histogram"]
+        for step, value in enumerate(steps):
+            points += [(step * latency.STEP_S, value or None), ((step + 1) * latency.STEP_S, value or None)]
+        series.append(Series(name, points, index))
+        later.append(f"{name} {rest:.1%}")
+    end = (latency.STEPS - 1) * latency.STEP_S
+    drawn = Drawn(
+        Plot(
+            title="Figure 5: how late, MWF, mend and 27 consumers of equal numbers",
+            description="The share of all data by its latency, in steps of half a second.",
+            series=series,
+            x=linear(end, lambda value: f"{value:g} s"),
+            y=logarithmic([y for line in series for _, y in line.points if y], lambda value: f"{100 * value:.3g}%"),
+        )
+    )
+    caption = f"The share of all data in each half second of latency. Later than {end:g} s: {', '.join(later)}."
+    return plot(drawn, "f5", caption)
+
+
+def _over_consumers(counted: Sequence[Json], by_name: Mapping[str, Json]) -> Html:
+    points = [(row["consumers"][0], row["late"][0]) for row in counted]
+    drawn = Drawn(
+        Plot(
+            title="Figure 7: how much is late",
+            description="The share of data that waits at all, over the number of consumers.",
+            series=[Series("equal numbers of queues", points, 0, dots=True)],
+            x=linear(32, lambda value: f"{value:g}"),
+            y=linear(1.0, lambda value: f"{value:.0%}"),
+            limits=[
+                (
+                    by_name["MWF"]["late"][0],
+                    f"MWF {by_name['MWF']['late'][0]:.1%}, mend {by_name['mend']['late'][0]:.1%}",
+                )
+            ],
+        )
+    )
+    return plot(drawn, "f7", "MWF and mend need as many consumers as the table says.")
+
+
+def _percentiles(counted: Sequence[Json]) -> Html:
+    shown = [row for row in counted if row["consumers"][0] >= FEWEST_SHOWN]
+    series = [
+        Series(
+            f"p{100 * part:g}",
+            [(row["consumers"][0], row["over_positive"][index][0]) for row in shown],
+            index,
+            dots=True,
+        )
+        for index, part in enumerate(latency.PERCENTILES)
+    ]
+    drawn = Drawn(
+        Plot(
+            title="Figure 8: how late what is late is, by percentile",
+            description="Of equal numbers of queues, over the number of consumers, from 15 on.",
+            series=series,
+            x=linear(32, lambda value: f"{value:g}", FEWEST_SHOWN),
+            y=logarithmic([y for line in series for _, y in line.points if y], lambda value: f"{value:g} s"),
+        )
+    )
+    return plot(drawn, "f8", "Means over the streams.")
+
+
+def _times(rows: Sequence[Json]) -> Html:
+    body = [
+        [
+            f"{row['case']}, {row['algorithm']}",
+            row["form"],
+            f"{row['median_ms']:.1f}",
+            f"{row['max_ms']:.1f}",
+            f"{row['slice_ms']:.2f}",
+        ]
+        for row in rows
+    ]
+    header = ("", "form", "median, ms", "longest, ms", "longest slice, ms")
+    return panel(
+        "How long a decision takes",
+        table(header, body, "Times"),
+        explain(
+            "As seen on the machine that ran it, in the form that ran: these are the only figures that a seed does "
+            "not fix. Each decision is made three times, and of each of its slices the shortest time counts. The first "
+            "decision of a stream, which packs everything, is left out."
+        ),
+    )

@@ -1,0 +1,79 @@
+"""Streams of measurements: what is produced into each item, one measurement after the other.
+
+Owns: how a stream is drawn, from a seed alone. Must never: know an algorithm.
+
+The document (arXiv 2402.06085) is of two minds about sizes: equation 15 keeps them at 0 or above, its program keeps
+them at the capacity or below as well. Both are drawn here (``Reading``).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from enum import StrEnum
+from typing import Final
+
+from ingeborg.protocol.hashes import SLOTS, slot_of
+
+#: Of every bin, in bytes a second. Sizes are in the same unit, so only their ratio matters.
+CAPACITY: Final = 100.0
+
+#: Of the radio-like streams: so many topics are hashed to the slots.
+TOPICS: Final = 100_000
+
+#: Of these, in a measurement: the least and the most of its first size that a slot may have.
+LEAST_SHARE, MOST_SHARE = 0.25, 4.0
+
+
+class Reading(StrEnum):
+    """What bounds a size from above."""
+
+    CLAMPED = "clamped"
+    """The capacity, as in the program that the document's authors have published."""
+
+    AS_WRITTEN = "as written"
+    """Nothing: equation 15."""
+
+
+class Start(StrEnum):
+    """The first measurement (section VI-B)."""
+
+    RANDOM = "random"
+    NOTHING = "0"
+    HALF = "half C"
+    FULL = "C"
+
+
+def drawn(
+    items: int, count: int, delta: float, seed: int, reading: Reading = Reading.CLAMPED, start: Start = Start.RANDOM
+) -> Iterator[list[float]]:
+    """``count`` measurements of so many items; between two of them a size changes by up to ``delta`` per cent of the
+    capacity (equation 15)."""
+    numbers = random.Random(f"{items} {delta:g} {seed}")
+    first = {Start.NOTHING: 0.0, Start.HALF: CAPACITY / 2, Start.FULL: CAPACITY}
+    sizes = [first[start] if start in first else numbers.uniform(0.0, CAPACITY) for _ in range(items)]
+    step = delta / 100.0 * CAPACITY
+    most = CAPACITY if reading is Reading.CLAMPED else float("inf")
+    for index in range(count):
+        if index:
+            sizes = [min(most, max(0.0, size + numbers.uniform(-step, step))) for size in sizes]
+        yield sizes
+
+
+def hashed(exponent: float, count: int, delta: float, seed: int) -> Iterator[list[float]]:
+    """``count`` measurements of all slots of a broker: topics whose rates follow Zipf's law, each in the slot that its
+    name is hashed to. The greatest topic is as large as a capacity. Between two measurements a slot's size changes by
+    up to ``delta`` per cent of itself: most are small beside a capacity, and would be noise only by equation 15."""
+    numbers = random.Random(f"{exponent:g} {delta:g} {seed}")
+    first = [0.0] * SLOTS
+    for rank in range(1, TOPICS + 1):
+        first[slot_of(f"station {seed} {rank}")] += CAPACITY / rank**exponent
+    sizes = list(first)
+    part = delta / 100.0
+    for index in range(count):
+        if index:
+            sizes = [
+                min(MOST_SHARE * base, max(LEAST_SHARE * base, size * (1.0 + numbers.uniform(-part, part))))
+                for size, base in zip(sizes, first, strict=True)
+            ]
+        yield sizes

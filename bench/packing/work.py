@@ -1,0 +1,176 @@
+"""One unit of the plan, run: rows of what each algorithm did with a stream.
+
+Owns: the rows, and that they depend on the unit alone (times are in files of their own). Must never: compare
+algorithms; the digest does.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from ingeborg import form
+from ingeborg.bench.packing import latency
+from ingeborg.bench.packing.cases import (
+    ALGORITHMS,
+    LATENCY_COUNT,
+    LATENCY_ITEMS,
+    LATENCY_OF,
+    ONLINE,
+    OPTIMUM_EVERY,
+    OPTIMUM_SEEDS,
+    TIMED_TRIES,
+    Case,
+    Unit,
+)
+from ingeborg.bench.packing.optimum import Solver
+from ingeborg.bench.packing.streams import CAPACITY, drawn
+from ingeborg.broker.core.groups.instance import NOWHERE, Instance, lower_bound, moved, rscore
+from ingeborg.broker.core.groups.packing import Algorithm, pack
+
+Row = dict[str, Any]
+
+ROWS, OPTIMA, LATENCIES, TIMES = "rows", "optima", "latencies", "times"
+KINDS = (ROWS, OPTIMA, LATENCIES, TIMES)
+"""Folders of a result, by what is in their rows."""
+
+
+def run(unit: Unit, out: Path, python: str | None) -> None:
+    """Run it and keep its rows; a unit that has been kept is not run again. Its last file is the sign that it has.
+    ``python``: an interpreter that has OR-tools; ``None``: no optimum is looked for."""
+    if kept(unit, out):
+        return
+    if unit.case is None:
+        _keep(out, LATENCIES, unit, _latencies(unit))
+        return
+    rows, times = _rows(unit, unit.case)
+    if unit.case.timed:
+        _keep(out, TIMES, unit, times)
+    if python is not None and unit.case.optimum and unit.seed <= OPTIMUM_SEEDS:
+        with Solver(python) as solver:
+            _keep(out, OPTIMA, unit, _optima(unit, unit.case, rows, solver))
+    _keep(out, ROWS, unit, rows)
+
+
+def kept(unit: Unit, out: Path) -> bool:
+    """Is it done?"""
+    return _path(out, ROWS if unit.case else LATENCIES, unit).is_file()
+
+
+def _path(out: Path, kind: str, unit: Unit) -> Path:
+    return out / kind / f"{unit.name}.jsonl"
+
+
+def _keep(out: Path, kind: str, unit: Unit, rows: Iterable[Row]) -> None:
+    path = _path(out, kind, unit)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.{os.getpid()}")
+    part.write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows))
+    part.replace(path)
+
+
+def _rows(unit: Unit, case: Case) -> tuple[list[Row], list[Row]]:
+    stream = list(case.stream(unit.delta, unit.seed))
+    rows, times = [], []
+    for name in case.algorithms:
+        bins, scores, moves = [], [], []
+        former: list[int] | None = None
+        for number, sizes in enumerate(stream):
+            instance = Instance(sizes, former, CAPACITY)
+            if case.timed:
+                where, time_row = _timed(ALGORITHMS[name], instance)
+                facts = {"case": case.name, "delta": unit.delta, "algorithm": name, "form": form.name()}
+                times.append({**facts, "number": number, **time_row})
+            elif name in ONLINE and case.shuffled:
+                where = _shuffled(ALGORITHMS[name], instance, f"order {unit.seed} {number}")
+            else:
+                where = pack(ALGORITHMS[name], instance)
+            bins.append(len(set(where)))
+            scores.append(round(rscore(instance, where), 6))
+            moves.append(len(moved(instance, where)))
+            former = where
+        rows.append({**_facts(unit, case), "algorithm": name, "bins": bins, "rscore": scores, "moves": moves})
+    return rows, times
+
+
+def _shuffled(algorithm: Algorithm, instance: Instance, seed: str) -> list[int]:
+    """The packing of the items in an order of chance."""
+    order = list(range(len(instance.sizes)))
+    random.Random(seed).shuffle(order)
+    sizes = [instance.sizes[item] for item in order]
+    former = [instance.former[item] for item in order]
+    where = [NOWHERE] * len(order)
+    for item, bin in zip(order, pack(algorithm, Instance(sizes, former, instance.capacity)), strict=True):
+        where[item] = bin
+    return where
+
+
+def _facts(unit: Unit, case: Case) -> Row:
+    return {"case": case.name, "items": case.items, "delta": unit.delta, "seed": unit.seed}
+
+
+def _timed(algorithm: Algorithm, instance: Instance) -> tuple[list[int], Row]:
+    """The packing, how long it took, and the longest time without letting others go on, in milliseconds. It is made
+    several times, and of each slice the shortest time counts: the work is the same, and what the machine did besides is
+    not."""
+    slices: list[float] = []
+    where: list[int] = []
+    for _ in range(TIMED_TRIES):
+        tried = []
+        work = algorithm(instance)
+        done = False
+        while not done:
+            begun = time.perf_counter()
+            try:
+                next(work)
+            except StopIteration as end:
+                where, done = end.value, True
+            tried.append(time.perf_counter() - begun)
+        slices = list(map(min, slices, tried)) if slices else tried
+    return where, {"ms": round(sum(slices) * 1e3, 3), "slice_ms": round(max(slices) * 1e3, 3)}
+
+
+# The optimum
+
+
+def _optima(unit: Unit, case: Case, rows: Sequence[Row], solver: Solver) -> Iterable[Row]:
+    for number, sizes in enumerate(case.stream(unit.delta, unit.seed)):
+        if number % OPTIMUM_EVERY:
+            continue
+        lower = lower_bound(Instance(sizes, None, CAPACITY))
+        best = min(row["bins"][number] for row in rows)
+        found = solver.fewest(sizes, CAPACITY, lower, best) if lower <= best else None
+        yield {
+            **_facts(unit, case),
+            "number": number,
+            "lower": lower,
+            "best": best,
+            "how": "bound" if lower == best else "unsolved" if found is None else "solved",
+            "optimum": found,
+        }
+
+
+# The comparison with equal numbers of items
+
+
+def _latencies(unit: Unit) -> Iterable[Row]:
+    stream = list(drawn(LATENCY_ITEMS, LATENCY_COUNT, unit.delta, unit.seed))
+    for name in LATENCY_OF:
+        assignments: list[list[int]] = []
+        for sizes in stream:
+            former = assignments[-1] if assignments else [NOWHERE] * LATENCY_ITEMS
+            assignments.append(pack(ALGORITHMS[name], Instance(sizes, former, CAPACITY)))
+        yield {"seed": unit.seed, "algorithm": name, **_late(stream, assignments)}
+    for consumers in range(1, LATENCY_ITEMS + 1):
+        where = latency.by_count(LATENCY_ITEMS, consumers, unit.seed)
+        yield {"seed": unit.seed, "algorithm": f"kd_{consumers}", **_late(stream, [where] * LATENCY_COUNT)}
+
+
+def _late(stream: Sequence[Sequence[float]], assignments: Sequence[Sequence[int]]) -> Row:
+    return dict(latency.summary(latency.latencies(stream, assignments), latency.mean_consumers(assignments)))

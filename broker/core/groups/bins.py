@@ -1,0 +1,133 @@
+"""The bins of a packing while it is made, by what they have room for.
+
+Owns: which bins are open, and the search for one that an item fits into, in as many steps as a number of them has
+digits. Must never: know what is in a bin.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, insort
+from typing import Final
+
+from .instance import NOWHERE, Instance
+
+#: How a bin is chosen among those that are open (the document, section II-B).
+FIRST: Final = "first"
+BEST: Final = "best"
+WORST: Final = "worst"
+
+
+class Bins:
+    """Of one packing. ``row``: ``best`` and ``worst`` will be asked; ``tree``: ``first`` will."""
+
+    def __init__(self, instance: Instance, *, row: bool = True, tree: bool = False) -> None:
+        self._instance = instance
+        self.room: dict[int, float] = {}
+        self._has_row = row
+        #: (room, bin), ascending.
+        self.row: list[tuple[float, int]] = []
+        self._lowest = 0  # those below are open
+        # A tree over all bins in their order: each node has the most room below it.
+        self._leaves = 1
+        self._tree: list[float] = []
+        if tree:
+            bins = len(instance.sizes) + 1 + max(max(instance.former, default=0), max(instance.capacities, default=0))
+            while self._leaves <= bins:
+                self._leaves *= 2
+            self._tree = [-math.inf] * (2 * self._leaves)
+
+    def __len__(self) -> int:
+        return len(self.room)
+
+    def find(self, fit: str, size: float) -> int:
+        """An open bin that has room for the size, or ``NOWHERE``."""
+        if fit == BEST:
+            return self.best(size)
+        if fit == WORST:
+            return self.worst(size)
+        return self.first(size)
+
+    def best(self, size: float) -> int:
+        """The one with least room, of those that have enough."""
+        row = self.row
+        index = bisect_left(row, (size, NOWHERE))
+        return row[index][1] if index < len(row) else NOWHERE
+
+    def worst(self, size: float) -> int:
+        """The one with most room."""
+        row = self.row
+        if not row or row[-1][0] < size:
+            return NOWHERE
+        return row[bisect_left(row, (row[-1][0], NOWHERE))][1]
+
+    def first(self, size: float) -> int:
+        """The one with the lowest number."""
+        tree = self._tree
+        if tree[1] < size:
+            return NOWHERE
+        node = 1
+        while node < self._leaves:
+            node *= 2
+            if tree[node] < size:
+                node += 1
+        return node - self._leaves
+
+    def open(self, former: int, size: float) -> int:
+        """A bin that is not open yet, for an item of this size: the item's former one, or else the one with the lowest
+        number (the document, equations 12 to 14), as far as it suits the item."""
+        bin = former
+        if former == NOWHERE or former in self.room or not self._instance.suits(former, size):
+            bin = self._lowest_for(size)
+        self.start(bin)
+        return bin
+
+    def _lowest_for(self, size: float) -> int:
+        instance, room = self._instance, self.room
+        while self._lowest in room:
+            self._lowest += 1
+        bin = self._lowest
+        if instance.suits(bin, size):
+            return bin
+        if size > instance.capacity:  # which only some that are known have room for
+            wide = [bin for bin, each in instance.capacities.items() if size <= each and bin not in room]
+            return min(wide, default=bin)
+        while bin in room or not instance.suits(bin, size):
+            bin += 1
+        return bin
+
+    def start(self, bin: int, load: float = 0.0) -> None:
+        """Open this one, with so much in it."""
+        self._set(bin, self._instance.capacity_of(bin) - load)
+
+    def put(self, bin: int, size: float) -> None:
+        """Something of this size goes into it; of a negative size: out of it."""
+        room = self.room[bin]
+        if self._has_row:
+            row = self.row
+            del row[bisect_left(row, (room, bin))]
+        self._set(bin, room - size)
+
+    def close(self, bin: int) -> None:
+        """It is not used, and cannot be found any more."""
+        self.put(bin, math.inf)
+        del self.room[bin]
+        if self._has_row:
+            del self.row[bisect_left(self.row, (-math.inf, bin))]
+        self._lowest = min(self._lowest, bin)
+
+    def _set(self, bin: int, room: float) -> None:
+        self.room[bin] = room
+        if self._has_row:
+            insort(self.row, (room, bin))
+        if not self._tree:
+            return
+        tree, node = self._tree, self._leaves + bin
+        tree[node] = room
+        while node > 1:
+            node //= 2
+            left, right = tree[2 * node], tree[2 * node + 1]
+            most = left if left > right else right
+            if tree[node] == most:
+                break
+            tree[node] = most

@@ -1,0 +1,68 @@
+"""The optimum is what the solver has proven, and nothing else."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ingeborg.bench.errors import BenchError
+from ingeborg.bench.packing import optimum
+from ingeborg.bench.packing.optimum import Solver
+from ingeborg.broker.core.groups.instance import Instance, lower_bound
+from ingeborg.broker.core.groups.packing import DOCUMENT, pack
+from tests import wants
+from tests.broker.core.groups.drawn import fewest_bins
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def test_the_optimum_is_found_between_the_bound_and_a_packing(exact: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(optimum, "PROGRAM", exact)
+    with Solver(sys.executable) as solver:
+        assert solver.fewest([6.0, 5.0, 4.0, 3.0, 2.0], 10.0, 2, 4) == 2
+        assert solver.fewest([6.0, 6.0, 6.0, 4.0], 10.0, 2, 4) == 3
+        assert solver.fewest([6.0, 6.0], 10.0, 2, 2) == 2  # needs no question
+        assert solver.fewest([1.0] * 13, 10.0, 1, 2) is None  # not known is not no
+
+
+def test_an_interpreter_that_is_none_or_has_no_solver_is_said_in_a_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(BenchError, match=r"nothing-here does not start .*make optimum"):
+        Solver(str(tmp_path / "nothing-here"))
+    fails = tmp_path / "fails.py"
+    fails.write_text("raise SystemExit(3)", encoding="utf-8")
+    monkeypatch.setattr(optimum, "PROGRAM", fails)
+    with Solver(sys.executable) as solver, pytest.raises(BenchError, match=r"the solver has ended: .*make optimum"):
+        solver.fits([1.0], 1.0, 1)
+
+
+# With the real solver, where `make optimum` has been run
+
+
+@pytest.fixture(scope="module")
+def python() -> str:
+    path = ROOT / "build" / "optimum" / "bin" / "python"
+    if not os.access(path, os.X_OK):
+        wants.skip("OR-tools", "make optimum installs it")
+    return str(path)
+
+
+def test_the_solver_is_right(python: str) -> None:
+    @settings(max_examples=25)
+    @given(st.lists(st.integers(0, 24), max_size=8), st.sampled_from([10, 16]))
+    def beside_all_ways(sizes: list[int], capacity: int) -> None:
+        instance = Instance([float(size) for size in sizes], None, float(capacity))
+        best = min(len(set(pack(algorithm, instance))) for algorithm in DOCUMENT.values())
+        with_size = [float(size) for size in sizes if size]
+        assert solver.fewest(instance.sizes, instance.capacity, min(best, lower_bound(instance)), best) == max(
+            fewest_bins(with_size, float(capacity)), bool(sizes)
+        )
+
+    with Solver(python) as solver:
+        beside_all_ways()

@@ -1,0 +1,111 @@
+"""What one unit keeps: the same bytes from the same seed, and only once."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from ingeborg.bench.packing import optimum, work
+from ingeborg.bench.packing.cases import ALGORITHMS, LATENCY_ITEMS, LATENCY_OF, Unit, units
+from ingeborg.bench.packing.streams import CAPACITY, drawn
+from ingeborg.broker.core.groups.instance import Instance, rscore
+from ingeborg.broker.core.groups.packing import pack
+
+from . import small
+
+
+def read(out: Path, kind: str, unit: Unit) -> list[dict[str, Any]]:
+    return [orjson.loads(line) for line in (out / kind / f"{unit.name}.jsonl").read_bytes().splitlines()]
+
+
+def test_a_row_is_an_algorithm_and_has_each_decision_from_where_it_left_off(tmp_path: Path) -> None:
+    unit = small.first("32")
+    work.run(unit, tmp_path, None)
+    rows = read(tmp_path, work.ROWS, unit)
+    assert [row["algorithm"] for row in rows] == list(ALGORITHMS)
+    row = next(row for row in rows if row["algorithm"] == "mend")
+    former, bins, scores = None, [], []
+    for sizes in drawn(32, small.COUNT, 5.0, 1):
+        instance = Instance(sizes, former, CAPACITY)
+        former = pack(ALGORITHMS["mend"], instance)
+        bins.append(len(set(former)))
+        scores.append(rscore(instance, former))
+    assert row["bins"] == bins
+    assert row["rscore"] == pytest.approx(scores, abs=1e-6)
+    assert {name: row[name] for name in ("case", "items", "delta", "seed")} == {
+        "case": "32",
+        "items": 32,
+        "delta": 5.0,
+        "seed": 1,
+    }
+
+
+def test_the_same_unit_gives_the_same_bytes(tmp_path: Path, exact: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(optimum, "PROGRAM", exact)
+    for unit in (small.first("32"), small.first("200 in order"), small.units()[-1]):
+        for name in ("one", "other"):
+            work.run(unit, tmp_path / name, sys.executable)
+    kept = {
+        name: {path.relative_to(tmp_path / name): path.read_bytes() for path in (tmp_path / name).rglob("*.jsonl")}
+        for name in ("one", "other")
+    }
+    assert len(kept["one"]) == 4  # one of them has optima, too
+    assert kept["one"] == kept["other"]
+
+
+def test_a_unit_that_is_kept_is_not_run_again_and_one_that_was_cut_short_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unit = small.first("200")
+    work.run(unit, tmp_path, None)
+    [path] = (tmp_path / work.ROWS).iterdir()
+    before = path.read_bytes()
+
+    def never(*_: object) -> None:
+        raise AssertionError("it was run again")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(work, "_rows", never)
+        work.run(unit, tmp_path, None)
+        path.unlink()
+        with pytest.raises(AssertionError):
+            work.run(unit, tmp_path, None)
+    work.run(unit, tmp_path, None)
+    assert path.read_bytes() == before
+
+
+def test_decisions_of_very_many_items_are_timed(results: Path) -> None:
+    unit = next(unit for unit in small.units() if unit.case and unit.case.timed)
+    times = read(results, work.TIMES, unit)
+    assert [(row["algorithm"], row["number"]) for row in times] == [("MWF", 0), ("MWF", 1), ("mend", 0), ("mend", 1)]
+    assert all(0.0 < row["slice_ms"] <= row["ms"] for row in times)
+
+
+def test_latencies_are_those_of_some_algorithms_and_of_every_number_of_consumers(results: Path) -> None:
+    rows = read(results, work.LATENCIES, small.units()[-1])
+    names = [row["algorithm"] for row in rows]
+    assert names == [*LATENCY_OF, *(f"kd_{number}" for number in range(1, LATENCY_ITEMS + 1))]
+    assert [row["consumers"] for row in rows[len(LATENCY_OF) :]] == list(range(1, LATENCY_ITEMS + 1))
+
+
+def test_the_optima_say_how_they_were_found(results: Path) -> None:
+    rows = [row for path in sorted((results / work.OPTIMA).iterdir()) for row in map(orjson.loads, path.open("rb"))]
+    assert {row["case"] for row in rows} == {"32"}
+    for row in rows:
+        if row["how"] == "bound":
+            assert row["lower"] == row["best"]
+        assert row["optimum"] == {"bound": row["best"], "unsolved": None}.get(row["how"], row["optimum"])
+        assert row["optimum"] is None or row["lower"] <= row["optimum"] <= row["best"]
+    assert {row["how"] for row in rows} >= {"bound", "unsolved"}
+
+
+def test_the_whole_plan_has_each_unit_once() -> None:
+    plan = units(30)
+    assert len({unit.name for unit in plan}) == len(plan)
+    of = [(unit.case.name, unit.delta) for unit in plan if unit.case]
+    assert of.count(("32", 5.0)) == of.count(("200", 25.0)) == 30
+    assert sum(unit.case is None for unit in plan) == 30

@@ -1,0 +1,41 @@
+"""What the pages say of the kept evaluation of packing is what it has found."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ingeborg.bench.packing import command
+from ingeborg.bench.packing.page import Scores
+
+RESULTS = Path(__file__).resolve().parents[3] / "bench" / "results"
+[KEPT] = RESULTS.glob(f"*/{command.DIGEST}")
+DOCUMENT: dict[str, Any] = json.loads(KEPT.read_text(encoding="utf-8"))
+SCORES = Scores(DOCUMENT["scores"])
+
+DELTAS = (5.0, 10.0, 15.0, 20.0, 25.0)
+
+
+@pytest.mark.parametrize(("delta", "printed"), [(5.0, 0.118), (25.0, 0.088)])
+def test_mwf_needs_as_many_bins_more_as_the_document_prints(delta: float, printed: float) -> None:
+    row = SCORES.of("200", delta, "MWF")
+    assert row["seeds"] == 30
+    assert row["cbs"][0] == pytest.approx(printed, abs=0.01)
+
+
+@pytest.mark.parametrize("case", ["32", "200"])
+@pytest.mark.parametrize("delta", DELTAS)
+@pytest.mark.parametrize("other", ["MWF", "MWFP", "NFD"])
+def test_mend_needs_fewer_bins_and_moves_less_for_certain(case: str, delta: float, other: str) -> None:
+    row = SCORES.of(case, delta, other)
+    for name in ("cbs_more_than_mend", "rscore_more_than_mend"):
+        difference, half = row[name]
+        assert difference - half > 0.0, (name, row[name])
+
+
+def test_nothing_is_below_the_optimum() -> None:
+    assert DOCUMENT["optimum"] is not None
+    assert [row["below"] for row in DOCUMENT["optimum"]["algorithms"]] == [0] * 14
