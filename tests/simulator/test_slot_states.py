@@ -178,7 +178,7 @@ def changes_left_out(patch: pytest.MonkeyPatch) -> None:
 def whole_without_a_word(patch: pytest.MonkeyPatch) -> None:
     """What comes is called whole, whatever came of it."""
     true = Arriving._tell
-    patch.setattr(Arriving, "_tell", lambda arriving, slots, whole: true(arriving, slots, True))
+    patch.setattr(Arriving, "_tell", lambda arriving, slots, whole, **known: true(arriving, slots, True, **known))
 
 
 @pytest.mark.parametrize("plant", [early_end, changes_left_out, whole_without_a_word])
