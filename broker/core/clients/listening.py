@@ -159,11 +159,12 @@ class Listening(Part):
         self._memory.weigh(connection)
 
     def _learn_absent(self, client: str, location: Location) -> None:
-        """The newest ``listen`` came into effect when its connection was gone. If the client was elsewhere before, it
-        may still be, and will say so anew; until then it is looked for there.
+        """A ``listen`` came into effect when its connection was gone. If the client was elsewhere before, it may still
+        be, and will say so anew; until then it is looked for there. Of whom nothing is known the store is asked: this
+        word may be late, and a newer one forgotten.
         """
         known = self._locations.get(client)
-        if known is None or not known.online or known.incarnation == location.incarnation:
+        if known is not None and (not known.online or known.incarnation == location.incarnation):
             self._locations.learn_offline(client, location)
 
     def flush(self) -> None:
@@ -337,9 +338,13 @@ class Listening(Part):
 
     def listen_announced(self, peer: str, number: int, arguments: list[Any]) -> None:
         """Clients listen at the peer now."""
+        bindings = self._hub.bindings
         for client, listen_number, incarnation, online in arguments[0]:
             location = Location(listen_number, incarnation, online)
-            if online:
+            binding = bindings.get(client)
+            if binding is not None and binding.location is not None and binding.location.rank > location.rank:
+                self._locations.learn(client, binding.location)  # forgotten perhaps: late word is not to take its place
+            elif online:
                 self._locations.learn(client, location)
                 self._superseded(client, location)
             else:

@@ -442,7 +442,8 @@ test("an endpoint that answers every command twice, and one that says a field mo
   await client.subscribe("t");
   await client.subscribe("u");
   assert.equal(client.reconnects, 0);
-  assert.equal(client.lateReplies, 2);
+  // The last command's second reply may be read with its first, or after it.
+  assert.ok([2, 3].includes(client.lateReplies), `${client.lateReplies}`);
 });
 
 test("answers to the handshake that are none are refused, with their reason", async (t) => {

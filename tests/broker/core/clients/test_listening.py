@@ -268,6 +268,22 @@ def test_an_earlier_one_elsewhere_changes_nothing(endpoint: Endpoint) -> None:
     assert endpoint.closes() == []
 
 
+@pytest.mark.parametrize("online", [True, False])
+def test_nor_does_it_where_the_place_here_was_forgotten(endpoint: Endpoint, online: bool) -> None:
+    # It was announced late, by one that could not say it before it had joined.
+    endpoint.listening(number=3)
+    endpoint.locations.clear()
+    endpoint.announced("anna", at("p", 2, online=online))
+    assert endpoint.locations.get("anna") == here(3)
+    assert endpoint.turn() == []
+
+
+def test_nobody_is_absent_of_whom_only_the_end_of_some_listen_is_known(endpoint: Endpoint) -> None:
+    # A later place may have been forgotten; the store is asked for it.
+    endpoint.announced("anna", at("p", 4, online=False))
+    assert endpoint.locations.get("anna") is None
+
+
 @pytest.mark.parametrize(("number", "stays"), [(5, False), (6, True)])
 def test_while_a_listen_is_written_one_elsewhere_is_judged_by_the_number_that_this_one_gets(
     endpoint: Endpoint, number: int, stays: bool
@@ -380,7 +396,7 @@ def test_a_client_that_has_gone_while_its_listen_was_written_is_told_of_as_gone(
     assert endpoint.turn() == []  # without a number there is nothing to clear yet
     call.end([here(4)])
     assert endpoint.told()[0] == ("p", [("anna", 4, "m", False)])
-    assert endpoint.locations.get("anna") == at("m", 4, online=False)
+    assert endpoint.locations.get("anna") is None  # the store knows whether it listens elsewhere
     assert endpoint.turn("unlisten")[0].arguments == ([("anna", here(4))],)
 
 
