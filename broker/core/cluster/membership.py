@@ -93,7 +93,8 @@ class Membership(Homes):
         #: Endpoints that were in the view and act no more, with or without a word; a former life of this one as well.
         self.departed = 0
         self._round_began = now
-        self._read = False  # the registry, since this round began
+        self._read = False  # the registry, since this round began and within a lease
+        self._read_at = float("-inf")  # when the last read of it began
         self._written_at = float("-inf")  # when the last heartbeat that was written was begun
         self._ticked_at = now
         #: Before this the lease cannot lapse, so that nobody need ask.
@@ -106,8 +107,8 @@ class Membership(Homes):
     def registry(self, entries: Iterable[Endpoint], begun_at: float, now: float) -> list[Endpoint]:
         """The registry was read, from ``begun_at`` to ``now``. Returns who left the view by it: dead or superseded."""
         gone: list[Endpoint] = []
-        if begun_at >= self._round_began:
-            self._read = True
+        self._read_at = begun_at
+        self._read = begun_at >= self._round_began and now - begun_at < self._lease_s
         for peer in self.peers.values():
             peer.in_registry = False
         for entry in entries:
@@ -224,6 +225,8 @@ class Membership(Homes):
                 self.holds_until = min(self._ticked_at, self._written_at) + self._lease_s
                 return False
         elif all(peer.welcomed < self.round or self._welcome_holds(peer, now) for peer in self.peers.values()):
+            if now - self._read_at >= self._lease_s:
+                self._read = False  # who has registered since, and is not in it, may have taken us for dead
             return False
         self.joined = False
         self.holds_until = float("-inf")

@@ -99,6 +99,20 @@ def test_a_registry_read_that_began_before_the_round_does_not_count() -> None:
     assert not members.joined
 
 
+def test_nor_does_one_that_began_a_lease_ago() -> None:
+    # Who registered after it, and cannot reach us, may have taken us for dead; whoever welcomes us late does not say.
+    members = Membership(ME, START)
+    members.registry([B], START, START + 0.1)
+    ticking(members, START + LEASE_S)
+    assert not members.lapsed(START + LEASE_S)
+    members.welcomed_by("b1", 1)
+    assert not members.joined
+    members.registry([B], START, START + LEASE_S)
+    assert not members.joined
+    members.registry([B], START + LEASE_S, START + LEASE_S)
+    assert members.joined
+
+
 def test_an_endpoint_joins_when_all_it_knows_of_have_welcomed_it() -> None:
     members = Membership(ME, START)
     members.registry([B, C, ME], START, START)
