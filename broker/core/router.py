@@ -169,6 +169,8 @@ class Router:
             desk, members, mesh, self._writes, handovers, followers, self._idle, alone_at_url=alone_at_url
         )
         copying.peer_leaves = joining.peer_leaves
+        joining.missed = arriving.missed
+        joining.told_missed = standbys.renew
         self._leaving = Leaving(desk, joining, copying, sessions, sending, inflight, sizes, patience)
         parts = [joining, mesh, *capabilities]
         commands: dict[str, CommandHandler] = {}

@@ -3,6 +3,7 @@
 Whenever an endpoint is told that slots are its own from here on, and that it has all of what belongs to them, the pages
 are looked at. They have to be as new as what a standby had confirmed, and as what was written at a home that is alive
 and was never taken for dead. Where it is told that some may be missing, nothing is owed.
+And whenever a page is written its home has the one before, unless its slot has come somewhere in part since.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import pytest
 
 from ingeborg.broker.core.cluster.arriving import Arriving
 from ingeborg.broker.core.cluster.copies import Copies, Copy
+from ingeborg.broker.core.cluster.standby import Standbys
 from ingeborg.protocol.hashes import SLOTS
 from tests import wants
 from tests.broker.core.cluster.pages import Key, Pages, pages_of
@@ -54,7 +56,7 @@ class Paged(History):
         self.last: dict[Key, tuple[int, Node]] = {}
         self.safe: dict[Key, int] = {}
         self.written = 0
-        self.arrived_whole = self.arrived_in_part = self.looked_at = 0
+        self.arrived_whole = self.arrived_in_part = self.looked_at = self.compared = 0
         self.world.at(3.0, self.write)
 
     def start(self, name: str) -> Node:
@@ -89,9 +91,17 @@ class Paged(History):
 
     def write_at(self, node: Node, key: Key) -> None:
         """The next number."""
+        router, pages = node.router, pages_of(node)
+        before, writer = self.last.get(key, (0, node))
+        has = int.from_bytes(pages.pages.get(key, b""))
+        self.compared += before > 0
+        if has < before:
+            self.violations.append(
+                f"at {self.world.now - 1000:.3f} {node.me.name} is home with page {has} of slot {key[0]}; {before} had "
+                f"been written at {writer.me.name}, and nobody has said that anything was lost"
+            )
         self.written += 1
         self.last[key] = (self.written, node)
-        router, pages = node.router, pages_of(node)
         pages.pages[key] = self.written.to_bytes(8)
         if router.copies.watching:
             router.copies.changed(pages, key[0], key)
@@ -125,6 +135,28 @@ class Paged(History):
                     f"at {self.world.now - 1000:.3f} {node.me.name} has page {has} of slot {slot} and calls that "
                     f"whole; {owed} had been written at {writer.me.name}"
                 )
+            self.last[key] = (has, node)
+
+
+class Stalled(Paged):
+    """Endpoints stand still, one after the other and several at once, for about as long as it takes to be taken for
+    dead."""
+
+    def __init__(self, seed: int, **options: Any) -> None:
+        super().__init__(seed, faults=False, **options)
+        self.disturbed = True
+        self.world.at(3.0, self.stall)
+
+    def stall(self) -> None:
+        """One more."""
+        world = self.world
+        if world.now > UNTIL - 8.0:
+            return
+        node = self.random.choice(world.live())
+        seconds = self.random.uniform(2.0, 6.0)
+        self.say(f"{node.me.name} stalls for {seconds:.1f} s")
+        node.stalled_until = max(node.stalled_until, world.now + seconds)
+        world.at(self.random.uniform(0.5, 4.0), self.stall)
 
 
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -145,6 +177,17 @@ def test_what_is_called_whole_is_whole(options: dict[str, Any], standby: bool) -
         assert not history.run(), f"seed {seed}: {history.violations[:3]}"
         looked_at += history.looked_at
     assert looked_at > 50
+
+
+@pytest.mark.parametrize("standby", [False, True], ids=["alone", "standby"])
+@pytest.mark.parametrize("endpoints", [2, 3, 4])
+def test_endpoints_that_stand_still_do_not_go_on_with_what_is_old(endpoints: int, standby: bool) -> None:
+    compared = 0
+    for seed in range(133_000, 133_010):
+        history = Stalled(seed, endpoints=endpoints, standby=standby)
+        assert not history.run(), f"seed {seed}: {history.violations[:3]}"
+        compared += history.compared
+    assert compared > 5_000
 
 
 def test_with_standbys_all_that_a_crashed_home_had_is_there() -> None:
@@ -189,3 +232,25 @@ def test_a_planted_fault_is_found(
     wants.interpreted()
     plant(monkeypatch)
     assert any(Paged(seed, standby=standby, drains=True).run() for seed in range(132_000, 132_040)), plant.__doc__
+
+
+def nobody_is_told_that_it_has_missed_anything(patch: pytest.MonkeyPatch) -> None:
+    """Who comes back goes on with what it had."""
+    patch.setattr(Arriving, "missed", lambda arriving, peer: None)
+
+
+def old_copies_are_believed(patch: pytest.MonkeyPatch) -> None:
+    """A home has gone on without its standby; what that has is used all the same."""
+    patch.setattr(Standbys, "renew", lambda standbys, peer: None)
+    patch.setattr(Arriving, "missed", lambda arriving, peer: arriving._let_go(set(arriving._held.slots)))
+
+
+@pytest.mark.parametrize(
+    ("plant", "standby"), [(nobody_is_told_that_it_has_missed_anything, False), (old_copies_are_believed, True)]
+)
+def test_a_fault_planted_where_endpoints_stand_still_is_found(
+    plant: Callable[[pytest.MonkeyPatch], None], standby: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wants.interpreted()
+    plant(monkeypatch)
+    assert any(Stalled(seed, endpoints=4, standby=standby).run() for seed in range(133_000, 133_020)), plant.__doc__

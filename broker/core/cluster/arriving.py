@@ -33,13 +33,14 @@ INCOMING_MAX: Final = 1_000
 class Incoming:
     """A copy that comes."""
 
-    __slots__ = ("is_standby", "keys", "slots", "whole")
+    __slots__ = ("before_lapse", "is_standby", "keys", "slots", "whole")
 
     def __init__(self, slots: frozenset[int], is_standby: bool) -> None:
         self.slots = slots
         self.is_standby = is_standby
         self.keys = 0
         self.whole = False  # all keys have come, and, but for a standby's, the final word
+        self.before_lapse = False  # it came before this endpoint last stopped acting
 
 
 class Arriving(Part):
@@ -58,8 +59,9 @@ class Arriving(Part):
         self._copying = copying
         self._incoming: dict[tuple[str, int], Incoming] = {}  # by who sends it, and its number there
         self._held = held
-        self._acts = False  # as a home: it has joined, and its lease has not lapsed since
         self._departed = 0  # endpoints, when it last acted
+        self._stalls = 0  # of this process, when it last acted
+        self._missed = False  # since it last acted another endpoint has, without it
 
     def requests(self) -> dict[Kind, RequestHandler]:
         """What a home says to the next one."""
@@ -89,9 +91,13 @@ class Arriving(Part):
         elif "fewer" in options or ("standby" in options and self._are_others(slots, peer)):
             self._desk.decline(peer, number, NOT_THEIRS, "this endpoint takes another one for their home")
             return
-        elif self._acts and not self._held.slots.isdisjoint(slots):
+        elif self._held.acts and not self._held.slots.isdisjoint(slots):
             # Its sender was their home once, and does not know yet that it is not any more.
             self._desk.decline(peer, number, "internal", "this endpoint is the home of these slots by now")
+            return
+        elif "lapsed" in options and not self._held.slots.isdisjoint(slots):
+            self._let_go(self._held.slots & slots)
+            self._desk.decline(peer, number, "internal", "both have acted for these slots: nobody knows who did last")
             return
         else:
             is_standby = "standby" in options
@@ -112,11 +118,15 @@ class Arriving(Part):
             is_former = other.is_standby == is_standby or key[0] != peer
             if is_former and not other.slots.isdisjoint(slots):
                 self._drop(key)
-        old = frozenset() if is_standby else self._held.slots & slots
-        if old:
-            self._held.slots -= old
+        if not is_standby:
+            self._let_go(self._held.slots & slots)
+
+    def _let_go(self, slots: set[int]) -> None:
+        """What is here of these slots, which were ours, is old."""
+        if slots:
+            self._held.slots -= slots
             for state in self._states:
-                state.gone(sorted(old))
+                state.gone(sorted(slots))
 
     def copy_requested(self, peer: str, number: int, arguments: list[Any]) -> None:
         """A part of it."""
@@ -184,28 +194,46 @@ class Arriving(Part):
 
     def lapsed(self) -> None:
         """Others may act for them. What is here is kept: it is all there is, if nobody does."""
-        if self._acts:
-            self._acts = False
+        if self._held.acts:
+            self._held.acts = False
             self._departed = self._members.departed
+            self._stalls = self._members.stalls
             self._held.in_doubt = any(not self._members.peers[peer].yields for peer in self._members.view())
+            for incoming in self._incoming.values():
+                incoming.before_lapse = True
+
+    def missed(self, peer: str) -> None:
+        """The peer has acted while this endpoint was not in its view. It copies what it still has of our slots. What
+        else there is here, of our own or in case that a home crashes, is old: the peer may have acted for it, and may
+        have lost it since. What it had copied here itself it has gone on without; it begins anew (``Standbys.renew``).
+        """
+        if self._held.acts:
+            return  # it has been told of that before it joined
+        self._missed = True
+        for key, incoming in list(self._incoming.items()):
+            if incoming.is_standby and (incoming.before_lapse or key[0] == peer):
+                self._drop(key)
+        self._let_go(set(self._held.slots))
 
     def _arrive(self) -> None:
         if not self._members.joined:
             return
         table = self._members.table
-        one_departed = not self._acts and self._members.departed > self._departed
-        if one_departed and self._held.slots:
+        acts = self._held.acts
+        one_departed = not acts and self._members.departed > self._departed
+        if one_departed:
             # It may have acted for them since we did, and there is nobody to ask.
-            for state in self._states:
-                state.gone(sorted(self._held.slots))
-            self._held.slots.clear()
+            self._let_go(set(self._held.slots))
         ours = {slot for slot, home in enumerate(table) if home == self._me} - self._held.slots
         whole: set[int] = set()
         saved: set[int] = set()
         in_view = self._members.in_view
         crashed = {peer for (peer, _), incoming in self._incoming.items() if incoming.is_standby and not in_view(peer)}
-        # While this endpoint did not act another one may have taken over, and crashed, too.
-        is_last = self._acts or self._members.departed - self._departed <= len(crashed)
+        # While this endpoint did not act another one may have taken over, and crashed, too; and while it stood still
+        # the home that has crashed may have taken it for dead, and have gone on without it.
+        members = self._members
+        alone = members.departed - self._departed <= 1 and members.stalls == self._stalls and not self._missed
+        is_last = acts or alone
         for key, incoming in list(self._incoming.items()):
             slots = incoming.slots & ours
             if incoming.whole and not incoming.is_standby:
@@ -215,10 +243,10 @@ class Arriving(Part):
             if slots or key[0] in crashed or not self._held.slots.isdisjoint(incoming.slots):
                 incoming.slots -= slots
                 self._drop(key)
-        if not self._acts and not one_departed and not self._members.peers:
+        if not acts and not one_departed and not self._members.peers:
             whole = ours  # there is nobody who could have anything
-        self._acts = True
-        self._held.in_doubt = False
+        self._held.acts = True
+        self._held.in_doubt = self._missed = False
         self._held.slots |= ours
         saved -= whole
         self._tell(ours - whole - saved, False)

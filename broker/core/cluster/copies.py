@@ -182,9 +182,12 @@ class Copies(Part):
 
     # Making one
 
-    def begin(self, copier: Copier, target: str, slots: frozenset[int], *, is_standby: bool = False) -> Copy:
+    def begin(
+        self, copier: Copier, target: str, slots: frozenset[int], *, is_standby: bool = False, lapsed: bool = False
+    ) -> Copy:
         """Copy what belongs to these slots to the endpoint with this incarnation. ``is_standby``: for one that goes on
-        by itself should this endpoint crash, and not since the slots go to it."""
+        by itself should this endpoint crash, and not since the slots go to it. ``lapsed``: this endpoint has not acted
+        for them lately (said to a peer that has ``MISSED``)."""
         self._numbers += 1
         copy = Copy(copier, self._numbers, target, slots, is_standby, self._desk.now)
         self._copies[copy.number] = copy
@@ -192,14 +195,14 @@ class Copies(Part):
             self._of_slot.setdefault(slot, []).append(copy)
         self.watching = True
         self._desk.counts["copies_begun"] += 1
-        self._tell_slots(copy, slots, {"standby": True})
+        self._tell_slots(copy, slots, {"standby": True} if is_standby else {"lapsed": True} if lapsed else {})
         copy.job = self._send_all(copy)
         self._desk.job(copy.job)
         return copy
 
     def _tell_slots(self, copy: Copy, slots: frozenset[int], options: dict[str, Any]) -> None:
         packed = pack_slots(slots) if slots else b""
-        arguments = (copy.number, packed, options) if copy.is_standby else (copy.number, packed)
+        arguments = (copy.number, packed, options) if options else (copy.number, packed)
         self._desk.ask(Kind.COPY_BEGINS, copy.target, arguments, self, (copy, 0, None))
 
     def _send_all(self, copy: Copy) -> Iterator[bool]:
@@ -373,7 +376,7 @@ class Copies(Part):
         copy.at_once.clear()
         copy.unconfirmed.clear()
         if not copy.final and copy.target in self._members.peers:
-            self._tell_slots(copy, frozenset(), {"standby": True})
+            self._tell_slots(copy, frozenset(), {"standby": True} if copy.is_standby else {})
         copy.copier.over(copy, keeps)
         if waiting:
             copy.copier.confirmed(copy, waiting)

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from ..desk import Desk
 from ..links.calls import Kind
-from ..links.capabilities import COPIES
+from ..links.capabilities import COPIES, MISSED
 from ..part import RequestHandler
 from .copies import Copier, Copies, Copy
 from .membership import Membership
@@ -149,7 +149,8 @@ class Copying(Copier):
         elif planned is not None:
             self._copies.end(planned)
         if rest:
-            copies.append(self._copies.begin(self, target, rest))
+            lapsed = not self._held.acts and self._members.has(target, MISSED)
+            copies.append(self._copies.begin(self, target, rest, lapsed=lapsed))
         for copy in copies:
             copy.final = True
             self._going.update(dict.fromkeys(copy.slots, copy))

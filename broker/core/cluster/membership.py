@@ -49,6 +49,7 @@ class Peer:
         "heard_at",
         "in_registry",
         "in_view",
+        "missed_round",
         "moved_at",
         "welcomed",
         "yields",
@@ -65,6 +66,7 @@ class Peer:
         self.confirmed_at = float("-inf")  # when we sent what it last confirmed having heard
         self.welcomed = 0  # the latest of our join rounds it has welcomed
         self.asked_at = float("-inf")  # when it was asked to
+        self.missed_round = 0  # of its join rounds the one in which it was told that it has missed something
         self.dead_since: float | None = None
         self.yields = False  # it leaves: home of nothing any more, but its clients are there until its link closes
 
@@ -92,6 +94,8 @@ class Membership(Homes):
         self.leaving = False
         #: Endpoints that were in the view and act no more, with or without a word; a former life of this one as well.
         self.departed = 0
+        #: Times that this process has stood still for longer than a lease.
+        self.stalls = 0
         self._round_began = now
         self._read = False  # the registry, since this round began and within a lease
         self._read_at = float("-inf")  # when the last read of it began
@@ -101,6 +105,8 @@ class Membership(Homes):
         self.holds_until = float("-inf")
         self._written_off: dict[str, None] = {}  # incarnations superseded or gone by their own word: gone for good
         self._members: frozenset[tuple[str, str]] = frozenset()  # what ``table`` was computed of
+        #: Peers that were in the view whenever this endpoint has acted since they last joined; None: it never has.
+        self._present: set[str] | None = None
 
     # What happened
 
@@ -174,12 +180,19 @@ class Membership(Homes):
         if peer is not None:
             peer.confirmed_at = max(peer.confirmed_at, sent_at)
 
-    def joined_by(self, incarnation: str) -> None:
-        """The peer wants into our view."""
+    def joined_by(self, incarnation: str, round: int) -> bool:
+        """The peer wants into our view. Returns whether this endpoint has acted without it since it last came in: then
+        what the peer has kept of slots may be old. The same each time that it asks in one round of its own: an answer
+        may be lost. In its first round it has kept nothing yet."""
         peer = self.peers.get(incarnation)
-        if peer is not None:
-            peer.in_view = True
-            self._changed()
+        if peer is None:
+            return False
+        if self._present is not None and incarnation not in self._present:
+            peer.missed_round = round if round > 1 else 0
+            self._present.add(incarnation)
+        peer.in_view = True
+        self._changed()
+        return peer.missed_round == round
 
     def welcomed_by(self, incarnation: str, round: int) -> None:
         """The peer has us in its view and has let go of what is ours."""
@@ -213,6 +226,7 @@ class Membership(Homes):
 
     def tick(self, now: float) -> None:
         """Time passes; called at least four times in a lease, after ``lapsed``."""
+        self.stalls += now - self._ticked_at > self._lease_s
         self._ticked_at = now
 
     def lapsed(self, now: float) -> bool:
@@ -318,6 +332,9 @@ class Membership(Homes):
     def _changed(self) -> None:
         if not self.joined and not self.leaving and self._read and not self.unwelcomed():
             self.joined = True
+        if self.joined:
+            view = self.view()
+            self._present = set(view) if self._present is None else self._present.intersection(view)
         members = [(p.endpoint.name, p.endpoint.incarnation) for p in self.peers.values() if p.in_view and not p.yields]
         if not self.leaving or not members:
             members.append((self.me.name, self.me.incarnation))

@@ -58,6 +58,8 @@ class Held:
 
     def __init__(self) -> None:
         self.slots: set[int] = set()
+        #: This endpoint acts as a home, or did until it left: it has joined, and its lease has not lapsed since.
+        self.acts = False
         #: Others may have acted for them since this endpoint did: what it has of them may be old.
         self.in_doubt = False
 

@@ -99,6 +99,13 @@ class Standbys(Copier):
         if self._desk.now >= self._try_at:
             self._arrange()
 
+    def renew(self, peer: str) -> None:
+        """The peer is told that it has missed something, and drops what it has of ours."""
+        for copy in list(self._made):
+            if copy.target == peer:
+                self._copies.end(copy)
+        self._arrange()
+
     def switch(self, on: bool) -> None:
         """It is wanted from here on, or not any more."""
         if on != self.on:

@@ -187,6 +187,10 @@ def _is_bool(value: Any) -> bool:
     return type(value) is bool
 
 
+def _is_missed(value: Any) -> bool:
+    return value is None or type(value) is bool
+
+
 def _are_figures(value: Any) -> bool:
     return type(value) is dict and _is_json(value, FIGURES_DEEP)
 
@@ -195,6 +199,7 @@ ANSWERS: Final[dict[int, Callable[[Any], bool]]] = {
     Kind.PUBLISH: _is_bool,
     Kind.DELIVER: _are_clients,
     Kind.BROADCAST: _are_moved,
+    Kind.JOIN: _is_missed,
     Kind.FIGURES: _are_figures,
     Kind.PREPARE: _is_bool,
     Kind.COPIED: _is_bool,

@@ -35,14 +35,16 @@ class Kind(IntEnum):
     DELIVER = 3
     BROADCAST = 4  # home -> every endpoint: origin's incarnation and number, payload; answered with ``Moved``
     LISTEN = 5  # -> every peer: [[client, number, incarnation, online], ...]
-    JOIN = 6  # -> every peer: round
+    # -> every peer: round; answered, to one with "missed": has this endpoint acted without it since it last let it in?
+    JOIN = 6
     LEAVE = 7  # -> every peer
     SEEN = 8  # -> the home: [[key, seconds left (0: forget it), or the home that is handing it over], ...]
     FIGURES = 9  # -> any peer; answered with what it tells operators of itself
     # The next four only to a peer with the capability "copies".
     PREPARE = 10  # newcomer -> every peer that has it in its view soon; answered: is it prepared?
     # home -> next home: copy, its slots (a bit each; none: it is over; fewer than before: no others any more); then
-    # perhaps, to a peer with "standby", {"standby": true}
+    # perhaps, to a peer with "standby", {"standby": true}, or, to one with "missed", {"lapsed": true}: the sender has
+    # not acted for a while
     COPY_BEGINS = 11
     COPY = 12  # home -> next home: copy, name of the state, what that has packed
     COPIED = 13  # home -> next home: copy, keys sent in all, final?; answered: are they all here?

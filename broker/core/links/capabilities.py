@@ -18,8 +18,11 @@ COPIES: Final = "copies"
 #: (``cluster.standby``).
 STANDBY: Final = "standby"
 
+#: It says to whoever joins whether it has acted without it (``cluster.membership``).
+MISSED: Final = "missed"
+
 #: All of this release's.
-CAPABILITIES: Final = frozenset((COPIES, STANDBY))
+CAPABILITIES: Final = frozenset((COPIES, STANDBY, MISSED))
 
 #: A peer's of before there were any.
 NONE: Final[frozenset[str]] = frozenset()

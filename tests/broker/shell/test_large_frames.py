@@ -74,7 +74,11 @@ async def test_a_subscribe_of_16_MiB(endpoint: Running) -> None:
     frame = orjson.dumps({"command": "subscribe", "client_id": "a", "topic": topics, "id": 1})
     assert 14 * MiB < len(frame) < 16 * MiB
     async with plain(endpoint.url) as client:
-        assert await client.ask(frame.decode()) == {**SUCCESS, "id": 1}
+        # A disk that others write to as well may take longer than a command may: it is told so, and asked again.
+        replies = [await client.ask(frame.decode())]
+        while replies[-1].get("error") == "store_unavailable" and len(replies) < 5:
+            replies.append(await client.ask(frame.decode()))
+        assert replies[-1] == {**SUCCESS, "id": 1}
         for topic in (topics[0], topics[-1]):
             reply = await client.ask({"command": "subscribers", "client_id": "a", "topic": topic})
             assert reply["subscribers"] == [{"client_id": "a", "endpoint": None}]

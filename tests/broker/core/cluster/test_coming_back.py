@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from ingeborg.broker.core.cluster.membership import DEAD_AFTER_S
+import pytest
+
+from ingeborg.broker.core.cluster.membership import DEAD_AFTER_S, LEASE_S
+from ingeborg.protocol.hashes import SLOTS
 from tests.simulator.world import Node
 
+from ..talk import Cluster
 from .pages import pages_of, write
-from .test_copying import EVERY, cluster, fill
+from .test_copying import EVERY, cluster, counted, fill
 
 
 def slots_of(node: Node) -> set[int]:
@@ -33,6 +37,79 @@ def test_what_was_taken_out_elsewhere_meanwhile_is_not_there_when_a_slot_comes_b
     assert a.router.members.joined
     assert slot in arrived(a, True)
     assert {key: page for key, page in pages_of(a).pages.items() if key[0] == slot} == {(slot, 1): b"new"}
+
+
+def left_to_b(three: Cluster, a_stalls_s: float) -> set[int]:
+    """The first of three stands still, and is taken for dead: those of its slots that are b's then, each with a page
+    that was written there."""
+    a, b = three.nodes["a"], three.nodes["b"]
+    mine = {slot for slot in slots_of(a) if slot % EVERY == 0}
+    a.stalled_until = three.world.now + a_stalls_s
+    three.world.run(DEAD_AFTER_S + 1.0)
+    slots = mine & slots_of(b)
+    assert slots
+    for node in three.nodes.values():
+        pages_of(node).told.clear()
+    for slot in slots:
+        write(b, (slot, 1), b"new")
+    return slots
+
+
+def lost(three: Cluster, slots: set[int]) -> set[int]:
+    """Of these the ones whose home does not have what was written last, and nobody has said that anything was lost."""
+    nodes = three.nodes.values()
+    in_part = set().union(*(arrived(node, False) for node in nodes))
+    homes = {slot: node for node in nodes for slot in slots_of(node)}
+    return {slot for slot in slots - in_part if pages_of(homes[slot]).pages.get((slot, 1)) != b"new"}
+
+
+@pytest.mark.parametrize("a_stalls_s", [4.3, 5.0, 6.0, 7.0])
+@pytest.mark.parametrize("b_stalls_s", [LEASE_S - 0.2, LEASE_S + 0.1, DEAD_AFTER_S - 0.1, DEAD_AFTER_S + 0.2])
+def test_who_comes_back_does_not_go_on_with_what_it_had_where_the_one_that_acted_lets_go_of_it(
+    a_stalls_s: float, b_stalls_s: float
+) -> None:
+    three = cluster("a", "b", "c")
+    fill(three)
+    slots = left_to_b(three, a_stalls_s)
+    b = three.nodes["b"]
+    b.stalled_until = three.world.now + b_stalls_s
+    three.world.run(12.0)
+    assert all(node.router.members.joined for node in three.nodes.values())
+    assert not lost(three, slots)
+
+
+def test_nobody_is_asked_to_forget_where_nobody_has_acted_meanwhile() -> None:
+    three = cluster("a", "b", "c")
+    made = fill(three)
+    a = three.nodes["a"]
+    mine = slots_of(a)
+    a.stalled_until = three.world.now + LEASE_S + 0.1
+    three.world.run(6.0)
+    assert counted(a, "leases_lapsed") == 1
+    assert slots_of(a) == mine
+    assert {key for key in pages_of(a).pages if key[0] in mine} == {key for key in made if key[0] in mine}
+    assert pages_of(a).told == []
+
+
+def test_of_two_that_have_both_acted_and_do_not_know_who_did_last_neither_calls_it_whole() -> None:
+    """The only endpoint stands still; another one starts, takes it for dead, acts, and stands still in its turn."""
+    both = cluster("a")
+    fill(both)
+    world, a = both.world, both.nodes["a"]
+    a.stalled_until = world.now + 12.0
+    world.run(0.1)
+    b = both.nodes["b"] = world.start("b")
+    world.run(9.0)
+    assert b.router.members.joined
+    slots = set(range(0, SLOTS, EVERY))
+    for slot in slots:
+        write(b, (slot, 1), b"new")
+    for node in (a, b):
+        pages_of(node).told.clear()
+    b.stalled_until = a.stalled_until + 0.3
+    world.run(8.0)
+    assert all(node.router.members.joined for node in (a, b))
+    assert not lost(both, slots)
 
 
 def test_slots_of_two_that_crashed_are_whole_nowhere() -> None:

@@ -40,13 +40,11 @@ ANSWERS: dict[Kind, list[Any]] = {
     Kind.PUBLISH: [True, False],
     Kind.DELIVER: [[], ["anna"]],
     Kind.BROADCAST: [None, [], [["anna", 1.5], ["bert", 0]]],
+    Kind.JOIN: [None, True, False],
     Kind.PREPARE: [True, False],
     Kind.COPIED: [True, False],
     Kind.FIGURES: [{"clients": 1, "of": {"a": [1, None, "x", True, 1.5]}}],
-    **{
-        kind: [None]
-        for kind in (Kind.CHANGE, Kind.LISTEN, Kind.JOIN, Kind.LEAVE, Kind.SEEN, Kind.COPY_BEGINS, Kind.COPY)
-    },
+    **{kind: [None] for kind in (Kind.CHANGE, Kind.LISTEN, Kind.LEAVE, Kind.SEEN, Kind.COPY_BEGINS, Kind.COPY)},
 }
 
 #: Anything that msgpack can say.
