@@ -152,10 +152,11 @@ class Stalled(Paged):
         world = self.world
         if world.now > UNTIL - 8.0:
             return
-        node = self.random.choice(world.live())
-        seconds = self.random.uniform(2.0, 6.0)
-        self.say(f"{node.me.name} stalls for {seconds:.1f} s")
-        node.stalled_until = max(node.stalled_until, world.now + seconds)
+        awake = [node for node in world.live() if node.stalled_until <= world.now]
+        if awake:
+            node, seconds = self.random.choice(awake), self.random.uniform(2.0, 6.0)
+            self.say(f"{node.me.name} stalls for {seconds:.1f} s")
+            node.stalled_until = world.now + seconds
         world.at(self.random.uniform(0.5, 4.0), self.stall)
 
 
@@ -236,13 +237,13 @@ def test_a_planted_fault_is_found(
 
 def nobody_is_told_that_it_has_missed_anything(patch: pytest.MonkeyPatch) -> None:
     """Who comes back goes on with what it had."""
-    patch.setattr(Arriving, "missed", lambda arriving, peer: None)
+    patch.setattr(Arriving, "missed", lambda arriving, peer, void_before: None)
 
 
 def old_copies_are_believed(patch: pytest.MonkeyPatch) -> None:
     """A home has gone on without its standby; what that has is used all the same."""
     patch.setattr(Standbys, "renew", lambda standbys, peer: None)
-    patch.setattr(Arriving, "missed", lambda arriving, peer: arriving._let_go(set(arriving._held.slots)))
+    patch.setattr(Arriving, "missed", lambda arriving, peer, _: arriving._let_go(set(arriving._held.slots)))
 
 
 @pytest.mark.parametrize(

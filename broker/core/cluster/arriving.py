@@ -11,7 +11,7 @@ home is gone without a word, and not otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final
 
 from ..desk import Desk
@@ -33,14 +33,15 @@ INCOMING_MAX: Final = 1_000
 class Incoming:
     """A copy that comes."""
 
-    __slots__ = ("before_lapse", "is_standby", "keys", "slots", "whole")
+    __slots__ = ("is_standby", "keys", "lapsed", "slots", "when", "whole")
 
-    def __init__(self, slots: frozenset[int], is_standby: bool) -> None:
+    def __init__(self, slots: frozenset[int], is_standby: bool, when: tuple[int, int]) -> None:
         self.slots = slots
         self.is_standby = is_standby
         self.keys = 0
         self.whole = False  # all keys have come, and, but for a standby's, the final word
-        self.before_lapse = False  # it came before this endpoint last stopped acting
+        self.lapsed = False  # its sender has not acted lately
+        self.when = when  # it began: this endpoint's round of joining, and how often it had stood still
 
 
 class Arriving(Part):
@@ -59,7 +60,7 @@ class Arriving(Part):
         self._copying = copying
         self._incoming: dict[tuple[str, int], Incoming] = {}  # by who sends it, and its number there
         self._held = held
-        self._departed = 0  # endpoints, when it last acted
+        self.forgotten: Callable[[frozenset[int]], None] = lambda slots: None  # told of what comes back
         self._stalls = 0  # of this process, when it last acted
         self._missed = False  # since it last acted another endpoint has, without it
 
@@ -95,6 +96,9 @@ class Arriving(Part):
             # Its sender was their home once, and does not know yet that it is not any more.
             self._desk.decline(peer, number, "internal", "this endpoint is the home of these slots by now")
             return
+        elif "lapsed" in options and self._members.view() != [peer]:
+            self._desk.decline(peer, number, "internal", "others may have acted for these slots since")
+            return
         elif "lapsed" in options and not self._held.slots.isdisjoint(slots):
             self._let_go(self._held.slots & slots)
             self._desk.decline(peer, number, "internal", "both have acted for these slots: nobody knows who did last")
@@ -102,8 +106,13 @@ class Arriving(Part):
         else:
             is_standby = "standby" in options
             self._forget(slots, peer, is_standby)
-            self._incoming[peer, copy] = Incoming(slots, is_standby)
+            self._incoming[peer, copy] = incoming = Incoming(slots, is_standby, self._when)
+            incoming.lapsed = "lapsed" in options
         self._desk.answer(peer, number)
+
+    @property
+    def _when(self) -> tuple[int, int]:
+        return (self._members.round, self._members.stalls)
 
     def _are_others(self, slots: frozenset[int], peer: str) -> bool:
         """In the view of this endpoint, is another one the home of some of these?"""
@@ -120,6 +129,7 @@ class Arriving(Part):
                 self._drop(key)
         if not is_standby:
             self._let_go(self._held.slots & slots)
+            self.forgotten(slots)
 
     def _let_go(self, slots: set[int]) -> None:
         """What is here of these slots, which were ours, is old."""
@@ -157,6 +167,8 @@ class Arriving(Part):
         if incoming is not None and (final or incoming.is_standby):
             incoming.whole = came
         self._desk.answer(peer, number, came)
+        if came and final:
+            self._hand_on()
 
     def view_changed(self) -> None:
         """Slots may be ours now, or not any more."""
@@ -178,15 +190,14 @@ class Arriving(Part):
     def _hand_on(self) -> None:
         """What was given to us, and is another's in the view without its giver, goes there."""
         table = self._members.table
-        found: set[int] = set()
+        found: dict[str, list[int]] = {}
         for (peer, _), incoming in self._incoming.items():
             if incoming.whole and not incoming.is_standby:
                 others = {slot for slot in incoming.slots if table[slot] not in (peer, self._me)}
                 incoming.slots -= others
-                found |= others
-        if found:
-            self._held.slots |= found
-            self._copying.view_changed()
+                for slot in sorted(others):
+                    found.setdefault(table[slot], []).append(slot)
+        self._copying.pass_on(found)
 
     def joined(self) -> None:
         """This endpoint may act for its slots."""
@@ -196,22 +207,23 @@ class Arriving(Part):
         """Others may act for them. What is here is kept: it is all there is, if nobody does."""
         if self._held.acts:
             self._held.acts = False
-            self._departed = self._members.departed
+            self._held.departed = self._members.departed
             self._stalls = self._members.stalls
             self._held.in_doubt = any(not self._members.peers[peer].yields for peer in self._members.view())
-            for incoming in self._incoming.values():
-                incoming.before_lapse = True
 
-    def missed(self, peer: str) -> None:
+    def missed(self, peer: str, void_before: int | None) -> None:
         """The peer has acted while this endpoint was not in its view. It copies what it still has of our slots. What
-        else there is here, of our own or in case that a home crashes, is old: the peer may have acted for it, and may
-        have lost it since. What it had copied here itself it has gone on without; it begins anew (``Standbys.renew``).
+        else there is here, kept or copied before, is old: the peer may have acted for it, and may have lost it since.
+        ``void_before``: the number of the peer's first copy that is no older; ``None``: it does not say. Of its standby
+        copies none is left: it begins them anew (``Standbys.renew``).
         """
         if self._held.acts:
             return  # it has been told of that before it joined
         self._missed = True
         for key, incoming in list(self._incoming.items()):
-            if incoming.is_standby and (incoming.before_lapse or key[0] == peer):
+            is_peers = key[0] == peer
+            is_old = key[1] < void_before if is_peers and void_before is not None else incoming.when != self._when
+            if is_old or (is_peers and incoming.is_standby):
                 self._drop(key)
         self._let_go(set(self._held.slots))
 
@@ -220,7 +232,7 @@ class Arriving(Part):
             return
         table = self._members.table
         acts = self._held.acts
-        one_departed = not acts and self._members.departed > self._departed
+        one_departed = not acts and self._members.departed > self._held.departed
         if one_departed:
             # It may have acted for them since we did, and there is nobody to ask.
             self._let_go(set(self._held.slots))
@@ -232,12 +244,13 @@ class Arriving(Part):
         # While this endpoint did not act another one may have taken over, and crashed, too; and while it stood still
         # the home that has crashed may have taken it for dead, and have gone on without it.
         members = self._members
-        alone = members.departed - self._departed <= 1 and members.stalls == self._stalls and not self._missed
+        alone = members.departed - self._held.departed <= 1 and members.stalls == self._stalls and not self._missed
         is_last = acts or alone
         for key, incoming in list(self._incoming.items()):
             slots = incoming.slots & ours
             if incoming.whole and not incoming.is_standby:
-                whole |= slots
+                if (acts or self._has_let_in(key[0])) and (not incoming.lapsed or members.view() == [key[0]]):
+                    whole |= slots
             elif incoming.whole and is_last and key[0] in crashed:
                 saved |= slots
             if slots or key[0] in crashed or not self._held.slots.isdisjoint(incoming.slots):
@@ -252,6 +265,12 @@ class Arriving(Part):
         self._tell(ours - whole - saved, False)
         self._tell(saved, True, saved=True)
         self._tell(whole, True)
+
+    def _has_let_in(self, giver: str) -> bool:
+        """In this round of joining; or it has left in order. One that died without a word may have taken this endpoint
+        for dead before, and have acted for what it had given."""
+        peer = self._members.peers.get(giver)
+        return peer is None or peer.in_view or peer.welcomed >= self._members.round
 
     def _drop(self, key: tuple[str, int]) -> None:
         incoming = self._incoming.pop(key)

@@ -153,6 +153,10 @@ class Copies(Part):
         """Copies under way."""
         return len(self._copies)
 
+    def first_to(self, target: str) -> int:
+        """The number of the first copy under way there; of the next one, if there is none."""
+        return min((copy.number for copy in self._copies.values() if copy.target == target), default=self._numbers + 1)
+
     # What changes
 
     def changed(self, state: SlotState, slot: int, key: Any) -> None:
@@ -359,8 +363,9 @@ class Copies(Part):
         self._tell_slots(copy, slots, {"standby": True, "fewer": True})
         copy.copier.confirmed(copy, [change.waiter for change in left if change.waiter is not None])
 
-    def end(self, copy: Copy, *, keeps: bool = False) -> None:
-        """Nothing more is sent. ``keeps``: see ``Copier.over``."""
+    def end(self, copy: Copy, *, keeps: bool = False, tell: bool = False) -> None:
+        """Nothing more is sent. ``keeps``: see ``Copier.over``. ``tell``: the other end drops what has come, also where
+        the slots have gone."""
         if copy.over:
             return
         copy.over = True
@@ -375,7 +380,7 @@ class Copies(Part):
         waiting += [change.waiter for change in copy.at_once if change.waiter is not None]
         copy.at_once.clear()
         copy.unconfirmed.clear()
-        if not copy.final and copy.target in self._members.peers:
+        if (tell or not copy.final) and copy.target in self._members.peers:
             self._tell_slots(copy, frozenset(), {"standby": True} if copy.is_standby else {})
         copy.copier.over(copy, keeps)
         if waiting:

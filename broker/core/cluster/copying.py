@@ -50,6 +50,7 @@ class Copying(Copier):
         self._planned: dict[str, Copy] = {}  # by where their slots are to go
         self._newcomers: dict[str, float] = {}  # who wants to be prepared for, and when it last said so
         self._going: dict[int, Copy] = {}  # slots that went, until the next home has all there was
+        self._passing: dict[int, Copy] = {}  # slots that were given to this endpoint, and are passed on
 
     def requests(self) -> dict[Kind, RequestHandler]:
         """What a newcomer says to a home."""
@@ -64,11 +65,8 @@ class Copying(Copier):
         if self._planned.get(copy.target) is copy:
             del self._planned[copy.target]
         if copy.final:
-            if not keeps:
-                slots = [slot for slot in copy.slots if self._going.get(slot) is copy]
-                for slot in slots:
-                    del self._going[slot]
-                self._tell_gone(slots)
+            for row in (self._passing,) if keeps else (self._going, self._passing):
+                self._tell_gone(self._take(row, copy))
             self._handovers.end(copy)
 
     # Before a slot goes
@@ -118,9 +116,11 @@ class Copying(Copier):
         """Slots have new homes: send what is left of those that went."""
         table = self._members.table
         went: dict[str, list[int]] = {}
+        changed: dict[Copy, None] = {}
         for slot, going in list(self._going.items()):
             # It went, and goes elsewhere before its next home has acted for it: it is still ours to send.
             if table[slot] != going.target:
+                changed[going] = None
                 del self._going[slot]
                 if table[slot] == self._me:
                     self._held.slots.add(slot)
@@ -129,12 +129,45 @@ class Copying(Copier):
         for slot in self._held.slots:
             if table[slot] != self._me:
                 went.setdefault(table[slot], []).append(slot)
+        self._send(went, changed)
+
+    def forget(self, slots: frozenset[int]) -> None:
+        """These come to this endpoint, from another one that has acted for them: what is here of them is old, though it
+        may be on its way to somebody."""
+        changed: dict[Copy, None] = {}
+        for row in (self._going, self._passing):
+            old = [slot for slot in row if slot in slots]
+            for slot in old:
+                changed[row.pop(slot)] = None
+            self._tell_gone(old)
+        if changed:
+            self._send({}, changed)
+
+    def _send(self, went: dict[str, list[int]], changed: Iterable[Copy]) -> None:
+        """``went``: slots that go, by where to. ``changed``: copies some of whose slots do not go there any more. What
+        is left of such a one goes as another: the next home would take the first for whole, and some was never sent."""
+        for copy in changed:
+            went.setdefault(copy.target, []).extend(self._take(self._going, copy))
         for target, slots in went.items():
             self._held.slots.difference_update(slots)
-            if self._held.in_doubt:
+            if self._held.in_doubt or not (self._held.acts or self._nobody_else_acted(target)):
                 self._tell_gone(slots)
-            else:
+            elif slots:
                 self._hand_over(target, slots)
+        for copy in changed:
+            self.pass_on({copy.target: self._take(self._passing, copy)})
+            self._copies.end(copy, tell=True)
+
+    def _take(self, row: dict[int, Copy], copy: Copy) -> list[int]:
+        """Out of the row, what this copy brings."""
+        slots = [slot for slot in sorted(copy.slots) if row.get(slot) is copy]
+        for slot in slots:
+            del row[slot]
+        return slots
+
+    def _nobody_else_acted(self, target: str) -> bool:
+        """Who has not acted lately knows that only where there was nobody but the next home."""
+        return self._members.view() == [target] and self._members.departed == self._held.departed
 
     def _hand_over(self, target: str, slots: list[int]) -> None:
         if not self._members.has(target, COPIES):
@@ -156,6 +189,22 @@ class Copying(Copier):
             self._going.update(dict.fromkeys(copy.slots, copy))
             self._handovers.begin(copy, target)
             self._copies.send(copy)
+
+    def pass_on(self, moves: Mapping[str, Iterable[int]]) -> None:
+        """What was given to this endpoint is for these. They may have it from elsewhere, too, and act by now: it does
+        not come back."""
+        for target, some in moves.items():
+            slots = frozenset(some)
+            if not slots:
+                continue
+            if self._members.has(target, COPIES):
+                copy = self._copies.begin(self, target, slots)
+                copy.final = True
+                self._passing.update(dict.fromkeys(slots, copy))
+                self._handovers.begin(copy, target)
+                self._copies.send(copy)
+            else:
+                self._tell_gone(sorted(slots))
 
     def _tell_gone(self, slots: list[int]) -> None:
         if slots:

@@ -66,8 +66,9 @@ class Joining(Part):
         self._idle = idle
         self._alone_at_url = alone_at_url
         #: Are told of peers: that one has acted without this endpoint, and that it was told so by this one.
-        self.missed: Callable[[str], None] = lambda peer: None
+        self.missed: Callable[[str, int | None], None] = lambda peer, void_before: None
         self.told_missed: Callable[[str], None] = lambda peer: None
+        self.first_copy: Callable[[str], int] = lambda peer: 1  # number of the first one to the peer that is under way
         self._version = 0  # of the table of homes that the followers have been told of
         self.stopping: str | None = None  # why this process has to end
         self._named = False  # the name is ours to register
@@ -274,14 +275,14 @@ class Joining(Part):
         if peer not in self._members.peers:
             self._desk.decline(peer, number, "peer_unavailable", "This endpoint does not know yours yet")
             return
-        missed = self._members.joined_by(peer, arguments[0])
+        missed = self._members.joined_by(peer, arguments[0], self.first_copy(peer))
         if self._announced:  # before it was there to hear it
             self._tell_of_leaving(peer)
         self._tell_view()
         welcome = partial(self._welcome, peer, number, missed)
         self._writes.after(partial(self._handovers.after, welcome, peer))
 
-    def _welcome(self, peer: str, number: int, missed: bool) -> None:
+    def _welcome(self, peer: str, number: int, missed: int) -> None:
         self._desk.answer(peer, number, missed if self._members.has(peer, MISSED) else None)
         if missed:
             self.told_missed(peer)
@@ -289,8 +290,8 @@ class Joining(Part):
     def answered(self, call: Call, value: Any) -> None:
         """The peer welcomes us, or has taken note that we leave."""
         if call.kind == Kind.JOIN:
-            if value is not False:  # it has, or cannot say
-                self.missed(call.target)
+            if value != 0:  # None: it cannot say
+                self.missed(call.target, value)
             self._members.welcomed_by(call.target, call.context)
             self._join()
         elif call.kind == Kind.PREPARE:
@@ -312,7 +313,7 @@ class Joining(Part):
             self._prepared_peers.discard(call.context[0])
         else:
             self._asked.pop(call.target, None)
-            self.missed(call.target)  # its answer may have been that, and not have come
+            self.missed(call.target, None)  # its answer may have been that, and not have come
 
     def lost(self, call: Call) -> str | None:
         """It is gone; nothing is wanted of it any more."""

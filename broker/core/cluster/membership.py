@@ -51,6 +51,7 @@ class Peer:
         "in_view",
         "missed_round",
         "moved_at",
+        "void_before",
         "welcomed",
         "yields",
     )
@@ -67,6 +68,7 @@ class Peer:
         self.welcomed = 0  # the latest of our join rounds it has welcomed
         self.asked_at = float("-inf")  # when it was asked to
         self.missed_round = 0  # of its join rounds the one in which it was told that it has missed something
+        self.void_before = 0  # it was told then: the number of the first copy that is no older
         self.dead_since: float | None = None
         self.yields = False  # it leaves: home of nothing any more, but its clients are there until its link closes
 
@@ -180,19 +182,20 @@ class Membership(Homes):
         if peer is not None:
             peer.confirmed_at = max(peer.confirmed_at, sent_at)
 
-    def joined_by(self, incarnation: str, round: int) -> bool:
-        """The peer wants into our view. Returns whether this endpoint has acted without it since it last came in: then
-        what the peer has kept of slots may be old. The same each time that it asks in one round of its own: an answer
-        may be lost. In its first round it has kept nothing yet."""
+    def joined_by(self, incarnation: str, round: int, copy: int) -> int:
+        """The peer wants into our view. Where this endpoint has acted without it since it last came in, what the peer
+        has kept of slots may be old: returns ``copy``, the number of the first copy to it that is no older, else 0. The
+        same each time that it asks in one round of its own: an answer may be lost. In its first round it has kept
+        nothing yet."""
         peer = self.peers.get(incarnation)
         if peer is None:
-            return False
+            return 0
         if self._present is not None and incarnation not in self._present:
-            peer.missed_round = round if round > 1 else 0
+            peer.missed_round, peer.void_before = round if round > 1 else 0, copy
             self._present.add(incarnation)
         peer.in_view = True
         self._changed()
-        return peer.missed_round == round
+        return peer.void_before if peer.missed_round == round else 0
 
     def welcomed_by(self, incarnation: str, round: int) -> None:
         """The peer has us in its view and has let go of what is ours."""

@@ -60,6 +60,8 @@ class Held:
         self.slots: set[int] = set()
         #: This endpoint acts as a home, or did until it left: it has joined, and its lease has not lapsed since.
         self.acts = False
+        #: Endpoints that had departed when it last acted.
+        self.departed = 0
         #: Others may have acted for them since this endpoint did: what it has of them may be old.
         self.in_doubt = False
 

@@ -188,7 +188,7 @@ def _is_bool(value: Any) -> bool:
 
 
 def _is_missed(value: Any) -> bool:
-    return value is None or type(value) is bool
+    return value is None or type(value) is int
 
 
 def _are_figures(value: Any) -> bool:

@@ -35,7 +35,8 @@ class Kind(IntEnum):
     DELIVER = 3
     BROADCAST = 4  # home -> every endpoint: origin's incarnation and number, payload; answered with ``Moved``
     LISTEN = 5  # -> every peer: [[client, number, incarnation, online], ...]
-    # -> every peer: round; answered, to one with "missed": has this endpoint acted without it since it last let it in?
+    # -> every peer: round; answered, to one with "missed": 0, or where this endpoint has acted without it since it last
+    # let it in: the number of the first copy that is no older than that
     JOIN = 6
     LEAVE = 7  # -> every peer
     SEEN = 8  # -> the home: [[key, seconds left (0: forget it), or the home that is handing it over], ...]

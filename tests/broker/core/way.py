@@ -195,7 +195,7 @@ class Way:
     def lets_in(self, peer: Endpoint) -> None:
         """The peer joins: some slots are its own from here on. The parts have yet to be told."""
         self.members.connected(peer, self.desk.now)
-        self.members.joined_by(peer.incarnation, 1)
+        self.members.joined_by(peer.incarnation, 1, 1)
 
     def loses(self, peer: Endpoint) -> None:
         """The peer is gone. The parts have yet to be told."""

@@ -305,13 +305,13 @@ def test_a_peer_that_did_not_answer_is_asked_again(newcomer: Newcomer) -> None:
     assert newcomer.asked() == [(Kind.JOIN, "p")]
 
 
-@pytest.mark.parametrize(("answer", "missed"), [(False, []), (True, ["p"]), (None, ["p"])])
+@pytest.mark.parametrize(("answer", "missed"), [(0, []), (7, [("p", 7)]), (None, [("p", None)])])
 def test_the_welcome_says_whether_the_peer_has_acted_without_this_endpoint(
-    newcomer: Newcomer, answer: bool | None, missed: list[str]
+    newcomer: Newcomer, answer: int | None, missed: list[tuple[str, int | None]]
 ) -> None:
     """One of before does not say: it may have."""
-    told: list[str] = []
-    newcomer.joining.missed = told.append
+    told: list[tuple[str, int | None]] = []
+    newcomer.joining.missed = lambda peer, void_before: told.append((peer, void_before))
     newcomer.register()
     newcomer.joining.link_up(peer("p"))
     newcomer.asked()
@@ -320,13 +320,13 @@ def test_the_welcome_says_whether_the_peer_has_acted_without_this_endpoint(
 
 
 def test_a_welcome_that_did_not_come_may_have_said_so(newcomer: Newcomer) -> None:
-    told: list[str] = []
-    newcomer.joining.missed = told.append
+    told: list[tuple[str, int | None]] = []
+    newcomer.joining.missed = lambda peer, void_before: told.append((peer, void_before))
     newcomer.register()
     newcomer.joining.link_up(peer("p"))
     newcomer.asked()
     newcomer.joining.failed(newcomer.last, "peer_unavailable", "")
-    assert told == ["p"]
+    assert told == [("p", None)]
 
 
 def test_one_that_is_gone_is_not(newcomer: Newcomer) -> None:

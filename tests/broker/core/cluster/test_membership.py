@@ -163,7 +163,7 @@ def test_a_newcomer_enters_the_view_of_an_acting_endpoint_by_joining_only() -> N
     members.connected(C, START + 1)
     assert members.view() == ["b1"]
     assert members.version == version
-    members.joined_by("c1", 1)
+    members.joined_by("c1", 1, 7)
     assert members.view() == ["b1", "c1"]
     assert members.version == version + 1
     assert "c1" in members.table
@@ -172,7 +172,7 @@ def test_a_newcomer_enters_the_view_of_an_acting_endpoint_by_joining_only() -> N
 
 def test_one_that_nobody_knows_cannot_join() -> None:
     members = joined_with(B)
-    assert not members.joined_by("c1", 2)
+    assert members.joined_by("c1", 2, 7) == 0
     assert members.view() == ["b1"]
 
 
@@ -325,44 +325,44 @@ def test_a_dead_peer_that_moves_again_is_let_in_by_joining_only() -> None:
     assert members.registry([B], START + 5, START + 5) == [B]
     assert members.registry([B._replace(heartbeat=2)], START + 6, START + 6) == []
     assert members.view() == []
-    members.joined_by("b1", 2)
+    members.joined_by("b1", 2, 7)
     assert members.view() == ["b1"]
 
 
 def test_who_comes_back_is_told_whether_this_endpoint_has_acted_without_it() -> None:
     members = joined_with(B)
-    assert not members.joined_by("b1", 2)  # its lease lapsed, and nobody had taken it for dead
+    assert members.joined_by("b1", 2, 7) == 0  # its lease lapsed, and nobody had taken it for dead
     members.registry([B], START + 5, START + 5)
     members.registry([B._replace(heartbeat=2)], START + 6, START + 6)
-    assert members.joined_by("b1", 3)
-    assert members.joined_by("b1", 3)  # the answer may have been lost
-    assert not members.joined_by("b1", 4)
+    assert members.joined_by("b1", 3, 7) == 7
+    assert members.joined_by("b1", 3, 9) == 7  # the answer may have been lost
+    assert members.joined_by("b1", 4, 11) == 0
 
 
 def test_whoever_this_endpoint_did_not_act_without_has_missed_nothing() -> None:
     members = Membership(ME, START)
     members.connected(B, START)
-    assert not members.joined_by("b1", 2)  # this one has never acted
+    assert members.joined_by("b1", 2, 7) == 0  # this one has never acted
     members = joined_with(B, C)
     assert members.lapsed(START + LEASE_S)
     members.heard("c1", START + 5)
     members.registry([B, C], START + 5, START + 5)
     assert (members.view(), members.joined) == (["c1"], False)
     members.connected(B, START + 5)
-    assert not members.joined_by("b1", 2)
+    assert members.joined_by("b1", 2, 7) == 0
 
 
 def test_a_newcomer_has_missed_nothing_for_it_has_kept_nothing() -> None:
     members = joined_with(B)
     members.connected(C, START + 1)
-    assert not members.joined_by("c1", 1)
-    assert not members.joined_by("c1", 2)
+    assert members.joined_by("c1", 1, 7) == 0
+    assert members.joined_by("c1", 2, 7) == 0
 
 
 def test_who_comes_back_unknown_has_missed_what_was_done_since() -> None:
     members = joined_with(B)
     members.connected(C, START + 1)
-    assert members.joined_by("c1", 2)
+    assert members.joined_by("c1", 2, 7) == 7
 
 
 def test_this_process_stood_still_when_time_has_jumped_by_more_than_a_lease() -> None:

@@ -40,7 +40,7 @@ ANSWERS: dict[Kind, list[Any]] = {
     Kind.PUBLISH: [True, False],
     Kind.DELIVER: [[], ["anna"]],
     Kind.BROADCAST: [None, [], [["anna", 1.5], ["bert", 0]]],
-    Kind.JOIN: [None, True, False],
+    Kind.JOIN: [None, 0, 7],
     Kind.PREPARE: [True, False],
     Kind.COPIED: [True, False],
     Kind.FIGURES: [{"clients": 1, "of": {"a": [1, None, "x", True, 1.5]}}],
