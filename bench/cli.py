@@ -139,12 +139,9 @@ def _parser() -> argparse.ArgumentParser:
         help=f"where it goes: one file, if the name ends in {kept.SUFFIX}, else a folder",
     )
     command.add_argument(
-        "--digits",
-        type=int,
-        choices=range(3, 18),
-        metavar="N",
-        help="so many significant digits of what is no whole number, 3 to 17: `bench compare` keeps "
-        f"{forms.KEPT_DIGITS} (default: all)",
+        "--short",
+        action="store_true",
+        help="with no more digits than a page shows, a quarter smaller: what `bench compare` keeps",
     )
     command.set_defaults(command=_convert)
 
@@ -236,7 +233,7 @@ def _summary(options: argparse.Namespace) -> int:
 
 
 def _convert(options: argparse.Namespace) -> int:
-    forms.convert(Path(options.digest), options.out, options.digits)
+    forms.convert(Path(options.digest), options.out, short=options.short)
     print(f"Digest: {options.out}")
     return 0
 

@@ -83,7 +83,7 @@ def _compare(
     status = digest([str(path) for path in logs], folder)
     if status:
         return status
-    forms.convert(folder, file, forms.KEPT_DIGITS)
+    forms.convert(folder, file, short=True)
     return report(file, out / "report.html")
 
 

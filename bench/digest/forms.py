@@ -15,8 +15,11 @@ from ingeborg.bench.digest.document import Json
 from ingeborg.bench.digest.tables import Digest
 from ingeborg.bench.errors import BenchError
 
-KEPT_DIGITS: Final = 6
-"""Of a figure in a set that is kept: as many as a page prints. Two runs of one system differ in the third."""
+FIGURE_DIGITS: Final = 6
+"""Of a figure in a short digest: as many as a page prints. Two runs of one system differ in the third."""
+
+DRAWN_DIGITS: Final = 3
+"""Of what a page only draws: percentile curves, and what each process took in each second. A plot has 500 pixels."""
 
 
 def read(path: Path) -> tuple[Json, dict[str, list[Json]]]:
@@ -29,13 +32,12 @@ def read_document(path: Path) -> Json:
     return kept.read_document(path) if _is_file(path) else files.read_document(path)
 
 
-def convert(source: Path, target: Path, digits: int | None = None) -> None:
+def convert(source: Path, target: Path, *, short: bool = False) -> None:
     """Write the digest at `source` to `target`: to one file if its name ends in `.parquet`, else to a folder, which is
-    made if it is not there. `digits`: so many significant ones of every figure that is no whole number; None: all.
-    Raises BenchError."""
+    made if it is not there. `short`: with no more digits than a page shows. Raises BenchError."""
     document, tables = read(source)
-    if digits is not None:
-        document, tables = shortened(document, digits), shortened(tables, digits)
+    if short:
+        document, tables = shortened(document, tables)
     to_file = target.suffix == kept.SUFFIX
     folder = target.parent if to_file else target
     try:
@@ -49,14 +51,33 @@ def convert(source: Path, target: Path, digits: int | None = None) -> None:
         files.write(target, digest, list(digest.runs))
 
 
-def shortened(value: Any, digits: int) -> Any:
-    """The same with so many significant digits of each number that is not whole. Counts are whole, and stay: their
-    growth is what is looked at."""
+def shortened(document: Json, tables: Mapping[str, list[Json]]) -> tuple[Json, dict[str, list[Json]]]:
+    """The same digest with fewer digits. Counts stay: their growth is what is looked at."""
+    short = {name: _figures(rows) for name, rows in tables.items()}
+    short["machine"] = [
+        {name: value if name == "second" else _rounded(value) for name, value in row.items()}
+        for row in tables["machine"]
+    ]
+    return _figures(document), short
+
+
+def _figures(value: Any, name: str = "") -> Any:
     if isinstance(value, float) and not value.is_integer():
-        return float(f"{value:.{digits}g}")
+        return float(f"{value:.{FIGURE_DIGITS}g}")
     if isinstance(value, Mapping):
-        return {name: shortened(one, digits) for name, one in value.items()}
-    return [shortened(one, digits) for one in value] if isinstance(value, list) else value
+        return {key: _figures(one, key) for key, one in value.items()}
+    if isinstance(value, list):
+        if name == "curve":
+            return [[ppm, _rounded(latency_ns)] for ppm, latency_ns in value]
+        return [_figures(one) for one in value]
+    return value
+
+
+def _rounded(value: Any) -> Any:
+    """Of what is drawn."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return type(value)(float(f"{value:.{DRAWN_DIGITS}g}"))
+    return value
 
 
 def _is_file(path: Path) -> bool:

@@ -103,17 +103,29 @@ def test_a_folder_that_was_a_file_meanwhile_is_the_same_byte_by_byte(
     assert before == after
 
 
-def test_fewer_digits_are_kept_of_what_is_no_whole_number_and_nothing_else_changes(tmp_path: Path) -> None:
+def test_a_short_digest_has_as_many_digits_as_a_page_shows_and_all_of_counts(tmp_path: Path) -> None:
     run = digests.demo()
     document, tables = digests.document(run), digests.tables(run)
-    machine = tables["machine"][0]
-    machine["cpu_cores"], machine["net_rx_bytes_s"] = 1.23456789, 123_456_789.0
+    tables["machine"][0] |= {
+        "cpu_cores": 1.23456789,
+        "net_rx_bytes_s": 123_456_789.0,
+        "rss_bytes": 987_654_321,
+        "second": 1_234,
+    }
+    sample = {"run": "demo", "phase": "run", "source": "a", "name": "x_total"}
+    tables["counters"] = [{**sample, "first": 0.123456789, "last": 123_456_789.0}]
+    document["runs"][0]["phases"][0] |= {"duration_s": 20.0001234, "curve": [[500_000, 1_234_567]]}
     kept.write(tmp_path / "digest.parquet", document, tables)
-    forms.convert(tmp_path / "digest.parquet", tmp_path / "short.parquet", 6)
-    _, short = kept.read(tmp_path / "short.parquet")
-    found = next(row for row in short["machine"] if row["net_rx_bytes_s"] == 123_456_789.0)
-    assert found["cpu_cores"] == 1.23457
-    assert short["histogram"] == kept.read(tmp_path / "digest.parquet")[1]["histogram"]
+    forms.convert(tmp_path / "digest.parquet", tmp_path / "short.parquet", short=True)
+    before, after = kept.read(tmp_path / "digest.parquet"), kept.read(tmp_path / "short.parquet")
+    assert after == forms.shortened(*before)
+    drawn = next(row for row in after[1]["machine"] if row["rss_bytes"] == 988_000_000)
+    assert (drawn["cpu_cores"], drawn["net_rx_bytes_s"], drawn["second"]) == (1.23, 123_000_000.0, 1_234)
+    assert after[1]["counters"] == [{**sample, "first": 0.123457, "last": 123_456_789.0}]
+    phase = after[0]["runs"][0]["phases"][0]
+    assert (phase["duration_s"], phase["curve"]) == (20.0001, [[500_000, 1_230_000]])
+    assert after[1]["histogram"] == before[1]["histogram"]
+    assert after[1]["seconds"] == before[1]["seconds"]
 
 
 def write_demo(folder: Path) -> Path:
