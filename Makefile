@@ -155,6 +155,7 @@ constraints: $(READY) ## pin anew, hashes included: constraints.txt (all), deplo
 	@sed -i -E -f <(sed -nE 's/^([a-z0-9-]+)==([^ ]+).*/s|"\1==[^";]+|"\1==\2|/p' constraints.txt) pyproject.toml
 	@$(PIN) --upgrade --extra server --build-deps-for wheel -c constraints.txt --output-file deploy/constraints.txt pyproject.toml
 	@$(PIN) --upgrade --no-annotate --output-file bench/packing/optimum.txt - <<< ortools
+	@$(BIN)/python .ci/pins.py constraints.txt deploy/constraints.txt bench/packing/optimum.txt
 
 .PHONY: clean
 clean: ## remove the environment, caches and builds (runs/ stays: it holds measurements)
