@@ -1,0 +1,179 @@
+"""What the causal check runs in Python on the executors: Arrow batches in, Arrow batches out.
+
+Owns the columns that go there and come back. Must never import what an executor lacks: this module and bench.causality
+are sent with the job (`with_code`), so a worker needs Python and pyarrow, and nothing of this package.
+
+All columns are 64-bit integers without nulls, or lists of these. So a column is its buffer: no row is an object of
+Spark's, and numpy is not needed.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import pyarrow as pa
+from pyspark import cloudpickle
+
+from ingeborg.bench import causality
+from ingeborg.bench.causality.arrivals import Arrivals
+from ingeborg.bench.causality.clocks import NEVER, Clocks, Message
+from ingeborg.bench.causality.trails import Trail
+
+Batches = Iterator[pa.RecordBatch]
+OnBatches = Callable[[Batches], Batches]
+
+RECEIVED = -1
+"""In the place of `originals`, of a row that is no report."""
+
+NONE = -1
+"""In the place of a run, a topic or a sequence number that is not there; of a time it is NEVER."""
+
+ROWS = ("run", "at_ns", "connection", "topic", "seq", "intended_ns", "originals", "depends", "until_ns")
+"""A run's reports, and what publishing connections received, in the order of time."""
+
+CLOCKED = ("run", "topic", "seq", "axis", "number", "messages", "entries", "entries_max", "pass_ns")
+"""A message's place; and after a run's last one a row of topic and seq `NONE` with the counts and the time of its
+pass. Beside these `clock`: axis, number, axis, number …"""
+
+COMING = ("run", "connection", "at_ns", "topic", "seq", "began_ns", "ended_ns", "axis", "number", "late")
+"""First copies, by run and connection in the order in which they came; `late`: something sent later came before. Beside
+these `clock`."""
+
+TOO_LATE = (
+    *("run", "connection", "at_ns", "topic", "seq", "began_ns"),
+    *("before_ns", "before_topic", "before_seq", "before_ended_ns"),
+)
+"""A first copy, and what depends on it and came before."""
+
+LINKS = ("trail", "place", "topic", "seq", "connection", "at_ns", "cause_topic", "cause_seq", "cause_ns")
+"""See `Link`."""
+
+
+def schema(columns: Sequence[str], *, clock: bool = False) -> str:
+    """As Spark takes it."""
+    return ", ".join([f"{name} long" for name in columns] + ["clock array<long>"] * clock)
+
+
+def with_code(function: OnBatches) -> OnBatches:
+    """The function, which takes its code along when it is sent: that of this package is not on the executors."""
+    for module in (causality, sys.modules[__name__]):
+        cloudpickle.register_pickle_by_value(module)
+    return function
+
+
+def clocked(batches: Batches) -> Batches:
+    """ROWS -> CLOCKED and `clock`, of messages that came too late somewhere, or depend on one that may yet."""
+    run, made, spent_ns = NONE, Clocks(), 0
+    out: list[tuple[int, ...]] = []
+    lists: list[list[int]] = []
+
+    def end() -> None:
+        if run != NONE:
+            out.append((run, NONE, NONE, 0, 0, made.messages, made.entries, made.entries_max, spent_ns))
+            lists.append([])
+
+    for batch in batches:
+        rows = zip(*_columns(batch, ROWS), strict=True)
+        began_ns = time.perf_counter_ns()
+        for of_run, at_ns, connection, topic, seq, intended_ns, originals, depends, until_ns in rows:
+            if of_run != run:
+                spent_ns += time.perf_counter_ns() - began_ns
+                end()
+                run, made, spent_ns, began_ns = of_run, Clocks(), 0, time.perf_counter_ns()
+            if originals == RECEIVED:
+                made.received(at_ns, connection, (topic, seq))
+                continue
+            found = made.sent(at_ns, intended_ns, connection, (topic, seq), originals, bool(depends), until_ns)
+            if found is not None and (found.clock or until_ns != NEVER):
+                out.append((run, topic, seq, found.axis, found.number, 0, 0, 0, 0))
+                lists.append([each for axis, entry in found.clock.items() for each in (axis, entry[0])])
+        spent_ns += time.perf_counter_ns() - began_ns
+        yield _batch(CLOCKED, out, lists)
+        out, lists = [], []
+    end()
+    yield _batch(CLOCKED, out, lists)
+
+
+def too_late(batches: Batches) -> Batches:
+    """COMING and `clock` -> TOO_LATE."""
+    here, at_one = (NONE, NONE), Arrivals[tuple[int, ...]]()
+    for batch in batches:
+        out: list[tuple[int, ...]] = []
+        rows = zip(*_columns(batch, COMING), _lists(batch.column("clock")), strict=True)
+        for run, connection, at_ns, topic, seq, began_ns, ended_ns, axis, number, late, clock in rows:
+            if here != (run, connection):
+                here, at_one = (run, connection), Arrivals()
+            before = at_one.came((at_ns, topic, seq, ended_ns), axis, number, clock)
+            if before is not None and late:
+                out.append((run, connection, at_ns, topic, seq, began_ns, *before))
+        yield _batch(TOO_LATE, out)
+
+
+Wanted = tuple[int, Message, int, Message, int]
+"""A run; a message, and when its first original was sent; a message that depends on it, and when its last one was."""
+
+
+def linked(wanted: Sequence[Wanted]) -> OnBatches:
+    """ROWS -> LINKS of the trails wanted, by their numbers."""
+
+    def link(batches: Batches) -> Batches:
+        found = [(run, began_ns, ended_ns, Trail(m1, m2)) for run, m1, began_ns, m2, ended_ns in wanted]
+        for batch in batches:
+            columns = zip(*_columns(batch, ROWS), strict=True)
+            for run, at_ns, connection, topic, seq, intended_ns, originals, depends, _ in columns:
+                for of_run, began_ns, ended_ns, trail in found:
+                    if run != of_run or not began_ns <= at_ns <= ended_ns:
+                        continue
+                    if originals == RECEIVED:
+                        trail.received(at_ns, connection, (topic, seq))
+                    else:
+                        trail.sent(at_ns, intended_ns, connection, (topic, seq), originals, bool(depends))
+        out: list[tuple[int, ...]] = []
+        for number, (_, _, _, trail) in enumerate(found):
+            for place, (message, connection, at_ns, cause, cause_ns) in enumerate(trail.links):
+                after = NEVER if cause_ns is None else cause_ns
+                out.append((number, place, *message, connection, at_ns, *(cause or (NONE, NONE)), after))
+        yield _batch(LINKS, out)
+
+    return link
+
+
+def _columns(batch: pa.RecordBatch, names: Iterable[str]) -> list[list[int]]:
+    return [_ints(batch.column(name), "q") for name in names]
+
+
+def _ints(column: pa.Array, code: str) -> list[int]:
+    data = column.buffers()[1]
+    if not len(column):
+        return []
+    ints: list[int] = memoryview(data).cast(code)[column.offset : column.offset + len(column)].tolist()
+    return ints
+
+
+def _lists(column: pa.ListArray) -> list[list[int]]:
+    values = _ints(column.values, "q")
+    ends = _ints(column.offsets, "i")
+    return [values[begin:end] for begin, end in zip(ends, ends[1:], strict=False)]
+
+
+def _batch(names: Sequence[str], rows: list[tuple[int, ...]], lists: list[list[int]] | None = None) -> pa.RecordBatch:
+    """Rows, and with each, if there are any, the list of `clock`."""
+    columns: list[pa.Array] = [_array("q", column) for column in zip(*rows, strict=True)] or [_array("q", ())] * len(
+        names
+    )
+    if lists is None:
+        return pa.RecordBatch.from_arrays(columns, list(names))
+    ends = [0]
+    for each in lists:
+        ends.append(ends[-1] + len(each))
+    clock = pa.ListArray.from_arrays(_array("i", ends), _array("q", [each for of_row in lists for each in of_row]))
+    return pa.RecordBatch.from_arrays([*columns, clock], [*names, "clock"])
+
+
+def _array(code: str, ints: Iterable[int]) -> pa.Array:
+    held = array(code, ints)
+    kind = pa.int64() if code == "q" else pa.int32()
+    return pa.Array.from_buffers(kind, len(held), [None, pa.py_buffer(held)])
