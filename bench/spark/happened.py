@@ -47,7 +47,9 @@ def told_of(events: DataFrame, marked: Sequence[int]) -> DataFrame:
         events.where(F.col("kind").isin("sent", "received"))
         .withColumn("is_sent", F.col("kind") == "sent")
         .withColumn("depends", (F.col("detail") == MARK) | ~F.col("run").isin([*marked]))
-        .select(*NEWS, "connection", *_WHEN, "is_sent", "intended_ns", F.coalesce("depends", F.lit(False)).alias("depends"))
+        .select(
+            *NEWS, "connection", *_WHEN, "is_sent", "intended_ns", F.coalesce("depends", F.lit(False)).alias("depends")
+        )
         .repartition("run", "topic")
     )
     same = Window.partitionBy(*NEWS, "is_sent", "connection").orderBy(*_WHEN)
@@ -110,22 +112,20 @@ def _longs(rows: DataFrame, given: dict[str, Column]) -> DataFrame:
 
 def clocks_of(rows: DataFrame) -> DataFrame:
     """`shipped.CLOCKED` and `clock`: one sequential pass a run."""
-    return _in_time(rows).mapInArrow(
-        shipped.with_code(shipped.clocked), shipped.schema(shipped.CLOCKED, clock=True)
-    )
+    return shipped.run(_in_time(rows), shipped.Pass, shipped.schema(shipped.CLOCKED, clock=True))
 
 
 def too_late_of(told: DataFrame, clocks: DataFrame) -> DataFrame:
     """`shipped.TOO_LATE`: the violations, found connection by connection."""
     late = is_late().alias("late")
     came = told.where(~F.col("is_sent")).select(*NEWS, "connection", *_WHEN, "began_ns", "ended_ns", late)
-    coming = came.join(clocks.where(F.col("seq") != shipped.NONE), list(NEWS)).where(F.col("late") | (F.size("clock") > 0))
+    coming = came.join(clocks.where(F.col("seq") != shipped.NONE), list(NEWS)).where(
+        F.col("late") | (F.size("clock") > 0)
+    )
     # Within a run and a connection by time. What is sorted goes to Python as it is.
     sorted_rows = coming.repartition("run", "connection").sortWithinPartitions("run", "connection", *_WHEN)
     columns = [F.col(name).cast("long").alias(name) for name in shipped.COMING]
-    return sorted_rows.select(*columns, "clock").mapInArrow(
-        shipped.with_code(shipped.too_late), shipped.schema(shipped.TOO_LATE)
-    )
+    return shipped.run(sorted_rows.select(*columns, "clock"), shipped.TooLate, shipped.schema(shipped.TOO_LATE))
 
 
 def links_of(rows: DataFrame, wanted: Sequence[shipped.Wanted]) -> DataFrame:
@@ -133,9 +133,7 @@ def links_of(rows: DataFrame, wanted: Sequence[shipped.Wanted]) -> DataFrame:
     between = F.lit(False)
     for run, _, began_ns, _, ended_ns in wanted:
         between |= (F.col("run") == run) & F.col("at_ns").between(began_ns, ended_ns)
-    return _in_time(rows.where(between), 1).mapInArrow(
-        shipped.with_code(shipped.linked(wanted)), shipped.schema(shipped.LINKS)
-    )
+    return shipped.run(_in_time(rows.where(between), 1), shipped.trails(wanted), shipped.schema(shipped.LINKS))
 
 
 def _in_time(rows: DataFrame, partitions: int | None = None) -> DataFrame:

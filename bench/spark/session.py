@@ -104,6 +104,8 @@ def local_session(master: str, driver_memory: str, log: Path) -> Iterator[SparkS
         builder = builder.config(name, value)
     # For a machine whose own host name does not resolve; and so that nothing binds to an outward address.
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    # What runs in Python on the executors finds the packages that are installed here.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     try:
         with _standard_streams_to(log):
             session = builder.getOrCreate()

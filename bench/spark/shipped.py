@@ -1,7 +1,7 @@
 """What the causal check runs in Python on the executors: Arrow batches in, Arrow batches out.
 
 Owns the columns that go there and come back. Must never import what an executor lacks: this module and bench.causality
-are sent with the job (`with_code`), so a worker needs Python and pyarrow, and nothing of this package.
+are sent with the job (`run`), so a worker needs Python and pyarrow, and nothing of this package.
 
 All columns are 64-bit integers without nulls, or lists of these. So a column is its buffer: no row is an object of
 Spark's, and numpy is not needed.
@@ -12,10 +12,12 @@ from __future__ import annotations
 import sys
 import time
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 from pyspark import cloudpickle
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from ingeborg.bench import causality
 from ingeborg.bench.causality.arrivals import Arrivals
@@ -23,7 +25,6 @@ from ingeborg.bench.causality.clocks import NEVER, Clocks, Message
 from ingeborg.bench.causality.trails import Trail
 
 Batches = Iterator[pa.RecordBatch]
-OnBatches = Callable[[Batches], Batches]
 
 RECEIVED = -1
 """In the place of `originals`, of a row that is no report."""
@@ -57,56 +58,70 @@ def schema(columns: Sequence[str], *, clock: bool = False) -> str:
     return ", ".join([f"{name} long" for name in columns] + ["clock array<long>"] * clock)
 
 
-def with_code(function: OnBatches) -> OnBatches:
-    """The function, which takes its code along when it is sent: that of this package is not on the executors."""
+def run(rows: DataFrame, handler: type, columns: str) -> DataFrame:
+    """Each partition of the rows, as it is sorted, through a handler of its own: a PyArrow table function of Spark's.
+    (`mapInArrow` would do, but wants pandas.)"""
     for module in (causality, sys.modules[__name__]):
         cloudpickle.register_pickle_by_value(module)
-    return function
+    return F.arrow_udtf(handler, returnType=columns)(rows.asTable())
 
 
-def clocked(batches: Batches) -> Batches:
+class Pass:
     """ROWS -> CLOCKED and `clock`, of messages that came too late somewhere, or depend on one that may yet."""
-    run, made, spent_ns = NONE, Clocks(), 0
-    out: list[tuple[int, ...]] = []
-    lists: list[list[int]] = []
 
-    def end() -> None:
-        if run != NONE:
-            out.append((run, NONE, NONE, 0, 0, made.messages, made.entries, made.entries_max, spent_ns))
-            lists.append([])
+    def __init__(self) -> None:
+        self._run, self._clocks, self._spent_ns = NONE, Clocks(), 0
+        self._out: list[tuple[int, ...]] = []
+        self._lists: list[list[int]] = []
 
-    for batch in batches:
-        rows = zip(*_columns(batch, ROWS), strict=True)
+    def eval(self, batch: pa.RecordBatch) -> Batches:
+        rows = _rows(batch, ROWS)
         began_ns = time.perf_counter_ns()
-        for of_run, at_ns, connection, topic, seq, intended_ns, originals, depends, until_ns in rows:
-            if of_run != run:
-                spent_ns += time.perf_counter_ns() - began_ns
-                end()
-                run, made, spent_ns, began_ns = of_run, Clocks(), 0, time.perf_counter_ns()
+        for run, at_ns, connection, topic, seq, intended_ns, originals, depends, until_ns in rows:
+            if run != self._run:
+                self._spent_ns += time.perf_counter_ns() - began_ns
+                self._end()
+                self._run, self._clocks, self._spent_ns, began_ns = run, Clocks(), 0, time.perf_counter_ns()
             if originals == RECEIVED:
-                made.received(at_ns, connection, (topic, seq))
+                self._clocks.received(at_ns, connection, (topic, seq))
                 continue
-            found = made.sent(at_ns, intended_ns, connection, (topic, seq), originals, bool(depends), until_ns)
-            if found is not None and (found.clock or until_ns != NEVER):
-                out.append((run, topic, seq, found.axis, found.number, 0, 0, 0, 0))
-                lists.append([each for axis, entry in found.clock.items() for each in (axis, entry[0])])
-        spent_ns += time.perf_counter_ns() - began_ns
-        yield _batch(CLOCKED, out, lists)
-        out, lists = [], []
-    end()
-    yield _batch(CLOCKED, out, lists)
+            made = self._clocks.sent(at_ns, intended_ns, connection, (topic, seq), originals, bool(depends), until_ns)
+            if made is not None and (made.clock or until_ns != NEVER):
+                self._out.append((run, topic, seq, made.axis, made.number, 0, 0, 0, 0))
+                self._lists.append([each for axis, entry in made.clock.items() for each in (axis, entry[0])])
+        self._spent_ns += time.perf_counter_ns() - began_ns
+        yield self._taken()
+
+    def terminate(self) -> Batches:
+        self._end()
+        yield self._taken()
+
+    def _end(self) -> None:
+        if self._run != NONE:
+            made = self._clocks
+            counts = made.messages, made.entries, made.entries_max, self._spent_ns
+            self._out.append((self._run, NONE, NONE, 0, 0, *counts))
+            self._lists.append([])
+
+    def _taken(self) -> pa.RecordBatch:
+        out, lists, self._out, self._lists = self._out, self._lists, [], []
+        return _batch(CLOCKED, out, lists)
 
 
-def too_late(batches: Batches) -> Batches:
+class TooLate:
     """COMING and `clock` -> TOO_LATE."""
-    here, at_one = (NONE, NONE), Arrivals[tuple[int, ...]]()
-    for batch in batches:
+
+    def __init__(self) -> None:
+        self._here = NONE, NONE
+        self._arrivals = Arrivals[tuple[int, ...]]()
+
+    def eval(self, batch: pa.RecordBatch) -> Batches:
         out: list[tuple[int, ...]] = []
-        rows = zip(*_columns(batch, COMING), _lists(batch.column("clock")), strict=True)
-        for run, connection, at_ns, topic, seq, began_ns, ended_ns, axis, number, late, clock in rows:
-            if here != (run, connection):
-                here, at_one = (run, connection), Arrivals()
-            before = at_one.came((at_ns, topic, seq, ended_ns), axis, number, clock)
+        rows = zip(_rows(batch, COMING), _lists(batch.column("clock")), strict=True)
+        for (run, connection, at_ns, topic, seq, began_ns, ended_ns, axis, number, late), clock in rows:
+            if self._here != (run, connection):
+                self._here, self._arrivals = (run, connection), Arrivals()
+            before = self._arrivals.came((at_ns, topic, seq, ended_ns), axis, number, clock)
             if before is not None and late:
                 out.append((run, connection, at_ns, topic, seq, began_ns, *before))
         yield _batch(TOO_LATE, out)
@@ -116,33 +131,36 @@ Wanted = tuple[int, Message, int, Message, int]
 """A run; a message, and when its first original was sent; a message that depends on it, and when its last one was."""
 
 
-def linked(wanted: Sequence[Wanted]) -> OnBatches:
+def trails(wanted: Sequence[Wanted]) -> type:
     """ROWS -> LINKS of the trails wanted, by their numbers."""
 
-    def link(batches: Batches) -> Batches:
-        found = [(run, began_ns, ended_ns, Trail(m1, m2)) for run, m1, began_ns, m2, ended_ns in wanted]
-        for batch in batches:
-            columns = zip(*_columns(batch, ROWS), strict=True)
-            for run, at_ns, connection, topic, seq, intended_ns, originals, depends, _ in columns:
-                for of_run, began_ns, ended_ns, trail in found:
+    class Trails:
+        def __init__(self) -> None:
+            self._found = [(run, began_ns, ended_ns, Trail(m1, m2)) for run, m1, began_ns, m2, ended_ns in wanted]
+
+        def eval(self, batch: pa.RecordBatch) -> None:
+            for run, at_ns, connection, topic, seq, intended_ns, originals, depends, _ in _rows(batch, ROWS):
+                for of_run, began_ns, ended_ns, trail in self._found:
                     if run != of_run or not began_ns <= at_ns <= ended_ns:
                         continue
                     if originals == RECEIVED:
                         trail.received(at_ns, connection, (topic, seq))
                     else:
                         trail.sent(at_ns, intended_ns, connection, (topic, seq), originals, bool(depends))
-        out: list[tuple[int, ...]] = []
-        for number, (_, _, _, trail) in enumerate(found):
-            for place, (message, connection, at_ns, cause, cause_ns) in enumerate(trail.links):
-                after = NEVER if cause_ns is None else cause_ns
-                out.append((number, place, *message, connection, at_ns, *(cause or (NONE, NONE)), after))
-        yield _batch(LINKS, out)
 
-    return link
+        def terminate(self) -> Batches:
+            out: list[tuple[int, ...]] = []
+            for number, (_, _, _, trail) in enumerate(self._found):
+                for place, (message, connection, at_ns, cause, cause_ns) in enumerate(trail.links):
+                    after = NEVER if cause_ns is None else cause_ns
+                    out.append((number, place, *message, connection, at_ns, *(cause or (NONE, NONE)), after))
+            yield _batch(LINKS, out)
+
+    return Trails
 
 
-def _columns(batch: pa.RecordBatch, names: Iterable[str]) -> list[list[int]]:
-    return [_ints(batch.column(name), "q") for name in names]
+def _rows(batch: pa.RecordBatch, names: Sequence[str]) -> Iterator[tuple[int, ...]]:
+    return zip(*(_ints(batch.column(name), "q") for name in names), strict=True)
 
 
 def _ints(column: pa.Array, code: str) -> list[int]:

@@ -64,7 +64,10 @@ def too_late(rows: Sequence[Told], clocks: dict[Message, Clocked]) -> dict[tuple
 
 
 def trail(rows: Sequence[Told], first: Message, last: Message) -> list[Link]:
-    sent = {message: [row.at_ns for row in rows if row.message == message and row.originals > 0] for message in (first, last)}
+    sent = {
+        message: [row.at_ns for row in rows if row.message == message and row.originals > 0]
+        for message in (first, last)
+    }
     way = Trail(first, last)
     for at_ns, connection, message, meant_ns, originals, depends in rows:
         if min(sent[first]) <= at_ns <= max(sent[last]):
