@@ -95,7 +95,8 @@ def _run(run: Json, tables: Mapping[str, Rows]) -> Json:
     measured = _measured(phases, figures)
     counters = _counters(figures["counters"], {phase["phase"] for phase in phases if phase["measured"]}, notes)
     measured["duplicates_dropped"] = duplicates_dropped(counters)
-    measured |= {CAUSAL: verdict["violations"] for verdict in figures["causal"]}
+    for verdict in figures["causal"]:
+        measured[CAUSAL] = verdict["violations"]
     notes += _notes(run, measured, figures)
     return {
         "run": facts["run"],

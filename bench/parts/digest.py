@@ -1,12 +1,12 @@
 """How long the digest of 1, 10 and 30 million events takes, and its memory: `python -m ingeborg.bench.parts.digest`.
 
 With `--causal` the same of the causal check; `--heard LATENCY_MS …` takes for it, one after another, logs of a million
-messages of 10,000 publishers, each of which hears ten others, within 1 ms to LATENCY_MS: the longer, the more overtakes.
+messages of 10,000 publishers. Each hears ten others, 1 ms to LATENCY_MS later: the longer, the more overtakes.
 
-Owns the synthetic log of a traffic run at scale (20 connections, 1,000 topics, a fan-out of 5, 200 seconds), that of the
-publishers, and the measurement of the whole command, Java's start included, as its user waits for it. It is no test: a
-test that depends on the clock of a shared machine proves nothing. Logs and digests are made in a temporary directory and
-removed.
+Owns the synthetic log of a traffic run at scale (20 connections, 1,000 topics, a fan-out of 5, 200 seconds), the
+publishers' one, and the measurement of the whole command, Java's start included, as its user waits for it. It is no
+test: a test that depends on the clock of a shared machine proves nothing. Logs and digests are made in a temporary
+directory and removed.
 """
 
 from __future__ import annotations

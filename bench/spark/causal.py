@@ -18,7 +18,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from ingeborg.bench.digest.document import NS_PER_S, Json, Rows
+from ingeborg.bench.causality.clocks import NEVER
+from ingeborg.bench.digest.document import NS_PER_S, Json
 from ingeborg.bench.errors import BenchError
 from ingeborg.bench.spark import happened, inventory, logs, shipped
 from ingeborg.bench.spark.schema import KEPT
@@ -71,7 +72,7 @@ def verdicts(read: logs.Logs, is_judged: Judged, *, shown: int) -> list[Json]:
         )
         if totals and shown:
             examples = _examples(rows, found, shown)
-    nothing = {
+    nothing: Json = {
         **dict.fromkeys(("reports", "marked", "deliveries", "unsent", "late", "violations", "connections"), 0),
         **dict.fromkeys(("messages", "entries", "entries_max", "pass_ns"), 0),
     }
@@ -99,13 +100,13 @@ def _examples(rows: DataFrame, found: DataFrame, shown: int) -> dict[int, list[J
         (row.run, (row.topic, row.seq), row.began_ns, (row.before_topic, row.before_seq), row.before_ended_ns)
         for row in chosen
     ]
-    links: dict[int, Rows] = {}
+    links: dict[int, list[Json]] = {}
     for link in happened.links_of(rows, wanted).orderBy("trail", "place").collect():
-        links[link.trail] = [*links.get(link.trail, ()), link.asDict()]
+        links.setdefault(link.trail, []).append(_link(link.asDict()))
     examples: dict[int, list[Json]] = {}
     for number, row in enumerate(chosen):
         kept = ("connection", "topic", "seq", "at_ns", "before_topic", "before_seq", "before_ns")
-        example = {name: row[name] for name in kept} | {"trail": [_link(link) for link in links.get(number, ())]}
+        example = {name: row[name] for name in kept} | {"trail": links.get(number, [])}
         examples.setdefault(row.run, []).append(example)
     return examples
 
@@ -113,7 +114,7 @@ def _examples(rows: DataFrame, found: DataFrame, shown: int) -> dict[int, list[J
 def _link(link: Json) -> Json:
     """`connection` sent this message at `at_ns`; after a cause, unless null, which it had received at `cause_ns`, or
     (null) sent."""
-    is_first, is_own = link["cause_seq"] == shipped.NONE, link["cause_ns"] == shipped.NEVER
+    is_first, is_own = link["cause_seq"] == shipped.NONE, link["cause_ns"] == NEVER
     cause = dict.fromkeys(("cause_topic", "cause_seq")) if is_first else {}
     made = link | cause | ({"cause_ns": None} if is_own else {})
     return {name: value for name, value in made.items() if name not in ("trail", "place")}

@@ -9,15 +9,18 @@ Spark's, and numpy is not needed.
 
 from __future__ import annotations
 
+import itertools
 import sys
 import time
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal
 
 import pyarrow as pa
 from pyspark import cloudpickle
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.udtf import UserDefinedTableFunction
 
 from ingeborg.bench import causality
 from ingeborg.bench.causality.arrivals import Arrivals
@@ -62,8 +65,10 @@ def run(rows: DataFrame, handler: type, columns: str) -> DataFrame:
     """Each partition of the rows, as it is sorted, through a handler of its own: a PyArrow table function of Spark's.
     (`mapInArrow` would do, but wants pandas.)"""
     for module in (causality, sys.modules[__name__]):
-        cloudpickle.register_pickle_by_value(module)
-    return F.arrow_udtf(handler, returnType=columns)(rows.asTable())
+        cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
+    function = F.arrow_udtf(handler, returnType=columns)
+    assert isinstance(function, UserDefinedTableFunction)
+    return function(rows.asTable())
 
 
 class Pass:
@@ -163,7 +168,7 @@ def _rows(batch: pa.RecordBatch, names: Sequence[str]) -> Iterator[tuple[int, ..
     return zip(*(_ints(batch.column(name), "q") for name in names), strict=True)
 
 
-def _ints(column: pa.Array, code: str) -> list[int]:
+def _ints(column: pa.Array, code: Literal["i", "q"]) -> list[int]:
     data = column.buffers()[1]
     if not len(column):
         return []
@@ -174,7 +179,7 @@ def _ints(column: pa.Array, code: str) -> list[int]:
 def _lists(column: pa.ListArray) -> list[list[int]]:
     values = _ints(column.values, "q")
     ends = _ints(column.offsets, "i")
-    return [values[begin:end] for begin, end in zip(ends, ends[1:], strict=False)]
+    return [values[begin:end] for begin, end in itertools.pairwise(ends)]
 
 
 def _batch(names: Sequence[str], rows: list[tuple[int, ...]], lists: list[list[int]] | None = None) -> pa.RecordBatch:
@@ -191,7 +196,7 @@ def _batch(names: Sequence[str], rows: list[tuple[int, ...]], lists: list[list[i
     return pa.RecordBatch.from_arrays([*columns, clock], [*names, "clock"])
 
 
-def _array(code: str, ints: Iterable[int]) -> pa.Array:
+def _array(code: Literal["i", "q"], ints: Iterable[int]) -> pa.Array:
     held = array(code, ints)
     kind = pa.int64() if code == "q" else pa.int32()
     return pa.Array.from_buffers(kind, len(held), [None, pa.py_buffer(held)])

@@ -1,7 +1,7 @@
 """Causal order the slow and plain way: what the check must agree with; and runs to try it on.
 
-Owns made-up runs: `written` ones, event by event, and `random_log`. `order` keeps for each message the set of all that it
-depends on, without clocks, axes or forgetting. `algorithm_16` is the document's, as printed.
+Owns made-up runs: `written` ones, event by event, and `random_log`. `order` keeps for each message the set of all that
+it depends on, without clocks, axes or forgetting. `algorithm_16` is the document's, as printed.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def told(run: Run) -> list[Told]:
         latest = max(came[message], min((report[5] for report in reports[message]), default=0))
         originals = [report for report in reports[message] if report[5] <= latest]
         number = -1 if row[0] == "received" else len(originals) if row[5] <= latest else 0
-        depends = not marks or bool(originals) and all(report[8] for report in originals)
+        depends = not marks or (bool(originals) and all(report[8] for report in originals))
         made.append(Told(row[6] - START_NS, row[2], message, row[5] - START_NS, number, depends))
     return made
 

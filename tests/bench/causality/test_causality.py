@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections import defaultdict
 from collections.abc import Sequence
@@ -93,7 +94,7 @@ def test_random_logs_have_the_violations_that_sets_find(seed: int) -> None:
     for (_, first), last in found.items():
         links = trail(rows, first, last)
         assert (links[0].message, links[-1].message) == (first, last)
-        for one, two in zip(links, links[1:], strict=False):
+        for one, two in itertools.pairwise(links):
             assert two.cause == one.message
             assert first in past[two.message]
 

@@ -100,7 +100,8 @@ def test_known_logs_have_what_they_should_and_nothing_else(spark: SparkSession, 
         "  3 publishes, none marked causal: each depends on all that its connection had sent or received",
         f"  sequential pass: {made['through others']['pass_s']:.2f} s for 3 messages; clocks have 0.67 entries on "
         "average, 1 at most, of what could still come too late",
-        "  connection 3 got topic 3 no. 1 at 0.006000 s, and topic 1 no. 1, on which that depends, first at 0.007000 s:",
+        "  connection 3 got topic 3 no. 1 at 0.006000 s, and topic 1 no. 1, on which that depends, first at "
+        "0.007000 s:",
         "    0.001000 s: connection 1 sent topic 1 no. 1",
         "    0.003000 s: connection 2 sent topic 2 no. 1 after topic 1 no. 1, received at 0.002000 s",
         "    0.005000 s: connection 4 sent topic 3 no. 1 after topic 2 no. 1, received at 0.004000 s",
@@ -152,7 +153,7 @@ def test_all_are_counted_and_some_are_shown(spark: SparkSession, tmp_path: Path)
 
 
 def test_bad_logs_are_refused_as_the_digest_refuses_them(spark: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(BenchError, match="is not a run|no run in"):
+    with pytest.raises(BenchError, match=r"is not a run|no run in"):
         check(spark, tmp_path)
     whole = plain.written("r", "1>a 2<a 2>b 3<b 3<a").write(tmp_path / "r")
     events = whole / "events-000-0000.csv"
