@@ -39,8 +39,8 @@ ROWS = ("run", "at_ns", "connection", "topic", "seq", "intended_ns", "originals"
 """A run's reports, and what publishing connections received, in the order of time."""
 
 CLOCKED = ("run", "topic", "seq", "axis", "number", "messages", "entries", "entries_max", "pass_ns")
-"""A message's place; and after a run's last one a row of topic and seq `NONE` with the counts and the time of its
-pass. Beside these `clock`: axis, number, axis, number …"""
+"""A message's place; and after a run's last one a row of topic and seq `NONE` with the counts of its
+pass, and the processor time that it took. Beside these `clock`: axis, number, axis, number …"""
 
 COMING = ("run", "connection", "at_ns", "topic", "seq", "began_ns", "ended_ns", "axis", "number", "late")
 """First copies, by run and connection in the order in which they came; `late`: something sent later came before. Beside
@@ -81,12 +81,12 @@ class Pass:
 
     def eval(self, batch: pa.RecordBatch) -> Batches:
         rows = _rows(batch, ROWS)
-        began_ns = time.perf_counter_ns()
+        began_ns = time.thread_time_ns()
         for run, at_ns, connection, topic, seq, intended_ns, originals, depends, until_ns in rows:
             if run != self._run:
-                self._spent_ns += time.perf_counter_ns() - began_ns
+                self._spent_ns += time.thread_time_ns() - began_ns
                 self._end()
-                self._run, self._clocks, self._spent_ns, began_ns = run, Clocks(), 0, time.perf_counter_ns()
+                self._run, self._clocks, self._spent_ns, began_ns = run, Clocks(), 0, time.thread_time_ns()
             if originals == RECEIVED:
                 self._clocks.received(at_ns, connection, (topic, seq))
                 continue
@@ -94,7 +94,7 @@ class Pass:
             if made is not None and (made.clock or until_ns != NEVER):
                 self._out.append((run, topic, seq, made.axis, made.number, 0, 0, 0, 0))
                 self._lists.append([each for axis, entry in made.clock.items() for each in (axis, entry[0])])
-        self._spent_ns += time.perf_counter_ns() - began_ns
+        self._spent_ns += time.thread_time_ns() - began_ns
         yield self._taken()
 
     def terminate(self) -> Batches:

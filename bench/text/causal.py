@@ -38,7 +38,7 @@ def _verdict(verdict: Json) -> Iterator[str]:
     if verdict["messages"]:
         mean = verdict["entries"] / verdict["messages"]
         yield (
-            f"  sequential pass: {verdict['pass_s']:.2f} s for {_count(verdict['messages'], 'message')}; clocks have "
+            f"  sequential pass: {verdict['pass_s']:.2f} s of a core for {_count(verdict['messages'], 'message')}; clocks have "
             f"{mean:.2f} entries on average, {verdict['entries_max']:,} at most, of what could still come too late"
         )
     for example in verdict["examples"]:

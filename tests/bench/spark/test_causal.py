@@ -98,7 +98,7 @@ def test_known_logs_have_what_they_should_and_nothing_else(spark: SparkSession, 
         "through others: 1 causal violation at 1 connection; 4 deliveries judged, 1 of them later than something that "
         "was sent after",
         "  3 publishes, none marked causal: each depends on all that its connection had sent or received",
-        f"  sequential pass: {made['through others']['pass_s']:.2f} s for 3 messages; clocks have 0.67 entries on "
+        f"  sequential pass: {made['through others']['pass_s']:.2f} s of a core for 3 messages; clocks have 0.67 entries on "
         "average, 1 at most, of what could still come too late",
         "  connection 3 got topic 3 no. 1 at 0.006000 s, and topic 1 no. 1, on which that depends, first at "
         "0.007000 s:",
