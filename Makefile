@@ -92,14 +92,15 @@ bench-self: $(READY) ## this broker's figures beside their goals: a quarter of a
 
 # Most tests wait for something: more processes than two cores. What shares endpoints or a Spark session stays in one
 # process, and what takes long comes first (tests/order.py). A thousand processes of ours are started: each would compile
-# our modules anew where the environment tells Python not to keep them.
+# our modules anew where the environment tells Python not to keep them. The seed of hashes is that of the simulator's
+# replay, so that a history that fails is the same there.
 TEST_PROCESSES ?= 5
 
 .PHONY: test
 test: $(READY) ## run all tests (ARGS="-k name" is passed to pytest), in TEST_PROCESSES=5 processes
 	@[[ '$(TEST_PROCESSES)' =~ ^([0-9]+|auto)$$ ]] || { echo "TEST_PROCESSES='$(TEST_PROCESSES)': a number, or auto" >&2; exit 2; }
 	@JAVA_HOME=$$(bash bench/java.sh) && export JAVA_HOME || echo "going on: the tests that want Java skip" >&2; \
-	env -u PYTHONDONTWRITEBYTECODE INGEBORG_PURE=1 $(BIN)/python -m pytest --form interpreted \
+	env -u PYTHONDONTWRITEBYTECODE INGEBORG_PURE=1 PYTHONHASHSEED=0 $(BIN)/python -m pytest --form interpreted \
 		--numprocesses '$(TEST_PROCESSES)' --dist loadfile $(ARGS)
 
 # What is compiled, what it works with most closely, and real endpoints: their sockets, clusters and histories. The rest
@@ -107,7 +108,7 @@ test: $(READY) ## run all tests (ARGS="-k name" is passed to pytest), in TEST_PR
 # (tests/slices.py).
 .PHONY: test-compiled
 test-compiled: compiled ## the tests that concern the core, on its compiled form (ARGS="-k name" is passed to pytest)
-	@env -u PYTHONDONTWRITEBYTECODE -u INGEBORG_PURE $(BIN)/python -m pytest --form compiled \
+	@env -u PYTHONDONTWRITEBYTECODE -u INGEBORG_PURE PYTHONHASHSEED=0 $(BIN)/python -m pytest --form compiled \
 		--slices --numprocesses '$(TEST_PROCESSES)' --dist loadfile tests/broker/core tests/protocol tests/simulator \
 		tests/store tests/contract tests/fuzz tests/broker/shell tests/cluster tests/histories $(ARGS)
 

@@ -134,6 +134,14 @@ def _parser() -> argparse.ArgumentParser:
         metavar=f"FILE{kept.SUFFIX}|DIR",
         help=f"where it goes: one file, if the name ends in {kept.SUFFIX}, else a folder",
     )
+    command.add_argument(
+        "--digits",
+        type=int,
+        choices=range(3, 18),
+        metavar="N",
+        help="so many significant digits of what is no whole number, 3 to 17: `bench compare` keeps "
+        f"{forms.KEPT_DIGITS} (default: all)",
+    )
     command.set_defaults(command=_convert)
 
     check.add(commands, _add_spark)
@@ -235,7 +243,7 @@ def _summary(options: argparse.Namespace) -> int:
 
 
 def _convert(options: argparse.Namespace) -> int:
-    forms.convert(Path(options.digest), options.out)
+    forms.convert(Path(options.digest), options.out, options.digits)
     print(f"Digest: {options.out}")
     return 0
 

@@ -83,7 +83,7 @@ def _compare(
     status = digest([str(path) for path in logs], folder)
     if status:
         return status
-    forms.convert(folder, file)
+    forms.convert(folder, file, forms.KEPT_DIGITS)
     return report(file, out / "report.html")
 
 

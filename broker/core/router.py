@@ -172,7 +172,6 @@ class Router:
         joining.missed = arriving.missed
         joining.told_missed = standbys.renew
         joining.first_copy = copies.first_to
-        arriving.forgotten = copying.forget
         self._leaving = Leaving(desk, joining, copying, sessions, sending, inflight, sizes, patience)
         parts = [joining, mesh, *capabilities]
         commands: dict[str, CommandHandler] = {}

@@ -1,10 +1,17 @@
-"""Run one seeded history and print what happened: ``python -m tests.simulator.replay SEED [endpoints]``."""
+"""Run one seeded history and print what happened: ``python -m tests.simulator.replay SEED [endpoints]``.
+
+The order of a set of texts is Python's choice, anew in each process, and with it the order in which a message goes to
+several endpoints. `make test` and this program take that chance away.
+"""
 
 from __future__ import annotations
 
+import os
 import sys
 
 from .history import History
+
+HASH_SEED = "0"
 
 
 def main(arguments: list[str]) -> int:
@@ -17,4 +24,7 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
+    if os.environ.get("PYTHONHASHSEED") != HASH_SEED:
+        module = ["-m", "tests.simulator.replay", *sys.argv[1:]]
+        os.execve(sys.executable, [sys.executable, *module], {**os.environ, "PYTHONHASHSEED": HASH_SEED})
     sys.exit(main(sys.argv[1:]))

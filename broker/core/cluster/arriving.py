@@ -11,7 +11,7 @@ home is gone without a word, and not otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 from ..desk import Desk
@@ -60,7 +60,6 @@ class Arriving(Part):
         self._copying = copying
         self._incoming: dict[tuple[str, int], Incoming] = {}  # by who sends it, and its number there
         self._held = held
-        self.forgotten: Callable[[frozenset[int]], None] = lambda slots: None  # told of what comes back
         self._stalls = 0  # of this process, when it last acted
         self._missed = False  # since it last acted another endpoint has, without it
 
@@ -129,7 +128,7 @@ class Arriving(Part):
                 self._drop(key)
         if not is_standby:
             self._let_go(self._held.slots & slots)
-            self.forgotten(slots)
+            self._copying.forget(slots)
 
     def _let_go(self, slots: set[int]) -> None:
         """What is here of these slots, which were ours, is old."""

@@ -61,7 +61,7 @@ def of(file: Path, out: Path, *arguments: str) -> tuple[int, list[tuple[str, ...
 
     def report(source: Path, page: Path) -> int:
         called.append(("report", source.name, page.name))
-        assert forms.read_document(source) == digests.document(digests.demo())
+        assert forms.read_document(source) == forms.shortened(digests.document(digests.demo()), forms.KEPT_DIGITS)
         return 0
 
     parser = argparse.ArgumentParser()

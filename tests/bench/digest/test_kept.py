@@ -103,6 +103,19 @@ def test_a_folder_that_was_a_file_meanwhile_is_the_same_byte_by_byte(
     assert before == after
 
 
+def test_fewer_digits_are_kept_of_what_is_no_whole_number_and_nothing_else_changes(tmp_path: Path) -> None:
+    run = digests.demo()
+    document, tables = digests.document(run), digests.tables(run)
+    machine = tables["machine"][0]
+    machine["cpu_cores"], machine["net_rx_bytes_s"] = 1.23456789, 123_456_789.0
+    kept.write(tmp_path / "digest.parquet", document, tables)
+    forms.convert(tmp_path / "digest.parquet", tmp_path / "short.parquet", 6)
+    _, short = kept.read(tmp_path / "short.parquet")
+    found = next(row for row in short["machine"] if row["net_rx_bytes_s"] == 123_456_789.0)
+    assert found["cpu_cores"] == 1.23457
+    assert short["histogram"] == kept.read(tmp_path / "digest.parquet")[1]["histogram"]
+
+
 def write_demo(folder: Path) -> Path:
     """A file with the digest of one good run."""
     path = folder / "digest.parquet"
