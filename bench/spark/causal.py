@@ -48,8 +48,8 @@ def verdicts(read: logs.Logs, is_judged: Judged, *, shown: int) -> list[Json]:
     """Of each run that is to be judged, in order: `run`, `started_ns`, `whole`, `torn` (files); `reports`, and how many
     are `marked`; first copies judged, `deliveries`, those before which something came that was sent later, `late`, and
     those that nobody sent, `unsent`; `violations`, and at how many `connections`; of the sequential pass `messages`,
-    `entries` of their clocks and the most of one, `entries_max`, and the seconds of a core that it took, `pass_s`; and the first `shown`
-    violations, `examples`."""
+    `entries` of their clocks and the most of one, `entries_max`, and its processor time, `pass_s`; and the first
+    `shown` violations, `examples`."""
     numbers = [number for number, run in enumerate(read.runs) if is_judged(run)]
     events = read.events.where(F.col("run").isin(numbers))
     marks = _by_run(happened.marks_of(events))

@@ -29,6 +29,9 @@ from ingeborg.bench.causality.trails import Trail
 
 Batches = Iterator[pa.RecordBatch]
 
+ENTRIES_MAX = 1_000_000
+"""Entries of clocks that leave in one batch: 16 MB, or 100 as Python holds them until then."""
+
 RECEIVED = -1
 """In the place of `originals`, of a row that is no report."""
 
@@ -39,8 +42,8 @@ ROWS = ("run", "at_ns", "connection", "topic", "seq", "intended_ns", "originals"
 """A run's reports, and what publishing connections received, in the order of time."""
 
 CLOCKED = ("run", "topic", "seq", "axis", "number", "messages", "entries", "entries_max", "pass_ns")
-"""A message's place; and after a run's last one a row of topic and seq `NONE` with the counts of its
-pass, and the processor time that it took. Beside these `clock`: axis, number, axis, number …"""
+"""A message's place; and after a run's last one a row of topic and seq `NONE` with the counts of its pass,
+and the processor time that it took. Beside these `clock`: axis, number, axis, number …"""
 
 COMING = ("run", "connection", "at_ns", "topic", "seq", "began_ns", "ended_ns", "axis", "number", "late")
 """First copies, by run and connection in the order in which they came; `late`: something sent later came before. Beside
@@ -78,6 +81,7 @@ class Pass:
         self._run, self._clocks, self._spent_ns = NONE, Clocks(), 0
         self._out: list[tuple[int, ...]] = []
         self._lists: list[list[int]] = []
+        self._held = 0
 
     def eval(self, batch: pa.RecordBatch) -> Batches:
         rows = _rows(batch, ROWS)
@@ -94,6 +98,9 @@ class Pass:
             if made is not None and (made.clock or until_ns != NEVER):
                 self._out.append((run, topic, seq, made.axis, made.number, 0, 0, 0, 0))
                 self._lists.append([each for axis, entry in made.clock.items() for each in (axis, entry[0])])
+                self._held += len(made.clock)
+                if self._held > ENTRIES_MAX:
+                    yield self._taken()
         self._spent_ns += time.thread_time_ns() - began_ns
         yield self._taken()
 
@@ -109,7 +116,7 @@ class Pass:
             self._lists.append([])
 
     def _taken(self) -> pa.RecordBatch:
-        out, lists, self._out, self._lists = self._out, self._lists, [], []
+        out, lists, self._out, self._lists, self._held = self._out, self._lists, [], [], 0
         return _batch(CLOCKED, out, lists)
 
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from ingeborg.bench import cli
 from ingeborg.bench.digest.document import Json
 from ingeborg.bench.errors import BenchError
 from ingeborg.bench.text import causal as text
@@ -98,8 +100,8 @@ def test_known_logs_have_what_they_should_and_nothing_else(spark: SparkSession, 
         "through others: 1 causal violation at 1 connection; 4 deliveries judged, 1 of them later than something that "
         "was sent after",
         "  3 publishes, none marked causal: each depends on all that its connection had sent or received",
-        f"  sequential pass: {made['through others']['pass_s']:.2f} s of a core for 3 messages; clocks have 0.67 entries on "
-        "average, 1 at most, of what could still come too late",
+        f"  sequential pass: {made['through others']['pass_s']:.2f} s of a core for 3 messages; clocks have "
+        "0.67 entries on average, 1 at most, of what could still come too late",
         "  connection 3 got topic 3 no. 1 at 0.006000 s, and topic 1 no. 1, on which that depends, first at "
         "0.007000 s:",
         "    0.001000 s: connection 1 sent topic 1 no. 1",
@@ -168,6 +170,21 @@ def test_bad_logs_are_refused_as_the_digest_refuses_them(spark: SparkSession, tm
     assert "The run was cut short: what it logged before is judged (1 torn file)" in text.verdicts([verdict])
     dead = synthetic.Run(synthetic.facts("dead", complete=False, failed="no server"), [], []).write(tmp_path / "dead")
     assert check(spark, dead)["dead"]["deliveries"] == 0
+
+
+def test_of_the_command_no_violation_is_exit_code_0_and_no_run_is_one_line(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from ingeborg.bench.spark import session
+
+    monkeypatch.setattr(session, "local_session", lambda *_: nullcontext(spark))
+    good = plain.written("good", "1>a 2<a 2>b 3<a 3<b").write(tmp_path / "good")
+    assert cli.main(["check", "causal", str(good)]) == 0
+    assert capsys.readouterr().out.startswith("good: no causal violation")
+    assert cli.main(["check", "causal", str(tmp_path / "none")]) == 1
+    said = capsys.readouterr()
+    assert (said.out, said.err.count("\n")) == ("", 1)
+    assert said.err.startswith("bench: cannot read the run: ")
 
 
 def test_the_digest_judges_the_goal_of_runs_that_have_it(spark: SparkSession, tmp_path: Path) -> None:
