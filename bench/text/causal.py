@@ -39,7 +39,8 @@ def _verdict(verdict: Json) -> Iterator[str]:
         mean = verdict["entries"] / verdict["messages"]
         yield (
             f"  sequential pass: {verdict['pass_s']:.2f} s of a core for {_count(verdict['messages'], 'message')}; "
-            f"clocks have {mean:.2f} entries on average, {verdict['entries_max']:,} at most, of what could still come too late"
+            f"clocks have {mean:.2f} entries on average, {verdict['entries_max']:,} at most, of what could still "
+            "come too late"
         )
     for example in verdict["examples"]:
         yield from _example(example, verdict["started_ns"])
