@@ -1,8 +1,8 @@
-"""The `bench` command: start rivals, digest run logs, make the report, print the summary.
+"""The `bench` command: start rivals, digest and check run logs, make the report, print the summary.
 
 Owns arguments, exit codes (0 done, 1 failed, 2 wrong usage or a missing extra, 130 interrupted; missed goals are said,
-and are no failure) and what the user sees of errors. Spark is loaded only by the command that needs it; a library that
-is not installed is the trouble of its own command only.
+and are no failure; what `check` finds is one) and what the user sees of errors. Spark is loaded only by the command
+that needs it; a library that is not installed is the trouble of its own command only.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ingeborg.bench import report
+from ingeborg.bench.check import command as check
 from ingeborg.bench.digest import files, forms, kept
 from ingeborg.bench.digest.document import Json
 from ingeborg.bench.errors import BenchError, ExtraMissing
@@ -34,6 +35,7 @@ examples:
   bench summary digest                               the tables, in the terminal
   bench report digest --out report.html              the page (and summary.md beside it)
   bench convert digest --out digest.parquet          the digest as one small file, to be kept; and back
+  bench check causal runs/2026-03-01                 did anything come before what it depends on?
   bench compare bench/matrices/thesis.toml --out c   several systems under several workloads, in one report
   bench peers up rabbitmq nats                       real servers on loopback, to run loadgen against
 Each command has its own --help.
@@ -87,13 +89,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     command.add_argument("--out", required=True, metavar="DIR", help="where the digest goes; made if it is not there")
     command.add_argument("--fresh", action="store_true", help="compute again what DIR holds already")
-    command.add_argument("--master", default="local[*]", help="Spark master (default: %(default)s)")
-    command.add_argument(
-        "--driver-memory",
-        default=DRIVER_MEMORY,
-        metavar="SIZE",
-        help="the most memory Spark may take (default: %(default)s)",
-    )
+    _add_spark(command)
     command.set_defaults(
         command=lambda options: digest(
             options.runs,
@@ -145,6 +141,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     command.set_defaults(command=_convert)
 
+    check.add(commands, _add_spark)
     try:
         from ingeborg.bench.compare import command as compare
         from ingeborg.bench.drift import command as drift
@@ -161,6 +158,16 @@ def _parser() -> argparse.ArgumentParser:
         packing.add(commands)
         peers.add(commands)
     return parser
+
+
+def _add_spark(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--master", default="local[*]", help="Spark master (default: %(default)s)")
+    command.add_argument(
+        "--driver-memory",
+        default=DRIVER_MEMORY,
+        metavar="SIZE",
+        help="the most memory Spark may take (default: %(default)s)",
+    )
 
 
 def _add_absent(

@@ -48,6 +48,9 @@ COUNTS = (
 )
 """Counts of a phase, which add up over phases. `reports` is in, `delivered` is out; SCHEMA.md says each in words."""
 
+CAUSAL = "causal_violations"
+"""A goal that is judged by the causal check, which is made of the runs that have it alone."""
+
 ALWAYS = {"lost": 0, "duplicated": 0}
 """Goals of every run, whether its run.json says them or not."""
 
@@ -61,7 +64,7 @@ SECONDS_MIN = 3
 """Seconds of a phase from which its noise is told: of two, neither a deviation nor quartiles mean anything."""
 
 PHASE_TABLES = ("sending", "deliveries", "outcomes", "errors", "latency", "lag", "processes")
-TABLES = (*PHASE_TABLES, "phases", "latency_measured", "seconds", "machine", "counters")
+TABLES = (*PHASE_TABLES, "phases", "latency_measured", "seconds", "machine", "counters", "causal")
 """The tables that `document` is made of; the first have a row per phase, and then some."""
 
 _LATENCY_GOAL = re.compile(r"(p\d+(?:[._]\d+)?|max|mean)_ms")
@@ -72,7 +75,8 @@ def document(runs: Sequence[Json], figures: Mapping[str, Rows]) -> Json:
     percentiles of its phases are exact, else the bound of the error of their ranks, as a share of the deliveries).
 
     `figures` are tables whose rows have a `run` column: phases, sending, deliveries, outcomes, errors, latency, lag,
-    seconds, machine, processes, counters; and latency_measured, over all measured phases of runs that have several.
+    seconds, machine, processes, counters; latency_measured, over all measured phases of runs that have several; and
+    causal, the verdicts of runs that have a goal of that name.
 
     Raises BenchError where events name a phase that a complete run does not list.
     """
@@ -91,6 +95,8 @@ def _run(run: Json, tables: Mapping[str, Rows]) -> Json:
     measured = _measured(phases, figures)
     counters = _counters(figures["counters"], {phase["phase"] for phase in phases if phase["measured"]}, notes)
     measured["duplicates_dropped"] = duplicates_dropped(counters)
+    for verdict in figures["causal"]:
+        measured[CAUSAL] = verdict["violations"]
     notes += _notes(run, measured, figures)
     return {
         "run": facts["run"],
@@ -262,13 +268,13 @@ def goals(wanted: Mapping[str, float], measured: Mapping[str, Any]) -> list[Json
     for goal, limit in {**wanted, **{name: limit for name, limit in ALWAYS.items() if name not in wanted}}.items():
         latency = _LATENCY_GOAL.fullmatch(goal)
         value: float | None = None
-        known = goal in COUNTS
+        known = goal in COUNTS or goal == CAUSAL
         if latency:
             known = (name := latency[1].replace("_", ".")) in measured["latency_ns"]
             value_ns = measured["latency_ns"].get(name)
             value = None if value_ns is None else value_ns / NS_PER_MS
         elif known and measured["news"]:
-            value = measured[goal]
+            value = measured.get(goal)
         met = (value is not None and value <= limit) if known else None
         judged.append({"goal": goal, "limit": limit, "measured": value, "met": met})
     return judged

@@ -1,8 +1,12 @@
 """How long the digest of 1, 10 and 30 million events takes, and its memory: `python -m ingeborg.bench.parts.digest`.
 
-Owns the synthetic log of a traffic run at scale (20 connections, 1,000 topics, a fan-out of 5, 200 seconds) and the
-measurement of the whole command, Java's start included, as its user waits for it. It is no test: a test that depends on
-the clock of a shared machine proves nothing. Logs and digests are made in a temporary directory and removed.
+With `--causal` the same of the causal check; `--heard LATENCY_MS …` takes for it, one after another, logs of a million
+messages of 10,000 publishers. Each hears ten others, 1 ms to LATENCY_MS later: the longer, the more overtakes.
+
+Owns the synthetic log of a traffic run at scale (20 connections, 1,000 topics, a fan-out of 5, 200 seconds), the
+publishers' one, and the measurement of the whole command, Java's start included, as its user waits for it. It is no
+test: a test that depends on the clock of a shared machine proves nothing. Logs and digests are made in a temporary
+directory and removed.
 """
 
 from __future__ import annotations
@@ -42,20 +46,53 @@ PART_LINES = 500_000
 SAMPLE_S = 0.2
 """Between two looks at the command's memory."""
 
+PUBLISHERS, MESSAGES = 10_000, 1_000_000
+HEARD = 10
+"""How many others each of the publishers hears."""
+
 TIMEOUT_S = 3_600
 """No digest that is worth measuring takes longer."""
 
 
 def traffic_log(directory: Path, events: int, seed: int = 1) -> None:
     """Write a run of about `events` events into `directory`: two generator processes, each in the order of time."""
-    directory.mkdir(parents=True)
-    begin, end = 2 * NS_PER_S, (2 + SECONDS) * NS_PER_S
     # A news is one row and one delivery per listener, and is published 1 / (1 - DUPLICATES) times.
     number = round(events / (1 + FANOUT + 1 / (1 - DUPLICATES)))
+    _log(directory, "traffic", _chunks(random.Random(seed), number, 2 * NS_PER_S, (2 + SECONDS) * NS_PER_S), seed)
+
+
+def heard_log(directory: Path, messages: int, latency_ms: int, seed: int = 1) -> None:
+    """Write a run of so many messages of `PUBLISHERS`: each sends a message every two seconds, on a topic of its own,
+    and others get it 1 ms to `latency_ms` later."""
+    _log(directory, "heard", _hearing(random.Random(seed), messages, latency_ms), seed)
+
+
+def _hearing(rng: random.Random, messages: int, latency_ms: int) -> Iterator[list[list[tuple[int, str]]]]:
+    listeners: list[list[int]] = [[] for _ in range(PUBLISHERS)]
+    for connection in range(PUBLISHERS):
+        for topic in rng.sample(range(PUBLISHERS - 1), HEARD):
+            listeners[topic + (topic >= connection)].append(connection)
+    step = SECONDS * NS_PER_S // messages
+    for first in range(0, messages, PUBLISHERS):
+        rows: list[list[tuple[int, str]]] = [[], []]
+        seq = 1 + first // PUBLISHERS
+        for index, topic in enumerate(rng.sample(range(PUBLISHERS), min(PUBLISHERS, messages - first))):
+            at = START_NS + 2 * NS_PER_S + (first + index) * step
+            rows[0].append((at, f"news,run,,{topic},{seq},{at},{at},{len(listeners[topic])},\n"))
+            rows[topic & 1].append((at, f"sent,run,{topic},{topic},{seq},{at},{at + 1000},1,\n"))
+            for connection in listeners[topic]:
+                took = rng.randint(MS, latency_ms * MS)
+                line = f"received,run,{connection},{topic},{seq},{at},{at + took},{took},\n"
+                rows[connection & 1].append((at + took, line))
+        yield rows
+
+
+def _log(directory: Path, workload: str, chunks: Iterator[list[list[tuple[int, str]]]], seed: int) -> None:
+    directory.mkdir(parents=True)
     parts = [_parts(directory, process) for process in (0, 1)]
     for part in parts:
         next(part)
-    for chunk in _chunks(random.Random(seed), number, begin, end):
+    for chunk in chunks:
         for part, rows in zip(parts, chunk, strict=True):
             part.send([line for _, line in sorted(rows)])
     for part in parts:
@@ -65,13 +102,13 @@ def traffic_log(directory: Path, events: int, seed: int = 1) -> None:
         "run": directory.name,
         "system": "ingeborg",
         "variant": "synthetic",
-        "workload": "traffic",
+        "workload": workload,
         "series": None,
         "seed": seed,
         "started_unix_ms": 1_772_000_000_000,
         "started_ns": START_NS,
         "complete": True,
-        "config": {"events": events},
+        "config": {},
         "machine": {"cores": 2, "memory_bytes": 16_000_000_000, "kernel": "Linux 6.1", "cpu": "A processor"},
         "software": {"python": "3.11.7", "websockets": "17.0", "ingeborg": "0.1.0"},
         "goals": {"p50_ms": 500, "p99_ms": 2000},
@@ -155,21 +192,13 @@ class Measured:
     rss_bytes_max: int
 
 
-def measure(log: Path, out: Path, driver_memory: str) -> Measured:
-    """Run the command on `log` as a user does. Raises CalledProcessError, or TimeoutExpired."""
-    command = [
-        sys.executable,
-        "-m",
-        "ingeborg.bench.cli",
-        "digest",
-        str(log),
-        "--out",
-        str(out),
-        "--master",
-        "local[2]",
-    ]
+def measure(command: list[str], driver_memory: str, said: Path) -> Measured:
+    """Run `bench` with these arguments as a user does; `said` gets what it says. Raises CalledProcessError, or
+    TimeoutExpired."""
+    command = [sys.executable, "-m", "ingeborg.bench.cli", *command, "--master", "local[2]"]
     began = time.monotonic()
-    process = psutil.Popen([*command, "--driver-memory", driver_memory], stdout=subprocess.DEVNULL)
+    with said.open("w") as file:
+        process = psutil.Popen([*command, "--driver-memory", driver_memory], stdout=file)
     rss_max = 0
     cpu: dict[int, float] = {}
     try:
@@ -188,7 +217,8 @@ def measure(log: Path, out: Path, driver_memory: str) -> Measured:
         for each in _tree(process):
             with contextlib.suppress(psutil.NoSuchProcess):
                 each.kill()
-    if process.returncode:
+    # A check that has found something ends with 1, and says what.
+    if process.returncode and not (process.returncode == 1 and "check" in command and said.stat().st_size):
         raise subprocess.CalledProcessError(process.returncode, command)
     return Measured(time.monotonic() - began, sum(cpu.values()), rss_max)
 
@@ -201,21 +231,35 @@ def _tree(process: psutil.Process) -> list[psutil.Process]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Measure the digest of synthetic traffic logs on two cores.")
+    parser = argparse.ArgumentParser(
+        description="Measure the digest, or the causal check, of synthetic logs on two cores."
+    )
     parser.add_argument("--millions", type=int, nargs="+", default=[1, 10, 30], help="events (default: 1 10 30)")
+    parser.add_argument("--causal", action="store_true", help="measure `bench check causal`")
+    parser.add_argument("--heard", type=int, nargs="+", metavar="LATENCY_MS", help="of the log of 10,000 publishers")
     parser.add_argument("--driver-memory", default="4g", help="memory of Spark (default: %(default)s)")
     options = parser.parse_args()
-    print("| events | log | elapsed | processor time | memory at most | µs of a core per event |")
+    print("| log | bytes | elapsed | processor time | memory at most | µs of a core per event |")
     print("|--:|--:|--:|--:|--:|--:|")
-    for millions in options.millions:
+    for size in options.heard or options.millions:
         with tempfile.TemporaryDirectory(prefix="measure-digest-") as directory:
-            log = Path(directory) / f"traffic-{millions}"
-            traffic_log(log, millions * 1_000_000)
-            size = sum(file.stat().st_size for file in log.iterdir())
-            done = measure(log, Path(directory) / "digest", options.driver_memory)
+            log, said = Path(directory) / "log", Path(directory) / "said"
+            if options.heard:
+                name, events = f"heard in {size:,} ms", (2 + HEARD) * MESSAGES
+                heard_log(log, MESSAGES, size)
+            else:
+                name, events = f"{size} M", size * 1_000_000
+                traffic_log(log, events)
+            size_bytes = sum(file.stat().st_size for file in log.iterdir())
+            is_check = options.causal or options.heard
+            command = (
+                ["check", "causal", "--shown", "1", str(log)] if is_check else ["digest", str(log), "--out", directory]
+            )
+            done = measure(command, options.driver_memory, said)
+            words = said.read_text() if is_check else ""
         print(
-            f"| {millions} M | {size / 1e6:,.0f} MB | {done.elapsed_s:.0f} s | {done.cpu_s:.0f} s "
-            f"| {done.rss_bytes_max / 1e9:.1f} GB | {done.cpu_s / millions:.1f} |",
+            f"| {name} | {size_bytes / 1e6:,.0f} MB | {done.elapsed_s:.0f} s | {done.cpu_s:.0f} s "
+            f"| {done.rss_bytes_max / 1e9:.1f} GB | {done.cpu_s / events * 1e6:.1f} |\n{words}",
             flush=True,
         )
     return 0

@@ -12,11 +12,9 @@ driver to a local directory. I/O is in `main`, `digest` and what they call by na
 from __future__ import annotations
 
 import argparse
-import contextlib
-import math
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from operator import itemgetter
 from pathlib import Path
@@ -26,26 +24,17 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ingeborg.bench.digest import files as digestdir
-from ingeborg.bench.digest.document import PERCENTILES_PPM, Json, Rows, document
+from ingeborg.bench.digest.document import CAUSAL, PERCENTILES_PPM, Json, Rows, document
 from ingeborg.bench.digest.tables import Digest
 from ingeborg.bench.errors import BenchError
 from ingeborg.bench.spark import inventory, logs
 from ingeborg.bench.spark import transforms as t
 from ingeborg.bench.spark.quantiles import percentiles, sketched
 from ingeborg.bench.spark.schema import BUCKETS_PER_DECADE, CURVE_PPM, EXACT_DELIVERIES_MAX, KEPT, SKETCH_ACCURACY
+from ingeborg.bench.spark.session import sized
 
 FIGURES_AT_ONCE = 4
 """Jobs under way at once. More would not run faster on the few cores of one machine, and would share its memory."""
-
-PARTITION_BYTES = 24 << 20
-"""Text of the log per shuffle partition, some 400,000 events: a task sorts them well within its share of a gigabyte,
-and is long against the tenth of a second that starting it costs."""
-
-SPLIT_BYTES = 32 << 20
-"""Text of the log per task of reading: about a part of the generator's, so that no core waits long for the last one."""
-
-PARTITIONS_MAX = 10_000
-"""A log of 240 GB; beyond it partitions grow, for their number would burden the driver."""
 
 SECOND_PPM = {500_000: "p50_ns", 990_000: "p99_ns", 1_000_000: "max_ns"}
 """The percentiles of each second and their names in its table."""
@@ -152,7 +141,7 @@ def _digested(spark: SparkSession, runs: list[inventory.RunLog], made_of: Mappin
     def rows(frame: DataFrame) -> list[Json]:
         return [row.asDict() | {"run": names[row.run]} for row in frame.collect()]
 
-    with _configured(spark, sum(run.size_bytes for run in runs)):
+    with sized(spark, sum(run.size_bytes for run in runs)):
         try:
             read = logs.read(spark, runs)
             phases = rows(read.phases)
@@ -163,6 +152,11 @@ def _digested(spark: SparkSession, runs: list[inventory.RunLog], made_of: Mappin
             # Each figure is a small job: planning one while another runs keeps every core busy.
             with ThreadPoolExecutor(FIGURES_AT_ONCE) as pool:
                 tables = dict(zip(frames, pool.map(rows, frames.values()), strict=True)) | {"phases": phases}
+            if any(CAUSAL in run.facts["goals"] for run in runs):
+                # Loaded only here: whoever sets no such goal needs no Arrow on the executors.
+                from ingeborg.bench.spark.causal import verdicts
+
+                tables["causal"] = verdicts(read, lambda run: CAUSAL in run.facts["goals"], shown=0)
         finally:
             spark.catalog.clearCache()
     tables["seconds"] = seconds(tables.pop("second_counts"), tables.pop("second_latency"))
@@ -191,31 +185,6 @@ def _log(run: inventory.RunLog, made_of: Json) -> Json:
     """What the document says of a run's log: its size, what was left out of it, and what tells it from any other."""
     size = {"files": len(run.files), "size_bytes": run.size_bytes, "lines": run.lines}
     return size | {"torn": sorted(run.torn), "empty": sorted(run.empty)} | made_of
-
-
-@contextlib.contextmanager
-def _configured(spark: SparkSession, size_bytes: int) -> Iterator[None]:
-    """The session as the job needs it for a log of this size; afterwards as it was."""
-    partitions = min(PARTITIONS_MAX, math.ceil(size_bytes / PARTITION_BYTES))
-    now = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
-    wanted = {
-        "spark.sql.shuffle.partitions": str(max(now, partitions)),
-        # One shuffle by run and topic is enough for all that is computed within a topic (transforms).
-        "spark.sql.requireAllClusterKeysForCoPartition": "false",
-        "spark.sql.files.maxPartitionBytes": str(SPLIT_BYTES),
-        "spark.sql.inMemoryColumnarStorage.compressed": "false",
-    }
-    before = {name: spark.conf.get(name) for name in wanted}
-    try:
-        for name, value in wanted.items():
-            spark.conf.set(name, value)
-        yield
-    finally:
-        for name, old in before.items():
-            if old is None:
-                spark.conf.unset(name)
-            else:
-                spark.conf.set(name, old)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -1,12 +1,14 @@
 """The local Spark session: lean, on loopback, and quiet.
 
-Owns starting and stopping it, and the Java it needs. It leaves a session that spark-submit has configured as it is, and
-it never lets Spark write to the user's terminal: what the Java process says goes to a log file.
+Owns starting and stopping it, what a job asks of one, and the Java it needs. A session that spark-submit has configured
+is as it was when a job is done with it. This module never lets Spark write to the user's terminal: what the Java
+process says goes to a log file.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import re
 import shutil
@@ -30,6 +32,19 @@ JAVA_ANSWER_S_MAX = 30
 
 SPARK_ERRORS = (PySparkException, Py4JError)
 """What Spark raises when a job fails, or when its Java process is gone."""
+
+PARTITION_BYTES = 24 << 20
+"""Text of the log per shuffle partition, some 400,000 events: a task sorts them well within its share of a gigabyte,
+and is long against the tenth of a second that starting it costs."""
+
+SPLIT_BYTES = 32 << 20
+"""Text of the log per task of reading: about a part of the generator's, so that no core waits long for the last one."""
+
+BATCH_BYTES = 16 << 20
+"""Of rows that go to Python at once: in most logs that is more than the ten thousand which Spark sends anyway."""
+
+PARTITIONS_MAX = 10_000
+"""A log of 240 GB; beyond it partitions grow, for their number would burden the driver."""
 
 _INSTALL = (
     f"Spark needs Java {JAVA_MIN} or newer. Install it (Debian, Ubuntu: apt-get install openjdk-17-jre-headless; "
@@ -92,6 +107,8 @@ def local_session(master: str, driver_memory: str, log: Path) -> Iterator[SparkS
         builder = builder.config(name, value)
     # For a machine whose own host name does not resolve; and so that nothing binds to an outward address.
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    # What runs in Python on the executors finds the packages that are installed here.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     try:
         with _standard_streams_to(log):
             session = builder.getOrCreate()
@@ -105,6 +122,33 @@ def local_session(master: str, driver_memory: str, log: Path) -> Iterator[SparkS
         yield session
     finally:
         session.stop()
+
+
+@contextlib.contextmanager
+def sized(spark: SparkSession, size_bytes: int) -> Iterator[None]:
+    """The session as a job needs it that reads a log of this size; afterwards as it was."""
+    partitions = min(PARTITIONS_MAX, math.ceil(size_bytes / PARTITION_BYTES))
+    now = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
+    wanted = {
+        "spark.sql.shuffle.partitions": str(max(now, partitions)),
+        # One shuffle by run and topic is enough for all that is computed within a topic (transforms).
+        "spark.sql.requireAllClusterKeysForCoPartition": "false",
+        "spark.sql.files.maxPartitionBytes": str(SPLIT_BYTES),
+        "spark.sql.inMemoryColumnarStorage.compressed": "false",
+        # Rows that go to Python with long clocks: by bytes, and not ten thousand at once.
+        "spark.sql.execution.arrow.maxBytesPerBatch": str(BATCH_BYTES),
+    }
+    before = {name: spark.conf.get(name) for name in wanted}
+    try:
+        for name, value in wanted.items():
+            spark.conf.set(name, value)
+        yield
+    finally:
+        for name, old in before.items():
+            if old is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, old)
 
 
 @contextlib.contextmanager

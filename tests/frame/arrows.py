@@ -66,6 +66,7 @@ LAYERS = (
     Layer("loadgen", ("protocol", "loadgen", "ingeborg.form")),
     Layer("loadgen.cli", ("protocol", "loadgen"), known_to_none=True),
     Layer("bench", ("protocol", "bench", "ingeborg.form")),
+    Layer("bench.causality", ("bench.causality",), pure=True),
     Layer("bench.oracle", ("bench.oracle",), pure=True),
     # The evaluation of a pure part, in the process that evaluates it.
     Layer("bench.packing", ("protocol", "bench", "ingeborg.form", "broker.core.groups")),

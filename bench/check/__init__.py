@@ -1,0 +1,1 @@
+"""Checks of what a log says: was what was promised kept?"""

@@ -1,0 +1,75 @@
+"""`bench check causal`: its arguments, its session, its exit code.
+
+Must never judge: bench.spark.causal does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from ingeborg.bench.digest.document import Json
+from ingeborg.bench.errors import BenchError, ExtraMissing
+from ingeborg.bench.text import causal as text
+
+
+def add(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser],
+    add_spark: Callable[[argparse.ArgumentParser], None],
+) -> None:
+    """Add the command. `add_spark` adds the options of a Spark session."""
+    check = commands.add_parser("check", help="check what a system promises in the logs of runs")
+    checks = check.add_subparsers(title="checks", metavar="CHECK", required=True)
+    command = checks.add_parser(
+        "causal",
+        help="did any connection get a message before one on which it depends?",
+        description="Find every connection that got a message before another on which it depends (sent or received by "
+        "its publisher before, or by a chain of these), and name both and the chain. Each run is judged by itself. "
+        "Exit code 0: there is none; 1: there are some, or the check failed.",
+    )
+    command.add_argument("runs", nargs="+", metavar="RUN", help="directory of a run, or of many runs at any depth")
+    command.add_argument(
+        "--shown", type=int, default=text.SHOWN, metavar="N", help="violations shown of a run (default: %(default)s)"
+    )
+    command.add_argument("--out", type=Path, metavar="FILE.json", help="also write the verdicts there")
+    add_spark(command)
+    command.set_defaults(command=_causal)
+
+
+def _causal(options: argparse.Namespace) -> int:
+    if options.shown < 0:
+        raise BenchError("--shown has to be 0 or more")
+    made = _verdicts(options.runs, options.shown, options.master, options.driver_memory)
+    print(text.verdicts(made))
+    if options.out is not None:
+        try:
+            options.out.write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
+        except OSError as error:
+            raise BenchError(f"cannot write {options.out}: {error.strerror}") from error
+    return int(any(verdict["violations"] for verdict in made))
+
+
+def _verdicts(runs: Sequence[str], shown: int, master: str, driver_memory: str) -> list[Json]:
+    try:
+        from ingeborg.bench.spark import causal, logs, session
+    except ModuleNotFoundError as error:
+        raise ExtraMissing(f"PySpark or PyArrow is not installed ({error}): pip install 'ingeborg[bench]'") from error
+    folder = Path(tempfile.mkdtemp(prefix="bench-check-"))
+    log = folder / "spark.log"
+    wanted = ""
+    try:
+        with session.local_session(master, driver_memory, log) as spark:
+            return causal.check(spark, runs, shown=shown)
+    except session.SPARK_ERRORS as error:
+        wanted = f"Spark failed: {logs.first_line(error)} (the rest is in {log})"
+        raise BenchError(wanted) from error
+    except BenchError as error:
+        wanted = str(error)
+        raise
+    finally:
+        if str(log) not in wanted:
+            shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,145 @@
+"""The causal check: which connections got a message after one that depends on it, and how it depends.
+
+Run it by `bench check causal`, or unchanged by `spark-submit` on a cluster, over any path that Spark can read:
+
+    spark-submit --master … bench/spark/causal.py s3a://bucket/runs
+
+The executors need Python with pyarrow, and nothing of this package; the driver needs it installed. I/O is in `main`,
+`check` and what they call by name; what happened before what is in `happened`. docs/causal.md says how it works.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+
+from ingeborg.bench.causality.clocks import NEVER
+from ingeborg.bench.digest.document import NS_PER_S, Json
+from ingeborg.bench.errors import BenchError
+from ingeborg.bench.spark import happened, inventory, logs, shipped
+from ingeborg.bench.spark.schema import KEPT
+from ingeborg.bench.spark.session import sized
+from ingeborg.bench.text import causal as text
+
+SHOWN_MAX = 100
+"""Violations that are shown of all runs together. Each is searched for its trail, and nobody reads more."""
+
+Judged = Callable[[inventory.RunLog], bool]
+
+
+def check(spark: SparkSession, paths: Sequence[str], *, shown: int = text.SHOWN) -> list[Json]:
+    """The verdict on each run in and below `paths`, as `verdicts` has it. Raises BenchError."""
+    runs = inventory.find(spark, paths)
+    for run in runs:
+        inventory.made_of(run)  # refuses files that are not what the run wrote
+    with sized(spark, sum(run.size_bytes for run in runs)):
+        try:
+            return verdicts(logs.read(spark, runs), lambda _: True, shown=shown)
+        finally:
+            spark.catalog.clearCache()
+
+
+def verdicts(read: logs.Logs, is_judged: Judged, *, shown: int) -> list[Json]:
+    """Of each run that is to be judged, in order: `run`, `started_ns`, `whole`, `torn` (files); `reports`, and how many
+    are `marked`; first copies judged, `deliveries`, those before which something came that was sent later, `late`, and
+    those that nobody sent, `unsent`; `violations`, and at how many `connections`; of the sequential pass `messages`,
+    `entries` of their clocks and the most of one, `entries_max`, and its processor time, `pass_s`; and the first
+    `shown` violations, `examples`."""
+    numbers = [number for number, run in enumerate(read.runs) if is_judged(run)]
+    events = read.events.where(F.col("run").isin(numbers))
+    marks = _by_run(happened.marks_of(events))
+    told = happened.told_of(events, [run for run, row in marks.items() if row["marked"]]).persist(KEPT)
+    counts = _by_run(happened.counts_of(told))
+    # Where nothing overtook anything, nothing can be wrong, and there is nothing to look for.
+    late = told.where(F.col("run").isin([run for run, row in counts.items() if row["late"]]))
+    passes: dict[int, Json] = {}
+    totals: dict[int, Json] = {}
+    examples: dict[int, list[Json]] = {}
+    if any(row["late"] for row in counts.values()):
+        rows = happened.rows_of(late)
+        clocks = happened.clocks_of(rows).persist(KEPT)
+        passes = _by_run(clocks.where(F.col("seq") == shipped.NONE).drop("clock", "topic", "seq", "axis", "number"))
+        found = happened.too_late_of(late, clocks).persist(KEPT)
+        totals = _by_run(
+            found.groupBy("run").agg(
+                F.count("*").alias("violations"), F.count_distinct("connection").alias("connections")
+            )
+        )
+        if totals and shown:
+            examples = _examples(rows, found, shown)
+    nothing: Json = {
+        **dict.fromkeys(("reports", "marked", "deliveries", "unsent", "late", "violations", "connections"), 0),
+        **dict.fromkeys(("messages", "entries", "entries_max", "pass_ns"), 0),
+    }
+    made = []
+    for number in numbers:
+        run = read.runs[number]
+        facts = {"run": run.run, "started_ns": run.facts["started_ns"], "whole": run.whole, "torn": sorted(run.torn)}
+        figures = nothing | marks.get(number, {}) | counts.get(number, {}) | passes.get(number, {})
+        figures |= totals.get(number, {})
+        figures["pass_s"] = figures.pop("pass_ns") / NS_PER_S
+        made.append(figures | facts | {"examples": examples.get(number, [])})
+    return made
+
+
+def _by_run(frame: DataFrame) -> dict[int, Json]:
+    return {row["run"]: row.asDict() for row in frame.collect()}
+
+
+def _examples(rows: DataFrame, found: DataFrame, shown: int) -> dict[int, list[Json]]:
+    """The first violations of each run, with their trails."""
+    order = ("at_ns", "connection", "topic", "seq")
+    first = F.row_number().over(Window.partitionBy("run").orderBy(*order)) <= shown
+    chosen = found.withColumn("first", first).where("first").orderBy("run", *order).limit(SHOWN_MAX).collect()
+    wanted = [
+        (row.run, (row.topic, row.seq), row.began_ns, (row.before_topic, row.before_seq), row.before_ended_ns)
+        for row in chosen
+    ]
+    links: dict[int, list[Json]] = {}
+    for link in happened.links_of(rows, wanted).orderBy("trail", "place").collect():
+        links.setdefault(link.trail, []).append(_link(link.asDict()))
+    examples: dict[int, list[Json]] = {}
+    for number, row in enumerate(chosen):
+        kept = ("connection", "topic", "seq", "at_ns", "before_topic", "before_seq", "before_ns")
+        example = {name: row[name] for name in kept} | {"trail": links.get(number, [])}
+        examples.setdefault(row.run, []).append(example)
+    return examples
+
+
+def _link(link: Json) -> Json:
+    """`connection` sent this message at `at_ns`; after a cause, unless null, which it had received at `cause_ns`, or
+    (null) sent."""
+    is_first, is_own = link["cause_seq"] == shipped.NONE, link["cause_ns"] == NEVER
+    cause = dict.fromkeys(("cause_topic", "cause_seq")) if is_first else {}
+    made = link | cause | ({"cause_ns": None} if is_own else {})
+    return {name: value for name, value in made.items() if name not in ("trail", "place")}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Entry point of spark-submit: 0 no violation, 1 some, or it failed, 2 wrong usage."""
+    parser = argparse.ArgumentParser(description="Check causal order in the logs of runs (under spark-submit).")
+    parser.add_argument("runs", nargs="+", metavar="RUN", help="directory of a run, or of many at any depth")
+    parser.add_argument("--shown", type=int, default=text.SHOWN, metavar="N", help="violations shown of a run")
+    options = parser.parse_args(arguments)
+    session = SparkSession.builder.appName("bench check causal").getOrCreate()
+    try:
+        made = check(session, options.runs, shown=options.shown)
+    except BenchError as error:
+        print(f"bench: {error}", file=sys.stderr)
+        return 1
+    except PySparkException as error:
+        print(f"bench: Spark failed: {logs.first_line(error)}", file=sys.stderr)
+        return 1
+    finally:
+        session.stop()
+    print(text.verdicts(made))
+    return int(any(verdict["violations"] for verdict in made))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

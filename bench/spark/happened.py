@@ -1,0 +1,141 @@
+"""What happened before what, from the rows of a log: the frames of the causal check.
+
+Owns which rows order messages, and which cannot (docs/causal.md has the words). Pure: DataFrame -> DataFrame; what runs
+in Python on the executors is in `shipped`. A row belongs to the run in its `run` column.
+
+Before, of two rows of one connection, is by `at_ns`, and within one clock reading by the order of the lines, as it is
+for `reordered`: one process wrote them. Rows of two connections have an order only by a message that went from one to
+the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from ingeborg.bench.causality.clocks import NEVER
+from ingeborg.bench.spark import shipped
+from ingeborg.bench.spark.schema import POSITION
+from ingeborg.bench.spark.transforms import NEWS
+
+MARK = "causal"
+"""The `detail` of a report that was published as causal."""
+
+_WHEN = ("at_ns", *POSITION)
+
+
+def marks_of(events: DataFrame) -> DataFrame:
+    """Per `run`: `reports`, and how many of them are `marked`."""
+    sent = events.where(F.col("kind") == "sent")
+    return sent.groupBy("run").agg(F.count("*").alias("reports"), F.count_if(F.col("detail") == MARK).alias("marked"))
+
+
+def told_of(events: DataFrame, marked: Sequence[int]) -> DataFrame:
+    """The reports of messages that anybody received, and the first copy that each connection got of each: `run, topic,
+    seq, connection, at_ns`, POSITION, `is_sent`, `intended_ns`, and
+
+    - `originals` (reports): how many reports of the message may be the one that the system took for its original, this
+      one among them; 0: it was meant to be sent after somebody had the message, so it is a duplicate;
+    - `depends`: false in the runs `marked`, which have marks, of a message any original of which has none;
+    - `began_ns`, `ended_ns`: when the first and the last original was sent; null where nobody says that;
+    - `latest_ns` (copies): the greatest `ended_ns` of what depends on anything and came before to this connection;
+    - `last_ns`: when the connection began to send for the last time; null if it never did.
+    """
+    both = (
+        events.where(F.col("kind").isin("sent", "received"))
+        .withColumn("is_sent", F.col("kind") == "sent")
+        .withColumn("depends", (F.col("detail") == MARK) | ~F.col("run").isin([*marked]))
+        .select(
+            *NEWS, "connection", *_WHEN, "is_sent", "intended_ns", F.coalesce("depends", F.lit(False)).alias("depends")
+        )
+        .repartition("run", "topic")
+    )
+    same = Window.partitionBy(*NEWS, "is_sent", "connection").orderBy(*_WHEN)
+    every = Window.partitionBy(*NEWS)
+    sent = F.col("is_sent")
+    # Nobody has a message before one of its originals was written; a log that says so has a doubtful clock.
+    original = sent & (F.col("intended_ns") <= F.greatest("came_ns", "meant_ns"))
+    of_messages = (
+        both.withColumn("copy", F.row_number().over(same))
+        .where(sent | (F.col("copy") == 1))
+        .withColumn("came_ns", F.min(F.when(~sent, F.col("at_ns"))).over(every))
+        .withColumn("meant_ns", F.min(F.when(sent, F.col("intended_ns"))).over(every))
+        .where(F.col("came_ns").isNotNull())
+        .withColumn("original", original)
+        .withColumn("originals", F.when(F.col("original"), F.count_if("original").over(every)).otherwise(0))
+        .withColumn("began_ns", F.min(F.when(F.col("original"), F.col("at_ns"))).over(every))
+        .withColumn("ended_ns", F.max(F.when(F.col("original"), F.col("at_ns"))).over(every))
+        .withColumn("depends", F.coalesce(F.min(F.when(F.col("original"), F.col("depends"))).over(every), F.lit(False)))
+    )
+    own = Window.partitionBy("run", "connection").orderBy(*_WHEN)
+    before = own.rowsBetween(Window.unboundedPreceding, -1)
+    always = own.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
+    return (
+        of_messages.withColumn("latest_ns", F.max(F.when(~sent & F.col("depends"), F.col("ended_ns"))).over(before))
+        .withColumn("last_ns", F.max(F.when(sent, F.col("intended_ns"))).over(always))
+        .drop("copy", "came_ns", "meant_ns", "original")
+    )
+
+
+def is_late() -> Column:
+    """Of a copy: something whose last original was sent no earlier than this message's first came before. Only such a
+    copy can be a violation, and only what was sent by `latest_ns` can show it."""
+    return ~F.col("is_sent") & F.coalesce(F.col("latest_ns") >= F.col("began_ns"), F.lit(False))
+
+
+def counts_of(told: DataFrame) -> DataFrame:
+    """Per `run`: first copies that can be judged, `deliveries`; those that nobody in the log sent, `unsent`; and how
+    many of the former are `late`."""
+    known = F.col("began_ns").isNotNull()
+    return told.groupBy("run").agg(
+        F.count_if(~F.col("is_sent") & known).alias("deliveries"),
+        F.count_if(~F.col("is_sent") & ~known).alias("unsent"),
+        F.count_if(is_late()).alias("late"),
+    )
+
+
+def rows_of(told: DataFrame) -> DataFrame:
+    """`shipped.ROWS`: what the clocks are made of, each run in the order of time."""
+    until = told.where(is_late()).groupBy(*NEWS).agg(F.max("latest_ns").alias("until_ns"))
+    sent = told.where("is_sent").join(until, list(NEWS), "left")
+    heard = told.where(~F.col("is_sent") & F.col("began_ns").isNotNull() & (F.col("at_ns") <= F.col("last_ns")))
+    reports = _longs(sent, {"until_ns": F.coalesce("until_ns", F.lit(NEVER))})
+    copies = _longs(heard, {"originals": F.lit(shipped.RECEIVED), "until_ns": F.lit(NEVER)})
+    return reports.unionByName(copies)
+
+
+def _longs(rows: DataFrame, given: dict[str, Column]) -> DataFrame:
+    return rows.select(*(given.get(name, F.col(name)).cast("long").alias(name) for name in shipped.ROWS), *POSITION)
+
+
+def clocks_of(rows: DataFrame) -> DataFrame:
+    """`shipped.CLOCKED` and `clock`: one sequential pass a run."""
+    return shipped.run(_in_time(rows), shipped.Pass, shipped.schema(shipped.CLOCKED, clock=True))
+
+
+def too_late_of(told: DataFrame, clocks: DataFrame) -> DataFrame:
+    """`shipped.TOO_LATE`: the violations, found connection by connection."""
+    late = is_late().alias("late")
+    came = told.where(~F.col("is_sent")).select(*NEWS, "connection", *_WHEN, "began_ns", "ended_ns", late)
+    coming = came.join(clocks.where(F.col("seq") != shipped.NONE), list(NEWS)).where(
+        F.col("late") | (F.size("clock") > 0)
+    )
+    # Within a run and a connection by time. What is sorted goes to Python as it is.
+    sorted_rows = coming.repartition("run", "connection").sortWithinPartitions("run", "connection", *_WHEN)
+    columns = [F.col(name).cast("long").alias(name) for name in shipped.COMING]
+    return shipped.run(sorted_rows.select(*columns, "clock"), shipped.TooLate, shipped.schema(shipped.TOO_LATE))
+
+
+def links_of(rows: DataFrame, wanted: Sequence[shipped.Wanted]) -> DataFrame:
+    """`shipped.LINKS` of the trails wanted, found in the rows between their ends."""
+    between = F.lit(False)
+    for run, _, began_ns, _, ended_ns in wanted:
+        between |= (F.col("run") == run) & F.col("at_ns").between(began_ns, ended_ns)
+    return shipped.run(_in_time(rows.where(between), 1), shipped.trails(wanted), shipped.schema(shipped.LINKS))
+
+
+def _in_time(rows: DataFrame, partitions: int | None = None) -> DataFrame:
+    spread = rows.repartition(partitions) if partitions else rows.repartition("run")
+    return spread.sortWithinPartitions("run", *_WHEN).select(*shipped.ROWS)

@@ -1,0 +1,71 @@
+"""The verdicts of the causal check in words, for a terminal.
+
+Owns these words. It takes verdicts as the check has made them (`bench.spark.causal.verdicts`), and judges nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ingeborg.bench.digest.document import NS_PER_S, Json
+
+SHOWN = 10
+"""Violations that are shown of a run, unless it is said otherwise: they mostly have one cause."""
+
+
+def verdicts(made: Sequence[Json]) -> str:
+    """Run by run."""
+    return "\n".join(line for verdict in made for line in _verdict(verdict))
+
+
+def _verdict(verdict: Json) -> Iterator[str]:
+    wrong, unsent = verdict["violations"], verdict["unsent"]
+    yield (
+        f"{verdict['run']}: {_count(wrong, 'causal violation') if wrong else 'no causal violation'}"
+        + (f" at {_count(verdict['connections'], 'connection')}" if wrong else "")
+        + f"; {_count(verdict['deliveries'], 'delivery', 'deliveries')} judged, {verdict['late']:,} of them later than "
+        "something that was sent after"
+    )
+    marked, reports = verdict["marked"], _count(verdict["reports"], "publish", "publishes")
+    if marked:
+        yield f"  {marked:,} of {reports} are marked causal: only these depend on what came before"
+    else:
+        yield f"  {reports}, none marked causal: each depends on all that its connection had sent or received"
+    if unsent:
+        yield f"  {_count(unsent, 'delivery', 'deliveries')} of messages that nobody in the log sent: not judged"
+    if not verdict["whole"]:
+        yield f"  The run was cut short: what it logged before is judged ({_count(len(verdict['torn']), 'torn file')})"
+    if verdict["messages"]:
+        mean = verdict["entries"] / verdict["messages"]
+        yield (
+            f"  sequential pass: {verdict['pass_s']:.2f} s of a core for {_count(verdict['messages'], 'message')}; "
+            f"clocks have {mean:.2f} entries on average, {verdict['entries_max']:,} at most, of what could still "
+            "come too late"
+        )
+    for example in verdict["examples"]:
+        yield from _example(example, verdict["started_ns"])
+    if wrong > len(verdict["examples"]):
+        yield f"  and {wrong - len(verdict['examples']):,} more"
+
+
+def _example(example: Json, started_ns: int) -> Iterator[str]:
+    def at(ns: int) -> str:
+        return f"{(ns - started_ns) / NS_PER_S:.6f} s"
+
+    def message(of: Json, name: str = "") -> str:
+        return f"topic {of[f'{name}topic']} no. {of[f'{name}seq']}"
+
+    yield (
+        f"  connection {example['connection']} got {message(example, 'before_')} at {at(example['before_ns'])}, and "
+        f"{message(example)}, on which that depends, first at {at(example['at_ns'])}:"
+    )
+    for link in example["trail"]:
+        cause = ""
+        if link["cause_seq"] is not None:
+            how = "sent" if link["cause_ns"] is None else f"received at {at(link['cause_ns'])}"
+            cause = f" after {message(link, 'cause_')}, {how}"
+        yield f"    {at(link['at_ns'])}: connection {link['connection']} sent {message(link)}{cause}"
+
+
+def _count(number: int, one: str, many: str = "") -> str:
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
