@@ -25,6 +25,7 @@ LONG_S: dict[str, float] = {
     "tests/bench/spark/test_logs.py": 57,
     "tests/broker/access/test_admission.py": 56,
     "tests/contract/test_store.py": 55,
+    "tests/loadgen/test_overtaking.py": 52,
     "tests/loadgen/coordinator/test_run.py": 51,
     "tests/histories/test_histories.py": 45,
     "tests/loadgen/backends/test_kafka.py": 45,

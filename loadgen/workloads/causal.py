@@ -4,9 +4,8 @@ Owns: who is in which room, every message of the run and which one it replies to
 Must never: know a clock (times are given), or reply to what its connection has not received.
 
 A room's speakers have a topic each to reply on, and the first one another to ask on. So a topic has one publisher, and
-its sequence numbers are in the order sent, which is where a system can promise an order. All that is drawn is drawn
-beforehand: the messages are a forest, in which a question is a root and a reply the child of what it replies to. What
-depends on the run is when a reply is sent, and so its sequence number; and whether, for nobody replies to what is lost.
+its sequence numbers are in the order sent. All messages are drawn beforehand: a forest of questions, each reply below
+what it replies to. The run decides when a reply is sent, and so its number; nobody replies to what is lost.
 """
 
 from __future__ import annotations
@@ -37,27 +36,23 @@ class Message(NamedTuple):
         return self.parent == _NO_PARENT
 
 
-class _Room(NamedTuple):
-    """``speakers``: connection numbers. Topic ``questions`` is the first one's, ``questions + 1 + n`` the nth one's."""
-
-    questions: int
-    speakers: list[int]
-
-
 class CausalPlan:
     """See ``Plan`` and ``Replying``; one segment. ``messages``: all of the run, by number, which is their content."""
 
     def __init__(self, settings: Causal) -> None:
         self._settings = settings
         self.connections = settings.clients
+        # Of each room the questions, by its first speaker, and then the replies of each speaker.
+        self._topics_each = 1 + settings.speakers
         self.topics: Sequence[str] = [
             f"causal {room:05d} {f'answers {speaker}' if speaker else 'questions'}"
             for room in range(settings.rooms)
-            for speaker in range(1 + settings.speakers)
+            for speaker in range(self._topics_each)
         ]
+        random = Random(f"rooms {settings.seed}")
         self._expected = [0] * len(self.topics)
         self._receives: list[set[int]] = [set() for _ in range(settings.clients)]
-        self._rooms = list(self._drawn_rooms(Random(f"rooms {settings.seed}")))
+        self._speakers = [self._drawn_room(room, random) for room in range(settings.rooms)]
         self.messages: list[Message] = []
         self.replies: list[list[int]] = []
         self._sizes, self._draw_size = Random(f"sizes {settings.seed}"), settings.payload_sizes.draw
@@ -66,9 +61,8 @@ class CausalPlan:
         self._thinking: list[tuple[int, int]] = []  # a heap of intended times and numbers
         deliveries = sum(self._expected[message.topic] for message in self.messages)
         self.notes: Sequence[str] = [
-            f"{settings.clients:,} clients in {settings.rooms:,} rooms; {settings.questions:,} questions, "
-            f"{len(self.messages) - settings.questions:,} replies, {deliveries:,} deliveries if nothing is lost, "
-            f"{sum(self._expected):,} subscriptions"
+            f"{settings.questions:,} questions, {len(self.messages) - settings.questions:,} replies, "
+            f"{deliveries:,} deliveries if nothing is lost, {sum(self._expected):,} subscriptions"
         ]
 
     def subscriptions(self, connection: int) -> list[str]:
@@ -130,38 +124,37 @@ class CausalPlan:
         causal = not message.is_question
         return Send(at_ns, message.connection, message.topic, seq, at_ns, True, message.size, said, causal)
 
-    def _drawn_rooms(self, random: Random) -> Iterator[_Room]:
+    def _drawn_room(self, room: int, random: Random) -> list[int]:
+        """Its speakers, after all members' subscriptions."""
         settings = self._settings
-        for number in range(settings.rooms):
-            members = random.sample(range(settings.clients), settings.members)
-            room = _Room(number * (1 + settings.speakers), members[: settings.speakers])
-            for position, member in enumerate(members):
-                for topic in range(room.questions, room.questions + 1 + settings.speakers):
-                    # Speakers hear all questions: else there would be none to answer some.
-                    hears = topic == room.questions and position < settings.speakers
-                    if random.random() >= settings.partial or hears:
-                        self._receives[member].add(topic)
-                        self._expected[topic] += 1
-            yield room
+        members = random.sample(range(settings.clients), settings.members)
+        for position, member in enumerate(members):
+            for topic in range(self._topics_each):
+                # Speakers hear all questions: else there would be none to answer some.
+                if random.random() >= settings.partial or (topic == 0 and position < settings.speakers):
+                    self._receives[member].add(room * self._topics_each + topic)
+                    self._expected[room * self._topics_each + topic] += 1
+        return members[: settings.speakers]
 
     def _draw_messages(self, random: Random) -> None:
         settings = self._settings
         for number in range(settings.questions):
-            room = self._rooms[int(random.random() * len(self._rooms))]
-            asker = room.speakers[0]
-            question = self._add(asker, room.questions, _NO_PARENT, int(number * _NS / settings.rate))
-            for speaker in random.sample(_others(room.speakers, asker), settings.answers):
+            room = int(random.random() * settings.rooms)
+            speakers = self._speakers[room]
+            at_ns = int(number * _NS / settings.rate)
+            question = self._add(speakers[0], room * self._topics_each, _NO_PARENT, at_ns)
+            for speaker in random.sample(_others(speakers, speakers[0]), settings.answers):
                 parent = self._add_reply(room, speaker, question, random)
                 for _ in range(settings.chain):
                     topic = self.messages[parent].topic
-                    hearing = [speaker for speaker in room.speakers if topic in self._receives[speaker]]
-                    if not hearing:  # nobody who could comment has heard it
+                    hearing = [speaker for speaker in speakers if topic in self._receives[speaker]]
+                    if not hearing:
                         break
                     speaker = random.choice(_others(hearing, self.messages[parent].connection))
                     parent = self._add_reply(room, speaker, parent, random)
 
-    def _add_reply(self, room: _Room, speaker: int, parent: int, random: Random) -> int:
-        topic = room.questions + 1 + room.speakers.index(speaker)
+    def _add_reply(self, room: int, speaker: int, parent: int, random: Random) -> int:
+        topic = room * self._topics_each + 1 + self._speakers[room].index(speaker)
         reply = self._add(speaker, topic, parent, int(random.random() * self._settings.think_ms * 1e6))
         self.replies[parent].append(reply)
         return reply

@@ -23,10 +23,8 @@ from .sizes import Sizes
 CONNECTIONS_MAX = 1_000_000
 TOPICS_MAX = 1 << 24
 RATE_MAX = 10_000_000.0
-#: Of a causal run: each process keeps all of them from the beginning, some 300 bytes each.
-MESSAGES_MAX = 1_000_000
-#: Of a causal run: each process draws all of them.
-SUBSCRIPTIONS_MAX = 1 << 22
+#: Of a causal run: each process keeps all of them from the beginning, messages some 300 bytes each.
+MESSAGES_MAX, SUBSCRIPTIONS_MAX = 1_000_000, 1 << 22
 #: Beyond it nearly all wishes are for a handful of songs, and `popularity.counts` would not keep their mean.
 WISH_EXPONENT_MAX = 2.0
 DURATION_S_MAX = 24 * 3600.0
@@ -190,13 +188,13 @@ class Causal(_Paced):
     workload: ClassVar[str] = "causal"
 
     clients: int = _option(32, "clients, each with a connection", least=1, most=CONNECTIONS_MAX)
-    rooms: int = _option(16, "rooms to talk in, each with topics of its own", least=1, most=TOPICS_MAX)
-    members: int = _option(8, "clients in a room, drawn", least=1, most=CONNECTIONS_MAX)
-    speakers: int = _option(4, "of them, who answer; the first one asks", least=1, most=1000)
+    rooms: int = _option(16, "rooms to talk in, each with topics of its own", least=1)
+    members: int = _option(8, "clients in a room, drawn", least=1)
+    speakers: int = _option(4, "of them, who answer; the first one asks", least=1)
     partial: float = _option(0.2, "share of a room's topics that a member does not subscribe to", "SHARE", most=1)
     rate: float = _option(50.0, "questions", "PER_S", most=RATE_MAX, above=True)
-    answers: int = _option(2, "answers to a question, by one speaker each", most=1000)
-    chain: int = _option(1, "comments on an answer, each on the one before", most=1000)
+    answers: int = _option(2, "answers to a question, by one speaker each")
+    chain: int = _option(1, "comments on an answer, each on the one before")
     # Programs answer so fast. With longer times the question mostly has arrived, whatever a system promises.
     think_ms: float = _option(5.0, "time from receiving to answering, uniform from 0", "MS", most=60_000)
     duration_s: float = _option(10.0, "how long questions are asked", "S", most=DURATION_S_MAX, above=True)
@@ -212,29 +210,21 @@ class Causal(_Paced):
             raise WorkloadError(
                 f"speakers are members, and members clients: not {self.speakers} of {self.members} of {self.clients}"
             )
-        if self.answers > self.others:
-            raise WorkloadError(f"answers: a room has {self.others} speakers to answer, not {self.answers}")
+        if self.answers > (others := max(self.speakers - 1, 1)):  # one that is alone answers itself
+            raise WorkloadError(f"answers: {others} of a room's speakers can answer, not {self.answers}")
         if not self.questions:
             raise WorkloadError("rate x duration_s makes no question")
         if (messages := self.questions * (1 + self.answers * (1 + self.chain))) > MESSAGES_MAX:
-            raise WorkloadError(
-                f"rate x duration_s x (1 + answers x (1 + chain)) makes {messages:,} messages, "
-                f"more than {MESSAGES_MAX:,}"
-            )
+            raise WorkloadError(f"rate, duration_s, answers, chain make {messages:,} messages; {MESSAGES_MAX:,} may be")
         if (made := self.rooms * self.members * (1 + self.speakers)) > SUBSCRIPTIONS_MAX:
             raise WorkloadError(
-                f"rooms x members x (1 + speakers) makes {made:,} subscriptions, more than {SUBSCRIPTIONS_MAX:,}"
+                f"rooms, members and speakers make {made:,} subscriptions; {SUBSCRIPTIONS_MAX:,} may be"
             )
 
     @property
     def questions(self) -> int:
         """How many are asked."""
         return int(self.rate * self.duration_s)
-
-    @property
-    def others(self) -> int:
-        """Speakers that may reply to one: all but itself, where there are others."""
-        return max(self.speakers - 1, 1)
 
     @property
     def payload_sizes(self) -> Sizes:

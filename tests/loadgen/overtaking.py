@@ -1,10 +1,9 @@
 """Causal violations in the log of a small run, found by going through everything.
 
-Owns: what `loadgen causal` is tried with in these tests. Must never: be fast. ``bench check causal`` is for real logs.
+Owns: what `loadgen causal` is tried with here. Must never: be clever; ``bench check causal`` is for large logs.
 
-A message has in its past what its connection had sent before it, what that had received until the message was meant to
-be sent (what came later may have come after the write), and the pasts of these. It is a violation where a connection
-gets a message that replies to something (``causal``) before it first gets one of the message's past.
+A ``causal`` message has in its past what its connection had sent before it, what had come there by the time it was
+meant to be sent (later may be after the write), and the pasts of these. No other message depends on anything.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ Message = tuple[int, int]
 
 
 class Violation(NamedTuple):
-    """``connection`` got ``chain[-1]`` before ``chain[0]``. Each of the chain is in the direct past of the next."""
+    """``connection`` got ``chain[0]`` after ``chain[-1]``. Each of the chain is in the direct past of the next."""
 
     connection: int
     chain: tuple[Message, ...]
@@ -42,35 +41,35 @@ def message_of(row: Row) -> Message:
 
 
 def violations(events: Iterable[Row]) -> list[Violation]:
-    """Of all connections, in the order received."""
+    """Of each connection in the order received."""
     direct: dict[Message, list[Message]] = {}
     received: defaultdict[int, dict[Message, int]] = defaultdict(dict)
-    causal = set()
-    latest: dict[int, tuple[Message, int]] = {}  # of a connection: what it sent last, and when
-    for row in sorted((row for row in events if row["kind"] in ("sent", "received")), key=_at_ns):
+    # Of a connection: what it has sent from its latest reply on, and up to when that one covers what it has received.
+    own: defaultdict[int, list[Message]] = defaultdict(list)
+    covered_ns: defaultdict[int, int] = defaultdict(int)
+    told = [row for row in events if row["kind"] in ("sent", "received")]
+    for row in sorted(told, key=lambda row: int(row["at_ns"])):
         message, connection = message_of(row), int(row["connection"])
         if row["kind"] == "received":
-            received[connection].setdefault(message, _at_ns(row))
-            continue
-        before, from_ns = latest.get(connection, (None, -1))
-        until_ns = int(row["intended_ns"])
-        heard = [other for other, at_ns in received[connection].items() if from_ns < at_ns <= until_ns]
-        direct[message] = heard if before is None else [*heard, before]
-        latest[connection] = message, max(from_ns, until_ns)
-        if row["detail"] == "causal":
-            causal.add(message)
+            received[connection].setdefault(message, int(row["at_ns"]))
+        elif row["detail"] != "causal":
+            own[connection].append(message)
+        else:
+            from_ns, until_ns = covered_ns[connection], int(row["intended_ns"])
+            heard = [other for other, at_ns in received[connection].items() if from_ns < at_ns <= until_ns]
+            direct[message] = heard + own[connection]
+            own[connection] = [message]
+            covered_ns[connection] = max(from_ns, until_ns)
     found = []
     for connection, firsts in received.items():
-        got: set[Message] = set()
+        depended_on: dict[Message, Mapping[Message, Message]] = {}
         for message in firsts:
-            if message in causal:
+            if message in depended_on:
+                found.append(Violation(connection, _chain(message, depended_on[message])))
+            if message in direct:
                 towards = _past(message, direct)
-                found += [
-                    Violation(connection, _chain(earlier, towards))
-                    for earlier in towards
-                    if earlier != message and earlier in firsts and earlier not in got
-                ]
-            got.add(message)
+                for earlier in towards:
+                    depended_on.setdefault(earlier, towards)
     return found
 
 
@@ -91,7 +90,3 @@ def _chain(message: Message, towards: Mapping[Message, Message]) -> tuple[Messag
     while (later := towards[chain[-1]]) != chain[-1]:
         chain.append(later)
     return tuple(chain)
-
-
-def _at_ns(row: Row) -> int:
-    return int(row["at_ns"])

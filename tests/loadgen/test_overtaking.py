@@ -82,12 +82,6 @@ def test_the_checker_finds_these_and_nothing_else(
     assert violations(log(*told)) == found
 
 
-def test_what_came_between_the_intended_time_and_the_write_is_in_nobodys_past() -> None:
-    told = log((0, "sent", Q), (1, "received", Q), (1, "sent", A), (2, "received", A), (2, "received", Q))
-    late = [{**row, "intended_ns": "0"} if row["kind"] == "sent" else row for row in told]
-    assert violations(late) == []
-
-
 # -- Runs
 
 
@@ -97,7 +91,7 @@ async def test_a_run_says_all_of_its_plan_and_marks_what_replies(tmp_path: Path,
         goal = ("--violations", "0", "--partial", "0")
         events = await causal(tmp_path / "log", *goal, "--processes", processes, urls=[broker.url])
     counted = kinds(events)
-    # 80 questions, 2 answers each, a comment on each: 8 members hear all.
+    # Of each question 2 answers, of each answer 1 comment; 8 members hear all.
     assert (counted["sent"], counted["causal"], counted["news"], counted["received"]) == (80, 320, 400, 3200)
     facts = json.loads((tmp_path / "log" / "run.json").read_text())
     assert (facts["workload"], facts["goals"], facts["config"]["think_ms"]) == ("causal", {"causal_violations": 0}, 5.0)
@@ -109,7 +103,7 @@ async def test_a_run_says_all_of_its_plan_and_marks_what_replies(tmp_path: Path,
 
 @pytest.mark.cluster
 async def test_on_a_slow_link_between_endpoints_an_answer_overtakes_its_question(tmp_path: Path) -> None:
-    """As this broker is: it promises an order per connection and topic (SPEC 8.5)."""
+    """It promises an order per connection and topic (SPEC 8.5)."""
     (tmp_path / "bed").mkdir()
     async with bed("lmdb", "proxy", tmp_path / "bed", "abcd") as on:
         await on.wires.slow(("a", "b"), 1.0)
@@ -117,17 +111,11 @@ async def test_on_a_slow_link_between_endpoints_an_answer_overtakes_its_question
         events = await causal(tmp_path / "log", urls=urls)
         await on.cluster.no_fault()
     publishers = {message_of(row): row["connection"] for row in events if row["kind"] == "sent"}
-    # At b a client has got the answer of another one before the question, of the same room.
-    plain = [
-        violation
-        for violation in violations(events)
-        if len(violation.chain) == 2
-        and violation.connection % 4 == 1
-        and violation.chain[0][0] % 5 == 0
-        and violation.chain[0][0] // 5 == violation.chain[1][0] // 5
-        and publishers[violation.chain[0]] != publishers[violation.chain[1]]
-    ]
-    assert plain
+    # A client at b has got what one connection says to another's message before that.
+    assert any(
+        len(chain) == 2 and connection % 4 == 1 and publishers[chain[0]] != publishers[chain[1]]
+        for connection, chain in violations(events)
+    )
     assert json.loads((tmp_path / "log" / "run.json").read_text())["goals"] == {}
 
 
@@ -139,15 +127,9 @@ async def test_where_one_connection_orders_all_nothing_overtakes(tmp_path: Path)
     assert violations(events) == []
 
 
-@pytest.mark.parametrize("system", ["nats", "rabbitmq"])
-async def test_of_systems_that_promise_it_one_publisher_is_never_overtaken(tmp_path: Path, system: str) -> None:
+@pytest.mark.parametrize("system", ["nats", "rabbitmq", "kafka"])
+async def test_one_publisher_is_overtaken_only_where_nothing_is_promised(tmp_path: Path, system: str) -> None:
     with start(system, tmp_path) as server:
         events = await causal(tmp_path / "log", *ALONE, system=system, urls=[server.url])
     assert kinds(events)["causal"] == 160
-    assert violations(events) == []
-
-
-async def test_on_kafka_it_runs_and_nothing_is_promised(tmp_path: Path) -> None:
-    with start("kafka", tmp_path) as server:
-        events = await causal(tmp_path / "log", "--rooms", "4", "--partial", "0", system="kafka", urls=[server.url])
-    assert kinds(events)["causal"] == 320
+    assert system == "kafka" or violations(events) == []

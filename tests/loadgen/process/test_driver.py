@@ -101,10 +101,11 @@ async def test_what_is_received_is_answered_once_and_the_log_says_causal(tmp_pat
     for connection in (1 - answerer, answerer, answerer):
         recording.hear[connection](*question)
     await recording.has_taken(2)
+    recording.hear[answerer](question[0], question[1].replace(" 0 1 ", " 0 2 ").replace(" 0 question", " 7 question"))
+    assert driver.errors == {"unexpected message": 1}  # it is none of the plan
     await driver.close()
-    assert [text.split(" ")[4:7] for _, text in recording.taken][1] == ["1", "to", "0"]
     rows = [line.split(",") for line in (tmp_path / "events-000-0000.csv").read_text().splitlines()[1:]]
-    assert [row[0] for row in rows] == ["news", "sent", "received", "received", "received", "news", "sent"]
+    assert [row[0] for row in rows[:7]] == ["news", "sent", "received", "received", "received", "news", "sent"]
     heard, answered = rows[3], rows[6]
     assert (heard[2], answered[2], answered[-1], rows[1][-1]) == (str(answerer), str(answerer), "causal", "")
     assert int(heard[6]) <= int(answered[5]) <= int(answered[6])
@@ -121,11 +122,3 @@ async def test_after_the_end_nobody_answers_any_more(tmp_path: Path, end: Callab
     assert driver.errors["unsent"] == (end is Driver.give_up)
     await driver.close()
     assert len(recording.taken) == 1
-
-
-async def test_a_text_that_is_no_message_of_the_plan_is_counted(tmp_path: Path) -> None:
-    driver, recording, answerer = await asked(tmp_path)
-    topic, text = recording.taken[0]
-    recording.hear[answerer](topic, text.replace(" 0 question", " 9 question"))
-    assert driver.errors == {"unexpected message": 1}
-    await driver.close()
