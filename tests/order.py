@@ -82,6 +82,7 @@ APART = frozenset(
         "tests/histories/test_histories.py",
         "tests/loadgen/coordinator/test_dead_server.py",
         "tests/loadgen/coordinator/test_run.py",
+        "tests/loadgen/test_overtaking.py",
         "tests/simulator/test_broadcasts.py",
         "tests/simulator/test_histories.py",
         "tests/store/test_files.py",
