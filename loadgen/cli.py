@@ -60,6 +60,12 @@ _DESCRIPTIONS = {
         "the same, driven by a recorded now-playing log",
         "Play a now-playing log: CSV, gzip or not, with the columns station, offset_s, artist, track.",
     ),
+    "causal": (
+        "questions and answers on several topics: does an answer overtake its question?",
+        "Clients of all servers share rooms. Some ask; clients that have received a question answer it, each on a "
+        "topic of its own, and clients that have received an answer comment on it. `bench check causal` finds in the "
+        "log each answer that came before its question.",
+    ),
 }
 
 _EPILOG = """\

@@ -28,7 +28,7 @@ from typing import Any
 
 from ingeborg.bench.errors import BenchError
 
-WORKLOAD_KINDS = ("traffic", "topics", "radio", "replay")
+WORKLOAD_KINDS = ("traffic", "topics", "radio", "replay", "causal")
 SYSTEMS = ("ingeborg", "rabbitmq", "kafka", "nats", "redis", "mqtt")
 STORES = ("lmdb", "riak")
 #: A cell that takes longer was not meant for a matrix.

@@ -15,7 +15,7 @@ from ..display.progress import Progress, Snapshot
 from ..log.rundir import RunDirectory
 from ..process.assignment import Assignment
 from ..process.tally import Latencies
-from ..workloads.settings import Radio, Replay, Topics, Traffic
+from ..workloads.settings import Causal, Radio, Replay, Topics, Traffic
 from .controller import Controller, Limit, Seen, Step
 from .crew import Crew, CrewFailed, Sum
 from .silence import Silence
@@ -27,6 +27,9 @@ _LEAD_NS = 300_000_000
 _TELLING = 0.01
 #: A drain is over when nothing has come for so long and nothing waits to be sent: what is missing then is lost.
 _QUIET_S = 2.0
+#: Where receivers reply, a drain is over only when nothing has come for so long. What the processes tell is of several
+#: instants, and can balance too early: the receivers of a reply have told of it, its sender has not yet.
+_SETTLED_S = 1.0
 #: After the last expected delivery: time for one that should not come.
 _LINGER_S = 0.5
 #: How long a run that was cut short still waits for what is under way.
@@ -244,7 +247,7 @@ class Run:
             await self._over(unsubscribe, amount=self._crew.sum().amount)
         return result
 
-    async def _at_rate(self, settings: Traffic | Radio | Replay) -> None:
+    async def _at_rate(self, settings: Traffic | Radio | Replay | Causal) -> None:
         rate = settings.rate if isinstance(settings, Traffic) else None
         phase = await self._begin("run", "run", offered_per_s=rate, measured=True, length_s=settings.duration_s)
         await self._segment(phase, rate, settings.duration_s)
@@ -388,14 +391,16 @@ class Run:
             limit_s = _CUT_DRAIN_S
         start_s = last_s = time.monotonic()
         received = -1
+        settled_s = _SETTLED_S if isinstance(self._settings, Causal) else 0.0
         while True:
             total = self._crew.sum()
             now_s = time.monotonic()
             if total.received != received:
                 received, last_s = total.received, now_s
             heeded_until_s = start_s + limit_s + self._settings.stall_s + _GIVE_UP_S
+            settled = total.behind <= self._lost and now_s - last_s >= settled_s
             silent = last and self._silence.lasts_s > 0 and not self._cut.is_set() and now_s < heeded_until_s
-            if total.queued == 0 and (total.behind <= self._lost or (now_s - last_s >= _QUIET_S and not silent)):
+            if total.queued == 0 and (settled or (now_s - last_s >= _QUIET_S and not silent)):
                 break
             if now_s - start_s >= limit_s and not silent:
                 await self._crew.do("give_up", _GIVE_UP_S)

@@ -6,8 +6,8 @@ Owns: wording. Must never: compute a figure that the run does not have; publishe
 from __future__ import annotations
 
 from ..coordinator.run import Outcome, Phase
-from ..coordinator.session import AIR_GOALS
-from ..workloads.settings import Settings, Topics, Traffic
+from ..coordinator.session import goals
+from ..workloads.settings import Settings
 
 #: From this share of a core on, a single-threaded process has nothing left to give.
 _BUSY = 0.9
@@ -114,11 +114,9 @@ def faults(outcome: Outcome, settings: Settings) -> list[str]:
         )
         if count
     ]
-    if isinstance(settings, Topics):
-        return found
-    goals = {"p99_ms": settings.p99_ms} if isinstance(settings, Traffic) else AIR_GOALS
+    latencies = {goal: limit_ms for goal, limit_ms in goals(settings).items() if goal.endswith("_ms")}
     for phase in outcome.phases:
-        for goal, limit_ms in goals.items():
+        for goal, limit_ms in latencies.items():
             value_ns = phase.latencies.percentile_ns(float(goal[1:-3])) if phase.measured else None
             if value_ns is not None and value_ns / 1e6 > limit_ms:
                 found.append(f"{goal[:-3]} of {value_ns / 1e6:.1f} ms in {phase.name} is above {limit_ms:g} ms")

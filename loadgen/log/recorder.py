@@ -40,10 +40,19 @@ class Recorder:
         self._append(f"news,{phase},,{topic},{seq},{intended_ns},{intended_ns},{expected},\n")
 
     def sent(
-        self, phase: str, connection: int, topic: int, seq: int, intended_ns: int, at_ns: int, first: bool
+        self,
+        phase: str,
+        connection: int,
+        topic: int,
+        seq: int,
+        intended_ns: int,
+        at_ns: int,
+        first: bool,
+        causal: bool = False,
     ) -> None:
-        """A connection's write of it returned."""
-        self._append(f"sent,{phase},{connection},{topic},{seq},{intended_ns},{at_ns},{int(first)},\n")
+        """A connection's write of it returned. ``causal``: it says something to what its connection has received."""
+        detail = "causal" if causal else ""
+        self._append(f"sent,{phase},{connection},{topic},{seq},{intended_ns},{at_ns},{int(first)},{detail}\n")
 
     def received(self, phase: str, connection: int, topic: int, seq: int, intended_ns: int, at_ns: int) -> None:
         """A connection got it; ``phase`` is the news' own, so that what comes late still counts where it belongs."""

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from ..workloads import radio, replay, settings
+from ..workloads.causal import CausalPlan
 from ..workloads.plan import Plan
 from ..workloads.radio import AirPlan, Crowd
-from ..workloads.settings import Radio, Replay, Settings, Topics, Traffic
+from ..workloads.settings import Causal, Radio, Replay, Settings, Topics, Traffic
 from ..workloads.topics import TopicsPlan
 from ..workloads.traffic import TrafficPlan
 
@@ -64,6 +65,8 @@ def plan(assignment: Assignment) -> Plan:
         return TrafficPlan(made, duplicates=assignment.duplicates)
     if isinstance(made, Topics):
         return TopicsPlan(made, assignment.topics, assignment.tag)
+    if isinstance(made, Causal):
+        return CausalPlan(made)
     if assignment.subscribed:
         made = dataclasses.replace(made, idle_wishes=0)  # nobody here has to know of those any more
     return air_plan(made)

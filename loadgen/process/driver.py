@@ -21,7 +21,7 @@ from typing import NamedTuple
 from ..backends.base import Backend, BackendError, Connection
 from ..log.recorder import Recorder
 from ..log.rundir import EventFiles
-from ..workloads.plan import Plan, Send, heading, payload
+from ..workloads.plan import Plan, Replying, Send, content, heading, payload
 from .tally import Latencies, Sequences
 
 #: Connections or subscribes of one process under way at once: keeps both sides busy without a burst that looks like an
@@ -70,6 +70,10 @@ class Driver:
         self, plan: Plan, backend: Backend, files: EventFiles, *, process: int, processes: int, tag: str
     ) -> None:
         self._plan = plan
+        self._replying: Replying | None = plan if isinstance(plan, Replying) else None
+        self._replies_over = False
+        self._alarm: asyncio.TimerHandle | None = None
+        self._alarm_ns = 0  # when it is meant to go off, from the segment's beginning
         self._backend = backend
         self._files = files
         self._processes = processes
@@ -126,7 +130,8 @@ class Driver:
         await self._each(one)
 
     async def unsubscribe(self) -> None:
-        """Likewise. What fails is counted: the measuring is over."""
+        """Likewise. What fails is counted: the measuring is over, and nobody replies any more."""
+        self._replies_over = True
 
         async def one(number: int) -> None:
             if topics := self._plan.subscriptions(number):
@@ -189,13 +194,18 @@ class Driver:
             for _ in lane.due:
                 self._failed(number, "unsent")
             lane.due = []
+        for number in self._no_more_replies():
+            self._failed(number, "unsent")
 
     def cut(self) -> None:
         """Begin nothing more; what is in the lanes is sent."""
         self._cut.set()
+        self._no_more_replies()
 
     async def close(self) -> None:
         """Close connections, backend and log; idempotent."""
+        if self._alarm is not None:
+            self._alarm.cancel()
         tasks = [lane.task for lane in self._lanes.values() if lane.task is not None]
         for task in tasks:
             task.cancel()
@@ -227,6 +237,7 @@ class Driver:
         """Everything so far; latencies and lag of the present segment."""
         now_ns = time.monotonic_ns()
         oldest_ns = min((lane.due[0].intended_ns for lane in self._lanes.values() if lane.due), default=now_ns)
+        thinking = 0 if self._replying is None else self._replying.pending()
         return {
             "amount": self.amount,
             "sent": self.sent,
@@ -237,7 +248,7 @@ class Driver:
             "repeated": self._sequences.repeated,
             "reordered": self._sequences.reordered,
             "errors": dict(self.errors),
-            "queued": sum(len(lane.due) for lane in self._lanes.values()),
+            "queued": sum(len(lane.due) for lane in self._lanes.values()) + thinking,
             "lag_ns": max(now_ns - oldest_ns, 0),
             "latencies": self._latencies.dump(),
         }
@@ -268,6 +279,46 @@ class Driver:
         text = payload(self._tag, send.topic, send.seq, news_ns, send.content, send.size)
         return _Due(self._plan.topics[send.topic], text, send, intended_ns)
 
+    def _hear(self, replying: Replying, number: int, text: str, at_ns: int) -> None:
+        """The connection has received it, for the first time: what it replies will be due."""
+        if self._replies_over:
+            return
+        try:
+            replying.heard(number, content(text), at_ns - self._t0_ns)
+        except ValueError:
+            self._failed(number, "unexpected message")
+            return
+        due_ns = replying.next_ns()
+        if due_ns is not None:
+            self._reply_at(due_ns, time.monotonic_ns() - self._t0_ns)
+
+    def _reply_at(self, due_ns: int, now_ns: int) -> None:
+        """At the latest; times from the segment's beginning."""
+        if self._alarm is not None:
+            if self._alarm_ns <= due_ns:
+                return
+            self._alarm.cancel()
+        left_s = (due_ns - now_ns) / 1e9
+        delay_s = max(left_s, _SLEEP_S_MIN) if left_s > 0 else 0.0
+        self._alarm_ns = due_ns
+        self._alarm = asyncio.get_running_loop().call_later(delay_s, self._reply)
+
+    def _reply(self) -> None:
+        """Put what is due into the lanes."""
+        self._alarm = None
+        assert self._replying is not None
+        now_ns = time.monotonic_ns() - self._t0_ns
+        for send in self._replying.due(now_ns):
+            self._put(send, self._t0_ns, self._t0_ns + send.at_ns)
+        self._wake()
+        if (next_ns := self._replying.next_ns()) is not None:
+            self._reply_at(next_ns, now_ns)
+
+    def _no_more_replies(self) -> list[int]:
+        """The connections that would have sent the ones that are not due yet."""
+        self._replies_over = True
+        return [] if self._replying is None else self._replying.forget()
+
     def _wake(self) -> None:
         for lane in self._woken:
             if lane.waiter is not None and not lane.waiter.done():
@@ -294,7 +345,7 @@ class Driver:
         record, segment = self._recorder.sent, self._segment
         for due in batch:
             send = due.send
-            record(segment, number, send.topic, send.seq, due.intended_ns, at_ns, send.first)
+            record(segment, number, send.topic, send.seq, due.intended_ns, at_ns, send.first, send.causal)
 
     # -- receiving
 
@@ -306,6 +357,7 @@ class Driver:
         clock = time.monotonic_ns
         record = self._recorder.received
         first_time = self._sequences.add
+        replying = self._replying
 
         def on_message(topic: str, text: str) -> None:
             at_ns = clock()
@@ -325,6 +377,8 @@ class Driver:
                 self._latencies.add(at_ns - intended_ns)
             if first_time(own, head.topic, head.seq):
                 self.delivered += 1
+                if replying is not None:
+                    self._hear(replying, number, text, at_ns)
             if self._awaited is not None and self.received >= self._awaited[0] and not self._awaited[1].done():
                 self._awaited[1].set_result(None)
 

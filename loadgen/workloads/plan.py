@@ -8,7 +8,7 @@ performs its own part, so that they agree on topics, sequence numbers and repeti
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 
 class Send(NamedTuple):
@@ -16,7 +16,8 @@ class Send(NamedTuple):
 
     ``topic``, ``seq``: the ``seq``-th message (from 1) of that topic number in this run; ``news_ns``: when the message
     is meant to be sent for the first time, by whomever; ``first``: this is that publish. ``size``: bytes that the
-    payload has at least; ``content``: what it says besides, the same in every publish of the message.
+    payload has at least; ``content``: what it says besides, the same in every publish of the message. ``causal``: it
+    says something to a message that its connection has received, and so has to come after that one everywhere.
     """
 
     at_ns: int
@@ -27,6 +28,7 @@ class Send(NamedTuple):
     first: bool
     size: int
     content: str = ""
+    causal: bool = False
 
 
 class Plan(Protocol):
@@ -53,6 +55,27 @@ class Plan(Protocol):
         connections send that are not of the remainder ``process`` by ``processes`` may be left out."""
 
 
+@runtime_checkable
+class Replying(Protocol):
+    """What a plan has besides if its connections send because of what they receive: a closed loop, whose times are
+    given to it. Times in ns from the segment's beginning."""
+
+    def heard(self, connection: int, content: str, at_ns: int) -> None:
+        """It has received a message with that content, for the first time. ``ValueError``: no message of this plan."""
+
+    def due(self, now_ns: int) -> list[Send]:
+        """What is to be sent by now and was not given before, in the order of the intended times."""
+
+    def next_ns(self) -> int | None:
+        """When something will be due; ``None``: not before something is heard."""
+
+    def pending(self) -> int:
+        """How many sends will be due if nothing more is heard."""
+
+    def forget(self) -> list[int]:
+        """Send none of them; their connections."""
+
+
 class Heading(NamedTuple):
     """What a received payload says of itself. ``intended_ns``: on the generator's clock."""
 
@@ -65,6 +88,11 @@ def payload(tag: str, topic: int, seq: int, intended_ns: int, content: str, size
     """The text of a message, filled up to ``size`` bytes. Every publish of a message has the same text: that is what
     makes it a duplicate. ``tag``: of the run, without spaces."""
     return f"{tag} {topic} {seq} {intended_ns} {content}".ljust(size, ".")
+
+
+def content(text: str) -> str:
+    """What a message whose heading was read says besides, with what filled it up."""
+    return text.split(" ", 4)[4]
 
 
 def heading(tag: str, text: str) -> Heading | None:

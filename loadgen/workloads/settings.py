@@ -23,6 +23,8 @@ from .sizes import Sizes
 CONNECTIONS_MAX = 1_000_000
 TOPICS_MAX = 1 << 24
 RATE_MAX = 10_000_000.0
+#: Of a causal run: each process keeps all of them from the beginning, messages some 300 bytes each.
+MESSAGES_MAX, SUBSCRIPTIONS_MAX = 1_000_000, 1 << 22
 #: Beyond it nearly all wishes are for a handful of songs, and `popularity.counts` would not keep their mean.
 WISH_EXPONENT_MAX = 2.0
 DURATION_S_MAX = 24 * 3600.0
@@ -179,9 +181,59 @@ class Replay(_Air):
             raise WorkloadError("log: name the recorded now-playing log to replay")
 
 
-Settings = Traffic | Topics | Radio | Replay
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Causal(_Paced):
+    """Questions, answers by clients that have received them, comments on these: each on a topic of its speaker."""
+
+    workload: ClassVar[str] = "causal"
+
+    clients: int = _option(32, "clients, each with a connection", least=1, most=CONNECTIONS_MAX)
+    rooms: int = _option(16, "rooms to talk in, each with topics of its own", least=1)
+    members: int = _option(8, "clients in a room, drawn", least=1)
+    speakers: int = _option(4, "of them, who answer; the first one asks", least=1)
+    partial: float = _option(0.2, "share of a room's topics that a member does not subscribe to", "SHARE", most=1)
+    rate: float = _option(50.0, "questions", "PER_S", most=RATE_MAX, above=True)
+    answers: int = _option(2, "answers to a question, by one speaker each")
+    chain: int = _option(1, "comments on an answer, each on the one before")
+    # Programs answer so fast. With longer times the question mostly has arrived, whatever a system promises.
+    think_ms: float = _option(5.0, "time from receiving to answering, uniform from 0", "MS", most=60_000)
+    duration_s: float = _option(10.0, "how long questions are asked", "S", most=DURATION_S_MAX, above=True)
+    size: str = _option("200", "payload bytes: 200, uniform:100:400 or lognormal:MEDIAN:SIGMA:MAX", "SPEC")
+    violations: int | None = _option(
+        None, "so many causal violations at most are a goal of the run (default: no goal)", most=MESSAGES_MAX
+    )
+
+    def __post_init__(self) -> None:
+        _check(self)
+        _sizes(self.size)
+        if not self.speakers <= self.members <= self.clients:
+            raise WorkloadError(
+                f"speakers are members, and members clients: not {self.speakers} of {self.members} of {self.clients}"
+            )
+        if self.answers > (others := max(self.speakers - 1, 1)):  # one that is alone answers itself
+            raise WorkloadError(f"answers: {others} of a room's speakers can answer, not {self.answers}")
+        if not self.questions:
+            raise WorkloadError("rate x duration_s makes no question")
+        if (messages := self.questions * (1 + self.answers * (1 + self.chain))) > MESSAGES_MAX:
+            raise WorkloadError(f"rate, duration_s, answers, chain make {messages:,} messages; {MESSAGES_MAX:,} may be")
+        if (made := self.rooms * self.members * (1 + self.speakers)) > SUBSCRIPTIONS_MAX:
+            raise WorkloadError(
+                f"rooms, members and speakers make {made:,} subscriptions; {SUBSCRIPTIONS_MAX:,} may be"
+            )
+
+    @property
+    def questions(self) -> int:
+        """How many are asked."""
+        return int(self.rate * self.duration_s)
+
+    @property
+    def payload_sizes(self) -> Sizes:
+        return sizes.parse(self.size)
+
+
+Settings = Traffic | Topics | Radio | Replay | Causal
 Kind = TypeVar("Kind", bound=Settings)
-KINDS: dict[str, type[Settings]] = {kind.workload: kind for kind in (Traffic, Topics, Radio, Replay)}
+KINDS: dict[str, type[Settings]] = {kind.workload: kind for kind in (Traffic, Topics, Radio, Replay, Causal)}
 
 
 def settings(kind: type[Kind], file: Path | None, options: Mapping[str, str], **defaults: Any) -> Kind:

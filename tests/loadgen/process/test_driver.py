@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from ingeborg.loadgen.log.rundir import EventFiles
 from ingeborg.loadgen.process.driver import Driver
+from ingeborg.loadgen.workloads.causal import CausalPlan
 from ingeborg.loadgen.workloads.plan import Send
+from ingeborg.loadgen.workloads.settings import Causal
 
 
 class Recording:
@@ -17,12 +22,22 @@ class Recording:
 
     def __init__(self) -> None:
         self.taken: list[tuple[str, str]] = []
+        self.hear: dict[int, Callable[[str, str], None]] = {}  # by connection: it receives
+        self._took = asyncio.Event()
 
     async def connect(self, number: int, on_message: Any, on_error: Any) -> Any:
+        self.hear[number] = on_message
         return self
 
     async def publish(self, messages: Sequence[tuple[str, str]]) -> None:
         self.taken += messages
+        self._took.set()
+
+    async def has_taken(self, count: int) -> None:
+        async with asyncio.timeout(30):
+            while len(self.taken) < count:
+                self._took.clear()
+                await self._took.wait()
 
     async def close(self) -> None:
         pass
@@ -50,9 +65,13 @@ class Laborious:
             yield Send(seq * 1_000_000, 0, 0, seq, seq * 1_000_000, True, 0)
 
 
+def driver_of(plan: Any, recording: Recording, path: Path) -> Driver:
+    return Driver(plan, recording, EventFiles(path, 0), process=0, processes=1, tag="tag")  # type: ignore[arg-type]
+
+
 async def test_the_work_before_the_first_send_is_done_before_the_time_runs(tmp_path: Path) -> None:
     plan, recording = Laborious(), Recording()
-    driver = Driver(plan, recording, EventFiles(tmp_path, 0), process=0, processes=1, tag="tag")  # type: ignore[arg-type]
+    driver = driver_of(plan, recording, tmp_path)
     await driver.connect()
     driver.begin("run")
     driver.prepare(None, 0.01)
@@ -61,3 +80,45 @@ async def test_the_work_before_the_first_send_is_done_before_the_time_runs(tmp_p
     await driver.run(time.monotonic_ns(), 0.01)
     await driver.close()
     assert len(recording.taken) == driver.sent == 3
+
+
+async def asked(path: Path, **options: Any) -> tuple[Driver, Recording, int]:
+    """One question, which one connection is to answer: this one."""
+    few: dict[str, Any] = {"clients": 2, "rooms": 1, "members": 2, "speakers": 2, "answers": 1, "chain": 0, "rate": 1.0}
+    plan, recording = CausalPlan(Causal(**{**few, "duration_s": 1.0, "partial": 0.0, **options})), Recording()
+    driver = driver_of(plan, recording, path)
+    await driver.connect()
+    driver.begin("run")
+    driver.prepare(None, 0.0)
+    await driver.run(time.monotonic_ns(), 0.0)
+    await recording.has_taken(1)
+    return driver, recording, plan.messages[1].connection
+
+
+async def test_what_is_received_is_answered_once_and_the_log_says_causal(tmp_path: Path) -> None:
+    driver, recording, answerer = await asked(tmp_path)
+    question = recording.taken[0]
+    for connection in (1 - answerer, answerer, answerer):
+        recording.hear[connection](*question)
+    await recording.has_taken(2)
+    recording.hear[answerer](question[0], question[1].replace(" 0 1 ", " 0 2 ").replace(" 0 question", " 7 question"))
+    assert driver.errors == {"unexpected message": 1}  # it is none of the plan
+    await driver.close()
+    rows = [line.split(",") for line in (tmp_path / "events-000-0000.csv").read_text().splitlines()[1:]]
+    assert [row[0] for row in rows[:7]] == ["news", "sent", "received", "received", "received", "news", "sent"]
+    heard, answered = rows[3], rows[6]
+    assert (heard[2], answered[2], answered[-1], rows[1][-1]) == (str(answerer), str(answerer), "causal", "")
+    assert int(heard[6]) <= int(answered[5]) <= int(answered[6])
+    assert len(recording.taken) == driver.sent == 2
+
+
+@pytest.mark.parametrize("end", [Driver.cut, Driver.give_up])
+async def test_after_the_end_nobody_answers_any_more(tmp_path: Path, end: Callable[[Driver], None]) -> None:
+    driver, recording, answerer = await asked(tmp_path, think_ms=60_000.0)
+    recording.hear[answerer](*recording.taken[0])
+    assert driver.stats()["queued"] == 1
+    end(driver)
+    assert driver.stats()["queued"] == 0
+    assert driver.errors["unsent"] == (end is Driver.give_up)
+    await driver.close()
+    assert len(recording.taken) == 1
