@@ -22,8 +22,8 @@ from ingeborg.protocol.native import mypyc_attr
 from .branch import FLOOR, SENDABLE, Branch
 from .history import Key
 from .node import Desk, Peer, Wire
-from .roots import NOBODY, RENEW_S, Life, Root, forget
-from .swaps import SWEEP_DUE, SWEEP_S, Swaps
+from .roots import NOBODY, RENEW_S, Life, Root
+from .swaps import SWEEP_DUE, Swaps
 from .trees import WANT_DUE, Bounds
 from .wires import (
     EARLY,
@@ -54,14 +54,13 @@ BATCH_DUE: Final = 0
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Grove(Swaps):
-    """One node. Counted so far, besides what ``Swaps`` and ``Trees`` count: ``forgotten`` roots; ``stray`` wires, of
-    no neighbour."""
+    """One node. Counted so far, besides what ``Swaps`` and ``Trees`` count: ``stray`` wires, of no neighbour."""
 
     def __init__(self, desk: Desk, me: Peer, bounds: Bounds | None = None) -> None:
         super().__init__(desk, me, bounds or Bounds())
         self._sent = 0
         self._batching = False
-        self.forgotten = self.stray = 0
+        self.stray = 0
 
     # Events
 
@@ -108,7 +107,7 @@ class Grove(Swaps):
         elif kind == VECTOR:
             self._open(branch, wire[1], wire[2])
         elif kind == FLOORS:
-            self._floors(branch, wire[1], wire[2])
+            self._floors(branch, wire[1], wire[2], wire[3])
         elif kind == GONE:
             self._gone(branch, wire[1])
 
@@ -120,13 +119,7 @@ class Grove(Swaps):
         elif what == WANT_DUE:
             self._wanted_due()
         elif what == SWEEP_DUE:
-            self.forgotten += forget(self.rows, self._desk.now)
-            own = self._own
-            if own is not None and own.name not in self.rows:
-                self._own = None
-            self._sweeping = bool(self.rows)
-            if self._sweeping:
-                self._desk.after(SWEEP_S, SWEEP_DUE)
+            self._sweep()
 
     def kept(self) -> dict[str, int]:
         """How much of what this node keeps, each of which has a limit."""
@@ -156,7 +149,7 @@ class Grove(Swaps):
         if seq <= row.seq:
             if kind != REPLAY:
                 self._twice(branch, row)
-            if branch.pending:
+            if ordered and branch.pending:
                 branch.pending.pop(key, None)
             return
         if key in self._held:

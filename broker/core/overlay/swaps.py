@@ -5,9 +5,10 @@ Owns: the exchange of vectors, floors, and what is held until it may be delivere
 **A new link** begins with both vectors. Each end then sends, in its own order of delivery, what the other one lacks.
 What its history does not have any more it names as *floors*; beyond them nothing of the link is delivered until the
 messages up to there have come over other links. If none brings them within ``GAP_WAIT_S`` they are given up, which is
-counted. Before its neighbour's vector has come a node says nothing else, so that such a link orders nothing. A node
-that has delivered nothing of others yet is new: it takes up where its first neighbour is, but for what that one has
-delivered since the new node began.
+counted. Before its neighbour's vector has come a node says nothing else, so that such a link orders nothing.
+
+A node that has delivered nothing of others yet is **new**. It takes up where a neighbour is that was there before it,
+but for what that one has delivered since the new node began.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from ingeborg.protocol.native import mypyc_attr
 from .branch import FLOOR, Branch
 from .history import Key
 from .node import Desk, Peer
-from .roots import NOBODY, Root, Vector, vector
+from .roots import NOBODY, Root, Vector, forget, vector
 from .trees import NEVER, Bounds, Held, Trees
 from .wanted import GAP_WAIT_S, Want
 from .wires import (
@@ -50,14 +51,16 @@ SWEEP_DUE: Final = 2
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Swaps(Trees):
-    """One node. Counted so far: ``restarts`` of links; ``gaps``, roots of which messages were given up."""
+    """One node. Counted so far: ``restarts`` of links; ``gaps``, roots of which messages were given up; ``forgotten``
+    roots."""
 
     def __init__(self, desk: Desk, me: Peer, bounds: Bounds) -> None:
         super().__init__(desk, me, bounds)
         self._began = desk.now
         self._new = True
+        self._whole_since = -NEVER  # since then nothing was left out here because this node was new
         self._sweeping = False
-        self.restarts = self.gaps = 0
+        self.restarts = self.gaps = self.forgotten = 0
 
     def _drain(self) -> None:
         """Deliver what has become deliverable."""
@@ -94,7 +97,8 @@ class Swaps(Trees):
             branch.out = True
             self._out.append(branch)
             self._out_bits |= branch.bit
-        floors, keys = self.history.lacking(theirs, self.rows, now - age if age >= 0.0 else -NEVER, now)
+        since = now - age if age >= 0.0 else -NEVER
+        floors, keys = self.history.lacking(theirs, self.rows, since, now)
         self._tell_floors(branch, floors, True)
         for key in keys:
             payload_bytes, hops, born, _ = self.history.records[key]
@@ -102,9 +106,10 @@ class Swaps(Trees):
             self._send(branch.peer, (REPLAY, key, hops + 1, now - born), size, payload_bytes)
 
     def _tell_floors(self, branch: Branch, floors: Vector, first: bool) -> None:
-        self._send(branch.peer, (FLOORS, floors, first), ENTRIES_BYTES + VECTOR_ROW_BYTES * len(floors))
+        whole_s = self._desk.now - self._whole_since
+        self._send(branch.peer, (FLOORS, floors, first, whole_s), VECTOR_BYTES + VECTOR_ROW_BYTES * len(floors))
 
-    def _floors(self, branch: Branch, floors: Vector, first: bool) -> None:
+    def _floors(self, branch: Branch, floors: Vector, first: bool, whole_s: float) -> None:
         """The neighbour cannot send what it has passed up to there. With its first floors its order begins."""
         if not (first or branch.ordered):
             return  # they belong to the order before the link was restarted
@@ -116,8 +121,10 @@ class Swaps(Trees):
                 above[name] = seq
         if not above:
             return
-        if self._new:
+        wants_since = self._began - NEWCOMER_S
+        if self._new and self._desk.now - whole_s <= wants_since:
             self._new = False
+            self._whole_since = wants_since
             self._pass(above)
             return
         now = self._desk.now
@@ -149,6 +156,19 @@ class Swaps(Trees):
         for branch in self._out:
             self._tell_floors(branch, floors, False)
         self._drain()
+
+    def _sweep(self) -> None:
+        """Forget roots that may be forgotten, and payloads that nobody has announced: their root crashed when it had
+        not sent what comes before them."""
+        now = self._desk.now
+        self.forgotten += forget(self.rows, now)
+        if self._own is not None and self._own.name not in self.rows:
+            self._own = None
+        for key in [key for key, held in self._held.items() if held[2] < now - SWEEP_S]:
+            self._held_bytes -= self._held.pop(key)[0]
+        self._sweeping = bool(self.rows)
+        if self._sweeping:
+            self._desk.after(SWEEP_S, SWEEP_DUE)
 
     def _hold(self, branch: Branch, key: Key, held: Held) -> None:
         """Keep the payload until it may be delivered. Without room for it, the link that brought it is restarted."""

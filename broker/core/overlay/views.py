@@ -11,8 +11,8 @@ done otherwise, and why:
 * A peer is a neighbour once both have said so, never before it has answered.
 * A node asks for neighbours while it has fewer than ``ACTIVE``, and is asked up to ``ACTIVE_MAX``. Nearly every request
   finds room, so that a request seldom costs another node a neighbour.
-* A neighbour that goes down is replaced from the passive view. The registry is asked only by a node that has no
-  neighbour and knows nobody else who lives. Joining again at every loss would churn the whole overlay.
+* A neighbour that goes down is replaced from the passive view. The registry is asked only by a node that lacks
+  neighbours and knows nobody else, and by one that has none. Joining again at every loss would churn the overlay.
 * A neighbour that went down without a word may be cut off. It is dialled again for ``LOST_S``: else the two sides of a
   cut, whose views have filled up meanwhile, would never find each other.
 * The answer to a shuffle goes back the way on which the shuffle came, over links that are open.
@@ -42,17 +42,16 @@ SHUFFLE_S: Final = 10.0
 #: lies between its half and the whole. Both sides of a cut find each other within that and a dial.
 RETRY_S: Final = 2.0
 
-#: A neighbour that was lost is dialled for so long, in seconds. By then registries have taken the dead out.
+#: A neighbour that was lost is dialled for so long, in seconds: by then registries have taken the dead out. So many are
+#: dialled: twice as many as a node has.
 LOST_S: Final = 300.0
-
-#: Lost neighbours that are dialled: twice as many as there can be at a time.
 LOST_MAX: Final = 12
 
 #: One that was lost and is found full is asked so often. Most have found others by then, and the sides are joined.
 REFUSALS_MAX: Final = 3
 
-#: From its second request on, one of so many requests of a lost neighbour has priority: two sides, all of whose nodes
-#: are full, still join, and few neighbours are put out.
+#: From its second request on, one of so many has priority: two sides, all of whose nodes are full, still join, and few
+#: neighbours are put out.
 PRIORITY_OF: Final = 8
 
 #: A link over which nothing was agreed is ended after this time, in seconds.
@@ -159,6 +158,7 @@ class Hyparview(Walks):
             if not self._left:
                 self._shuffle()
                 self._end_idle()
+                self._seek()
                 self._desk.after(SHUFFLE_S, SHUFFLE_DUE)
         elif what == RETRY_DUE:
             if not self._left and self._desk.now > self._retry_at - 0.001:
@@ -355,22 +355,24 @@ class Hyparview(Walks):
                 self._dial(peer, TO_REPLACE)
                 lacking -= 1
         if lacking > 0:
-            if lacking == self.options.active:
+            if lacking == self.options.active or not self.passive.names:
                 self._ask_registry()
             self._retry()
 
     def _ask_registry(self) -> None:
-        """No neighbour, and nobody who could become one. The first node of all waits for others."""
+        """Nobody is known who could become a neighbour. The first node of all waits for others."""
         now = self._desk.now
-        if not self._joined or now < self._read_at + RETRY_S / 2.0:
+        pause_s = self._pause_s / 2.0 if self.active else RETRY_S / 2.0
+        if not self._joined or now < self._read_at + pause_s:
             return
         self._read_at = now
         self.registry_reads += 1
-        contacts = self._desk.contacts()
-        for peer in contacts[1:]:
-            self.passive.note(peer)
-        for peer in contacts[:1]:
-            self._dial(peer, TO_JOIN)
+        for peer in self._desk.contacts():
+            if self.active or self._dialling:
+                if peer not in self.active:
+                    self.passive.note(peer)
+            else:
+                self._dial(peer, TO_JOIN)
 
     def _retry(self) -> None:
         now = self._desk.now

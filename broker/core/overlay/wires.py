@@ -34,8 +34,9 @@ VECTOR: Final = 7
 """``(vector, age)``: what the sender has delivered. ``age``: of a node that has delivered nothing of others: seconds
 since when it wants everything; otherwise negative. The answer is ``FLOORS``, and what the sender lacks."""
 FLOORS: Final = 8
-"""``(floors, first)``: of each life, up to this number the sender has passed messages that it cannot send. ``first``:
-it answers a vector; from here on the sender's entries are an order."""
+"""``(floors, first, whole)``: of each life, up to this number the sender has passed messages that it cannot send.
+``first``: it answers a vector; from here on the sender's entries are an order. ``whole``: for so many seconds the
+sender has left out nothing because it was new itself."""
 
 NAME_BYTES: Final = 8
 ENTRY_BYTES: Final = 6
@@ -44,8 +45,8 @@ ENTRIES_BYTES: Final = 2
 PAYLOAD_BYTES: Final = ENTRIES_BYTES + ENTRY_BYTES + 6
 EARLY_BYTES: Final = 1 + ENTRY_BYTES + 6
 PRUNE_BYTES: Final = 3
-VECTOR_BYTES: Final = 5
-"""Kind, number of rows, age."""
+VECTOR_BYTES: Final = 6
+"""Kind, number of rows, age (of floors: whether they are the first, and for how long all is there)."""
 VECTOR_ROW_BYTES: Final = NAME_BYTES + 4
 
 
