@@ -132,6 +132,7 @@ def test_the_digest_finds_what_the_simulator_counted(tmp_path: Path, spark: Spar
 
     world, phases, lives = made(crashed=5)
     log.write(tmp_path / "logs" / "log", FACTS, world.record, phases, lives)
+    (tmp_path / "digest").mkdir()
     document = job.digest(spark, [str(tmp_path / "logs")], tmp_path / "digest", say=lambda _: None)
     (run,) = document["runs"]
     found = of_run(run)
