@@ -11,8 +11,9 @@ done otherwise, and why:
 * A peer is a neighbour once both have said so, never before it has answered.
 * A node asks for neighbours while it has fewer than ``ACTIVE``, and is asked up to ``ACTIVE_MAX``. Nearly every request
   finds room, so that a request seldom costs another node a neighbour.
-* A neighbour that goes down is replaced from the passive view. The registry is asked only by a node that lacks
-  neighbours and knows nobody else, and by one that has none. Joining again at every loss would churn the overlay.
+* A neighbour that goes down is replaced from the passive view. The registry is asked only by a node that has no
+  neighbour, and by one that has lacked some for long and knows nobody. Joining again at every loss would churn the
+  overlay.
 * A neighbour that went down without a word may be cut off. It is dialled again for ``LOST_S``: else the two sides of a
   cut, whose views have filled up meanwhile, would never find each other.
 * The answer to a shuffle goes back the way on which the shuffle came, over links that are open.
@@ -121,8 +122,7 @@ class Hyparview(Walks):
     def expect(self, active: list[Peer], passive: list[Peer]) -> None:
         """In an overlay that is there already: links to ``active`` will be up without a word, and are neighbours'."""
         self._start()
-        for peer in active:
-            self._expected[peer] = None
+        self._expected = dict.fromkeys(active)
         for peer in passive:
             self.passive.note(peer)
 
@@ -191,9 +191,8 @@ class Hyparview(Walks):
             return
         if peer in self.active:
             self._lose(peer)
-            if len(self._lost) >= LOST_MAX:
-                del self._lost[next(iter(self._lost))]
-            self._lost[peer] = (self._desk.now, 0)
+            if len(self._lost) < LOST_MAX:
+                self._lost[peer] = (self._desk.now, 0)
             self._pause_s = RETRY_S
             self._retry()
         self._seek()
@@ -251,9 +250,9 @@ class Hyparview(Walks):
             full = len(self.active) >= self.options.active
         if full:
             self._refused(peer)
-        else:
-            self._links[peer] = (ASKED if why == TO_REPLACE else URGED, self._desk.now)
-            self._send(peer, (NEIGHBOUR, priority), HEAD_BYTES)
+            return
+        self._links[peer] = (ASKED if why == TO_REPLACE else URGED, self._desk.now)
+        self._send(peer, (NEIGHBOUR, priority), HEAD_BYTES)
 
     def _accept(self, peer: Peer) -> None:
         """The peer has asked. It hears of it before the protocol above says anything to it."""
@@ -269,17 +268,17 @@ class Hyparview(Walks):
         self.passive.forget(peer)
         self._lost.pop(peer, None)
         self.upper.up(peer, dialled)
+        if len(self.active) == self.options.active:
+            self._pause_s = RETRY_S
         self._seek()
 
     def _refused(self, peer: Peer) -> None:
         """It lives, and has no room; or we have none."""
         self._hang_up(peer)
-        lost = self._lost.get(peer)
-        if lost is not None:
-            if lost[1] + 1 < REFUSALS_MAX:
-                self._lost[peer] = (lost[0], lost[1] + 1)
-            else:
-                del self._lost[peer]
+        if peer in self._lost:
+            since, refusals = self._lost.pop(peer)
+            if refusals + 1 < REFUSALS_MAX:
+                self._lost[peer] = (since, refusals + 1)
         self.passive.note(peer)
         self._seek()
 
@@ -355,24 +354,22 @@ class Hyparview(Walks):
                 self._dial(peer, TO_REPLACE)
                 lacking -= 1
         if lacking > 0:
-            if lacking == self.options.active or not self.passive.names:
+            if lacking == self.options.active:
                 self._ask_registry()
             self._retry()
 
     def _ask_registry(self) -> None:
         """Nobody is known who could become a neighbour. The first node of all waits for others."""
         now = self._desk.now
-        pause_s = self._pause_s / 2.0 if self.active else RETRY_S / 2.0
-        if not self._joined or now < self._read_at + pause_s:
+        if not self._joined or now < self._read_at + RETRY_S / 2.0:
             return
         self._read_at = now
         self.registry_reads += 1
         for peer in self._desk.contacts():
-            if self.active or self._dialling:
-                if peer not in self.active:
-                    self.passive.note(peer)
-            else:
+            if not (self.active or self._dialling):
                 self._dial(peer, TO_JOIN)
+            elif peer not in self.active:
+                self.passive.note(peer)
 
     def _retry(self) -> None:
         now = self._desk.now
@@ -397,5 +394,7 @@ class Hyparview(Walks):
         if len(self.active) < self.options.active:
             # Where there are few nodes this goes on for ever, so it goes on slowly.
             self._pause_s = min(2.0 * self._pause_s, SHUFFLE_S)
+            if self._pause_s == SHUFFLE_S and not self.passive.names:
+                self._ask_registry()
             self._shuffle()
             self._seek()

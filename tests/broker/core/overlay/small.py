@@ -91,9 +91,7 @@ class Place(Desk):
 class Small:
     """``make``: makes a node at a desk. ``latencies``: what they are drawn from, in seconds."""
 
-    def __init__(
-        self, make: Callable[[Desk, int], Node], seed: int, latencies: tuple[float, ...] = LATENCIES
-    ) -> None:
+    def __init__(self, make: Callable[[Desk, int], Node], seed: int, latencies: tuple[float, ...] = LATENCIES) -> None:
         self.random = Random(seed)
         self.naive = Naive()
         self.now = 0.0
@@ -166,6 +164,10 @@ class Small:
 
     # Links
 
+    def peers(self, node: int) -> list[int]:
+        """The ends of its links."""
+        return [peer for peer in self.places[node].links if isinstance(peer, int)]
+
     def connect(self, pairs: Iterable[tuple[int, int]]) -> None:
         """Links that are up at once."""
         for one, other in pairs:
@@ -224,7 +226,7 @@ class Small:
                 place.now = self.now
                 place.node.down(peer)
 
-    def sever(self, one: int, other: int) -> None:
+    def sever(self, one: int, other: Peer) -> None:
         """The link between the two breaks."""
         link = self.places[one].links.get(other)
         if link is None:
