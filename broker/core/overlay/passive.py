@@ -6,10 +6,9 @@ Owns: which they are. Must never: know whether one lives; whoever dials one find
 from __future__ import annotations
 
 from collections.abc import Iterable
-from random import Random
 from typing import Final
 
-from .node import Peer
+from .node import Desk, Peer
 
 #: Nodes known besides: six times the neighbours (section 4.2.1).
 PASSIVE_MAX: Final = 30
@@ -20,8 +19,8 @@ class Passive:
 
     __slots__ = ("_random", "_size_max", "_without", "names")
 
-    def __init__(self, random: Random, without: Peer, size_max: int = PASSIVE_MAX) -> None:
-        self._random = random
+    def __init__(self, desk: Desk, without: Peer, size_max: int = PASSIVE_MAX) -> None:
+        self._random = desk.random
         self._without = without
         self._size_max = size_max
         self.names: dict[Peer, None] = {}  # a dictionary: what chance draws does not depend on hashes

@@ -33,7 +33,7 @@ class Walks(Node):
         self._random = desk.random
         self.me = me
         self.active: dict[Peer, None] = {}
-        self.passive = Passive(desk.random, me, passive_max)
+        self.passive = Passive(desk, me, passive_max)
         self._shuffled: list[Peer] = []  # sent in the last shuffle
 
     def _welcome(self, newcomer: Peer) -> None:

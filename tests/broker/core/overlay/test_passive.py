@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from random import Random
-
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ingeborg.broker.core.overlay.node import Peer
 from ingeborg.broker.core.overlay.passive import Passive
+
+from .paper import Paper
 
 names = st.lists(st.integers(0, 30), max_size=20)
 
@@ -17,7 +17,7 @@ names = st.lists(st.integers(0, 30), max_size=20)
 def test_it_keeps_its_bounds_and_holds_no_neighbours(
     seed: int, noted: list[int], brought: list[int], neighbours: list[int], sent: list[int]
 ) -> None:
-    passive = Passive(Random(seed), 7, size_max=6)
+    passive = Passive(Paper(seed), 7, size_max=6)
     active: dict[Peer, None] = dict.fromkeys(neighbours)
     for peer in noted:
         passive.note(peer)
@@ -35,7 +35,7 @@ def test_it_keeps_its_bounds_and_holds_no_neighbours(
 
 
 def test_what_was_sent_goes_before_anything_else() -> None:
-    passive = Passive(Random(1), 0, size_max=4)
+    passive = Passive(Paper(1), 0, size_max=4)
     for peer in (1, 2, 3, 4):
         passive.note(peer)
     passive.merge([5, 6], {}, [2, 4])
@@ -43,7 +43,7 @@ def test_what_was_sent_goes_before_anything_else() -> None:
 
 
 def test_some_are_drawn_without_repetition() -> None:
-    passive = Passive(Random(1), 0)
+    passive = Passive(Paper(1), 0)
     for peer in range(1, 9):
         passive.note(peer)
     assert len(set(passive.some(4))) == 4
