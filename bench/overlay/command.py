@@ -19,18 +19,18 @@ from typing import Final
 import orjson
 
 from ingeborg.bench.errors import BenchError
-from ingeborg.bench.overlay import work
+from ingeborg.bench.overlay import summary, work
 from ingeborg.bench.overlay.experiments import EXPERIMENTS, NODES, NODES_MAX, NODES_MIN, PROTOCOLS, Cell, plan
 from ingeborg.broker.core import overlay
 
-PLAN, CELLS, SUMMARY = "plan.json", "overlay.json", "summary.md"
+PLAN, CELLS, SUMMARY, PAGE = "plan.json", "overlay.json", "summary.md", "report.html"
 
 AT_ONCE: Final = 12
 """Cells whose logs are there at the same time: some 70 MB each. Their digest fits the memory that Spark may take."""
 
 SAY_S: Final = 10.0
 
-NOT_IN_ROWS: Final = ("command.py", "job.py", "page.py", "summary.py")
+NOT_IN_ROWS: Final = ("cells.py", "claims.py", "command.py", "drawing.py", "job.py", "page.py", "summary.py")
 """Sources that only look at rows."""
 
 
@@ -64,6 +64,9 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     command.add_argument(
         "--keep-logs", action="store_true", help="digest the logs, and leave them there: some 70 MB a cell"
     )
+    command.add_argument(
+        "--again", action="store_true", help=f"only make the page again, of the {CELLS} that DIR holds"
+    )
     command.set_defaults(command=_overlay)
 
 
@@ -73,13 +76,19 @@ def _overlay(options: argparse.Namespace) -> int:
     if options.processes < 1:
         raise BenchError("--processes has to be 1 or more")
     out = Path(options.out)
+    if options.again:
+        _pages(out)
+        return 0
     # Cells of several sizes and experiments may share a directory: each has them in its name.
     _same_sources(out)
     cells = plan(options.experiment, options.nodes, options.seed, options.protocols)
     if not cells:
         raise BenchError(f"{options.experiment} has no cells of {', '.join(options.protocols)}")
     _run(cells, out, options.processes, options.keep_logs)
-    _tell(out)
+    _gather(out, options.seed)
+    _pages(out)
+    times = [orjson.loads(path.read_bytes()) for path in sorted((out / work.TIMES).glob("*.json"))]
+    print(summary.speed(times))
     return 0
 
 
@@ -198,9 +207,9 @@ def _minutes(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
-def _tell(out: Path) -> None:
-    """Put all that DIR holds into one file, in the order of their names, and say it as a table."""
-    from ingeborg.bench.overlay import job, summary
+def _gather(out: Path, seed: int) -> None:
+    """Put all that DIR holds into one file, in the order of their names, with the figures that the digest found."""
+    from ingeborg.bench.overlay import drawing, job
 
     rows = []
     for path in sorted((out / work.ROWS).glob("*.json")):
@@ -208,10 +217,19 @@ def _tell(out: Path) -> None:
         if found.is_file():
             row = orjson.loads(path.read_bytes())
             rows.append({**row, "digest": orjson.loads(found.read_bytes())["phases"]})
-    (out / CELLS).write_bytes(orjson.dumps({"cells": rows}, option=orjson.OPT_APPEND_NEWLINE))
-    times = [orjson.loads(path.read_bytes()) for path in sorted((out / work.TIMES).glob("*.json"))]
-    text = summary.markdown(rows)
+    document = {"cells": rows, "drawing": drawing.drawing(seed)}
+    (out / CELLS).write_bytes(orjson.dumps(document, option=orjson.OPT_APPEND_NEWLINE))
+
+
+def _pages(out: Path) -> None:
+    from ingeborg.bench.overlay import page
+
+    try:
+        document = orjson.loads((out / CELLS).read_bytes())
+    except (OSError, ValueError) as error:
+        raise BenchError(f"{out} has no {CELLS} of bench overlay ({error})") from error
+    text = summary.markdown(document["cells"])
     (out / SUMMARY).write_text(text, encoding="utf-8")
+    (out / PAGE).write_text(page.page(document), encoding="utf-8")
     print(text, end="")
-    print(summary.speed(times))
-    print(out / CELLS)
+    print(out / PAGE)

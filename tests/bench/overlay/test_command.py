@@ -52,10 +52,10 @@ def test_a_run_that_was_cut_short_is_resumed_and_gives_the_same_bytes(
     assert not list((tmp_path / "whole" / work.LOGS).iterdir())
     kept = {
         path.relative_to(tmp_path / "whole"): path.read_bytes()
-        for folder in (work.ROWS, job.DIGESTED, command.CELLS, command.SUMMARY)
+        for folder in (work.ROWS, job.DIGESTED, command.CELLS, command.SUMMARY, command.PAGE)
         for path in sorted((tmp_path / "whole" / folder).rglob("*.*")) or [tmp_path / "whole" / folder]
     }
-    assert len(kept) == 2 * len(CELLS) + 2
+    assert len(kept) == 2 * len(CELLS) + 3
 
     out = tmp_path / "resumed"
     monkeypatch.setattr(command, "plan", lambda *_: CELLS[:1])
@@ -67,6 +67,10 @@ def test_a_run_that_was_cut_short_is_resumed_and_gives_the_same_bytes(
     assert "3 cells, 1 of them done before" in run(out)
     assert {path: (out / path).read_bytes() for path in kept} == kept
     assert "3 cells, 3 of them done before" in run(out)
+    for name in (command.PAGE, command.SUMMARY):
+        (out / name).unlink()
+    run(out, "--again")
+    assert {path: (out / path).read_bytes() for path in kept} == kept
 
     assert run(tmp_path / "logs", "--keep-logs")
     assert sorted(path.name for path in (tmp_path / "logs" / work.LOGS).iterdir()) == sorted(
@@ -95,6 +99,7 @@ def test_a_digest_that_differs_from_the_row_is_refused(
         (["--nodes", "20001"], "--nodes has to be from 12 to 20000"),
         (["--processes", "0"], "--processes has to be 1 or more"),
         (["--protocols", "star"], "crash has no cells of star"),
+        (["--again"], "has no overlay.json of bench overlay"),
     ],
 )
 def test_what_cannot_be_run_is_said_in_a_line(
