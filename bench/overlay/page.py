@@ -86,7 +86,7 @@ def _claims(cells: Cells, nodes: int) -> Html:
         return Html("")
     return panel(
         "The document's sentences",
-        table(("chapter 4", "here", "what was found"), rows, "Sentences"),
+        table(("chapter 4", "here", "what was found"), rows, "Sentences", "words"),
         explain(
             f"One world for each cell: what differs by less than {claims.NOISE:.0%} is within noise. The first message "
             "of each sender, by which a tree is made, is left out, as the document's network had come to rest before."
@@ -210,7 +210,7 @@ def _kinds(cells: Cells, nodes: int) -> Html:
                     for name, (count, size, _) in row["kinds"].items()
                 )
                 rows.append([_name(protocol, senders), text])
-    return panel("What goes over the links, a node and message", table(("", "messages (bytes)"), rows, "Kinds"))
+    return panel("What goes over the links, a node and message", table(("", "messages (bytes)"), rows, "Kinds", "words"))
 
 
 # Faults
@@ -338,7 +338,7 @@ def _drawing(drawn: Json) -> Html:
     title = f"{len(parents)} nodes, {len(drawn['links'])} links, and the tree of one root"
     svg = (
         f'<svg viewBox="0 0 {SIDE} {SIDE}" role="img" aria-label="{html(title)}" style="max-width:{SIDE}px">'
-        f'<path class="grid" d="{path(drawn["links"])}"/><path class="line s0" d="{path(tree)}"/>'
+        f'<path class="axis" opacity=".35" d="{path(drawn["links"])}"/><path class="line s0" d="{path(tree)}"/>'
         f'<path class="dot s1" d="{dots}"/><path class="dot s2" d="M{root_x:g} {root_y:g}h0" stroke-width="12"/></svg>'
     )
     words = (
