@@ -29,6 +29,10 @@ SCHEMA: Final = 2
 PART_LINES: Final = 250_000
 """Some 15 MB: Spark reads parts side by side."""
 
+MARK: Final = "causal"
+"""The ``detail`` of a ``sent`` row: whoever checks causal order takes every broadcast for one that depends on all that
+its root had got, whether its protocol promises that or not."""
+
 SOURCE: Final = "overlay"
 COUNTERS: Final = ("overlay_messages_total", "overlay_payload_bytes_total", "overlay_control_bytes_total")
 """Names in ``counters.csv``: of messages, bytes of payloads, and all other bytes, sent so far."""
@@ -89,7 +93,7 @@ def _events(directory: Path, record: Record, lives: Sequence[Life]) -> int:
         if node == message.root and hops != DOUBLE:
             whole = f"{message.phase},%s,{node},{message.number},{at_ns},{at_ns},"
             lines.append(f"news,{whole % ''}{owed[index]},\n")
-            lines.append(f"sent,{whole % node}1,\n")
+            lines.append(f"sent,{whole % node}1,{MARK}\n")
         else:
             head, middle, sent_ns = heads[index]
             lines.append(f"{head}{node}{middle}{at_ns},{at_ns - sent_ns},\n")

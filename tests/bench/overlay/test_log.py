@@ -73,6 +73,7 @@ def test_a_broadcast_is_news_and_a_sent_row_and_each_other_node_receives_it(tmp_
         at = str(message.at * SLOT_NS)
         assert (news["kind"], news["connection"], news["value"], news["at_ns"]) == ("news", "", str(NODES - 1), at)
         assert (sent["kind"], sent["connection"], sent["value"], sent["at_ns"]) == ("sent", str(message.root), "1", at)
+        assert sent["detail"] == "causal"
         assert {event["kind"] for event in received} == {"received"}
         assert {int(event["connection"]) for event in received} == set(range(NODES)) - {message.root}
         assert all(int(event["value"]) == int(event["at_ns"]) - int(event["intended_ns"]) for event in received)
