@@ -62,12 +62,14 @@ class CptCastOptions:
 class CptCast(Linking):
     """``neighbours``: those of a built overlay, safe in both directions. More are told of by ``up``."""
 
-    __slots__ = ("eager", "grafted", "lazy", "missing", "options", "timers")
+    __slots__ = ("blocks", "eager", "grafted", "lazy", "missing", "options", "repairs", "timers")
 
     def __init__(
         self, desk: Desk, me: Peer, neighbours: Iterable[Peer] = (), options: CptCastOptions | None = None
     ) -> None:
         self.options = options or CptCastOptions()
+        self.repairs = self.options.linking.repairs
+        self.blocks = self.options.waiting
         self.eager: dict[Peer, Waiting] = {}  # eagerPushPeers, and waiting of each
         self.lazy: dict[Peer, Waiting] = {}  # lazyPushPeers, and waiting of each
         self.missing: dict[Mid, list[Peer]] = {}  # who has announced it and was not asked yet, in that order
@@ -95,7 +97,7 @@ class CptCast(Linking):
         left = self.expected.get(mid)
         if left is None:
             self._make_eager(sender)
-            self._first(mid, hops, payload_bytes, sender, self.linking.repairs.expects)
+            self._first(mid, hops, payload_bytes, sender, self.repairs.expects)
         else:
             self._prune(sender)
             self._has(sender, mid, left)
@@ -124,30 +126,30 @@ class CptCast(Linking):
             self.expected[mid] = left
         else:
             del self.expected[mid]
-        waiting = self._waiting(sender)
+        waiting = self.lazy.get(sender)
+        if waiting is None:
+            waiting = self.eager.get(sender)
         if waiting:
             self._check_waiting(sender, mid, waiting)
 
     def _check_waiting(self, sender: Peer, mid: Mid, waiting: Waiting) -> None:
         """Algorithm 13, lines 10-25: the neighbour has this message."""
-        send = self.desk.send
-        if not self.options.waiting:
-            waiting.pop(mid, None)
-            return
         first = next(iter(waiting))
-        if first == mid:
+        if not self.blocks:
+            waiting.pop(mid, None)
+        elif first == mid:
             del waiting[mid]
             while waiting:
                 following = next(iter(waiting))
                 wire, size, _ = waiting[following]
                 if wire[0] == GOSSIP:
-                    send(sender, (IHAVE, following), IHAVE_BYTES)
+                    self.desk.send(sender, (IHAVE, following), IHAVE_BYTES)
                     break
                 del waiting[following]
-                send(sender, wire, size)
+                self.desk.send(sender, wire, size)
         elif mid in waiting:
-            del waiting[mid if self.linking.repairs.removes_found else first]
-            send(sender, (IHAVE, mid), IHAVE_BYTES)
+            del waiting[mid if self.repairs.removes_found else first]
+            self.desk.send(sender, (IHAVE, mid), IHAVE_BYTES)
 
     def _asked(self, sender: Peer, mid: Mid) -> None:
         """A GRAFT (Algorithm 13, lines 4-9)."""
@@ -156,7 +158,7 @@ class CptCast(Linking):
         if not waiting:
             return
         send = self.desk.send
-        if not self.options.waiting:
+        if not self.blocks:
             asked_for = waiting.pop(mid, None)
             if asked_for is not None:
                 send(sender, *asked_for)
@@ -178,7 +180,7 @@ class CptCast(Linking):
     def _overdue(self, mid: Mid) -> None:
         """An announced message has not come: ask for it (Algorithm 12, lines 12-17)."""
         peers = self.missing.get(mid)
-        if not peers and self.linking.repairs.asks_somebody:
+        if not peers and self.repairs.asks_somebody:
             del self.timers[mid]
             self.missing.pop(mid, None)
             return
@@ -229,7 +231,7 @@ class CptCast(Linking):
             if mid in self.missing or mid in self.grafted:
                 not_to_send = self._acknowledge(announcement, mid, sender)
         entry = ((GOSSIP, mid, hops), GOSSIP_BYTES, payload_bytes)
-        blocks = self.options.waiting
+        blocks = self.blocks
         for peer, waiting in eager.items():
             if peer != sender and peer not in not_to_send:
                 if waiting and blocks:
@@ -245,7 +247,7 @@ class CptCast(Linking):
     def _acknowledge(self, announcement: Wire, mid: Mid, sender: Peer) -> list[Peer]:
         """Tell those who have announced the message that it is here; returns them (Algorithm 14, lines 14-22)."""
         announced, grafted = self.missing.pop(mid, []), self.grafted.pop(mid, [])
-        safe_only = self.linking.repairs.safe_only
+        safe_only = self.repairs.safe_only
         left = self.expected.get(mid, 0)
         for peer in announced:
             left &= ~self.bits.get(peer, 0)
@@ -266,7 +268,7 @@ class CptCast(Linking):
         waiting = self.lazy.pop(peer, None)
         if waiting is not None:
             self.eager[peer] = waiting
-        elif peer not in self.eager and not self.linking.repairs.safe_only:
+        elif peer not in self.eager and not self.repairs.safe_only:
             self.eager[peer] = {}
 
     def _make_lazy(self, peer: Peer) -> None:
@@ -274,13 +276,13 @@ class CptCast(Linking):
         waiting = self.eager.pop(peer, None)
         if waiting is not None:
             self.lazy[peer] = waiting
-        elif peer not in self.lazy and not self.linking.repairs.safe_only:
+        elif peer not in self.lazy and not self.repairs.safe_only:
             self.lazy[peer] = {}
 
     def _prune(self, peer: Peer) -> None:
         """Algorithm 11, lines 17-20. (A neighbour whose link brings payloads and to which none leads yet stays as it
         is: it would announce, and get no answer.)"""
-        if not self.linking.repairs.safe_only or self.is_outgoing(peer):
+        if not self.repairs.safe_only or self.is_outgoing(peer):
             self._make_lazy(peer)
             self.desk.send(peer, _PRUNE, PRUNE_BYTES)
 
@@ -313,7 +315,7 @@ class CptCast(Linking):
     def send_in_order(self, peer: Peer, wire: Wire, size: int) -> None:
         """Algorithm 14, lines 28-30."""
         waiting = self._waiting(peer)
-        if waiting and self.options.waiting:
+        if waiting and self.blocks:
             waiting[wire] = (wire, size, 0)
         else:
             self.desk.send(peer, wire, size)
