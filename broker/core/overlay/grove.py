@@ -148,19 +148,19 @@ class Grove(Swaps):
             row.eager &= ~branch.bit
         if seq <= row.seq:
             if kind != REPLAY:
-                self._twice(branch, row)
+                self._twice(branch, row, key)
             if ordered and branch.pending:
                 branch.pending.pop(key, None)
             return
         if key in self._held:
             if kind != REPLAY:
-                self._twice(branch, row)
+                self._twice(branch, row, key)
             if ordered:
                 self._announced(branch, (key,))
             return
         now = self._desk.now
         self._new = False
-        self.wanted.came(key, now)
+        self.wanted.came(key, branch, now)
         if kind != REPLAY:
             row.eager &= ~branch.bit
             if not row.refused & branch.bit:

@@ -133,7 +133,7 @@ class Swaps(Trees):
                 branch.queue.append(key)
                 branch.index[key] = FLOOR
             if key not in self.wanted.rows and key not in self._held:
-                self.wanted.rows[key] = Want(now, now + GAP_WAIT_S, 0)
+                self.wanted.rows[key] = Want(now, now + GAP_WAIT_S)
         self._arm_next()
 
     def _give_up(self, floors: Vector) -> None:
@@ -187,7 +187,7 @@ class Swaps(Trees):
             if former is not None:
                 self._held_bytes -= former[0]
             if any(key in other.index for other in self._out):
-                self.wanted.rows[key] = Want(now, now + timer_s, 0)
+                self.wanted.rows[key] = Want(now, now + timer_s)
         self._arm_next()
 
     def _restart(self, branch: Branch) -> None:

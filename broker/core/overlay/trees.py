@@ -27,7 +27,7 @@ from .branch import BITS_MAX, FLOOR, PLACE, SENDABLE, Branch
 from .history import HISTORY_BYTES_MAX, History, Key
 from .node import Desk, Node, Peer
 from .roots import HISTORY_S, NOBODY, Root, renumber
-from .wanted import GAP_WAIT_S, TIMER_S_MAX, TIMER_S_MIN, Want, Wanted
+from .wanted import ANSWER_S, GAP_WAIT_S, TIMER_S_MAX, TIMER_S_MIN, Want, Wanted
 from .wires import EARLY, EARLY_BYTES, ENTRIES_BYTES, ENTRY_BYTES, GONE, GRAFT, PRUNE, PRUNE_BYTES
 
 #: Payloads held until they may be delivered, in bytes. Then the link that brought the last one is restarted: its
@@ -123,9 +123,11 @@ class Trees(Node):
 
     # Branches of a tree
 
-    def _twice(self, branch: Branch, row: Root) -> None:
+    def _twice(self, branch: Branch, row: Root, key: Key) -> None:
         """A payload has come that was here already."""
         self.duplicates += 1
+        if self.wanted.answered:
+            self.wanted.came_again(key, self._desk.now)
         bit = branch.bit
         crossed = row.eager & bit
         row.eager &= ~bit
@@ -177,15 +179,15 @@ class Trees(Node):
                 continue
             row = self.rows.get(key[0])
             if row is not None and row.parent & self._live and row.parent != branch.bit:
-                rows[key] = Want(now, now + timer_s, 0)
+                rows[key] = Want(now, now + timer_s)
                 continue
-            rows[key] = Want(now, now + timer_s, 1)
+            rows[key] = Want(now, now + ANSWER_S, branch)
             ask.append(key)
             if row is not None:
                 row.parent = branch.bit  # for the next one is not asked of everybody who announces it
         if ask:
             self._graft(branch, ask)
-        self._arm(now + timer_s)
+        self._arm(now + (min(timer_s, ANSWER_S) if ask else timer_s))
 
     def _graft(self, branch: Branch, keys: list[Key]) -> None:
         self.grafts += len(keys)
@@ -208,16 +210,30 @@ class Trees(Node):
             if good_for == SENDABLE:
                 can.append(branch)
         if can:
-            self._graft(can[want.asked % len(can)], [key])
-            want.asked += 1
-            want.due_at = self.wanted.ask_again_at(want, now)
+            of = can[want.asked % len(can)]
+            self._graft(of, [key])
+            self.wanted.ask(want, of, now)
         elif not place:  # who announced it is gone; the others will announce it
             del self.wanted.rows[key]
         elif now < want.first_at + GAP_WAIT_S:
             want.due_at = want.first_at + GAP_WAIT_S
+        elif now < want.first_at + HISTORY_S and self._comes(key):
+            want.due_at = now + ANSWER_S
         else:
             return False
         return True
+
+    def _comes(self, upto: Key) -> bool:
+        """Is anything known of the messages of this root up to there?"""
+        name, seq = upto
+        for key in self._held:
+            if key[0] == name and key[1] <= seq:
+                return True
+        for branch in self._out:
+            for key, good_for in branch.index.items():
+                if key[0] == name and key[1] <= seq and good_for == SENDABLE:
+                    return True
+        return False
 
     def _gone(self, branch: Branch, keys: tuple[Key, ...]) -> None:
         """The neighbour cannot send these any more."""

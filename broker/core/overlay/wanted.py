@@ -4,7 +4,9 @@ Owns: when a payload is asked for, and the estimate of the lag that this rests o
 
 A GRAFT timer below the latency of the tree asks for payloads that are on their way. That moves the tree's branches to
 links that are slower, which makes payloads later still. So the timer follows the tree: it is twice the 99th percentile
-of the **lag**, the time from the first announcement of a message to its payload.
+of the **lag**, the time from the first announcement of a message to the payload that the tree brings. That may come
+after one that was asked for: then it is a duplicate, and its lag counts all the same. Where only the one that was asked
+for comes, the tree is broken, and there is no lag: else failures would make the timer longer, and their repair slower.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from .branch import Branch
 from .history import Key
 
 #: Bounds of the timer, in seconds. Below, jitter would set it off; above, a broken tree would take too long to heal.
@@ -26,29 +29,38 @@ LAG_S: Final = 0.25
 #: Quantiles", 2013).
 STEP_S: Final = 0.02
 
-#: After a gap has been announced by one neighbour, the others have so long to bring what is missing, in seconds. Some
-#: round trips: they have it in their histories, or do not.
-GAP_WAIT_S: Final = 2.0
+#: Who was asked for a payload has so long to answer, in seconds: some round trips. The next one has twice as long.
+ANSWER_S: Final = 0.5
+
+#: After a gap has been announced by one neighbour, the others have so long to announce what is missing, in seconds.
+#: They may have to find new neighbours first: a second until a crash is noticed, another for a link.
+GAP_WAIT_S: Final = 4.0
+
+#: Payloads that were asked for and have come, of which the tree may bring another.
+ANSWERED_MAX: Final = 256
 
 
 class Want:
-    """One message that is wanted. ``asked``: how often it has been asked for. Times in seconds."""
+    """One message that is wanted. ``asked``: how often it has been asked for; ``of``: whom, the last time. Times in
+    seconds."""
 
-    __slots__ = ("asked", "due_at", "first_at")
+    __slots__ = ("asked", "due_at", "first_at", "of")
 
-    def __init__(self, first_at: float, due_at: float, asked: int) -> None:
+    def __init__(self, first_at: float, due_at: float, of: Branch | None = None) -> None:
         self.first_at = first_at
         self.due_at = due_at
-        self.asked = asked
+        self.asked = 0 if of is None else 1
+        self.of = of
 
 
 class Wanted:
     """All that one node wants. ``timer_s_min``, ``timer_s_max``: bounds of the timer."""
 
-    __slots__ = ("_lag_s", "_timer_s_max", "_timer_s_min", "rows")
+    __slots__ = ("_lag_s", "_timer_s_max", "_timer_s_min", "answered", "rows")
 
     def __init__(self, timer_s_min: float = TIMER_S_MIN, timer_s_max: float = TIMER_S_MAX) -> None:
         self.rows: dict[Key, Want] = {}  # nearly in the order in which they come due
+        self.answered: dict[Key, float] = {}  # came when asked for: when each was first announced
         self._lag_s = LAG_S
         self._timer_s_min = timer_s_min
         self._timer_s_max = timer_s_max
@@ -62,18 +74,35 @@ class Wanted:
         """So long a tree has time from a message's first announcement on."""
         return min(max(2.0 * self._lag_s, self._timer_s_min), self._timer_s_max)
 
-    def came(self, key: Key, now: float) -> None:
-        """Its payload is here, announced or not. One that was asked for counts as well: where the timer is below the
-        tree's latency these are all there are, and the estimate has to grow by them."""
+    def came(self, key: Key, branch: Branch, now: float) -> None:
+        """Its payload is here, announced or not."""
         want = self.rows.pop(key, None) if self.rows else None
-        if want is not None and now - want.first_at > self._lag_s:
+        if want is None:
+            self._learn(0.0)
+        elif want.of is branch:
+            if len(self.answered) >= ANSWERED_MAX:
+                del self.answered[next(iter(self.answered))]
+            self.answered[key] = want.first_at
+        else:
+            self._learn(now - want.first_at)
+
+    def came_again(self, key: Key, now: float) -> None:
+        """A duplicate. If the first one had been asked for, the tree has brought this one."""
+        first_at = self.answered.pop(key, None)
+        if first_at is not None:
+            self._learn(now - first_at)
+
+    def _learn(self, lag_s: float) -> None:
+        if lag_s > self._lag_s:
             self._lag_s = min(self._lag_s + 0.99 * STEP_S, self._timer_s_max / 2.0)
         elif self._lag_s > 0.0:
             self._lag_s -= 0.01 * STEP_S
 
-    def ask_again_at(self, want: Want, now: float) -> float:
-        """It has just been asked for: when to ask the next neighbour. Longer each time: the first may be slow."""
-        return now + min(self.timer_s() * (1 + want.asked), self._timer_s_max)
+    def ask(self, want: Want, of: Branch, now: float) -> None:
+        """It is being asked for. The next one is asked later each time: the first may be slow."""
+        want.of = of
+        want.asked += 1
+        want.due_at = now + min(ANSWER_S * want.asked, self._timer_s_max)
 
     def due(self, now: float) -> list[Key]:
         """What is due."""

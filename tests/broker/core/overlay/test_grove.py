@@ -14,6 +14,7 @@ from ingeborg.broker.core.overlay.history import Key
 from ingeborg.broker.core.overlay.node import Desk
 from ingeborg.broker.core.overlay.roots import NOBODY, Root
 from ingeborg.broker.core.overlay.trees import Bounds
+from ingeborg.broker.core.overlay.wanted import GAP_WAIT_S
 from ingeborg.broker.core.overlay.wires import (
     EARLY,
     ENTRIES,
@@ -361,7 +362,7 @@ def test_behind_a_gap_nothing_is_delivered_until_another_brings_it_or_it_is_give
             assert node.gaps == 0
         else:
             paper.take()
-            paper.now = 2.0
+            paper.now = GAP_WAIT_S
             paper.due(node)
             assert paper.delivered == [("r", 1), ("q", 1)]
             assert node.gaps == 1

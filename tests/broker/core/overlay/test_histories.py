@@ -10,6 +10,7 @@ from ingeborg.broker.core.overlay.grove import Grove
 from ingeborg.broker.core.overlay.node import Desk
 from ingeborg.broker.core.overlay.trees import Bounds
 from ingeborg.broker.core.overlay.views import Options
+from ingeborg.broker.core.overlay.wanted import GAP_WAIT_S
 
 from .histories import CRASHES, CUTS, LATE, PUT_OUT, SEVERED, History, grove, nothing_waits
 
@@ -114,7 +115,7 @@ def test_what_is_older_than_histories_is_given_up_and_counted() -> None:
         small.run(1.0)
         small.broadcast(small.random.randrange(12))
     small.heal()
-    small.run(WITHIN_S + SLACK_S)
+    small.run(WITHIN_S + GAP_WAIT_S)
     assert gaps(history) > 0
     now = small.now
     history.steps(20, ())

@@ -6,16 +6,27 @@ from random import Random
 
 import pytest
 
-from ingeborg.broker.core.overlay.wanted import LAG_S, TIMER_S_MAX, TIMER_S_MIN, Want, Wanted
+from ingeborg.broker.core.overlay.branch import Branch
+from ingeborg.broker.core.overlay.wanted import (
+    ANSWER_S,
+    ANSWERED_MAX,
+    LAG_S,
+    TIMER_S_MAX,
+    TIMER_S_MIN,
+    Want,
+    Wanted,
+)
+
+TREE, OTHER = Branch("tree", 1), Branch("other", 2)
 
 
 def after(lags: list[float]) -> Wanted:
-    """What was wanted came after these lags, in seconds."""
+    """What was wanted came by the tree after these lags, in seconds."""
     wanted = Wanted()
     for number, lag in enumerate(lags, 1):
         if lag:
-            wanted.rows["r", number] = Want(0.0, 9.9, 0)
-        wanted.came(("r", number), lag)
+            wanted.rows["r", number] = Want(0.0, 9.9)
+        wanted.came(("r", number), TREE, lag)
     return wanted
 
 
@@ -32,27 +43,49 @@ def test_the_timer_has_bounds() -> None:
     assert after([60.0] * 10_000).timer_s() == TIMER_S_MAX
 
 
-def test_lags_that_are_beyond_the_timer_make_it_longer_soon() -> None:
+@pytest.mark.parametrize("asked_first", [True, False])
+def test_a_tree_that_is_slower_than_the_timer_makes_it_longer(asked_first: bool) -> None:
+    """Whether the tree's payload comes before the one that was asked for, or after it."""
     wanted = after([0.0] * 10_000)
     for number in range(60):
-        wanted.rows["q", number] = Want(0.0, 9.9, 1)
-        wanted.came(("q", number), 1.0)
+        key = ("q", number)
+        wanted.rows[key] = Want(0.0, 9.9, OTHER)
+        if asked_first:
+            wanted.came(key, OTHER, 0.3)
+            wanted.came_again(key, 1.0)
+        else:
+            wanted.came(key, TREE, 1.0)
+            wanted.came_again(key, 1.1)
     assert wanted.timer_s() > 1.0
 
 
-def test_the_next_neighbour_is_asked_later_each_time() -> None:
+def test_a_tree_that_brings_nothing_does_not_make_it_longer() -> None:
     wanted = after([0.0] * 10_000)
-    times = [wanted.ask_again_at(Want(0.0, 0.0, asked), 0.0) for asked in (1, 2, 3, 100)]
-    assert times == sorted(times)
-    assert times[0] >= 2 * TIMER_S_MIN
-    assert times[-1] == TIMER_S_MAX
+    for number in range(10 * ANSWERED_MAX):
+        wanted.rows["q", number] = Want(0.0, 9.9, OTHER)
+        wanted.came(("q", number), OTHER, 1.0)
+    assert wanted.timer_s() == TIMER_S_MIN
+    assert len(wanted.answered) == ANSWERED_MAX
+
+
+def test_the_next_neighbour_is_asked_later_each_time() -> None:
+    wanted = Wanted()
+    want = Want(0.0, ANSWER_S, OTHER)
+    pauses = []
+    for _ in range(10):
+        wanted.ask(want, TREE, 7.0)
+        pauses.append(want.due_at - 7.0)
+    assert want.of is TREE
+    assert pauses[0] == 2 * ANSWER_S
+    assert pauses == sorted(pauses)
+    assert pauses[-1] == TIMER_S_MAX
 
 
 def test_what_is_due_is_told_and_when_the_next_is() -> None:
     wanted = Wanted()
     assert wanted.next_at() == float("inf")
-    wanted.rows["r", 1] = Want(0.0, 3.0, 0)
-    wanted.rows["r", 2] = Want(0.0, 2.0, 0)
+    wanted.rows["r", 1] = Want(0.0, 3.0)
+    wanted.rows["r", 2] = Want(0.0, 2.0)
     assert wanted.next_at() == 2.0
     assert wanted.due(2.5) == [("r", 2)]
     assert wanted.due(3.0) == [("r", 1), ("r", 2)]
