@@ -14,7 +14,7 @@ from math import cos, pi, sin
 from typing import Any, Final
 
 from ingeborg.bench.overlay.experiments import Cell
-from ingeborg.bench.overlay.making import neighbours_of, world_of
+from ingeborg.bench.overlay.making import grown, neighbours_in
 from ingeborg.bench.overlay.world import End
 from ingeborg.broker.core.overlay.node import Peer, Wire
 
@@ -22,6 +22,13 @@ NODES: Final = 150
 """As many as a person can tell apart on a page."""
 
 ROOT: Final = 0
+
+JOIN_S: Final = 0.05
+"""Between two nodes that join."""
+
+SETTLE_S: Final = 20.0
+"""After the last one: two shuffles of each node."""
+
 DIGITS: Final = 4
 
 
@@ -36,10 +43,9 @@ class Drawing:
 
 
 def drawing(seed: int, nodes: int = NODES) -> dict[str, Any]:
-    """The second message of a root of grove: the first one has made the tree."""
-    cell = Cell("thesis", "grove", nodes, seed=seed)
-    links = [(one, other) for one, others in enumerate(neighbours_of(cell)) for other in others if one < other]
-    world = world_of(cell)
+    """An overlay that came to be by joins, and the second message of a root of grove: the first has made the tree."""
+    world = grown(Cell("churn", "grove", nodes, seed=seed), JOIN_S)
+    world.run(nodes * JOIN_S + SETTLE_S)
     parents = list(range(nodes))
 
     def note(end: End, received: Callable[[Peer, Wire, int], None]) -> Callable[[Peer, Wire, int], None]:
@@ -50,13 +56,14 @@ def drawing(seed: int, nodes: int = NODES) -> dict[str, Any]:
 
         return noted
 
-    world.at(1.0, world.broadcast, ROOT, 1_000)
-    world.run(3.0)
+    world.broadcast(ROOT, 1_000)
+    world.run(world.now_s + 2.0)
+    links = [(one, other) for one in range(nodes) for other in sorted(neighbours_in(world, one)) if one < other]
     for place in world.places:
         for end in place.ends.values():
             end.received = note(end, end.received)
     world.broadcast(ROOT, 1_000)
-    world.run(5.0)
+    world.run(world.now_s + 2.0)
     return asdict(Drawing(placed(parents), links, parents))
 
 

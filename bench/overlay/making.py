@@ -60,17 +60,10 @@ def neighbours_of(cell: Cell) -> list[list[int]]:
 def world_of(cell: Cell) -> World:
     """Its world, with all links of the overlay."""
     neighbours = neighbours_of(cell)
-    view = degree(cell.nodes)
 
     def make(desk: Desk, me: int) -> Node:
         known = neighbours[me] if me < cell.nodes else ()
-        if not cell.faulty:
-            return _protocol(cell.protocol, desk, me, known)
-        above = Above(desk) if cell.protocol in _SWITCHING else desk
-        views = Hyparview(desk, me, _protocol(cell.protocol, above, me, known), Options(view, view + SPARE))
-        if isinstance(above, Above):
-            above.views = views
-        return views
+        return _stacked(cell, desk, me, known) if cell.faulty else _protocol(cell.protocol, desk, me, known)
 
     world = World(cell.nodes, make, cell.seed)
     if cell.faulty:
@@ -80,11 +73,35 @@ def world_of(cell: Cell) -> World:
     return world
 
 
+def grown(cell: Cell, every_s: float) -> World:
+    """A world whose nodes join one after the other, each by one that came before; what it is then is not run yet."""
+    world = World(cell.nodes, lambda desk, me: _stacked(cell, desk, me, ()), cell.seed)
+    chance = Random(f"contacts {cell.seed}")
+    for me in range(cell.nodes):
+        world.at(me * every_s, _start, world, me, chance.randrange(me) if me else None)
+    return world
+
+
+def _start(world: World, me: int, contact: int | None) -> None:
+    node = world.node(me)
+    assert isinstance(node, Hyparview)
+    node.start(contact)
+
+
+def _stacked(cell: Cell, desk: Desk, me: int, known: Sequence[int]) -> Node:
+    """A membership with the protocol above it."""
+    view = degree(cell.nodes)
+    above = Above(desk) if cell.protocol in _SWITCHING else desk
+    views = Hyparview(desk, me, _protocol(cell.protocol, above, me, known), Options(view, view + SPARE))
+    if isinstance(above, Above):
+        above.views = views
+    return views
+
+
 def join(world: World) -> None:
     """One more node comes, and finds a contact in the registry."""
-    node = world.node(world.add())
-    assert isinstance(node, Hyparview)
-    node.start(world.places[-1].contacts()[0])
+    me = world.add()
+    _start(world, me, world.contacts(me)[0])
 
 
 def protocol_of(node: Node) -> Node:

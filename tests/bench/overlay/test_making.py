@@ -6,7 +6,8 @@ import pytest
 
 from ingeborg.bench.overlay.above import Above
 from ingeborg.bench.overlay.experiments import PROTOCOLS, Cell
-from ingeborg.bench.overlay.making import facts_of, join, neighbours_in, neighbours_of, protocol_of, world_of
+from ingeborg.bench.overlay.making import facts_of, grown, join, neighbours_in, neighbours_of, protocol_of, world_of
+from ingeborg.bench.overlay.metrics import islands
 from ingeborg.bench.overlay.protocols.prc import Prc
 from ingeborg.broker.core.overlay.views import Hyparview
 
@@ -46,6 +47,20 @@ def test_a_node_that_joins_asks_the_registry_once_and_gets_neighbours() -> None:
     others = neighbours_in(world, newcomer)
     assert others
     assert all(newcomer in neighbours_in(world, other) for other in others)
+
+
+def test_an_overlay_comes_to_be_by_joins_and_carries_messages() -> None:
+    world = grown(Cell("churn", "grove", 100), 0.05)
+    world.run(25.0)
+    degrees = [len(neighbours_in(world, number)) for number in range(100)]
+    assert 2 <= min(degrees) <= max(degrees) <= 4
+    assert islands(lambda number: neighbours_in(world, number), range(100)) == [100]
+    for number in range(20):
+        world.at(25.0 + 0.01 * number, world.broadcast, number, 100)
+    world.run(30.0)
+    assert len(world.record.slots) == 20 * 100
+    assert world.record.violations == 0
+    assert world.registry_reads == 0
 
 
 def test_a_protocol_that_hangs_up_gets_another_neighbour_from_its_membership() -> None:
