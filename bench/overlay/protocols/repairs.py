@@ -20,7 +20,7 @@ class Repairs:
     A pair of neighbours is two links, N1 to N2 and N2 to N1, made safe at about the same time. A node keeps one timer
     and one safe path per *neighbour*, for both. As printed, the end of one exchange throws away the path and the timer
     of the other; and a DISCOVERY that follows a REDISCOVERY throws away the receiver's own exchange in place of the
-    sender's. The link the other way is then never made safe, for nothing starts its exchange again.
+    sender's. The link the other way may then never be made safe, for nothing starts its exchange again.
 
     The repair: a path per link, the timer belongs to the link that goes out, and what a repeated DISCOVERY ends is what
     is kept of the link that comes in.
@@ -58,9 +58,9 @@ class Repairs:
     expects: bool = False
     """Algorithm 11, lines 5-8. For CPTCast.
 
-    "Each node verifies if the message was expected" (section 3.4.2), but a message that comes by GOSSIP is never noted
-    as expected: lines 16-18 of Algorithm 1 are missing. As printed every copy is a new message, is delivered and sent
-    on again, and the flood does not end.
+    By the text (section 3.4.2) a message is new to a node that does not expect it. But one that comes by GOSSIP is
+    never noted as expected: lines 16-18 of Algorithm 1 have no counterpart here. As printed every copy is a new
+    message, is delivered and sent on again, and from five nodes on that all know each other the flood does not end.
 
     The repair: before it is forwarded, it is expected from all of ``inView`` but its sender.
     """
@@ -89,10 +89,10 @@ class Repairs:
     removes_found: bool = False
     """Algorithm 13, line 24. For CPTCast.
 
-    A message that the neighbour turns out to have is looked for in ``waiting``: "if the message is found, it is
-    consequently removed" (section 3.4.2). As printed, the *first* message is removed in its place. The neighbour may
-    still ask for that one, which it then never gets; the message that it has stays, is announced or sent again, and is
-    delivered twice.
+    A message that the neighbour turns out to have is looked for in ``waiting``, and by the text (section 3.4.2) it is
+    what is removed. As printed, the *first* message is removed in its place. The neighbour may still ask for that one,
+    which it then never gets; and the message that it has stays, and waits for an answer that has come already: nothing
+    behind it goes over the link any more.
 
     The repair: what is found is removed.
     """

@@ -311,6 +311,23 @@ def test_a_payload_that_overtakes_an_announcement_is_found() -> None:
     assert any(wandered(seed, 6, Overtakes).judge.disorder() for seed in range(80))
 
 
+class PrunesBeforeItCanAnswer(CptCast):
+    """It stops a neighbour's payloads though no safe link leads there yet. (The half of ``Repairs.safe_only``.)"""
+
+    def _prune(self, peer: Peer) -> None:
+        self.desk.send(peer, (PRUNE,), 1)
+        if self.is_outgoing(peer):
+            self._make_lazy(peer)
+
+
+def test_a_prune_by_who_cannot_answer_is_found_by_what_waits_for_ever() -> None:
+    worlds = (wandered(seed, 6, PrunesBeforeItCanAnswer) for seed in range(80))
+    assert any(
+        any(node_of(world, name).lazy[peer] for name in range(6) for peer in node_of(world, name).lazy)
+        for world in worlds
+    )
+
+
 def test_an_announcement_without_an_answer_is_found() -> None:
     world = wandered(1, 6, NeverAnswers)
     assert any(node_of(world, name).expected for name in world.nodes)

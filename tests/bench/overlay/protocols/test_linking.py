@@ -285,6 +285,15 @@ def test_a_neighbour_to_which_no_path_leads_is_given_up() -> None:
         assert not node.unsafe_out
 
 
+def test_a_link_that_is_gone_may_be_said_to_be_gone_again() -> None:
+    """A membership that is asked for another neighbour says so itself."""
+    world = World(Prc, range(4), ring(4))
+    node = node_of(world, 0)
+    for _ in range(2):
+        node.down(1)
+        assert node.in_view == list(node.out_view) == [3]
+
+
 def test_what_is_kept_of_a_link_goes_with_it() -> None:
     for kind in CONTROL:
         world = World(Prc, range(4), ring(4))
@@ -337,6 +346,19 @@ def test_as_printed_one_directions_end_takes_away_the_others_path_and_timer(two_
     world.settle()
     assert is_safe(world, "N1", "N2")
     assert is_safe(world, "N2", "N1") == two_ways
+
+
+@pytest.mark.parametrize("two_ways", [False, True])
+def test_as_printed_a_repeated_discovery_ends_the_receivers_own_exchange(two_ways: bool) -> None:
+    world = World(with_repairs(replace(REPAIRED, two_ways=two_ways)), ["N1", "N2", "N3"], [("N1", "N3"), ("N3", "N2")])
+    n2 = node_of(world, "N2")
+    world.link("N1", "N2")
+    while not (n2.r_buffers and n2.unsafe_out):  # N2 is in the middle of both exchanges
+        world.pass_on(*world.busy()[0])
+    # N1 begins again: a REDISCOVERY, of anybody's, has told it to.
+    n2.received("N3", (DISCOVERY, ("N1", 90), "N1", "N2", ("N3", 90), ("N3",), ()), 0)
+    assert ("N1" in n2.unsafe_out) == two_ways
+    assert ("N1" in n2.r_buffers) == (not two_ways)
 
 
 @pytest.mark.parametrize("in_turn", [False, True])
