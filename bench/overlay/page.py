@@ -210,7 +210,9 @@ def _kinds(cells: Cells, nodes: int) -> Html:
                     for name, (count, size, _) in row["kinds"].items()
                 )
                 rows.append([_name(protocol, senders), text])
-    return panel("What goes over the links, a node and message", table(("", "messages (bytes)"), rows, "Kinds", "words"))
+    return panel(
+        "What goes over the links, a node and message", table(("", "messages (bytes)"), rows, "Kinds", "words")
+    )
 
 
 # Faults

@@ -11,7 +11,7 @@ import pytest
 from ingeborg.bench.overlay import page, summary
 from ingeborg.bench.overlay.drawing import drawing
 from ingeborg.bench.overlay.experiments import ALL, PROTOCOLS, Cell, plan
-from ingeborg.bench.overlay.work import Run
+from ingeborg.bench.overlay.run import Run
 
 
 @pytest.fixture(scope="module")

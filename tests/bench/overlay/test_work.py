@@ -11,7 +11,8 @@ import pytest
 
 from ingeborg.bench.overlay import work
 from ingeborg.bench.overlay.experiments import ALL, PROTOCOLS, Cell
-from ingeborg.bench.overlay.work import DURING, FIRST, LOGS, ROWS, RUN, Run
+from ingeborg.bench.overlay.run import DURING, FIRST, RUN, Run
+from ingeborg.bench.overlay.work import LOGS, ROWS
 
 #: Those whose promise is causal order; and those that keep it when no link comes or goes.
 CAUSAL = ("grove", "prc", "cptcast", "flood", "star")
