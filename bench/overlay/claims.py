@@ -25,6 +25,12 @@ HOLDS, FAILS, EQUAL = "holds", "does not", "within noise"
 
 GOAL_SENDERS: Final = SENDERS
 
+SETTLED_S_MAX: Final = 5.0
+CHURN_RELIABILITY_MIN: Final = 0.9999
+CHURN_RMR_MAX: Final = 0.3
+"""Of grove under faults: after a crash or a cut everything owed has come within so long; under churn so much has come,
+for so many copies more than a tree's."""
+
 
 @dataclass(frozen=True)
 class Claim:
@@ -233,6 +239,18 @@ def goals(cells: Cells, nodes: int) -> list[Goal]:
         goal("bytes of an order entry", "≤ 8", lambda row: _bytes(row["entry_bytes"]), True),
         goal("memory of a node", "printed", lambda row: (f"{row['memory_bytes'] / 1e3:,.0f} kB", True)),
     ]
+
+
+def survived(row: Json) -> bool:
+    """Of a crash or a cut: everybody who is up got all that is owed, in order and in time, and has a neighbour."""
+    whole = all(phase["least"] == 1.0 for phase in row["phases"].values())
+    return whole and not row["violations"] and not row["isolated"] and float(row["settled_s"]) <= SETTLED_S_MAX
+
+
+def endured(row: Json) -> bool:
+    """Of churn: nearly everything has come, in order, and for few copies."""
+    enough = float(row["phases"]["run"]["reliability"]) >= CHURN_RELIABILITY_MIN
+    return enough and not row["violations"] and float(row["redundancy"]) <= CHURN_RMR_MAX
 
 
 def _ratio(value: float, limit: float) -> tuple[str, bool]:

@@ -105,3 +105,24 @@ def test_goals_are_met_or_missed_for_each_number_of_senders() -> None:
 def test_with_all_nodes_as_senders_only_reliability_and_order_are_goals() -> None:
     found = claims.goals(made("grove", ALL, redundancy=3.0, mean_ms=99.0, violations=2), NODES)
     assert {goal.text for goal in found if not goal.found[-1][1]} == {"out of order"}
+
+
+def fault(**changes: Any) -> dict[str, Any]:
+    found = {
+        "phases": {name: {"least": 1.0, "reliability": 1.0} for name in ("run", "during")},
+        "violations": 0,
+        "isolated": 0,
+        "settled_s": 1.5,
+        "redundancy": 0.1,
+    }
+    return found | changes
+
+
+def test_under_faults_grove_has_goals_of_its_own() -> None:
+    assert claims.survived(fault())
+    assert claims.endured(fault())
+    lost = {"run": {"least": 0.99, "reliability": 0.9998}}
+    for changes in ({"phases": lost}, {"violations": 1}, {"isolated": 1}, {"settled_s": 5.1}):
+        assert not claims.survived(fault(**changes))
+    for changes in ({"phases": lost}, {"violations": 1}, {"redundancy": 0.31}):
+        assert not claims.endured(fault(**changes))
