@@ -94,11 +94,11 @@ class Grove(Swaps):
         if branch is None:
             self.stray += 1
             return
-        kind = wire[0]
+        kind: int = wire[0]
         if kind == ENTRIES:
             if branch.ordered:
                 self._announced(branch, wire[1])
-        elif kind in (PAYLOAD, EARLY, REPLAY):
+        elif kind <= REPLAY:
             self._came(branch, wire, payload_bytes)
         elif kind == PRUNE:
             self._pruned(branch, wire[1])
@@ -160,11 +160,16 @@ class Grove(Swaps):
             return
         now = self._desk.now
         self._new = False
-        self.wanted.came(key, branch, now)
+        if self.wanted.rows:
+            self.wanted.came(key, branch, now)
+        else:
+            self.wanted.in_time += 1
         if kind != REPLAY:
-            row.eager &= ~branch.bit
-            if not row.refused & branch.bit:
-                row.parent = branch.bit
+            bit = branch.bit
+            if row.parent != bit and not row.refused & bit:
+                row.parent = bit
+            if row.eager & bit:
+                row.eager ^= bit
         hops: int = wire[2]
         born = now - wire[3]
         if seq == row.seq + 1 and ((ordered and not branch.queue) or self._released(key)):
@@ -239,19 +244,21 @@ class Grove(Swaps):
         pending = branch.pending
         queue = branch.queue
         blocked = bool(queue)
-        want: list[Key] = []
+        want: list[Key] | None = None
         for key in keys:
-            name, seq = key
-            row = rows.get(name)
-            if row is not None and row.seq >= seq:
+            row = rows.get(key[0])
+            if row is not None and row.seq >= key[1]:
                 if pending:
                     pending.pop(key, None)
                 continue
             queue.append(key)
             branch.index[key] = SENDABLE
             if key not in self._held:
-                want.append(key)
-        if want:
+                if want is None:
+                    want = [key]
+                else:
+                    want.append(key)
+        if want is not None:
             self._want(branch, want)
             if len(queue) > self._bounds.queue_max:
                 self._restart(branch)

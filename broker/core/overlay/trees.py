@@ -266,6 +266,7 @@ class Trees(Node):
             if key in self._held or (row is not None and row.seq >= key[1]):
                 del self.wanted.rows[key]
             elif not self._ask(key, want):
+                del self.wanted.rows[key]
                 self._give_up({key[0]: key[1]})
         self._arm_next()
 

@@ -341,7 +341,7 @@ class Hyparview(Walks):
 
     def _seek(self) -> None:
         """Ask as many nodes as there are neighbours lacking."""
-        lacking = self.options.active - len(self.active)
+        lacking = self.options.active - len(self.active) - len(self._expected)
         if lacking <= 0:
             return
         lacking -= sum(1 for why in self._dialling.values() if why != TO_FIND)

@@ -54,31 +54,38 @@ class Want:
 
 
 class Wanted:
-    """All that one node wants. ``timer_s_min``, ``timer_s_max``: bounds of the timer."""
+    """All that one node wants. ``timer_s_min``, ``timer_s_max``: bounds of the timer.
 
-    __slots__ = ("_lag_s", "_timer_s_max", "_timer_s_min", "answered", "rows")
+    While nothing is wanted, which is nearly always, whoever gets a payload may count it in ``in_time`` instead of
+    calling ``came``.
+    """
+
+    __slots__ = ("_lag_s", "_timer_s_max", "_timer_s_min", "answered", "in_time", "rows")
 
     def __init__(self, timer_s_min: float = TIMER_S_MIN, timer_s_max: float = TIMER_S_MAX) -> None:
         self.rows: dict[Key, Want] = {}  # nearly in the order in which they come due
         self.answered: dict[Key, float] = {}  # came when asked for: when each was first announced
         self._lag_s = LAG_S
+        self.in_time = 0  # payloads with a lag below the estimate that it does not know of yet
         self._timer_s_min = timer_s_min
         self._timer_s_max = timer_s_max
 
-    @property
     def lag_s(self) -> float:
         """The 99th percentile of the lag, as estimated."""
+        if self.in_time:
+            self._lag_s = max(0.0, self._lag_s - 0.01 * STEP_S * self.in_time)
+            self.in_time = 0
         return self._lag_s
 
     def timer_s(self) -> float:
         """So long a tree has time from a message's first announcement on."""
-        return min(max(2.0 * self._lag_s, self._timer_s_min), self._timer_s_max)
+        return min(max(2.0 * self.lag_s(), self._timer_s_min), self._timer_s_max)
 
     def came(self, key: Key, branch: Branch, now: float) -> None:
         """Its payload is here, announced or not."""
         want = self.rows.pop(key, None) if self.rows else None
         if want is None:
-            self._learn(0.0)
+            self.in_time += 1
         elif want.of is branch:
             if len(self.answered) >= ANSWERED_MAX:
                 del self.answered[next(iter(self.answered))]
@@ -93,10 +100,11 @@ class Wanted:
             self._learn(now - first_at)
 
     def _learn(self, lag_s: float) -> None:
-        if lag_s > self._lag_s:
-            self._lag_s = min(self._lag_s + 0.99 * STEP_S, self._timer_s_max / 2.0)
-        elif self._lag_s > 0.0:
-            self._lag_s -= 0.01 * STEP_S
+        lag_now_s = self.lag_s()
+        if lag_s > lag_now_s:
+            self._lag_s = min(lag_now_s + 0.99 * STEP_S, self._timer_s_max / 2.0)
+        else:
+            self.in_time += 1
 
     def ask(self, want: Want, of: Branch, now: float) -> None:
         """It is being asked for. The next one is asked later each time: the first may be slow."""

@@ -12,8 +12,11 @@ has a byte for the links crossed, a byte for its age in twentieths of a second, 
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
+from .history import Key
+
+# The first four are the most frequent ones; those with a payload are told from the others by their number.
 PAYLOAD: Final = 0
 """``(key, hops, age, entries)``: the entries, or None, then this message: so the sender has delivered in that order.
 ``hops``: links crossed with this one. ``age``: seconds in histories so far."""
@@ -50,6 +53,10 @@ VECTOR_BYTES: Final = 6
 VECTOR_ROW_BYTES: Final = NAME_BYTES + 4
 
 
-def named(keys: Any) -> int:
+def named(keys: tuple[Key, ...]) -> int:
     """Bytes of the names that go with these entries."""
-    return sum(NAME_BYTES for _, seq in keys if seq == 1)
+    found = 0
+    for key in keys:
+        if key[1] == 1:
+            found += NAME_BYTES
+    return found

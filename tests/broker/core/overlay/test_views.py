@@ -296,11 +296,13 @@ def test_who_leaves_tells_its_neighbours_and_is_not_sought() -> None:
 
 def test_links_of_an_overlay_that_is_there_are_neighbours_without_a_word() -> None:
     paper, node, told = alone()
-    node.expect(["a", "b"], [f"p{number}" for number in range(40)])
-    node.up("a", True)
-    node.up("b", False)
-    assert list(told.peers) == ["a", "b"]
+    peers = ["a", "b", "c", "d", "e"]
+    node.expect(peers, [f"p{number}" for number in range(40)])
+    for peer in peers:
+        node.up(peer, peer < "c")
+    assert list(told.peers) == peers
     assert paper.sent == []
+    assert paper.dialled == [], "none is lacking while others are to come"
     assert len(node.passive.names) == PASSIVE_MAX
 
 
