@@ -63,7 +63,7 @@ class SmallDesk(Desk):
         self.world.timers.append(Timer(self.now + seconds, self.world.serial, self.me, what))
 
     def deliver(self, root: Peer, number: int, hops: int) -> None:
-        self.world.judge.delivered(self.me, (root, number))
+        self.world.judge.delivered(self.me, (root, number), hops)
 
     def dial(self, peer: Peer) -> None:
         self.world.link(self.me, peer)
@@ -83,13 +83,16 @@ class Judge:
         self.founders = list(founders)
         self.order: dict[Peer, list[Mid]] = {node: [] for node in self.founders}
         self.past: dict[Mid, frozenset[Mid]] = {}
+        self.hops: dict[tuple[Peer, Mid], int] = {}
 
-    def delivered(self, node: Peer, mid: Mid) -> None:
+    def delivered(self, node: Peer, mid: Mid, hops: int) -> None:
         order = self.order.setdefault(node, [])
         if node == mid[0] and mid not in self.past:
             self.past[mid] = frozenset(order)
         assert mid in self.past, "a message that nobody has sent"
         order.append(mid)
+        self.hops[node, mid] = hops
+        assert (hops == 0) == (node == mid[0]) or mid in order[:-1]
 
     def doubles(self) -> list[tuple[Peer, Mid]]:
         """Who has delivered what more than once."""

@@ -145,6 +145,106 @@ def test_one_announcement_is_under_way_on_a_lazy_link_and_the_next_follows_its_a
     nothing_is_left(world)
 
 
+def line() -> World:
+    """``b`` between two, by lazy links."""
+    world = World(CptCast, "abc", [("a", "b"), ("b", "c")])
+    make_lazy(world, ("a", "b"), ("b", "c"))
+    world.sent.clear()
+    return world
+
+
+def test_a_message_that_does_not_come_is_asked_for_and_the_tree_mended() -> None:
+    world = line()
+    b = node_of(world, "b")
+    mid = world.broadcast("a")
+    world.flow()
+    assert (b.missing, list(b.timers), sent(world, GRAFT)) == ({mid: ["a"]}, [mid], [])
+    world.fire()
+    # Both ends of the link are of the tree again (Algorithm 12, line 15; Algorithm 13, line 5).
+    assert (list(b.eager), b.missing, b.grafted) == (["a"], {mid: []}, {mid: ["a"]})
+    world.flow()
+    assert list(node_of(world, "a").eager) == ["b"]
+    # It has come: its timer is over (Algorithm 14, line 13), and nothing is kept.
+    assert world.judge.order["b"] == [mid]
+    assert not any((b.timers, b.missing, b.grafted))
+
+
+def test_a_lazy_link_that_brings_what_is_new_is_of_the_tree_again() -> None:
+    world = World(CptCast, "ab", [("a", "b")])
+    node_of(world, "b").received("a", (PRUNE,), 0)
+    assert list(node_of(world, "b").lazy) == ["a"]
+    world.broadcast("a")
+    world.flow()
+    assert list(node_of(world, "b").eager) == ["a"]
+
+
+def test_who_was_asked_and_is_too_late_gets_no_payload() -> None:
+    """Algorithm 14, lines 19-22: it sends the message yet, and is told that it has come."""
+    world = World(CptCast, "abc", [("a", "b"), ("b", "c"), ("a", "c")])
+    make_lazy(world, ("a", "b"))
+    mid = world.broadcast("a")
+    world.pass_on("a", "b")
+    world.fire()
+    assert sent(world, GRAFT) == [("b", "a")]
+    world.flow(lambda frm, to, wire: (frm, to) == ("b", "a"))
+    assert world.judge.order["b"] == [mid]
+    assert node_of(world, "b").expected_from("a") == {mid}
+    assert not node_of(world, "b").grafted
+    world.settle()
+    assert ("b", "a") not in sent(world, GOSSIP)
+    assert sent(world, PRUNE)[2:] == [("b", "a")]
+    nothing_is_left(world)
+
+
+def test_the_next_who_has_announced_it_is_asked_when_the_first_does_not_answer() -> None:
+    world = line()
+    b = node_of(world, "b")
+    mid = world.broadcast("a")
+    world.flow()
+    for _ in range(2):  # said twice, it is asked once
+        b.received("c", (IHAVE, mid), 0)
+    assert b.missing == {mid: ["a", "c"]}
+    asked = []
+    for _ in range(3):
+        world.fire(next(timer for timer in world.timers if b.timers.get(mid) is timer.what))
+        asked.append(round(world.desks["b"].now, 6))
+    options = CptCastOptions()
+    assert sent(world, GRAFT) == [("b", "a"), ("b", "c")]
+    assert asked == [options.timeout1, options.timeout1 + options.timeout2, options.timeout1 + 2 * options.timeout2]
+    assert not b.timers
+
+
+def test_who_is_gone_is_not_asked_and_owes_nothing() -> None:
+    world = line()
+    b = node_of(world, "b")
+    mid = world.broadcast("a")
+    world.flow()
+    b.received("c", (IHAVE, mid), 0)
+    world.cut("a", "b")
+    world.flow()
+    assert b.missing == {mid: ["c"]}
+    world.fire()
+    assert sent(world, GRAFT) == [("b", "c")]
+    world.cut("b", "c")
+    world.settle()
+    nothing_is_left(world)
+
+
+def test_a_new_node_is_new_until_it_has_delivered_something() -> None:
+    world = World(CptCast, range(3), ring(3))
+    world.add("new")
+    world.link("new", 1)
+    world.flow()
+    assert node_of(world, "new").in_view == [1]
+    world.broadcast(0)
+    world.flow()
+    world.cut("new", 1)
+    world.flow()
+    world.link("new", 1)
+    world.settle()
+    assert node_of(world, "new").in_view == []
+
+
 def figure_3_4(waiting: bool) -> tuple[World, list[Mid]]:
     """N1 and N2 with a lazy link, and nothing else."""
     world = World(made(waiting=waiting), ["N1", "N2"], [("N1", "N2")])
@@ -361,3 +461,10 @@ def test_a_timer_below_the_trees_latency_is_found_by_grafts_for_what_was_coming(
             world.fire(min(world.timers))
         world.pass_on(*way)
     assert bool(sent(world, GRAFT)) == grafts
+
+
+def test_hops_are_the_links_that_a_payload_has_crossed() -> None:
+    world = World(CptCast, "abcd", [("a", "b"), ("b", "c"), ("c", "d")])
+    mid = world.broadcast("a")
+    world.flow()
+    assert [world.judge.hops[name, mid] for name in "abcd"] == [0, 1, 2, 3]

@@ -69,3 +69,10 @@ def test_a_neighbour_that_is_gone_is_not_expected_to_send() -> None:
     assert node.expected == {}
     assert world.judge.lacking(range(3)) == []
     assert mid == (0, 1)
+
+
+def test_hops_are_the_links_that_a_payload_has_crossed() -> None:
+    world = World(Flood, "abcd", [("a", "b"), ("b", "c"), ("c", "d")])
+    mid = world.broadcast("a")
+    world.flow()
+    assert [world.judge.hops[name, mid] for name in "abcd"] == [0, 1, 2, 3]

@@ -130,9 +130,12 @@ def test_figure_3_3_step_by_step() -> None:
     # Over the new link: N2 delivers what is in B_beta alone, expects what is in B_pi alone, ignores the rest.
     assert world.pass_on("N1", "N2") == (HELLO, False)
     before = list(order2)
+    assert sum(each.size for each in world.ways["N1", "N2"]) == 3 * 100  # payloads go along
     wire = carry(world, ("N1", "N2"), control(B_BETA))
     assert [mid for mid, _, _ in wire[2]] == [both_pi_and_beta, beta_alone, both_alpha_and_beta]
     assert order2 == [*before, beta_alone]
+    assert world.judge.hops["N2", beta_alone] == 1
+    assert world.judge.hops["N2", both_pi_and_beta] == 2
     assert n2.expected_from("N1") == {pi_alone}
     assert "N1" in n2.in_view
     assert not n2.r_buffers
@@ -219,6 +222,19 @@ def test_a_new_node_is_new_until_it_has_delivered_something() -> None:
     world.link("new", 1)
     world.settle()
     assert not node_of(world, "new").in_view
+
+
+def test_a_new_nodes_hello_may_come_before_its_link_too() -> None:
+    world = World(Prc, range(3), ring(3))
+    world.add("new")
+    world.link("new", 1)
+    world.pass_on(1, "new")
+    hello = world.ways["new", 1].pop()
+    assert hello.wire == (HELLO, True)
+    world.nodes[1].received("new", hello.wire, 0)
+    world.flow()
+    assert is_safe(world, "new", 1)
+    assert is_safe(world, 1, "new")
 
 
 def test_a_hello_may_come_before_its_link() -> None:

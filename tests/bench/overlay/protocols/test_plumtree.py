@@ -103,6 +103,47 @@ def test_the_next_who_has_announced_it_is_asked_when_the_first_does_not_answer()
     assert world.judge.lacking("abcd") == []
 
 
+def test_a_payload_that_was_asked_for_has_crossed_one_link_more() -> None:
+    world = triangle()
+    mid = world.broadcast("a")
+    world.cut("a", "c")
+    world.settle()
+    assert [world.judge.hops[name, mid] for name in "abc"] == [0, 1, 2]
+
+
+def test_a_lazy_link_that_brings_what_is_new_is_of_the_tree_again() -> None:
+    world = World(Plumtree, "ab", [("a", "b")])
+    node_of(world, "b").received("a", (PRUNE,), 0)
+    assert list(node_of(world, "b").lazy) == ["a"]
+    world.broadcast("a")
+    world.flow()
+    assert list(node_of(world, "b").eager) == ["a"]
+
+
+def test_who_is_gone_is_not_asked() -> None:
+    world = World(Plumtree, "abc", [("a", "b"), ("c", "b")])
+    for name in "ac":
+        world.desks["b"].send(name, (PRUNE,), 1)
+    world.flow()
+    mid = world.broadcast("a")
+    world.flow()
+    node_of(world, "b").received("c", (IHAVE, mid), 0)  # as if c had it
+    assert node_of(world, "b").missing == {mid: ["a", "c"]}
+    world.cut("a", "b")
+    world.flow()
+    world.fire()
+    assert sent(world, GRAFT) == [("b", "c")]
+
+
+def test_a_link_that_comes_up_again_stays_what_it_is() -> None:
+    """Told of twice: by who made the node, and by the world."""
+    world = World(Plumtree, "ab", [("a", "b")])
+    node = node_of(world, "a")
+    node.received("b", (PRUNE,), 0)
+    node.up("b", True)
+    assert (list(node.eager), list(node.lazy)) == ([], ["b"])
+
+
 def test_nobody_left_to_ask_ends_the_timer() -> None:
     world = World(Plumtree, "ab", [("a", "b")])
     world.desks["b"].send("a", (PRUNE,), 1)
@@ -172,3 +213,10 @@ def test_a_graft_without_an_answer_is_found_by_what_is_lacking() -> None:
         world.settle()
         found += bool(world.judge.lacking(range(5)))
     assert found > 0
+
+
+def test_hops_are_the_links_that_a_payload_has_crossed() -> None:
+    world = World(Plumtree, "abcd", [("a", "b"), ("b", "c"), ("c", "d")])
+    mid = world.broadcast("a")
+    world.flow()
+    assert [world.judge.hops[name, mid] for name in "abcd"] == [0, 1, 2, 3]

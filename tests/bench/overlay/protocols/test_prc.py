@@ -159,3 +159,10 @@ def _leftovers(world: World) -> bool:
 def test_a_planted_fault_is_found(fault: type[Prc], sign: Callable[[World], bool]) -> None:
     assert any(sign(wandered(seed, 6, fault)) for seed in range(40))
     assert not any(sign(wandered(seed, 6)) for seed in range(40))
+
+
+def test_hops_are_the_links_that_a_payload_has_crossed() -> None:
+    world = World(Prc, "abcd", [("a", "b"), ("b", "c"), ("c", "d")])
+    mid = world.broadcast("a")
+    world.flow()
+    assert [world.judge.hops[name, mid] for name in "abcd"] == [0, 1, 2, 3]

@@ -33,6 +33,8 @@ def test_a_message_crosses_every_leafs_link_once() -> None:
     world.broadcast(0)
     world.flow()
     assert len(world.sent) == 5 + 5
+    assert [world.judge.hops[node, (3, 1)] for node in range(6)] == [1, 2, 2, 0, 2, 2]
+    assert [world.judge.hops[node, (0, 1)] for node in range(6)] == [0, 1, 1, 1, 1, 1]
 
 
 def test_a_leaf_without_its_hub_is_heard_by_nobody() -> None:
