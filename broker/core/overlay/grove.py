@@ -266,8 +266,10 @@ class Grove(Swaps):
             self._drain()
 
     def _drain(self) -> None:
-        """Deliver what is held and has become deliverable, and pass the entries of what is delivered."""
+        """Deliver what is held and has become deliverable, and pass the entries of what is delivered. Where payloads
+        have gone early their entries are waited for, and go at once."""
         rows = self.rows
+        early = NOBODY
         progress = True
         while progress:
             progress = False
@@ -285,5 +287,8 @@ class Grove(Swaps):
                         break
                     del self._held[key]
                     self._held_bytes -= held[0]
+                    early |= row.eager
                     self._deliver(key, row, held[1], held[0], held[2], None, True)
                     progress = True
+        if early:
+            self._tell_pending(early)

@@ -42,8 +42,9 @@ FORGET_S: Final = 300.0
 #: 120 kB on a new link. A root that then speaks again within ``RENEW_S`` seems to have a gap, which is counted.
 ROOTS_MAX: Final = 10_000
 
-#: A mask without a link.
+#: A mask without a link, and one with all.
 NOBODY: Final = 0
+EVERYBODY: Final = -1
 
 Vector = dict[Hashable, int]
 """Of each root how many of its messages have been delivered."""

@@ -21,7 +21,7 @@ from ingeborg.protocol.native import mypyc_attr
 from .branch import FLOOR, Branch
 from .history import Key
 from .node import Desk, Peer
-from .roots import NOBODY, Root, Vector, forget, vector
+from .roots import EVERYBODY, NOBODY, Root, Vector, forget, vector
 from .trees import NEVER, Bounds, Held, Trees
 from .wanted import GAP_WAIT_S, Want
 from .wires import (
@@ -74,10 +74,10 @@ class Swaps(Trees):
             self._desk.after(SWEEP_S, SWEEP_DUE)
         return row
 
-    def _tell_pending(self) -> None:
-        """Our entries that have waited for others."""
+    def _tell_pending(self, to: int = EVERYBODY) -> None:
+        """Our entries that have waited for others, over these links."""
         for branch in self._out:
-            if branch.pending:
+            if branch.pending and to & branch.bit:
                 keys = tuple(branch.pending)
                 branch.pending = {}
                 self._send(branch.peer, (ENTRIES, keys), ENTRIES_BYTES + ENTRY_BYTES * len(keys) + named(keys))
