@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ingeborg.bench.overlay.protocols import plumtree
-from ingeborg.bench.overlay.protocols.plumtree import Plumtree
+from ingeborg.bench.overlay.protocols.plumtree import Plumtree, PlumtreeOptions
 from ingeborg.bench.overlay.protocols.wires import GOSSIP, GRAFT, IHAVE, PRUNE
 from ingeborg.broker.core.overlay.node import Peer
 
@@ -99,6 +99,8 @@ def test_the_next_who_has_announced_it_is_asked_when_the_first_does_not_answer()
     assert sent(world, GRAFT) == [("c", "a")]
     world.fire(next(timer for timer in world.timers if timer.node == "c"))
     assert sent(world, GRAFT) == [("c", "a"), ("c", "b")]
+    options = PlumtreeOptions()
+    assert world.desks["c"].now == pytest.approx(options.timeout1 + options.timeout2)
     world.settle()
     assert world.judge.lacking("abcd") == []
 
