@@ -103,19 +103,30 @@ def thesis(nodes: int, seed: int) -> list[Cell]:
 def crash(nodes: int, seed: int) -> list[Cell]:
     """A share of the nodes crashes at once; and both halves are cut off from each other for a while."""
     cells = [
-        Cell("crash", protocol, nodes, 20, KB, 20, 400, share, seed) for protocol in _faulty(nodes) for share in CRASHED
+        Cell("crash", protocol, nodes, _senders(nodes), KB, 20, 400, share, seed)
+        for protocol in _faulty(nodes)
+        for share in CRASHED
     ]
-    return cells + [Cell("cut", protocol, nodes, 20, KB, 20, 400, 0.0, seed) for protocol in _faulty(nodes)]
+    return cells + [
+        Cell("cut", protocol, nodes, _senders(nodes), KB, 20, 400, 0.0, seed) for protocol in _faulty(nodes)
+    ]
 
 
 def churn(nodes: int, seed: int) -> list[Cell]:
     """Nodes crash, and others join, all the time."""
     return [
-        Cell("churn", protocol, nodes, 20, KB, 50, 400, share, seed) for protocol in _faulty(nodes) for share in CHURN
+        Cell("churn", protocol, nodes, _senders(nodes), KB, 50, 400, share, seed)
+        for protocol in _faulty(nodes)
+        for share in CHURN
     ]
 
 
 EXPERIMENTS: Final[dict[str, Callable[[int, int], list[Cell]]]] = {"thesis": thesis, "crash": crash, "churn": churn}
+
+
+def _senders(nodes: int) -> int:
+    """Under faults: senders stay under churn, and somebody has to go."""
+    return min(20, nodes // 2)
 
 
 def _faulty(nodes: int) -> Sequence[str]:

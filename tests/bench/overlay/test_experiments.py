@@ -17,7 +17,7 @@ def test_the_documents_grid_has_144_cells() -> None:
 
 
 @pytest.mark.parametrize("experiment", sorted(EXPERIMENTS))
-@pytest.mark.parametrize("nodes", [60, 1_000, 10_000])
+@pytest.mark.parametrize("nodes", [12, 60, 1_000, 10_000])
 def test_every_cell_has_a_name_of_its_own(experiment: str, nodes: int) -> None:
     cells = plan(experiment, nodes, 1, PROTOCOLS)
     assert len({cell.name for cell in cells}) == len(cells) > 0

@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from ingeborg.bench.overlay import work
-from ingeborg.bench.overlay.experiments import ALL, PROTOCOLS, Cell
+from ingeborg.bench.overlay.experiments import ALL, EXPERIMENTS, NODES_MIN, PROTOCOLS, Cell, plan
 from ingeborg.bench.overlay.run import DURING, FIRST, RUN, Run
 from ingeborg.bench.overlay.work import LOGS, ROWS
 
@@ -140,3 +140,11 @@ def test_a_run_under_faults_gives_the_same_row_again() -> None:
     cell = Cell("churn", "plumtree", 60, 5, interval_ms=50, broadcasts=60, share=0.02)
     one, other = row_of(cell), row_of(cell)
     assert {**one, "memory_bytes": 0} == {**other, "memory_bytes": 0}
+
+
+@pytest.mark.parametrize("experiment", sorted(EXPERIMENTS))
+def test_the_smallest_world_can_be_run(experiment: str) -> None:
+    for cell in plan(experiment, NODES_MIN, 1, ["grove"]):
+        if cell.interval_ms < 100:
+            row = row_of(replace(cell, broadcasts=min(cell.broadcasts, 20)))
+            assert row["violations"] == row["unknown"] == 0
