@@ -86,7 +86,7 @@ def _claims(cells: Cells, nodes: int) -> Html:
         return Html("")
     return panel(
         "The document's sentences",
-        table(("chapter 4", "here", "what was found"), rows, "Sentences", "words"),
+        table(("chapter 4", "here", "what was found"), rows, "Sentences", "compared words"),
         explain(
             f"One world for each cell: what differs by less than {claims.NOISE:.0%} is within noise. The first message "
             "of each sender, by which a tree is made, is left out, as the document's network had come to rest before."
