@@ -267,7 +267,7 @@ _FAULT_WORDS: Final = explain(
 def _faulted(row: Json) -> list[str]:
     """Of a crash or a cut, in the order of ``_FAULT_COLUMNS``."""
     return [
-        what(row),
+        f"{row['protocol']}, {row['share']:.0%}" if row["share"] else row["protocol"],
         _met(row, claims.survived),
         *(share(row["phases"][name]["reliability"]) for name in ("run", "during", "after")),
         f"{row['settled_s']:.2f} s",
@@ -293,7 +293,7 @@ def _cuts(cells: Cells, nodes: int) -> Html:
 def _churn(cells: Cells, nodes: int) -> Html:
     body = [
         [
-            what(row),
+            f"{row['protocol']}, {100 * row['share']:g} %",
             _met(row, claims.endured),
             share(row["phases"]["run"]["reliability"]),
             share(row["phases"]["run"]["least"]),
