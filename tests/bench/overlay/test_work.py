@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -148,3 +151,31 @@ def test_the_smallest_world_can_be_run(experiment: str) -> None:
         if cell.interval_ms < 100:
             row = row_of(replace(cell, broadcasts=min(cell.broadcasts, 20)))
             assert row["violations"] == row["unknown"] == 0
+
+
+PROGRAM = """
+import sys
+import orjson
+from ingeborg.bench.overlay.experiments import Cell
+from ingeborg.bench.overlay.run import Run
+
+for protocol in ("grove", "prc", "cptcast"):
+    run = Run(Cell("churn", protocol, 40, 5, interval_ms=50, broadcasts=40, share=0.02))
+    run.go()
+    sys.stdout.write(orjson.dumps(run.row()).decode() + run.world.record.slots.tobytes().hex())
+"""
+
+
+def test_a_row_does_not_depend_on_the_hash_seed() -> None:
+    said = {
+        subprocess.run(
+            [sys.executable, "-c", PROGRAM],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=120,
+        ).stdout
+        for seed in ("0", "1")
+    }
+    assert len(said) == 1
