@@ -92,7 +92,8 @@ class Repairs:
     A message that the neighbour turns out to have is looked for in ``waiting``, and by the text (section 3.4.2) it is
     what is removed. As printed, the *first* message is removed in its place. The neighbour may still ask for that one,
     which it then never gets; and the message that it has stays, and waits for an answer that has come already: nothing
-    behind it goes over the link any more.
+    behind it goes over the link any more, until a GRAFT sends all of it once more. Messages are delivered twice, out of
+    order, and by some nodes never.
 
     The repair: what is found is removed.
     """

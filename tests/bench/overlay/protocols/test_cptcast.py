@@ -376,6 +376,14 @@ def test_repair_removes_found_keeps_what_was_not_answered(removes_found: bool) -
     assert (last in world.judge.order["b"]) == removes_found
 
 
+def test_as_printed_what_is_removed_in_place_of_what_was_found_costs_all_three_promises() -> None:
+    printed = made(replace(REPAIRED, removes_found=False))
+    judges = [wandered(seed, 6, printed).judge for seed in range(20)]
+    assert any(judge.doubles() for judge in judges)
+    assert any(judge.disorder() for judge in judges)
+    assert any(judge.lacking(range(6)) for judge in judges)
+
+
 # Planted faults
 
 
