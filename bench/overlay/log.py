@@ -109,8 +109,7 @@ def _expected(record: Record, index: int, lives: Sequence[Life]) -> int:
     """How many nodes have to get it: those it is owed to, and the others that did."""
     message = record.messages[index]
     owed = owed_to(message, index, lives, record)
-    got_and_owed = sum(record.has(node, index) for node in owed)
-    return len(owed) + record.number_got(index) - 1 - got_and_owed
+    return len(owed) + record.number_got(index) - 1 - record.count(owed, index)
 
 
 def _part(directory: Path, part: int, lines: Sequence[str]) -> None:

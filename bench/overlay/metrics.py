@@ -74,7 +74,7 @@ def owed_to(message: Message, index: int, lives: Sequence[Life], record: Record)
         for node, life in enumerate(lives)
         if life.up and life.since is not None and life.since <= message.at and node != message.root
     ]
-    if lives[message.root].up or any(life.up and record.has(node, index) for node, life in enumerate(lives)):
+    if lives[message.root].up or record.count([node for node, life in enumerate(lives) if life.up], index):
         return up
     return []
 
@@ -93,7 +93,7 @@ def figures(record: Record, phase: str, lives: Sequence[Life], traffic: Traffic,
         owed = owed_to(record.messages[index], index, lives, record)
         got += record.number_got(index)
         if owed:
-            shares.append(sum(record.has(node, index) for node in owed) / len(owed))
+            shares.append(record.count(owed, index) / len(owed))
     count = latencies.total()
     number = len(chosen)
     mean_slots = sum(value * often for value, often in latencies.items()) / count if count else 0.0

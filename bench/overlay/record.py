@@ -12,6 +12,7 @@ them. (One that never comes is lost, and violates no order.)
 from __future__ import annotations
 
 from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -96,9 +97,10 @@ class Record:
         self._got[node] = got | bit
         self._append(slot, node, index, min(hops, DOUBLE - 1))
 
-    def has(self, node: int, index: int) -> bool:
-        """Has the node got the message of this index?"""
-        return node < len(self._got) and bool(self._got[node] & self._bits[index])
+    def count(self, nodes: Sequence[int], index: int) -> int:
+        """How many of these nodes have got it."""
+        bit, got, known = self._bits[index], self._got, len(self._got)
+        return sum(1 for node in nodes if node < known and got[node] & bit)
 
     def number_got(self, index: int) -> int:
         """How many nodes have got it, its root counted."""
