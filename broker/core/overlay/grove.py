@@ -103,7 +103,7 @@ class Grove(Swaps):
         elif kind == PRUNE:
             self._pruned(branch, wire[1])
         elif kind == GRAFT:
-            self._grafted(branch, wire[1])
+            self._grafted(branch, wire[1], wire[2])
         elif kind == VECTOR:
             self._open(branch, wire[1], wire[2])
         elif kind == FLOORS:
@@ -158,13 +158,18 @@ class Grove(Swaps):
             if ordered:
                 self._announced(branch, (key,))
             return
+        early = bool(self._dropped) and key in self._dropped  # so it has gone on before
+        if early:
+            want = self.wanted.rows.get(key)
+            if kind != REPLAY and (want is None or want.of is not branch):
+                self._twice(branch, row, key)
         now = self._desk.now
         self._new = False
         if self.wanted.rows:
             self.wanted.came(key, branch, now)
         else:
             self.wanted.in_time += 1
-        if kind != REPLAY:
+        if kind != REPLAY and not early:
             bit = branch.bit
             if row.parent != bit and not row.refused & bit:
                 row.parent = bit
@@ -173,12 +178,15 @@ class Grove(Swaps):
         hops: int = wire[2]
         born = now - wire[3]
         if seq == row.seq + 1 and ((ordered and not branch.queue) or self._released(key)):
-            if self._deliver(key, row, hops, payload_bytes, born, branch if ordered else None, False):
+            if early:
+                del self._dropped[key]
+            if self._deliver(key, row, hops, payload_bytes, born, branch if ordered else None, early):
                 self._drain()
             return
-        self._forward_early(branch, row, key, hops, payload_bytes, wire[3])
-        self._hold(branch, key, (payload_bytes, hops, born, branch))
-        if ordered and branch.ordered:
+        if not early:
+            self._forward_early(branch, row, key, hops, payload_bytes, wire[3])
+        self._hold(key, (payload_bytes, hops, born))
+        if ordered:
             branch.queue.append(key)
             branch.index[key] = SENDABLE
 
@@ -262,7 +270,7 @@ class Grove(Swaps):
             self._want(branch, want)
             if len(queue) > self._bounds.queue_max:
                 self._restart(branch)
-        if queue and not blocked and queue[0] in self._held:
+        if queue and not blocked and (queue[0] in self._held or queue[0] in self._dropped):
             self._drain()
 
     def _drain(self) -> None:
@@ -282,8 +290,12 @@ class Grove(Swaps):
                         queue.popleft()
                         branch.index.pop(key, None)
                         continue
+                    if row is None or row.seq != key[1] - 1 or branch.index[key] == FLOOR:
+                        break
                     held = self._held.get(key)
-                    if held is None or row is None or row.seq != key[1] - 1 or branch.index[key] == FLOOR:
+                    if held is None:
+                        if self._dropped.get(key, True) is False:
+                            self._pull(branch, key, row)
                         break
                     del self._held[key]
                     self._held_bytes -= held[0]

@@ -166,29 +166,29 @@ class Swaps(Trees):
             self._own = None
         for key in [key for key, held in self._held.items() if held[2] < now - SWEEP_S]:
             self._held_bytes -= self._held.pop(key)[0]
+        self._tidy()
         self._sweeping = bool(self.rows)
         if self._sweeping:
             self._desk.after(SWEEP_S, SWEEP_DUE)
 
-    def _hold(self, branch: Branch, key: Key, held: Held) -> None:
-        """Keep the payload until it may be delivered. Without room for it, the link that brought it is restarted."""
+    def _hold(self, key: Key, held: Held) -> None:
+        """Keep the payload until it may be delivered, if there is room."""
         if self._held_bytes + held[0] <= self._bounds.held_bytes_max:
             self._held[key] = held
             self._held_bytes += held[0]
+            if self._dropped:
+                self._dropped.pop(key, None)
             return
-        dropped = [key]
-        if branch.ordered:
-            self._restart(branch)
-            dropped += [key for key, other in self._held.items() if other[3] is branch]
-        now = self._desk.now
-        timer_s = self.wanted.timer_s()
-        for key in dropped:
-            former = self._held.pop(key, None)
-            if former is not None:
-                self._held_bytes -= former[0]
-            if any(key in other.index for other in self._out):
-                self.wanted.rows[key] = Want(now, now + timer_s)
-        self._arm_next()
+        self.dropped += 1
+        self._dropped[key] = False
+        if len(self._dropped) > self._bounds.queue_max:
+            self._tidy()
+
+    def _tidy(self) -> None:
+        """Of what was dropped, keep what a neighbour has announced. If one announces the rest, that is wanted."""
+        for key in list(self._dropped):
+            if not any(key in branch.index for branch in self._out):
+                del self._dropped[key]
 
     def _restart(self, branch: Branch) -> None:
         """Have the neighbour begin its order anew, after what is delivered here."""

@@ -30,11 +30,13 @@ from .roots import HISTORY_S, NOBODY, Root, renumber
 from .wanted import ANSWER_S, GAP_WAIT_S, TIMER_S_MAX, TIMER_S_MIN, Want, Wanted
 from .wires import EARLY, EARLY_BYTES, ENTRIES_BYTES, ENTRY_BYTES, GONE, GRAFT, PRUNE, PRUNE_BYTES
 
-#: Payloads held until they may be delivered, in bytes. Then the link that brought the last one is restarted: its
-#: neighbour sends what is lacking in an order in which nothing has to be held.
+#: Payloads held until they may be delivered, in bytes. What comes beyond is dropped, and asked for again when its turn
+#: has come. (To restart the link would be simpler. Its neighbour would send everything again, and where links are full
+#: already, so that much has to be held, that makes a collapse of a delay.)
 HELD_BYTES_MAX: Final = 16 << 20
 
-#: Entries of a link that wait: as many as a history of small messages has. Then the link is restarted as well.
+#: Entries of a link that wait: as many as a history of small messages has. Then the link is restarted: its neighbour
+#: sends what is lacking, in an order in which nothing has to wait.
 QUEUE_MAX: Final = 1 << 16
 
 #: A timer's name, and the least that it takes, in seconds.
@@ -43,8 +45,8 @@ PAUSE_S_MIN: Final = 0.001
 
 NEVER: Final = float("inf")
 
-Held = tuple[int, int, float, Branch]
-"""A payload that waits: its bytes, the links that it has crossed, when it was sent, over which link it came."""
+Held = tuple[int, int, float]
+"""A payload that waits: its bytes, the links that it has crossed, when it was sent."""
 
 
 class Bounds:
@@ -71,7 +73,8 @@ class Bounds:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Trees(Node):
-    """One node's part of all trees. Counted so far: ``duplicates`` payloads, ``prunes`` and ``grafts`` sent."""
+    """One node's part of all trees. Counted so far: ``duplicates`` payloads, ``prunes`` and ``grafts`` sent, and
+    payloads ``dropped`` for want of room."""
 
     def __init__(self, desk: Desk, me: Peer, bounds: Bounds) -> None:
         self._desk = desk
@@ -89,8 +92,9 @@ class Trees(Node):
         self._out_bits = NOBODY
         self._held: dict[Key, Held] = {}
         self._held_bytes = 0
+        self._dropped: dict[Key, bool] = {}  # has been asked for again, its turn having come
         self._armed_at = NEVER  # when the timer for what is wanted is due
-        self.duplicates = self.prunes = self.grafts = 0
+        self.duplicates = self.prunes = self.grafts = self.dropped = 0
 
     # Links
 
@@ -147,13 +151,13 @@ class Trees(Node):
         if row is not None:
             row.eager &= ~branch.bit
 
-    def _grafted(self, branch: Branch, keys: tuple[Key, ...]) -> None:
-        """The neighbour asks for these, and for further payloads of their roots."""
+    def _grafted(self, branch: Branch, keys: tuple[Key, ...], once: bool) -> None:
+        """The neighbour asks for these; unless ``once``, for further payloads of their roots as well."""
         now = self._desk.now
         gone: list[Key] = []
         for key in keys:
             row = self.rows.get(key[0])
-            if row is not None:
+            if row is not None and not once:
                 row.eager |= branch.bit
                 if row.parent == branch.bit:  # it has nobody above it any more
                     row.parent = NOBODY
@@ -175,7 +179,7 @@ class Trees(Node):
         timer_s = self.wanted.timer_s()
         ask: list[Key] = []
         for key in keys:
-            if key in rows:
+            if key in rows or self._dropped.get(key, True) is False:
                 continue
             row = self.rows.get(key[0])
             if row is not None and row.parent & self._live and row.parent != branch.bit:
@@ -195,28 +199,42 @@ class Trees(Node):
             row = self.rows.get(key[0])
             if row is not None:
                 row.refused &= ~branch.bit
-        self._send(branch.peer, (GRAFT, tuple(keys)), ENTRIES_BYTES + ENTRY_BYTES * len(keys))
+        self._send(branch.peer, (GRAFT, tuple(keys), False), ENTRIES_BYTES + ENTRY_BYTES * len(keys))
+
+    def _pull(self, branch: Branch, key: Key, row: Root) -> None:
+        """It was dropped, and is the next one in the neighbour's order. Its tree may stay as it is."""
+        now = self._desk.now
+        self._dropped[key] = True
+        want = self.wanted.rows[key] = Want(now, now + ANSWER_S, branch)
+        if branch.index[key] != SENDABLE:
+            self._ask(key, want)
+        else:
+            if row.parent != branch.bit:
+                row.refused |= branch.bit
+            self._send(branch.peer, (GRAFT, (key,), True), ENTRIES_BYTES + ENTRY_BYTES)
+        self._arm(want.due_at)
 
     def _ask(self, key: Key, want: Want) -> bool:
         """Ask for it now, whoever can send it, one after the other. Returns False: it is a gap, and nobody can."""
         now = self._desk.now
         can: list[Branch] = []
-        place = False
+        wait_s = 0.0
         for branch in self._out:
             good_for = branch.index.get(key)
             if good_for is None:
                 continue
-            place = True
+            # A payload that nobody can send any more may still be on its way. A floor is nothing that is on its way.
+            wait_s = max(wait_s, GAP_WAIT_S if good_for == FLOOR else HISTORY_S)
             if good_for == SENDABLE:
                 can.append(branch)
         if can:
             of = can[want.asked % len(can)]
             self._graft(of, [key])
             self.wanted.ask(want, of, now)
-        elif not place:  # who announced it is gone; the others will announce it
+        elif not wait_s:  # who announced it is gone; the others will announce it
             del self.wanted.rows[key]
-        elif now < want.first_at + GAP_WAIT_S:
-            want.due_at = want.first_at + GAP_WAIT_S
+        elif now < want.first_at + wait_s:
+            want.due_at = want.first_at + wait_s
         elif now < want.first_at + HISTORY_S and self._comes(key):
             want.due_at = now + ANSWER_S
         else:

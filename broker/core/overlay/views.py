@@ -21,6 +21,7 @@ done otherwise, and why:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from ingeborg.protocol.native import mypyc_attr
@@ -104,7 +105,6 @@ class Hyparview(Walks):
         self._expected: dict[Peer, None] = {}
         self._read_at = float("-inf")  # the registry
         self._pause_s = RETRY_S
-        self._started = False
         self._joined = False  # this node has had a contact or a neighbour
         self._left = False
         self._retry_at = float("inf")
@@ -113,13 +113,13 @@ class Hyparview(Walks):
     # Beginning and end
 
     def start(self, contact: Peer | None = None) -> None:
-        """Join by this contact. None: this node is the first one; it waits for others."""
+        """Join by this contact. None: this node is the first one; it waits for others. Or ``expect``, and only once."""
         self._start()
         if contact is not None:
             self._joined = True
             self._dial(contact, TO_JOIN)
 
-    def expect(self, active: list[Peer], passive: list[Peer]) -> None:
+    def expect(self, active: Sequence[Peer], passive: Sequence[Peer]) -> None:
         """In an overlay that is there already: links to ``active`` will be up without a word, and are neighbours'."""
         self._start()
         self._expected = dict.fromkeys(active)
@@ -133,10 +133,8 @@ class Hyparview(Walks):
             self._part(peer, True)
 
     def _start(self) -> None:
-        if not self._started:
-            self._started = True
-            # Not all at once where many begin together.
-            self._desk.after(SHUFFLE_S * (0.5 + self._random.random()), SHUFFLE_DUE)
+        # Not all at once where many begin together.
+        self._desk.after(SHUFFLE_S * (0.5 + self._random.random()), SHUFFLE_DUE)
 
     # Events
 

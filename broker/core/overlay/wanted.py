@@ -29,7 +29,8 @@ LAG_S: Final = 0.25
 #: Quantiles", 2013).
 STEP_S: Final = 0.02
 
-#: Who was asked for a payload has so long to answer, in seconds: some round trips. The next one has twice as long.
+#: Who was asked for a payload has so long to answer, in seconds: some round trips; or as long as the tree, if that is
+#: more. The next one has twice as long.
 ANSWER_S: Final = 0.5
 
 #: After a gap has been announced by one neighbour, the others have so long to announce what is missing, in seconds.
@@ -110,7 +111,7 @@ class Wanted:
         """It is being asked for. The next one is asked later each time: the first may be slow."""
         want.of = of
         want.asked += 1
-        want.due_at = now + min(ANSWER_S * want.asked, self._timer_s_max)
+        want.due_at = now + min(max(ANSWER_S, self.timer_s()) * want.asked, 2.0 * self._timer_s_max)
 
     def due(self, now: float) -> list[Key]:
         """What is due."""

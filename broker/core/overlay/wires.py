@@ -30,7 +30,7 @@ REPLAY: Final = 3
 PRUNE: Final = 4
 """``(name,)``: send no payloads of this life."""
 GRAFT: Final = 5
-"""``(keys,)``: send these, and further payloads of their lives."""
+"""``(keys, once)``: send these; unless ``once``, further payloads of their lives as well."""
 GONE: Final = 6
 """``(keys,)``: cannot be sent any more."""
 VECTOR: Final = 7

@@ -377,29 +377,56 @@ def test_a_floor_has_no_place_in_the_order() -> None:
     assert paper.delivered == []
 
 
-def test_without_room_for_a_payload_its_link_is_restarted() -> None:
+def test_without_room_a_payload_is_dropped_and_asked_for_when_its_turn_has_come() -> None:
     paper, node = alone("a", "b", bounds=Bounds(held_bytes_max=25))
     node.received("a", (ENTRIES, (("q", 1),)), 0)
-    for number in (1, 2, 3):
+    for number in (1, 2, 3, 4):
         node.received("a", (PAYLOAD, ("r", number), 1, 0.0, None), 10)
-    assert node.restarts == 1
-    assert node.kept()["held_bytes"] == 0
-    assert [to for to, wire in paper.take() if wire[0] == VECTOR] == ["a"]
-    # What was under way belongs to the former order.
-    node.received("a", (ENTRIES, (("r", 4),)), 0)
-    node.received("a", (FLOORS, {"x": 9}, False, float("inf")), 0)
-    assert node.kept()["queued"] == 0
-    node.received("a", (FLOORS, {}, True, float("inf")), 0)
-    for key in (("q", 1), ("r", 1), ("r", 2)):
-        node.received("a", (REPLAY, key, 1, 0.1), 10)
+    assert node.dropped == 2
+    assert node.kept()["held_bytes"] == 20
+    assert [wire[1] for to, wire in paper.take() if to == "b"] == [("r", number) for number in (1, 2, 3, 4)]
+    node.received("b", (EARLY, ("q", 1), 1, 0.0), 10)
     assert paper.delivered == [("q", 1), ("r", 1), ("r", 2)]
+    assert [each for each in paper.take() if each[1][0] == GRAFT] == [("a", (GRAFT, (("r", 3),), True))]
+    node.received("a", (EARLY, ("r", 3), 1, 0.0), 10)
+    assert [each for each in paper.take() if each[1][0] == GRAFT] == [("a", (GRAFT, (("r", 4),), True))]
+    node.received("a", (EARLY, ("r", 4), 1, 0.0), 10)
+    assert paper.delivered[-1] == ("r", 4)
+    paper.now = BATCH_S
+    paper.due(node)
+    assert not [wire for to, wire in paper.take() if wire[0] in (PAYLOAD, EARLY)], "they have gone on before"
+
+
+def test_a_tree_stays_as_it_is_when_what_was_dropped_is_asked_for() -> None:
+    paper, node = alone("a", "b", bounds=Bounds(held_bytes_max=5))
+    node.received("a", (PAYLOAD, ("r", 1), 1, 0.0, None), 10)
+    node.received("b", (PRUNE, "r"), 0)
+    node.received("b", (ENTRIES, (("q", 1), ("r", 2))), 0)
+    node.received("a", (EARLY, ("r", 2), 1, 0.0), 10)
+    assert node.dropped == 1
+    paper.take()
+    node.received("b", (EARLY, ("q", 1), 1, 0.0), 10)
+    assert [each for each in paper.take() if each[1][0] == GRAFT] == [("b", (GRAFT, (("r", 2),), True))]
+    node.received("b", (EARLY, ("r", 2), 1, 0.0), 10)
+    assert paper.delivered == [("r", 1), ("q", 1), ("r", 2)]
+    node.received("a", (PAYLOAD, ("r", 3), 1, 0.0, None), 10)
+    assert not [wire for _, wire in paper.take() if wire[0] == PRUNE]
 
 
 def test_more_entries_than_a_queue_takes_restart_the_link() -> None:
-    _, node = alone("a", "b", bounds=Bounds(queue_max=3))
+    paper, node = alone("a", "b", bounds=Bounds(queue_max=3))
     node.received("a", (ENTRIES, tuple(("r", number) for number in range(1, 6))), 0)
     assert node.restarts == 1
     assert node.kept()["queued"] == 0
+    assert [to for to, wire in paper.take() if wire[0] == VECTOR] == ["a"]
+    # What was under way belongs to the former order.
+    node.received("a", (ENTRIES, (("r", 6),)), 0)
+    node.received("a", (FLOORS, {"x": 9}, False, float("inf")), 0)
+    assert node.kept()["queued"] == 0
+    node.received("a", (FLOORS, {}, True, float("inf")), 0)
+    for number in range(1, 6):
+        node.received("a", (REPLAY, ("r", number), 1, 0.1), 10)
+    assert paper.delivered == [("r", number) for number in range(1, 6)]
 
 
 def test_a_payload_that_nobody_announces_is_dropped_in_the_end() -> None:

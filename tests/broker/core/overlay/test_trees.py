@@ -128,7 +128,7 @@ def test_what_the_tree_should_bring_is_asked_for_when_the_timer_is_over() -> Non
 def test_what_no_tree_can_bring_is_asked_for_at_once_and_of_one_only() -> None:
     paper, node = alone("b", "c")
     announce(node, "b", 1, 2)
-    assert paper.take() == [("b", (GRAFT, (("r", 1), ("r", 2))))]
+    assert paper.take() == [("b", (GRAFT, (("r", 1), ("r", 2)), False))]
     announce(node, "c", 1, 2)
     assert sent(paper, GRAFT) == []
 
@@ -157,16 +157,27 @@ def test_who_is_asked_sends_that_message_and_the_next_ones() -> None:
     payload(node, "a", 2)
     paper.take()
     paper.now = 1.5
-    node.received("b", (GRAFT, (("r", 2),)), 0)
+    node.received("b", (GRAFT, (("r", 2),), False), 0)
     assert paper.take() == [("b", (EARLY, ("r", 2), 2, 1.5))]
     payload(node, "a", 3)
     assert sent(paper, PAYLOAD) == ["b"]
 
 
+def test_who_asks_once_gets_that_message_only() -> None:
+    paper, node = alone("a", "b")
+    payload(node, "a", 1)
+    node.received("b", (PRUNE, "r"), 0)
+    paper.take()
+    node.received("b", (GRAFT, (("r", 1),), True), 0)
+    assert paper.take() == [("b", (EARLY, ("r", 1), 2, 0.0))]
+    payload(node, "a", 2)
+    assert sent(paper, PAYLOAD) == []
+
+
 def test_a_parent_that_asks_is_the_parent_no_more() -> None:
     paper, node = alone("a", "b")
     payload(node, "a", 1)
-    node.received("a", (GRAFT, (("r", 1),)), 0)
+    node.received("a", (GRAFT, (("r", 1),), False), 0)
     paper.take()
     announce(node, "b", 2)
     assert sent(paper, GRAFT) == ["b"]
@@ -176,7 +187,7 @@ def test_who_cannot_send_it_any_more_says_so_and_the_next_is_asked() -> None:
     paper, node = alone("a")
     payload(node, "a", 1)
     paper.now = 11.0
-    node.received("a", (GRAFT, (("r", 1),)), 0)
+    node.received("a", (GRAFT, (("r", 1),), False), 0)
     assert sent(paper, GONE) == ["a"]
 
     paper, node = alone("a", "b")
