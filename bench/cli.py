@@ -145,16 +145,19 @@ def _parser() -> argparse.ArgumentParser:
     try:
         from ingeborg.bench.compare import command as compare
         from ingeborg.bench.drift import command as drift
+        from ingeborg.bench.overlay import command as overlay
         from ingeborg.bench.packing import command as packing
         from ingeborg.bench.peers import commands as peers
     except ModuleNotFoundError as error:
         _add_absent(commands, "compare", error)
         _add_absent(commands, "drift", error)
+        _add_absent(commands, "overlay", error)
         _add_absent(commands, "packing", error)
         _add_absent(commands, "peers", error)
     else:
         compare.add(commands, digest, write_report)
         drift.add(commands)
+        overlay.add(commands)
         packing.add(commands)
         peers.add(commands)
     return parser

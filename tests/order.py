@@ -57,6 +57,7 @@ LONG_S: dict[str, float] = {
     "tests/bench/check/test_command.py": 16,
     "tests/cluster/test_stores.py": 16,
     "tests/store/test_embedded.py": 16,
+    "tests/bench/overlay/test_command.py": 15,
     "tests/examples/test_examples.py": 14,
     "tests/broker/command/doctor/test_network.py": 13,
     "tests/broker/command/test_exporting.py": 13,

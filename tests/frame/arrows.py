@@ -70,6 +70,8 @@ LAYERS = (
     Layer("bench.oracle", ("bench.oracle",), pure=True),
     # The evaluation of a pure part, in the process that evaluates it.
     Layer("bench.packing", ("protocol", "bench", "ingeborg.form", "broker.core.groups")),
+    # Protocols as endpoints would run them, in a simulator.
+    Layer("bench.overlay", ("protocol", "bench", "ingeborg.form", "broker.core.overlay")),
     Layer("bench.cli", ("protocol", "bench"), known_to_none=True),
     # Measurements of single parts: they import what they measure, and nothing imports them.
     Layer("bench.parts", ("protocol", "broker", "loadgen", "bench"), known_to_none=True),

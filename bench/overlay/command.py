@@ -1,0 +1,235 @@
+"""`bench overlay`: the document's protocols and ours, among thousands of simulated nodes.
+
+Owns: its arguments, the processes that run the plan, the order of running and digesting, and what is said meanwhile.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import multiprocessing
+import os
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+import orjson
+
+from ingeborg.bench.errors import BenchError
+from ingeborg.bench.overlay import summary, work
+from ingeborg.bench.overlay.experiments import EXPERIMENTS, NODES, NODES_MAX, NODES_MIN, PROTOCOLS, Cell, plan
+from ingeborg.broker.core import overlay
+
+PLAN, CELLS, SUMMARY, PAGE = "plan.json", "overlay.json", "summary.md", "report.html"
+
+AT_ONCE: Final = 12
+"""Cells whose logs are there at the same time: some 70 MB each. Their digest fits the memory that Spark may take."""
+
+SAY_S: Final = 10.0
+
+NOT_IN_ROWS: Final = ("cells.py", "claims.py", "command.py", "drawing.py", "job.py", "page.py", "summary.py")
+"""Sources that only look at rows."""
+
+
+def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command."""
+    command = commands.add_parser(
+        "overlay",
+        help="simulate broadcast over trees and floods among thousands of nodes",
+        description="Run the evaluation of the document (seed 003: CPTCast, Plumtree, PRC-broadcast) and of grove in a "
+        "simulated network of two sites, digest each log with Spark, and delete it. thesis: the document's grid of "
+        "payloads, intervals and senders; crash: a share of the nodes crashes at once, or the halves are cut off from "
+        "each other; churn: nodes crash and join all the time. What DIR holds already is not run again. The same seed "
+        f"gives the same rows, and the same {CELLS}.",
+    )
+    command.add_argument("experiment", choices=sorted(EXPERIMENTS), help="what is run")
+    command.add_argument("--out", required=True, metavar="DIR", help="where rows and figures go; made if not there")
+    command.add_argument(
+        "--nodes", type=int, default=NODES, metavar="N", help="nodes of each world (default: %(default)s)"
+    )
+    command.add_argument("--seed", type=int, default=1, metavar="N", help="default: %(default)s")
+    command.add_argument(
+        "--protocols", nargs="+", choices=PROTOCOLS, default=PROTOCOLS, metavar="NAME", help="only these of the plan"
+    )
+    command.add_argument(
+        "--processes",
+        type=int,
+        default=os.process_cpu_count() if hasattr(os, "process_cpu_count") else len(os.sched_getaffinity(0)),
+        metavar="N",
+        help="run so many cells at once (default: as many as there are cores, %(default)s)",
+    )
+    command.add_argument(
+        "--keep-logs", action="store_true", help="digest the logs, and leave them there: some 70 MB a cell"
+    )
+    command.add_argument(
+        "--again", action="store_true", help=f"only make the page again, of the {CELLS} that DIR holds"
+    )
+    command.set_defaults(command=_overlay)
+
+
+def _overlay(options: argparse.Namespace) -> int:
+    if not NODES_MIN <= options.nodes <= NODES_MAX:
+        raise BenchError(f"--nodes has to be from {NODES_MIN} to {NODES_MAX}")
+    if options.processes < 1:
+        raise BenchError("--processes has to be 1 or more")
+    out = Path(options.out)
+    if options.again:
+        _pages(out)
+        return 0
+    # Cells of several sizes and experiments may share a directory: each has them in its name.
+    _same_sources(out)
+    cells = plan(options.experiment, options.nodes, options.seed, options.protocols)
+    if not cells:
+        raise BenchError(f"{options.experiment} has no cells of {', '.join(options.protocols)}")
+    _run(cells, out, options.processes, options.keep_logs)
+    _gather(out, options.seed)
+    _pages(out)
+    times = [orjson.loads(path.read_bytes()) for path in sorted((out / work.TIMES).glob("*.json"))]
+    print(summary.speed(times))
+    return 0
+
+
+def sources() -> str:
+    """A fingerprint of what decides what is in the rows: the simulator, the protocols, and the plan."""
+    digest = hashlib.blake2b(digest_size=8)
+    for folder in (Path(overlay.__path__[0]), Path(__file__).parent):
+        for path in sorted(folder.rglob("*.py")):
+            if path.name not in NOT_IN_ROWS:
+                digest.update(path.relative_to(folder).as_posix().encode() + path.read_bytes())
+    return digest.hexdigest()
+
+
+def _same_sources(out: Path) -> None:
+    """Results of other protocols, or of another simulator, are not mixed with these."""
+    path, wanted = out / PLAN, {"sources": sources()}
+    if path.is_file():
+        if json.loads(path.read_text(encoding="utf-8")) != wanted:
+            raise BenchError(f"{out} holds the results of other sources: give another --out")
+        return
+    out.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(wanted) + "\n", encoding="utf-8")
+
+
+def _run(cells: Sequence[Cell], out: Path, processes: int, keep_logs: bool) -> None:
+    """Simulate and digest by turns, so that few logs are there at once."""
+    due = [cell for cell in cells if not _done(cell, out)]
+    print(f"{len(cells)} cells, {len(cells) - len(due)} of them done before", flush=True)
+    progress = _Progress(len(due), sum(not work.kept(cell, out) for cell in due))
+    for batch in _batches(due):
+        for cell in batch:
+            if work.kept(cell, out) and not work.path_of(out, work.LOGS, cell).is_dir():
+                work.path_of(out, work.ROWS, cell).unlink()  # its log is gone, and was not digested
+        _simulate([cell for cell in batch if not work.kept(cell, out)], out, processes, progress)
+        _digest(batch, out, keep_logs, progress)
+    progress.end()
+
+
+def _done(cell: Cell, out: Path) -> bool:
+    from ingeborg.bench.overlay.job import DIGESTED
+
+    return work.kept(cell, out) and work.path_of(out, DIGESTED, cell).is_file()
+
+
+def _batches(cells: Sequence[Cell]) -> Iterator[Sequence[Cell]]:
+    for start in range(0, len(cells), AT_ONCE):
+        yield cells[start : start + AT_ONCE]
+
+
+def _simulate(cells: Sequence[Cell], out: Path, processes: int, progress: _Progress) -> None:
+    if not cells:
+        return
+    context = multiprocessing.get_context("spawn")
+    begun = time.monotonic()
+    # A process for each cell: a world's memory is given back when it ends.
+    with context.Pool(
+        min(processes, len(cells)), signal.signal, (signal.SIGINT, signal.SIG_IGN), maxtasksperchild=1
+    ) as pool:
+        for _ in pool.imap_unordered(_one, [(cell, out) for cell in cells], chunksize=1):
+            progress.cell(time.monotonic() - begun)
+    progress.simulated(time.monotonic() - begun)
+
+
+def _one(task: tuple[Cell, Path]) -> None:
+    work.run(*task)
+
+
+def _digest(cells: Sequence[Cell], out: Path, keep_logs: bool, progress: _Progress) -> None:
+    from ingeborg.bench.overlay import job
+
+    begun = time.monotonic()
+    print(f"  digesting {len(cells)} logs …", flush=True)
+    job.digest(cells, out)
+    if not keep_logs:
+        job.discard(cells, out)
+    progress.digested(time.monotonic() - begun)
+
+
+class _Progress:
+    """What is said while cells are run. Simulating and digesting are timed apart."""
+
+    def __init__(self, digests: int, cells: int) -> None:
+        self._digests, self._cells = digests, cells
+        self._done = 0
+        self._simulating_s = self._digesting_s = 0.0
+        self._said = time.monotonic()
+
+    def cell(self, of_batch_s: float) -> None:
+        """One more is simulated, so long after its batch began."""
+        self._done += 1
+        now = time.monotonic()
+        if now - self._said < SAY_S and self._done < self._cells:
+            return
+        self._said = now
+        spent = self._simulating_s + of_batch_s
+        left = spent / self._done * (self._cells - self._done)
+        text = f"  {self._done} of {self._cells} cells simulated in {spent:.0f} s"
+        print(f"{text}, about {_minutes(left)} left without digests" if left else text, flush=True)
+
+    def simulated(self, seconds: float) -> None:
+        self._simulating_s += seconds
+
+    def digested(self, seconds: float) -> None:
+        self._digesting_s += seconds
+
+    def end(self) -> None:
+        if self._digests:
+            print(
+                f"{self._done} cells simulated in {_minutes(self._simulating_s)}, {self._digests} digested in "
+                f"{_minutes(self._digesting_s)}",
+                flush=True,
+            )
+
+
+def _minutes(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+
+
+def _gather(out: Path, seed: int) -> None:
+    """Put all that DIR holds into one file, in the order of their names, with the figures that the digest found."""
+    from ingeborg.bench.overlay import drawing, job
+
+    rows = []
+    for path in sorted((out / work.ROWS).glob("*.json")):
+        found = out / job.DIGESTED / path.name
+        if found.is_file():
+            row = orjson.loads(path.read_bytes())
+            rows.append({**row, "digest": orjson.loads(found.read_bytes())["phases"]})
+    document = {"cells": rows, "drawing": drawing.drawing(seed)}
+    (out / CELLS).write_bytes(orjson.dumps(document, option=orjson.OPT_APPEND_NEWLINE))
+
+
+def _pages(out: Path) -> None:
+    from ingeborg.bench.overlay import page
+
+    try:
+        document = orjson.loads((out / CELLS).read_bytes())
+    except (OSError, ValueError) as error:
+        raise BenchError(f"{out} has no {CELLS} of bench overlay ({error})") from error
+    text = summary.markdown(document["cells"])
+    (out / SUMMARY).write_text(text, encoding="utf-8")
+    (out / PAGE).write_text(page.page(document), encoding="utf-8")
+    print(text, end="")
+    print(out / PAGE)

@@ -1,0 +1,148 @@
+"""What is run: the document's grid, and what it left out, cut into cells.
+
+Owns: the plan, and every number of it. Must never: run anything.
+
+A cell is one world from its beginning to its end: one protocol, so many senders, one size and interval. It is run and
+kept by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+KB: Final = 1_000
+
+PAYLOADS: Final = (1 * KB, 100 * KB, 500 * KB, 1_000 * KB)
+INTERVALS_MS: Final = (20, 50, 100, 300)
+"""Of the document's experiments (section 4.3). It says "ranged between 20 and 300"; those between are ours."""
+
+ALL: Final = 0
+"""As a number of senders: every message is broadcast by a node drawn from all."""
+
+SENDERS: Final = (1, 20, 100, ALL)
+"""The document's multi-sender mode is "any process is allowed"."""
+
+BROADCASTS: Final = 100
+
+NODES: Final = 10_000
+NODES_MIN, NODES_MAX = 12, 20_000
+"""Fewer have no overlay to speak of. More take longer and longer: a world is one process."""
+
+DOCUMENT: Final = ("plumtree", "cptcast", "prc")
+OURS: Final = ("grove", "flood", "gossip", "star")
+PROTOCOLS: Final = (*DOCUMENT, *OURS)
+
+CRASHED: Final = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
+"""Shares of the nodes that crash at once."""
+
+CHURN: Final = (0.001, 0.003, 0.01)
+"""Shares of the nodes that crash, and of others that join, in each second."""
+
+FAULTY: Final = ("grove", "plumtree", "prc", "flood")
+"""Those that are seen under faults, and ``cptcast`` in small worlds."""
+
+CPTCAST_FAULTY_MAX: Final = 1_000
+"""Nodes: a link of it is made safe by two floods of all nodes, so that faults cost their square."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """``share``: how many crash, or come and go in a second; ``broadcasts``: of the phase that counts."""
+
+    experiment: str
+    protocol: str
+    nodes: int
+    senders: int = 1
+    payload_bytes: int = KB
+    interval_ms: int = 20
+    broadcasts: int = BROADCASTS
+    share: float = 0.0
+    seed: int = 1
+
+    @property
+    def name(self) -> str:
+        """Of its files."""
+        parts = [self.experiment, self.protocol, f"n{self.nodes}"]
+        if self.experiment == "thesis":
+            parts += [f"s{self.senders or 'all'}", f"{self.payload_bytes // KB}KB", f"{self.interval_ms}ms"]
+        elif self.share:
+            parts.append(f"{100 * self.share:g}%")
+        return "-".join([*parts, f"seed{self.seed}"])
+
+    @property
+    def faulty(self) -> bool:
+        """Do links and nodes come and go?"""
+        return self.experiment != "thesis"
+
+    def facts(self) -> dict[str, Any]:
+        """Its fields, for a row."""
+        return {"cell": self.name, **asdict(self)}
+
+
+def thesis(nodes: int, seed: int) -> list[Cell]:
+    """The document's 144 cells, and beside them grove in the same grid, with one and twenty senders, and whoever else
+    shows what to compare with, of the smallest payload."""
+
+    def grid(protocol: str, senders: int) -> list[Cell]:
+        return [
+            Cell("thesis", protocol, nodes, min(senders, nodes), payload, interval, seed=seed)
+            for payload in PAYLOADS
+            for interval in INTERVALS_MS
+        ]
+
+    cells = [cell for protocol in ("cptcast", "plumtree") for senders in SENDERS for cell in grid(protocol, senders)]
+    cells += grid("prc", 1)  # the number of senders changes nothing: every node sends on by all its links
+    cells += grid("grove", 1) + grid("grove", 20)
+    cells += [Cell("thesis", "grove", nodes, senders, seed=seed) for senders in SENDERS[2:] if senders <= nodes]
+    cells += [Cell("thesis", protocol, nodes, seed=seed) for protocol in ("flood", "gossip", "star")]
+    return list(dict.fromkeys(cells))
+
+
+def crash(nodes: int, seed: int) -> list[Cell]:
+    """A share of the nodes crashes at once; and both halves are cut off from each other for a while."""
+    cells = [
+        Cell("crash", protocol, nodes, _senders(nodes), KB, 20, 400, share, seed)
+        for protocol in _faulty(nodes)
+        for share in CRASHED
+    ]
+    return cells + [
+        Cell("cut", protocol, nodes, _senders(nodes), KB, 20, 400, 0.0, seed) for protocol in _faulty(nodes)
+    ]
+
+
+def churn(nodes: int, seed: int) -> list[Cell]:
+    """Nodes crash, and others join, all the time."""
+    return [
+        Cell("churn", protocol, nodes, _senders(nodes), KB, 50, 400, share, seed)
+        for protocol in _faulty(nodes)
+        for share in CHURN
+    ]
+
+
+EXPERIMENTS: Final[dict[str, Callable[[int, int], list[Cell]]]] = {"thesis": thesis, "crash": crash, "churn": churn}
+
+
+def _senders(nodes: int) -> int:
+    """Under faults: senders stay under churn, and somebody has to go."""
+    return min(20, nodes // 2)
+
+
+def _faulty(nodes: int) -> Sequence[str]:
+    return (*FAULTY, "cptcast") if nodes <= CPTCAST_FAULTY_MAX else FAULTY
+
+
+def plan(experiment: str, nodes: int, seed: int, protocols: Sequence[str]) -> list[Cell]:
+    """The cells of an experiment, of these protocols; in an order in which those that take long come first, so that
+    all processes end together."""
+    cells = [cell for cell in EXPERIMENTS[experiment](nodes, seed) if cell.protocol in protocols]
+    return sorted(cells, key=lambda cell: (-_weight(cell), cell.name))
+
+
+def _weight(cell: Cell) -> float:
+    """How long it takes, in no unit: copies of a message a node, for messages that count and those before."""
+    before = cell.senders if cell.senders != ALL else 0
+    return {"flood": 5.0, "prc": 6.0, "gossip": 5.0, "cptcast": 3.0, "star": 1.0}.get(cell.protocol, 2.5) * (
+        cell.broadcasts + before
+    )

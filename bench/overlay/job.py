@@ -1,0 +1,104 @@
+"""The digest of cells: each log through this project's PySpark job, and beside it what the simulator counted itself.
+
+Owns: what is kept of a digest, and whether both agree. Must never: simulate, or draw.
+
+Latencies, losses, doubles and reorderings are computed twice, by two programs from one log and one record: the job
+(``bench.spark.job``, as of any log) and ``metrics``. Where they differ, one of them is wrong, and nothing is kept.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+
+from ingeborg.bench.errors import BenchError
+from ingeborg.bench.overlay.experiments import Cell
+from ingeborg.bench.overlay.work import LOGS, ROWS, path_of
+from ingeborg.bench.spark import job
+from ingeborg.bench.spark.session import local_session
+
+Json = dict[str, Any]
+
+DIGESTED: Final = "digested"
+
+MASTER, MEMORY = "local[*]", "4g"
+"""All cores; ten million events at once take what docs/digest.md says."""
+
+AGREE_MS: Final = 1e-3
+"""How far figures of both may be apart, in milliseconds: both are rounded."""
+
+_KEPT = ("news", "expected", "delivered", "lost", "duplicated", "reordered", "excess")
+
+
+def digest(cells: Sequence[Cell], out: Path) -> None:
+    """Digest the logs of these cells and keep their figures. Raises BenchError: they are not those of the rows."""
+    with tempfile.TemporaryDirectory(dir=out, prefix="digest-") as scratch:
+        with local_session(MASTER, MEMORY, out / "spark.log") as spark:
+            logs = [str(path_of(out, LOGS, cell)) for cell in cells]
+            document = job.digest(spark, logs, Path(scratch), fresh=True, say=lambda _: None)
+        by_run = {run["run"]: run for run in document["runs"]}
+        for cell in cells:
+            found = of_run(by_run[cell.name])
+            row = orjson.loads(path_of(out, ROWS, cell).read_bytes())
+            differ = differences(row, found)
+            if differ:
+                raise BenchError(f"{cell.name}: the simulator and the digest of its log differ: {'; '.join(differ)}")
+            _keep(path_of(out, DIGESTED, cell), found)
+
+
+def discard(cells: Sequence[Cell], out: Path) -> None:
+    """Delete the logs of these cells, which have been digested."""
+    for cell in cells:
+        shutil.rmtree(path_of(out, LOGS, cell))
+
+
+def of_run(run: Json) -> Json:
+    """What is kept of a run in a digest: by phase with messages, counts, and latencies in ms."""
+    phases = {}
+    for phase in run["phases"]:
+        if phase["news"]:
+            latency = {name: value for name, value in phase["latency_ns"].items() if value is not None}
+            phases[phase["phase"]] = {
+                **{name: phase[name] for name in _KEPT},
+                **{f"{name}_ms": round(value / 1e6, 6) for name, value in latency.items()},
+            }
+    return {"cell": run["run"], "lines": run["log"]["lines"], "phases": phases}
+
+
+def differences(row: Json, found: Json) -> list[str]:
+    """Where the simulator's row and the digest of its log do not say the same."""
+    differ = []
+    for name, ours in row["phases"].items():
+        theirs = found["phases"].get(name)
+        if theirs is None:
+            if ours["messages"]:
+                differ.append(f"{name}: no messages in the log")
+            continue
+        pairs = {"messages": "news", "deliveries": "delivered"}
+        for mine, other in pairs.items():
+            # A double is a row of the log, and no delivery.
+            value = theirs[other] - (theirs["duplicated"] if other == "delivered" else 0)
+            if ours[mine] != value:
+                differ.append(f"{name}: {mine} {ours[mine]}, in the log {value}")
+        if (ours["reliability"] < 1.0) != (theirs["lost"] > 0):
+            differ.append(f"{name}: reliability {ours['reliability']}, lost in the log {theirs['lost']}")
+        if theirs["duplicated"]:
+            continue  # then the log's latencies are of doubles too
+        differ += [
+            f"{name}: {figure} {ours[figure]}, in the log {theirs.get(figure)}"
+            for figure in ("mean_ms", "p50_ms", "p99_ms", "max_ms")
+            if abs(ours[figure] - theirs.get(figure, 0.0)) > AGREE_MS
+        ]
+    return differ
+
+
+def _keep(path: Path, found: Json) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}")
+    part.write_bytes(orjson.dumps(found, option=orjson.OPT_APPEND_NEWLINE))
+    part.replace(path)

@@ -1,0 +1,150 @@
+"""What a cell's nodes are: which protocol, on which overlay, with or without a membership.
+
+Owns: the table of protocols, how a world begins, and how a node joins it. Must never: run a world.
+
+Without faults the membership has nothing to do: nodes have the neighbours that its views come to. With faults each node
+is a HyParView with the protocol above it. Its active view is that of the overlay which is there, and its passive view
+is drawn from all nodes, as many shuffles would have filled it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Any, Final
+
+from ingeborg.bench.overlay.above import Above
+from ingeborg.bench.overlay.drawn import SPARE, degree, overlay
+from ingeborg.bench.overlay.experiments import Cell
+from ingeborg.bench.overlay.protocols.cptcast import CptCast
+from ingeborg.bench.overlay.protocols.flood import Flood
+from ingeborg.bench.overlay.protocols.gossip import Gossip
+from ingeborg.bench.overlay.protocols.plumtree import Plumtree
+from ingeborg.bench.overlay.protocols.prc import Prc
+from ingeborg.bench.overlay.protocols.star import Star
+from ingeborg.bench.overlay.world import World
+from ingeborg.broker.core.overlay.grove import Grove
+from ingeborg.broker.core.overlay.node import Desk, Node, Peer
+from ingeborg.broker.core.overlay.views import PASSIVE_MAX, Hyparview, Options
+
+Neighbours = Sequence[Sequence[int]]
+
+#: Those that are made with the neighbours of a built overlay, and do not mind being told of them once more. grove is
+#: told only, as of any.
+_WITH_NEIGHBOURS: Final[dict[str, Callable[[Desk, int, Sequence[int]], Node]]] = {
+    "cptcast": CptCast,
+    "flood": Flood,
+    "gossip": Gossip,
+    "plumtree": Plumtree,
+    "prc": Prc,
+    "star": Star,
+}
+
+#: Those that may ask for another neighbour.
+_SWITCHING: Final = ("cptcast", "prc")
+
+#: Of a star.
+HUB: Final = 0
+
+#: What protocols count themselves, where they do.
+_COUNTED: Final = ("duplicates", "prunes", "grafts", "restarts", "gaps", "forgotten", "stray", "unheard")
+
+
+def neighbours_of(cell: Cell) -> list[list[int]]:
+    """The overlay that is there when its world begins."""
+    if cell.protocol == "star":
+        return [list(range(1, cell.nodes)), *([HUB] for _ in range(1, cell.nodes))]
+    return overlay(cell.nodes, degree(cell.nodes), Random(f"overlay {cell.seed}"))
+
+
+def world_of(cell: Cell) -> World:
+    """Its world, with all links of the overlay."""
+    neighbours = neighbours_of(cell)
+
+    def make(desk: Desk, me: int) -> Node:
+        known = neighbours[me] if me < cell.nodes else ()
+        return _stacked(cell, desk, me, known) if cell.faulty else _protocol(cell.protocol, desk, me, known)
+
+    world = World(cell.nodes, make, cell.seed)
+    if cell.faulty:
+        _expect(world, cell, neighbours)
+    else:
+        world.connect(neighbours)
+    return world
+
+
+def grown(cell: Cell, every_s: float) -> World:
+    """A world whose nodes join one after the other, each by one that came before; what it is then is not run yet."""
+    world = World(cell.nodes, lambda desk, me: _stacked(cell, desk, me, ()), cell.seed)
+    chance = Random(f"contacts {cell.seed}")
+    for me in range(cell.nodes):
+        world.at(me * every_s, _start, world, me, chance.randrange(me) if me else None)
+    return world
+
+
+def _start(world: World, me: int, contact: int | None) -> None:
+    node = world.node(me)
+    assert isinstance(node, Hyparview)
+    node.start(contact)
+
+
+def _stacked(cell: Cell, desk: Desk, me: int, known: Sequence[int]) -> Node:
+    """A membership with the protocol above it."""
+    view = degree(cell.nodes)
+    above = Above(desk) if cell.protocol in _SWITCHING else desk
+    views = Hyparview(desk, me, _protocol(cell.protocol, above, me, known), Options(view, view + SPARE))
+    if isinstance(above, Above):
+        above.views = views
+    return views
+
+
+def join(world: World) -> None:
+    """One more node comes, and finds a contact in the registry."""
+    me = world.add()
+    _start(world, me, world.contacts(me)[0])
+
+
+def protocol_of(node: Node) -> Node:
+    """The protocol of a node of a world, whatever is below it."""
+    return node.upper if isinstance(node, Hyparview) else node
+
+
+def neighbours_in(world: World, number: int) -> list[int]:
+    """A node's present neighbours."""
+    place = world.places[number]
+    return [_number(peer) for peer in (place.node.active if isinstance(place.node, Hyparview) else place.ends)]
+
+
+def _number(peer: Peer) -> int:
+    assert isinstance(peer, int)
+    return peer
+
+
+def _protocol(name: str, desk: Desk, me: int, neighbours: Sequence[int]) -> Node:
+    made = _WITH_NEIGHBOURS.get(name)
+    return Grove(desk, me) if made is None else made(desk, me, neighbours)
+
+
+def _expect(world: World, cell: Cell, neighbours: Neighbours) -> None:
+    """Give every membership its views, and then the links of the active one."""
+    chance = Random(f"passive {cell.seed}")
+    for me, active in enumerate(neighbours):
+        node = world.node(me)
+        assert isinstance(node, Hyparview)
+        known = chance.sample(range(cell.nodes), min(cell.nodes, PASSIVE_MAX + len(active) + 1))
+        node.expect(list(active), [peer for peer in known if peer != me and peer not in active])
+    world.connect(neighbours)
+
+
+def facts_of(world: World, up: Sequence[int]) -> dict[str, Any]:
+    """What the protocol counts itself, in all nodes that are up; and of grove the most that any of them keeps."""
+    nodes = [protocol_of(world.places[number].node) for number in up]
+    found: dict[str, Any] = {
+        name: sum(getattr(node, name) for node in nodes)
+        for name in _COUNTED
+        if nodes and isinstance(getattr(nodes[0], name, None), int)
+    }
+    groves = [node.kept() for node in nodes if isinstance(node, Grove)]
+    if groves:
+        found["kept_most"] = {name: max(kept[name] for kept in groves) for name in groves[0]}
+    return found

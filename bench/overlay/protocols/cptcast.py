@@ -1,0 +1,321 @@
+"""CPTCast: a causal broadcast by a tree, where links come and go (Algorithms 1 to 15).
+
+Owns: ``eagerPushPeers``, ``lazyPushPeers``, and what waits for each; who has announced what is missing. Must never: let
+anything overtake an announced message on its link.
+
+Payloads go by eager links, announcements by lazy ones, as in ``plumtree``. What makes it causal: a link brings every
+message that its sender has delivered, in that order, either whole or as a word that its receiver has it already. An
+announcement is neither. So whatever follows on that link *waits* behind the announced message, until the receiver asks
+for it (GRAFT: all that waits is sent) or shows that it has it (GOSSIP or IHAVE: what comes next is announced).
+
+What waits has no limit, as printed: it grows with the messages that come while an announcement is under way, and
+their payloads are kept as long. It goes when its neighbour does.
+
+What makes a new link safe is in ``linking``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any, Final
+
+from ingeborg.broker.core.overlay.node import Desk, Peer, Wire
+
+from .linking import DISCOVERY_TIMER, Linking, LinkingOptions
+from .wires import (
+    GOSSIP,
+    GOSSIP_BYTES,
+    GRAFT,
+    GRAFT_BYTES,
+    IHAVE,
+    IHAVE_BYTES,
+    PRUNE,
+    PRUNE_BYTES,
+    Mid,
+)
+
+ANNOUNCEMENT_TIMER: Final = "announcement"
+"""The first field of its timers."""
+
+_PRUNE: Final = (PRUNE,)
+
+Waiting = dict[Any, tuple[Wire, int, int]]
+"""What waits for a neighbour, the oldest first: a message, control bytes, payload bytes. By what the message is known
+by; a control message by itself."""
+
+Timer = tuple[str, Mid]
+
+
+@dataclass(frozen=True)
+class CptCastOptions:
+    """``timeout1``, ``timeout2``: seconds, as in ``plumtree.PlumtreeOptions``. ``waiting``: False to see what figure
+    3.4 shows: every message is announced at once, and a GRAFT brings the one message that it names."""
+
+    timeout1: float = 0.25
+    timeout2: float = 0.1
+    waiting: bool = True
+    linking: LinkingOptions = field(default_factory=LinkingOptions)
+
+
+class CptCast(Linking):
+    """``neighbours``: those of a built overlay, safe in both directions. More are told of by ``up``."""
+
+    __slots__ = ("blocks", "eager", "grafted", "lazy", "missing", "options", "repairs", "timers")
+
+    def __init__(
+        self, desk: Desk, me: Peer, neighbours: Iterable[Peer] = (), options: CptCastOptions | None = None
+    ) -> None:
+        self.options = options or CptCastOptions()
+        self.repairs = self.options.linking.repairs
+        self.blocks = self.options.waiting
+        self.eager: dict[Peer, Waiting] = {}  # eagerPushPeers, and waiting of each
+        self.lazy: dict[Peer, Waiting] = {}  # lazyPushPeers, and waiting of each
+        self.missing: dict[Mid, list[Peer]] = {}  # who has announced it and was not asked yet, in that order
+        self.grafted: dict[Mid, list[Peer]] = {}  # who was asked for it
+        self.timers: dict[Mid, Timer] = {}  # the present one of each; earlier ones are over
+        super().__init__(desk, me, neighbours, self.options.linking)
+
+    # What comes
+
+    def received(self, peer: Peer, wire: Wire, payload_bytes: int) -> None:
+        kind = wire[0]
+        if kind == IHAVE:
+            self._announced(peer, wire[1])
+        elif kind == GOSSIP:
+            self._gossip(peer, wire[1], wire[2], payload_bytes)
+        elif kind == PRUNE:
+            self._make_lazy(peer)
+        elif kind == GRAFT:
+            self._asked(peer, wire[1])
+        else:
+            self.control(peer, wire)
+
+    def _gossip(self, sender: Peer, mid: Mid, hops: int, payload_bytes: int) -> None:
+        """Algorithm 11, lines 4-13."""
+        left = self.expected.get(mid)
+        if left is None:
+            self._make_eager(sender)
+            self._first(mid, hops, payload_bytes, sender, self.repairs.expects)
+        else:
+            self._prune(sender)
+            self._has(sender, mid, left)
+            grafted = self.grafted.get(mid)
+            if grafted is not None and sender in grafted:
+                grafted.remove(sender)
+
+    def _announced(self, sender: Peer, mid: Mid) -> None:
+        """Algorithm 12, lines 4-11."""
+        left = self.expected.get(mid)
+        if left is not None:
+            self._has(sender, mid, left)
+            return
+        peers = self.missing.get(mid)
+        if peers is None:
+            self.missing[mid] = [sender]
+        elif sender not in peers:
+            peers.append(sender)
+        if mid not in self.timers:
+            self._set_timer(mid, self.options.timeout1)
+
+    def _has(self, sender: Peer, mid: Mid, left: int) -> None:
+        """The neighbour has a message that was expected from it (and from others: ``left``, its own bit included)."""
+        left &= ~self.bits.get(sender, 0)
+        if left:
+            self.expected[mid] = left
+        else:
+            del self.expected[mid]
+        waiting = self.lazy.get(sender)
+        if waiting is None:
+            waiting = self.eager.get(sender)
+        if waiting:
+            self._check_waiting(sender, mid, waiting)
+
+    def _check_waiting(self, sender: Peer, mid: Mid, waiting: Waiting) -> None:
+        """Algorithm 13, lines 10-25: the neighbour has this message."""
+        first = next(iter(waiting))
+        if not self.blocks:
+            waiting.pop(mid, None)
+        elif first == mid:
+            del waiting[mid]
+            while waiting:
+                following = next(iter(waiting))
+                wire, size, _ = waiting[following]
+                if wire[0] == GOSSIP:
+                    self.desk.send(sender, (IHAVE, following), IHAVE_BYTES)
+                    break
+                del waiting[following]
+                self.desk.send(sender, wire, size)
+        elif mid in waiting:
+            del waiting[mid if self.repairs.removes_found else first]
+            self.desk.send(sender, (IHAVE, mid), IHAVE_BYTES)
+
+    def _asked(self, sender: Peer, mid: Mid) -> None:
+        """A GRAFT (Algorithm 13, lines 4-9)."""
+        self._make_eager(sender)
+        waiting = self._waiting(sender)
+        if not waiting:
+            return
+        send = self.desk.send
+        if not self.blocks:
+            asked_for = waiting.pop(mid, None)
+            if asked_for is not None:
+                send(sender, *asked_for)
+            return
+        for wire, size, payload_bytes in waiting.values():
+            send(sender, wire, size, payload_bytes)
+        waiting.clear()
+
+    # What is missing
+
+    def due(self, what: Any) -> None:
+        if what[0] == DISCOVERY_TIMER:
+            super().due(what)
+            return
+        mid = what[1]
+        if self.timers.get(mid) is what:
+            self._overdue(mid)
+
+    def _overdue(self, mid: Mid) -> None:
+        """An announced message has not come: ask for it (Algorithm 12, lines 12-17)."""
+        peers = self.missing.get(mid)
+        if not peers and self.repairs.asks_somebody:
+            del self.timers[mid]
+            self.missing.pop(mid, None)
+            return
+        self._set_timer(mid, self.options.timeout2)
+        if peers:
+            peer = peers.pop(0)
+            self._make_eager(peer)
+            self.grafted.setdefault(mid, []).append(peer)
+            self.desk.send(peer, (GRAFT, mid), GRAFT_BYTES)
+
+    def _set_timer(self, mid: Mid, seconds: float) -> None:
+        timer = self.timers[mid] = (ANNOUNCEMENT_TIMER, mid)
+        self.desk.after(seconds, timer)
+
+    # What is sent on
+
+    def receive_message(self, mid: Mid, hops: int, payload_bytes: int, sender: Peer | None) -> None:
+        """Algorithm 1, lines 11-21: an own message, or one of B_beta."""
+        left = self.expected.get(mid)
+        if left is None:
+            self._first(mid, hops, payload_bytes, sender, True)
+        elif sender is not None:
+            self._has(sender, mid, left)
+
+    def _first(self, mid: Mid, hops: int, payload_bytes: int, sender: Peer | None, expects: bool) -> None:
+        """Deliver a message. ``expects``: note from whom it will come again."""
+        self.desk.deliver(mid[0], mid[1], hops)
+        if expects:
+            mask = self.in_mask & ~self.bits.get(sender, 0)
+            if mask:
+                self.expected[mid] = mask
+        self.forward(mid, hops, payload_bytes, sender)
+
+    def forward(self, mid: Mid, hops: int, payload_bytes: int, sender: Peer | None) -> None:
+        """Algorithm 14."""
+        self.nothing_delivered = False
+        hops += 1
+        if self.s_buffers or self.r_buffers:
+            self.keep(mid, hops, payload_bytes)
+        send = self.desk.send
+        eager, lazy = self.eager, self.lazy
+        announcement = (IHAVE, mid)
+        not_to_send: Collection[Peer] = ()
+        if sender is not None:
+            if sender in eager or sender in lazy:
+                send(sender, announcement, IHAVE_BYTES)
+            self.timers.pop(mid, None)
+            if mid in self.missing or mid in self.grafted:
+                not_to_send = self._acknowledge(announcement, mid, sender)
+        entry = ((GOSSIP, mid, hops), GOSSIP_BYTES, payload_bytes)
+        blocks = self.blocks
+        for peer, waiting in eager.items():
+            if peer != sender and peer not in not_to_send:
+                if waiting and blocks:
+                    waiting[mid] = entry
+                else:
+                    send(peer, *entry)
+        for peer, waiting in lazy.items():
+            if peer != sender and peer not in not_to_send:
+                if not waiting or not blocks:
+                    send(peer, announcement, IHAVE_BYTES)
+                waiting[mid] = entry
+
+    def _acknowledge(self, announcement: Wire, mid: Mid, sender: Peer) -> list[Peer]:
+        """Tell those who have announced the message that it is here; returns them (Algorithm 14, lines 14-22)."""
+        announced, grafted = self.missing.pop(mid, []), self.grafted.pop(mid, [])
+        safe_only = self.repairs.safe_only
+        left = self.expected.get(mid, 0)
+        for peer in announced:
+            left &= ~self.bits.get(peer, 0)
+        if left:
+            self.expected[mid] = left
+        else:
+            self.expected.pop(mid, None)
+        told = [*announced, *(peer for peer in grafted if peer != sender)]
+        for peer in told:
+            if not safe_only or self.is_outgoing(peer):
+                self.desk.send(peer, announcement, IHAVE_BYTES)
+        return told
+
+    # Links
+
+    def _make_eager(self, peer: Peer) -> None:
+        """Algorithm 11, lines 14-16."""
+        waiting = self.lazy.pop(peer, None)
+        if waiting is not None:
+            self.eager[peer] = waiting
+        elif peer not in self.eager and not self.repairs.safe_only:
+            self.eager[peer] = {}
+
+    def _make_lazy(self, peer: Peer) -> None:
+        """Algorithm 11, lines 18-19 and 21-23."""
+        waiting = self.eager.pop(peer, None)
+        if waiting is not None:
+            self.lazy[peer] = waiting
+        elif peer not in self.lazy and not self.repairs.safe_only:
+            self.lazy[peer] = {}
+
+    def _prune(self, peer: Peer) -> None:
+        """Algorithm 11, lines 17-20. (A neighbour whose link brings payloads and to which none leads yet stays as it
+        is: it would announce, and get no answer.)"""
+        if not self.repairs.safe_only or self.is_outgoing(peer):
+            self._make_lazy(peer)
+            self.desk.send(peer, _PRUNE, PRUNE_BYTES)
+
+    def _waiting(self, peer: Peer) -> Waiting | None:
+        waiting = self.lazy.get(peer)
+        return waiting if waiting is not None else self.eager.get(peer)
+
+    def down(self, peer: Peer) -> None:
+        """Algorithm 15."""
+        self.eager.pop(peer, None)
+        self.lazy.pop(peer, None)
+        for peers in self.missing.values():
+            if peer in peers:
+                peers.remove(peer)
+        for mid in [mid for mid, peers in self.grafted.items() if peer in peers]:
+            self.grafted[mid].remove(peer)
+            if not self.grafted[mid]:
+                del self.grafted[mid]
+        super().down(peer)
+
+    def outgoing(self) -> Iterable[Peer]:
+        return chain(self.eager, self.lazy)
+
+    def is_outgoing(self, peer: Peer | None) -> bool:
+        return peer in self.eager or peer in self.lazy
+
+    def open_out(self, peer: Peer) -> None:
+        self.eager[peer] = {}
+
+    def send_in_order(self, peer: Peer, wire: Wire, size: int) -> None:
+        """Algorithm 14, lines 28-30."""
+        waiting = self._waiting(peer)
+        if waiting and self.blocks:
+            waiting[wire] = (wire, size, 0)
+        else:
+            self.desk.send(peer, wire, size)

@@ -1,0 +1,71 @@
+"""Push gossip: a node sends a message that is new to it to some neighbours drawn at random (section 2.3.2).
+
+Owns: which messages have been here. Must never: promise an order, or that a message gets everywhere: it does with a
+probability that grows with the fan-out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from ingeborg.broker.core.overlay.node import Desk, Node, Peer, Wire
+
+from .wires import GOSSIP, GOSSIP_BYTES, Mid
+
+SEEN_MAX: Final = 10_000
+"""Messages that a node knows for having been here. A copy is under way for some seconds at most, and the experiments
+have at most some hundred broadcasts a second."""
+
+
+@dataclass(frozen=True)
+class GossipOptions:
+    """``fanout``: the document's t, neighbours that a message is sent on to; with 4 and five neighbours all get it but
+    its sender."""
+
+    fanout: int = 4
+
+
+class Gossip(Node):
+    """``neighbours``: those that it has from the start. More are told of by ``up``."""
+
+    __slots__ = ("desk", "fanout", "me", "number", "peers", "seen")
+
+    def __init__(
+        self, desk: Desk, me: Peer, neighbours: Iterable[Peer] = (), options: GossipOptions | None = None
+    ) -> None:
+        self.desk = desk
+        self.me = me
+        self.fanout = (options or GossipOptions()).fanout
+        self.number = 0
+        self.peers = dict.fromkeys(neighbours)
+        self.seen: dict[Mid, None] = {}  # oldest first
+
+    def up(self, peer: Peer, dialled: bool) -> None:
+        self.peers[peer] = None
+
+    def down(self, peer: Peer) -> None:
+        self.peers.pop(peer, None)
+
+    def broadcast(self, payload_bytes: int) -> None:
+        self.number += 1
+        self._take((self.me, self.number), 0, payload_bytes, None)
+
+    def received(self, peer: Peer, wire: Wire, payload_bytes: int) -> None:
+        if wire[1] not in self.seen:
+            self._take(wire[1], wire[2], payload_bytes, peer)
+
+    def _take(self, mid: Mid, hops: int, payload_bytes: int, sender: Peer | None) -> None:
+        seen = self.seen
+        seen[mid] = None
+        if len(seen) > SEEN_MAX:
+            del seen[next(iter(seen))]
+        self.desk.deliver(mid[0], mid[1], hops)
+        others = [peer for peer in self.peers if peer != sender]
+        if len(others) > self.fanout:
+            others = self.desk.random.sample(others, self.fanout)
+        send = self.desk.send
+        wire = (GOSSIP, mid, hops + 1)
+        for peer in others:
+            send(peer, wire, GOSSIP_BYTES, payload_bytes)

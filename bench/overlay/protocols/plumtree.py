@@ -1,0 +1,169 @@
+"""Plumtree: payloads go by a tree, and announcements by all other links (Leitão, Pereira, Rodrigues 2007; sections
+2.2.3 and 3.4.2 of the document).
+
+Owns: which links are of the tree, who has announced what is missing, and payloads for those who ask. Must never:
+promise an order.
+
+A link is of the tree (*eager*) until it brings a payload that is here already; then both its ends make it *lazy*. A
+message that is announced and does not come within TIMEOUT1 is asked for, and its link is of the tree again; if it does
+not come within TIMEOUT2 either, the next that announced it is asked.
+
+The paper's optimisation (a shorter way in place of the present one) is left out, as the document does not have it. When
+nobody is left to ask, the timer ends; the next announcement sets it again. (The paper does not say.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ingeborg.broker.core.overlay.node import Desk, Node, Peer, Wire
+
+from .wires import (
+    GOSSIP,
+    GOSSIP_BYTES,
+    GRAFT,
+    GRAFT_BYTES,
+    IHAVE,
+    IHAVE_BYTES,
+    PRUNE,
+    PRUNE_BYTES,
+    Mid,
+)
+
+RECEIVED_MAX: Final = 10_000
+"""Messages that a node knows for having been here, and can send who asks. Whoever asks does so within some time-outs
+after the announcement; the experiments have at most some hundred broadcasts a second."""
+
+_PRUNE: Final = (PRUNE,)
+
+
+@dataclass(frozen=True)
+class PlumtreeOptions:
+    """Seconds; the document has no values for them.
+
+    ``timeout1``: how long an announced message may take to come by itself. The payload's way by the tree is longer
+    than the announcement's by some crossings of the network, 12.5 ms each; a time shorter than what it takes there
+    grafts links that the next message prunes again.
+
+    ``timeout2``: how long one that was asked for may take to come. It is less: one round trip.
+    """
+
+    timeout1: float = 0.25
+    timeout2: float = 0.1
+
+
+class Plumtree(Node):
+    """``neighbours``: those that it has from the start. More are told of by ``up``."""
+
+    __slots__ = ("desk", "eager", "lazy", "me", "missing", "number", "options", "received_messages", "timers")
+
+    def __init__(
+        self, desk: Desk, me: Peer, neighbours: Iterable[Peer] = (), options: PlumtreeOptions | None = None
+    ) -> None:
+        self.desk = desk
+        self.me = me
+        self.options = options or PlumtreeOptions()
+        self.number = 0
+        self.eager = dict.fromkeys(neighbours)
+        self.lazy: dict[Peer, None] = {}
+        self.received_messages: dict[Mid, tuple[int, int]] = {}  # hops, payload bytes; oldest first
+        self.missing: dict[Mid, list[Peer]] = {}  # who has announced it and was not asked yet, in that order
+        self.timers: dict[Mid, tuple[Mid]] = {}  # the present one of each; earlier ones are over
+
+    def up(self, peer: Peer, dialled: bool) -> None:
+        if peer not in self.lazy:
+            self.eager[peer] = None
+
+    def down(self, peer: Peer) -> None:
+        self.eager.pop(peer, None)
+        self.lazy.pop(peer, None)
+        for peers in self.missing.values():
+            if peer in peers:
+                peers.remove(peer)
+
+    def broadcast(self, payload_bytes: int) -> None:
+        self.number += 1
+        self._take((self.me, self.number), 0, payload_bytes, None)
+
+    def received(self, peer: Peer, wire: Wire, payload_bytes: int) -> None:
+        kind = wire[0]
+        if kind == IHAVE:
+            mid = wire[1]
+            if mid not in self.received_messages:
+                peers = self.missing.get(mid)
+                if peers is None:
+                    peers = self.missing[mid] = []
+                if peer not in peers:
+                    peers.append(peer)
+                if mid not in self.timers:
+                    self._set_timer(mid, self.options.timeout1)
+        elif kind == GOSSIP:
+            mid = wire[1]
+            if mid not in self.received_messages:
+                self._elongate(peer)
+                self._take(mid, wire[2], payload_bytes, peer)
+            else:
+                self._shorten(peer)
+                self.desk.send(peer, _PRUNE, PRUNE_BYTES)
+        elif kind == PRUNE:
+            self._shorten(peer)
+        else:
+            self._grafted(peer, wire[1])
+
+    def _grafted(self, peer: Peer, mid: Mid) -> None:
+        self._elongate(peer)
+        kept = self.received_messages.get(mid)
+        if kept is not None:
+            hops, payload_bytes = kept
+            self.desk.send(peer, (GOSSIP, mid, hops + 1), GOSSIP_BYTES, payload_bytes)
+
+    def due(self, what: Any) -> None:
+        mid = what[0]
+        if self.timers.get(mid) is not what:
+            return
+        peers = self.missing[mid]
+        if not peers:
+            del self.timers[mid], self.missing[mid]
+            return
+        self._set_timer(mid, self.options.timeout2)
+        peer = peers.pop(0)
+        self._elongate(peer)
+        self.desk.send(peer, (GRAFT, mid), GRAFT_BYTES)
+
+    def _set_timer(self, mid: Mid, seconds: float) -> None:
+        what = self.timers[mid] = (mid,)
+        self.desk.after(seconds, what)
+
+    def _elongate(self, peer: Peer) -> None:
+        """The link is of the tree."""
+        if peer in self.lazy:
+            del self.lazy[peer]
+            self.eager[peer] = None
+
+    def _shorten(self, peer: Peer) -> None:
+        """The link is not of the tree."""
+        if peer in self.eager:
+            del self.eager[peer]
+            self.lazy[peer] = None
+
+    def _take(self, mid: Mid, hops: int, payload_bytes: int, sender: Peer | None) -> None:
+        kept = self.received_messages
+        kept[mid] = (hops, payload_bytes)
+        if len(kept) > RECEIVED_MAX:
+            del kept[next(iter(kept))]
+        desk = self.desk
+        desk.deliver(mid[0], mid[1], hops)
+        if self.timers.pop(mid, None) is not None:
+            del self.missing[mid]
+        send = desk.send
+        wire = (GOSSIP, mid, hops + 1)
+        for peer in self.eager:
+            if peer != sender:
+                send(peer, wire, GOSSIP_BYTES, payload_bytes)
+        if self.lazy:
+            announcement = (IHAVE, mid)
+            for peer in self.lazy:
+                if peer != sender:
+                    send(peer, announcement, IHAVE_BYTES)

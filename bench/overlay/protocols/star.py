@@ -1,0 +1,61 @@
+"""A star: every message goes to one hub, which sends it to all others. What trees are compared with.
+
+Owns: who is the hub, and which leaves it has. Must never: be robust. When the hub is gone, so is the broadcast; a leaf
+that has no link to it is heard by nobody.
+
+It is causal: the hub sends every leaf the same messages in one order, and a message that a leaf broadcasts after it has
+got others comes to the hub after those have left it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ingeborg.broker.core.overlay.node import Desk, Node, Peer, Wire
+
+from .wires import GOSSIP, GOSSIP_BYTES, UP, Mid
+
+
+class Star(Node):
+    """``hub``: the same at every node. ``neighbours``: links there are from the start, of the hub to its leaves or of a
+    leaf to the hub. ``unheard``: own messages for which there was no link."""
+
+    __slots__ = ("desk", "hub", "me", "number", "peers", "unheard")
+
+    def __init__(self, desk: Desk, me: Peer, neighbours: Iterable[Peer] = (), hub: Peer = 0) -> None:
+        self.desk = desk
+        self.me = me
+        self.hub = hub
+        self.number = 0
+        self.unheard = 0
+        self.peers = dict.fromkeys(neighbours)
+
+    def up(self, peer: Peer, dialled: bool) -> None:
+        self.peers[peer] = None
+
+    def down(self, peer: Peer) -> None:
+        self.peers.pop(peer, None)
+
+    def broadcast(self, payload_bytes: int) -> None:
+        self.number += 1
+        mid = (self.me, self.number)
+        self.desk.deliver(self.me, self.number, 0)
+        if self.me == self.hub:
+            self._spread(mid, 1, payload_bytes, None)
+        elif self.hub in self.peers:
+            self.desk.send(self.hub, (UP, mid, 1), GOSSIP_BYTES, payload_bytes)
+        else:
+            self.unheard += 1
+
+    def received(self, peer: Peer, wire: Wire, payload_bytes: int) -> None:
+        kind, mid, hops = wire
+        self.desk.deliver(mid[0], mid[1], hops)
+        if kind == UP:
+            self._spread(mid, hops + 1, payload_bytes, peer)
+
+    def _spread(self, mid: Mid, hops: int, payload_bytes: int, sender: Peer | None) -> None:
+        wire = (GOSSIP, mid, hops)
+        send = self.desk.send
+        for peer in self.peers:
+            if peer != sender:
+                send(peer, wire, GOSSIP_BYTES, payload_bytes)

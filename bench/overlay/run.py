@@ -1,0 +1,269 @@
+"""One world from its beginning to its end, and the row of figures that it gives.
+
+Owns: when what happens in a world. Must never: touch a file, or compare cells.
+
+A world begins with an overlay that is there, has ``SETTLE_S`` to exchange what its protocol exchanges over new links,
+and then a first message of each sender, reported apart: a tree is made by it. After a pause come the messages that
+count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from random import Random
+from statistics import fmean
+from typing import Any, Final
+
+from ingeborg.bench.overlay import metrics
+from ingeborg.bench.overlay.experiments import ALL, Cell
+from ingeborg.bench.overlay.log import Phase
+from ingeborg.bench.overlay.making import facts_of, join, neighbours_in, world_of
+from ingeborg.bench.overlay.metrics import Life, Traffic
+from ingeborg.bench.overlay.tally import Tally
+from ingeborg.bench.overlay.wheel import SLOT_S
+
+Row = dict[str, Any]
+
+SETTLE_S: Final = 2.0
+
+FIRST_S: Final = 0.25
+"""Between the first messages of two senders: a flood of 1 MB takes a host at Rennes 0.1 s."""
+
+STEP_S: Final = 0.1
+QUIET_S: Final = 3.0
+"""A run is over when no payload has been under way for so long: the longest timer for a missing message is 2 s."""
+
+DRAIN_S_MAX: Final = 60.0
+"""Beyond this it is over in any case, and who lacks a message has not got it."""
+
+FAULT_AT_S, FAULT_S = 2.0, 5.0
+"""After the first of the messages that count comes the fault. A cut lasts 5 s; what is sent within 5 s after a crash is
+looked at apart."""
+
+SAMPLED: Final = 20
+"""Nodes whose memory is measured."""
+
+FIRST, RUN, DURING, AFTER = "first", "run", "during", "after"
+"""Phases of messages: the first of each sender, those that count, and, of those, what is sent while a fault lasts and
+after it."""
+
+
+class Run:
+    """A cell's world, and what was noted of it. ``phases``: of its log; ``mark``: the slot in which its fault ended."""
+
+    def __init__(self, cell: Cell) -> None:
+        self.cell = cell
+        self.chance = Random(f"cell {cell.seed} {cell.nodes}")
+        self.world = world_of(cell)
+        self.tally = Tally(cell.protocol)
+        self.phases: list[Phase] = []
+        self.mark: int | None = None
+        self._senders = self._drawn_senders()
+        self._sent = 0
+
+    def go(self) -> None:
+        """From the beginning to the end."""
+        cell, world = self.cell, self.world
+        self._until("settle", "connect", world.now_s + SETTLE_S)
+        if cell.senders != ALL:
+            self._first()
+        world.tap = self.tally.count
+        {"thesis": self._plain, "crash": self._crash, "cut": self._cut, "churn": self._churn}[cell.experiment]()
+
+    def lives(self) -> list[Life]:
+        """Of all nodes, as the world is now."""
+        return [Life(place.linked_at, place.alive) for place in self.world.places]
+
+    def row(self) -> Row:
+        """What is kept of it."""
+        world, record = self.world, self.world.record
+        lives = self.lives()
+        traffic = dict.fromkeys((phase.name for phase in self.phases), Traffic())
+        for phase, drain in zip(self.phases, [*self.phases[1:], None], strict=True):
+            # What a phase has left under way is its own.
+            end = drain.after if drain is not None and drain.kind == "drain" else phase.after
+            traffic[phase.name] = end.since(phase.before)
+        found = {
+            name: metrics.figures(record, name, lives, traffic[name], self.cell.payload_bytes)
+            for name in (FIRST, RUN, DURING, AFTER)
+            if name in traffic
+        }
+        up = [number for number, life in enumerate(lives) if life.up]
+        neighbours = {one: neighbours_in(world, one) for one in up}
+        parts = metrics.islands(neighbours.__getitem__, up)
+        return {
+            **self.cell.facts(),
+            "phases": found,
+            "redundancy": self._redundancy(),
+            "violations": record.violations,
+            "named": [[each.node, *_names(self, each.message), each.slot] for each in record.named],
+            "doubles": record.doubles,
+            "unknown": record.unknown,
+            "settled_s": self._settled_s(),
+            "up": len(up),
+            "islands": len(parts),
+            "greatest_island": parts[0] if parts else 0,
+            "isolated": sum(not others for others in neighbours.values()),
+            "registry_reads": world.registry_reads,
+            "events": world.events,
+            "virtual_s": round(world.now_s, 4),
+            "memory_bytes": self._memory(up),
+            "counted": facts_of(world, up),
+            "kinds": self.tally.by_name(),
+            "entry_bytes": self.tally.entry_bytes(),
+        }
+
+    # What happens
+
+    def _drawn_senders(self) -> list[int]:
+        if self.cell.senders == ALL:
+            return list(range(self.cell.nodes))
+        return sorted(self.chance.sample(range(self.cell.nodes), self.cell.senders))
+
+    def _send(self) -> None:
+        """The next message: senders take turns; of all nodes, one is drawn."""
+        if self.cell.senders == ALL:
+            root = self.chance.choice(self._senders)
+        else:
+            root = self._senders[self._sent % len(self._senders)]
+        self._sent += 1
+        self.world.broadcast(root, self.cell.payload_bytes)
+
+    def _first(self) -> None:
+        begin = self.world.now_s
+        self.world.record.phase = FIRST
+        for number in range(len(self._senders)):
+            self.world.at(begin + number * FIRST_S, self._send)
+        self._until(FIRST, "run", begin + len(self._senders) * FIRST_S, 1 / FIRST_S)
+        self._drain("pause")
+        self._sent = 0
+
+    def _schedule(self, begin_s: float, count: int) -> float:
+        """So many messages from then on; when the last one's time is over."""
+        interval = self.cell.interval_ms / 1e3
+        for number in range(count):
+            self.world.at(begin_s + number * interval, self._send)
+        return begin_s + count * interval
+
+    def _plain(self) -> None:
+        self.world.record.phase = RUN
+        self._until(RUN, "run", self._schedule(self.world.now_s, self.cell.broadcasts), self._rate)
+        self._drain("drain")
+
+    def _crash(self) -> None:
+        victims = self.chance.sample(range(self.cell.nodes), round(self.cell.share * self.cell.nodes))
+        self._faulted(lambda: self._all_go(victims), lambda: None, at_once=True)
+
+    def _all_go(self, victims: Sequence[int]) -> None:
+        for victim in victims:
+            self.world.crash(victim)
+
+    def _cut(self) -> None:
+        side = dict.fromkeys(self.chance.sample(range(self.cell.nodes), self.cell.nodes // 2))
+        self._faulted(lambda: self.world.cut(lambda node: node in side), self.world.heal, at_once=False)
+
+    def _faulted(self, begin: Callable[[], None], end: Callable[[], None], at_once: bool) -> None:
+        """Messages before, during and after a fault. ``at_once``: it is over when it begins; what it does is not."""
+        world, start = self.world, self.world.now_s
+        last = self._schedule(start, self.cell.broadcasts)
+        world.record.phase = RUN
+        self._until(RUN, "run", start + FAULT_AT_S, self._rate)
+        world.record.phase = DURING
+        begin()
+        if at_once:
+            self.mark = world.wheel.now
+        self._until(DURING, "run", start + FAULT_AT_S + FAULT_S, self._rate)
+        end()
+        if not at_once:
+            self.mark = world.wheel.now
+        world.record.phase = AFTER
+        self._until(AFTER, "run", max(last, world.now_s + STEP_S), self._rate)
+        self._drain("drain")
+
+    def _churn(self) -> None:
+        """Each crash and each join by itself, evenly over time; senders stay, so that every message is owed."""
+        world, start = self.world, self.world.now_s
+        last = self._schedule(start, self.cell.broadcasts)
+        world.record.phase = RUN
+        stay = dict.fromkeys(self._senders)
+        every = 1 / (self.cell.share * self.cell.nodes)
+        for number in range(round((last - start) / every)):
+            world.at(start + number * every, self._one_goes, stay)
+            world.at(start + (number + 0.5) * every, self._one_comes)
+        self._until(RUN, "run", last, self._rate)
+        self._drain("drain")
+
+    def _one_goes(self, stay: dict[int, None]) -> None:
+        while True:
+            victim = self.chance.randrange(len(self.world.places))
+            if self.world.places[victim].alive and victim not in stay:
+                self.world.crash(victim)
+                return
+
+    def _one_comes(self) -> None:
+        join(self.world)
+
+    # Phases
+
+    @property
+    def _rate(self) -> float:
+        return 1e3 / self.cell.interval_ms
+
+    def _until(self, name: str, kind: str, until_s: float, rate: float | None = None) -> None:
+        before, start = self._traffic(), self.world.wheel.now
+        self.world.run(until_s)
+        self._note(name, kind, start, before, rate)
+
+    def _drain(self, name: str) -> None:
+        """Until nothing has been under way for a while."""
+        world = self.world
+        before, start = self._traffic(), world.wheel.now
+        end, quiet = world.now_s + DRAIN_S_MAX, 0.0
+        while quiet < QUIET_S and world.now_s < end:
+            sent = world.payload_bytes
+            world.run(world.now_s + STEP_S)
+            quiet = 0.0 if world.under_way or world.payload_bytes != sent else quiet + STEP_S
+        self._note(name, "drain", start, before, None)
+
+    def _note(self, name: str, kind: str, start: int, before: Traffic, rate: float | None) -> None:
+        measured = name in (RUN, DURING, AFTER)
+        end = self.world.wheel.now
+        self.phases.append(Phase(name, kind, start, end, measured, before, self._traffic(), rate))
+
+    def _traffic(self) -> Traffic:
+        world = self.world
+        return Traffic(world.messages, world.payload_bytes, world.control_bytes)
+
+    # Figures of the whole run
+
+    def _redundancy(self) -> float:
+        """RMR of all messages that count together: under faults, some of a phase's copies are sent in the next one."""
+        record, first = self.world.record, next(phase for phase in self.phases if phase.name == RUN)
+        copies = (self._traffic().payload_bytes - first.before.payload_bytes) / self.cell.payload_bytes
+        others = sum(
+            record.number_got(index) - 1 for index, message in enumerate(record.messages) if message.phase != FIRST
+        )
+        return round(copies / others - 1, metrics.DIGITS) if others else 0.0
+
+    def _settled_s(self) -> float | None:
+        """From the end of the fault to the last delivery of a message that was sent before it; 0: none came later."""
+        if self.mark is None:
+            return None
+        record = self.world.record
+        last = self.mark
+        for slot, index in zip(record.slots, record.indices, strict=True):
+            if slot > last and record.messages[index].at <= self.mark:
+                last = slot
+        return round((last - self.mark) * SLOT_S, 4)
+
+    def _memory(self, up: Sequence[int]) -> int:
+        """The mean of some nodes that are up."""
+        sample = Random(f"memory {self.cell.seed}").sample(up, min(SAMPLED, len(up)))
+        places = self.world.places
+        shared = [self.world, self.world.chance_of_nodes, *places]
+        return round(fmean(metrics.memory_bytes(places[one].node, shared) for one in sample)) if sample else 0
+
+
+def _names(run_of: Run, index: int) -> tuple[int, int]:
+    message = run_of.world.record.messages[index]
+    return message.root, message.number

@@ -1,0 +1,74 @@
+"""The figures of all cells as tables of Markdown, for the terminal and the documentation.
+
+Owns: columns and their digits. Must never: compute a figure but a mean over cells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+Json = Mapping[str, Any]
+
+_COLUMNS: tuple[tuple[str, Callable[[Json, Json], str]], ...] = (
+    ("reliability", lambda _, phase: share(phase["reliability"])),
+    ("violations", lambda row, _: f"{row['violations']:,}"),
+    ("mean, ms", lambda _, phase: f"{phase['mean_ms']:.1f}"),
+    ("p50", lambda _, phase: f"{phase['p50_ms']:.1f}"),
+    ("p99", lambda _, phase: f"{phase['p99_ms']:.1f}"),
+    ("LDH", lambda _, phase: f"{phase['last_hop']:.1f}"),
+    ("RMR", lambda _, phase: f"{phase['redundancy']:.3f}"),
+    ("of all", lambda row, _: f"{row['redundancy']:.3f}"),
+    ("control, B", lambda _, phase: f"{phase['control_bytes']:.0f}"),
+)
+"""Of a cell and one of its phases. ``of all``: RMR of all messages that count; a fault has copies of one phase
+sent in the next. Control bytes: a node and message."""
+
+
+def share(value: float) -> str:
+    """In per cent, with as many digits as tell it from all: 99.9983 % is not 100 %."""
+    return "100 %" if value == 1.0 else f"{100 * min(value, 0.999999):.4f} %"
+
+
+def markdown(rows: Sequence[Json]) -> str:
+    """All cells by experiment, each with the phases of its messages."""
+    lines = ["# Broadcast among simulated nodes"]
+    for experiment in dict.fromkeys(row["experiment"] for row in rows):
+        chosen = [row for row in rows if row["experiment"] == experiment]
+        table = [["cell", "messages", *(name for name, _ in _COLUMNS)]]
+        for row in sorted(chosen, key=_place):
+            for name, phase in row["phases"].items():
+                if phase["messages"]:
+                    cells = [text(row, phase) for _, text in _COLUMNS]
+                    table.append([what(row), f"{name}: {phase['messages']}", *cells])
+        lines += ["", f"## {experiment}", "", *_aligned(table)]
+    return "\n".join(lines) + "\n"
+
+
+def what(row: Json) -> str:
+    """A cell in a few words."""
+    words = [row["protocol"], f"{row['nodes']:,} nodes", f"{row['senders'] or 'all'} senders"]
+    if row["experiment"] == "thesis":
+        words += [f"{row['payload_bytes'] // 1000} KB", f"{row['interval_ms']} ms"]
+    elif row["share"]:
+        words.append(f"{100 * row['share']:g} %")
+    return ", ".join(words)
+
+
+def speed(times: Sequence[Json]) -> str:
+    """How fast the worlds ran, in one line."""
+    seconds = sum(row["cpu_seconds"] for row in times)
+    events = sum(row["cpu_seconds"] * row["events_per_cpu_second"] for row in times)
+    each = events / seconds if seconds else 0.0
+    return f"{events:,.0f} events in {seconds:,.0f} s of a core: {each:,.0f} events/s"
+
+
+def _place(row: Json) -> tuple[Any, ...]:
+    senders = row["senders"] or row["nodes"] + 1
+    return row["protocol"], row["nodes"], senders, row["payload_bytes"], row["interval_ms"], row["share"]
+
+
+def _aligned(table: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    rows = [list(table[0]), ["-" * width for width in widths], *map(list, table[1:])]
+    return ["| " + " | ".join(map(str.ljust, row, widths)) + " |" for row in rows]

@@ -1,0 +1,106 @@
+"""One cell of the plan, run and kept: its log, its row of figures, and how long it took.
+
+Owns: what is kept of a cell, and where. Must never: decide what happens in its world (``run`` does).
+
+Row and log depend on the cell alone; how long it took is in a file of its own.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from ingeborg.bench.overlay import log
+from ingeborg.bench.overlay.experiments import Cell
+from ingeborg.bench.overlay.run import Run
+
+Row = dict[str, Any]
+
+ROWS, TIMES, LOGS = "rows", "times", "logs"
+"""Folders of a result."""
+
+
+def run(cell: Cell, out: Path) -> None:
+    """Run it and keep what it gives; a cell that has been kept is not run again. Its row, written last, is the sign
+    that it has.
+
+    Meanwhile Python looks for no circles of garbage: a world makes none, and to search its millions of objects for them
+    takes longer than all else.
+    """
+    if kept(cell, out):
+        return
+    begun, cpu = time.perf_counter(), time.process_time()
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        run_of = Run(cell)
+        run_of.go()
+    finally:
+        if collecting:
+            gc.enable()
+    simulated, cpu = time.perf_counter(), time.process_time() - cpu
+    row = run_of.row()
+    lines = _log(run_of, out)
+    times = {
+        "cell": cell.name,
+        "seconds": round(simulated - begun, 3),
+        "cpu_seconds": round(cpu, 3),
+        "logging_seconds": round(time.perf_counter() - simulated, 3),
+        "events_per_cpu_second": round(row["events"] / cpu),
+        "lines": lines,
+    }
+    _keep(out, TIMES, cell, times)
+    _keep(out, ROWS, cell, row)
+
+
+def kept(cell: Cell, out: Path) -> bool:
+    """Is it done?"""
+    return path_of(out, ROWS, cell).is_file()
+
+
+def path_of(out: Path, kind: str, cell: Cell) -> Path:
+    """Its file of this kind, or its folder of ``LOGS``."""
+    return out / kind / (cell.name if kind == LOGS else f"{cell.name}.json")
+
+
+def _keep(out: Path, kind: str, cell: Cell, row: Row) -> None:
+    path = path_of(out, kind, cell)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.{os.getpid()}")
+    part.write_bytes(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE))
+    part.replace(path)
+
+
+def _log(run_of: Run, out: Path) -> int:
+    """Write it beside its place, so that a folder of logs holds whole ones only."""
+    cell = run_of.cell
+    path = path_of(out, LOGS, cell)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = out / "unfinished" / cell.name
+    for former in (part, path):
+        _remove(former)
+    facts = {
+        "run": cell.name,
+        "system": cell.protocol,
+        "variant": f"{cell.senders or 'all'} senders",
+        "workload": f"overlay {cell.experiment}",
+        "seed": cell.seed,
+        "config": {**cell.facts(), "processes": 1},
+        "goals": {},
+    }
+    lines = log.write(part, facts, run_of.world.record, run_of.phases, run_of.lives())
+    part.replace(path)
+    return lines
+
+
+def _remove(directory: Path) -> None:
+    """A log of ours, and nothing else."""
+    if directory.is_dir():
+        for path in directory.iterdir():
+            path.unlink()
+        directory.rmdir()

@@ -1,0 +1,306 @@
+"""Causal broadcast over one tree per root: every message once, and after all that its sender had delivered before it.
+
+Owns: when a message is delivered, and what a node tells its neighbours of its order. Must never: know how neighbours
+are found (``views``), or choose where payloads go (``trees``).
+
+**Order and payload are apart.** Over every link a node tells its *entries*: the messages that it has delivered, in that
+order, but for those that the neighbour has announced or had before. A payload goes on when it comes, deliverable or
+not: held back on its way, it would wait for others that wait for it. A node delivers a message once its payload is
+here, from anyone, and on *one* link everything before its entry is delivered.
+
+Why that is causal order: let a node deliver m because of its neighbour's entry, and let m1 come before m. The neighbour
+had delivered m1 before m, by the same rule. So m1 is before m on the link, and delivered; or the neighbour left it out,
+which it does only for messages that this node had delivered. No message carries what it depends on.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from ingeborg.protocol.native import mypyc_attr
+
+from .branch import FLOOR, SENDABLE, Branch
+from .history import Key
+from .node import Desk, Peer, Wire
+from .roots import NOBODY, RENEW_S, Life, Root
+from .swaps import SWEEP_DUE, Swaps
+from .trees import WANT_DUE, Bounds
+from .wires import (
+    EARLY,
+    EARLY_BYTES,
+    ENTRIES,
+    ENTRY_BYTES,
+    FLOORS,
+    GONE,
+    GRAFT,
+    NAME_BYTES,
+    PAYLOAD,
+    PAYLOAD_BYTES,
+    PRUNE,
+    REPLAY,
+    VECTOR,
+    named,
+)
+
+#: Entries wait for others so long, in seconds: far less than a GRAFT timer, and at 1,000 messages a second ten in one.
+BATCH_S: Final = 0.01
+
+#: A life has no more messages: an entry has four bytes for their number.
+SEQ_MAX: Final = (1 << 32) - 1
+
+#: A timer's name.
+BATCH_DUE: Final = 0
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Grove(Swaps):
+    """One node. Counted so far, besides what ``Swaps`` and ``Trees`` count: ``stray`` wires, of no neighbour."""
+
+    def __init__(self, desk: Desk, me: Peer, bounds: Bounds | None = None) -> None:
+        super().__init__(desk, me, bounds or Bounds())
+        self._sent = 0
+        self._batching = False
+        self.stray = 0
+
+    # Events
+
+    def broadcast(self, payload_bytes: int) -> None:
+        """See ``Node``."""
+        now = self._desk.now
+        own = self._own
+        if own is None or now - own.at > RENEW_S or own.seq >= SEQ_MAX:
+            own = self._own = self._learn(Life(self.me, self._sent) if self._sent else self.me)
+        if not own.eager & self._out_bits:  # all links that its tree began with are gone
+            own.eager = self._out_bits
+        self._sent += 1
+        self._deliver((own.name, own.seq + 1), own, 0, payload_bytes, now, None, False)
+
+    def up(self, peer: Peer, dialled: bool) -> None:
+        """See ``Node``."""
+        if peer in self._links:  # the former link's end was not told
+            self.down(peer)
+        self._swap(self._add(peer))
+
+    def down(self, peer: Peer) -> None:
+        """See ``Node``. What has come over the link stays: its payloads, and what is delivered. Its order goes."""
+        branch = self._links.get(peer)
+        if branch is not None:
+            self._remove(branch)
+            self._parents_gone()
+
+    def received(self, peer: Peer, wire: Wire, payload_bytes: int) -> None:
+        """See ``Node``."""
+        branch = self._links.get(peer)
+        if branch is None:
+            self.stray += 1
+            return
+        kind: int = wire[0]
+        if kind == ENTRIES:
+            if branch.ordered:
+                self._announced(branch, wire[1])
+        elif kind <= REPLAY:
+            self._came(branch, wire, payload_bytes)
+        elif kind == PRUNE:
+            self._pruned(branch, wire[1])
+        elif kind == GRAFT:
+            self._grafted(branch, wire[1], wire[2])
+        elif kind == VECTOR:
+            self._open(branch, wire[1], wire[2])
+        elif kind == FLOORS:
+            self._floors(branch, wire[1], wire[2], wire[3])
+        elif kind == GONE:
+            self._gone(branch, wire[1])
+
+    def due(self, what: Any) -> None:
+        """See ``Node``."""
+        if what == BATCH_DUE:
+            self._batching = False
+            self._tell_pending()
+        elif what == WANT_DUE:
+            self._wanted_due()
+        elif what == SWEEP_DUE:
+            self._sweep()
+
+    def kept(self) -> dict[str, int]:
+        """How much of what this node keeps, each of which has a limit."""
+        return {
+            "roots": len(self.rows),
+            "history": len(self.history.records),
+            "held": len(self._held),
+            "held_bytes": self._held_bytes,
+            "queued": sum(len(branch.queue) for branch in self._out),
+            "wanted": len(self.wanted.rows),
+        }
+
+    # A message's way
+
+    def _came(self, branch: Branch, wire: Wire, payload_bytes: int) -> None:
+        """A payload."""
+        kind: int = wire[0]
+        key: Key = wire[1]
+        name, seq = key
+        ordered = kind != EARLY and branch.ordered
+        if kind == PAYLOAD and ordered and wire[4] is not None:
+            self._announced(branch, wire[4])
+        row = self.rows.get(name)
+        if row is None:
+            row = self._learn(name)
+            row.eager &= ~branch.bit
+        if seq <= row.seq:
+            if kind != REPLAY:
+                self._twice(branch, row, key)
+            if ordered and branch.pending:
+                branch.pending.pop(key, None)
+            return
+        if key in self._held:
+            if kind != REPLAY:
+                self._twice(branch, row, key)
+            if ordered:
+                self._announced(branch, (key,))
+            return
+        early = bool(self._dropped) and key in self._dropped  # so it has gone on before
+        if early:
+            want = self.wanted.rows.get(key)
+            if kind != REPLAY and (want is None or want.of is not branch):
+                self._twice(branch, row, key)
+        now = self._desk.now
+        self._new = False
+        if self.wanted.rows:
+            self.wanted.came(key, branch, now)
+        else:
+            self.wanted.in_time += 1
+        if kind != REPLAY and not early:
+            bit = branch.bit
+            if row.parent != bit and not row.refused & bit:
+                row.parent = bit
+            if row.eager & bit:
+                row.eager ^= bit
+        hops: int = wire[2]
+        born = now - wire[3]
+        if seq == row.seq + 1 and ((ordered and not branch.queue) or self._released(key)):
+            if early:
+                del self._dropped[key]
+            if self._deliver(key, row, hops, payload_bytes, born, branch if ordered else None, early):
+                self._drain()
+            return
+        if not early:
+            self._forward_early(branch, row, key, hops, payload_bytes, wire[3])
+        self._hold(key, (payload_bytes, hops, born))
+        if ordered:
+            branch.queue.append(key)
+            branch.index[key] = SENDABLE
+
+    def _released(self, key: Key) -> bool:
+        """Is on one link everything before its entry delivered? The floors of a link have no place in its order."""
+        for branch in self._out:
+            queue = branch.queue
+            if queue and queue[0] == key and branch.index[key] != FLOOR:
+                return True
+        return False
+
+    def _deliver(
+        self, key: Key, row: Root, hops: int, payload_bytes: int, born: float, announcer: Branch | None, early: bool
+    ) -> bool:
+        """Deliver it, and tell the neighbours; ``announcer`` has told us. ``early``: its payload has gone on before.
+        Returns whether entries wait on any link, for this message may have been what they wait for."""
+        now = self._desk.now
+        seq = key[1]
+        row.seq = seq
+        row.at = now
+        self.history.append(key, payload_bytes, hops, born, now)
+        eager = NOBODY if early else row.eager
+        name_bytes = NAME_BYTES if seq == 1 else 0
+        onward: Wire | None = None
+        waiting = False
+        for branch in self._out:
+            if branch.queue:
+                waiting = True
+                if key in branch.index:
+                    continue
+            if branch is announcer:
+                continue
+            if not eager & branch.bit:
+                branch.pending[key] = None
+                if not self._batching:
+                    self._batching = True
+                    self._desk.after(BATCH_S, BATCH_DUE)
+            elif branch.pending:
+                keys = tuple(branch.pending)
+                branch.pending = {}
+                size = PAYLOAD_BYTES + name_bytes + ENTRY_BYTES * len(keys) + named(keys)
+                self._send(branch.peer, (PAYLOAD, key, hops + 1, now - born, keys), size, payload_bytes)
+            else:
+                if onward is None:
+                    onward = (PAYLOAD, key, hops + 1, now - born, None)
+                self._send(branch.peer, onward, PAYLOAD_BYTES + name_bytes, payload_bytes)
+        # Last: the application may broadcast at once, and that comes after this message.
+        self._desk.deliver(row.origin, row.base + seq, hops)
+        return waiting
+
+    def _forward_early(self, source: Branch, row: Root, key: Key, hops: int, payload_bytes: int, age: float) -> None:
+        """It cannot be delivered yet, and goes on."""
+        eager = row.eager
+        wire = (EARLY, key, hops + 1, age)
+        size = EARLY_BYTES + NAME_BYTES if key[1] == 1 else EARLY_BYTES
+        for branch in self._out:
+            if eager & branch.bit and branch is not source and key not in branch.index:
+                self._send(branch.peer, wire, size, payload_bytes)
+
+    def _announced(self, branch: Branch, keys: tuple[Key, ...]) -> None:
+        """The neighbour has delivered these, in this order."""
+        rows = self.rows
+        pending = branch.pending
+        queue = branch.queue
+        blocked = bool(queue)
+        want: list[Key] | None = None
+        for key in keys:
+            row = rows.get(key[0])
+            if row is not None and row.seq >= key[1]:
+                if pending:
+                    pending.pop(key, None)
+                continue
+            queue.append(key)
+            branch.index[key] = SENDABLE
+            if key not in self._held:
+                if want is None:
+                    want = [key]
+                else:
+                    want.append(key)
+        if want is not None:
+            self._want(branch, want)
+            if len(queue) > self._bounds.queue_max:
+                self._restart(branch)
+        if queue and not blocked and (queue[0] in self._held or queue[0] in self._dropped):
+            self._drain()
+
+    def _drain(self) -> None:
+        """Deliver what is held and has become deliverable, and pass the entries of what is delivered. Where payloads
+        have gone early their entries are waited for, and go at once."""
+        rows = self.rows
+        early = NOBODY
+        progress = True
+        while progress:
+            progress = False
+            for branch in self._out:
+                queue = branch.queue
+                while queue:
+                    key = queue[0]
+                    row = rows.get(key[0])
+                    if row is not None and row.seq >= key[1]:
+                        queue.popleft()
+                        branch.index.pop(key, None)
+                        continue
+                    if row is None or row.seq != key[1] - 1 or branch.index[key] == FLOOR:
+                        break
+                    held = self._held.get(key)
+                    if held is None:
+                        if self._dropped.get(key, True) is False:
+                            self._pull(branch, key, row)
+                        break
+                    del self._held[key]
+                    self._held_bytes -= held[0]
+                    early |= row.eager
+                    self._deliver(key, row, held[1], held[0], held[2], None, True)
+                    progress = True
+        if early:
+            self._tell_pending(early)

@@ -1,0 +1,95 @@
+"""A node's history: the messages that it has delivered lately, in the order in which it has delivered them.
+
+Owns: which messages a node can still send again, and what of them another node lacks. Must never: send.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import Final
+
+from .roots import HISTORY_S, Root, Vector
+
+#: Payloads kept for a new neighbour, in bytes. At 1,600 bytes and 1,000 messages a second it lasts as long as
+#: ``HISTORY_S``.
+HISTORY_BYTES_MAX: Final = 16 << 20
+
+#: After so many messages the oldest are looked at. One by one would walk over the dictionary's freed places each time.
+SWEEP_EVERY: Final = 64
+
+Key = tuple[Hashable, int]
+"""A message: the name of its root's life, and its number there, from 1."""
+
+Record = tuple[int, int, float, float]
+"""What is kept of a message: its payload's bytes; the links that it has crossed; when it was sent, as far as its age
+tells; when it was delivered here."""
+
+
+class History:
+    """``bytes_max``: of payloads. ``age_max_s``: since they were sent."""
+
+    __slots__ = ("_age_max_s", "_bytes", "_bytes_max", "_until_sweep", "records")
+
+    def __init__(self, bytes_max: int = HISTORY_BYTES_MAX, age_max_s: float = HISTORY_S) -> None:
+        self.records: dict[Key, Record] = {}  # in the order of delivery
+        self._bytes = 0
+        self._bytes_max = bytes_max
+        self._age_max_s = age_max_s
+        self._until_sweep = SWEEP_EVERY
+
+    def append(self, key: Key, payload_bytes: int, hops: int, born: float, now: float) -> None:
+        """It has been delivered."""
+        self.records[key] = (payload_bytes, hops, born, now)
+        self._bytes += payload_bytes
+        self._until_sweep -= 1
+        if self._until_sweep <= 0 or self._bytes > self._bytes_max:
+            self._sweep(now)
+
+    def _sweep(self, now: float) -> None:
+        """Drop what is too old. Where it is too much, an eighth goes at once (``SWEEP_EVERY`` says why)."""
+        self._until_sweep = SWEEP_EVERY
+        oldest = now - self._age_max_s
+        left = self._bytes
+        goal = left if left <= self._bytes_max else self._bytes_max - self._bytes_max // 8
+        gone: list[Key] = []
+        for key, record in self.records.items():
+            if record[3] >= oldest and left <= goal:
+                break
+            left -= record[0]
+            gone.append(key)
+        for key in gone:
+            del self.records[key]
+        self._bytes = left
+
+    def find(self, key: Key, now: float) -> Record | None:
+        """The message, if it may still be sent."""
+        record = self.records.get(key)
+        return None if record is None or record[2] < now - self._age_max_s else record
+
+    def lacking(
+        self, theirs: Vector, rows: Mapping[Hashable, Root], since: float, now: float
+    ) -> tuple[Vector, list[Key]]:
+        """What a node with this vector lacks: the messages, in the order of delivery, and of each root up to which
+        number it has to come by them elsewhere. ``since``: what was delivered before this time is not sent."""
+        floors: Vector = {}
+        keys: list[Key] = []
+        upto: Vector = {}
+        oldest = now - self._age_max_s
+        for key, record in self.records.items():
+            name, seq = key
+            had = upto.get(name)
+            if had is None:
+                had = theirs.get(name, 0)
+            if seq <= had or record[3] < since or record[2] < oldest:
+                continue
+            if seq > had + 1:
+                floors[name] = seq - 1
+            upto[name] = seq
+            keys.append(key)
+        for name, row in rows.items():
+            had = upto.get(name)
+            if had is None:
+                had = theirs.get(name, 0)
+            if row.seq > had:
+                floors[name] = row.seq
+        return floors, keys

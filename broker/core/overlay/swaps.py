@@ -1,0 +1,199 @@
+"""How a link begins, and begins anew: what each end lacks, and what nobody can bring any more.
+
+Owns: the exchange of vectors, floors, and what is held until it may be delivered. Must never: deliver.
+
+**A new link** begins with both vectors. Each end then sends, in its own order of delivery, what the other one lacks.
+What its history does not have any more it names as *floors*; beyond them nothing of the link is delivered until the
+messages up to there have come over other links. If none brings them within ``GAP_WAIT_S`` they are given up, which is
+counted. Before its neighbour's vector has come a node says nothing else, so that such a link orders nothing.
+
+A node that has delivered nothing of others yet is **new**. It takes up where a neighbour is that was there before it,
+but for what that one has delivered since the new node began.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Final
+
+from ingeborg.protocol.native import mypyc_attr
+
+from .branch import FLOOR, Branch
+from .history import Key
+from .node import Desk, Peer
+from .roots import EVERYBODY, NOBODY, Root, Vector, forget, vector
+from .trees import NEVER, Bounds, Held, Trees
+from .wanted import GAP_WAIT_S, Want
+from .wires import (
+    EARLY_BYTES,
+    ENTRIES,
+    ENTRIES_BYTES,
+    ENTRY_BYTES,
+    FLOORS,
+    NAME_BYTES,
+    REPLAY,
+    VECTOR,
+    VECTOR_BYTES,
+    VECTOR_ROW_BYTES,
+    named,
+)
+
+#: A new node wants what its neighbour has delivered since it began, and so many seconds before: its request was under
+#: way, and clocks differ in speed.
+NEWCOMER_S: Final = 1.0
+
+#: Roots that may be forgotten are looked for so often, in seconds.
+SWEEP_S: Final = 60.0
+
+#: A timer's name.
+SWEEP_DUE: Final = 2
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Swaps(Trees):
+    """One node. Counted so far: ``restarts`` of links; ``gaps``, roots of which messages were given up; ``forgotten``
+    roots."""
+
+    def __init__(self, desk: Desk, me: Peer, bounds: Bounds) -> None:
+        super().__init__(desk, me, bounds)
+        self._began = desk.now
+        self._new = True
+        self._whole_since = -NEVER  # since then nothing was left out here because this node was new
+        self._sweeping = False
+        self.restarts = self.gaps = self.forgotten = 0
+
+    def _drain(self) -> None:
+        """Deliver what has become deliverable."""
+        raise NotImplementedError
+
+    def _learn(self, name: Hashable) -> Root:
+        """A root that is not known: its first message floods."""
+        row = self.rows[name] = Root(name, self._desk.now, self._out_bits)
+        if not self._sweeping:
+            self._sweeping = True
+            self._desk.after(SWEEP_S, SWEEP_DUE)
+        return row
+
+    def _tell_pending(self, to: int = EVERYBODY) -> None:
+        """Our entries that have waited for others, over these links."""
+        for branch in self._out:
+            if branch.pending and to & branch.bit:
+                keys = tuple(branch.pending)
+                branch.pending = {}
+                self._send(branch.peer, (ENTRIES, keys), ENTRIES_BYTES + ENTRY_BYTES * len(keys) + named(keys))
+
+    def _swap(self, branch: Branch) -> None:
+        """Say what is delivered here."""
+        known = vector(self.rows)
+        age = self._desk.now - self._began + NEWCOMER_S if self._new else -1.0
+        size = VECTOR_BYTES + VECTOR_ROW_BYTES * len(known)
+        self._send(branch.peer, (VECTOR, known, age), size)
+
+    def _open(self, branch: Branch, theirs: Vector, age: float) -> None:
+        """The neighbour has said what is delivered there. From now on our order goes over the link."""
+        now = self._desk.now
+        branch.pending = {}
+        if not branch.out:
+            branch.out = True
+            self._out.append(branch)
+            self._out_bits |= branch.bit
+        since = now - age if age >= 0.0 else -NEVER
+        floors, keys = self.history.lacking(theirs, self.rows, since, now)
+        self._tell_floors(branch, floors, True)
+        for key in keys:
+            payload_bytes, hops, born, _ = self.history.records[key]
+            size = EARLY_BYTES + NAME_BYTES if key[1] == 1 else EARLY_BYTES
+            self._send(branch.peer, (REPLAY, key, hops + 1, now - born), size, payload_bytes)
+
+    def _tell_floors(self, branch: Branch, floors: Vector, first: bool) -> None:
+        whole_s = self._desk.now - self._whole_since
+        self._send(branch.peer, (FLOORS, floors, first, whole_s), VECTOR_BYTES + VECTOR_ROW_BYTES * len(floors))
+
+    def _floors(self, branch: Branch, floors: Vector, first: bool, whole_s: float) -> None:
+        """The neighbour cannot send what it has passed up to there. With its first floors its order begins."""
+        if not (first or branch.ordered):
+            return  # they belong to the order before the link was restarted
+        branch.ordered = True
+        above: Vector = {}
+        for name, seq in floors.items():
+            row = self.rows.get(name)
+            if row is None or row.seq < seq:
+                above[name] = seq
+        if not above:
+            return
+        wants_since = self._began - NEWCOMER_S
+        if self._new and self._desk.now - whole_s <= wants_since:
+            self._new = False
+            self._whole_since = wants_since
+            self._pass(above)
+            return
+        now = self._desk.now
+        for key in above.items():
+            if key not in branch.index:
+                branch.queue.append(key)
+                branch.index[key] = FLOOR
+            if key not in self.wanted.rows and key not in self._held:
+                self.wanted.rows[key] = Want(now, now + GAP_WAIT_S)
+        self._arm_next()
+
+    def _give_up(self, floors: Vector) -> None:
+        """See ``Trees``."""
+        self.gaps += len(floors)
+        self._pass(floors)
+
+    def _pass(self, floors: Vector) -> None:
+        """What is up to there will not be delivered here. The neighbours are told at this place of our order."""
+        for name, seq in floors.items():
+            row = self.rows.get(name)
+            if row is None:
+                row = self._learn(name)
+                row.eager = NOBODY  # its tree is there, without this node
+            row.seq = max(row.seq, seq)
+            row.at = self._desk.now
+        for key in [key for key in self._held if key[1] <= floors.get(key[0], 0)]:
+            self._held_bytes -= self._held.pop(key)[0]
+        self._tell_pending()
+        for branch in self._out:
+            self._tell_floors(branch, floors, False)
+        self._drain()
+
+    def _sweep(self) -> None:
+        """Forget roots that may be forgotten, and payloads that nobody has announced: their root crashed when it had
+        not sent what comes before them."""
+        now = self._desk.now
+        self.forgotten += forget(self.rows, now)
+        if self._own is not None and self._own.name not in self.rows:
+            self._own = None
+        for key in [key for key, held in self._held.items() if held[2] < now - SWEEP_S]:
+            self._held_bytes -= self._held.pop(key)[0]
+        self._tidy()
+        self._sweeping = bool(self.rows)
+        if self._sweeping:
+            self._desk.after(SWEEP_S, SWEEP_DUE)
+
+    def _hold(self, key: Key, held: Held) -> None:
+        """Keep the payload until it may be delivered, if there is room."""
+        if self._held_bytes + held[0] <= self._bounds.held_bytes_max:
+            self._held[key] = held
+            self._held_bytes += held[0]
+            if self._dropped:
+                self._dropped.pop(key, None)
+            return
+        self.dropped += 1
+        self._dropped[key] = False
+        if len(self._dropped) > self._bounds.queue_max:
+            self._tidy()
+
+    def _tidy(self) -> None:
+        """Of what was dropped, keep what a neighbour has announced. If one announces the rest, that is wanted."""
+        for key in list(self._dropped):
+            if not any(key in branch.index for branch in self._out):
+                del self._dropped[key]
+
+    def _restart(self, branch: Branch) -> None:
+        """Have the neighbour begin its order anew, after what is delivered here."""
+        self.restarts += 1
+        branch.ordered = False
+        branch.queue.clear()
+        branch.index.clear()
+        self._swap(branch)

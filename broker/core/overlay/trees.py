@@ -1,0 +1,302 @@
+"""One tree per root: over which links payloads go, and how a tree that was broken is mended.
+
+Owns: links and their bits; each root's tree; PRUNE, GRAFT and the timers. Must never: decide when a message is
+delivered (``grove`` does), or which neighbours there are (``views`` does).
+
+A root's first message floods. Who gets a payload twice asks the later sender to stop, so that a tree remains (Plumtree:
+Leitão, Pereira and Rodrigues, "Epidemic Broadcast Trees", 2007; here one for each root, as riak_core has it). Rules
+that are not Plumtree's:
+
+* The **parent** is the neighbour whose payload came first. Another's entry may have released it for delivery: to take
+  that one for the parent would prune the tree.
+* Nobody prunes its parent; and who was pruned is no parent while its last payloads still come.
+* Two neighbours whose payloads cross on their link both stop by themselves, without a PRUNE.
+* A new link carries no payloads of known roots until it is asked to. A node without a parent asks at a message's first
+  announcement: no timer is needed where no tree could still bring it. The same holds where the parent itself announces:
+  it would have sent the payload.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any, Final
+
+from ingeborg.protocol.native import mypyc_attr
+
+from .branch import BITS_MAX, FLOOR, PLACE, SENDABLE, Branch
+from .history import HISTORY_BYTES_MAX, History, Key
+from .node import Desk, Node, Peer
+from .roots import HISTORY_S, NOBODY, Root, renumber
+from .wanted import ANSWER_S, GAP_WAIT_S, TIMER_S_MAX, TIMER_S_MIN, Want, Wanted
+from .wires import EARLY, EARLY_BYTES, ENTRIES_BYTES, ENTRY_BYTES, GONE, GRAFT, PRUNE, PRUNE_BYTES
+
+#: Payloads held until they may be delivered, in bytes. What comes beyond is dropped, and asked for again when its turn
+#: has come. (To restart the link would be simpler. Its neighbour would send everything again, and where links are full
+#: already, so that much has to be held, that makes a collapse of a delay.)
+HELD_BYTES_MAX: Final = 16 << 20
+
+#: Entries of a link that wait: as many as a history of small messages has. Then the link is restarted: its neighbour
+#: sends what is lacking, in an order in which nothing has to wait.
+QUEUE_MAX: Final = 1 << 16
+
+#: A timer's name, and the least that it takes, in seconds.
+WANT_DUE: Final = 1
+PAUSE_S_MIN: Final = 0.001
+
+NEVER: Final = float("inf")
+
+Held = tuple[int, int, float]
+"""A payload that waits: its bytes, the links that it has crossed, when it was sent."""
+
+
+class Bounds:
+    """What a node may keep; the tests have smaller ones. Bytes and seconds."""
+
+    __slots__ = ("held_bytes_max", "history_bytes_max", "history_s", "queue_max", "timer_s_max", "timer_s_min")
+
+    def __init__(
+        self,
+        held_bytes_max: int = HELD_BYTES_MAX,
+        history_bytes_max: int = HISTORY_BYTES_MAX,
+        history_s: float = HISTORY_S,
+        queue_max: int = QUEUE_MAX,
+        timer_s_min: float = TIMER_S_MIN,
+        timer_s_max: float = TIMER_S_MAX,
+    ) -> None:
+        self.held_bytes_max = held_bytes_max
+        self.history_bytes_max = history_bytes_max
+        self.history_s = history_s
+        self.queue_max = queue_max
+        self.timer_s_min = timer_s_min
+        self.timer_s_max = timer_s_max
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Trees(Node):
+    """One node's part of all trees. Counted so far: ``duplicates`` payloads, ``prunes`` and ``grafts`` sent, and
+    payloads ``dropped`` for want of room."""
+
+    def __init__(self, desk: Desk, me: Peer, bounds: Bounds) -> None:
+        self._desk = desk
+        self._send = desk.send
+        self.me = me
+        self.rows: dict[Hashable, Root] = {}
+        self.history = History(bounds.history_bytes_max, bounds.history_s)
+        self.wanted = Wanted(bounds.timer_s_min, bounds.timer_s_max)
+        self._bounds = bounds
+        self._own: Root | None = None
+        self._links: dict[Peer, Branch] = {}
+        self._out: list[Branch] = []  # those over which our order goes, in the order in which they were opened
+        self._next_bit = 0
+        self._live = NOBODY  # of all links
+        self._out_bits = NOBODY
+        self._held: dict[Key, Held] = {}
+        self._held_bytes = 0
+        self._dropped: dict[Key, bool] = {}  # has been asked for again, its turn having come
+        self._armed_at = NEVER  # when the timer for what is wanted is due
+        self.duplicates = self.prunes = self.grafts = self.dropped = 0
+
+    # Links
+
+    def _add(self, peer: Peer) -> Branch:
+        if self._next_bit >= BITS_MAX:
+            bits = []
+            for number, branch in enumerate(self._links.values()):
+                bits.append((branch.bit, 1 << number))
+                branch.bit = 1 << number
+            renumber(self.rows, bits)
+            self._next_bit = len(bits)
+            self._sum_up()
+        branch = self._links[peer] = Branch(peer, 1 << self._next_bit)
+        self._next_bit += 1
+        self._live |= branch.bit
+        return branch
+
+    def _remove(self, branch: Branch) -> None:
+        del self._links[branch.peer]
+        if branch.out:
+            self._out.remove(branch)
+        self._sum_up()
+
+    def _sum_up(self) -> None:
+        self._live = self._out_bits = NOBODY
+        for branch in self._links.values():
+            self._live |= branch.bit
+            if branch.out:
+                self._out_bits |= branch.bit
+
+    # Branches of a tree
+
+    def _twice(self, branch: Branch, row: Root, key: Key) -> None:
+        """A payload has come that was here already."""
+        self.duplicates += 1
+        if self.wanted.answered:
+            self.wanted.came_again(key, self._desk.now)
+        bit = branch.bit
+        crossed = row.eager & bit
+        row.eager &= ~bit
+        if row is not self._own:
+            if row.parent == bit:
+                return
+            if not row.parent & self._live and not row.refused & bit:
+                row.parent = bit
+                return
+        row.refused |= bit
+        if not crossed:
+            self.prunes += 1
+            self._send(branch.peer, (PRUNE, row.name), PRUNE_BYTES)
+
+    def _pruned(self, branch: Branch, name: Hashable) -> None:
+        row = self.rows.get(name)
+        if row is not None:
+            row.eager &= ~branch.bit
+
+    def _grafted(self, branch: Branch, keys: tuple[Key, ...], once: bool) -> None:
+        """The neighbour asks for these; unless ``once``, for further payloads of their roots as well."""
+        now = self._desk.now
+        gone: list[Key] = []
+        for key in keys:
+            row = self.rows.get(key[0])
+            if row is not None and not once:
+                row.eager |= branch.bit
+                if row.parent == branch.bit:  # it has nobody above it any more
+                    row.parent = NOBODY
+            record = self.history.find(key, now)
+            if record is None:
+                gone.append(key)
+            else:
+                wire = (EARLY, key, record[1] + 1, now - record[2])
+                self._send(branch.peer, wire, EARLY_BYTES, record[0])
+        if gone:
+            self._send(branch.peer, (GONE, tuple(gone)), ENTRIES_BYTES + ENTRY_BYTES * len(gone))
+
+    # What is wanted
+
+    def _want(self, branch: Branch, keys: list[Key]) -> None:
+        """The neighbour has announced these, whose payloads are not here."""
+        now = self._desk.now
+        rows = self.wanted.rows
+        timer_s = self.wanted.timer_s()
+        ask: list[Key] = []
+        for key in keys:
+            if key in rows or self._dropped.get(key, True) is False:
+                continue
+            row = self.rows.get(key[0])
+            if row is not None and row.parent & self._live and row.parent != branch.bit:
+                rows[key] = Want(now, now + timer_s)
+                continue
+            rows[key] = Want(now, now + ANSWER_S, branch)
+            ask.append(key)
+            if row is not None:
+                row.parent = branch.bit  # for the next one is not asked of everybody who announces it
+        if ask:
+            self._graft(branch, ask)
+        self._arm(now + (min(timer_s, ANSWER_S) if ask else timer_s))
+
+    def _graft(self, branch: Branch, keys: list[Key]) -> None:
+        self.grafts += len(keys)
+        for key in keys:
+            row = self.rows.get(key[0])
+            if row is not None:
+                row.refused &= ~branch.bit
+        self._send(branch.peer, (GRAFT, tuple(keys), False), ENTRIES_BYTES + ENTRY_BYTES * len(keys))
+
+    def _pull(self, branch: Branch, key: Key, row: Root) -> None:
+        """It was dropped, and is the next one in the neighbour's order. Its tree may stay as it is."""
+        now = self._desk.now
+        self._dropped[key] = True
+        want = self.wanted.rows[key] = Want(now, now + ANSWER_S, branch)
+        if branch.index[key] != SENDABLE:
+            self._ask(key, want)
+        else:
+            if row.parent != branch.bit:
+                row.refused |= branch.bit
+            self._send(branch.peer, (GRAFT, (key,), True), ENTRIES_BYTES + ENTRY_BYTES)
+        self._arm(want.due_at)
+
+    def _ask(self, key: Key, want: Want) -> bool:
+        """Ask for it now, whoever can send it, one after the other. Returns False: it is a gap, and nobody can."""
+        now = self._desk.now
+        can: list[Branch] = []
+        wait_s = 0.0
+        for branch in self._out:
+            good_for = branch.index.get(key)
+            if good_for is None:
+                continue
+            # A payload that nobody can send any more may still be on its way. A floor is nothing that is on its way.
+            wait_s = max(wait_s, GAP_WAIT_S if good_for == FLOOR else HISTORY_S)
+            if good_for == SENDABLE:
+                can.append(branch)
+        if can:
+            of = can[want.asked % len(can)]
+            self._graft(of, [key])
+            self.wanted.ask(want, of, now)
+        elif not wait_s:  # who announced it is gone; the others will announce it
+            del self.wanted.rows[key]
+        elif now < want.first_at + wait_s:
+            want.due_at = want.first_at + wait_s
+        elif now < want.first_at + HISTORY_S and self._comes(key):
+            want.due_at = now + ANSWER_S
+        else:
+            return False
+        return True
+
+    def _comes(self, upto: Key) -> bool:
+        """Is anything known of the messages of this root up to there?"""
+        name, seq = upto
+        for key in self._held:
+            if key[0] == name and key[1] <= seq:
+                return True
+        for branch in self._out:
+            for key, good_for in branch.index.items():
+                if key[0] == name and key[1] <= seq and good_for == SENDABLE:
+                    return True
+        return False
+
+    def _gone(self, branch: Branch, keys: tuple[Key, ...]) -> None:
+        """The neighbour cannot send these any more."""
+        for key in keys:
+            if branch.index.get(key, FLOOR) == SENDABLE:
+                branch.index[key] = PLACE
+                want = self.wanted.rows.get(key)
+                if want is not None:
+                    self._ask(key, want)
+        self._arm_next()
+
+    def _parents_gone(self) -> None:
+        """A link is down: what its tree would have brought is asked for at once."""
+        for key, want in list(self.wanted.rows.items()):
+            row = self.rows.get(key[0])
+            if row is None or not row.parent & self._live:
+                self._ask(key, want)
+        self._arm_next()
+
+    def _wanted_due(self) -> None:
+        """The timer is due."""
+        now = self._desk.now
+        if self._armed_at <= now + PAUSE_S_MIN:
+            self._armed_at = NEVER
+        for key in self.wanted.due(now + PAUSE_S_MIN):
+            want = self.wanted.rows.get(key)
+            if want is None:
+                continue
+            row = self.rows.get(key[0])
+            if key in self._held or (row is not None and row.seq >= key[1]):
+                del self.wanted.rows[key]
+            elif not self._ask(key, want):
+                del self.wanted.rows[key]
+                self._give_up({key[0]: key[1]})
+        self._arm_next()
+
+    def _give_up(self, floors: dict[Any, int]) -> None:
+        """Nobody can send these messages any more: of each root, up to this number."""
+        raise NotImplementedError
+
+    def _arm_next(self) -> None:
+        if self.wanted.rows:
+            self._arm(self.wanted.next_at())
+
+    def _arm(self, at: float) -> None:
+        if at < self._armed_at:
+            self._armed_at = at
+            self._desk.after(max(at - self._desk.now, PAUSE_S_MIN), WANT_DUE)

@@ -1,0 +1,398 @@
+"""HyParView: which neighbours a node has, and whom it knows of besides.
+
+Owns: the active view, the passive view, and every link of the node: it alone dials and hangs up. Must never: know what
+the protocol above says over the links.
+
+The protocol (Leitão, Pereira and Rodrigues, "HyParView", 2007; section 4.2.1 of the document): a small *active view* of
+neighbours, symmetrical, each with an open link; a larger *passive view* of nodes to take their places. A newcomer's
+contact sends it on random walks, whose ends become its neighbours. Shuffles exchange parts of passive views. What is
+done otherwise, and why:
+
+* A peer is a neighbour once both have said so, never before it has answered.
+* A node asks for neighbours while it has fewer than ``ACTIVE``, and is asked up to ``ACTIVE_MAX``. Nearly every request
+  finds room, so that a request seldom costs another node a neighbour.
+* A neighbour that goes down is replaced from the passive view. The registry is asked only by a node that has no
+  neighbour, and by one that has lacked some for long and knows nobody. Joining again at every loss would churn the
+  overlay.
+* A neighbour that went down without a word may be cut off. It is dialled again for ``LOST_S``: else the two sides of a
+  cut, whose views have filled up meanwhile, would never find each other.
+* The answer to a shuffle goes back the way on which the shuffle came, over links that are open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from ingeborg.protocol.native import mypyc_attr
+
+from .node import Desk, Node, Peer, Wire
+from .passive import PASSIVE_MAX as PASSIVE_MAX
+from .walks import ARWL, Walks
+from .words import ACCEPT, DISCONNECT, FORWARD_JOIN, HEAD_BYTES, JOIN, NAME_BYTES, NEIGHBOUR, REFUSE, SHUFFLE, SHUFFLED
+
+#: Neighbours that a node asks for: log10 n + 1 for 10,000 nodes (section 4.2.1).
+ACTIVE: Final = 5
+
+#: Neighbours that a node accepts: one more than it asks for. See above.
+ACTIVE_MAX: Final = 6
+
+#: A node begins a shuffle so often, in seconds: an exchange of 7 names, over at most 12 links.
+SHUFFLE_S: Final = 10.0
+
+#: A node with too few neighbours, or with lost ones, tries again after this time, in seconds; what is drawn by chance
+#: lies between its half and the whole. Both sides of a cut find each other within that and a dial.
+RETRY_S: Final = 2.0
+
+#: A neighbour that was lost is dialled for so long, in seconds: by then registries have taken the dead out. So many are
+#: dialled: twice as many as a node has.
+LOST_S: Final = 300.0
+LOST_MAX: Final = 12
+
+#: One that was lost and is found full is asked so often. Most have found others by then, and the sides are joined.
+REFUSALS_MAX: Final = 3
+
+#: From its second request on, one of so many has priority: two sides, all of whose nodes are full, still join, and few
+#: neighbours are put out.
+PRIORITY_OF: Final = 8
+
+#: A link over which nothing was agreed is ended after this time, in seconds.
+IDLE_S: Final = 5.0
+
+# Names of timers, apart from those of the protocol above.
+SHUFFLE_DUE: Final = 100
+RETRY_DUE: Final = 101
+
+# What a link is for.
+IDLE: Final = 0  # it was opened by the peer, which has not said what for
+ASKED: Final = 1  # we have asked it to be one of the neighbours that we lack, and are waiting
+URGED: Final = 2  # we have asked, and would put another out for it
+NEIGHBOURS: Final = 3
+
+# Why a peer is dialled.
+TO_JOIN: Final = 0
+TO_REPLACE: Final = 1
+TO_WELCOME: Final = 2  # it is a newcomer whose walk has ended here
+TO_FIND: Final = 3  # it was lost
+
+
+class Options:
+    """Sizes of views."""
+
+    __slots__ = ("active", "active_max", "passive_max")
+
+    def __init__(self, active: int = ACTIVE, active_max: int = ACTIVE_MAX, passive_max: int = PASSIVE_MAX) -> None:
+        self.active = active
+        self.active_max = active_max
+        self.passive_max = passive_max
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Hyparview(Walks):
+    """One node's part. ``upper``: the protocol above; it is told of neighbours, and of no other links.
+
+    Counted so far: ``registry_reads``; ``joins`` sent; ``put_out``, neighbours that had to make room.
+    """
+
+    def __init__(self, desk: Desk, me: Peer, upper: Node, options: Options | None = None) -> None:
+        self.options = options or Options()
+        super().__init__(desk, me, self.options.passive_max)
+        self.upper = upper
+        self._links: dict[Peer, tuple[int, float]] = {}  # what for, since when
+        self._dialling: dict[Peer, int] = {}  # why
+        self._lost: dict[Peer, tuple[float, int]] = {}  # since when, refusals
+        self._tried: dict[Peer, None] = {}  # in this round of the search for neighbours
+        self._expected: dict[Peer, None] = {}
+        self._read_at = float("-inf")  # the registry
+        self._pause_s = RETRY_S
+        self._joined = False  # this node has had a contact or a neighbour
+        self._left = False
+        self._retry_at = float("inf")
+        self.registry_reads = self.joins = self.put_out = 0
+
+    # Beginning and end
+
+    def start(self, contact: Peer | None = None) -> None:
+        """Join by this contact. None: this node is the first one; it waits for others. Or ``expect``, and only once."""
+        self._start()
+        if contact is not None:
+            self._joined = True
+            self._dial(contact, TO_JOIN)
+
+    def expect(self, active: Sequence[Peer], passive: Sequence[Peer]) -> None:
+        """In an overlay that is there already: links to ``active`` will be up without a word, and are neighbours'."""
+        self._start()
+        self._expected = dict.fromkeys(active)
+        for peer in passive:
+            self.passive.note(peer)
+
+    def leave(self) -> None:
+        """In order: neighbours are told, and look for others."""
+        self._left = True
+        for peer in list(self._links):
+            self._part(peer, True)
+
+    def _start(self) -> None:
+        # Not all at once where many begin together.
+        self._desk.after(SHUFFLE_S * (0.5 + self._random.random()), SHUFFLE_DUE)
+
+    # Events
+
+    def broadcast(self, payload_bytes: int) -> None:
+        """See ``Node``."""
+        self.upper.broadcast(payload_bytes)
+
+    def received(self, peer: Peer, wire: Wire, payload_bytes: int) -> None:
+        """See ``Node``."""
+        kind: int = wire[0]
+        if kind < JOIN:
+            self.upper.received(peer, wire, payload_bytes)
+        elif peer in self._links and not self._left:
+            self._word(peer, kind, wire)
+
+    def due(self, what: Any) -> None:
+        """See ``Node``."""
+        if what == SHUFFLE_DUE:
+            if not self._left:
+                self._shuffle()
+                self._end_idle()
+                self._seek()
+                self._desk.after(SHUFFLE_S, SHUFFLE_DUE)
+        elif what == RETRY_DUE:
+            if not self._left and self._desk.now > self._retry_at - 0.001:
+                self._try_again()
+        else:
+            self.upper.due(what)
+
+    def up(self, peer: Peer, dialled: bool) -> None:
+        """See ``Node``."""
+        if peer in self.active:  # its end of the former link was told before ours
+            self._lose(peer)
+        why = self._dialling.pop(peer, -1)
+        self._links[peer] = (IDLE, self._desk.now)
+        if self._left:
+            self._hang_up(peer)
+        elif peer in self._expected:
+            del self._expected[peer]
+            self._agree(peer, dialled)
+        elif why == TO_JOIN:
+            self._links[peer] = (URGED, self._desk.now)
+            self.joins += 1
+            self._send(peer, (JOIN,), HEAD_BYTES)
+        elif why >= 0:
+            self._ask(peer, why)
+
+    def down(self, peer: Peer) -> None:
+        """See ``Node``."""
+        self._links.pop(peer, None)
+        if self._left:
+            return
+        if peer in self.active:
+            self._lose(peer)
+            if len(self._lost) < LOST_MAX:
+                self._lost[peer] = (self._desk.now, 0)
+            self._pause_s = RETRY_S
+            self._retry()
+        self._seek()
+
+    def unreachable(self, peer: Peer) -> None:
+        """See ``Node``."""
+        self._dialling.pop(peer, None)
+        self.passive.forget(peer)
+        if not self._left:
+            self._seek()
+
+    # Words of peers
+
+    def _word(self, peer: Peer, kind: int, wire: Wire) -> None:
+        if kind == FORWARD_JOIN:
+            self._walk(peer, wire[1], wire[2])
+        elif kind == SHUFFLE:
+            self._shuffle_on(wire[1], wire[2], wire[3])
+        elif kind == SHUFFLED:
+            self._shuffle_back(wire[1], wire[2])
+        elif kind == JOIN:
+            self._accept(peer)
+            for other in list(self.active):
+                if other != peer:
+                    self._send(other, (FORWARD_JOIN, peer, ARWL), HEAD_BYTES + NAME_BYTES)
+        elif kind == NEIGHBOUR:
+            asked_too = self._links[peer][0] != IDLE
+            if wire[1] or asked_too or len(self.active) < self.options.active_max:
+                self._accept(peer)
+            else:
+                self._send(peer, (REFUSE,), HEAD_BYTES)
+                self.passive.note(peer)
+        elif kind == ACCEPT:
+            if peer in self.active:
+                return
+            if self._links[peer][0] == URGED or len(self.active) < self.options.active_max:
+                self._make_room()
+                self._agree(peer, True)
+            else:
+                self._part(peer, False)
+        elif kind == REFUSE:
+            self._refused(peer)
+        elif kind == DISCONNECT:
+            self._parted(peer, wire[1])
+
+    def _ask(self, peer: Peer, why: int) -> None:
+        """The link that we have dialled is up: ask its peer to be a neighbour."""
+        full = len(self.active) >= self.options.active_max
+        priority = not self.active
+        if why == TO_FIND:
+            refusals = self._lost[peer][1] if peer in self._lost else 0
+            priority = priority or (refusals > 0 and self._random.random() * PRIORITY_OF < 1.0)
+            full = full and not priority
+        elif why == TO_REPLACE:
+            full = len(self.active) >= self.options.active
+        if full:
+            self._refused(peer)
+            return
+        self._links[peer] = (ASKED if why == TO_REPLACE else URGED, self._desk.now)
+        self._send(peer, (NEIGHBOUR, priority), HEAD_BYTES)
+
+    def _accept(self, peer: Peer) -> None:
+        """The peer has asked. It hears of it before the protocol above says anything to it."""
+        if peer not in self.active:
+            self._make_room()
+            self._send(peer, (ACCEPT,), HEAD_BYTES)
+            self._agree(peer, False)
+
+    def _agree(self, peer: Peer, dialled: bool) -> None:
+        self._joined = True
+        self._links[peer] = (NEIGHBOURS, self._desk.now)
+        self.active[peer] = None
+        self.passive.forget(peer)
+        self._lost.pop(peer, None)
+        self.upper.up(peer, dialled)
+        if len(self.active) == self.options.active:
+            self._pause_s = RETRY_S
+        self._seek()
+
+    def _refused(self, peer: Peer) -> None:
+        """It lives, and has no room; or we have none."""
+        self._hang_up(peer)
+        if peer in self._lost:
+            since, refusals = self._lost.pop(peer)
+            if refusals + 1 < REFUSALS_MAX:
+                self._lost[peer] = (since, refusals + 1)
+        self.passive.note(peer)
+        self._seek()
+
+    # The end of a neighbourhood
+
+    def _make_room(self) -> None:
+        while len(self.active) >= self.options.active_max:
+            self.put_out += 1
+            self._part(self._random.choice(list(self.active)), False)
+
+    def _part(self, peer: Peer, leaves: bool) -> None:
+        """Tell it, and end the link."""
+        self._send(peer, (DISCONNECT, leaves), HEAD_BYTES)
+        if peer in self.active:
+            self._lose(peer)
+            self.passive.note(peer)
+        self._hang_up(peer)
+
+    def _parted(self, peer: Peer, leaves: bool) -> None:
+        """It has told us."""
+        if peer in self.active:
+            self._lose(peer)
+        self._hang_up(peer)
+        if leaves:
+            self.passive.forget(peer)
+        else:
+            self.passive.note(peer)
+        self._seek()
+
+    def _lose(self, peer: Peer) -> None:
+        """It is a neighbour no more."""
+        self._links.pop(peer, None)
+        self.active.pop(peer, None)
+        self.upper.down(peer)
+
+    def _hang_up(self, peer: Peer) -> None:
+        self._links.pop(peer, None)
+        self._desk.hang_up(peer)
+
+    def _end_idle(self) -> None:
+        before = self._desk.now - IDLE_S
+        for peer, (for_what, since) in list(self._links.items()):
+            if for_what != NEIGHBOURS and since < before:
+                self._hang_up(peer)
+
+    # The search for neighbours
+
+    def _dial(self, peer: Peer, why: int) -> None:
+        if peer == self.me or peer in self._dialling or peer in self.active:
+            return
+        if peer not in self._links:
+            self._dialling[peer] = why
+            self._desk.dial(peer)
+        elif self._links[peer][0] == IDLE:  # it has dialled us
+            self._ask(peer, why)
+
+    def _welcome(self, newcomer: Peer) -> None:
+        """See ``Walks``."""
+        self._dial(newcomer, TO_WELCOME)
+
+    def _seek(self) -> None:
+        """Ask as many nodes as there are neighbours lacking."""
+        lacking = self.options.active - len(self.active) - len(self._expected)
+        if lacking <= 0:
+            return
+        lacking -= sum(1 for why in self._dialling.values() if why != TO_FIND)
+        lacking -= sum(1 for for_what, _ in self._links.values() if for_what in (ASKED, URGED))
+        untried = [peer for peer in self.passive.names if peer not in self._tried]
+        while lacking > 0 and untried:
+            peer = untried.pop(int(self._random.random() * len(untried)))
+            self._tried[peer] = None
+            if peer not in self._links and peer not in self._dialling:
+                self._dial(peer, TO_REPLACE)
+                lacking -= 1
+        if lacking > 0:
+            if lacking == self.options.active:
+                self._ask_registry()
+            self._retry()
+
+    def _ask_registry(self) -> None:
+        """Nobody is known who could become a neighbour. The first node of all waits for others."""
+        now = self._desk.now
+        if not self._joined or now < self._read_at + RETRY_S / 2.0:
+            return
+        self._read_at = now
+        self.registry_reads += 1
+        for peer in self._desk.contacts():
+            if not (self.active or self._dialling):
+                self._dial(peer, TO_JOIN)
+            elif peer not in self.active:
+                self.passive.note(peer)
+
+    def _retry(self) -> None:
+        now = self._desk.now
+        pause_s = RETRY_S if self._lost else self._pause_s
+        if now + pause_s < self._retry_at:
+            pause_s *= 0.5 + self._random.random() / 2.0
+            self._retry_at = now + pause_s
+            self._desk.after(pause_s, RETRY_DUE)
+
+    def _try_again(self) -> None:
+        """Neighbours are lacking, or were lost."""
+        now = self._desk.now
+        self._retry_at = float("inf")
+        self._tried.clear()
+        for peer, (since, _) in list(self._lost.items()):
+            if since < now - LOST_S:
+                del self._lost[peer]
+            else:
+                self._dial(peer, TO_FIND)
+        if self._lost:
+            self._retry()
+        if len(self.active) < self.options.active:
+            # Where there are few nodes this goes on for ever, so it goes on slowly.
+            self._pause_s = min(2.0 * self._pause_s, SHUFFLE_S)
+            if self._pause_s == SHUFFLE_S and not self.passive.names:
+                self._ask_registry()
+            self._shuffle()
+            self._seek()

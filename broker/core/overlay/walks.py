@@ -1,0 +1,88 @@
+"""HyParView's random walks: those on which newcomers find their neighbours, and the shuffles of passive views.
+
+Owns: where a walk goes on, and what is exchanged at its end. Must never: dial; ``views`` does.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ingeborg.protocol.native import mypyc_attr
+
+from .node import Desk, Node, Peer
+from .passive import Passive
+from .words import FORWARD_JOIN, HEAD_BYTES, NAME_BYTES, SHUFFLE, SHUFFLED
+
+#: Lengths of a newcomer's random walks, as in the paper: until it gets a neighbour there; until it is noted in a
+#: passive view, counted from the end.
+ARWL: Final = 6
+PRWL: Final = 3
+
+#: In a shuffle there are so many nodes of the active and of the passive view (the paper's).
+SHUFFLED_ACTIVE: Final = 3
+SHUFFLED_PASSIVE: Final = 4
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Walks(Node):
+    """One node's views, and its part in walks. ``passive_max``: size of the passive view."""
+
+    def __init__(self, desk: Desk, me: Peer, passive_max: int) -> None:
+        self._desk = desk
+        self._send = desk.send
+        self._random = desk.random
+        self.me = me
+        self.active: dict[Peer, None] = {}
+        self.passive = Passive(desk, me, passive_max)
+        self._shuffled: list[Peer] = []  # sent in the last shuffle
+
+    def _welcome(self, newcomer: Peer) -> None:
+        """A newcomer's walk has ended here."""
+        raise NotImplementedError
+
+    def _seek(self) -> None:
+        """The passive view may hold new nodes: ask some, if neighbours are lacking."""
+        raise NotImplementedError
+
+    def _walk(self, sender: Peer, newcomer: Peer, ttl: int) -> None:
+        """A newcomer's walk has come here."""
+        onward = [peer for peer in self.active if peer != sender and peer != newcomer]
+        if ttl <= 0 or not onward:
+            self._welcome(newcomer)
+            return
+        if ttl == PRWL and newcomer not in self.active:
+            self.passive.note(newcomer)
+        self._send(self._random.choice(onward), (FORWARD_JOIN, newcomer, ttl - 1), HEAD_BYTES + NAME_BYTES)
+
+    def _shuffle(self) -> None:
+        """Begin one."""
+        if not self.active:
+            return
+        neighbours = list(self.active)
+        names = self._random.sample(neighbours, min(SHUFFLED_ACTIVE, len(neighbours)))
+        names += self.passive.some(SHUFFLED_PASSIVE)
+        self._shuffled = names
+        wire = (SHUFFLE, (self.me, *names), ARWL, (self.me,))
+        self._send(self._random.choice(neighbours), wire, HEAD_BYTES + NAME_BYTES * (2 + len(names)))
+
+    def _shuffle_on(self, names: tuple[Peer, ...], ttl: int, way: tuple[Peer, ...]) -> None:
+        """Pass it on, or answer it."""
+        onward = [peer for peer in self.active if peer not in way]
+        if ttl > 1 and onward:
+            wire = (SHUFFLE, names, ttl - 1, (*way, self.me))
+            size = HEAD_BYTES + NAME_BYTES * (len(names) + len(way) + 1)
+            self._send(self._random.choice(onward), wire, size)
+            return
+        answer = self.passive.some(len(names))
+        self._shuffle_back(tuple(answer), way)
+        self.passive.merge(names, self.active, answer)
+        self._seek()
+
+    def _shuffle_back(self, names: tuple[Peer, ...], way: tuple[Peer, ...]) -> None:
+        """Pass the answer on, or take it."""
+        if way:
+            size = HEAD_BYTES + NAME_BYTES * (len(names) + len(way) - 1)
+            self._send(way[-1], (SHUFFLED, names, way[:-1]), size)
+        else:
+            self.passive.merge(names, self.active, self._shuffled)
+            self._seek()

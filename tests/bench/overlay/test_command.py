@@ -1,0 +1,121 @@
+"""`bench overlay` from its arguments to its tables: in processes, resumed, and the same bytes again."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ingeborg.bench import cli
+from ingeborg.bench.overlay import command, summary, work
+from ingeborg.bench.overlay.experiments import Cell
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CELLS = [Cell("thesis", protocol, 30, 2, broadcasts=5) for protocol in ("flood", "plumtree", "grove")]
+
+
+@pytest.fixture
+def one_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tests' session in place of one for each batch."""
+    from ingeborg.bench.overlay import job
+
+    @contextlib.contextmanager
+    def same(*_: Any) -> Iterator[SparkSession]:
+        yield spark
+
+    monkeypatch.setattr(job, "local_session", same)
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("one_session")
+def test_a_run_that_was_cut_short_is_resumed_and_gives_the_same_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from ingeborg.bench.overlay import job
+
+    def run(out: Path, *more: str) -> str:
+        assert cli.main(["overlay", "thesis", "--nodes", "30", "--processes", "2", "--out", str(out), *more]) == 0
+        return capsys.readouterr().out
+
+    monkeypatch.setattr(command, "plan", lambda *_: CELLS)
+    said = run(tmp_path / "whole")
+    assert "3 cells, 0 of them done before" in said
+    assert re.search(r"3 cells simulated in \d+ s, 3 digested in \d+ s", said)
+    assert re.search(r"events in \d+ s of a core: [\d,]+ events/s", said)
+    assert not list((tmp_path / "whole" / work.LOGS).iterdir())
+    kept = {
+        path.relative_to(tmp_path / "whole"): path.read_bytes()
+        for folder in (work.ROWS, job.DIGESTED, command.CELLS, command.SUMMARY, command.PAGE)
+        for path in sorted((tmp_path / "whole" / folder).rglob("*.*")) or [tmp_path / "whole" / folder]
+    }
+    assert len(kept) == 2 * len(CELLS) + 3
+
+    out = tmp_path / "resumed"
+    monkeypatch.setattr(command, "plan", lambda *_: CELLS[:1])
+    run(out)
+    work.run(CELLS[1], out)  # simulated, and not digested any more
+    work.run(CELLS[2], out)
+    job.discard([CELLS[2]], out)  # its log is gone
+    monkeypatch.setattr(command, "plan", lambda *_: CELLS)
+    assert "3 cells, 1 of them done before" in run(out)
+    assert {path: (out / path).read_bytes() for path in kept} == kept
+    assert "3 cells, 3 of them done before" in run(out)
+    for name in (command.PAGE, command.SUMMARY):
+        (out / name).unlink()
+    run(out, "--again")
+    assert {path: (out / path).read_bytes() for path in kept} == kept
+
+    assert run(tmp_path / "logs", "--keep-logs")
+    assert sorted(path.name for path in (tmp_path / "logs" / work.LOGS).iterdir()) == sorted(
+        cell.name for cell in CELLS
+    )
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("one_session")
+def test_a_digest_that_differs_from_the_row_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(command, "plan", lambda *_: CELLS[:1])
+    work.run(CELLS[0], tmp_path)
+    row = work.path_of(tmp_path, work.ROWS, CELLS[0])
+    row.write_text(row.read_text(encoding="utf-8").replace('"p99_ms":', '"p99_ms":1'), encoding="utf-8")
+    assert cli.main(["overlay", "thesis", "--out", str(tmp_path), "--nodes", "30"]) == 1
+    assert "the simulator and the digest of its log differ: first: p99_ms" in capsys.readouterr().err
+    assert (tmp_path / work.LOGS / CELLS[0].name).is_dir()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--nodes", "11"], "--nodes has to be from 12 to 20000"),
+        (["--nodes", "20001"], "--nodes has to be from 12 to 20000"),
+        (["--processes", "0"], "--processes has to be 1 or more"),
+        (["--protocols", "star"], "crash has no cells of star"),
+        (["--again"], "has no overlay.json of bench overlay"),
+    ],
+)
+def test_what_cannot_be_run_is_said_in_a_line(
+    tmp_path: Path, arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["overlay", "crash", "--out", str(tmp_path), *arguments]) == 1
+    said = capsys.readouterr().err
+    assert words in said
+    assert said.count("\n") == 1
+
+
+def test_results_of_other_sources_are_not_mixed_in(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / command.PLAN).write_text(json.dumps({"sources": "of a former release"}), encoding="utf-8")
+    assert cli.main(["overlay", "churn", "--out", str(tmp_path)]) == 1
+    assert "holds the results of other sources: give another --out" in capsys.readouterr().err
+
+
+def test_a_share_says_whether_it_is_all() -> None:
+    assert [summary.share(value) for value in (1.0, 0.99999999, 0.5)] == ["100 %", "99.9999 %", "50.0000 %"]
