@@ -22,6 +22,7 @@ from random import Random
 from typing import Any, Final, cast
 
 from ingeborg.bench.errors import BenchError
+from ingeborg.bench.overlay.chance import Drawn
 from ingeborg.bench.overlay.record import Record
 from ingeborg.bench.overlay.sites import JITTER_NS, Interface, Sites, Spot, latency_ns
 from ingeborg.bench.overlay.wheel import CALL, HELD, SLOT_NS, SLOT_S, SLOTS_PER_S, TIMER, Wheel, slots
@@ -146,7 +147,7 @@ class World:
         self.record = record if record is not None else Record()
         self.sites = Sites(nodes)
         self._make = make
-        self.chance_of_nodes = Random(f"nodes {seed}")
+        self.chance_of_nodes = Drawn(Random(f"nodes {seed}"))
         self._chance = Random(f"network {seed}")
         self.jitter = self._chance.random
         self.places: list[Place] = []

@@ -10,9 +10,8 @@ may have come or not. The membership (``views``) says which neighbours there are
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from random import Random
-from typing import Any
+from collections.abc import Hashable, Sequence
+from typing import Any, TypeVar
 
 from ingeborg.protocol.native import mypyc_attr
 
@@ -23,11 +22,31 @@ Wire = tuple[Any, ...]
 """A message of a protocol to a neighbour: its kind first, a small whole number."""
 
 
+One = TypeVar("One")
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Chance:
+    """The only source of chance: who runs a node draws, from a generator that it has seeded."""
+
+    def random(self) -> float:
+        """From 0 to below 1, each as likely."""
+        raise NotImplementedError
+
+    def choice(self, some: Sequence[One]) -> One:
+        """One of these, of which there is one at least."""
+        raise NotImplementedError
+
+    def sample(self, some: Sequence[One], count: int) -> list[One]:
+        """So many of these, none twice; there are as many at least."""
+        raise NotImplementedError
+
+
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Desk:
-    """What a node may ask for. ``now``: seconds, of an arbitrary zero. ``random``: the only source of chance."""
+    """What a node may ask for. ``now``: seconds, of an arbitrary zero."""
 
-    def __init__(self, random: Random) -> None:
+    def __init__(self, random: Chance) -> None:
         self.now = 0.0
         self.random = random
 

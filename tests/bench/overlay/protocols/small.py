@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from random import Random
 from typing import Any, NamedTuple
 
+from ingeborg.bench.overlay.chance import Drawn
 from ingeborg.broker.core.overlay.node import Desk, Node, Peer, Wire
 
 Hold = Callable[[Peer, Peer, Wire], bool]
@@ -50,7 +51,7 @@ class SmallDesk(Desk):
     """One node's."""
 
     def __init__(self, world: World, me: Peer) -> None:
-        super().__init__(world.random)
+        super().__init__(Drawn(world.random))
         self.world = world
         self.me = me
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
+from ingeborg.bench.overlay.chance import Drawn
 from ingeborg.broker.core.overlay.node import Desk, Peer, Wire
 
 
@@ -15,7 +16,7 @@ class Paper(Desk):
     """``sent``: to whom and what. ``timers``: when and what. ``delivered``: root, number."""
 
     def __init__(self, seed: int = 1) -> None:
-        super().__init__(Random(seed))
+        super().__init__(Drawn(Random(seed)))
         self.sent: list[tuple[Peer, Wire]] = []
         self.bytes: list[tuple[int, int]] = []
         self.timers: list[tuple[float, Any]] = []

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from random import Random
 from typing import Any
 
+from ingeborg.bench.overlay.chance import Drawn
 from ingeborg.broker.core.overlay.node import Desk, Node, Peer, Wire
 
 from .naive import Naive
@@ -38,7 +39,7 @@ class Place(Desk):
     """One node's desk."""
 
     def __init__(self, small: Small, me: int) -> None:
-        super().__init__(small.random)
+        super().__init__(Drawn(small.random))
         self.small = small
         self.me = me
         self.links: dict[Peer, Link] = {}
