@@ -111,7 +111,7 @@ class Wanted:
         """It is being asked for. The next one is asked later each time: the first may be slow."""
         want.of = of
         want.asked += 1
-        want.due_at = now + min(max(ANSWER_S, self.timer_s()) * want.asked, 2.0 * self._timer_s_max)
+        want.due_at = now + min(max(ANSWER_S, self.timer_s()) * want.asked, self._timer_s_max)
 
     def due(self, now: float) -> list[Key]:
         """What is due."""

@@ -78,7 +78,7 @@ def test_the_next_neighbour_is_asked_later_each_time() -> None:
     assert want.of is TREE
     assert pauses[0] == 2 * ANSWER_S
     assert pauses == sorted(pauses)
-    assert pauses[-1] == 2 * TIMER_S_MAX
+    assert pauses[-1] == TIMER_S_MAX
 
 
 def test_what_is_due_is_told_and_when_the_next_is() -> None:
