@@ -147,9 +147,14 @@ def _redundancies(cells: Cells, nodes: int) -> Html:
 # What it left out
 
 
+def _judged(text: str, met: bool | None) -> str | Html:
+    """None: there is no goal for it."""
+    return text if met is None else badge(text, "good" if met else "bad")
+
+
 def _goals(cells: Cells, nodes: int) -> Html:
     rows = [
-        [goal.text, goal.limit, *(badge(text, "good" if met else "bad") for text, met in goal.found)]
+        [goal.text, goal.limit, *(_judged(text, met) for text, met in goal.found)]
         for goal in claims.goals(cells, nodes)
     ]
     if not rows:
