@@ -103,7 +103,8 @@ def out_of_bounds(row: dataclasses.Field[Any], value: Any) -> str | None:
     if not isinstance(value, int | float):
         return None
     least, most, above = (row.metadata[limit] for limit in ("least", "most", "above"))
-    if math.isfinite(value) and least <= value <= most and not (above and value == least):
+    is_finite = isinstance(value, int) or math.isfinite(value)  # a whole number may be too great for a float
+    if is_finite and least <= value <= most and not (above and value == least):
         return None
     words = [f"above {least:g}" if above else f"at least {least:g}"] if math.isfinite(least) else []
     words += [f"at most {most:,.10g}"] if math.isfinite(most) else []

@@ -120,6 +120,7 @@ def test_what_is_none_of_its_type_is_refused_in_words(row: str, value: Any, says
         ("heat", 2_500, None),
         ("heat", 49, "has to be at least 50 and at most 2,500"),
         ("heat", 2_501, "has to be at least 50 and at most 2,500"),
+        ("heat", 10**400, "has to be at least 50 and at most 2,500"),
         ("minutes", 0.0, "has to be above 0"),
         ("minutes", 0.1, None),
         ("minutes", None, None),
