@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
-from ingeborg.protocol.options import converted, option, out_of_bounds, spelling
+from ingeborg.protocol.options import converted, option, out_of_bounds, shown, spelling
 
 from . import sizes
 from .sizes import Sizes
@@ -279,7 +279,7 @@ def _check(made: Any) -> None:
     for row in dataclasses.fields(made):
         value = getattr(made, row.name)
         if should := out_of_bounds(row, value):
-            raise WorkloadError(f"{row.name} {should}, not {value:g}")
+            raise WorkloadError(f"{row.name} {should}, not {shown(value) if isinstance(value, int) else f'{value:g}'}")
 
 
 def _sizes(spec: str) -> None:

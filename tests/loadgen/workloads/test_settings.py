@@ -31,6 +31,7 @@ def test_an_option_overrides_the_file_and_the_file_the_default(tmp_path: Path) -
         ("conections = 3", "unknown key 'conections'; traffic has: connections,"),
         ('workload = "radio"', "is a workload of kind 'radio', not 'traffic'"),
         ("connections = 0", "connections has to be at least 1 and at most 1,000,000, not 0"),
+        (f"connections = {10**400}", "connections has to be at least 1 and at most 1,000,000, not 1000"),
         ("connections = 1.5", "connections has to be a whole number, not 1.5"),
         ("connections = true", "connections has to be a whole number, not True"),
         ("p99_ms = 0", "p99_ms has to be above 0"),
