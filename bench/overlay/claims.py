@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from ingeborg.bench.overlay.cells import Cells
 from ingeborg.bench.overlay.drawn import degree
-from ingeborg.bench.overlay.experiments import ALL, DOCUMENT, INTERVALS_MS, PAYLOADS, SENDERS
+from ingeborg.bench.overlay.experiments import ALL, AT_REST, DOCUMENT, INTERVALS_MS, PAYLOADS, SENDERS
 
 Json = Mapping[str, Any]
 
@@ -25,7 +25,6 @@ NOISE: Final = 0.05
 
 HOLDS, FAILS, EQUAL = "holds", "does not", "within noise"
 
-AT_REST: Final = 100
 GOAL_SENDERS: Final = SENDERS
 
 SETTLED_S_MAX: Final = 5.0

@@ -25,8 +25,9 @@ from ingeborg.broker.core import overlay
 
 PLAN, CELLS, SUMMARY, PAGE = "plan.json", "overlay.json", "summary.md", "report.html"
 
-AT_ONCE: Final = 12
-"""Cells whose logs are there at the same time: some 70 MB each. Their digest fits the memory that Spark may take."""
+AT_ONCE: Final = 15_000_000
+"""Deliveries whose logs are there at the same time, of one cell or more: some 70 bytes each. Their digest fits the
+memory that Spark may take."""
 
 SAY_S: Final = 10.0
 
@@ -134,8 +135,16 @@ def _done(cell: Cell, out: Path) -> bool:
 
 
 def _batches(cells: Sequence[Cell]) -> Iterator[Sequence[Cell]]:
-    for start in range(0, len(cells), AT_ONCE):
-        yield cells[start : start + AT_ONCE]
+    batch: list[Cell] = []
+    rows = 0
+    for cell in cells:
+        if batch and rows + cell.deliveries > AT_ONCE:
+            yield batch
+            batch, rows = [], 0
+        batch.append(cell)
+        rows += cell.deliveries
+    if batch:
+        yield batch
 
 
 def _simulate(cells: Sequence[Cell], out: Path, processes: int, progress: _Progress) -> None:

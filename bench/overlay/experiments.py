@@ -40,6 +40,15 @@ CRASHED: Final = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
 CHURN: Final = (0.001, 0.003, 0.01)
 """Shares of the nodes that crash, and of others that join, in each second."""
 
+TIMEOUT1_MS: Final = 250
+"""How long Plumtree and CPTCast wait for an announced message before they ask for it: the document has no value."""
+
+TIMEOUTS_MS: Final = (TIMEOUT1_MS, 100, 50, 25, 10)
+"""Others that are tried: whether a tree comes to rest depends on it."""
+
+AT_REST: Final = 100
+"""Senders, where what matters is that each has sent before."""
+
 FAULTY: Final = ("grove", "plumtree", "prc", "flood")
 """Those that are seen under faults, and ``cptcast`` in small worlds."""
 
@@ -60,21 +69,34 @@ class Cell:
     broadcasts: int = BROADCASTS
     share: float = 0.0
     seed: int = 1
+    timeout1_ms: int = TIMEOUT1_MS
 
     @property
     def name(self) -> str:
         """Of its files."""
         parts = [self.experiment, self.protocol, f"n{self.nodes}"]
-        if self.experiment == "thesis":
+        if not self.faulty:
             parts += [f"s{self.senders or 'all'}", f"{self.payload_bytes // KB}KB", f"{self.interval_ms}ms"]
         elif self.share:
             parts.append(f"{100 * self.share:g}%")
+        if self.experiment == "timers":
+            parts.append(f"after{self.timeout1_ms}ms")
         return "-".join([*parts, f"seed{self.seed}"])
 
     @property
     def faulty(self) -> bool:
         """Do links and nodes come and go?"""
-        return self.experiment != "thesis"
+        return self.experiment not in ("thesis", "timers")
+
+    @property
+    def first(self) -> int:
+        """How many messages come before those that count: one of each sender, unless all are."""
+        return 0 if self.senders == ALL else self.senders
+
+    @property
+    def deliveries(self) -> int:
+        """Of all its messages at all nodes."""
+        return self.nodes * (self.first + self.broadcasts)
 
     def facts(self) -> dict[str, Any]:
         """Its fields, for a row."""
@@ -121,7 +143,26 @@ def churn(nodes: int, seed: int) -> list[Cell]:
     ]
 
 
-EXPERIMENTS: Final[dict[str, Callable[[int, int], list[Cell]]]] = {"thesis": thesis, "crash": crash, "churn": churn}
+def timers(nodes: int, seed: int) -> list[Cell]:
+    """The two with a timer, at several values of it: light and often, and heavy and seldom; senders that have sent
+    before, and all nodes."""
+    return list(
+        dict.fromkeys(
+            Cell("timers", protocol, nodes, min(senders, nodes), *load, seed=seed, timeout1_ms=timeout1_ms)
+            for protocol in ("plumtree", "cptcast")
+            for senders in (AT_REST, ALL)
+            for load in ((KB, INTERVALS_MS[0]), (PAYLOADS[-1], INTERVALS_MS[-1]))
+            for timeout1_ms in TIMEOUTS_MS
+        )
+    )
+
+
+EXPERIMENTS: Final[dict[str, Callable[[int, int], list[Cell]]]] = {
+    "thesis": thesis,
+    "timers": timers,
+    "crash": crash,
+    "churn": churn,
+}
 
 
 def _senders(nodes: int) -> int:
@@ -142,7 +183,5 @@ def plan(experiment: str, nodes: int, seed: int, protocols: Sequence[str]) -> li
 
 def _weight(cell: Cell) -> float:
     """How long it takes, in no unit: copies of a message a node, for messages that count and those before."""
-    before = cell.senders if cell.senders != ALL else 0
-    return {"flood": 5.0, "prc": 6.0, "gossip": 5.0, "cptcast": 3.0, "star": 1.0}.get(cell.protocol, 2.5) * (
-        cell.broadcasts + before
-    )
+    copies = {"flood": 5.0, "prc": 6.0, "gossip": 5.0, "cptcast": 3.0, "star": 1.0}.get(cell.protocol, 2.5)
+    return copies * (cell.first + cell.broadcasts)

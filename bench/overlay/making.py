@@ -16,10 +16,10 @@ from typing import Any, Final
 from ingeborg.bench.overlay.above import Above
 from ingeborg.bench.overlay.drawn import SPARE, degree, overlay
 from ingeborg.bench.overlay.experiments import Cell
-from ingeborg.bench.overlay.protocols.cptcast import CptCast
+from ingeborg.bench.overlay.protocols.cptcast import CptCast, CptCastOptions
 from ingeborg.bench.overlay.protocols.flood import Flood
 from ingeborg.bench.overlay.protocols.gossip import Gossip
-from ingeborg.bench.overlay.protocols.plumtree import Plumtree
+from ingeborg.bench.overlay.protocols.plumtree import Plumtree, PlumtreeOptions
 from ingeborg.bench.overlay.protocols.prc import Prc
 from ingeborg.bench.overlay.protocols.star import Star
 from ingeborg.bench.overlay.world import World
@@ -32,13 +32,14 @@ Neighbours = Sequence[Sequence[int]]
 #: Those that are made with the neighbours of a built overlay, and do not mind being told of them once more. grove is
 #: told only, as of any.
 _WITH_NEIGHBOURS: Final[dict[str, Callable[[Desk, int, Sequence[int]], Node]]] = {
-    "cptcast": CptCast,
     "flood": Flood,
     "gossip": Gossip,
-    "plumtree": Plumtree,
     "prc": Prc,
     "star": Star,
 }
+
+#: Of ``timeout1``: the wait for one that was asked for, a round trip in place of a tree's depth.
+_TIMEOUT2: Final = 0.4
 
 #: Those that may ask for another neighbour.
 _SWITCHING: Final = ("cptcast", "prc")
@@ -63,7 +64,7 @@ def world_of(cell: Cell) -> World:
 
     def make(desk: Desk, me: int) -> Node:
         known = neighbours[me] if me < cell.nodes else ()
-        return _stacked(cell, desk, me, known) if cell.faulty else _protocol(cell.protocol, desk, me, known)
+        return _stacked(cell, desk, me, known) if cell.faulty else _protocol(cell, desk, me, known)
 
     world = World(cell.nodes, make, cell.seed)
     if cell.faulty:
@@ -92,7 +93,7 @@ def _stacked(cell: Cell, desk: Desk, me: int, known: Sequence[int]) -> Node:
     """A membership with the protocol above it."""
     view = degree(cell.nodes)
     above = Above(desk) if cell.protocol in _SWITCHING else desk
-    views = Hyparview(desk, me, _protocol(cell.protocol, above, me, known), Options(view, view + SPARE))
+    views = Hyparview(desk, me, _protocol(cell, above, me, known), Options(view, view + SPARE))
     if isinstance(above, Above):
         above.views = views
     return views
@@ -120,9 +121,15 @@ def _number(peer: Peer) -> int:
     return peer
 
 
-def _protocol(name: str, desk: Desk, me: int, neighbours: Sequence[int]) -> Node:
-    made = _WITH_NEIGHBOURS.get(name)
-    return Grove(desk, me) if made is None else made(desk, me, neighbours)
+def _protocol(cell: Cell, desk: Desk, me: int, neighbours: Sequence[int]) -> Node:
+    if cell.protocol == "grove":
+        return Grove(desk, me)
+    timeout1 = cell.timeout1_ms / 1e3
+    if cell.protocol == "plumtree":
+        return Plumtree(desk, me, neighbours, PlumtreeOptions(timeout1, _TIMEOUT2 * timeout1))
+    if cell.protocol == "cptcast":
+        return CptCast(desk, me, neighbours, CptCastOptions(timeout1, _TIMEOUT2 * timeout1))
+    return _WITH_NEIGHBOURS[cell.protocol](desk, me, neighbours)
 
 
 def _expect(world: World, cell: Cell, neighbours: Neighbours) -> None:

@@ -30,8 +30,9 @@ FIRST_S: Final = 0.25
 """Between the first messages of two senders: a flood of 1 MB takes a host at Rennes 0.1 s."""
 
 STEP_S: Final = 0.1
-QUIET_S: Final = 3.0
-"""A run is over when no payload has been under way for so long: the longest timer for a missing message is 2 s."""
+QUIET_S: Final = 5.0
+"""A run is over when no payload has been under way for so long. The longest that anybody waits before it asks for what
+is missing is grove's 4 s for a gap in what a link carries."""
 
 DRAIN_S_MAX: Final = 60.0
 """Beyond this it is over in any case, and who lacks a message has not got it."""
@@ -68,7 +69,8 @@ class Run:
         if cell.senders != ALL:
             self._first()
         world.tap = self.tally.count
-        {"thesis": self._plain, "crash": self._crash, "cut": self._cut, "churn": self._churn}[cell.experiment]()
+        faults = {"crash": self._crash, "cut": self._cut, "churn": self._churn}
+        (faults[cell.experiment] if cell.faulty else self._plain)()
 
     def lives(self) -> list[Life]:
         """Of all nodes, as the world is now."""
