@@ -80,7 +80,7 @@ bench: $(READY) ## the thesis's benchmarks, this broker and its rivals: half an 
 		&& $(BIN)/bench compare bench/matrices/thesis.toml --out '$(RESULTS)' $(BENCH_ARGS)
 
 .PHONY: pages
-pages: $(READY) ## make the pages and summaries of the result sets again, from the digests they keep
+pages: $(READY) ## make the pages (report.html) and summaries of the result sets, from the digests they keep
 	@for digest in bench/results/*/digest.parquet; do \
 		$(BIN)/bench report "$$digest" --out "$${digest%/*}/report.html"; \
 	done
@@ -141,7 +141,7 @@ lint: $(READY) ## style, format and types
 	exit $$status
 
 .PHONY: docs
-docs: $(READY) ## the documentation site, into build/docs (a warning is an error)
+docs: pages ## the documentation site, into build/docs (a warning is an error)
 	@$(BIN)/python -m sphinx -b html -c docs -W --keep-going -q . build/docs && echo "build/docs/index.html"
 
 # What a build takes (build-system.requires) comes from the first file, and goes with its hashes into the second.

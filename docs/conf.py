@@ -8,12 +8,14 @@ on disk; only what ``include_patterns`` names becomes a page.
 
 from __future__ import annotations
 
+import shutil
 import sys
 import tomllib
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
+PLOTS = "report.html"
 sys.path[:0] = [str(ROOT), str(ROOT / "docs" / "_ext")]
 
 _project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -73,11 +75,24 @@ html_last_updated_fmt = None
 
 
 def _result_set(app: Any, docname: str, source: list[str]) -> None:
-    """Every result set's page is headed "Summary"; in a list of several that says nothing."""
+    """Every result set's page is headed "Summary"; in a list of several that says nothing. Its page with plots, where it
+    has been made, is named below the heading."""
     if docname.startswith("bench/results/"):
-        source[0] = source[0].replace("# Summary\n", f"# {docname.split('/')[2]}\n", 1)
+        page = ROOT / docname.removesuffix("summary") / PLOTS
+        link = f'\n<p><a href="{PLOTS}">The page with plots</a></p>\n' if page.is_file() else ""
+        heading, _, rest = source[0].partition("\n")
+        source[0] = f"{heading.replace('# Summary', f'# {page.parent.name}', 1)}\n{link}{rest}"
+
+
+def _pages(app: Any, exception: Exception | None) -> None:
+    """The pages with plots that have been made go with the site."""
+    for page in ROOT.glob(f"bench/results/*/{PLOTS}"):
+        beside = Path(app.outdir) / page.parent.relative_to(ROOT)
+        if exception is None and beside.is_dir():
+            shutil.copy(page, beside)
 
 
 def setup(app: Any) -> None:
     """Sphinx's hook."""
     app.connect("source-read", _result_set)
+    app.connect("build-finished", _pages)
