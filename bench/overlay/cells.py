@@ -9,42 +9,51 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-from ingeborg.bench.overlay.experiments import INTERVALS_MS, KB
+from ingeborg.bench.overlay.experiments import DOCUMENT, INTERVALS_MS, KB
 
 Json = Mapping[str, Any]
 
 
 class Cells:
-    """``rows``: of all cells, as ``work`` keeps them. With several seeds of a cell, figures are of the first."""
+    """``rows``: of all cells, as ``work`` keeps them. With several seeds of a cell, a figure is their mean."""
 
     def __init__(self, rows: Sequence[Json]) -> None:
-        self.rows = sorted(rows, key=lambda row: (row["experiment"], row["nodes"], row["cell"]))
-        self._thesis: dict[tuple[int, str, int, int, int], Json] = {}
-        for row in self.rows:
-            if row["experiment"] == "thesis":
-                key = (row["nodes"], row["protocol"], row["senders"], row["payload_bytes"], row["interval_ms"])
-                self._thesis.setdefault(key, row)
+        self.rows = sorted(rows, key=lambda row: (row["experiment"], row["nodes"], row["seed"], row["cell"]))
+        self._thesis: dict[tuple[int, str, int, int, int], list[Json]] = {}
+        for row in self.of_experiment("thesis"):
+            key = (row["nodes"], row["protocol"], row["senders"], row["payload_bytes"], row["interval_ms"])
+            self._thesis.setdefault(key, []).append(row)
+
+    def by_seed(self, nodes: int) -> list[Cells]:
+        """The document's cells of each seed by itself, for what may differ between them."""
+        rows = [row for row in self.of("thesis", nodes) if row["protocol"] in DOCUMENT]
+        return [Cells([row for row in rows if row["seed"] == seed]) for seed in sorted({row["seed"] for row in rows})]
 
     def sizes(self, experiment: str) -> list[int]:
         """How many nodes its worlds have."""
-        return sorted({row["nodes"] for row in self.rows if row["experiment"] == experiment})
+        return sorted({row["nodes"] for row in self.of_experiment(experiment)})
+
+    def of_experiment(self, experiment: str) -> list[Json]:
+        """All cells of an experiment."""
+        return [row for row in self.rows if row["experiment"] == experiment]
 
     def of(self, experiment: str, nodes: int) -> list[Json]:
         """All cells of an experiment and a size."""
-        return [row for row in self.rows if (row["experiment"], row["nodes"]) == (experiment, nodes)]
+        return [row for row in self.of_experiment(experiment) if row["nodes"] == nodes]
 
     def cell(self, nodes: int, protocol: str, senders: int, payload: int, interval: int) -> Json | None:
-        """A cell of the document's grid, if there is one."""
-        return self._thesis.get((nodes, protocol, senders, payload, interval))
+        """A cell of the document's grid, if there is one; of several seeds, the first."""
+        found = self._thesis.get((nodes, protocol, senders, payload, interval))
+        return found[0] if found else None
 
     def smallest(self, nodes: int, protocol: str, senders: int) -> Json | None:
         """That of the smallest payload and the shortest interval."""
         return self.cell(nodes, protocol, senders, KB, INTERVALS_MS[0])
 
     def figure(self, nodes: int, protocol: str, senders: int, payload: int, interval: int, name: str) -> float | None:
-        """A figure of the messages that count."""
-        row = self.cell(nodes, protocol, senders, payload, interval)
-        return None if row is None else float(row["phases"]["run"][name])
+        """A figure of the messages that count: a mean over the seeds that there are."""
+        found = self._thesis.get((nodes, protocol, senders, payload, interval))
+        return fmean(row["phases"]["run"][name] for row in found) if found else None
 
     def mean_ms(self, nodes: int, protocol: str, senders: int, payload: int, interval: int) -> float | None:
         """Mean latency."""

@@ -11,21 +11,25 @@ by another sender.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from ingeborg.bench.overlay.cells import Cells
 from ingeborg.bench.overlay.drawn import degree
-from ingeborg.bench.overlay.experiments import ALL, AT_REST, DOCUMENT, INTERVALS_MS, PAYLOADS, SENDERS
+from ingeborg.bench.overlay.experiments import ALL, AT_REST, DOCUMENT, INTERVALS_MS, KB, PAYLOADS, SENDERS
+from ingeborg.bench.overlay.sites import NANCY_BITS_PER_S, NODES_PER_HOST, RENNES_BITS_PER_S
 
 Json = Mapping[str, Any]
 
 NOISE: Final = 0.05
-"""By how much a mean of one world may differ from that of another seed: two that differ by less are taken for equal."""
+"""Of a mean latency or an RMR beside another: less is no difference that anybody would notice."""
 
 HOLDS, FAILS, EQUAL = "holds", "does not", "within noise"
 
 GOAL_SENDERS: Final = SENDERS
+
+TREES: Final = ("plumtree", "cptcast")
+ENDS: Final = (INTERVALS_MS[-1], INTERVALS_MS[0])
 
 SETTLED_S_MAX: Final = 5.0
 CHURN_RELIABILITY_MIN: Final = 0.9999
@@ -36,11 +40,12 @@ for so many copies more than a tree's."""
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence, its verdict, and the figures that it rests on."""
+    """A sentence, its verdict, the figures that it rests on, and what makes them so."""
 
     text: str
     verdict: str
     found: str
+    why: str
 
 
 @dataclass(frozen=True)
@@ -53,10 +58,20 @@ class Goal:
 
 
 def judged(cells: Cells, nodes: int) -> list[Claim]:
-    """All sentences that the cells of this size can judge."""
+    """All sentences that the cells of this size can judge. With several seeds the figures are means over them, and a
+    verdict that depends on the seed is none."""
+    of_all = _judged(cells, nodes)
+    of_each = [_judged(seed, nodes) for seed in cells.by_seed(nodes)]
+    return [
+        claim if all(each[index].verdict == claim.verdict for each in of_each) else replace(claim, verdict=EQUAL)
+        for index, claim in enumerate(of_all)
+    ]
+
+
+def _judged(cells: Cells, nodes: int) -> list[Claim]:
     if any(cells.smallest(nodes, protocol, 1) is None for protocol in DOCUMENT):
         return []
-    several = [protocol for protocol in ("plumtree", "cptcast") if cells.smallest(nodes, protocol, ALL) is not None]
+    several = [protocol for protocol in TREES if cells.smallest(nodes, protocol, ALL) is not None]
     claims = [_reliable(cells, nodes), _ordered(cells, nodes), _redundant(cells, nodes), _single(cells, nodes)]
     claims += [_optimal(cells, nodes), _heavy(cells, nodes), _overhead(cells, nodes)]
     if len(several) == 2:
@@ -76,6 +91,7 @@ def _reliable(cells: Cells, nodes: int) -> Claim:
         "All experiments exhibit a reliability of 100 % (4.3).",
         HOLDS if least == 1.0 else FAILS,
         f"{whole} of {len(rows)} cells; of the worst message {least:.4%} got it",
+        "No node and no link fails in these worlds, and who was told of a message asks until it comes.",
     )
 
 
@@ -88,6 +104,7 @@ def _ordered(cells: Cells, nodes: int) -> Claim:
         "PRC-broadcast and CPTCast preserve causal order, Plumtree promises none (4.2.3).",
         HOLDS if of["prc"] == of["cptcast"] == 0 else FAILS,
         "deliveries out of order: " + ", ".join(f"{protocol} {count:,}" for protocol, count in of.items()),
+        "Where Plumtree's tree changes, a message on the new branch overtakes one that is still asked for on the old.",
     )
 
 
@@ -101,6 +118,21 @@ def _listed(values: Iterable[float], form: str = ".3f") -> str:
     return ", ".join(f"{value:{form}}" for value in values)
 
 
+def asked(row: Json) -> float:
+    """GRAFTs, a node and message that counts."""
+    count = row["kinds"].get("graft", (0,))[0]
+    return float(count / (row["phases"]["run"]["messages"] * row["nodes"]))
+
+
+def _asked(cells: Cells, nodes: int, senders: int, payload: int, interval: int) -> str:
+    parts = []
+    for protocol in TREES:
+        row = cells.cell(nodes, protocol, senders, payload, interval)
+        if row is not None:
+            parts.append(f"{protocol} {asked(row):.3f}")
+    return f"GRAFTs a node and message, {payload // KB:,} KB every {interval} ms: {', '.join(parts)}."
+
+
 def _redundant(cells: Cells, nodes: int) -> Claim:
     values = _values(cells, nodes, "prc", 1, "redundancy")
     expected = degree(nodes) - 1
@@ -108,30 +140,31 @@ def _redundant(cells: Cells, nodes: int) -> Claim:
         "PRC-broadcast has a nearly constant RMR, of the number of neighbours less one: 4 of 5 (4.3.2).",
         HOLDS if all(abs(value - expected) <= NOISE * expected for value in values) else FAILS,
         f"{_listed(values)} with {degree(nodes)} neighbours",
+        "A node sends a message over every link, also back (Algorithm 1): n d copies, whoever is the root.",
     )
 
 
 def _single(cells: Cells, nodes: int) -> Claim:
-    values = {protocol: _values(cells, nodes, protocol, 1, "redundancy") for protocol in ("plumtree", "cptcast")}
+    values = {protocol: _values(cells, nodes, protocol, 1, "redundancy") for protocol in TREES}
     return Claim(
         "With a single sender the RMR of Plumtree and CPTCast tends to 0 (4.3.2).",
         HOLDS if max(max(each) for each in values.values()) <= NOISE else FAILS,
         "; ".join(f"{protocol} {_listed(each)}" for protocol, each in values.items()),
+        "The first message prunes all links but those of a tree, and the next ones of this root find it. "
+        + _asked(cells, nodes, 1, PAYLOADS[0], INTERVALS_MS[0]),
     )
 
 
 def _below_one(cells: Cells, nodes: int) -> Claim:
-    values = {protocol: _values(cells, nodes, protocol, ALL, "redundancy") for protocol in ("plumtree", "cptcast")}
-    still = [
-        value
-        for protocol in ("plumtree", "cptcast")
-        for value in _values(cells, nodes, protocol, AT_REST, "redundancy")
-    ]
+    values = {protocol: _values(cells, nodes, protocol, ALL, "redundancy") for protocol in TREES}
+    still = [value for protocol in TREES for value in _values(cells, nodes, protocol, AT_REST, "redundancy")]
     return Claim(
         "With several senders it is notable, and less than 1 (4.3.2).",
         HOLDS if max(max(each) for each in values.values()) < 1.0 else FAILS,
         "; ".join(f"{protocol} {_listed(each)}" for protocol, each in values.items())
         + _at_rest(max(still, default=0.0), "at most "),
+        "A GRAFT brings a copy over a link that stays of the tree until a double prunes one. "
+        + _asked(cells, nodes, ALL, PAYLOADS[0], INTERVALS_MS[0]),
     )
 
 
@@ -164,13 +197,13 @@ def _above(ratio: float) -> str:
 
 
 def _optimal(cells: Cells, nodes: int) -> Claim:
-    ratios = [
-        ratio for protocol in ("plumtree", "cptcast") for ratio in _ratios(cells, nodes, (protocol, 1), ("prc", 1))
-    ]
+    ratios = [ratio for protocol in TREES for ratio in _ratios(cells, nodes, (protocol, 1), ("prc", 1))]
     return Claim(
         "With a single sender both have optimal latency, as PRC-broadcast has (4.3.1).",
         HOLDS if max(ratios) <= 1 + NOISE else FAILS,
         f"Plumtree and CPTCast beside PRC-broadcast, by payload: × {_listed(ratios, '.2f')}",
+        "The tree is the ways by which the first message came first. Later ones cannot take another way when it is "
+        "faster, as a flood's do; and they do not queue behind copies, as a flood's do.",
     )
 
 
@@ -181,11 +214,14 @@ def _heavy(cells: Cells, nodes: int) -> Claim:
         flood, tree = (cells.mean_ms(nodes, protocol, 1, PAYLOADS[-1], interval) for protocol in ("prc", "cptcast"))
         if flood is not None and tree is not None:
             each.append(f"× {flood / tree:.2f} every {interval} ms")
+    gbps = degree(nodes) * NODES_PER_HOST * PAYLOADS[-1] * 8 / INTERVALS_MS[0] / 1e6
     return Claim(
         "At 1 MB PRC-broadcast is slightly slower than a single sender's tree (4.3.1).",
         _above(ratio),
-        f"PRC-broadcast beside CPTCast: {', '.join(each)}. Where it is many times as slow, a copy from each "
-        "neighbour is more than an interface carries in that time",
+        f"PRC-broadcast beside CPTCast: {', '.join(each)}",
+        f"{degree(nodes)} copies of 1 MB to each of {NODES_PER_HOST} nodes of a host, every {INTERVALS_MS[0]} ms, are "
+        f"{gbps:.0f} Gbps, and its interface carries {NANCY_BITS_PER_S / 1e9:.0f} or {RENNES_BITS_PER_S / 1e9:.0f}: "
+        "the queue grows with every message. At longer intervals it does not.",
     )
 
 
@@ -195,6 +231,7 @@ def _overhead(cells: Cells, nodes: int) -> Claim:
         "With a single sender, causality costs CPTCast no significant latency beside Plumtree (4.3.1).",
         _at_most(ratios, 1 + NOISE),
         f"by payload × {_listed(ratios, '.2f')}",
+        "What waits for an answer waits on links that are not of the tree.",
     )
 
 
@@ -205,16 +242,34 @@ def _worst(cells: Cells, nodes: int) -> Claim:
         _above(min(ratios)),
         f"beside Plumtree with several, by payload × {_listed(ratios, '.2f')}"
         + _at_rest(max(_ratios(cells, nodes, ("cptcast", AT_REST), ("plumtree", AT_REST)), default=0.0)),
+        "What waits behind an announcement is not announced: so a node of CPTCast hears of less that it lacks, asks "
+        f"for less, and its tree changes less. {_asked(cells, nodes, ALL, PAYLOADS[0], INTERVALS_MS[0])}"
+        f"{_with_timers(cells, nodes)} What the document's processors added is not simulated.",
     )
+
+
+def _with_timers(cells: Cells, nodes: int) -> str:
+    """Whether it is a matter of TIMEOUT1 that CPTCast is slower than Plumtree."""
+    means: dict[str, dict[tuple[int, int], float]] = {protocol: {} for protocol in TREES}
+    for row in cells.of("timers", nodes):
+        if row["senders"] == ALL:
+            means[row["protocol"]][row["payload_bytes"], row["timeout1_ms"]] = row["phases"]["run"]["mean_ms"]
+    plumtree, cptcast = (means[protocol] for protocol in TREES)
+    ratios = [cptcast[key] / plumtree[key] for key in sorted(plumtree.keys() & cptcast.keys())]
+    return f" With other timers × {min(ratios):.2f} to {max(ratios):.2f}." if ratios else ""
 
 
 def _higher(cells: Cells, nodes: int) -> Claim:
     ratios = _ratios(cells, nodes, ("plumtree", ALL), ("plumtree", 1))
+    hops = [cells.over_intervals(nodes, "plumtree", senders, PAYLOADS[0], "last_hop") for senders in (ALL, 1)]
     return Claim(
         "With several senders Plumtree has a higher latency than with one (4.3.1).",
         _above(min(ratios)),
         f"by payload × {_listed(ratios, '.2f')}"
         + _at_rest(max(_ratios(cells, nodes, ("plumtree", AT_REST), ("plumtree", 1)), default=0.0)),
+        "The tree of one root is a detour for another: last hop "
+        f"{' against '.join(f'{hop:.1f}' for hop in hops if hop is not None)}. And a tree that no message has passed "
+        "yet changes for a while; with a TIMEOUT1 below its latency it changes for ever.",
     )
 
 
@@ -225,13 +280,15 @@ def _flat(cells: Cells, nodes: int) -> Claim:
         known = [value for value in values if value is not None]
         return max(known) / min(known)
 
-    several = {protocol: spread(protocol, ALL) for protocol in ("plumtree", "cptcast")}
-    single = {protocol: spread(protocol, 1) for protocol in ("plumtree", "cptcast")}
+    several = {protocol: spread(protocol, ALL) for protocol in TREES}
+    single = {protocol: spread(protocol, 1) for protocol in TREES}
     return Claim(
         "The interval changes latency little with several senders, and more with one (4.3.1).",
         HOLDS if all(several[protocol] < single[protocol] * (1 + NOISE) for protocol in several) else FAILS,
         "1 MB, the slowest interval beside the fastest: "
         + "; ".join(f"{name} × {several[name]:.2f} with all, × {single[name]:.2f} with one" for name in several),
+        "At the longest interval a change of the tree is over before the next message comes; at the shortest many are "
+        f"under way at once. {' '.join(_asked(cells, nodes, ALL, PAYLOADS[-1], each) for each in ENDS)}",
     )
 
 

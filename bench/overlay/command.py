@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import lzma
 import multiprocessing
 import os
 import signal
@@ -23,7 +24,8 @@ from ingeborg.bench.overlay import summary, work
 from ingeborg.bench.overlay.experiments import EXPERIMENTS, NODES, NODES_MAX, NODES_MIN, PROTOCOLS, Cell, plan
 from ingeborg.broker.core import overlay
 
-PLAN, CELLS, SUMMARY, PAGE = "plan.json", "overlay.json", "summary.md", "report.html"
+PLAN, CELLS, SUMMARY, PAGE = "plan.json", "overlay.json.xz", "summary.md", "report.html"
+"""``CELLS``: JSON, as the same names stand in each of hundreds of rows."""
 
 AT_ONCE: Final = 15_000_000
 """Deliveries whose logs are there at the same time, of one cell or more: some 70 bytes each. Their digest fits the
@@ -227,15 +229,15 @@ def _gather(out: Path, seed: int) -> None:
             row = orjson.loads(path.read_bytes())
             rows.append({**row, "digest": orjson.loads(found.read_bytes())["phases"]})
     document = {"cells": rows, "drawing": drawing.drawing(seed)}
-    (out / CELLS).write_bytes(orjson.dumps(document, option=orjson.OPT_APPEND_NEWLINE))
+    (out / CELLS).write_bytes(lzma.compress(orjson.dumps(document, option=orjson.OPT_APPEND_NEWLINE), preset=9))
 
 
 def _pages(out: Path) -> None:
     from ingeborg.bench.overlay import page
 
     try:
-        document = orjson.loads((out / CELLS).read_bytes())
-    except (OSError, ValueError) as error:
+        document = orjson.loads(lzma.decompress((out / CELLS).read_bytes()))
+    except (OSError, ValueError, lzma.LZMAError) as error:
         raise BenchError(f"{out} has no {CELLS} of bench overlay ({error})") from error
     text = summary.markdown(document["cells"])
     (out / SUMMARY).write_text(text, encoding="utf-8")

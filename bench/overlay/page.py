@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from ingeborg.bench.overlay import claims
 from ingeborg.bench.overlay.cells import Cells
-from ingeborg.bench.overlay.experiments import ALL, INTERVALS_MS, PAYLOADS, SENDERS
+from ingeborg.bench.overlay.experiments import ALL, INTERVALS_MS, KB, PAYLOADS, SENDERS, TIMEOUTS_MS
 from ingeborg.bench.overlay.summary import share, what
 from ingeborg.bench.report.charts import Drawn
 from ingeborg.bench.report.markup import Html, badge, bullets, explain, folded, html, panel, plot, table
@@ -58,6 +58,8 @@ def page(document: Json) -> str:
             _beside(cells, nodes),
             _kinds(cells, nodes),
         ]
+    for nodes in cells.sizes("timers"):
+        parts += [_heading(f"How long to wait for an announced message, {nodes:,} nodes"), _timers(cells, nodes)]
     for nodes in cells.sizes("crash"):
         parts += [_heading(f"Crashes and cuts, {nodes:,} nodes"), *_crashes(cells, nodes), _cuts(cells, nodes)]
     for nodes in cells.sizes("churn"):
@@ -80,16 +82,25 @@ def _name(protocol: str, senders: int) -> str:
 
 def _claims(cells: Cells, nodes: int) -> Html:
     rows = [
-        [claim.text, badge(claim.verdict, MARKS[claim.verdict]), claim.found] for claim in claims.judged(cells, nodes)
+        [claim.text, badge(claim.verdict, MARKS[claim.verdict]), claim.found, claim.why]
+        for claim in claims.judged(cells, nodes)
     ]
     if not rows:
         return Html("")
+    seeds = len(cells.by_seed(nodes))
+    worlds = (
+        "One world for each cell."
+        if seeds == 1
+        else f"{seeds} worlds for each cell, of different seeds: figures are means, and what holds in some of them "
+        "only is within noise."
+    )
     return panel(
         "The document's sentences",
-        table(("chapter 4", "here", "what was found"), rows, "Sentences", "compared words"),
+        table(("chapter 4", "here", "what was found", "why"), rows, "Sentences", "compared words"),
         explain(
-            f"One world for each cell: what differs by less than {claims.NOISE:.0%} is within noise. The first message "
-            "of each sender, by which a tree is made, is left out, as the document's network had come to rest before."
+            f"{worlds} Of latency and RMR, a difference of less than {claims.NOISE:.0%} is within noise. The first "
+            "message of each sender, by which a tree is made, is left out, as the document's network had come to rest "
+            "before."
         ),
     )
 
@@ -220,6 +231,40 @@ def _kinds(cells: Cells, nodes: int) -> Html:
     )
 
 
+def _timers(cells: Cells, nodes: int) -> Html:
+    found: dict[tuple[str, int, int, int], dict[int, Json]] = {}
+    for row in cells.of("timers", nodes):
+        key = (row["protocol"], row["senders"], row["payload_bytes"], row["interval_ms"])
+        found.setdefault(key, {}).setdefault(row["timeout1_ms"], row)
+
+    def text(row: Json | None) -> str:
+        if row is None:
+            return "–"
+        phase = row["phases"]["run"]
+        return f"{_ms(phase['mean_ms'])}, RMR {phase['redundancy']:.2f}, {claims.asked(row):.3f} asked"
+
+    rows = [
+        [
+            _name(protocol, senders),
+            f"{payload // KB:,} KB every {interval} ms",
+            *(text(of.get(timeout)) for timeout in TIMEOUTS_MS),
+        ]
+        for (protocol, senders, payload, interval), of in sorted(
+            found.items(), key=lambda item: (item[0][2], item[0][1] == ALL, item[0][1], item[0][0])
+        )
+    ]
+    return panel(
+        "Plumtree and CPTCast with other timers",
+        table(("", "", *(f"after {timeout} ms" for timeout in TIMEOUTS_MS)), rows, "Timers"),
+        explain(
+            "TIMEOUT1, after which a node asks for a message that was announced to it (TIMEOUT2 is 0.4 of it): mean "
+            "latency, RMR, and GRAFTs a node and message. The document has no value for it. Where senders have sent "
+            "before, the tree comes to rest if the timer is longer than a message may be late by the tree; if it is "
+            "shorter, the tree changes with every message."
+        ),
+    )
+
+
 # Faults
 
 
@@ -272,7 +317,7 @@ _FAULT_WORDS: Final = explain(
 def _faulted(row: Json) -> list[str]:
     """Of a crash or a cut, in the order of ``_FAULT_COLUMNS``."""
     return [
-        f"{row['protocol']}, {row['share']:.0%}" if row["share"] else row["protocol"],
+        _faulty(row),
         _met(row, claims.survived),
         *(share(row["phases"][name]["reliability"]) for name in ("run", "during", "after")),
         f"{row['settled_s']:.2f} s",
@@ -281,6 +326,12 @@ def _faulted(row: Json) -> list[str]:
         f"{row['registry_reads']}",
         f"{row['redundancy']:.3f}",
     ]
+
+
+def _faulty(row: Json) -> str:
+    """A cell with faults, in the table of its experiment."""
+    words = [row["protocol"], *([f"{100 * row['share']:g} %"] if row["share"] else [])]
+    return ", ".join([*words, *([f"seed {row['seed']}"] if row["seed"] > 1 else [])])
 
 
 def _met(row: Json, goal: Callable[[Json], bool]) -> Html:
@@ -298,7 +349,7 @@ def _cuts(cells: Cells, nodes: int) -> Html:
 def _churn(cells: Cells, nodes: int) -> Html:
     body = [
         [
-            f"{row['protocol']}, {100 * row['share']:g} %",
+            _faulty(row),
             _met(row, claims.endured),
             share(row["phases"]["run"]["reliability"]),
             share(row["phases"]["run"]["least"]),

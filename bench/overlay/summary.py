@@ -31,10 +31,13 @@ def share(value: float) -> str:
 
 
 def markdown(rows: Sequence[Json]) -> str:
-    """All cells by experiment, each with the phases of its messages."""
+    """All cells by experiment, each with the phases of its messages; of several seeds of a cell, the first."""
     lines = ["# Broadcast among simulated nodes"]
+    first: dict[str, Json] = {}
+    for row in sorted(rows, key=lambda row: int(row["seed"])):
+        first.setdefault(f"{row['experiment']} {what(row)}", row)
     for experiment in dict.fromkeys(row["experiment"] for row in rows):
-        chosen = [row for row in rows if row["experiment"] == experiment]
+        chosen = [row for row in first.values() if row["experiment"] == experiment]
         table = [["cell", "messages", *(name for name, _ in _COLUMNS)]]
         for row in sorted(chosen, key=_place):
             for name, phase in row["phases"].items():
@@ -48,10 +51,12 @@ def markdown(rows: Sequence[Json]) -> str:
 def what(row: Json) -> str:
     """A cell in a few words."""
     words = [row["protocol"], f"{row['nodes']:,} nodes", f"{row['senders'] or 'all'} senders"]
-    if row["experiment"] == "thesis":
+    if row["experiment"] in ("thesis", "timers"):
         words += [f"{row['payload_bytes'] // 1000} KB", f"{row['interval_ms']} ms"]
     elif row["share"]:
         words.append(f"{100 * row['share']:g} %")
+    if row["experiment"] == "timers":
+        words.append(f"asks after {row['timeout1_ms']} ms")
     return ", ".join(words)
 
 
@@ -65,7 +70,15 @@ def speed(times: Sequence[Json]) -> str:
 
 def _place(row: Json) -> tuple[Any, ...]:
     senders = row["senders"] or row["nodes"] + 1
-    return row["protocol"], row["nodes"], senders, row["payload_bytes"], row["interval_ms"], row["share"]
+    return (
+        row["protocol"],
+        row["nodes"],
+        senders,
+        row["payload_bytes"],
+        row["interval_ms"],
+        row["share"],
+        -row["timeout1_ms"],
+    )
 
 
 def _aligned(table: Sequence[Sequence[str]]) -> list[str]:

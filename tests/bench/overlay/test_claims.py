@@ -8,7 +8,7 @@ import pytest
 
 from ingeborg.bench.overlay import claims
 from ingeborg.bench.overlay.cells import Cells
-from ingeborg.bench.overlay.experiments import ALL, DOCUMENT, Cell, thesis
+from ingeborg.bench.overlay.experiments import ALL, DOCUMENT, Cell, thesis, timers
 
 NODES = 10_000
 
@@ -28,6 +28,7 @@ def row(cell: Cell, **changes: Any) -> dict[str, Any]:
         "last_hop": 23.0,
     }
     kept = {**cell.facts(), "violations": 0, "entry_bytes": 8.0, "memory_bytes": 30_000, "phases": {"run": phase}}
+    kept["kinds"] = {"gossip": (1_000_000, 1, 1), "graft": (500_000, 1, 1)}
     for name, value in changes.items():
         (phase if name in phase else kept)[name] = value
     return kept
@@ -75,6 +76,36 @@ def test_a_sentence_that_is_not_so_does_not_hold(
     found = verdicts(made(protocol, senders, **changes))
     (judged,) = (value for text, value in found.items() if text.startswith(begins))
     assert judged == verdict
+
+
+def test_with_several_seeds_figures_are_means_and_what_depends_on_the_seed_is_within_noise() -> None:
+    slower = {"plumtree": 60.0, "cptcast": 100.0}
+    rows = [row(cell) for cell in thesis(NODES, 1)]
+    others = [
+        row(cell, mean_ms=slower.get(cell.protocol, 20.0)) if cell.senders == ALL else row(cell)
+        for cell in thesis(NODES, 2)
+    ]
+    cells = Cells(rows + others)
+    assert set(verdicts(cells).values()) == {claims.HOLDS}
+    assert cells.mean_ms(NODES, "plumtree", ALL, 1_000, 20) == (40.0 + 60.0) / 2
+    for other in others:
+        if other["senders"] == ALL and other["protocol"] == "cptcast":
+            other["phases"]["run"]["mean_ms"] = 50.0
+    found = verdicts(Cells(rows + others))
+    assert [text for text, verdict in found.items() if verdict != claims.HOLDS] == [
+        "With several senders CPTCast has by far the highest latency, at every payload"
+    ]
+    assert set(found.values()) == {claims.HOLDS, claims.EQUAL}
+
+
+def test_each_sentence_says_why_and_with_which_timers() -> None:
+    rows = [row(cell) for cell in thesis(NODES, 1)]
+    found = claims.judged(Cells(rows), NODES)
+    assert all(claim.why for claim in found)
+    assert any("plumtree 0.500, cptcast 0.500" in claim.why for claim in found)
+    assert not any("With other timers" in claim.why for claim in found)
+    tried = [row(cell, mean_ms=20.0 if cell.protocol == "cptcast" else 40.0) for cell in timers(NODES, 1)]
+    assert any("With other timers × 0.50 to 0.50." in claim.why for claim in claims.judged(Cells(rows + tried), NODES))
 
 
 def test_without_the_documents_cells_nothing_is_judged() -> None:

@@ -99,7 +99,7 @@ def test_a_digest_that_differs_from_the_row_is_refused(
         (["--nodes", "20001"], "--nodes has to be from 12 to 20000"),
         (["--processes", "0"], "--processes has to be 1 or more"),
         (["--protocols", "star"], "crash has no cells of star"),
-        (["--again"], "has no overlay.json of bench overlay"),
+        (["--again"], "has no overlay.json.xz of bench overlay"),
     ],
 )
 def test_what_cannot_be_run_is_said_in_a_line(

@@ -8,6 +8,8 @@ from ingeborg.bench.overlay.above import Above
 from ingeborg.bench.overlay.experiments import PROTOCOLS, Cell
 from ingeborg.bench.overlay.making import facts_of, grown, join, neighbours_in, neighbours_of, protocol_of, world_of
 from ingeborg.bench.overlay.metrics import islands
+from ingeborg.bench.overlay.protocols.cptcast import CptCast
+from ingeborg.bench.overlay.protocols.plumtree import Plumtree
 from ingeborg.bench.overlay.protocols.prc import Prc
 from ingeborg.broker.core.overlay.views import Hyparview
 
@@ -89,3 +91,11 @@ def test_what_protocols_count_is_summed_over_the_nodes_that_are_up() -> None:
     assert found["kept_most"]["roots"] == 1
     assert facts_of(world, []) == {}
     assert facts_of(world_of(Cell("thesis", "prc", NODES)), range(NODES)) == {}
+
+
+@pytest.mark.parametrize("protocol", ["plumtree", "cptcast"])
+def test_a_cells_timers_are_those_of_its_nodes(protocol: str) -> None:
+    for timeout1_ms, seconds in ((250, (0.25, 0.1)), (10, (0.01, 0.004))):
+        node = protocol_of(world_of(Cell("timers", protocol, NODES, timeout1_ms=timeout1_ms)).places[0].node)
+        assert isinstance(node, Plumtree | CptCast)
+        assert (node.options.timeout1, node.options.timeout2) == pytest.approx(seconds)

@@ -21,6 +21,7 @@ def document() -> dict[str, Any]:
         for cell in plan("thesis", 20, 1, PROTOCOLS)
         if cell.interval_ms in (20, 300) and cell.senders in (1, 20, ALL)
     ]
+    cells += [replace(cell, broadcasts=4) for cell in plan("timers", 20, 1, PROTOCOLS) if cell.timeout1_ms in (250, 10)]
     for experiment, share in (("crash", 0.5), ("cut", 0.0), ("churn", 0.01)):
         cells += [Cell(experiment, protocol, 20, 3, broadcasts=60, share=share) for protocol in ("grove", "plumtree")]
     rows = []
@@ -35,6 +36,8 @@ def test_everything_is_on_the_page(document: dict[str, Any]) -> None:
     text = page.page(document)
     for title in ("Figure 4.2a", "Figure 4.2d", "Figure 4.3", "grove beside its goals", "Crashes and cuts", "Churn"):
         assert title in text
+    assert "Plumtree and CPTCast with other timers" in text
+    assert len(re.findall(r", RMR [0-9.]+, [0-9.]+ asked", text)) == 2 * 2 * 2 * 2
     assert text.count("<section") == text.count("</section>") >= 14
     assert re.search("20 nodes, [0-9]+ links, and the tree of one root", text)
     assert {badge for badge in ("holds", "does not", "within noise") if f">{badge}<" in text} >= {"holds"}
@@ -54,9 +57,9 @@ def test_a_page_of_one_cell_has_only_what_there_is(document: dict[str, Any]) -> 
 
 def test_the_summary_has_a_row_for_each_phase_with_messages(document: dict[str, Any]) -> None:
     text = summary.markdown(document["cells"])
-    assert re.findall("^## (.*)", text, re.MULTILINE) == ["thesis", "crash", "cut", "churn"]
+    assert re.findall("^## (.*)", text, re.MULTILINE) == ["thesis", "timers", "crash", "cut", "churn"]
     rows = [line for line in text.splitlines() if re.match(r"\| [a-z]+, 20 nodes", line)]
     phases = [phase for row in document["cells"] for phase in row["phases"].values() if phase["messages"]]
     assert len(rows) == len(phases)
-    assert len({len(line) for line in rows}) <= 4  # aligned, table by table
+    assert len({len(line) for line in rows}) <= 5  # aligned, table by table
     assert "| grove, 20 nodes, 1 senders, 1 KB, 20 ms" in text
