@@ -1,15 +1,18 @@
 """Causal order the slow and plain way: what the check must agree with; and runs to try it on.
 
-Owns made-up runs: `written` ones, event by event, and `random_log`. `order` keeps for each message the set of all that
-it depends on, without clocks, axes or forgetting. `algorithm_16` is the document's, as printed.
+Owns made-up runs: `written` ones, event by event, and `random_log`; and the `log` of a small real one. `order` keeps
+for each message the set of all that it depends on, without clocks, axes or forgetting. `algorithm_16` is the
+document's, as printed.
 """
 
 from __future__ import annotations
 
+import csv
 import random
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from tests.bench import synthetic
@@ -62,6 +65,20 @@ def random_log(name: str, rng: random.Random) -> Run:
     return Run(synthetic.facts(name), [[row for row in rows if row[2] % 2 == part] for part in (0, 1)], PHASES)
 
 
+def log(directory: Path) -> Run:
+    """What its event files hold, in their order."""
+    parts = []
+    for path in sorted(directory.glob("events-*.csv")):
+        with path.open(newline="") as file:
+            parts.append([tuple(map(_value, row.items())) for row in csv.DictReader(file, strict=True)])
+    return Run({}, parts, [])
+
+
+def _value(field: tuple[str, str]) -> str | int | None:
+    name, text = field
+    return text if name in ("kind", "phase", "detail") and text else int(text) if text else None
+
+
 class Told(NamedTuple):
     """An event as the check sees it; times in ns since the start. `originals`: -1 of a copy."""
 
@@ -76,7 +93,7 @@ class Told(NamedTuple):
 def told(run: Run) -> list[Told]:
     """A run's first copies, and the reports of what anybody received, in order."""
     placed = [(row[6], part, line, row) for part, rows in enumerate(run.parts) for line, row in enumerate(rows)]
-    rows = [row for *_, row in sorted(placed, key=lambda each: each[:3])]
+    rows = [row for *_, row in sorted(placed, key=lambda each: each[:3]) if row[0] in ("sent", "received")]
     came: dict[Message, int] = {}
     reports: dict[Message, list[Row]] = defaultdict(list)
     seen: set[tuple[int, Message]] = set()
