@@ -25,6 +25,7 @@ PATTERNS = (
     "protocol/bounded.py",
     "protocol/errors.py",
     "protocol/frames.py",
+    "protocol/lines.py",
     "protocol/hashes.py",
     "protocol/messages.py",
     "protocol/topics.py",

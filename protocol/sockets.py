@@ -39,6 +39,7 @@ from .frames import (
     empty_frame,
     whole_messages,
 )
+from .lines import Lined, lines_of
 
 log = logging.getLogger("ingeborg.sockets")
 
@@ -104,6 +105,9 @@ class Socket(asyncio.Protocol):
     #: Of more than this many bytes a message is large. One that comes in one frame is given to ``large_message``, and
     #: whether a large text is UTF-8 is for whoever reads it to find out.
     large_bytes = _ANY
+
+    #: Whole messages have several lines, each of which is given to ``messages_come`` as a message (``lines``).
+    lined: Lined | None = None
 
     ws: Protocol
     transport: asyncio.Transport
@@ -211,13 +215,16 @@ class Socket(asyncio.Protocol):
         """Bytes that have come and are not whole messages yet, or have not been looked at."""
         rest = 0 if self._rest is None else len(self._rest[0]) - self._rest[1]
         large = 0 if self._large is None else self._large.held
-        return rest + large + len(self._buffer) + len(self._parts) + (self._passed if self._passing else 0)
+        lined = 0 if self.lined is None else self.lined.size
+        return rest + large + lined + len(self._buffer) + len(self._parts) + (self._passed if self._passing else 0)
 
     def discard(self) -> None:
         """Let go of all that has come. Nothing that comes is taken any more: the connection has failed."""
         waits, self._rest = self.waits, None
         self._buffer, self._parts = bytearray(), bytearray()
         self._passing, self._large = 0, None
+        if self.lined is not None:
+            self.lined.clear()
         if self._lost and waits:  # for this its end has waited
             self._over()
 
@@ -269,6 +276,9 @@ class Socket(asyncio.Protocol):
         the rules, to say so."""
         end = len(data)
         enough = at + self.quantum_bytes
+        if self.lined and self._take_lines():
+            self._rest = data, at
+            return
         if self._passing:
             begin, at = at, min(at + self._passing, end)
             self._passing -= at - begin
@@ -284,13 +294,20 @@ class Socket(asyncio.Protocol):
                     return
                 begin, at = at, min(end, enough)
                 self._receive(data[begin:at])
+                if self.lined and self._take_lines():
+                    self._rest = data, at
+                    return
                 continue
             most = _ANY if ws.max_message_size is None else ws.max_message_size
             # Whole messages count as such where no fragmented one is under way.
             run = whole_messages(data, at, enough, self._masked, ws.current_size is None, most, self.large_bytes)
             if run.messages:  # else a fragmented message may be under way, of its own kind
                 self._text = run.is_text
-                if not self._deaf:
+                if self.lined is not None:
+                    if self._come_lined(run.messages):  # then the last of them has reached what is enough
+                        self._rest = data, run.at
+                        return
+                elif not self._deaf:
                     self.messages_come(run.messages)
             at, why = run.at, run.why
             if why == ENDS:
@@ -306,6 +323,9 @@ class Socket(asyncio.Protocol):
                     self._passed = min(stop, end) - at
                     self._receive(data[at:stop])
                 at = stop
+                if self.lined and self._take_lines():
+                    self._rest = data, min(at, end)
+                    return
             elif why == LARGE:
                 mask = data[run.body - 4 : run.body] if self._masked else b""
                 self._large = LargeMessage(run.first == TEXT, mask, run.size)
@@ -318,6 +338,29 @@ class Socket(asyncio.Protocol):
                 return
         if at < end:
             self._buffer += data[at:]
+
+    def _come_lined(self, messages: list[bytes]) -> bool:
+        """Messages of lines; all but the last are short. True: more of it is left."""
+        assert self.lined is not None
+        last = messages[-1]
+        if len(last) <= self.quantum_bytes:
+            if not self._deaf:
+                self.messages_come([line for message in messages for line in lines_of(message)])
+            return False
+        if not self._deaf and len(messages) > 1:
+            self.messages_come([line for message in messages[:-1] for line in lines_of(message)])
+        self.lined.push(last)
+        return self._take_lines()
+
+    def _take_lines(self) -> bool:
+        """The next lines of what has come as a whole. True: there are more."""
+        assert self.lined is not None
+        lines = self.lined.take(self.quantum_bytes)
+        if self._deaf:
+            self.lined.clear()
+        else:
+            self.messages_come(lines)
+        return bool(self.lined)
 
     def _receive_large(self, data: bytes, at: int) -> int:
         """Up to where the chunk belongs to the large message."""
@@ -397,11 +440,14 @@ class Socket(asyncio.Protocol):
                 return
         # Not asked here: whether the connection is still open. A close, or a frame that breaks the protocol, that came
         # in the same chunk behind this message has closed it already, and the message counts all the same.
-        self.message(data)
+        if self.lined is not None:
+            self.lined.push(data)
+        else:
+            self.message(data)
 
     def eof_received(self) -> None:
         """The peer has half-closed: with WebSocket there is nothing more to be said."""
-        while self._rest is not None:
+        while self._rest is not None and not self.lined:  # lines may be many: they are taken when it is gone
             self.next_quantum()
         self.ws.receive_eof()
         self.send_protocol()

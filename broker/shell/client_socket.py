@@ -12,15 +12,18 @@ import itertools
 import logging
 import time
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from websockets.extensions.permessage_deflate import ServerPerMessageDeflateFactory
 from websockets.http11 import Request, Response
 from websockets.protocol import OPEN
 from websockets.server import ServerProtocol
+from websockets.typing import Subprotocol
 
 from ingeborg.protocol.errors import CLOSES, GOING_AWAY, HELD_TOO_MUCH
 from ingeborg.protocol.frames import LargeMessage, text_frame
+from ingeborg.protocol.lines import LINES, LINES_BYTES_MAX, Lined, together
 from ingeborg.protocol.sockets import Socket, library_log
 
 from ..access.admission import Access, Refused, is_loopback
@@ -58,6 +61,15 @@ class Terms:
     compression: bool
 
 
+class _Protocol(ServerProtocol):
+    """One that goes on without a subprotocol where the client offers none that is known here, as every server did
+    before there was one."""
+
+    def select_subprotocol(self, subprotocols: Sequence[Subprotocol]) -> Subprotocol | None:
+        """The first of ours that it offers."""
+        return next((each for each in self.available_subprotocols or () if each in subprotocols), None)
+
+
 class ClientSocket(Socket):
     """A client's connection. Until its request has come it may turn out to be HTTP, or a peer."""
 
@@ -66,8 +78,11 @@ class ClientSocket(Socket):
     def __init__(self, clients: Clients, internal: bool = False) -> None:
         terms = clients.terms
         extensions = [ServerPerMessageDeflateFactory()] if terms.compression else None
-        self.ws: ServerProtocol = ServerProtocol(
-            max_size=terms.frame_bytes_max, extensions=extensions, logger=library_log
+        self.ws: ServerProtocol = _Protocol(
+            max_size=terms.frame_bytes_max,
+            extensions=extensions,
+            subprotocols=[Subprotocol(LINES)],
+            logger=library_log,
         )
         super().__init__(self.ws)
         self.large_bytes = terms.large_bytes
@@ -79,6 +94,7 @@ class ClientSocket(Socket):
         self._router = clients.driver.router
         self._reads = True
         self._reads_later = False  # it is read again when it is its turn to bring a large chunk
+        self._stalled = False  # lines of it wait until the router takes more of it
         self.grant: Grant | None = None  # what its token permits; None: everything
         self.address: str | None = None  # under which it is counted
         self.connection: Connection | None = None
@@ -116,6 +132,9 @@ class ClientSocket(Socket):
             if self.ws.extensions:
                 self.compressing = True
                 self.ws.max_message_size = min(self._terms.frame_bytes_max, INFLATED_BYTES_MAX)
+            if self.ws.subprotocol == LINES:
+                self.lined = Lined()
+                self.large_bytes = LINES_BYTES_MAX
             self.connection = clients.connected(self)
 
     def _links_come_in(self, address: str, here: str) -> None:
@@ -128,8 +147,7 @@ class ClientSocket(Socket):
             raise Refused(http.HTTPStatus.FORBIDDEN, text)
 
     def _become_peer(self, request: Request) -> None:
-        if CAPABLE in request.headers.get_all("Sec-WebSocket-Protocol"):
-            self.ws.available_subprotocols = [CAPABLE]
+        self.ws.available_subprotocols = [CAPABLE]
         self.ws.send_response(self.ws.accept(request))
         capable = self.ws.subprotocol == CAPABLE
         self.send_protocol()
@@ -202,15 +220,25 @@ class ClientSocket(Socket):
 
     def next_turn(self) -> bool:
         """It has come. True: it wants another one."""
+        if self.lined and self._paused and not self._lost:
+            self._stalled = True
+            return False
         self.take_on()
         if self.waits:
             return True
         self.read_or_not()
         return False
 
+    @property
+    def _paused(self) -> bool:
+        return self.connection is not None and self.connection.paused
+
     def read_or_not(self) -> None:
         """Read on, or not: as long as something read before waits for its turn, or the router has had enough."""
-        paused = self.connection is not None and self.connection.paused
+        paused = self._paused
+        if self._stalled and (self._lost or not paused):
+            self._stalled = False
+            self._clients.wait_for_turn(self)
         reads = not (paused or self.waits or self._reads_later)
         if reads is not self._reads and not self.transport.is_closing():
             self._reads = reads
@@ -218,6 +246,11 @@ class ClientSocket(Socket):
                 self.transport.resume_reading()
             else:
                 self.transport.pause_reading()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """What had come of it before is taken all the same."""
+        super().connection_lost(exc)
+        self.read_or_not()
 
     def closed(self) -> None:
         """The connection is gone."""
@@ -247,7 +280,10 @@ class ClientSocket(Socket):
         """Frames of its outbox, in one write."""
         if self.ws.state is not OPEN:
             self._router.counters.drops["connection_closed"] += len(frames)
-        elif not self._terms.compression:
+            return
+        if self.lined is not None and len(frames) > 1:
+            frames = together(frames, framed=not self._terms.compression)
+        if not self._terms.compression:
             self.transport.write(frames[0] if len(frames) == 1 else b"".join(frames))
         else:
             for frame in frames:

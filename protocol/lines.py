@@ -1,0 +1,107 @@
+"""Several commands or notifications in one text frame, one JSON object a line (SPEC section 1.6).
+
+Owns: how a frame is taken apart into lines, so many bytes at a time, and how frames are put together into one. Must
+never: look into a line.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+from .frames import text_frame
+
+#: The WebSocket subprotocol.
+LINES: Final = "ingeborg.lines"
+
+#: A longer frame is one command, or one notification. So is, to whoever receives it, what is sent in it.
+LINES_BYTES_MAX: Final = 1 << 20
+
+_FEED: Final = b"\n"
+
+
+def lines_of(message: bytes) -> list[bytes]:
+    """All lines of a frame that is short. A line feed may end the last one."""
+    if _FEED not in message:
+        return [message]
+    lines = message.split(_FEED)
+    if not lines[-1]:
+        lines.pop()
+    return lines
+
+
+class Lined:
+    """Frames that are taken apart, in their order, some lines at a time: a frame stays one object until it is."""
+
+    __slots__ = ("_at", "_messages", "size")
+
+    def __init__(self) -> None:
+        self._messages: deque[bytes] = deque()
+        self._at = 0  # where the next line of the first one begins
+        self.size = 0  # bytes left of all
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    def push(self, message: bytes) -> None:
+        """Behind the others. Of more than ``LINES_BYTES_MAX`` it is one line, whatever is in it."""
+        self._messages.append(message)
+        self.size += len(message)
+
+    def take(self, enough: int) -> list[bytes]:
+        """The next lines, of ``enough`` bytes together, to the end of the line that reaches that: all of one frame."""
+        message = self._messages[0]
+        at, end = self._at, len(message)
+        if end > LINES_BYTES_MAX:
+            stop = end
+            lines = [message]
+        else:
+            stop = message.find(_FEED, min(at + enough, end))
+            if stop < 0:
+                stop = end
+            else:
+                stop += 1
+            lines = lines_of(message[at:stop])
+        self.size -= stop - at
+        if stop >= end:
+            self._messages.popleft()
+            stop = 0
+        self._at = stop
+        return lines
+
+    def clear(self) -> None:
+        """Let go of all."""
+        self._messages.clear()
+        self._at = self.size = 0
+
+
+def together(messages: list[bytes], framed: bool) -> list[bytes]:
+    """Frames of these messages, as few as may be, that are sent without a mask. ``framed``: each is a text frame of its
+    own already; else they are messages without a frame, and so are those that are returned."""
+    made: list[bytes] = []
+    parts: list[bytes] = []
+    first = b""  # of the parts
+    size = 0
+    for message in messages:
+        if framed:
+            length = message[1]
+            part = message[2 if length < 126 else 4 if length == 126 else 10 :]
+        else:
+            part = message
+        size += len(part) + 1
+        if parts and size > LINES_BYTES_MAX:
+            made.append(_one(parts, first, framed))
+            parts, size = [], len(part) + 1
+        if not parts:
+            first = message
+        parts.append(part)
+    if parts:
+        made.append(_one(parts, first, framed))
+    return made
+
+
+def _one(parts: list[bytes], first: bytes, framed: bool) -> bytes:
+    if len(parts) == 1:
+        return first
+    data = _FEED.join(parts)
+    return text_frame(data) if framed else data
