@@ -75,8 +75,8 @@ html_last_updated_fmt = None
 
 
 def _result_set(app: Any, docname: str, source: list[str]) -> None:
-    """Every result set's page is headed "Summary"; in a list of several that says nothing. Below the heading comes a link
-    to its page with plots, where that has been made."""
+    """Every result set's page is headed "Summary"; in a list of several that says nothing. Below it comes a link to its
+    page with plots, where that has been made."""
     if docname.startswith("bench/results/"):
         page = ROOT / docname.removesuffix("summary") / PLOTS
         link = f'\n<p><a href="{PLOTS}">The page with plots</a></p>\n' if page.is_file() else ""
