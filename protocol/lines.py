@@ -7,6 +7,7 @@ never: look into a line.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from typing import Final
 
 from .frames import text_frame
@@ -75,9 +76,10 @@ class Lined:
         self._at = self.size = 0
 
 
-def together(messages: list[bytes], framed: bool) -> list[bytes]:
+def together(messages: Sequence[bytes], framed: bool, most: int = LINES_BYTES_MAX) -> list[bytes]:
     """Frames of these messages, as few as may be, that are sent without a mask. ``framed``: each is a text frame of its
-    own already; else they are messages without a frame, and so are those that are returned."""
+    own already; else they are messages without a frame, and so are those that are returned. ``most``: bytes that are
+    put together."""
     made: list[bytes] = []
     parts: list[bytes] = []
     first = b""  # of the parts
@@ -88,13 +90,13 @@ def together(messages: list[bytes], framed: bool) -> list[bytes]:
             part = message[2 if length < 126 else 4 if length == 126 else 10 :]
         else:
             part = message
-        size += len(part) + 1
-        if parts and size > LINES_BYTES_MAX:
+        if parts and size + len(part) > most:
             made.append(_one(parts, first, framed))
-            parts, size = [], len(part) + 1
+            parts, size = [], 0
         if not parts:
             first = message
         parts.append(part)
+        size += len(part) + 1  # its line feed
     if parts:
         made.append(_one(parts, first, framed))
     return made

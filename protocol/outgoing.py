@@ -13,10 +13,12 @@ from collections.abc import Callable
 from websockets.client import ClientProtocol
 from websockets.http11 import Request, Response
 from websockets.protocol import OPEN
+from websockets.typing import Subprotocol
 from websockets.uri import parse_uri
 
 from .errors import NORMAL, PROTOCOL_VIOLATION
 from .frames import masked_text_frame
+from .lines import LINES, Lined, together
 from .sockets import Socket, library_log, next_mask
 
 #: Keepalive: a connection that has been silent for so long is pinged, and dead if it stays so for as long again. An
@@ -62,8 +64,10 @@ class OutgoingSocket(Socket):
         return self.is_writable and self.ws.state is OPEN
 
     def write(self, *messages: bytes) -> None:
-        """Send text messages, in one write."""
-        self.transport.write(b"".join([masked_text_frame(message, next_mask()) for message in messages]))
+        """Send text messages, in one write; where both sides speak in lines they have no line feed, and share
+        frames."""
+        frames = messages if self.lined is None else together(messages, framed=False)
+        self.transport.write(b"".join([masked_text_frame(frame, next_mask()) for frame in frames]))
 
     def drained(self) -> asyncio.Future[None]:
         """Set when the connection takes more."""
@@ -122,6 +126,8 @@ class OutgoingSocket(Socket):
     def handshake(self, event: Request | Response) -> None:
         """The peer has answered."""
         if self.ws.state is OPEN and not self.opened.done():
+            if self.ws.subprotocol == LINES:
+                self.lined = Lined()
             self.opened.set_result(None)
             self._pinging = asyncio.get_running_loop().call_later(_PING_INTERVAL_S, self._keep_alive)
 
@@ -132,7 +138,7 @@ class OutgoingSocket(Socket):
             self.opened.exception()  # seen: nobody may be waiting any more
 
     def message(self, data: bytes) -> None:
-        """A message came."""
+        """A message came, or a line of one."""
         if not self._cut:
             self.on_message(self, data)
 
@@ -179,12 +185,14 @@ async def connect(
     *,
     message_bytes_max: int | None = None,
     token: str | None = None,
+    lines: bool = False,
 ) -> OutgoingSocket:
-    """A connection whose handshake is done. ``token``: for the request's Authorization. ``OSError``, or what
-    ``websockets`` says of a handshake that failed. It has no time-out of its own. ``wss`` is verified against the
-    system's certificates."""
+    """A connection whose handshake is done. ``token``: for the request's Authorization. ``lines``: speak in lines where
+    the peer does (SPEC section 1.6). ``OSError``, or what ``websockets`` says of a handshake that failed. It has no
+    time-out of its own. ``wss`` is verified against the system's certificates."""
     uri = parse_uri(url)
-    ws = ClientProtocol(uri, max_size=message_bytes_max, logger=library_log)
+    subprotocols = [Subprotocol(LINES)] if lines else None
+    ws = ClientProtocol(uri, subprotocols=subprotocols, max_size=message_bytes_max, logger=library_log)
     socket = OutgoingSocket(ws, url, on_message=on_message, token=token)
     try:
         await asyncio.get_running_loop().create_connection(

@@ -1,0 +1,77 @@
+"""Lines taken apart and put together: against `split` and `join`."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ingeborg.protocol.frames import text_frame, whole_messages
+from ingeborg.protocol.lines import LINES_BYTES_MAX, Lined, lines_of, together
+
+TEXT = st.binary(max_size=40).map(lambda data: data.replace(b"\r", b"\n"))
+
+
+def plainly(message: bytes) -> list[bytes]:
+    split = message.split(b"\n")
+    return split[:-1] if len(split) > 1 and not split[-1] else split
+
+
+@given(message=TEXT)
+def test_a_line_feed_is_between_two_lines_and_may_end_the_last(message: bytes) -> None:
+    assert lines_of(message) == plainly(message)
+
+
+@given(messages=st.lists(TEXT.filter(bool), min_size=1, max_size=5), enough=st.integers(1, 20))
+def test_frames_are_taken_apart_some_lines_at_a_time(messages: list[bytes], enough: int) -> None:
+    lined = Lined()
+    for message in messages:
+        lined.push(message)
+    found: list[bytes] = []
+    while lined:
+        before = lined.size
+        taken = lined.take(enough)
+        assert lined.size < before
+        # No line more than it takes to have enough.
+        assert sum(map(len, taken[:-1])) + len(taken) - 1 <= enough
+        found += taken
+    assert found == [line for message in messages for line in plainly(message)]
+    assert lined.size == 0
+
+
+def test_more_than_a_megabyte_is_one_line() -> None:
+    lined = Lined()
+    most = b"a\n" * (LINES_BYTES_MAX // 2)
+    for message in (most + b"a", most):
+        lined.push(message)
+    assert lined.take(10) == [most + b"a"]
+    assert lined.take(10) == [b"a"] * 6
+    lined.clear()
+    assert (len(lined), lined.size) == (0, 0)
+
+
+def messages_of(frames: list[bytes]) -> list[bytes]:
+    return [
+        message
+        for frame in frames
+        for message in whole_messages(frame, 0, 1 << 30, False, True, 1 << 30, 1 << 30).messages
+    ]
+
+
+@given(sizes=st.lists(st.sampled_from([1, 2, 124, 125, 126, 127, 65_534, 65_535, 65_536, 65_537]), max_size=12))
+@pytest.mark.parametrize("framed", [True, False])
+def test_messages_are_put_together_in_their_order(framed: bool, sizes: list[int]) -> None:
+    messages = [bytes([65 + index]) * size for index, size in enumerate(sizes)]
+    made = together([text_frame(message) for message in messages] if framed else messages, framed)
+    whole = messages_of(made) if framed else made
+    assert [line for message in whole for line in message.split(b"\n")] == messages
+    assert len(made) <= 1
+
+
+def test_no_more_than_may_be_is_put_together() -> None:
+    messages = [b"aaaaa", b"bbbbb", b"c", b"d" * 50, b"e", b"f"]
+    found = [b"aaaaa\nbbbbb", b"c", b"d" * 50, b"e\nf"]
+    assert together(messages, False, 11) == found
+    assert messages_of(together([text_frame(message) for message in messages], True, 11)) == found
+    large = text_frame(b"d" * 50)
+    assert together([large], True, 11)[0] is large
