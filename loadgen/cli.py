@@ -159,6 +159,7 @@ def _common(command: argparse.ArgumentParser, kind: str) -> None:
             help="the wish lists are in the store already: see loadgen wishes (ingeborg only)",
         )
     add("--variant", default="", metavar="TEXT", help="how the system is set up, for the report (home, lookup, …)")
+    add("--lines", action="store_true", help="several messages share a frame, each way: SPEC 1.6 (ingeborg only)")
     add(
         "--server-pid",
         type=_count(1, 1 << 22),
@@ -203,6 +204,8 @@ def _target(options: argparse.Namespace) -> Target:
         raise WorkloadError(str(error)) from None
     if options.dedup is not None and SYSTEMS[options.system].deduplicates:
         raise WorkloadError(f"--dedup: {options.system} drops duplicates by itself")
+    if options.lines and options.system != "ingeborg":
+        raise WorkloadError(f"--lines: {options.system} has no such thing; only ingeborg has")
     if not 0 < options.dedup_ttl_s <= 3600:
         raise WorkloadError("--dedup-ttl-s has to be above 0 and at most 3600")
     return Target(
@@ -213,6 +216,7 @@ def _target(options: argparse.Namespace) -> Target:
         options.deduplicators,
         options.dedup_ttl_s,
         options.server_pid,
+        options.lines,
     )
 
 

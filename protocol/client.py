@@ -157,6 +157,11 @@ class Client:
         self._queue: deque[Notification] = deque()
         self._consumer_waiter: asyncio.Future[None] | None = None
 
+    @property
+    def in_lines(self) -> bool:
+        """Is it connected, and do several messages share a frame there?"""
+        return self._socket is not None and self._socket.lined is not None
+
     # -- life
 
     async def __aenter__(self) -> Self:

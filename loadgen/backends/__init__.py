@@ -44,9 +44,9 @@ def check_urls(system: str, urls: Sequence[str]) -> None:
             raise ValueError(f"--url {url}: {system} wants {schemes[0]}://HOST:PORT")
 
 
-def open_backend(system: str, urls: Sequence[str], run: str) -> Backend:
-    """The adapter of a system. ``run``: an id ([A-Za-z0-9-]) that makes what it creates there its own. ``BackendError``
-    where its client library is not installed."""
+def open_backend(system: str, urls: Sequence[str], run: str, *, lines: bool = False) -> Backend:
+    """The adapter of a system. ``run``: an id ([A-Za-z0-9-]) that makes what it creates there its own. ``lines``: of
+    this broker's. ``BackendError`` where its client library is not installed."""
     module, _, name = SYSTEMS[system].factory.partition(":")
     try:
         factory = getattr(importlib.import_module(f"{__name__}.{module}"), name)
@@ -56,5 +56,5 @@ def open_backend(system: str, urls: Sequence[str], run: str) -> Backend:
         raise BackendError(
             "not_installed", f"{system}: the package {error.name} is not installed: pip install 'ingeborg[peers]'"
         ) from error
-    backend: Backend = factory(list(urls), run)
+    backend: Backend = factory(list(urls), run, lines=True) if lines else factory(list(urls), run)
     return backend

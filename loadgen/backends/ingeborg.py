@@ -35,13 +35,15 @@ def client_id(name: str, number: int) -> str:
 
 
 class Ingeborg:
-    """Clients are spread over ``urls`` round-robin; ``run`` makes their ids the run's own."""
+    """Clients are spread over ``urls`` round-robin; ``run`` makes their ids the run's own. ``lines``: several messages
+    share a frame (SPEC section 1.6); an endpoint that cannot do that is refused."""
 
     deduplicates = True
 
-    def __init__(self, urls: Sequence[str], run: str) -> None:
+    def __init__(self, urls: Sequence[str], run: str, *, lines: bool = False) -> None:
         self._urls = list(urls)
         self._run = run
+        self._lines = lines
         self._ready: asyncio.Task[None] | None = None
 
     async def connect(self, number: int, on_message: OnMessage, on_error: OnError) -> Connection:
@@ -60,6 +62,7 @@ class Ingeborg:
                 client_id(self._run, number),
                 listen=True,
                 token=os.environ.get(TOKEN_VARIABLE),
+                lines=self._lines,
                 on_notification=on_notification,
                 on_error=lambda error: on_error(error.code),
                 on_lost=lambda _: on_error("connection_lost"),
@@ -69,6 +72,9 @@ class Ingeborg:
             raise BackendError("connect", str(error)) from None
         except (ClientError, ProtocolError) as error:
             raise _failed(error) from error
+        if self._lines and not client.in_lines:
+            await client.close()
+            raise BackendError("connect", f"{self._urls[first]} does not speak in lines: leave out --lines")
         return _Connection(client)
 
     async def counters(self) -> list[Counters]:

@@ -46,7 +46,8 @@ def goals(settings: Settings) -> dict[str, float]:
 @dataclass(frozen=True)
 class Target:
     """The system under load. ``dedup_url``: of a Redis: the deduplication layer stands in front of the system, made of
-    ``deduplicators`` processes, with ``ttl_s``. ``server_pids``: its processes, where the URLs do not find them."""
+    ``deduplicators`` processes, with ``ttl_s``. ``server_pids``: its processes, where the URLs do not find them.
+    ``lines``: of this broker: several messages share a frame."""
 
     system: str
     urls: list[str]
@@ -55,6 +56,7 @@ class Target:
     deduplicators: int = 1
     ttl_s: float = 10.0
     server_pids: Sequence[int] = ()
+    lines: bool = False
 
     @property
     def deduplicates(self) -> bool:
@@ -65,7 +67,8 @@ class Target:
     def full_variant(self) -> str:
         """With the layer, where there is one."""
         layer = "with dedup layer" if self.dedup_url is not None else ""
-        return ", ".join(part for part in (self.variant, layer) if part)
+        lines = "lines" if self.lines else ""
+        return ", ".join(part for part in (self.variant, lines, layer) if part)
 
 
 @dataclass
@@ -99,13 +102,14 @@ class Session:
             settings=dataclasses.asdict(self.settings),
             duplicates=self.duplicates,
             processes=self.processes,
+            lines=self.target.lines,
             topics=self.topics,
             subscribed=self.subscribed,
         )
         plan = assignments.plan(assignment)
         for note in plan.notes:
             self.progress.say(note)
-        backend: Backend = open_backend(self.target.system, self.target.urls, self.run_id)
+        backend: Backend = open_backend(self.target.system, self.target.urls, self.run_id, lines=self.target.lines)
         directory = RunDirectory(self.out, self._facts(plan))
         servers = machine.servers(self.target.urls, SYSTEMS[self.target.system].port)
         servers |= {f"server {pid}": pid for pid in self.target.server_pids if pid not in servers.values()}

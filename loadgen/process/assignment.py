@@ -28,7 +28,7 @@ _WISHES = 100
 class Assignment:
     """``clients``: what client ids begin with; ``tag``: what payloads do; ``topics``: how many, in the topics workload;
     ``subscribed``: the system has the wish lists already; ``layer``: the Redis and the queue of the deduplication layer
-    in front of the system, if there is one."""
+    in front of the system, if there is one; ``lines``: several messages share a frame."""
 
     clients: str
     tag: str
@@ -43,6 +43,7 @@ class Assignment:
     topics: int = 0
     subscribed: bool = False
     layer: dict[str, Any] | None = None
+    lines: bool = False
 
     def for_process(self, process: int) -> Assignment:
         return dataclasses.replace(self, process=process)
