@@ -18,11 +18,20 @@ LINES: Final = "ingeborg.lines"
 #: A longer frame is one command, or one notification. So is, to whoever receives it, what is sent in it.
 LINES_BYTES_MAX: Final = 1 << 20
 
+#: Lines that are taken at once, at most, however short they are: to refuse one takes as long as to carry one out. No
+#: command is shorter than 32 bytes.
+LINES_AT_ONCE: Final = 128
+
 _FEED: Final = b"\n"
 
 
+def is_short(message: bytes, enough: int) -> bool:
+    """May all lines of this frame be taken at once, where so many bytes may?"""
+    return len(message) <= enough and message.count(_FEED) < LINES_AT_ONCE
+
+
 def lines_of(message: bytes) -> list[bytes]:
-    """All lines of a frame that is short. A line feed may end the last one."""
+    """All lines of a frame. A line feed may end the last one."""
     if _FEED not in message:
         return [message]
     lines = message.split(_FEED)
@@ -50,7 +59,8 @@ class Lined:
         self.size += len(message)
 
     def take(self, enough: int) -> list[bytes]:
-        """The next lines, of ``enough`` bytes together, to the end of the line that reaches that: all of one frame."""
+        """The next lines, all of one frame: of ``enough`` bytes together, to the end of the line that reaches that, or
+        ``LINES_AT_ONCE``."""
         message = self._messages[0]
         at, end = self._at, len(message)
         if end > LINES_BYTES_MAX:
@@ -62,7 +72,9 @@ class Lined:
                 stop = end
             else:
                 stop += 1
-            lines = lines_of(message[at:stop])
+            lines = message[at:stop].split(_FEED, LINES_AT_ONCE)
+            if len(lines) > LINES_AT_ONCE or (len(lines) > 1 and not lines[-1]):
+                stop -= len(lines.pop())
         self.size -= stop - at
         if stop >= end:
             self._messages.popleft()

@@ -39,7 +39,7 @@ from .frames import (
     empty_frame,
     whole_messages,
 )
-from .lines import Lined, lines_of
+from .lines import Lined, is_short, lines_of
 
 log = logging.getLogger("ingeborg.sockets")
 
@@ -304,7 +304,9 @@ class Socket(asyncio.Protocol):
             if run.messages:  # else a fragmented message may be under way, of its own kind
                 self._text = run.is_text
                 if self.lined is not None:
-                    if self._come_lined(run.messages):  # then the last of them has reached what is enough
+                    if self._come_lined(run.messages):
+                        if run.why == NOT_TEXT and not self._deaf:
+                            self.fail(NOT_UTF8)
                         self._rest = data, run.at
                         return
                 elif not self._deaf:
@@ -340,17 +342,18 @@ class Socket(asyncio.Protocol):
             self._buffer += data[at:]
 
     def _come_lined(self, messages: list[bytes]) -> bool:
-        """Messages of lines; all but the last are short. True: more of it is left."""
-        assert self.lined is not None
-        last = messages[-1]
-        if len(last) <= self.quantum_bytes:
-            if not self._deaf:
-                self.messages_come([line for message in messages for line in lines_of(message)])
-            return False
-        if not self._deaf and len(messages) > 1:
-            self.messages_come([line for message in messages[:-1] for line in lines_of(message)])
-        self.lined.push(last)
-        return self._take_lines()
+        """Messages of lines, as many as may be taken at once, and perhaps one that is longer. True: more is left."""
+        lined = self.lined
+        assert lined is not None
+        lines: list[bytes] = []
+        for message in messages:
+            if not lined and is_short(message, self.quantum_bytes):
+                lines += lines_of(message)
+            else:
+                lined.push(message)
+        if lines and not self._deaf:
+            self.messages_come(lines)
+        return bool(lined) and self._take_lines()
 
     def _take_lines(self) -> bool:
         """The next lines of what has come as a whole. True: there are more."""

@@ -201,8 +201,9 @@ def answers(received: bytes) -> list[str]:
         elif first in (malformed.PING, malformed.PONG):  # the endpoint pings whoever is there when it is due
             found.append(_EXPECTED)
         elif first == malformed.TEXT:
-            reply = orjson.loads(payload)
-            found.append(str(reply.get("error") or reply.get("result") or "a notification"))
+            for line in payload.split(b"\n"):  # of one where it does not speak in lines
+                reply = orjson.loads(line)
+                found.append(str(reply.get("error") or reply.get("result") or "a notification"))
         elif first == malformed.BINARY:
             found.append(_EXPECTED)  # the challenge of the endpoints' own handshake
         else:

@@ -35,6 +35,7 @@ from ingeborg import form
 from ingeborg.protocol.client import Client, ClientError
 from ingeborg.protocol.errors import ProtocolError
 from ingeborg.protocol.hashes import slot_of
+from ingeborg.protocol.lines import LINES
 from ingeborg.protocol.pages import fetch, samples
 from tests.broker.running import (
     COMPLAINT,
@@ -93,11 +94,12 @@ class Hostile:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader, self.writer = reader, writer
 
-    async def upgrade(self, extensions: str = "") -> None:
+    async def upgrade(self, extensions: str = "", protocol: str = "") -> None:
         """The opening handshake."""
         head = HANDSHAKE.format(path="/")
-        if extensions:
-            head = head[:-2] + f"Sec-WebSocket-Extensions: {extensions}\r\n\r\n"
+        for name, value in (("Extensions", extensions), ("Protocol", protocol)):
+            if value:
+                head = head[:-2] + f"Sec-WebSocket-{name}: {value}\r\n\r\n"
         self.writer.write(head.encode())
         await self.reader.readuntil(b"\r\n\r\n")
 
@@ -135,6 +137,7 @@ def _numbered(head: bytes, form: bytes, tail: bytes, size: int = FRAME_BYTES) ->
     return head + b",".join(form % (1_000_000 + n) for n in range((size - len(head) - len(tail)) // unit)) + tail
 
 
+_LISTEN = b'{"command":"listen","client_id":"h"}\n'
 _PUBLISH = b'{"command":"publish","client_id":"h","topic":"t","x":'
 _PAYLOAD = b'{"command":"publish","client_id":"h","topic":"t","dedup":false,"payload":'
 
@@ -166,6 +169,20 @@ def frames_of(name: str, size: int = FRAME_BYTES) -> Callable[[str], Awaitable[N
         frame = raw_frame(0x81, _texts(name, size))
         connection = await _connect(url)
         await connection.upgrade()
+        reading = connection.read_on()
+        while not reading.done():
+            await connection.write(frame)
+
+    return send
+
+
+def lines_of(unit: bytes) -> Callable[[str], Awaitable[None]]:
+    """Frames of 1 MiB, of such lines, on one connection, as fast as the endpoint takes them."""
+
+    async def send(url: str) -> None:
+        frame = raw_frame(0x81, (unit * (MiB // len(unit) + 1))[:MiB].rpartition(b"\n")[0])
+        connection = await _connect(url)
+        await connection.upgrade(protocol=LINES)
         reading = connection.read_on()
         while not reading.done():
             await connection.write(frame)
@@ -418,6 +435,10 @@ SCENARIOS: dict[str, Scenario] = {
     "thousand": Scenario(thousand),
     "deaf": Scenario(deaf),
     "identifiers": Scenario(identifiers),
+    "lines": Scenario(lines_of(_PAYLOAD + b"1}\n")),
+    "empty-lines": Scenario(lines_of(b"\n")),
+    "lines-of-two-kinds": Scenario(lines_of(_LISTEN + _LISTEN.replace(b"listen", b"unlisten"))),
+    "lines-to-all": Scenario(lines_of(b'{"command":"broadcast","client_id":"h","payload":1,"dedup":false}\n')),
 }
 
 

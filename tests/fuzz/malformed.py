@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import orjson
 import ormsgpack
 
+from ingeborg.protocol.lines import LINES
 from tests.broker.running import HANDSHAKE, raw_frame
 
 TEXT, BINARY, CONTINUED, CLOSE, PING, PONG = 0x81, 0x82, 0x80, 0x88, 0x89, 0x8A
@@ -153,11 +154,27 @@ COMMANDS = 100
 LAST = b'"the last"'
 
 
+_THE_LAST = b'{"command":"no such command","id":%b}' % LAST
+
+
 def _commands(kind: str, rng: Random, draw: Callable[[Random], bytes]) -> Attack:
     messages = [draw(rng) for _ in range(COMMANDS)]
+    if rng.random() < 0.5:
+        return _in_lines(f"{kind}, in lines", rng, messages)
     frames = b"".join(raw_frame(BINARY if _not_text(message) else TEXT, message) for message in messages)
-    data = _upgraded(frames + raw_frame(TEXT, b'{"command":"no such command","id":%b}' % LAST))
-    return Attack(kind, COMMANDS, data, REFUSED, "last", each=True)
+    return Attack(kind, COMMANDS, _upgraded(frames + raw_frame(TEXT, _THE_LAST)), REFUSED, "last", each=True)
+
+
+def _in_lines(kind: str, rng: Random, messages: list[bytes]) -> Attack:
+    """The same, some to a frame (SPEC section 1.6), in which a line feed would make two of one."""
+    lines = [message.replace(b"\n", b"\x0b") for message in messages]
+    frames = bytearray()
+    while lines:
+        some, lines = lines[: (size := rng.randrange(1, 30))], lines[size:]
+        data = b"\n".join(some) + rng.choice((b"", b"\n") if some[-1] else (b"\n",))
+        frames += raw_frame(BINARY if _not_text(data) else TEXT, data)
+    head = HANDSHAKE.format(path="/").removesuffix("\r\n") + f"Sec-WebSocket-Protocol: {LINES}\r\n\r\n"
+    return Attack(kind, COMMANDS, head.encode() + frames + raw_frame(TEXT, _THE_LAST), REFUSED, "last", each=True)
 
 
 def _not_text(message: bytes) -> bool:

@@ -16,7 +16,7 @@ from .malformed import CUT, Attack
 
 #: Over TLS each connection costs a handshake.
 COUNTS = {"tcp": 30_000, "tls": 8_000}
-KINDS = len(malformed.FRAMES) + len(malformed.REQUESTS) + len(malformed.MESSAGES)
+KINDS = len(malformed.FRAMES) + len(malformed.REQUESTS) + 2 * len(malformed.MESSAGES)  # in lines, too
 
 
 def test_what_is_drawn_is_the_seeds_and_of_every_kind() -> None:

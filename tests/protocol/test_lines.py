@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ingeborg.protocol.frames import text_frame, whole_messages
-from ingeborg.protocol.lines import LINES_BYTES_MAX, Lined, lines_of, together
+from ingeborg.protocol.lines import LINES_AT_ONCE, LINES_BYTES_MAX, Lined, is_short, lines_of, together
 
 TEXT = st.binary(max_size=40).map(lambda data: data.replace(b"\r", b"\n"))
 
@@ -32,11 +32,25 @@ def test_frames_are_taken_apart_some_lines_at_a_time(messages: list[bytes], enou
         before = lined.size
         taken = lined.take(enough)
         assert lined.size < before
-        # No line more than it takes to have enough.
+        # No line more than it takes to have enough, and no more than may be.
+        assert len(taken) <= LINES_AT_ONCE
         assert sum(map(len, taken[:-1])) + len(taken) - 1 <= enough
         found += taken
     assert found == [line for message in messages for line in plainly(message)]
     assert lined.size == 0
+
+
+def test_however_short_they_are_no_more_than_so_many_are_taken_at_once() -> None:
+    lined = Lined()
+    lined.push(b"\n" * 1_000)
+    taken = []
+    while lined:
+        taken.append(lined.take(1 << 20))
+    assert [len(each) for each in taken] == [LINES_AT_ONCE] * 7 + [1_000 - 7 * LINES_AT_ONCE]
+    assert all(line == b"" for each in taken for line in each)
+    for count in (LINES_AT_ONCE - 1, LINES_AT_ONCE):
+        assert is_short(b"\n" * count, 1_000) is (count < LINES_AT_ONCE)
+    assert not is_short(b"x" * 1_001, 1_000)
 
 
 def test_more_than_a_megabyte_is_one_line() -> None:
