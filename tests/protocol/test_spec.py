@@ -15,7 +15,7 @@ from ingeborg.broker.core.limits import SIZES
 from ingeborg.broker.core.links import calls
 from ingeborg.broker.core.topics import writing
 from ingeborg.broker.shell import client_socket, status
-from ingeborg.protocol import client, sockets, topics, wire
+from ingeborg.protocol import client, lines, sockets, topics, wire
 from ingeborg.protocol.errors import CLOSES, ERRORS, Next
 from ingeborg.protocol.messages import check
 
@@ -43,6 +43,7 @@ FIGURES: dict[str, tuple[float, ...]] = {
     "`client_id`, bytes of UTF-8": (ingeborg.protocol.messages.CLIENT_ID_BYTES_MAX,),
     "`id` of a command, bytes of UTF-8": (ingeborg.protocol.messages.ID_BYTES_MAX,),
     "message on a connection with permessage-deflate, bytes inflated": (client_socket.INFLATED_BYTES_MAX,),
+    "several lines in one message, bytes together": (lines.LINES_BYTES_MAX,),
     "lists and objects in a message of over 64 KiB": (large.CONTAINERS_MAX,),
     "commas between values in a message of over 64 KiB": (large.COMMAS_MAX,),
     "bytes that all connections of an endpoint hold together; 0: a quarter of the machine's or the control group's "
