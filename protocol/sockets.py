@@ -284,6 +284,9 @@ class Socket(asyncio.Protocol):
             self._passing -= at - begin
             self._passed += at - begin
             self._receive(data[begin:at])
+            if self.lined and self._take_lines():
+                self._rest = data, at
+                return
         if self._large is not None:
             at = self._receive_large(data, at)
         while at < end:

@@ -140,6 +140,21 @@ async def test_a_megabyte_of_commands_counts_whole(shared: Running, how: str) ->
         assert (await heard(connection, 1))[0] == [{**SUCCESS, "duplicate": False}]
 
 
+@pytest.mark.parametrize("behind", [[], [{"command": "unlisten", "client_id": "f", "id": 2_000}]])
+async def test_a_last_fragment_in_two_chunks_is_taken_at_once(shared: Running, behind: list[dict[str, Any]]) -> None:
+    commands = [{"command": "unlisten", "client_id": "f", "id": number} for number in range(2_000)]
+    data = lined(commands)
+    last = raw_frame(0x80, data[100:])
+    async with of_lines(shared.url) as connection:
+        connection.writer.write(raw_frame(0x01, data[:100]) + last[:-50])
+        await connection.writer.drain()
+        await asyncio.sleep(0.1)
+        connection.writer.write(last[-50:] + b"".join(raw_frame(TEXT, orjson.dumps(command)) for command in behind))
+        async with asyncio.timeout(PATIENCE_S):
+            found = (await heard(connection, 2_000 + len(behind)))[0]
+    assert [reply["id"] for reply in found] == list(range(2_000 + len(behind)))
+
+
 async def test_others_come_between_the_lines_of_one(shared: Running) -> None:
     """A command of another is answered long before a megabyte of lines is done."""
     async with of_lines(shared.url) as connection, plain(shared.url) as other:
