@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from websockets.asyncio.server import serve
 
 from ingeborg.broker.access.tokens import make_token, new_keys
 from tests import wants
@@ -184,13 +185,15 @@ async def run_in(page: Page, origin: str, script: str, **given: Any) -> Any:
     return await page.run(PRELUDE + constants + script)
 
 
-async def test_a_page_uses_all_commands(page: Page, origin: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("lines", [False, True])
+async def test_a_page_uses_all_commands(page: Page, origin: str, tmp_path: Path, lines: bool) -> None:
     await page.open(f"{origin}/")
     async with serving(tmp_path) as (_, url):
         heard = await run_in(
             page,
             origin,
             """
+            options.lines = lines;
             const ann = await Client.open(url, "ann", { ...options, listen: true, queueMax: 10 });
             const radio = await Client.open([url], 7, options);
             const heard = [];
@@ -227,12 +230,35 @@ async def test_a_page_uses_all_commands(page: Page, origin: str, tmp_path: Path)
             return heard;
             """,
             url=url,
+            lines=lines,
         )
+    assert any("\n" in message for message in page.sent) is lines
     assert heard == [
         *(False, ["Höhe ☃", {"x": [1.5, "é😀"]}], True, False, [None, "all"], ["Höhe ☃"], 20_001),
         *("bad_topic", "AbortError", [10, 91], ["topic 1", 91], ["ClosedForGood", 4001], None, "ClosedForGood"),
         ["TypeError", "TypeError"],
     ]
+
+
+async def test_a_page_that_asks_for_lines_refuses_an_endpoint_of_before(page: Page, origin: str) -> None:
+    """That is a browser's own rule, and why a page does not ask unless it is told to."""
+    await page.open(f"{origin}/")
+    async with serve(lambda connection: connection.wait_closed(), "127.0.0.1", 0) as server:
+        heard = await run_in(
+            page,
+            origin,
+            """
+            const open = lines => outcome(Client.open(url, "ann", { ...options, lines }));
+            const plain = await open(false);
+            const { name, message } = await open(true);
+            const heard = [plain.url, name, message];
+            await plain.close();
+            return heard;
+            """,
+            url=(url := f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}/"),
+        )
+    assert heard[:2] == [url, "ConnectFailed"]
+    assert "with `lines` it refuses an endpoint that does not know them" in heard[2]
 
 
 async def test_a_page_connects_again_to_another_endpoint_and_to_one_that_came_back(

@@ -302,8 +302,8 @@ export class Client {
   }
 
   /**
-   * Publish [topic, payload] pairs in one go, without acknowledgements. Otherwise as `publish`. All are checked before
-   * the first is sent.
+   * Publish [topic, payload] pairs in one go, without acknowledgements: with `lines` as one message for each MiB.
+   * Otherwise as `publish`. All are checked before the first is sent.
    * @param {Iterable<readonly [string, unknown]>} messages
    * @param {{ dedup?: boolean } & WaitOptions} [options]
    * @returns {Promise<void>}
@@ -472,7 +472,7 @@ export class Client {
   async #open(signal) {
     const url = this.#urls[this.#nextUrl];
     this.#nextUrl = (this.#nextUrl + 1) % this.#urls.length;
-    const { timeoutMs, maxFrameBytes, ca } = this.#options;
+    const { timeoutMs, maxFrameBytes, ca, lines } = this.#options;
     const late = () => new Unreachable(`${url}: no answer within ${timeoutMs} ms`);
     return limited(timeoutMs, signal, late, async (limit) => {
       const attempt = new AbortController();
@@ -484,6 +484,7 @@ export class Client {
         socket = await /** @type {typeof Client} */ (this.constructor).connectSocket(url, {
           token,
           ca,
+          lines,
           messageBytesMax: GROWTH_MAX * Math.max(maxFrameBytes, FRAME_BYTES_MAX),
           signal: attempt.signal,
           onMessage: (from, text) => this.#received(from, text),

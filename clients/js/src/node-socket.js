@@ -12,6 +12,7 @@ import https from "node:https";
 
 import { Unreachable } from "./errors.js";
 import { CLOSE, FrameReader, PING, PONG, PROTOCOL_VIOLATION, TEXT, Violation, closePayload, frame } from "./frames.js";
+import { LINES, Together, linesOf } from "./lines.js";
 import { CLOSE_MS_MAX } from "./transport.js";
 import { Bell, deferred, onAbort } from "./waiting.js";
 
@@ -60,6 +61,7 @@ export async function connect(url, options) {
       "Sec-WebSocket-Version": "13",
       "Sec-WebSocket-Key": key,
       ...(options.token === null ? {} : { Authorization: `Bearer ${options.token}` }),
+      ...(options.lines ? { "Sec-WebSocket-Protocol": LINES } : {}),
     },
   };
   if (options.ca !== undefined) request.ca = /** @type {any} */ (options.ca);
@@ -81,9 +83,10 @@ export async function connect(url, options) {
     refusal(response).then((text) => refuse(text, undefined));
   });
   asked.on("upgrade", (response, stream, head) => {
-    const wrong = whatIsWrong(response, key);
+    const wrong = whatIsWrong(response, key, options.lines);
     if (wrong === null && !isSettled) {
-      opened.resolve(new NodeSocket(stream, head, url, options));
+      const isLined = response.headers["sec-websocket-protocol"] === LINES;
+      opened.resolve(new NodeSocket(stream, head, url, options, isLined));
     } else {
       stream.destroy(); // it is the request's no more
       refuse(wrong ?? "too late", undefined);
@@ -106,16 +109,17 @@ export async function connect(url, options) {
  * Of an answer to the handshake: why it is none, or null.
  * @param {http.IncomingMessage} response
  * @param {string} key
+ * @param {boolean} lines They were asked for; an endpoint that cannot do them says nothing of them.
  */
-function whatIsWrong(response, key) {
-  const { upgrade = "", connection = "" } = response.headers;
+function whatIsWrong(response, key, lines) {
+  const { upgrade = "", connection = "", "sec-websocket-protocol": subprotocol } = response.headers;
   const accept = createHash("sha1").update(key + ACCEPT_GUID).digest("base64");
   if (response.statusCode !== 101) return `HTTP ${response.statusCode} with an upgrade`;
   if (upgrade.toLowerCase() !== "websocket") return "upgraded to something that is no WebSocket";
   if (!connection.toLowerCase().split(/\s*,\s*/).includes("upgrade")) return "upgraded without 'Connection: Upgrade'";
   if (response.headers["sec-websocket-accept"] !== accept) return "the wrong Sec-WebSocket-Accept";
   if (response.headers["sec-websocket-extensions"]) return "an extension that was not asked for";
-  if (response.headers["sec-websocket-protocol"]) return "a subprotocol that was not asked for";
+  if (subprotocol && !(lines && subprotocol === LINES)) return "a subprotocol that was not asked for";
   return null;
 }
 
@@ -161,6 +165,8 @@ class NodeSocket {
   #owedPong = null;
   #paused = false;
   #corked = false;
+  /** @type {Together | null} */
+  #together = null;
   #keepAlive;
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   #cutting;
@@ -172,14 +178,18 @@ class NodeSocket {
    * @param {Buffer} head What came behind the answer to the handshake.
    * @param {string} url
    * @param {SocketOptions} options
+   * @param {boolean} isLined
    */
-  constructor(stream, head, url, options) {
+  constructor(stream, head, url, options, isLined) {
     this.#stream = /** @type {import("node:net").Socket} */ (stream);
     this.#url = url;
     this.#options = options;
+    if (isLined) this.#together = new Together((text) => this.#send(text));
     this.#reader = new FrameReader(options.messageBytesMax, {
       message: (text) => {
-        if (!this.#deaf) options.onMessage(this, text);
+        for (const line of isLined ? linesOf(text) : [text]) {
+          if (!this.#deaf) options.onMessage(this, line);
+        }
       },
       ping: (payload) => this.#answer(payload),
       pong: () => {},
@@ -200,7 +210,8 @@ class NodeSocket {
   }
 
   get takesMore() {
-    return this.#open && !this.#stream.writableNeedDrain;
+    if (!this.#open || this.#stream.writableNeedDrain) return false;
+    return this.#together === null || this.#together.size < this.#stream.writableHighWaterMark;
   }
 
   /** @param {readonly string[]} texts */
@@ -212,10 +223,14 @@ class NodeSocket {
       this.#stream.cork();
       process.nextTick(() => {
         this.#corked = false;
+        this.#together?.flush();
         this.#stream.uncork();
       });
     }
-    for (const text of texts) this.#stream.write(frame(TEXT, text, nextMask()));
+    for (const text of texts) {
+      if (this.#together === null) this.#send(text);
+      else this.#together.add(text);
+    }
   }
 
   /** @param {AbortSignal} signal */
@@ -249,6 +264,11 @@ class NodeSocket {
   async end() {
     this.#close(1000, "");
     await this.#gone.promise;
+  }
+
+  /** @param {string} text */
+  #send(text) {
+    this.#stream.write(frame(TEXT, text, nextMask()));
   }
 
   /** @param {Buffer} chunk */
@@ -322,6 +342,7 @@ class NodeSocket {
   #close(code, reason) {
     this.goOn(); // or the answer is never read
     if (!this.#open) return;
+    this.#together?.flush();
     this.#open = false;
     this.#stream.write(frame(CLOSE, closePayload(code, reason), nextMask()));
     this.#cutting = setTimeout(() => this.#stream.destroy(), CLOSE_MS_MAX);

@@ -30,6 +30,8 @@ const TOKEN = /^[\x21-\x7e]+$/;
  *   each connection, since an endpoint closes a connection whose token has expired.
  * @property {string | Uint8Array | readonly (string | Uint8Array)[]} [ca] Node only: certificates of the authorities to
  *   trust instead of Node's own, PEM.
+ * @property {boolean} [lines] What is to be sent at the same moment shares a message, each way, where the endpoint can
+ *   do that (SPEC section 1.6): cheaper where there is much. A browser refuses an endpoint that cannot. Default: false.
  * @property {() => number} [random] In [0, 1), for the waits before connecting again. Default: `Math.random`.
  * @property {(key: string | null, broadcast: any) => void | Promise<void>} [onNotification] Takes the place of the
  *   iterator. One that returns a promise is not called again before that is fulfilled.
@@ -71,6 +73,7 @@ export function checkOptions(options) {
     maxFrameBytes: checkCount("maxFrameBytes", options.maxFrameBytes ?? FRAME_BYTES_MAX),
     token: options.token,
     ca: options.ca,
+    lines: options.lines ?? false,
     random: options.random ?? Math.random,
     onNotification: options.onNotification,
     onError: options.onError,

@@ -9,6 +9,7 @@
  */
 
 import { Unreachable } from "./errors.js";
+import { LINES, Together, linesOf } from "./lines.js";
 import { CLOSE_MS_MAX } from "./transport.js";
 import { Bell, deferred, onAbort, sleep } from "./waiting.js";
 
@@ -29,7 +30,9 @@ export async function connect(url, options) {
   const target = new URL(url);
   if (options.token !== null) target.searchParams.set("access_token", options.token);
   options.signal.throwIfAborted();
-  const socket = new BrowserSocket(new WebSocket(target), url, options);
+  // A browser that offers a subprotocol refuses an endpoint whose answer does not name it.
+  const ws = options.lines ? new WebSocket(target, [LINES]) : new WebSocket(target);
+  const socket = new BrowserSocket(ws, url, options);
   await socket.opened;
   return socket;
 }
@@ -46,6 +49,8 @@ class BrowserSocket {
   #options;
   #room = new Bell();
   #deaf = false;
+  /** @type {Together | null} */
+  #together = null;
   /** @type {ReturnType<typeof deferred<void>>} */
   #opened = deferred();
   /** @type {ReturnType<typeof deferred<void>>} */
@@ -69,6 +74,7 @@ class BrowserSocket {
     ws.binaryType = "arraybuffer";
     ws.onopen = () => {
       isOpen = true;
+      if (options.lines && ws.protocol === LINES) this.#together = new Together((text) => ws.send(text));
       forget();
       this.#opened.resolve();
     };
@@ -79,18 +85,27 @@ class BrowserSocket {
         // 1005 and 1006 are the browser's own: the endpoint said nothing.
         this.#over(event.code === 1005 || event.code === 1006 ? null : event.code, event.reason);
       } else {
-        this.#opened.reject(new Unreachable("no connection, or refused; a browser does not say why"));
+        const lines = options.lines ? "; with `lines` it refuses an endpoint that does not know them" : "";
+        this.#opened.reject(new Unreachable(`no connection, or refused; a browser does not say why${lines}`));
       }
     };
   }
 
   get takesMore() {
-    return this.#ws.readyState === WebSocket.OPEN && this.#ws.bufferedAmount < BUFFERED_BYTES_MAX;
+    const waiting = this.#ws.bufferedAmount + (this.#together?.size ?? 0);
+    return this.#ws.readyState === WebSocket.OPEN && waiting < BUFFERED_BYTES_MAX;
   }
 
   /** @param {readonly string[]} texts */
   write(texts) {
-    for (const text of texts) this.#ws.send(text);
+    const together = this.#together;
+    if (together === null) {
+      for (const text of texts) this.#ws.send(text);
+      return;
+    }
+    // What is sent before whoever sends it has to wait leaves together.
+    if (together.size === 0) queueMicrotask(() => together.flush());
+    for (const text of texts) together.add(text);
   }
 
   /** @param {AbortSignal} signal */
@@ -109,20 +124,26 @@ class BrowserSocket {
   giveUp(why) {
     this.why ||= why;
     this.#deaf = true;
-    this.#ws.close(); // a page may send none of the codes that say this
+    this.#close(); // a page may send none of the codes that say this
     this.#cutSoon();
   }
 
   abort() {
     this.#deaf = true;
-    this.#ws.close();
+    this.#close();
     this.#over(null, "");
   }
 
   async end() {
-    this.#ws.close(1000);
+    this.#close(1000);
     this.#cutSoon();
     await this.#gone.promise;
+  }
+
+  /** @param {number} [code] */
+  #close(code) {
+    this.#together?.flush(); // it was sent before
+    this.#ws.close(code);
   }
 
   #cutSoon() {
@@ -133,9 +154,11 @@ class BrowserSocket {
   /** @param {unknown} data */
   #receive(data) {
     if (this.#deaf) return;
-    if (typeof data !== "string") this.giveUp("the endpoint sent a binary message");
-    else if (data.length > this.#options.messageBytesMax) this.giveUp("the endpoint sent too large a message");
-    else this.#options.onMessage(this, data);
+    if (typeof data !== "string") return this.giveUp("the endpoint sent a binary message");
+    if (data.length > this.#options.messageBytesMax) return this.giveUp("the endpoint sent too large a message");
+    for (const line of this.#together === null ? [data] : linesOf(data)) {
+      if (!this.#deaf) this.#options.onMessage(this, line);
+    }
   }
 
   /**

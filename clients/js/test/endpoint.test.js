@@ -3,9 +3,11 @@
 import assert from "node:assert/strict";
 import { createHmac } from "node:crypto";
 import { readFileSync } from "node:fs";
+import { createConnection, createServer } from "node:net";
 import path from "node:path";
 import { test } from "node:test";
 
+import { FrameReader } from "../src/frames.js";
 import { Client } from "../src/node.js";
 import { Endpoint, directory, ingeborg, skip, within } from "./endpoints.js";
 
@@ -37,10 +39,10 @@ function reconnection() {
   return [within(promise, "connected again"), onConnected];
 }
 
-test("one endpoint: what all commands do", real, async (t) => {
+const everything = (options) => async (t) => {
   const endpoint = await Endpoint.start(t);
-  const ann = await opened(t, endpoint, "ann", { listen: true });
-  const radio = await opened(t, endpoint, 7);
+  const ann = await opened(t, endpoint, "ann", { listen: true, ...options });
+  const radio = await opened(t, endpoint, 7, options);
 
   await ann.subscribe(["Höhe ☃", "Nena - 99 Luftballons"]);
   assert.equal(await radio.publish("Höhe ☃", { b: [1.5, null, "é😀"], a: 1 }, { ack: true, timestamp: Date.now() }), false);
@@ -72,7 +74,62 @@ test("one endpoint: what all commands do", real, async (t) => {
   await ann.subscribe("behind it");
   assert.equal(ann.queued, 0);
   await assert.rejects(radio.publish("t", "x".repeat((1 << 20) + 1), { ack: true }), { code: "too_large", next: "fix" });
-});
+};
+
+test("one endpoint: what all commands do", real, everything({}));
+test("one endpoint: what all commands do in lines", real, everything({ lines: true }));
+
+/** What the endpoint says to whoever connects here instead: how many messages it was, and how many lines. */
+async function overheard(t, endpoint) {
+  const heard = { messages: 0, lines: 0 };
+  const relay = createServer((socket) => {
+    const peer = createConnection(new URL(endpoint.url).port, "127.0.0.1");
+    const reader = new FrameReader(1 << 30, {
+      message: (text) => {
+        heard.messages += 1;
+        heard.lines += text.split("\n").length;
+      },
+      ping: () => {},
+      close: () => {},
+    });
+    let head = ""; // of the answer to the handshake
+    peer.on("data", (chunk) => {
+      if (!head.includes("\r\n\r\n")) {
+        head += chunk.toString("latin1");
+        chunk = Buffer.from(head.split("\r\n\r\n").slice(1).join("\r\n\r\n"), "latin1");
+      }
+      reader.push(chunk);
+    });
+    for (const end of [socket, peer]) end.on("error", () => {});
+    socket.pipe(peer).pipe(socket);
+    t.after(() => socket.destroy());
+    t.after(() => peer.destroy());
+  });
+  await new Promise((resolve) => relay.listen(0, "127.0.0.1", resolve));
+  t.after(() => relay.close());
+  return [{ url: `ws://127.0.0.1:${relay.address().port}/` }, heard];
+}
+
+for (const lines of [false, true]) {
+  test(`many at once, ${lines ? "in lines, share messages each way" : "without lines, do not"}`, real, async (t) => {
+    const endpoint = await Endpoint.start(t);
+    const [relay, heard] = await overheard(t, endpoint);
+    const ann = await opened(t, relay, "ann", { listen: true, lines });
+    await ann.subscribe("news");
+    const before = heard.messages;
+    const count = 9_000;
+    await ann.publishMany(Array.from({ length: count }, (_, number) => ["news", [number, "é"]]));
+    for (let number = 0; number < count; number++) {
+      assert.deepEqual(await next(ann), { key: "news", broadcast: [number, "é"] });
+    }
+    const acks = Array.from({ length: 100 }, (_, number) => ann.publish("elsewhere", number >> 1, { ack: true }));
+    assert.deepEqual(await Promise.all(acks), acks.map((_, number) => number % 2 === 1));
+    assert.deepEqual([ann.reconnects, ann.dropped, ann.errors], [0, 0, []]);
+    if (lines) assert.ok(heard.messages - before < count / 2, `${heard.messages}`);
+    else assert.equal(heard.messages, heard.lines);
+    assert.equal(heard.lines, 2 + count + 100);
+  });
+}
 
 test("twenty thousand topics, and a page longer than a command may be", real, async (t) => {
   const endpoint = await Endpoint.start(t, { env: { INGEBORG_MAX_FRAME_BYTES: "100000" } });

@@ -8,6 +8,10 @@ import { createServer } from "node:net";
 
 import { within } from "./endpoints.js";
 
+/** A line of an answer to a handshake. */
+export const LINES = "Sec-WebSocket-Protocol: ingeborg.lines\r\n";
+export const LINES_OFFERED = /^sec-websocket-protocol: ingeborg\.lines$/im;
+
 /** A server's frame: neither masked nor checked. */
 export function serverFrame(first, payload = Buffer.alloc(0)) {
   const bytes = Buffer.from(payload);
@@ -42,6 +46,7 @@ export function succeed(connection, command) {
 class Connection {
   #bytes = Buffer.alloc(0);
   request = null;
+  isLined = false;
   closeCode = null;
   pings = [];
   pongs = [];
@@ -90,9 +95,13 @@ class Connection {
       this.closeCode = payload.length ? payload.readUInt16BE(0) : null;
       if (!this.endpoint.ignoresClose) this.socket.end(serverFrame(0x88, payload));
     } else {
-      const command = JSON.parse(payload.toString());
-      this.endpoint.frames.put(command);
-      this.endpoint.script(this, command);
+      const message = payload.toString();
+      this.endpoint.messages.push(message);
+      for (const line of this.isLined ? message.split("\n") : [message]) {
+        const command = JSON.parse(line);
+        this.endpoint.frames.put(command);
+        this.endpoint.script(this, command);
+      }
     }
   }
 
@@ -141,8 +150,10 @@ class Values {
 export class ScriptedEndpoint {
   script = succeed;
   ignoresClose = false;
+  knowsLines = false;
   connections = [];
   frames = new Values();
+  messages = []; // as they came; with lines each is several of the frames
   pongs = new Values();
 
   static async start(t, script = succeed) {
@@ -164,7 +175,8 @@ export class ScriptedEndpoint {
 
   /** What a request is answered with; a test may put another in its place. */
   handshake(connection) {
-    connection.send(accepted(connection.request));
+    connection.isLined = this.knowsLines && LINES_OFFERED.test(connection.request);
+    connection.send(accepted(connection.request, { extra: connection.isLined ? LINES : "" }));
   }
 
   /** The next frame with that command; others are passed over. */

@@ -5,6 +5,7 @@ import { Client, ClosedForGood, ProtocolError, type ClientOptions, type Next, ty
 const options: ClientOptions = {
   listen: true,
   overflow: "pause",
+  lines: true,
   token: async () => "a.b.c",
   onDropped: (notification: Notification, dropped: number) => console.log(notification.key, dropped),
 };

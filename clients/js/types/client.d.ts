@@ -117,8 +117,8 @@ export declare class Client {
      */
     publish(topic: string, payload: unknown, options?: PublishOptions & WaitOptions): Promise<boolean | undefined>;
     /**
-     * Publish [topic, payload] pairs in one go, without acknowledgements. Otherwise as `publish`. All are checked before
-     * the first is sent.
+     * Publish [topic, payload] pairs in one go, without acknowledgements: with `lines` as one message for each MiB.
+     * Otherwise as `publish`. All are checked before the first is sent.
      * @param {Iterable<readonly [string, unknown]>} messages
      * @param {{ dedup?: boolean } & WaitOptions} [options]
      * @returns {Promise<void>}

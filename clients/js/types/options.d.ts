@@ -51,6 +51,11 @@ export type ClientOptions = {
      */
     ca?: string | Uint8Array | readonly (string | Uint8Array)[];
     /**
+     * What is to be sent at the same moment shares a message, each way, where the endpoint can
+     * do that (SPEC section 1.6): cheaper where there is much. A browser refuses an endpoint that cannot. Default: false.
+     */
+    lines?: boolean;
+    /**
      * In [0, 1), for the waits before connecting again. Default: `Math.random`.
      */
     random?: () => number;
@@ -119,6 +124,8 @@ export type PublishOptions = BroadcastOptions & {
  *   each connection, since an endpoint closes a connection whose token has expired.
  * @property {string | Uint8Array | readonly (string | Uint8Array)[]} [ca] Node only: certificates of the authorities to
  *   trust instead of Node's own, PEM.
+ * @property {boolean} [lines] What is to be sent at the same moment shares a message, each way, where the endpoint can
+ *   do that (SPEC section 1.6): cheaper where there is much. A browser refuses an endpoint that cannot. Default: false.
  * @property {() => number} [random] In [0, 1), for the waits before connecting again. Default: `Math.random`.
  * @property {(key: string | null, broadcast: any) => void | Promise<void>} [onNotification] Takes the place of the
  *   iterator. One that returns a promise is not called again before that is fulfilled.
@@ -155,6 +162,7 @@ export declare function checkOptions(options: ClientOptions): {
     maxFrameBytes: number;
     token: string | (() => string | Promise<string>) | undefined;
     ca: string | readonly (string | Uint8Array<ArrayBufferLike>)[] | Uint8Array<ArrayBufferLike> | undefined;
+    lines: boolean;
     random: () => number;
     onNotification: ((key: string | null, broadcast: any) => void | Promise<void>) | undefined;
     onError: ((error: ProtocolError) => void) | undefined;

@@ -17,11 +17,16 @@ export type SocketOptions = {
      */
     ca: string | Uint8Array | readonly (string | Uint8Array)[] | undefined;
     /**
+     * Speak in lines where the endpoint does (SPEC section 1.6).
+     */
+    lines: boolean;
+    /**
      * Ends the attempt to connect, and only that.
      */
     signal: AbortSignal;
     /**
-     * Never called once the connection was given up or cut.
+     * A message came, or a line of one. Never called
+     * once the connection was given up or cut.
      */
     onMessage: (socket: Socket, text: string) => void;
     /**
@@ -44,7 +49,8 @@ export type Socket = {
      */
     why: string;
     /**
-     * Send text messages, in one write where that is possible.
+     * Send text messages, in one write where that is possible. Where
+     * both sides speak in lines they have no line feed, and share messages with what else is written at that moment.
      */
     write: (texts: readonly string[]) => void;
     /**
@@ -79,8 +85,10 @@ export type Connect = (url: string, options: SocketOptions) => Promise<Socket>;
  * @property {string | null} token For an endpoint that wants one.
  * @property {number} messageBytesMax Of a message that is received.
  * @property {string | Uint8Array | readonly (string | Uint8Array)[] | undefined} ca Node only.
+ * @property {boolean} lines Speak in lines where the endpoint does (SPEC section 1.6).
  * @property {AbortSignal} signal Ends the attempt to connect, and only that.
- * @property {(socket: Socket, text: string) => void} onMessage Never called once the connection was given up or cut.
+ * @property {(socket: Socket, text: string) => void} onMessage A message came, or a line of one. Never called
+ *   once the connection was given up or cut.
  * @property {(socket: Socket) => void} onOver Called once, in the same turn in which the connection is found to be gone.
  */
 /**
@@ -90,7 +98,8 @@ export type Connect = (url: string, options: SocketOptions) => Promise<Socket>;
  * @property {boolean} isOver
  * @property {number | null} closeCode What the endpoint closed with, if it did.
  * @property {string} why What ended it, in words.
- * @property {(texts: readonly string[]) => void} write Send text messages, in one write where that is possible.
+ * @property {(texts: readonly string[]) => void} write Send text messages, in one write where that is possible. Where
+ *   both sides speak in lines they have no line feed, and share messages with what else is written at that moment.
  * @property {(signal: AbortSignal) => Promise<void>} drained Until it takes more, or is over.
  * @property {boolean} canPause
  * @property {() => void} pause Read no more for now.
