@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from ingeborg.bench.errors import BenchError
-from ingeborg.bench.spark.schema import EVENT_FILE, EVENTS, RUN_FILE, SCHEMA_VERSION, TABLES
+from ingeborg.bench.spark.schema import EVENT_FILE, EVENTS, RUN_FILE, SCHEMA_VERSION, STARTED_NS_MAX, TABLES
 
 RUN_FILE_BYTES_MAX = 1 << 20
 """A run.json is some kilobytes of configuration; a megabyte of it is some other file."""
@@ -41,6 +41,7 @@ _FIELDS: tuple[tuple[str, tuple[type, ...], str, bool], ...] = (
     ("workload", (str,), "a string", False),
     ("series", (str, type(None)), "a string or null", True),
     ("started_ns", (int,), "an integer", False),
+    ("started_unix_ms", (int,), "an integer", True),
     ("complete", (bool,), "true or false", False),
     ("goals", (dict,), "an object", False),
     ("config", (dict,), "an object", True),
@@ -259,6 +260,8 @@ def run_facts(text: str, file: str) -> dict[str, Any]:
         # True is an int to Python, and to nobody else.
         if known and (not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds)):
             raise BenchError(f"{file}: {name!r} must be {words}, not {value!r}")
+    if abs(facts["started_ns"]) > STARTED_NS_MAX:
+        raise BenchError(f"{file}: 'started_ns' must be a time in ns, not {facts['started_ns']}")
     for goal, limit in facts["goals"].items():
         if isinstance(limit, bool) or not isinstance(limit, int | float):
             raise BenchError(f"{file}: goal {goal!r} must be a number, not {limit!r}")
