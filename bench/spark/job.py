@@ -24,6 +24,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ingeborg.bench.digest import files as digestdir
+from ingeborg.bench.digest import kept
 from ingeborg.bench.digest.document import CAUSAL, PERCENTILES_PPM, Json, Rows, document
 from ingeborg.bench.digest.tables import Digest
 from ingeborg.bench.errors import BenchError
@@ -137,6 +138,9 @@ def digest(spark: SparkSession, paths: Sequence[str], out: Path, *, fresh: bool 
 def _digested(spark: SparkSession, runs: list[inventory.RunLog], made_of: Mapping[str, Json]) -> Digest:
     """The digest of these runs, all computed in the same few jobs."""
     names = [run.run for run in runs]
+    has_causal_goal = any(CAUSAL in run.facts["goals"] for run in runs)
+    if has_causal_goal:
+        kept.require()
 
     def rows(frame: DataFrame) -> list[Json]:
         return [row.asDict() | {"run": names[row.run]} for row in frame.collect()]
@@ -152,7 +156,7 @@ def _digested(spark: SparkSession, runs: list[inventory.RunLog], made_of: Mappin
             # Each figure is a small job: planning one while another runs keeps every core busy.
             with ThreadPoolExecutor(FIGURES_AT_ONCE) as pool:
                 tables = dict(zip(frames, pool.map(rows, frames.values()), strict=True)) | {"phases": phases}
-            if any(CAUSAL in run.facts["goals"] for run in runs):
+            if has_causal_goal:
                 # Loaded only here: whoever sets no such goal needs no Arrow on the executors.
                 from ingeborg.bench.spark.causal import verdicts
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from ingeborg.bench import cli
 from ingeborg.bench.digest.document import Json
-from ingeborg.bench.errors import BenchError
+from ingeborg.bench.errors import BenchError, ExtraMissing
 from ingeborg.bench.text import causal as text
 from tests import wants
 from tests.bench import synthetic
@@ -208,6 +208,24 @@ def test_the_digest_judges_the_goal_of_runs_that_have_it(spark: SparkSession, tm
         (0, True),
     ]
     assert found["free"] == []
+
+
+def test_without_arrow_a_digest_that_has_to_judge_the_goal_says_so_and_any_other_is_made(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ingeborg.bench.spark import job
+
+    for name in ("pyarrow", "pyarrow.parquet"):
+        monkeypatch.setitem(sys.modules, name, None)
+    for module in ("causal", "happened", "shipped"):
+        monkeypatch.delitem(sys.modules, f"ingeborg.bench.spark.{module}", raising=False)
+    out = tmp_path / "digest"
+    out.mkdir()
+    plain.written("free", "1>a 2<a").write(tmp_path / "runs" / "free")
+    job.digest(spark, [str(tmp_path / "runs")], out)
+    plain.written("judged", "1>a 2<a", goals={"causal_violations": 0}).write(tmp_path / "runs" / "judged")
+    with pytest.raises(ExtraMissing, match="pyarrow is not installed"):
+        job.digest(spark, [str(tmp_path / "runs")], out)
 
 
 @pytest.mark.slow
