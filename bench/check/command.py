@@ -65,7 +65,7 @@ def _verdicts(runs: Sequence[str], shown: int, master: str, driver_memory: str) 
         with session.local_session(master, driver_memory, log) as spark:
             return causal.check(spark, runs, shown=shown)
     except session.SPARK_ERRORS as error:
-        wanted = f"Spark failed: {logs.first_line(error)} (the rest is in {log})"
+        wanted = f"Spark failed: {logs.reason(error)} (the rest is in {log})"
         raise BenchError(wanted) from error
     except BenchError as error:
         wanted = str(error)

@@ -133,7 +133,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"bench: {error}", file=sys.stderr)
         return 1
     except PySparkException as error:
-        print(f"bench: Spark failed: {logs.first_line(error)}", file=sys.stderr)
+        print(f"bench: Spark failed: {logs.reason(error)}", file=sys.stderr)
         return 1
     finally:
         session.stop()

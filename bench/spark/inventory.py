@@ -30,6 +30,9 @@ RUNS_MAX = 1_000
 """Runs in one digest. The tables of seconds and histograms of a thousand runs of minutes take some gigabytes in the
 process that writes them, and no page shows more."""
 
+REASON_CHARS_MAX = 400
+"""Of an error of Spark's: it wraps a sentence in three class names."""
+
 HASHES_AT_ONCE = 4
 """Files read at once for their checksums: as many as a disk answers well."""
 
@@ -194,7 +197,7 @@ def _files(spark: SparkSession, paths: Sequence[str]) -> dict[str, dict[str, Fil
         rows = listed.select("_metadata.file_path", "length", F.unix_millis("modificationTime").alias("at")).collect()
         files |= {row.file_path: File(row.length, row["at"]) for row in rows}
     except AnalysisException as error:
-        raise BenchError(f"cannot read the run: {first_line(error)}") from error
+        raise BenchError(f"cannot read the run: {reason(error)}") from error
     directories: dict[str, dict[str, File]] = {}
     for path, file in files.items():
         directory, _, name = path.rpartition("/")
@@ -343,6 +346,13 @@ def _processes(run: RunLog, found: Sequence[int]) -> None:
         )
 
 
-def first_line(error: BaseException) -> str:
-    """The first line of an error of Spark's, which may have a hundred."""
-    return re.sub(r"^\[\w+\] | SQLSTATE: \w+$", "", str(error).strip().partition("\n")[0])[:300]
+def reason(error: BaseException) -> str:
+    """What an error of Spark's says, which may have hundreds of lines: the first; where that one only says that Java or
+    Python raised something, what that was."""
+    first, *more = str(error).strip().splitlines() or [""]
+    raised = [line for line in more if re.match(r"[A-Za-z_][\w.]*: ", line)]
+    if more and more[0].startswith(": "):
+        first = more[0][2:]
+    elif first.endswith(":") and raised:
+        first = f"{first} {raised[-1]}"
+    return re.sub(r"^\[\w+\] | SQLSTATE: \w+$", "", first)[:REASON_CHARS_MAX]
