@@ -168,9 +168,10 @@ def test_bad_logs_are_refused_as_the_digest_refuses_them(spark: SparkSession, tm
     cut = plain.written("cut", "1>a 2<a 2>b 3<b 3<a 1>c", complete=False).write(tmp_path / "cut")
     events = cut / "events-000-0000.csv"
     events.write_text(events.read_text()[:-4])
+    (cut / "events-001-0000.csv").write_text("")
     verdict = check(spark, cut)["cut"]
     assert (verdict["violations"], verdict["torn"]) == (1, ["events-000-0000.csv"])
-    assert "The run was cut short: what it logged before is judged (1 torn file)" in text.verdicts([verdict])
+    assert "The run was cut short: what it logged before is judged (1 torn file, 1 empty)" in text.verdicts([verdict])
     dead = synthetic.Run(synthetic.facts("dead", complete=False, failed="no server"), [], []).write(tmp_path / "dead")
     assert check(spark, dead)["dead"]["deliveries"] == 0
 
