@@ -14,7 +14,6 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
@@ -23,7 +22,7 @@ from ingeborg.bench.digest.document import NS_PER_S, Json
 from ingeborg.bench.errors import BenchError
 from ingeborg.bench.spark import happened, inventory, logs, shipped
 from ingeborg.bench.spark.schema import KEPT
-from ingeborg.bench.spark.session import sized
+from ingeborg.bench.spark.session import SPARK_ERRORS, sized
 from ingeborg.bench.text import causal as text
 
 Judged = Callable[[inventory.RunLog], bool]
@@ -130,7 +129,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BenchError as error:
         print(f"bench: {error}", file=sys.stderr)
         return 1
-    except PySparkException as error:
+    except SPARK_ERRORS as error:
         print(f"bench: Spark failed: {logs.reason(error)}", file=sys.stderr)
         return 1
     finally:

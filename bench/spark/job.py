@@ -19,7 +19,6 @@ from concurrent.futures import ThreadPoolExecutor
 from operator import itemgetter
 from pathlib import Path
 
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -32,7 +31,7 @@ from ingeborg.bench.spark import inventory, logs
 from ingeborg.bench.spark import transforms as t
 from ingeborg.bench.spark.quantiles import percentiles, sketched
 from ingeborg.bench.spark.schema import BUCKETS_PER_DECADE, CURVE_PPM, EXACT_DELIVERIES_MAX, KEPT, SKETCH_ACCURACY
-from ingeborg.bench.spark.session import sized
+from ingeborg.bench.spark.session import SPARK_ERRORS, sized
 
 FIGURES_AT_ONCE = 4
 """Jobs under way at once. More would not run faster on the few cores of one machine, and would share its memory."""
@@ -208,7 +207,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (BenchError, OSError) as error:
         print(f"bench: {error}", file=sys.stderr)
         return 1
-    except PySparkException as error:
+    except SPARK_ERRORS as error:
         print(f"bench: Spark failed: {logs.reason(error)}", file=sys.stderr)
         return 1
     finally:

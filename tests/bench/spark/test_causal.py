@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import random
 import shutil
@@ -11,6 +12,7 @@ import tempfile
 from collections.abc import Iterable
 from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -227,6 +229,26 @@ def test_without_arrow_a_digest_that_has_to_judge_the_goal_says_so_and_any_other
     plain.written("judged", "1>a 2<a", goals={"causal_violations": 0}).write(tmp_path / "runs" / "judged")
     with pytest.raises(ExtraMissing, match="pyarrow is not installed"):
         job.digest(spark, [str(tmp_path / "runs")], out)
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize("script", ["causal", "job"])
+def test_of_a_script_an_error_of_java_is_a_line(
+    script: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from py4j.protocol import Py4JError
+
+    module = importlib.import_module(f"ingeborg.bench.spark.{script}")
+
+    def failing(*_: object, **__: object) -> None:
+        raise Py4JError("An error occurred while calling o1.collect.\n: java.io.IOException: no python3")
+
+    session = SimpleNamespace(stop=lambda: None)
+    builder = SimpleNamespace(appName=lambda _: SimpleNamespace(getOrCreate=lambda: session))
+    monkeypatch.setattr(module, "SparkSession", SimpleNamespace(builder=builder))
+    monkeypatch.setattr(module, "check" if script == "causal" else "digest", failing)
+    assert module.main(["r"] if script == "causal" else ["r", "--out", str(tmp_path)]) == 1
+    assert capsys.readouterr().err == "bench: Spark failed: java.io.IOException: no python3\n"
 
 
 @pytest.mark.slow
