@@ -207,7 +207,7 @@ def digest(
         try:
             document = job.digest(spark, runs, out, fresh=fresh)
         except session.SPARK_ERRORS as error:
-            raise BenchError(f"Spark failed: {logs.first_line(error)} (the rest is in {out / SPARK_LOG})") from error
+            raise BenchError(f"Spark failed: {logs.reason(error)} (the rest is in {out / SPARK_LOG})") from error
     digested = document["runs"]
     lines = sum(run["log"]["lines"] for run in digested)
     print(f"Digested {len(digested)} run{'s' * (len(digested) != 1)} ({lines:,} log lines) into {out}")

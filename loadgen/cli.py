@@ -150,7 +150,7 @@ def _common(command: argparse.ArgumentParser, kind: str) -> None:
         add(
             "--check",
             action="store_true",
-            help="exit with 1 if anything was lost, came twice or failed, or a goal missed",
+            help="exit with 1 if anything was lost, came twice or failed, or a latency missed its goal",
         )
     if kind in ("radio", "replay"):
         add(

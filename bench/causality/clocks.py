@@ -103,13 +103,13 @@ class Clocks:
         """A report, whose write began at `intended_ns` or later. `originals`: how many reports of the message may be
         its original, this one among them; 0: this one is a duplicate. Returns the message's clock with its last
         original. `depends`: false of a message that nothing has to come before."""
-        knows = self._learnt(connection, intended_ns)
+        clock = {axis: entry for axis, entry in self._learnt(connection, intended_ns).items() if entry[1] >= at_ns}
         if not originals:
             known = self._known.get(message)
             if known is not None:
-                _learn(knows, known)
+                _learn(clock, known)
+            self._knows[connection] = clock
             return None
-        clock = {axis: entry for axis, entry in knows.items() if entry[1] >= at_ns}
         self._knows[connection] = dict(clock)
         if not depends:
             clock = _NONE

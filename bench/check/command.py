@@ -33,7 +33,11 @@ def add(
     )
     command.add_argument("runs", nargs="+", metavar="RUN", help="directory of a run, or of many runs at any depth")
     command.add_argument(
-        "--shown", type=int, default=text.SHOWN, metavar="N", help="violations shown of a run (default: %(default)s)"
+        "--shown",
+        type=text.shown,
+        default=text.SHOWN,
+        metavar="N",
+        help=f"violations shown of a run (default: %(default)s), and {text.SHOWN_MAX} of all together at most",
     )
     command.add_argument("--out", type=Path, metavar="FILE.json", help="also write the verdicts there")
     add_spark(command)
@@ -41,8 +45,6 @@ def add(
 
 
 def _causal(options: argparse.Namespace) -> int:
-    if options.shown < 0:
-        raise BenchError("--shown has to be 0 or more")
     made = _verdicts(options.runs, options.shown, options.master, options.driver_memory)
     print(text.verdicts(made))
     if options.out is not None:
@@ -65,7 +67,7 @@ def _verdicts(runs: Sequence[str], shown: int, master: str, driver_memory: str) 
         with session.local_session(master, driver_memory, log) as spark:
             return causal.check(spark, runs, shown=shown)
     except session.SPARK_ERRORS as error:
-        wanted = f"Spark failed: {logs.first_line(error)} (the rest is in {log})"
+        wanted = f"Spark failed: {logs.reason(error)} (the rest is in {log})"
         raise BenchError(wanted) from error
     except BenchError as error:
         wanted = str(error)

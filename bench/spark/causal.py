@@ -14,7 +14,6 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
@@ -23,11 +22,8 @@ from ingeborg.bench.digest.document import NS_PER_S, Json
 from ingeborg.bench.errors import BenchError
 from ingeborg.bench.spark import happened, inventory, logs, shipped
 from ingeborg.bench.spark.schema import KEPT
-from ingeborg.bench.spark.session import sized
+from ingeborg.bench.spark.session import SPARK_ERRORS, sized
 from ingeborg.bench.text import causal as text
-
-SHOWN_MAX = 100
-"""Violations that are shown of all runs together. Each is searched for its trail, and nobody reads more."""
 
 Judged = Callable[[inventory.RunLog], bool]
 
@@ -45,11 +41,11 @@ def check(spark: SparkSession, paths: Sequence[str], *, shown: int = text.SHOWN)
 
 
 def verdicts(read: logs.Logs, is_judged: Judged, *, shown: int) -> list[Json]:
-    """Of each run that is to be judged, in order: `run`, `started_ns`, `whole`, `torn` (files); `reports`, and how many
-    are `marked`; first copies judged, `deliveries`, those before which something came that was sent later, `late`, and
-    those that nobody sent, `unsent`; `violations`, and at how many `connections`; of the sequential pass `messages`,
-    `entries` of their clocks and the most of one, `entries_max`, and its processor time, `pass_s`; and the first
-    `shown` violations, `examples`."""
+    """Of each run that is to be judged, in order: `run`, `started_ns`, `whole`, `torn` and `empty` (files); `reports`,
+    and how many are `marked`; first copies judged, `deliveries`, those before which something came that was sent later,
+    `late`, and those that nobody sent, `unsent`; `violations`, and at how many `connections`; of the sequential pass
+    `messages`, `entries` of their clocks and the most of one, `entries_max`, and its processor time, `pass_s`; and the
+    first `shown` violations, `examples`."""
     numbers = [number for number, run in enumerate(read.runs) if is_judged(run)]
     events = read.events.where(F.col("run").isin(numbers))
     marks = _by_run(happened.marks_of(events))
@@ -79,7 +75,8 @@ def verdicts(read: logs.Logs, is_judged: Judged, *, shown: int) -> list[Json]:
     made = []
     for number in numbers:
         run = read.runs[number]
-        facts = {"run": run.run, "started_ns": run.facts["started_ns"], "whole": run.whole, "torn": sorted(run.torn)}
+        facts = {"run": run.run, "started_ns": run.facts["started_ns"], "whole": run.whole}
+        facts |= {"torn": sorted(run.torn), "empty": sorted(run.empty)}
         figures = nothing | marks.get(number, {}) | counts.get(number, {}) | passes.get(number, {})
         figures |= totals.get(number, {})
         figures["pass_s"] = figures.pop("pass_ns") / NS_PER_S
@@ -95,7 +92,7 @@ def _examples(rows: DataFrame, found: DataFrame, shown: int) -> dict[int, list[J
     """The first violations of each run, with their trails."""
     order = ("at_ns", "connection", "topic", "seq")
     first = F.row_number().over(Window.partitionBy("run").orderBy(*order)) <= shown
-    chosen = found.withColumn("first", first).where("first").orderBy("run", *order).limit(SHOWN_MAX).collect()
+    chosen = found.withColumn("first", first).where("first").orderBy("run", *order).limit(text.SHOWN_MAX).collect()
     wanted = [
         (row.run, (row.topic, row.seq), row.began_ns, (row.before_topic, row.before_seq), row.before_ended_ns)
         for row in chosen
@@ -124,7 +121,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point of spark-submit: 0 no violation, 1 some, or it failed, 2 wrong usage."""
     parser = argparse.ArgumentParser(description="Check causal order in the logs of runs (under spark-submit).")
     parser.add_argument("runs", nargs="+", metavar="RUN", help="directory of a run, or of many at any depth")
-    parser.add_argument("--shown", type=int, default=text.SHOWN, metavar="N", help="violations shown of a run")
+    parser.add_argument("--shown", type=text.shown, default=text.SHOWN, metavar="N", help="violations shown of a run")
     options = parser.parse_args(arguments)
     session = SparkSession.builder.appName("bench check causal").getOrCreate()
     try:
@@ -132,8 +129,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BenchError as error:
         print(f"bench: {error}", file=sys.stderr)
         return 1
-    except PySparkException as error:
-        print(f"bench: Spark failed: {logs.first_line(error)}", file=sys.stderr)
+    except SPARK_ERRORS as error:
+        print(f"bench: Spark failed: {logs.reason(error)}", file=sys.stderr)
         return 1
     finally:
         session.stop()

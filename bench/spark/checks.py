@@ -49,7 +49,9 @@ def _problem(table: Table) -> Column:
 
 
 def _far(name: str) -> Column:
-    return F.col(name).isNull() | (F.abs(F.col(name) - F.col("started_ns")) > OFFSET_S_MAX * NS_PER_S)
+    """Compared and not subtracted: the difference of a damaged number may be beyond 64 bits, and Spark fails."""
+    began, most = F.col("started_ns"), OFFSET_S_MAX * NS_PER_S
+    return F.col(name).isNull() | ~F.col(name).between(began - most, began + most)
 
 
 def _none_of(name: str, words: tuple[str, ...]) -> Column:

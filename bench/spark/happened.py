@@ -38,7 +38,8 @@ def told_of(events: DataFrame, marked: Sequence[int]) -> DataFrame:
 
     - `originals` (reports): how many reports of the message may be the one that the system took for its original, this
       one among them; 0: it was meant to be sent after somebody had the message, so it is a duplicate;
-    - `depends`: false in the runs `marked`, which have marks, of a message any original of which has none;
+    - `depends`: false in the runs `marked`, which have marks, of a message any original of which has none; and of one
+      whose first report by schedule is not in the log, for that may have been the original;
     - `began_ns`, `ended_ns`: when the first and the last original was sent; null where nobody says that;
     - `latest_ns` (copies): the greatest `ended_ns` of what depends on anything and came before to this connection;
     - `last_ns`: when the connection began to send for the last time; null if it never did.
@@ -48,7 +49,9 @@ def told_of(events: DataFrame, marked: Sequence[int]) -> DataFrame:
         .withColumn("is_sent", F.col("kind") == "sent")
         .withColumn("depends", (F.col("detail") == MARK) | ~F.col("run").isin([*marked]))
         .select(
-            *NEWS, "connection", *_WHEN, "is_sent", "intended_ns", F.coalesce("depends", F.lit(False)).alias("depends")
+            *(*NEWS, "connection", *_WHEN, "is_sent", "intended_ns"),
+            F.coalesce("depends", F.lit(False)).alias("depends"),
+            (F.col("is_sent") & (F.col("value") == 1)).alias("is_first"),
         )
         .repartition("run", "topic")
     )
@@ -68,6 +71,7 @@ def told_of(events: DataFrame, marked: Sequence[int]) -> DataFrame:
         .withColumn("began_ns", F.min(F.when(F.col("original"), F.col("at_ns"))).over(every))
         .withColumn("ended_ns", F.max(F.when(F.col("original"), F.col("at_ns"))).over(every))
         .withColumn("depends", F.coalesce(F.min(F.when(F.col("original"), F.col("depends"))).over(every), F.lit(False)))
+        .withColumn("depends", F.col("depends") & F.max("is_first").over(every))
     )
     own = Window.partitionBy("run", "connection").orderBy(*_WHEN)
     before = own.rowsBetween(Window.unboundedPreceding, -1)
@@ -75,7 +79,7 @@ def told_of(events: DataFrame, marked: Sequence[int]) -> DataFrame:
     return (
         of_messages.withColumn("latest_ns", F.max(F.when(~sent & F.col("depends"), F.col("ended_ns"))).over(before))
         .withColumn("last_ns", F.max(F.when(sent, F.col("intended_ns"))).over(always))
-        .drop("copy", "came_ns", "meant_ns", "original")
+        .drop("copy", "came_ns", "meant_ns", "original", "is_first")
     )
 
 

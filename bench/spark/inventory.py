@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from ingeborg.bench.errors import BenchError
-from ingeborg.bench.spark.schema import EVENT_FILE, EVENTS, RUN_FILE, SCHEMA_VERSION, TABLES
+from ingeborg.bench.spark.schema import EVENT_FILE, EVENTS, RUN_FILE, SCHEMA_VERSION, STARTED_NS_MAX, TABLES
 
 RUN_FILE_BYTES_MAX = 1 << 20
 """A run.json is some kilobytes of configuration; a megabyte of it is some other file."""
@@ -29,6 +29,9 @@ RUN_FILE_BYTES_MAX = 1 << 20
 RUNS_MAX = 1_000
 """Runs in one digest. The tables of seconds and histograms of a thousand runs of minutes take some gigabytes in the
 process that writes them, and no page shows more."""
+
+REASON_CHARS_MAX = 400
+"""Of an error of Spark's: it wraps a sentence in three class names."""
 
 HASHES_AT_ONCE = 4
 """Files read at once for their checksums: as many as a disk answers well."""
@@ -41,6 +44,7 @@ _FIELDS: tuple[tuple[str, tuple[type, ...], str, bool], ...] = (
     ("workload", (str,), "a string", False),
     ("series", (str, type(None)), "a string or null", True),
     ("started_ns", (int,), "an integer", False),
+    ("started_unix_ms", (int,), "an integer", True),
     ("complete", (bool,), "true or false", False),
     ("goals", (dict,), "an object", False),
     ("config", (dict,), "an object", True),
@@ -193,7 +197,7 @@ def _files(spark: SparkSession, paths: Sequence[str]) -> dict[str, dict[str, Fil
         rows = listed.select("_metadata.file_path", "length", F.unix_millis("modificationTime").alias("at")).collect()
         files |= {row.file_path: File(row.length, row["at"]) for row in rows}
     except AnalysisException as error:
-        raise BenchError(f"cannot read the run: {first_line(error)}") from error
+        raise BenchError(f"cannot read the run: {reason(error)}") from error
     directories: dict[str, dict[str, File]] = {}
     for path, file in files.items():
         directory, _, name = path.rpartition("/")
@@ -259,6 +263,8 @@ def run_facts(text: str, file: str) -> dict[str, Any]:
         # True is an int to Python, and to nobody else.
         if known and (not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds)):
             raise BenchError(f"{file}: {name!r} must be {words}, not {value!r}")
+    if abs(facts["started_ns"]) > STARTED_NS_MAX:
+        raise BenchError(f"{file}: 'started_ns' must be a time in ns, not {facts['started_ns']}")
     for goal, limit in facts["goals"].items():
         if isinstance(limit, bool) or not isinstance(limit, int | float):
             raise BenchError(f"{file}: goal {goal!r} must be a number, not {limit!r}")
@@ -340,6 +346,13 @@ def _processes(run: RunLog, found: Sequence[int]) -> None:
         )
 
 
-def first_line(error: BaseException) -> str:
-    """The first line of an error of Spark's, which may have a hundred."""
-    return re.sub(r"^\[\w+\] | SQLSTATE: \w+$", "", str(error).strip().partition("\n")[0])[:300]
+def reason(error: BaseException) -> str:
+    """What an error of Spark's says, which may have hundreds of lines: the first; where that one only says that Java or
+    Python raised something, what that was."""
+    first, *more = str(error).strip().splitlines() or [""]
+    raised = [line for line in more if re.match(r"[A-Za-z_][\w.]*: ", line)]
+    if more and more[0].startswith(": "):
+        first = more[0][2:]
+    elif first.endswith(":") and raised:
+        first = f"{first} {raised[-1]}"
+    return re.sub(r"^\[\w+\] | SQLSTATE: \w+$", "", first)[:REASON_CHARS_MAX]

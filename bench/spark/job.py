@@ -19,11 +19,11 @@ from concurrent.futures import ThreadPoolExecutor
 from operator import itemgetter
 from pathlib import Path
 
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ingeborg.bench.digest import files as digestdir
+from ingeborg.bench.digest import kept
 from ingeborg.bench.digest.document import CAUSAL, PERCENTILES_PPM, Json, Rows, document
 from ingeborg.bench.digest.tables import Digest
 from ingeborg.bench.errors import BenchError
@@ -31,7 +31,7 @@ from ingeborg.bench.spark import inventory, logs
 from ingeborg.bench.spark import transforms as t
 from ingeborg.bench.spark.quantiles import percentiles, sketched
 from ingeborg.bench.spark.schema import BUCKETS_PER_DECADE, CURVE_PPM, EXACT_DELIVERIES_MAX, KEPT, SKETCH_ACCURACY
-from ingeborg.bench.spark.session import sized
+from ingeborg.bench.spark.session import SPARK_ERRORS, sized
 
 FIGURES_AT_ONCE = 4
 """Jobs under way at once. More would not run faster on the few cores of one machine, and would share its memory."""
@@ -137,6 +137,9 @@ def digest(spark: SparkSession, paths: Sequence[str], out: Path, *, fresh: bool 
 def _digested(spark: SparkSession, runs: list[inventory.RunLog], made_of: Mapping[str, Json]) -> Digest:
     """The digest of these runs, all computed in the same few jobs."""
     names = [run.run for run in runs]
+    has_causal_goal = any(CAUSAL in run.facts["goals"] for run in runs)
+    if has_causal_goal:
+        kept.require()
 
     def rows(frame: DataFrame) -> list[Json]:
         return [row.asDict() | {"run": names[row.run]} for row in frame.collect()]
@@ -152,7 +155,7 @@ def _digested(spark: SparkSession, runs: list[inventory.RunLog], made_of: Mappin
             # Each figure is a small job: planning one while another runs keeps every core busy.
             with ThreadPoolExecutor(FIGURES_AT_ONCE) as pool:
                 tables = dict(zip(frames, pool.map(rows, frames.values()), strict=True)) | {"phases": phases}
-            if any(CAUSAL in run.facts["goals"] for run in runs):
+            if has_causal_goal:
                 # Loaded only here: whoever sets no such goal needs no Arrow on the executors.
                 from ingeborg.bench.spark.causal import verdicts
 
@@ -204,8 +207,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (BenchError, OSError) as error:
         print(f"bench: {error}", file=sys.stderr)
         return 1
-    except PySparkException as error:
-        print(f"bench: Spark failed: {logs.first_line(error)}", file=sys.stderr)
+    except SPARK_ERRORS as error:
+        print(f"bench: Spark failed: {logs.reason(error)}", file=sys.stderr)
         return 1
     finally:
         session.stop()

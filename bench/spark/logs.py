@@ -25,7 +25,7 @@ from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
 from ingeborg.bench.errors import BenchError
 from ingeborg.bench.spark.checks import checked
-from ingeborg.bench.spark.inventory import COPY, RunLog, first_line, literal
+from ingeborg.bench.spark.inventory import COPY, RunLog, literal, reason
 from ingeborg.bench.spark.schema import (
     CLOSING_S_MAX,
     EVENTS,
@@ -40,7 +40,7 @@ from ingeborg.bench.spark.schema import (
     Table,
 )
 
-__all__ = ["Logs", "first_line", "read"]
+__all__ = ["Logs", "read", "reason"]
 
 _DOES_NOT_FIT = "does not fit the log's schema (bench/SCHEMA.md)"
 

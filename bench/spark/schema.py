@@ -25,6 +25,10 @@ OFFSET_S_MAX = 7 * 24 * 3600
 """How far a time may lie from the run's start, in seconds. No run lasts a week; without a limit one damaged number
 would ask for a table of a billion seconds."""
 
+STARTED_NS_MAX = 1 << 62
+"""A century of a clock that begins with its machine. Times are 64-bit integers, and so are all sums and differences of
+one and the above."""
+
 CLOSING_S_MAX = 60
 """How long after its last phase a run may still have events, in seconds: connections are closed for 30 at most, and
 what is wrong with one then is an event."""

@@ -1,16 +1,29 @@
 """The verdicts of the causal check in words, for a terminal.
 
-Owns these words. It takes verdicts as the check has made them (`bench.spark.causal.verdicts`), and judges nothing.
+Owns these words, and how many violations are told. It takes verdicts as the check has made them
+(`bench.spark.causal.verdicts`), and judges nothing.
 """
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Iterator, Sequence
 
 from ingeborg.bench.digest.document import NS_PER_S, Json
+from ingeborg.bench.text.summary import plain
 
 SHOWN = 10
 """Violations that are shown of a run, unless it is said otherwise: they mostly have one cause."""
+
+SHOWN_MAX = 100
+"""Violations that are shown of all runs together. Each is searched for its trail, and nobody reads more."""
+
+
+def shown(number: str) -> int:
+    """What `--shown` says."""
+    if not number.isdecimal():
+        raise argparse.ArgumentTypeError(f"{number!r} is no number of violations, 0 or more")
+    return min(int(number), SHOWN_MAX)
 
 
 def verdicts(made: Sequence[Json]) -> str:
@@ -21,7 +34,7 @@ def verdicts(made: Sequence[Json]) -> str:
 def _verdict(verdict: Json) -> Iterator[str]:
     wrong, unsent = verdict["violations"], verdict["unsent"]
     yield (
-        f"{verdict['run']}: {_count(wrong, 'causal violation') if wrong else 'no causal violation'}"
+        f"{plain(verdict['run'])}: {_count(wrong, 'causal violation') if wrong else 'no causal violation'}"
         + (f" at {_count(verdict['connections'], 'connection')}" if wrong else "")
         + f"; {_count(verdict['deliveries'], 'delivery', 'deliveries')} judged, {verdict['late']:,} of them later than "
         "something that was sent after"
@@ -34,7 +47,8 @@ def _verdict(verdict: Json) -> Iterator[str]:
     if unsent:
         yield f"  {_count(unsent, 'delivery', 'deliveries')} of messages that nobody in the log sent: not judged"
     if not verdict["whole"]:
-        yield f"  The run was cut short: what it logged before is judged ({_count(len(verdict['torn']), 'torn file')})"
+        files = f"{_count(len(verdict['torn']), 'torn file')}, {len(verdict['empty']):,} empty"
+        yield f"  The run was cut short: what it logged before is judged ({files})"
     if verdict["messages"]:
         mean = verdict["entries"] / verdict["messages"]
         yield (
@@ -44,8 +58,8 @@ def _verdict(verdict: Json) -> Iterator[str]:
         )
     for example in verdict["examples"]:
         yield from _example(example, verdict["started_ns"])
-    if wrong > len(verdict["examples"]):
-        yield f"  and {wrong - len(verdict['examples']):,} more"
+    if more := wrong - len(verdict["examples"]):
+        yield f"  and {more:,} more" if verdict["examples"] else f"  {more:,} not shown"
 
 
 def _example(example: Json, started_ns: int) -> Iterator[str]:

@@ -200,7 +200,9 @@ class Causal(_Paced):
     duration_s: float = _option(10.0, "how long questions are asked", "S", most=DURATION_S_MAX, above=True)
     size: str = _option("200", "payload bytes: 200, uniform:100:400 or lognormal:MEDIAN:SIGMA:MAX", "SPEC")
     violations: int | None = _option(
-        None, "so many causal violations at most are a goal of the run (default: no goal)", most=MESSAGES_MAX
+        None,
+        "so many causal violations at most are a goal of the run, which bench digest judges (default: no goal)",
+        most=MESSAGES_MAX,
     )
 
     def __post_init__(self) -> None:

@@ -22,12 +22,13 @@ Message = tuple[int, int]
 
 PHASES = [synthetic.phase("run", "run", 0, 1_000 * MS, 1)]
 
-_EVENT = re.compile(r"(\d+)([<>])([a-z])(\*?)(?:@(\d+)(?:-(\d+))?)?")
+_EVENT = re.compile(r"(\d+)([<>])([a-z])([*~]?)(?:@(\d+)(?:-(\d+))?)?")
 
 
 def written(name: str, text: str, **facts: object) -> Run:
     """`1>a 2<a`: connection 1 sent message a, 2 received it, a millisecond apart. `@5`: at 5 ms; `1>a@5-7`: meant for
-    5 and sent at 7. `*`: marked as causal. Message a is number 1 of topic 1, b of topic 2 …"""
+    5 and sent at 7. `*`: marked as causal; `~`: not the first report by schedule. Message a is number 1 of topic 1, b
+    of topic 2 …"""
     rows: list[Row] = []
     now = 0
     for connection, arrow, letter, mark, meant, done in _EVENT.findall(text):
@@ -37,14 +38,14 @@ def written(name: str, text: str, **facts: object) -> Run:
         if arrow == "<":
             rows.append(synthetic.received("run", int(connection), topic, 1, 0, now * MS))
         else:
-            row = synthetic.sent("run", int(connection), topic, 1, first * MS, now * MS, 1)
-            rows.append((*row[:-1], "causal" if mark else None))
+            row = synthetic.sent("run", int(connection), topic, 1, first * MS, now * MS, int(mark != "~"))
+            rows.append((*row[:-1], "causal" if mark == "*" else None))
     return Run(synthetic.facts(name, **facts), [rows], PHASES)
 
 
 def random_log(name: str, rng: random.Random) -> Run:
-    """Few connections and coarse times; losses, copies, several reports, marks, copies before the report and without
-    one; in two processes."""
+    """Few connections and coarse times; losses, copies, several reports, the first of which may be missing, marks,
+    copies before the report and without one; in two processes."""
     connections = rng.randint(2, 6)
     rows: list[Row] = []
     marks = rng.random() < 0.3
@@ -54,7 +55,8 @@ def random_log(name: str, rng: random.Random) -> Run:
         for index in range(rng.choice((1, 1, 1, 1, 2, 3)) if rng.random() < 0.97 else 0):
             meant = base + index * rng.choice((0, 0, 1, 9))
             at = meant + rng.choice((0, 0, 1, 4))
-            row = synthetic.sent("run", rng.randrange(connections), *message, meant * MS, at * MS, int(not index))
+            first = int(not index and rng.random() < 0.9)
+            row = synthetic.sent("run", rng.randrange(connections), *message, meant * MS, at * MS, first)
             rows.append((*row[:-1], "causal" if marks and rng.random() < 0.7 else None))
         for connection in rng.sample(range(connections), rng.randint(1, connections)):
             for _ in range(rng.choice((1, 1, 1, 2))):
@@ -117,7 +119,7 @@ def told(run: Run) -> list[Told]:
         latest = max(came[message], min((report[5] for report in reports[message]), default=0))
         originals = [report for report in reports[message] if report[5] <= latest]
         number = -1 if row[0] == "received" else len(originals) if row[5] <= latest else 0
-        depends = not marks or (bool(originals) and all(report[8] for report in originals))
+        depends = any(report[7] for report in originals) and (not marks or all(report[8] for report in originals))
         made.append(Told(row[6] - START_NS, row[2], message, row[5] - START_NS, number, depends))
     return made
 

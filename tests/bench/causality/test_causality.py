@@ -124,6 +124,18 @@ def test_what_can_no_longer_come_too_late_is_forgotten() -> None:
     assert len(made._known) <= causal_clocks.SWEEP_MIN
 
 
+def test_so_is_what_only_a_sender_of_duplicates_knows() -> None:
+    """Each message has an axis of its own, for two report it before anybody has it; the third one is always late."""
+    made = Clocks()
+    for number in range(1_000):
+        at_ns = number * 10
+        for connection in (1, 2):
+            made.sent(at_ns, at_ns, connection, (1, number), 2, True, at_ns + 25)
+        made.received(at_ns + 3, 3, (1, number))
+        made.sent(at_ns + 5, at_ns + 5, 3, (1, number), 0, True, NEVER)
+    assert max(map(len, made._knows.values())) <= 4
+
+
 Broadcasts = dict[int, list[Message]]
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from ingeborg.bench import cli
+from ingeborg.bench.text import causal as text
 from tests.bench.causality import plain
 
 
@@ -40,9 +41,17 @@ def test_violations_are_named_and_are_exit_code_1(tmp_path: Path) -> None:
 
 
 def test_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
-    for arguments in (["check"], ["check", "causal"]):
+    for arguments in (["check"], ["check", "causal"], ["check", "causal", "r", "--shown", "-1"]):
         with pytest.raises(SystemExit) as ended:
             cli.main(arguments)
         assert ended.value.code == 2
-    assert cli.main(["check", "causal", "r", "--shown", "-1"]) == 1
-    assert "--shown has to be 0 or more" in capsys.readouterr().err
+    assert "argument --shown: '-1' is no number of violations, 0 or more" in capsys.readouterr().err
+
+
+def test_of_a_log_nothing_moves_the_cursor_and_nothing_shown_is_not_one_more() -> None:
+    counts = dict.fromkeys(("deliveries", "late", "reports", "marked", "unsent", "messages"), 0)
+    made = counts | {"run": "\x1b[2Jr", "violations": 2, "connections": 1, "whole": True, "examples": []}
+    first, *_, last = text.verdicts([made]).splitlines()
+    assert first.startswith("?[2Jr: 2 causal violations at 1 connection; ")
+    assert last == "  2 not shown"
+    assert text.shown(str(10**30)) == text.SHOWN_MAX

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import random
 import shutil
@@ -11,6 +12,7 @@ import tempfile
 from collections.abc import Iterable
 from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,7 +21,7 @@ from hypothesis import strategies as st
 
 from ingeborg.bench import cli
 from ingeborg.bench.digest.document import Json
-from ingeborg.bench.errors import BenchError
+from ingeborg.bench.errors import BenchError, ExtraMissing
 from ingeborg.bench.text import causal as text
 from tests import wants
 from tests.bench import synthetic
@@ -62,6 +64,9 @@ KNOWN: dict[str, tuple[str, list[Late]]] = {
     # Either report may have been the original: then b depends on what both had.
     "two originals, one had it": ("1>a 2<a 2>b@10 4>b@10-11 3<b 3<a", []),
     "two originals, both had it": ("1>a 2<a 4<a 2>b@10 4>b@10-11 3<b 3<a", [(3, A, B)]),
+    # The one that was meant to be first failed, and has no row: it may have been the original all the same.
+    "a report without the first": ("1>a 2<a 2>b~ 3<b 3<a", []),
+    "known by a report without the first": ("1>a~ 2<a 2>b 3<b 3<a", [(3, A, B)]),
     "sent by nobody": ("2<a 2>b 3<b 3<a", []),
     # With marks only what is marked depends on anything, marked or not.
     "marked": ("1>a 2<a 2>b* 3<b 3<a", [(3, A, B)]),
@@ -165,9 +170,10 @@ def test_bad_logs_are_refused_as_the_digest_refuses_them(spark: SparkSession, tm
     cut = plain.written("cut", "1>a 2<a 2>b 3<b 3<a 1>c", complete=False).write(tmp_path / "cut")
     events = cut / "events-000-0000.csv"
     events.write_text(events.read_text()[:-4])
+    (cut / "events-001-0000.csv").write_text("")
     verdict = check(spark, cut)["cut"]
     assert (verdict["violations"], verdict["torn"]) == (1, ["events-000-0000.csv"])
-    assert "The run was cut short: what it logged before is judged (1 torn file)" in text.verdicts([verdict])
+    assert "The run was cut short: what it logged before is judged (1 torn file, 1 empty)" in text.verdicts([verdict])
     dead = synthetic.Run(synthetic.facts("dead", complete=False, failed="no server"), [], []).write(tmp_path / "dead")
     assert check(spark, dead)["dead"]["deliveries"] == 0
 
@@ -205,6 +211,44 @@ def test_the_digest_judges_the_goal_of_runs_that_have_it(spark: SparkSession, tm
         (0, True),
     ]
     assert found["free"] == []
+
+
+def test_without_arrow_a_digest_that_has_to_judge_the_goal_says_so_and_any_other_is_made(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ingeborg.bench.spark import job
+
+    for name in ("pyarrow", "pyarrow.parquet"):
+        monkeypatch.setitem(sys.modules, name, None)
+    for module in ("causal", "happened", "shipped"):
+        monkeypatch.delitem(sys.modules, f"ingeborg.bench.spark.{module}", raising=False)
+    out = tmp_path / "digest"
+    out.mkdir()
+    plain.written("free", "1>a 2<a").write(tmp_path / "runs" / "free")
+    job.digest(spark, [str(tmp_path / "runs")], out)
+    plain.written("judged", "1>a 2<a", goals={"causal_violations": 0}).write(tmp_path / "runs" / "judged")
+    with pytest.raises(ExtraMissing, match="pyarrow is not installed"):
+        job.digest(spark, [str(tmp_path / "runs")], out)
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize("script", ["causal", "job"])
+def test_of_a_script_an_error_of_java_is_a_line(
+    script: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from py4j.protocol import Py4JError
+
+    module = importlib.import_module(f"ingeborg.bench.spark.{script}")
+
+    def failing(*_: object, **__: object) -> None:
+        raise Py4JError("An error occurred while calling o1.collect.\n: java.io.IOException: no python3")
+
+    session = SimpleNamespace(stop=lambda: None)
+    builder = SimpleNamespace(appName=lambda _: SimpleNamespace(getOrCreate=lambda: session))
+    monkeypatch.setattr(module, "SparkSession", SimpleNamespace(builder=builder))
+    monkeypatch.setattr(module, "check" if script == "causal" else "digest", failing)
+    assert module.main(["r"] if script == "causal" else ["r", "--out", str(tmp_path)]) == 1
+    assert capsys.readouterr().err == "bench: Spark failed: java.io.IOException: no python3\n"
 
 
 @pytest.mark.slow

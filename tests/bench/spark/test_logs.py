@@ -123,6 +123,12 @@ def _break(run: Path, how: str) -> None:
         part.write_text("\n".join(lines[1:]) + "\n")
     elif how == "wrong type":
         (run / "run.json").write_text(json.dumps(synthetic.facts(started_ns="now")))
+    elif how == "beyond all clocks":
+        (run / "run.json").write_text(json.dumps(synthetic.facts(started_ns=10**30)))
+    elif how == "no date":
+        (run / "run.json").write_text(json.dumps(synthetic.facts(started_unix_ms="today")))
+    elif how == "a time without a difference":
+        append(part, f"error,run,1,,,,{-(1 << 63)},0,code\n")
     elif how == "no events":
         for number in (0, 1):
             (run / f"events-00{number}-0000.csv").write_text(synthetic.EVENT_HEADER + "\n")
@@ -208,6 +214,9 @@ def _break(run: Path, how: str) -> None:
         ("process of no role", ["machine.csv, line 2: unknown role", "cook"]),
         ("a row where the header belongs", ["events-001-0000.csv, line 1", "not a row of it"]),
         ("wrong type", ["run.json", "'started_ns' must be an integer"]),
+        ("beyond all clocks", ["run.json", "'started_ns' must be a time in ns, not 1000"]),
+        ("no date", ["run.json", "'started_unix_ms' must be an integer, not 'today'"]),
+        ("a time without a difference", ["events-001-0000.csv, line 4: at_ns is missing, or more than a week"]),
         ("no events", ["not one event"]),
         ("only empty parts", ["events-000-0000.csv is empty"]),
         ("huge run.json", ["run.json", "bytes"]),

@@ -10,6 +10,7 @@ import pytest
 pytest.importorskip("pyspark", reason="for want of pyspark: pip install -e '.[bench]'")
 
 from ingeborg.bench.errors import BenchError
+from ingeborg.bench.spark.inventory import REASON_CHARS_MAX, reason
 from ingeborg.bench.spark.session import java_version, require_java
 
 
@@ -53,3 +54,23 @@ def test_java_that_is_missing_old_or_broken_is_named_with_what_to_install(tmp_pa
 
 def test_new_enough_java_is_accepted(tmp_path: Path) -> None:
     require_java(fake_java(tmp_path, "echo 'openjdk version \"17.0.1\"' >&2"))
+
+
+def test_of_an_error_that_java_or_python_raised_the_reason_is_said() -> None:
+    python = """An exception was thrown from the Python worker:
+Traceback (most recent call last):
+  File "cloudpickle.py", line 469, in subimport
+    __import__(name)
+ModuleNotFoundError: No module named 'pyarrow'"""
+    java = """An error occurred while calling o65.collectToPython.
+: java.lang.OutOfMemoryError: Java heap space
+\tat java.base/java.util.Arrays.copyOf(Arrays.java:3537)"""
+    spark = "[PATH_NOT_FOUND] Path does not exist: file:/r. SQLSTATE: 42K03\n== SQL ==\nx: y"
+    said = {
+        python: "An exception was thrown from the Python worker: ModuleNotFoundError: No module named 'pyarrow'",
+        java: "java.lang.OutOfMemoryError: Java heap space",
+        spark: "Path does not exist: file:/r.",
+        "x" * 999: "x" * REASON_CHARS_MAX,
+        "": "",
+    }
+    assert {text: reason(Exception(text)) for text in said} == said
