@@ -142,6 +142,7 @@ class Grove(Swaps):
         ordered = kind != EARLY and branch.ordered
         if kind == PAYLOAD and ordered and wire[4] is not None:
             self._announced(branch, wire[4])
+            ordered = branch.ordered  # there may have been so many that the link is begun anew
         row = self.rows.get(name)
         if row is None:
             row = self._learn(name)

@@ -442,6 +442,19 @@ def test_more_entries_than_a_queue_takes_restart_the_link() -> None:
     assert paper.delivered[1:] == [("r", number) for number in range(1, 6)]
 
 
+def test_a_payload_whose_entries_restart_the_link_does_not_come_before_them() -> None:
+    paper, node = alone("a", bounds=Bounds(queue_max=3))
+    before = tuple(("r", number) for number in range(1, 6))
+    node.received("a", (PAYLOAD, ("s", 1), 1, 0.0, before), 10)
+    assert node.restarts == 1
+    assert paper.delivered == []
+    assert node.kept()["queued"] == 0
+    node.received("a", (FLOORS, {}, True, float("inf")), 0)
+    for key in (*before, ("s", 1)):
+        node.received("a", (REPLAY, key, 1, 0.1), 10)
+    assert paper.delivered == [*before, ("s", 1)]
+
+
 def test_a_payload_that_nobody_announces_is_dropped_in_the_end() -> None:
     paper, node = alone("a", "b")
     node.received("a", (EARLY, ("r", 2), 1, 0.0), 10)
