@@ -186,10 +186,10 @@ class Grove(Swaps):
             return
         if not early:
             self._forward_early(branch, row, key, hops, payload_bytes, wire[3])
-        self._hold(key, (payload_bytes, hops, born))
         if ordered:
             branch.queue.append(key)
             branch.index[key] = SENDABLE
+        self._hold(key, (payload_bytes, hops, born))
 
     def _released(self, key: Key) -> bool:
         """Is on one link everything before its entry delivered? The floors of a link have no place in its order."""

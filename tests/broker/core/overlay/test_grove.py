@@ -455,6 +455,20 @@ def test_a_payload_whose_entries_restart_the_link_does_not_come_before_them() ->
     assert paper.delivered == [*before, ("s", 1)]
 
 
+def test_of_many_that_are_dropped_one_that_is_announced_is_asked_for() -> None:
+    paper, node = alone("a", "b", bounds=Bounds(held_bytes_max=5, queue_max=2))
+    node.received("a", (ENTRIES, (("q", 1),)), 0)
+    for number in (2, 3):
+        node.received("b", (EARLY, ("s", number), 1, 0.0), 10)
+    node.received("a", (PAYLOAD, ("r", 1), 1, 0.0, None), 10)
+    assert node.dropped == 3
+    assert node.restarts == 0
+    node.received("b", (EARLY, ("q", 1), 1, 0.0), 10)
+    assert [wire[1] for to, wire in paper.take() if to == "a" and wire[0] == GRAFT][-1:] == [(("r", 1),)]
+    node.received("a", (EARLY, ("r", 1), 1, 0.0), 10)
+    assert paper.delivered == [("q", 1), ("r", 1)]
+
+
 def test_a_payload_that_nobody_announces_is_dropped_in_the_end() -> None:
     paper, node = alone("a", "b")
     node.received("a", (EARLY, ("r", 2), 1, 0.0), 10)
