@@ -190,6 +190,8 @@ class Grove(Swaps):
             branch.queue.append(key)
             branch.index[key] = SENDABLE
         self._hold(key, (payload_bytes, hops, born))
+        if self._is_floor(key):
+            self._await(key)
 
     def _released(self, key: Key) -> bool:
         """Is on one link everything before its entry delivered? The floors of a link have no place in its order."""

@@ -23,7 +23,6 @@ from .history import Key
 from .node import Desk, Peer
 from .roots import EVERYBODY, NOBODY, Root, Vector, forget, vector
 from .trees import NEVER, Bounds, Held, Trees
-from .wanted import GAP_WAIT_S, Want
 from .wires import (
     EARLY_BYTES,
     ENTRIES,
@@ -127,14 +126,11 @@ class Swaps(Trees):
             self._whole_since = wants_since
             self._pass(above)
             return
-        now = self._desk.now
         for key in above.items():
             if key not in branch.index:
                 branch.queue.append(key)
                 branch.index[key] = FLOOR
-            if key not in self.wanted.rows and key not in self._held:
-                self.wanted.rows[key] = Want(now, now + GAP_WAIT_S)
-        self._arm_next()
+            self._await(key)
 
     def _give_up(self, floors: Vector) -> None:
         """See ``Trees``."""

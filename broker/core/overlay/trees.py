@@ -225,7 +225,7 @@ class Trees(Node):
                 continue
             # A payload that nobody can send any more may still be on its way. A floor is nothing that is on its way.
             wait_s = max(wait_s, GAP_WAIT_S if good_for == FLOOR else HISTORY_S)
-            if good_for == SENDABLE:
+            if good_for == SENDABLE and key not in self._held:
                 can.append(branch)
         if can:
             of = can[want.asked % len(can)]
@@ -240,6 +240,16 @@ class Trees(Node):
         else:
             return False
         return True
+
+    def _await(self, floor: Key) -> None:
+        """Others have so long to bring what is up to there. That the last of it is held does not bring the rest."""
+        if floor not in self.wanted.rows:
+            now = self._desk.now
+            self.wanted.rows[floor] = Want(now, now + GAP_WAIT_S)
+            self._arm(now + GAP_WAIT_S)
+
+    def _is_floor(self, key: Key) -> bool:
+        return any(branch.index.get(key) == FLOOR for branch in self._out)
 
     def _comes(self, upto: Key) -> bool:
         """Is anything known of the messages of this root up to there?"""
@@ -281,7 +291,7 @@ class Trees(Node):
             if want is None:
                 continue
             row = self.rows.get(key[0])
-            if key in self._held or (row is not None and row.seq >= key[1]):
+            if (row is not None and row.seq >= key[1]) or (key in self._held and not self._is_floor(key)):
                 del self.wanted.rows[key]
             elif not self._ask(key, want):
                 del self.wanted.rows[key]

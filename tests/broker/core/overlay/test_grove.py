@@ -12,9 +12,9 @@ from ingeborg.broker.core.overlay.branch import Branch
 from ingeborg.broker.core.overlay.grove import BATCH_S, Grove
 from ingeborg.broker.core.overlay.history import Key
 from ingeborg.broker.core.overlay.node import Desk
-from ingeborg.broker.core.overlay.roots import NOBODY, Root
+from ingeborg.broker.core.overlay.roots import HISTORY_S, NOBODY, Root
 from ingeborg.broker.core.overlay.trees import Bounds
-from ingeborg.broker.core.overlay.wanted import GAP_WAIT_S
+from ingeborg.broker.core.overlay.wanted import ANSWER_S, GAP_WAIT_S
 from ingeborg.broker.core.overlay.wires import (
     EARLY,
     ENTRIES,
@@ -386,6 +386,25 @@ def test_a_floor_has_no_place_in_the_order() -> None:
     node.received("a", (FLOORS, {"r": 1, "q": 1}, True, -1.0), 0)
     node.received("b", (EARLY, ("r", 1), 1, 0.0), 10)
     assert paper.delivered == []
+
+
+@pytest.mark.parametrize("held_before", [True, False])
+def test_a_gap_is_given_up_though_its_last_payload_is_held(held_before: bool) -> None:
+    paper, node = alone("a", "b")
+    early = (EARLY, ("r", 3), 1, 0.0)
+    if held_before:
+        node.received("b", early, 10)
+    node.received("a", (FLOORS, {"r": 3}, True, -1.0), 0)
+    if not held_before:
+        node.received("b", early, 10)
+    node.received("a", (REPLAY, ("q", 1), 1, 0.0), 10)
+    while paper.now < HISTORY_S + ANSWER_S:
+        paper.now += ANSWER_S
+        paper.due(node)
+    assert node.gaps == 1
+    assert paper.delivered == [("q", 1)]
+    assert node.kept()["held"] == node.kept()["wanted"] == 0
+    assert not [wire for _, wire in paper.take() if wire[0] == GRAFT]
 
 
 def test_without_room_a_payload_is_dropped_and_asked_for_when_its_turn_has_come() -> None:
