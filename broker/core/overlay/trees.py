@@ -223,7 +223,8 @@ class Trees(Node):
             good_for = branch.index.get(key)
             if good_for is None:
                 continue
-            # A payload that nobody can send any more may still be on its way. A floor is nothing that is on its way.
+            # A payload that nobody can send any more may still be on its way, but for one that came and was dropped.
+            # A floor is nothing that is on its way.
             wait_s = max(wait_s, GAP_WAIT_S if good_for == FLOOR else HISTORY_S)
             if good_for == SENDABLE and key not in self._held:
                 can.append(branch)
@@ -233,7 +234,7 @@ class Trees(Node):
             self.wanted.ask(want, of, now)
         elif not wait_s:  # who announced it is gone; the others will announce it
             del self.wanted.rows[key]
-        elif now < want.first_at + wait_s:
+        elif now < want.first_at + wait_s and key not in self._dropped:
             want.due_at = want.first_at + wait_s
         elif now < want.first_at + HISTORY_S and self._comes(key):
             want.due_at = now + ANSWER_S
@@ -269,8 +270,8 @@ class Trees(Node):
             if branch.index.get(key, FLOOR) == SENDABLE:
                 branch.index[key] = PLACE
                 want = self.wanted.rows.get(key)
-                if want is not None:
-                    self._ask(key, want)
+                if want is not None and not self._ask(key, want):
+                    want.due_at = self._desk.now
         self._arm_next()
 
     def _parents_gone(self) -> None:

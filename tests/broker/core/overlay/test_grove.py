@@ -13,7 +13,7 @@ from ingeborg.broker.core.overlay.grove import BATCH_S, Grove
 from ingeborg.broker.core.overlay.history import Key
 from ingeborg.broker.core.overlay.node import Desk
 from ingeborg.broker.core.overlay.roots import HISTORY_S, NOBODY, Root
-from ingeborg.broker.core.overlay.trees import Bounds
+from ingeborg.broker.core.overlay.trees import PAUSE_S_MIN, Bounds
 from ingeborg.broker.core.overlay.wanted import ANSWER_S, GAP_WAIT_S
 from ingeborg.broker.core.overlay.wires import (
     EARLY,
@@ -21,6 +21,7 @@ from ingeborg.broker.core.overlay.wires import (
     ENTRIES_BYTES,
     ENTRY_BYTES,
     FLOORS,
+    GONE,
     GRAFT,
     PAYLOAD,
     PRUNE,
@@ -486,6 +487,21 @@ def test_of_many_that_are_dropped_one_that_is_announced_is_asked_for() -> None:
     assert [wire[1] for to, wire in paper.take() if to == "a" and wire[0] == GRAFT][-1:] == [(("r", 1),)]
     node.received("a", (EARLY, ("r", 1), 1, 0.0), 10)
     assert paper.delivered == [("q", 1), ("r", 1)]
+
+
+def test_what_was_dropped_and_nobody_can_send_any_more_is_given_up_at_once() -> None:
+    paper, node = alone("a", "b", bounds=Bounds(held_bytes_max=5))
+    node.received("a", (ENTRIES, (("q", 1),)), 0)
+    for number in (1, 2, 3):
+        node.received("a", (PAYLOAD, ("r", number), 1, 0.0, None), 10)
+    node.received("b", (EARLY, ("q", 1), 1, 0.0), 10)
+    for number in (1, 2):
+        node.received("a", (GONE, (("r", number),)), 0)
+        paper.now += PAUSE_S_MIN
+        paper.due(node)
+    assert node.gaps == 2
+    node.received("a", (EARLY, ("r", 3), 1, 0.0), 10)
+    assert paper.delivered == [("q", 1), ("r", 3)]
 
 
 def test_a_payload_that_nobody_announces_is_dropped_in_the_end() -> None:
