@@ -192,6 +192,8 @@ class Grove(Swaps):
         self._hold(key, (payload_bytes, hops, born))
         if self._is_floor(key):
             self._await(key)
+        elif self._released(key):  # what is before it in its root's order is on no link
+            self._drain()
 
     def _released(self, key: Key) -> bool:
         """Is on one link everything before its entry delivered? The floors of a link have no place in its order."""
@@ -293,7 +295,12 @@ class Grove(Swaps):
                         queue.popleft()
                         branch.index.pop(key, None)
                         continue
-                    if row is None or row.seq != key[1] - 1 or branch.index[key] == FLOOR:
+                    if branch.index[key] == FLOOR:
+                        break
+                    if key[1] - 1 > (0 if row is None else row.seq):
+                        self._forgotten_before(branch, key)
+                        break
+                    if row is None:
                         break
                     held = self._held.get(key)
                     if held is None:

@@ -132,6 +132,15 @@ class Swaps(Trees):
                 branch.index[key] = FLOOR
             self._await(key)
 
+    def _forgotten_before(self, branch: Branch, key: Key) -> None:
+        """The neighbour has left out what is before this message, so it was here: its root has been forgotten since, as
+        one of too many. Now there is a gap before it."""
+        floor = (key[0], key[1] - 1)
+        if floor not in branch.index:
+            branch.queue.appendleft(floor)
+            branch.index[floor] = FLOOR
+            self._await(floor)
+
     def _give_up(self, floors: Vector) -> None:
         """See ``Trees``."""
         self.gaps += len(floors)

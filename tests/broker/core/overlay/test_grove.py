@@ -381,6 +381,14 @@ def test_behind_a_gap_nothing_is_delivered_until_another_brings_it_or_it_is_give
             assert to_b == [(ENTRIES, (("s", 2),)), (FLOORS, {"r": 3}), (ENTRIES, (("q", 1),))]
 
 
+def test_before_the_first_message_of_a_root_there_is_no_gap() -> None:
+    paper, node = alone("a", "b")
+    node.received("a", (ENTRIES, (("q", 1), ("r", 1))), 0)
+    node.received("b", (EARLY, ("q", 1), 1, 0.0), 10)
+    node.received("a", (EARLY, ("r", 1), 1, 0.0), 10)
+    assert paper.delivered == [("q", 1), ("r", 1)]
+
+
 def test_a_floor_has_no_place_in_the_order() -> None:
     """It may stand for a message that depends on another floor."""
     paper, node = alone("a", "b")

@@ -20,6 +20,7 @@ from ingeborg.broker.core.overlay.roots import (
     vector,
 )
 from ingeborg.broker.core.overlay.swaps import SWEEP_S
+from ingeborg.broker.core.overlay.wanted import ANSWER_S, GAP_WAIT_S
 from ingeborg.broker.core.overlay.wires import FLOORS, PAYLOAD, REPLAY, VECTOR
 
 from .paper import Paper
@@ -137,6 +138,22 @@ def test_a_root_that_speaks_after_it_was_forgotten_has_no_gap() -> None:
     pair.settle()
     assert pair.papers["b"].delivered == [("a", 1), ("a", 2)]
     assert pair.nodes["b"].gaps == 0
+
+
+def test_a_root_that_was_one_too_many_and_speaks_again_has_a_gap_which_is_counted() -> None:
+    pair = Pair()
+    pair.link()
+    pair.nodes["a"].broadcast(10)
+    pair.settle()
+    pair.at(HISTORY_S + TRANSIT_S + 1.0)
+    b = pair.nodes["b"]
+    assert forget(b.rows, pair.papers["b"].now, roots_max=0) == 1
+    pair.nodes["a"].broadcast(10)
+    pair.settle()
+    assert pair.papers["b"].delivered == [("a", 1)]
+    pair.at(pair.papers["b"].now + GAP_WAIT_S + ANSWER_S)
+    assert pair.papers["b"].delivered == [("a", 1), ("a", 2)]
+    assert b.gaps == 1
 
 
 def late_replay(history_s: float) -> list[tuple[object, int]]:
