@@ -107,7 +107,7 @@ class Grove(Swaps):
         elif kind == VECTOR:
             self._open(branch, wire[1], wire[2])
         elif kind == FLOORS:
-            self._floors(branch, wire[1], wire[2], wire[3])
+            self._floors(branch, wire[1], wire[2], wire[3], wire[4])
         elif kind == GONE:
             self._gone(branch, wire[1])
 

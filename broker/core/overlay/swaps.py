@@ -13,7 +13,7 @@ but for what that one has delivered since the new node began.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from typing import Final
 
 from ingeborg.protocol.native import mypyc_attr
@@ -28,6 +28,7 @@ from .wires import (
     ENTRIES,
     ENTRIES_BYTES,
     ENTRY_BYTES,
+    FLOOR_ROW_BYTES,
     FLOORS,
     NAME_BYTES,
     REPLAY,
@@ -105,23 +106,32 @@ class Swaps(Trees):
             self._send(branch.peer, (REPLAY, key, hops + 1, now - born), size, payload_bytes)
 
     def _tell_floors(self, branch: Branch, floors: Vector, first: bool) -> None:
-        whole_s = self._desk.now - self._whole_since
-        self._send(branch.peer, (FLOORS, floors, first, whole_s), VECTOR_BYTES + VECTOR_ROW_BYTES * len(floors))
+        now = self._desk.now
+        quiet = {name: now - self.rows[name].at for name in floors}
+        size = VECTOR_BYTES + FLOOR_ROW_BYTES * len(floors)
+        self._send(branch.peer, (FLOORS, floors, first, now - self._whole_since, quiet), size)
 
-    def _floors(self, branch: Branch, floors: Vector, first: bool, whole_s: float) -> None:
+    def _floors(
+        self, branch: Branch, floors: Vector, first: bool, whole_s: float, quiet: Mapping[Hashable, float]
+    ) -> None:
         """The neighbour cannot send what it has passed up to there. With its first floors its order begins."""
         if not (first or branch.ordered):
             return  # they belong to the order before the link was restarted
         branch.ordered = True
+        now = self._desk.now
         above: Vector = {}
         for name, seq in floors.items():
             row = self.rows.get(name)
-            if row is None or row.seq < seq:
+            if row is None:
+                row = self._learn(name)
+                row.at = now - quiet[name]
+            if row.seq < seq:
+                row.at = max(row.at, now - quiet[name])
                 above[name] = seq
         if not above:
             return
         wants_since = self._began - NEWCOMER_S
-        if self._new and self._desk.now - whole_s <= wants_since:
+        if self._new and now - whole_s <= wants_since:
             self._new = False
             self._whole_since = wants_since
             self._pass(above)
@@ -144,6 +154,9 @@ class Swaps(Trees):
     def _give_up(self, floors: Vector) -> None:
         """See ``Trees``."""
         self.gaps += len(floors)
+        for key in floors.items():
+            if key[0] in self.rows and not self._is_floor(key):  # a neighbour has it, and has had it only now
+                self.rows[key[0]].at = self._desk.now
         self._pass(floors)
 
     def _pass(self, floors: Vector) -> None:
@@ -152,9 +165,9 @@ class Swaps(Trees):
             row = self.rows.get(name)
             if row is None:
                 row = self._learn(name)
+            if not (row.seq or row.parent):
                 row.eager = NOBODY  # its tree is there, without this node
             row.seq = max(row.seq, seq)
-            row.at = self._desk.now
         for key in [key for key in self._held if key[1] <= floors.get(key[0], 0)]:
             self._held_bytes -= self._held.pop(key)[0]
         self._tell_pending()

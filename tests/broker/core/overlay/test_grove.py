@@ -208,7 +208,7 @@ def alone(*neighbours: str, bounds: Bounds | None = None) -> tuple[Paper, Grove]
     for peer in neighbours:
         node.up(peer, True)
         node.received(peer, (VECTOR, {}, 1.0), 0)
-        node.received(peer, (FLOORS, {}, True, 1.0), 0)
+        node.received(peer, (FLOORS, {}, True, 1.0, {}), 0)
     paper.take()
     return paper, node
 
@@ -321,7 +321,7 @@ def test_a_new_node_takes_up_where_its_neighbour_is() -> None:
     node = Grove(paper, "me")
     node.up("a", True)
     node.received("a", (VECTOR, {"r": 7}, -1.0), 0)
-    node.received("a", (FLOORS, {"r": 7}, True, float("inf")), 0)
+    node.received("a", (FLOORS, {"r": 7}, True, float("inf"), {"r": 0.0}), 0)
     node.received("a", (PAYLOAD, ("r", 8), 1, 0.0, None), 10)
     assert paper.delivered == [("r", 8)]
     assert node.gaps == 0
@@ -336,8 +336,8 @@ def test_a_new_node_does_not_take_up_where_a_newer_one_is() -> None:
     node.received("a", (VECTOR, {"r": 7}, -1.0), 0)
     node.received("b", (VECTOR, {"r": 7}, -1.0), 0)
     paper.now = 3.0
-    node.received("a", (FLOORS, {"r": 7}, True, 2.0), 0)
-    node.received("b", (FLOORS, {"r": 5}, True, float("inf")), 0)
+    node.received("a", (FLOORS, {"r": 7}, True, 2.0, {"r": 0.0}), 0)
+    node.received("b", (FLOORS, {"r": 5}, True, float("inf"), {"r": 0.0}), 0)
     node.received("b", (REPLAY, ("r", 6), 1, 0.5), 10)
     node.received("b", (REPLAY, ("r", 7), 1, 0.5), 10)
     assert paper.delivered == [("r", 6), ("r", 7)]
@@ -352,7 +352,7 @@ def test_behind_a_gap_nothing_is_delivered_until_another_brings_it_or_it_is_give
         node.received("a", (PAYLOAD, ("r", 1), 1, 0.0, None), 10)
         node.up("c", True)
         node.received("c", (VECTOR, {"r": 3, "q": 1}, -1.0), 0)
-        node.received("c", (FLOORS, {"r": 3}, True, float("inf")), 0)
+        node.received("c", (FLOORS, {"r": 3}, True, float("inf"), {"r": 0.0}), 0)
         node.received("c", (REPLAY, ("q", 1), 1, 0.0), 10)
         assert paper.delivered == [("r", 1)]
         if brought:
@@ -392,7 +392,7 @@ def test_before_the_first_message_of_a_root_there_is_no_gap() -> None:
 def test_a_floor_has_no_place_in_the_order() -> None:
     """It may stand for a message that depends on another floor."""
     paper, node = alone("a", "b")
-    node.received("a", (FLOORS, {"r": 1, "q": 1}, True, -1.0), 0)
+    node.received("a", (FLOORS, {"r": 1, "q": 1}, True, -1.0, {"r": 0.0, "q": 0.0}), 0)
     node.received("b", (EARLY, ("r", 1), 1, 0.0), 10)
     assert paper.delivered == []
 
@@ -403,7 +403,7 @@ def test_a_gap_is_given_up_though_its_last_payload_is_held(held_before: bool) ->
     early = (EARLY, ("r", 3), 1, 0.0)
     if held_before:
         node.received("b", early, 10)
-    node.received("a", (FLOORS, {"r": 3}, True, -1.0), 0)
+    node.received("a", (FLOORS, {"r": 3}, True, -1.0, {"r": 0.0}), 0)
     if not held_before:
         node.received("b", early, 10)
     node.received("a", (REPLAY, ("q", 1), 1, 0.0), 10)
@@ -462,9 +462,9 @@ def test_more_entries_than_a_queue_takes_restart_the_link() -> None:
     assert [to for to, wire in paper.take() if wire[0] == VECTOR] == ["a"]
     # What was under way belongs to the former order.
     node.received("a", (ENTRIES, (("r", 6),)), 0)
-    node.received("a", (FLOORS, {"x": 9}, False, float("inf")), 0)
+    node.received("a", (FLOORS, {"x": 9}, False, float("inf"), {"x": 0.0}), 0)
     assert node.kept()["queued"] == 0
-    node.received("a", (FLOORS, {}, True, float("inf")), 0)
+    node.received("a", (FLOORS, {}, True, float("inf"), {}), 0)
     for number in range(1, 6):
         node.received("a", (REPLAY, ("r", number), 1, 0.1), 10)
     assert paper.delivered[1:] == [("r", number) for number in range(1, 6)]
@@ -477,7 +477,7 @@ def test_a_payload_whose_entries_restart_the_link_does_not_come_before_them() ->
     assert node.restarts == 1
     assert paper.delivered == []
     assert node.kept()["queued"] == 0
-    node.received("a", (FLOORS, {}, True, float("inf")), 0)
+    node.received("a", (FLOORS, {}, True, float("inf"), {}), 0)
     for key in (*before, ("s", 1)):
         node.received("a", (REPLAY, key, 1, 0.1), 10)
     assert paper.delivered == [*before, ("s", 1)]
