@@ -165,7 +165,6 @@ class Grove(Swaps):
             if kind != REPLAY and (want is None or want.of is not branch):
                 self._twice(branch, row, key)
         now = self._desk.now
-        self._new = False
         if self.wanted.rows:
             self.wanted.came(key, branch, now)
         else:

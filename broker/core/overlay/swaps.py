@@ -7,8 +7,10 @@ What its history does not have any more it names as *floors*; beyond them nothin
 messages up to there have come over other links. If none brings them within ``GAP_WAIT_S`` they are given up, which is
 counted. Before its neighbour's vector has come a node says nothing else, so that such a link orders nothing.
 
-A node that has delivered nothing of others yet is **new**. It takes up where a neighbour is that was there before it,
-but for what that one has delivered since the new node began.
+For some seconds a node is **new**: until it takes up where a neighbour is that was there before it, but for what that
+one has delivered since the node began. A delivery does not end that: where several nodes come together, one may get
+another's first message before it is told of any that is older. But of a root of which it has delivered something it
+lacks what is between.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from ingeborg.protocol.native import mypyc_attr
 from .branch import FLOOR, Branch
 from .history import Key
 from .node import Desk, Peer
-from .roots import EVERYBODY, NOBODY, Root, Vector, forget, vector
+from .roots import EVERYBODY, HISTORY_S, NOBODY, Root, Vector, forget, vector
 from .trees import NEVER, Bounds, Held, Trees
 from .wires import (
     EARLY_BYTES,
@@ -42,6 +44,12 @@ from .wires import (
 #: way, and clocks differ in speed.
 NEWCOMER_S: Final = 1.0
 
+#: Whom it takes up from may be newer by so much, in seconds: half of that, which leaves a request half a second.
+NEWER_S: Final = NEWCOMER_S / 2.0
+
+#: A node is new for at most so many seconds: as long as its neighbours' histories have what it wants.
+NEW_S_MAX: Final = HISTORY_S - NEWCOMER_S
+
 #: Roots that may be forgotten are looked for so often, in seconds.
 SWEEP_S: Final = 60.0
 
@@ -57,7 +65,7 @@ class Swaps(Trees):
     def __init__(self, desk: Desk, me: Peer, bounds: Bounds) -> None:
         super().__init__(desk, me, bounds)
         self._began = desk.now
-        self._new = True
+        self._new = True  # it has not taken up where another is
         self._whole_since = -NEVER  # since then nothing was left out here because this node was new
         self._sweeping = False
         self.restarts = self.gaps = self.forgotten = 0
@@ -85,9 +93,12 @@ class Swaps(Trees):
     def _swap(self, branch: Branch) -> None:
         """Say what is delivered here."""
         known = vector(self.rows)
-        age = self._desk.now - self._began + NEWCOMER_S if self._new else -1.0
+        age = self._desk.now - self._began + NEWCOMER_S if self._is_new() else -1.0
         size = VECTOR_BYTES + VECTOR_ROW_BYTES * len(known)
         self._send(branch.peer, (VECTOR, known, age), size)
+
+    def _is_new(self) -> bool:
+        return self._new and self._desk.now - self._began <= NEW_S_MAX
 
     def _open(self, branch: Branch, theirs: Vector, age: float) -> None:
         """The neighbour has said what is delivered there. From now on our order goes over the link."""
@@ -131,9 +142,11 @@ class Swaps(Trees):
         if not above:
             return
         wants_since = self._began - NEWCOMER_S
-        if self._new and now - whole_s <= wants_since:
+        whole_since = now - whole_s
+        lacks = any(self.rows[name].seq for name in above)
+        if self._is_new() and whole_since <= wants_since + NEWER_S and not lacks:
             self._new = False
-            self._whole_since = wants_since
+            self._whole_since = max(wants_since, whole_since)
             self._pass(above)
             return
         for key in above.items():

@@ -34,8 +34,8 @@ GRAFT: Final = 5
 GONE: Final = 6
 """``(keys,)``: cannot be sent any more."""
 VECTOR: Final = 7
-"""``(vector, age)``: what the sender has delivered. ``age``: of a node that has delivered nothing of others: seconds
-since when it wants everything; otherwise negative. The answer is ``FLOORS``, and what the sender lacks."""
+"""``(vector, age)``: what the sender has delivered. ``age``: of a new node: seconds since when it wants everything;
+otherwise negative. The answer is ``FLOORS``, and what the sender lacks."""
 FLOORS: Final = 8
 """``(floors, first, whole, quiet)``: of each life, up to this number the sender has passed messages that it cannot
 send. ``first``: it answers a vector; from here on the sender's entries are an order. ``whole``: for so many seconds the

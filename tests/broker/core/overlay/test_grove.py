@@ -13,6 +13,7 @@ from ingeborg.broker.core.overlay.grove import BATCH_S, Grove
 from ingeborg.broker.core.overlay.history import Key
 from ingeborg.broker.core.overlay.node import Desk
 from ingeborg.broker.core.overlay.roots import HISTORY_S, NOBODY, Root
+from ingeborg.broker.core.overlay.swaps import NEWCOMER_S
 from ingeborg.broker.core.overlay.trees import PAUSE_S_MIN, Bounds
 from ingeborg.broker.core.overlay.wanted import ANSWER_S, GAP_WAIT_S
 from ingeborg.broker.core.overlay.wires import (
@@ -344,6 +345,36 @@ def test_a_new_node_does_not_take_up_where_a_newer_one_is() -> None:
     node.received("a", (PAYLOAD, ("r", 8), 1, 0.0, None), 10)
     assert paper.delivered == [("r", 6), ("r", 7), ("r", 8)]
     assert node.gaps == 0
+
+
+@pytest.mark.parametrize(("newer_s", "gaps"), [(0.4, 0), (0.6, 1)])
+def test_a_new_node_takes_up_where_one_is_that_came_at_about_the_same_time(newer_s: float, gaps: int) -> None:
+    """A delivery before that changes nothing."""
+    paper, node = alone("a", "b")
+    node.received("b", (PAYLOAD, ("s", 1), 1, 0.0, None), 10)
+    paper.now = 2.0
+    whole_s = paper.now - newer_s + NEWCOMER_S
+    node.received("a", (FLOORS, {"r": 7}, True, whole_s, {"r": 0.0}), 0)
+    node.received("a", (REPLAY, ("r", 8), 1, 0.0), 10)
+    while paper.now < 2.0 + GAP_WAIT_S + ANSWER_S:
+        paper.now += ANSWER_S
+        paper.due(node)
+    assert paper.delivered == [("s", 1), ("r", 8)]
+    assert node.gaps == gaps
+
+
+def test_a_node_that_is_not_new_any_more_counts_what_it_lacks() -> None:
+    """It had a link, and was cut off before anything came."""
+    paper, node = alone("a")
+    node.down("a")
+    paper.now = HISTORY_S
+    node.up("a", True)
+    assert paper.take()[-1] == ("a", (VECTOR, {}, -1.0))
+    node.received("a", (VECTOR, {"r": 7}, -1.0), 0)
+    node.received("a", (FLOORS, {"r": 7}, True, float("inf"), {"r": 0.0}), 0)
+    paper.now += GAP_WAIT_S
+    paper.due(node)
+    assert node.gaps == 1
 
 
 def test_behind_a_gap_nothing_is_delivered_until_another_brings_it_or_it_is_given_up() -> None:
