@@ -193,6 +193,8 @@ class Grove(Swaps):
             self._await(key)
         elif self._released(key):  # what is before it in its root's order is on no link
             self._drain()
+        if kind == PAYLOAD and ordered and len(branch.queue) > self._bounds.queue_max:
+            self._restart(branch)
 
     def _released(self, key: Key) -> bool:
         """Is on one link everything before its entry delivered? The floors of a link have no place in its order."""

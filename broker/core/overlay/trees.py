@@ -36,7 +36,7 @@ from .wires import EARLY, EARLY_BYTES, ENTRIES_BYTES, ENTRY_BYTES, GONE, GRAFT, 
 HELD_BYTES_MAX: Final = 16 << 20
 
 #: Entries of a link that wait: as many as a history of small messages has. Then the link is restarted: its neighbour
-#: sends what is lacking, in an order in which nothing has to wait.
+#: sends what is lacking, in an order in which nothing has to wait. What it sends then is bounded by its history.
 QUEUE_MAX: Final = 1 << 16
 
 #: A timer's name, and the least that it takes, in seconds.

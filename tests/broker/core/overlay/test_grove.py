@@ -501,6 +501,21 @@ def test_more_entries_than_a_queue_takes_restart_the_link() -> None:
     assert paper.delivered[1:] == [("r", number) for number in range(1, 6)]
 
 
+def test_more_payloads_in_order_than_a_queue_takes_restart_the_link() -> None:
+    paper, node = alone("a", "b", bounds=Bounds(queue_max=3))
+    node.received("a", (ENTRIES, (("q", 1),)), 0)
+    for number in range(1, 4):
+        node.received("a", (PAYLOAD, ("r", number), 1, 0.0, None), 10)
+    assert node.restarts == 1
+    assert node.kept()["queued"] == 0
+    node.received("a", (PAYLOAD, ("r", 4), 1, 0.0, None), 10)
+    assert node.kept()["queued"] == 0
+    node.received("a", (FLOORS, {}, True, float("inf"), {}), 0)
+    for key in (("q", 1), *(("r", number) for number in range(1, 5))):
+        node.received("a", (REPLAY, key, 1, 0.1), 10)
+    assert paper.delivered == [("q", 1), *(("r", number) for number in range(1, 5))]
+
+
 def test_a_payload_whose_entries_restart_the_link_does_not_come_before_them() -> None:
     paper, node = alone("a", bounds=Bounds(queue_max=3))
     before = tuple(("r", number) for number in range(1, 6))
