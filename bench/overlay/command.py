@@ -44,7 +44,8 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         help="simulate broadcast over trees and floods among thousands of nodes",
         description="Run the evaluation of a thesis (CPTCast, Plumtree, PRC-broadcast) and of grove in a "
         "simulated network of two sites, digest each log with Spark, and delete it. thesis: the document's grid of "
-        "payloads, intervals and senders; crash: a share of the nodes crashes at once, or the halves are cut off from "
+        "payloads, intervals and senders; timers: Plumtree and CPTCast with other time-outs; "
+        "crash: a share of the nodes crashes at once, or the halves are cut off from "
         "each other; churn: nodes crash and join all the time. What DIR holds already is not run again. The same seed "
         f"gives the same rows, and the same {CELLS}.",
     )

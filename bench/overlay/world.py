@@ -333,7 +333,10 @@ class World:
             self._in_order(end, self._ended, end)
 
     def _ended(self, end: End) -> None:
-        if end.open:
+        """All that was sent has arrived; what waits for the receiver's interface comes before the end is told."""
+        if end.held and end.into is not None:
+            self.wheel.put(int(end.into.in_free_ns) // SLOT_NS, (self._ended, (end,), 0, CALL))
+        elif end.open:
             self._told_down(end.back)
 
     def sever(self, one: int, other: int) -> None:

@@ -107,7 +107,7 @@ class Grove(Swaps):
         elif kind == VECTOR:
             self._open(branch, wire[1], wire[2])
         elif kind == FLOORS:
-            self._floors(branch, wire[1], wire[2], wire[3])
+            self._floors(branch, wire[1], wire[2], wire[3], wire[4])
         elif kind == GONE:
             self._gone(branch, wire[1])
 
@@ -142,6 +142,7 @@ class Grove(Swaps):
         ordered = kind != EARLY and branch.ordered
         if kind == PAYLOAD and ordered and wire[4] is not None:
             self._announced(branch, wire[4])
+            ordered = branch.ordered  # there may have been so many that the link is begun anew
         row = self.rows.get(name)
         if row is None:
             row = self._learn(name)
@@ -164,7 +165,6 @@ class Grove(Swaps):
             if kind != REPLAY and (want is None or want.of is not branch):
                 self._twice(branch, row, key)
         now = self._desk.now
-        self._new = False
         if self.wanted.rows:
             self.wanted.came(key, branch, now)
         else:
@@ -185,10 +185,16 @@ class Grove(Swaps):
             return
         if not early:
             self._forward_early(branch, row, key, hops, payload_bytes, wire[3])
-        self._hold(key, (payload_bytes, hops, born))
         if ordered:
             branch.queue.append(key)
             branch.index[key] = SENDABLE
+        self._hold(key, (payload_bytes, hops, born))
+        if self._is_floor(key):
+            self._await(key)
+        elif self._released(key):  # what is before it in its root's order is on no link
+            self._drain()
+        if kind == PAYLOAD and ordered and len(branch.queue) > self._bounds.queue_max:
+            self._restart(branch)
 
     def _released(self, key: Key) -> bool:
         """Is on one link everything before its entry delivered? The floors of a link have no place in its order."""
@@ -290,7 +296,12 @@ class Grove(Swaps):
                         queue.popleft()
                         branch.index.pop(key, None)
                         continue
-                    if row is None or row.seq != key[1] - 1 or branch.index[key] == FLOOR:
+                    if branch.index[key] == FLOOR:
+                        break
+                    if key[1] - 1 > (0 if row is None else row.seq):
+                        self._forgotten_before(branch, key)
+                        break
+                    if row is None:
                         break
                     held = self._held.get(key)
                     if held is None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from typing import Final
 
-from .roots import HISTORY_S, Root, Vector
+from .roots import HISTORY_S, TOLD_S, Root, Vector
 
 #: Payloads kept for a new neighbour, in bytes. At 1,600 bytes and 1,000 messages a second it lasts as long as
 #: ``HISTORY_S``.
@@ -90,6 +90,6 @@ class History:
             had = upto.get(name)
             if had is None:
                 had = theirs.get(name, 0)
-            if row.seq > had:
+            if row.seq > had and row.at >= now - TOLD_S:
                 floors[name] = row.seq
         return floors, keys

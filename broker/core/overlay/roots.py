@@ -14,8 +14,10 @@ forgotten. Must never: send or deliver.
    root that has been silent for ``RENEW_S`` begins another *life*: it takes another name, and counts from 1 again.
    ``FORGET_S`` is longer, so that nobody forgets a life that still goes on.
 
-What a long cut leaves over is a vector that names a forgotten life. It says up to where its messages are gone, and
-brings none of them.
+4. Whoever has forgotten a life must not learn of it anew from one who has not, who got it later: so it would go round
+   for ever, and be a gap each time. A node that is told of a life is told how long it has been quiet, and counts from
+   there. One that has been quiet for ``TOLD_S`` has ended, and nothing of it is under way: nobody is told of it, and
+   whoever lacks some of it, after a cut as long as that, does not count it.
 """
 
 from __future__ import annotations
@@ -37,6 +39,10 @@ RENEW_S: Final = 150.0
 
 #: A life of which nothing new has come for so long is forgotten, in seconds.
 FORGET_S: Final = 300.0
+
+#: A life of which nothing new has come for so long is not told of any more, in seconds. Nodes differ by what its latest
+#: message took to them, and forget it later than this: ``FORGET_S`` is longer by more.
+TOLD_S: Final = RENEW_S + TRANSIT_S
 
 #: Lives known at a time. With more, those silent for ``HISTORY_S + TRANSIT_S`` are forgotten: a vector of so many takes
 #: 120 kB on a new link. A root that then speaks again within ``RENEW_S`` seems to have a gap, which is counted.
@@ -61,7 +67,8 @@ class Life(NamedTuple):
 class Root:
     """One life of a root, as one node sees it. Masks are of the node's links.
 
-    ``seq``: of its messages so many are delivered here, or given up. ``at``: when the latest was, in seconds.
+    ``seq``: of its messages so many are delivered here, or given up. ``at``: when the latest was delivered here, or by
+    whoever has told of it, in seconds.
     ``eager``: the links over which its payloads go on. ``parent``: the one over which they come, as far as known.
     ``refused``: the ends of these links have been asked to send no payloads; what is under way may still come.
     """

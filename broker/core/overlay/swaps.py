@@ -7,13 +7,15 @@ What its history does not have any more it names as *floors*; beyond them nothin
 messages up to there have come over other links. If none brings them within ``GAP_WAIT_S`` they are given up, which is
 counted. Before its neighbour's vector has come a node says nothing else, so that such a link orders nothing.
 
-A node that has delivered nothing of others yet is **new**. It takes up where a neighbour is that was there before it,
-but for what that one has delivered since the new node began.
+For some seconds a node is **new**: until it takes up where a neighbour is that was there before it, but for what that
+one has delivered since the node began. A delivery does not end that: where several nodes come together, one may get
+another's first message before it is told of any that is older. But of a root of which it has delivered something it
+lacks what is between.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from typing import Final
 
 from ingeborg.protocol.native import mypyc_attr
@@ -21,14 +23,14 @@ from ingeborg.protocol.native import mypyc_attr
 from .branch import FLOOR, Branch
 from .history import Key
 from .node import Desk, Peer
-from .roots import EVERYBODY, NOBODY, Root, Vector, forget, vector
+from .roots import EVERYBODY, HISTORY_S, NOBODY, Root, Vector, forget, vector
 from .trees import NEVER, Bounds, Held, Trees
-from .wanted import GAP_WAIT_S, Want
 from .wires import (
     EARLY_BYTES,
     ENTRIES,
     ENTRIES_BYTES,
     ENTRY_BYTES,
+    FLOOR_ROW_BYTES,
     FLOORS,
     NAME_BYTES,
     REPLAY,
@@ -41,6 +43,12 @@ from .wires import (
 #: A new node wants what its neighbour has delivered since it began, and so many seconds before: its request was under
 #: way, and clocks differ in speed.
 NEWCOMER_S: Final = 1.0
+
+#: Whom it takes up from may be newer by so much, in seconds: half of that, which leaves a request half a second.
+NEWER_S: Final = NEWCOMER_S / 2.0
+
+#: A node is new for at most so many seconds: as long as its neighbours' histories have what it wants.
+NEW_S_MAX: Final = HISTORY_S - NEWCOMER_S
 
 #: Roots that may be forgotten are looked for so often, in seconds.
 SWEEP_S: Final = 60.0
@@ -57,7 +65,7 @@ class Swaps(Trees):
     def __init__(self, desk: Desk, me: Peer, bounds: Bounds) -> None:
         super().__init__(desk, me, bounds)
         self._began = desk.now
-        self._new = True
+        self._new = True  # it has not taken up where another is
         self._whole_since = -NEVER  # since then nothing was left out here because this node was new
         self._sweeping = False
         self.restarts = self.gaps = self.forgotten = 0
@@ -85,9 +93,12 @@ class Swaps(Trees):
     def _swap(self, branch: Branch) -> None:
         """Say what is delivered here."""
         known = vector(self.rows)
-        age = self._desk.now - self._began + NEWCOMER_S if self._new else -1.0
+        age = self._desk.now - self._began + NEWCOMER_S if self._is_new() else -1.0
         size = VECTOR_BYTES + VECTOR_ROW_BYTES * len(known)
         self._send(branch.peer, (VECTOR, known, age), size)
+
+    def _is_new(self) -> bool:
+        return self._new and self._desk.now - self._began <= NEW_S_MAX
 
     def _open(self, branch: Branch, theirs: Vector, age: float) -> None:
         """The neighbour has said what is delivered there. From now on our order goes over the link."""
@@ -106,39 +117,59 @@ class Swaps(Trees):
             self._send(branch.peer, (REPLAY, key, hops + 1, now - born), size, payload_bytes)
 
     def _tell_floors(self, branch: Branch, floors: Vector, first: bool) -> None:
-        whole_s = self._desk.now - self._whole_since
-        self._send(branch.peer, (FLOORS, floors, first, whole_s), VECTOR_BYTES + VECTOR_ROW_BYTES * len(floors))
+        now = self._desk.now
+        quiet = {name: now - self.rows[name].at for name in floors}
+        size = VECTOR_BYTES + FLOOR_ROW_BYTES * len(floors)
+        self._send(branch.peer, (FLOORS, floors, first, now - self._whole_since, quiet), size)
 
-    def _floors(self, branch: Branch, floors: Vector, first: bool, whole_s: float) -> None:
+    def _floors(
+        self, branch: Branch, floors: Vector, first: bool, whole_s: float, quiet: Mapping[Hashable, float]
+    ) -> None:
         """The neighbour cannot send what it has passed up to there. With its first floors its order begins."""
         if not (first or branch.ordered):
             return  # they belong to the order before the link was restarted
         branch.ordered = True
+        now = self._desk.now
         above: Vector = {}
         for name, seq in floors.items():
             row = self.rows.get(name)
-            if row is None or row.seq < seq:
+            if row is None:
+                row = self._learn(name)
+                row.at = now - quiet[name]
+            if row.seq < seq:
+                row.at = max(row.at, now - quiet[name])
                 above[name] = seq
         if not above:
             return
         wants_since = self._began - NEWCOMER_S
-        if self._new and self._desk.now - whole_s <= wants_since:
+        whole_since = now - whole_s
+        lacks = any(self.rows[name].seq for name in above)
+        if self._is_new() and whole_since <= wants_since + NEWER_S and not lacks:
             self._new = False
-            self._whole_since = wants_since
+            self._whole_since = max(wants_since, whole_since)
             self._pass(above)
             return
-        now = self._desk.now
         for key in above.items():
             if key not in branch.index:
                 branch.queue.append(key)
                 branch.index[key] = FLOOR
-            if key not in self.wanted.rows and key not in self._held:
-                self.wanted.rows[key] = Want(now, now + GAP_WAIT_S)
-        self._arm_next()
+            self._await(key)
+
+    def _forgotten_before(self, branch: Branch, key: Key) -> None:
+        """The neighbour has left out what is before this message, so it was here: its root has been forgotten since, as
+        one of too many. Now there is a gap before it."""
+        floor = (key[0], key[1] - 1)
+        if floor not in branch.index:
+            branch.queue.appendleft(floor)
+            branch.index[floor] = FLOOR
+            self._await(floor)
 
     def _give_up(self, floors: Vector) -> None:
         """See ``Trees``."""
         self.gaps += len(floors)
+        for key in floors.items():
+            if key[0] in self.rows and not self._is_floor(key):  # a neighbour has it, and has had it only now
+                self.rows[key[0]].at = self._desk.now
         self._pass(floors)
 
     def _pass(self, floors: Vector) -> None:
@@ -147,9 +178,9 @@ class Swaps(Trees):
             row = self.rows.get(name)
             if row is None:
                 row = self._learn(name)
+            if not (row.seq or row.parent):
                 row.eager = NOBODY  # its tree is there, without this node
             row.seq = max(row.seq, seq)
-            row.at = self._desk.now
         for key in [key for key in self._held if key[1] <= floors.get(key[0], 0)]:
             self._held_bytes -= self._held.pop(key)[0]
         self._tell_pending()

@@ -36,7 +36,7 @@ from .wires import EARLY, EARLY_BYTES, ENTRIES_BYTES, ENTRY_BYTES, GONE, GRAFT, 
 HELD_BYTES_MAX: Final = 16 << 20
 
 #: Entries of a link that wait: as many as a history of small messages has. Then the link is restarted: its neighbour
-#: sends what is lacking, in an order in which nothing has to wait.
+#: sends what is lacking, in an order in which nothing has to wait. What it sends then is bounded by its history.
 QUEUE_MAX: Final = 1 << 16
 
 #: A timer's name, and the least that it takes, in seconds.
@@ -223,9 +223,10 @@ class Trees(Node):
             good_for = branch.index.get(key)
             if good_for is None:
                 continue
-            # A payload that nobody can send any more may still be on its way. A floor is nothing that is on its way.
+            # A payload that nobody can send any more may still be on its way, but for one that came and was dropped.
+            # A floor is nothing that is on its way.
             wait_s = max(wait_s, GAP_WAIT_S if good_for == FLOOR else HISTORY_S)
-            if good_for == SENDABLE:
+            if good_for == SENDABLE and key not in self._held:
                 can.append(branch)
         if can:
             of = can[want.asked % len(can)]
@@ -233,13 +234,23 @@ class Trees(Node):
             self.wanted.ask(want, of, now)
         elif not wait_s:  # who announced it is gone; the others will announce it
             del self.wanted.rows[key]
-        elif now < want.first_at + wait_s:
+        elif now < want.first_at + wait_s and key not in self._dropped:
             want.due_at = want.first_at + wait_s
         elif now < want.first_at + HISTORY_S and self._comes(key):
             want.due_at = now + ANSWER_S
         else:
             return False
         return True
+
+    def _await(self, floor: Key) -> None:
+        """Others have so long to bring what is up to there. That the last of it is held does not bring the rest."""
+        if floor not in self.wanted.rows:
+            now = self._desk.now
+            self.wanted.rows[floor] = Want(now, now + GAP_WAIT_S)
+            self._arm(now + GAP_WAIT_S)
+
+    def _is_floor(self, key: Key) -> bool:
+        return any(branch.index.get(key) == FLOOR for branch in self._out)
 
     def _comes(self, upto: Key) -> bool:
         """Is anything known of the messages of this root up to there?"""
@@ -259,8 +270,8 @@ class Trees(Node):
             if branch.index.get(key, FLOOR) == SENDABLE:
                 branch.index[key] = PLACE
                 want = self.wanted.rows.get(key)
-                if want is not None:
-                    self._ask(key, want)
+                if want is not None and not self._ask(key, want):
+                    want.due_at = self._desk.now
         self._arm_next()
 
     def _parents_gone(self) -> None:
@@ -281,7 +292,7 @@ class Trees(Node):
             if want is None:
                 continue
             row = self.rows.get(key[0])
-            if key in self._held or (row is not None and row.seq >= key[1]):
+            if (row is not None and row.seq >= key[1]) or (key in self._held and not self._is_floor(key)):
                 del self.wanted.rows[key]
             elif not self._ask(key, want):
                 del self.wanted.rows[key]

@@ -34,12 +34,13 @@ GRAFT: Final = 5
 GONE: Final = 6
 """``(keys,)``: cannot be sent any more."""
 VECTOR: Final = 7
-"""``(vector, age)``: what the sender has delivered. ``age``: of a node that has delivered nothing of others: seconds
-since when it wants everything; otherwise negative. The answer is ``FLOORS``, and what the sender lacks."""
+"""``(vector, age)``: what the sender has delivered. ``age``: of a new node: seconds since when it wants everything;
+otherwise negative. The answer is ``FLOORS``, and what the sender lacks."""
 FLOORS: Final = 8
-"""``(floors, first, whole)``: of each life, up to this number the sender has passed messages that it cannot send.
-``first``: it answers a vector; from here on the sender's entries are an order. ``whole``: for so many seconds the
-sender has left out nothing because it was new itself."""
+"""``(floors, first, whole, quiet)``: of each life, up to this number the sender has passed messages that it cannot
+send. ``first``: it answers a vector; from here on the sender's entries are an order. ``whole``: for so many seconds the
+sender has left out nothing because it was new itself. ``quiet``: of each life, for so many seconds nothing new of it
+has come."""
 
 NAME_BYTES: Final = 8
 ENTRY_BYTES: Final = 6
@@ -51,6 +52,8 @@ PRUNE_BYTES: Final = 3
 VECTOR_BYTES: Final = 6
 """Kind, number of rows, age (of floors: whether they are the first, and for how long all is there)."""
 VECTOR_ROW_BYTES: Final = NAME_BYTES + 4
+FLOOR_ROW_BYTES: Final = VECTOR_ROW_BYTES + 1
+"""How long it has been quiet goes in units of two seconds: beyond ``TOLD_S`` nothing is said of it."""
 
 
 def named(keys: tuple[Key, ...]) -> int:

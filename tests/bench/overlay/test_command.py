@@ -13,7 +13,7 @@ import pytest
 
 from ingeborg.bench import cli
 from ingeborg.bench.overlay import command, summary, work
-from ingeborg.bench.overlay.experiments import Cell
+from ingeborg.bench.overlay.experiments import EXPERIMENTS, Cell
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,6 +31,16 @@ def one_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
         yield spark
 
     monkeypatch.setattr(job, "local_session", same)
+
+
+def test_the_help_and_the_documentation_name_every_experiment(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["overlay", "--help"])
+    said = capsys.readouterr().out
+    page = (Path(__file__).parents[3] / "docs" / "overlay.md").read_text(encoding="utf-8")
+    for experiment in EXPERIMENTS:
+        assert f"{experiment}:" in said
+        assert f"bench overlay {experiment} " in page
 
 
 @pytest.mark.spark

@@ -137,6 +137,21 @@ def test_who_hangs_up_is_told_nothing_and_the_other_end_gets_what_was_sent_befor
     assert not world.places[RENNES].ends
 
 
+def test_the_end_of_a_link_does_not_overtake_what_waits_for_an_interface() -> None:
+    world = World(100, Diary, 1)
+    # Two of the faster site send to one host of the other at once.
+    links = {0: 50, 1: 51}
+    neighbours = [[links[node]] if node in links else [node - 50] if node - 50 in links else [] for node in range(100)]
+    world.connect(neighbours)
+    for number in range(20):
+        for one, other in links.items():
+            world.places[one].send(other, (0, number), CONTROL, 1_000_000)
+    world.places[0].hang_up(50)
+    world.run(1.0)
+    assert [what[0] for what in diary(world, 50).what()] == ["up", *["received"] * 20, "down"]
+    assert world.lost == 0
+
+
 def test_a_new_link_is_not_mixed_up_with_the_old_one() -> None:
     """It is dialled at once after the end of the old one, and its question may overtake that."""
     for seed in range(30):

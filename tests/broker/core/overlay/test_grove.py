@@ -12,15 +12,17 @@ from ingeborg.broker.core.overlay.branch import Branch
 from ingeborg.broker.core.overlay.grove import BATCH_S, Grove
 from ingeborg.broker.core.overlay.history import Key
 from ingeborg.broker.core.overlay.node import Desk
-from ingeborg.broker.core.overlay.roots import NOBODY, Root
-from ingeborg.broker.core.overlay.trees import Bounds
-from ingeborg.broker.core.overlay.wanted import GAP_WAIT_S
+from ingeborg.broker.core.overlay.roots import HISTORY_S, NOBODY, Root
+from ingeborg.broker.core.overlay.swaps import NEWCOMER_S
+from ingeborg.broker.core.overlay.trees import PAUSE_S_MIN, Bounds
+from ingeborg.broker.core.overlay.wanted import ANSWER_S, GAP_WAIT_S
 from ingeborg.broker.core.overlay.wires import (
     EARLY,
     ENTRIES,
     ENTRIES_BYTES,
     ENTRY_BYTES,
     FLOORS,
+    GONE,
     GRAFT,
     PAYLOAD,
     PRUNE,
@@ -207,7 +209,7 @@ def alone(*neighbours: str, bounds: Bounds | None = None) -> tuple[Paper, Grove]
     for peer in neighbours:
         node.up(peer, True)
         node.received(peer, (VECTOR, {}, 1.0), 0)
-        node.received(peer, (FLOORS, {}, True, 1.0), 0)
+        node.received(peer, (FLOORS, {}, True, 1.0, {}), 0)
     paper.take()
     return paper, node
 
@@ -320,7 +322,7 @@ def test_a_new_node_takes_up_where_its_neighbour_is() -> None:
     node = Grove(paper, "me")
     node.up("a", True)
     node.received("a", (VECTOR, {"r": 7}, -1.0), 0)
-    node.received("a", (FLOORS, {"r": 7}, True, float("inf")), 0)
+    node.received("a", (FLOORS, {"r": 7}, True, float("inf"), {"r": 0.0}), 0)
     node.received("a", (PAYLOAD, ("r", 8), 1, 0.0, None), 10)
     assert paper.delivered == [("r", 8)]
     assert node.gaps == 0
@@ -335,8 +337,8 @@ def test_a_new_node_does_not_take_up_where_a_newer_one_is() -> None:
     node.received("a", (VECTOR, {"r": 7}, -1.0), 0)
     node.received("b", (VECTOR, {"r": 7}, -1.0), 0)
     paper.now = 3.0
-    node.received("a", (FLOORS, {"r": 7}, True, 2.0), 0)
-    node.received("b", (FLOORS, {"r": 5}, True, float("inf")), 0)
+    node.received("a", (FLOORS, {"r": 7}, True, 2.0, {"r": 0.0}), 0)
+    node.received("b", (FLOORS, {"r": 5}, True, float("inf"), {"r": 0.0}), 0)
     node.received("b", (REPLAY, ("r", 6), 1, 0.5), 10)
     node.received("b", (REPLAY, ("r", 7), 1, 0.5), 10)
     assert paper.delivered == [("r", 6), ("r", 7)]
@@ -345,13 +347,43 @@ def test_a_new_node_does_not_take_up_where_a_newer_one_is() -> None:
     assert node.gaps == 0
 
 
+@pytest.mark.parametrize(("newer_s", "gaps"), [(0.4, 0), (0.6, 1)])
+def test_a_new_node_takes_up_where_one_is_that_came_at_about_the_same_time(newer_s: float, gaps: int) -> None:
+    """A delivery before that changes nothing."""
+    paper, node = alone("a", "b")
+    node.received("b", (PAYLOAD, ("s", 1), 1, 0.0, None), 10)
+    paper.now = 2.0
+    whole_s = paper.now - newer_s + NEWCOMER_S
+    node.received("a", (FLOORS, {"r": 7}, True, whole_s, {"r": 0.0}), 0)
+    node.received("a", (REPLAY, ("r", 8), 1, 0.0), 10)
+    while paper.now < 2.0 + GAP_WAIT_S + ANSWER_S:
+        paper.now += ANSWER_S
+        paper.due(node)
+    assert paper.delivered == [("s", 1), ("r", 8)]
+    assert node.gaps == gaps
+
+
+def test_a_node_that_is_not_new_any_more_counts_what_it_lacks() -> None:
+    """It had a link, and was cut off before anything came."""
+    paper, node = alone("a")
+    node.down("a")
+    paper.now = HISTORY_S
+    node.up("a", True)
+    assert paper.take()[-1] == ("a", (VECTOR, {}, -1.0))
+    node.received("a", (VECTOR, {"r": 7}, -1.0), 0)
+    node.received("a", (FLOORS, {"r": 7}, True, float("inf"), {"r": 0.0}), 0)
+    paper.now += GAP_WAIT_S
+    paper.due(node)
+    assert node.gaps == 1
+
+
 def test_behind_a_gap_nothing_is_delivered_until_another_brings_it_or_it_is_given_up() -> None:
     for brought in (True, False):
         paper, node = alone("a", "b")
         node.received("a", (PAYLOAD, ("r", 1), 1, 0.0, None), 10)
         node.up("c", True)
         node.received("c", (VECTOR, {"r": 3, "q": 1}, -1.0), 0)
-        node.received("c", (FLOORS, {"r": 3}, True, float("inf")), 0)
+        node.received("c", (FLOORS, {"r": 3}, True, float("inf"), {"r": 0.0}), 0)
         node.received("c", (REPLAY, ("q", 1), 1, 0.0), 10)
         assert paper.delivered == [("r", 1)]
         if brought:
@@ -380,12 +412,39 @@ def test_behind_a_gap_nothing_is_delivered_until_another_brings_it_or_it_is_give
             assert to_b == [(ENTRIES, (("s", 2),)), (FLOORS, {"r": 3}), (ENTRIES, (("q", 1),))]
 
 
+def test_before_the_first_message_of_a_root_there_is_no_gap() -> None:
+    paper, node = alone("a", "b")
+    node.received("a", (ENTRIES, (("q", 1), ("r", 1))), 0)
+    node.received("b", (EARLY, ("q", 1), 1, 0.0), 10)
+    node.received("a", (EARLY, ("r", 1), 1, 0.0), 10)
+    assert paper.delivered == [("q", 1), ("r", 1)]
+
+
 def test_a_floor_has_no_place_in_the_order() -> None:
     """It may stand for a message that depends on another floor."""
     paper, node = alone("a", "b")
-    node.received("a", (FLOORS, {"r": 1, "q": 1}, True, -1.0), 0)
+    node.received("a", (FLOORS, {"r": 1, "q": 1}, True, -1.0, {"r": 0.0, "q": 0.0}), 0)
     node.received("b", (EARLY, ("r", 1), 1, 0.0), 10)
     assert paper.delivered == []
+
+
+@pytest.mark.parametrize("held_before", [True, False])
+def test_a_gap_is_given_up_though_its_last_payload_is_held(held_before: bool) -> None:
+    paper, node = alone("a", "b")
+    early = (EARLY, ("r", 3), 1, 0.0)
+    if held_before:
+        node.received("b", early, 10)
+    node.received("a", (FLOORS, {"r": 3}, True, -1.0, {"r": 0.0}), 0)
+    if not held_before:
+        node.received("b", early, 10)
+    node.received("a", (REPLAY, ("q", 1), 1, 0.0), 10)
+    while paper.now < HISTORY_S + ANSWER_S:
+        paper.now += ANSWER_S
+        paper.due(node)
+    assert node.gaps == 1
+    assert paper.delivered == [("q", 1)]
+    assert node.kept()["held"] == node.kept()["wanted"] == 0
+    assert not [wire for _, wire in paper.take() if wire[0] == GRAFT]
 
 
 def test_without_room_a_payload_is_dropped_and_asked_for_when_its_turn_has_come() -> None:
@@ -434,12 +493,69 @@ def test_more_entries_than_a_queue_takes_restart_the_link() -> None:
     assert [to for to, wire in paper.take() if wire[0] == VECTOR] == ["a"]
     # What was under way belongs to the former order.
     node.received("a", (ENTRIES, (("r", 6),)), 0)
-    node.received("a", (FLOORS, {"x": 9}, False, float("inf")), 0)
+    node.received("a", (FLOORS, {"x": 9}, False, float("inf"), {"x": 0.0}), 0)
     assert node.kept()["queued"] == 0
-    node.received("a", (FLOORS, {}, True, float("inf")), 0)
+    node.received("a", (FLOORS, {}, True, float("inf"), {}), 0)
     for number in range(1, 6):
         node.received("a", (REPLAY, ("r", number), 1, 0.1), 10)
     assert paper.delivered[1:] == [("r", number) for number in range(1, 6)]
+
+
+def test_more_payloads_in_order_than_a_queue_takes_restart_the_link() -> None:
+    paper, node = alone("a", "b", bounds=Bounds(queue_max=3))
+    node.received("a", (ENTRIES, (("q", 1),)), 0)
+    for number in range(1, 4):
+        node.received("a", (PAYLOAD, ("r", number), 1, 0.0, None), 10)
+    assert node.restarts == 1
+    assert node.kept()["queued"] == 0
+    node.received("a", (PAYLOAD, ("r", 4), 1, 0.0, None), 10)
+    assert node.kept()["queued"] == 0
+    node.received("a", (FLOORS, {}, True, float("inf"), {}), 0)
+    for key in (("q", 1), *(("r", number) for number in range(1, 5))):
+        node.received("a", (REPLAY, key, 1, 0.1), 10)
+    assert paper.delivered == [("q", 1), *(("r", number) for number in range(1, 5))]
+
+
+def test_a_payload_whose_entries_restart_the_link_does_not_come_before_them() -> None:
+    paper, node = alone("a", bounds=Bounds(queue_max=3))
+    before = tuple(("r", number) for number in range(1, 6))
+    node.received("a", (PAYLOAD, ("s", 1), 1, 0.0, before), 10)
+    assert node.restarts == 1
+    assert paper.delivered == []
+    assert node.kept()["queued"] == 0
+    node.received("a", (FLOORS, {}, True, float("inf"), {}), 0)
+    for key in (*before, ("s", 1)):
+        node.received("a", (REPLAY, key, 1, 0.1), 10)
+    assert paper.delivered == [*before, ("s", 1)]
+
+
+def test_of_many_that_are_dropped_one_that_is_announced_is_asked_for() -> None:
+    paper, node = alone("a", "b", bounds=Bounds(held_bytes_max=5, queue_max=2))
+    node.received("a", (ENTRIES, (("q", 1),)), 0)
+    for number in (2, 3):
+        node.received("b", (EARLY, ("s", number), 1, 0.0), 10)
+    node.received("a", (PAYLOAD, ("r", 1), 1, 0.0, None), 10)
+    assert node.dropped == 3
+    assert node.restarts == 0
+    node.received("b", (EARLY, ("q", 1), 1, 0.0), 10)
+    assert [wire[1] for to, wire in paper.take() if to == "a" and wire[0] == GRAFT][-1:] == [(("r", 1),)]
+    node.received("a", (EARLY, ("r", 1), 1, 0.0), 10)
+    assert paper.delivered == [("q", 1), ("r", 1)]
+
+
+def test_what_was_dropped_and_nobody_can_send_any_more_is_given_up_at_once() -> None:
+    paper, node = alone("a", "b", bounds=Bounds(held_bytes_max=5))
+    node.received("a", (ENTRIES, (("q", 1),)), 0)
+    for number in (1, 2, 3):
+        node.received("a", (PAYLOAD, ("r", number), 1, 0.0, None), 10)
+    node.received("b", (EARLY, ("q", 1), 1, 0.0), 10)
+    for number in (1, 2):
+        node.received("a", (GONE, (("r", number),)), 0)
+        paper.now += PAUSE_S_MIN
+        paper.due(node)
+    assert node.gaps == 2
+    node.received("a", (EARLY, ("r", 3), 1, 0.0), 10)
+    assert paper.delivered == [("q", 1), ("r", 3)]
 
 
 def test_a_payload_that_nobody_announces_is_dropped_in_the_end() -> None:

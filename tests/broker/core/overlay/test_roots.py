@@ -12,6 +12,7 @@ from ingeborg.broker.core.overlay.roots import (
     FORGET_S,
     HISTORY_S,
     RENEW_S,
+    TOLD_S,
     TRANSIT_S,
     Life,
     Root,
@@ -20,6 +21,7 @@ from ingeborg.broker.core.overlay.roots import (
     vector,
 )
 from ingeborg.broker.core.overlay.swaps import SWEEP_S
+from ingeborg.broker.core.overlay.wanted import ANSWER_S, GAP_WAIT_S
 from ingeborg.broker.core.overlay.wires import FLOORS, PAYLOAD, REPLAY, VECTOR
 
 from .paper import Paper
@@ -37,6 +39,7 @@ def rows_at(*times: float) -> dict[Hashable, Root]:
 def test_what_the_rule_rests_on() -> None:
     assert FORGET_S >= HISTORY_S + TRANSIT_S
     assert FORGET_S >= RENEW_S + TRANSIT_S
+    assert RENEW_S + TRANSIT_S <= TOLD_S < FORGET_S
     assert SWEEP_S < FORGET_S
 
 
@@ -79,20 +82,27 @@ def test_links_that_are_renumbered_keep_their_places_in_masks() -> None:
 
 
 class Pair:
-    """Two nodes with a link, whose wires go back and forth until there are none."""
+    """Nodes, two at first, with links, whose wires go back and forth until there are none."""
 
     def __init__(self) -> None:
         self.papers = {"a": Paper(1), "b": Paper(2)}
         self.nodes = {name: Grove(paper, name) for name, paper in self.papers.items()}
 
-    def link(self) -> None:
-        self.nodes["a"].up("b", True)
-        self.nodes["b"].up("a", False)
+    def come(self, name: str) -> Grove:
+        """One more node."""
+        paper = self.papers[name] = Paper(len(self.papers) + 1)
+        paper.now = self.papers["a"].now
+        self.nodes[name] = Grove(paper, name)
+        return self.nodes[name]
+
+    def link(self, one: str = "a", other: str = "b") -> None:
+        self.nodes[one].up(other, True)
+        self.nodes[other].up(one, False)
         self.settle()
 
-    def unlink(self) -> None:
-        self.nodes["a"].down("b")
-        self.nodes["b"].down("a")
+    def unlink(self, one: str = "a", other: str = "b") -> None:
+        self.nodes[one].down(other)
+        self.nodes[other].down(one)
 
     def settle(self) -> None:
         while any(paper.sent for paper in self.papers.values()):
@@ -139,6 +149,42 @@ def test_a_root_that_speaks_after_it_was_forgotten_has_no_gap() -> None:
     assert pair.nodes["b"].gaps == 0
 
 
+def test_a_root_that_was_one_too_many_and_speaks_again_has_a_gap_which_is_counted() -> None:
+    pair = Pair()
+    pair.link()
+    pair.nodes["a"].broadcast(10)
+    pair.settle()
+    pair.at(HISTORY_S + TRANSIT_S + 1.0)
+    b = pair.nodes["b"]
+    assert forget(b.rows, pair.papers["b"].now, roots_max=0) == 1
+    pair.nodes["a"].broadcast(10)
+    pair.settle()
+    assert pair.papers["b"].delivered == [("a", 1)]
+    pair.at(pair.papers["b"].now + GAP_WAIT_S + ANSWER_S)
+    assert pair.papers["b"].delivered == [("a", 1), ("a", 2)]
+    assert b.gaps == 1
+
+
+def test_a_life_that_a_newcomer_was_told_of_ends_there_as_elsewhere() -> None:
+    """Else each would learn of it anew from the other, for ever."""
+    pair = Pair()
+    pair.link()
+    pair.nodes["a"].broadcast(10)
+    pair.settle()
+    pair.at(TOLD_S - 10.0)
+    b, c = pair.nodes["b"], pair.come("c")
+    pair.link("b", "c")
+    assert vector(c.rows) == {"a": 1}
+    pair.unlink("b", "c")
+    pair.at(FORGET_S + 1.5 * SWEEP_S)
+    assert not b.rows
+    pair.link("b", "c")
+    pair.at(FORGET_S + 3.0 * SWEEP_S)
+    assert not b.rows
+    assert not c.rows
+    assert b.gaps == c.gaps == 0
+
+
 def late_replay(history_s: float) -> list[tuple[object, int]]:
     """A node forgets a root; then a neighbour comes back that was cut off, with that root's message in its history,
     which gives messages away for so long. Returns what the node has delivered in all."""
@@ -183,7 +229,7 @@ def test_an_age_goes_along_and_is_added_up(age: float) -> None:
     node = Grove(paper, "me")
     node.up("x", True)
     node.received("x", (VECTOR, {}, 1.0), 0)
-    node.received("x", (FLOORS, {}, True, 1.0), 0)
+    node.received("x", (FLOORS, {}, True, 1.0, {}), 0)
     node.received("x", (REPLAY, ("r", 1), 1, age), 10)
     paper.take()
     paper.now = 2.0

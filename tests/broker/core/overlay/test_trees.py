@@ -23,7 +23,7 @@ def up(node: Grove, peer: str) -> None:
     """A link, over which nothing is lacking."""
     node.up(peer, True)
     node.received(peer, (VECTOR, {"r": 1 << 20, "me": 1 << 20}, -1.0), 0)
-    node.received(peer, (FLOORS, {}, True, 1.0), 0)
+    node.received(peer, (FLOORS, {}, True, 1.0, {}), 0)
 
 
 def payload(node: Grove, peer: str, number: int, root: str = "r", kind: int = PAYLOAD) -> None:
