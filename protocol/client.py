@@ -187,6 +187,7 @@ class Client:
                 reasons.append(f"{url}: {error}")
         else:
             raise ConnectFailed("; ".join(reasons))
+        self._socket = socket  # known from here on, and not from when the task first runs
         self._task = asyncio.create_task(self._run(socket), name=f"client {self.client_id}")
 
     async def close(self) -> None:

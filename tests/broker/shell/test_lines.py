@@ -15,6 +15,7 @@ import pytest_asyncio
 from ingeborg.broker.core.clients.sessions import READ_AHEAD
 from ingeborg.broker.shell.fairness import QUANTUM_BYTES
 from ingeborg.broker.store.embedded.store import EmbeddedStore
+from ingeborg.protocol.client import Client
 from ingeborg.protocol.lines import LINES, LINES_BYTES_MAX
 
 from ..running import PATIENCE_S, Gated, Plain, Raw, Running, plain, raw, raw_frame, running
@@ -275,3 +276,20 @@ async def test_lines_are_compressed_together(tmp_path: Path) -> None:
             frames += 1
         assert found == [SUCCESS, SUCCESS, *({"key": "z", "broadcast": number} for number in range(2_000))]
         assert frames < 1_000
+
+
+# -- The library
+
+
+@pytest.mark.parametrize("lines", [True, False])
+async def test_the_library_speaks_in_lines_unless_it_is_told_not_to(shared: Running, lines: bool) -> None:
+    name = f"library {lines}"
+    async with Client(shared.url, name, listen=True, lines=lines) as client:
+        assert client.in_lines is lines
+        await client.subscribe([name, f"{name}, too"])
+        await client.publish_many([(name, number) for number in range(2_000)])
+        assert await client.publish(f"{name}, too", "last", ack=True) is False
+        async with asyncio.timeout(PATIENCE_S):
+            found = [await anext(client) for _ in range(2_001)]
+        assert [each.broadcast for each in found] == [*range(2_000), "last"]
+    assert client.in_lines is False
