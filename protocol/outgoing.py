@@ -137,6 +137,11 @@ class OutgoingSocket(Socket):
             self.opened.set_exception(self.ws.handshake_exc)
             self.opened.exception()  # seen: nobody may be waiting any more
 
+    def rest_waits(self) -> None:
+        """More lines than are taken at once: nobody else is waiting."""
+        while self.waits:
+            self.next_quantum()
+
     def message(self, data: bytes) -> None:
         """A message came, or a line of one."""
         if not self._cut:
