@@ -18,6 +18,7 @@ from ingeborg.bench.overlay.cells import Cells
 from ingeborg.bench.overlay.drawn import degree
 from ingeborg.bench.overlay.experiments import ALL, AT_REST, DOCUMENT, INTERVALS_MS, KB, PAYLOADS, SENDERS
 from ingeborg.bench.overlay.sites import NANCY_BITS_PER_S, NODES_PER_HOST, RENNES_BITS_PER_S
+from ingeborg.bench.overlay.summary import share
 
 Json = Mapping[str, Any]
 
@@ -90,7 +91,7 @@ def _reliable(cells: Cells, nodes: int) -> Claim:
     return Claim(
         "All experiments exhibit a reliability of 100 % (4.3).",
         HOLDS if least == 1.0 else FAILS,
-        f"{whole} of {len(rows)} cells; of the worst message {least:.4%} got it",
+        f"{whole} of {len(rows)} cells; of the worst message {share(least)} got it",
         "No node and no link fails in these worlds, and who was told of a message asks until it comes.",
     )
 
@@ -318,7 +319,7 @@ def goals(cells: Cells, nodes: int) -> list[Goal]:
         return float(run(row)[name] / beside[name])
 
     return [
-        goal("reliability", "100 %", lambda row: (f"{run(row)['least']:.4%}", run(row)["least"] == 1.0)),
+        goal("reliability", "100 %", lambda row: (share(run(row)["least"]), run(row)["least"] == 1.0)),
         goal("out of order", "0", lambda row: (f"{row['violations']:,}", row["violations"] == 0)),
         goal("RMR", "≤ 0.01", lambda row: (f"{run(row)['redundancy']:.4f}", run(row)["redundancy"] <= 0.01), True),
         goal("mean latency beside a flood's", "≤ 1.3", lambda row: _ratio(ratio(row, "mean_ms"), 1.3), True),

@@ -82,7 +82,11 @@ def _name(protocol: str, senders: int) -> str:
 
 def _claims(cells: Cells, nodes: int) -> Html:
     rows = [
-        [claim.text, badge(claim.verdict, MARKS[claim.verdict]), claim.found, claim.why]
+        [
+            claim.text,
+            badge(claim.verdict, MARKS[claim.verdict]),
+            Html(f"{html(claim.found)}<span class=said>{html(claim.why)}</span>"),
+        ]
         for claim in claims.judged(cells, nodes)
     ]
     if not rows:
@@ -96,7 +100,7 @@ def _claims(cells: Cells, nodes: int) -> Html:
     )
     return panel(
         "The document's sentences",
-        table(("chapter 4", "here", "what was found", "why"), rows, "Sentences", "compared words"),
+        table(("chapter 4", "here", "what was found, and why"), rows, "Sentences", "compared words sentences"),
         explain(
             f"{worlds} Of latency and RMR, a difference of less than {claims.NOISE:.0%} is within noise. The first "
             "message of each sender, by which a tree is made, is left out, as the document's network had come to rest "
