@@ -438,7 +438,6 @@ SCENARIOS: dict[str, Scenario] = {
     "lines": Scenario(lines_of(_PAYLOAD + b"1}\n")),
     "empty-lines": Scenario(lines_of(b"\n")),
     "lines-of-two-kinds": Scenario(lines_of(_LISTEN + _LISTEN.replace(b"listen", b"unlisten"))),
-    "lines-to-all": Scenario(lines_of(b'{"command":"broadcast","client_id":"h","payload":1,"dedup":false}\n')),
 }
 
 
