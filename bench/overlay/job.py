@@ -71,8 +71,13 @@ def of_run(run: Json) -> Json:
 
 
 def differences(row: Json, found: Json) -> list[str]:
-    """Where the simulator's row and the digest of its log do not say the same."""
+    """Where the simulator's row and the digest of its log do not say the same.
+
+    What a root delivers of its own once more is a double to the simulator, and to the log a first receipt: of such a
+    cell the log may have as many deliveries more as there were doubles, and nothing that rests on them is compared.
+    """
     differ = []
+    doubles = row["doubles"]
     for name, ours in row["phases"].items():
         theirs = found["phases"].get(name)
         if theirs is None:
@@ -83,11 +88,11 @@ def differences(row: Json, found: Json) -> list[str]:
         for mine, other in pairs.items():
             # A double is a row of the log, and no delivery.
             value = theirs[other] - (theirs["duplicated"] if other == "delivered" else 0)
-            if ours[mine] != value:
+            if not 0 <= value - ours[mine] <= (doubles if other == "delivered" else 0):
                 differ.append(f"{name}: {mine} {ours[mine]}, in the log {value}")
-        if (ours["reliability"] < 1.0) != (theirs["lost"] > 0):
+        if not doubles and (ours["reliability"] < 1.0) != (theirs["lost"] > 0):
             differ.append(f"{name}: reliability {ours['reliability']}, lost in the log {theirs['lost']}")
-        if theirs["duplicated"]:
+        if doubles:
             continue  # then the log's latencies are of doubles too
         differ += [
             f"{name}: {figure} {ours[figure]}, in the log {theirs.get(figure)}"
