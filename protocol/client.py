@@ -90,8 +90,8 @@ class Client:
     ``wss`` URLs are verified against the system's certificates. ``token``: for an endpoint that wants one; or what
     gives one for each connection, since an endpoint closes a connection whose token has expired.
 
-    ``lines``: where the endpoint can do it, several messages share a frame, each way (SPEC section 1.6): cheaper where
-    there are many, as of ``publish_many``; else they go as ever.
+    ``lines``: where the endpoint can do it, several messages share a frame, each way (SPEC section 1.6), as those of
+    ``publish_many``; else they go as ever.
 
     ``on_notification(key, payload)`` takes the place of the iterator: called as they come, it has to be quick, and its
     exception ends the client (``close`` raises it). ``on_error(error)`` is told of publishes that failed without
@@ -110,7 +110,7 @@ class Client:
         backoff_max_s: float = 10.0,
         max_frame_bytes: int = FRAME_BYTES_MAX,
         token: str | Callable[[], str] | None = None,
-        lines: bool = True,
+        lines: bool = False,
         random: random_module.Random | None = None,
         on_notification: Callable[[str | None, Any], None] | None = None,
         on_error: Callable[[ProtocolError], None] | None = None,
