@@ -90,8 +90,7 @@ class Client:
     ``wss`` URLs are verified against the system's certificates. ``token``: for an endpoint that wants one; or what
     gives one for each connection, since an endpoint closes a connection whose token has expired.
 
-    ``lines``: where the endpoint can do it, several messages share a frame, each way (SPEC section 1.6), as those of
-    ``publish_many``; else they go as ever.
+    ``lines``: where the endpoint can do it, several messages share a frame, each way (SPEC section 1.6).
 
     ``on_notification(key, payload)`` takes the place of the iterator: called as they come, it has to be quick, and its
     exception ends the client (``close`` raises it). ``on_error(error)`` is told of publishes that failed without
@@ -159,7 +158,7 @@ class Client:
 
     @property
     def in_lines(self) -> bool:
-        """Is it connected, and do several messages share a frame there?"""
+        """Do several messages share a frame where it is connected?"""
         return self._socket is not None and self._socket.lined is not None
 
     # -- life

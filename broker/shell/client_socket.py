@@ -52,6 +52,9 @@ LARGE_AT_ONCE = 8
 INFLATED_BYTES_MAX = 2 << 20
 
 
+_SUBPROTOCOLS = [Subprotocol(LINES)]
+
+
 @dataclass(frozen=True)
 class Terms:
     """What clients' connections are like. ``large_bytes``: a longer message is read away from the loop."""
@@ -81,7 +84,7 @@ class ClientSocket(Socket):
         self.ws: ServerProtocol = _Protocol(
             max_size=terms.frame_bytes_max,
             extensions=extensions,
-            subprotocols=[Subprotocol(LINES)],
+            subprotocols=_SUBPROTOCOLS,
             logger=library_log,
         )
         super().__init__(self.ws)

@@ -23,7 +23,7 @@ MACHINE_PATH = re.compile(r"(?<![\w.~$}>*/-])/(?:home|Users|root|work|workspaces
 SCRIPTS = sorted(
     path.relative_to(ROOT).as_posix()
     for path in [*ROOT.glob(".ci/*"), *ROOT.glob("deploy/**/*.sh"), *ROOT.glob("bench/*.sh")]
-    if path.suffix != ".py"
+    if path.is_file() and path.suffix != ".py"
 )
 
 

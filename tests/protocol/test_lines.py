@@ -5,9 +5,12 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from websockets.protocol import OPEN
+from websockets.server import ServerProtocol
 
-from ingeborg.protocol.frames import text_frame, whole_messages
+from ingeborg.protocol.frames import masked_text_frame, text_frame, whole_messages
 from ingeborg.protocol.lines import LINES_AT_ONCE, LINES_BYTES_MAX, Lined, is_short, lines_of, together
+from ingeborg.protocol.sockets import Socket
 
 TEXT = st.binary(max_size=40).map(lambda data: data.replace(b"\r", b"\n"))
 
@@ -51,6 +54,37 @@ def test_however_short_they_are_no_more_than_so_many_are_taken_at_once() -> None
     for count in (LINES_AT_ONCE - 1, LINES_AT_ONCE):
         assert is_short(b"\n" * count, 1_000) is (count < LINES_AT_ONCE)
     assert not is_short(b"x" * 1_001, 1_000)
+
+
+class Taken(Socket):
+    """What is taken of a chunk at once."""
+
+    quantum_bytes = 4096
+
+    def __init__(self) -> None:
+        super().__init__(ServerProtocol(state=OPEN))
+        self.lined = Lined()
+        self.turns: list[list[bytes]] = []
+
+    def messages_come(self, messages: list[bytes]) -> None:
+        self.turns.append(messages)
+
+
+def test_of_a_connection_so_many_lines_are_taken_in_a_turn_and_none_is_lost() -> None:
+    lines = [b"%d" % number + b"x" * (number % 90) for number in range(9_000)]
+    message = b"\n".join(lines)
+    socket = Taken()
+    socket.data_received(masked_text_frame(message, b"abcd") + masked_text_frame(b"last", b"abcd"))
+    turns = 1
+    while socket.waits:
+        assert len(socket.turns) <= turns
+        assert socket.unread > 0
+        socket.next_quantum()
+        turns += 1
+    assert turns >= len(message) // (4096 + 100)
+    assert all(len(each) <= LINES_AT_ONCE and sum(map(len, each)) < 4096 + 100 for each in socket.turns)
+    assert [line for each in socket.turns for line in each] == [*lines, b"last"]
+    assert socket.unread == 0
 
 
 def test_more_than_a_megabyte_is_one_line() -> None:

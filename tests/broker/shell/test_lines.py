@@ -10,7 +10,6 @@ from typing import Any
 
 import orjson
 import pytest
-import pytest_asyncio
 
 from ingeborg.broker.core.clients.sessions import READ_AHEAD
 from ingeborg.broker.shell.fairness import QUANTUM_BYTES
@@ -25,14 +24,6 @@ pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.usefixtures(
 TEXT, CLOSE = 0x81, 0x88
 SUCCESS = {"result": "success"}
 OFFER = f"Sec-WebSocket-Protocol: {LINES}\r\n"
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def shared(
-    tmp_path_factory: pytest.TempPathFactory, transport: str, module_log: object
-) -> AsyncIterator[Running]:
-    async with running(tmp_path_factory.mktemp("store")) as endpoint:
-        yield endpoint
 
 
 def lined(commands: Iterable[Any]) -> bytes:
