@@ -241,16 +241,17 @@ def _timers(cells: Cells, nodes: int) -> Html:
         key = (row["protocol"], row["senders"], row["payload_bytes"], row["interval_ms"])
         found.setdefault(key, {}).setdefault(row["timeout1_ms"], row)
 
-    def text(row: Json | None) -> str:
+    def text(row: Json | None) -> Html:
         if row is None:
-            return "–"
+            return Html("–")
         phase = row["phases"]["run"]
-        return f"{_ms(phase['mean_ms'])}, RMR {phase['redundancy']:.2f}, {claims.asked(row):.3f} asked"
+        beside = f"RMR {phase['redundancy']:.2f}, {claims.asked(row):.3f} asked"
+        return Html(f"{html(_ms(phase['mean_ms']))}<span class=small>{html(beside)}</span>")
 
     rows = [
         [
             _name(protocol, senders),
-            f"{payload // KB:,} KB every {interval} ms",
+            Html(f"{payload // KB:,} KB<span class=small>every {interval} ms</span>"),
             *(text(of.get(timeout)) for timeout in TIMEOUTS_MS),
         ]
         for (protocol, senders, payload, interval), of in sorted(
@@ -259,7 +260,7 @@ def _timers(cells: Cells, nodes: int) -> Html:
     ]
     return panel(
         "Plumtree and CPTCast with other timers",
-        table(("", "", *(f"after {timeout} ms" for timeout in TIMEOUTS_MS)), rows, "Timers"),
+        table(("", "", *(f"after {timeout} ms" for timeout in TIMEOUTS_MS)), rows, "Timers", "compared"),
         explain(
             "TIMEOUT1, after which a node asks for a message that was announced to it (TIMEOUT2 is 0.4 of it): mean "
             "latency, RMR, and GRAFTs a node and message. The document has no value for it. Where senders have sent "
