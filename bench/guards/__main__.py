@@ -18,7 +18,7 @@ import uvloop
 
 from ingeborg.bench.errors import BenchError
 
-from . import cost, idle, latency, loads, misses, rivals, scaling, slots, standby, storm
+from . import cost, hops, idle, latency, loads, misses, rivals, scaling, slots, standby, storm
 from .model import Check, measured, show, table
 
 
@@ -51,6 +51,10 @@ def _scaling(full: bool) -> list[Check]:
     return scaling.report(4 if full else 1)
 
 
+def _hops(full: bool) -> list[Check]:
+    return hops.report()
+
+
 def _standby(full: bool) -> list[Check]:
     return standby.report(4 if full else 1)
 
@@ -66,6 +70,7 @@ GUARDS: Mapping[str, Callable[[bool], list[Check]]] = {
     "misses": _misses,
     "traffic": loads.traffic,
     "scaling": _scaling,
+    "hops": _hops,
     "slots": _slots,
     "standby": _standby,
     "storm": _storm,

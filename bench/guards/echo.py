@@ -104,15 +104,20 @@ async def _trip_us(socket: OutgoingSocket) -> float:
     return median(found) / 1e3
 
 
+async def turns_at(url: str, server: psutil.Process, turn_s: float = TURN_S) -> Echo:
+    """Medians of ``TURNS`` turns at an echo that is there: ``server`` is its process."""
+    socket = await dial(url + "/echo")
+    try:
+        stream = _Stream(socket, server)
+        turns = [(*await stream.turn(turn_s), await _trip_us(socket)) for _ in range(TURNS)]
+    finally:
+        socket.transport.close()
+    return Echo(*map(median, zip(*turns, strict=True)))
+
+
 async def _measure(turn_s: float) -> Echo:
     with started("ingeborg.bench.guards.bare") as (url, server):
-        socket = await dial(url + "/echo")
-        try:
-            stream = _Stream(socket, server)
-            turns = [(*await stream.turn(turn_s), await _trip_us(socket)) for _ in range(TURNS)]
-        finally:
-            socket.transport.close()
-    return Echo(*map(median, zip(*turns, strict=True)))
+        return await turns_at(url, server, turn_s)
 
 
 def measure(turn_s: float = TURN_S) -> Echo:

@@ -1,0 +1,52 @@
+"""An echo over this project's own socket layer. Prints where it is ready; ends by SIGTERM.
+
+Owns: the endpoint's way of framing (`protocol/sockets.py`, `protocol/frames.py`), without the endpoint. Must never:
+do more with a message than send it back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import uvloop
+from websockets.http11 import Request, Response
+from websockets.server import ServerProtocol
+
+from ingeborg.protocol.frames import text_frame
+from ingeborg.protocol.sockets import Socket
+
+
+class Echo(Socket):
+    """One connection. What a turn of the loop has to send leaves in one write, as an endpoint's does."""
+
+    def __init__(self) -> None:
+        self.ws: ServerProtocol = ServerProtocol()
+        super().__init__(self.ws)
+        self._due: list[bytes] = []
+
+    def handshake(self, event: Request | Response) -> None:
+        """Everybody is let in."""
+        assert isinstance(event, Request)
+        self.ws.send_response(self.ws.accept(event))
+        self.send_protocol()
+        self.settled()
+
+    def messages_come(self, messages: list[bytes]) -> None:
+        """Back with them."""
+        self._due += [text_frame(message) for message in messages]
+
+    def chunk_ends(self) -> None:
+        """The turn is over."""
+        if self._due:
+            self.transport.write(b"".join(self._due))
+            self._due.clear()
+
+
+async def _main() -> None:
+    server = await asyncio.get_running_loop().create_server(Echo, "127.0.0.1", 0)
+    print(f"ready at ws://127.0.0.1:{server.sockets[0].getsockname()[1]}", flush=True)
+    await server.serve_forever()
+
+
+if __name__ == "__main__":
+    uvloop.run(_main())

@@ -1,0 +1,53 @@
+"""An echo over picows, by an interpreter that has it and uvloop. Prints where it is ready; ends by SIGTERM.
+
+    PYTHON picows_echo.py [each | joined]
+
+`each`: every message is sent back by itself, as picows' documentation has it. `joined`: what one read of the socket
+brought is sent back in one write, by the frame headers of RFC 6455, as an endpoint does it: picows has no call for it.
+
+Owns: picows at its best. Must never: import anything of this project; the interpreter need not have it.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import picows  # type: ignore[import-not-found]
+import uvloop
+
+
+class Each(picows.WSListener):  # type: ignore[misc]
+    """A write for each message."""
+
+    def on_ws_frame(self, transport: Any, frame: Any) -> None:
+        """Back with it."""
+        transport.send(frame.msg_type, frame.get_payload_as_memoryview())
+
+
+class Joined(picows.WSListener):  # type: ignore[misc]
+    """A write for all that one read brought."""
+
+    def __init__(self) -> None:
+        self._due: list[bytes] = []
+
+    def on_ws_frame(self, transport: Any, frame: Any) -> None:
+        """Back with it, and with those before it, when it is the last one."""
+        payload = frame.get_payload_as_bytes()
+        size = len(payload)
+        head = bytes((0x81, size)) if size < 126 else b"\x81\x7e" + size.to_bytes(2)
+        self._due += (head, payload)
+        if frame.last_in_buffer:
+            transport.underlying_transport.write(b"".join(self._due))
+            self._due.clear()
+
+
+async def _main(way: str) -> None:
+    listener = {"each": Each, "joined": Joined}[way]
+    server = await picows.ws_create_server(lambda request: listener(), "127.0.0.1", 0)
+    print(f"ready at ws://127.0.0.1:{server.sockets[0].getsockname()[1]}", flush=True)
+    await server.serve_forever()
+
+
+if __name__ == "__main__":
+    uvloop.run(_main(sys.argv[1]))
