@@ -44,7 +44,7 @@ from ingeborg.bench.compare.servers import running
 from ingeborg.bench.comparison.groups import of_kind
 from ingeborg.bench.comparison.topics import number_of_topics
 from ingeborg.bench.errors import BenchError
-from ingeborg.bench.peers import centrifuge_program
+from ingeborg.bench.peers import go_programs
 from ingeborg.protocol.outgoing import OutgoingSocket
 
 from . import cost, echo
@@ -245,7 +245,7 @@ def _words(rate: Rate) -> str:
 
 
 def _cost() -> list[Check]:
-    return cost_checks(uvloop.run(measure_costs(centrifuge_program.ensure())))
+    return cost_checks(uvloop.run(measure_costs(go_programs.ensure(go_programs.CENTRIFUGE))))
 
 
 def _topics() -> list[Check]:
@@ -262,7 +262,7 @@ PARTS: Mapping[str, Callable[[], list[Check]]] = {"echo": _echo, "cost": _cost, 
 
 def measure() -> list[Check]:
     """All parts. ``BenchError``, at once, where one of the rivals is not to be had."""
-    centrifuge_program.ensure()
+    go_programs.ensure(go_programs.CENTRIFUGE)
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as servers:
         for system in SYSTEMS[1:]:  # what does not start here would fail after minutes of measuring the others
             servers.enter_context(running(system, Path(folder, system.name), layer=False))

@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import re
-import shutil
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -21,12 +20,8 @@ from ingeborg.bench.guards import __main__ as guards
 from ingeborg.bench.guards import cost, echo, light, rivals
 from ingeborg.bench.guards.model import Check
 from ingeborg.bench.guards.rivals import Costs, Rate
-from ingeborg.bench.peers import NotInstalledError, PeerError, centrifuge_program
 from tests import wants
 from tests.cluster.processes import eventually
-
-ROOT = Path(__file__).resolve().parents[3]
-
 
 # -- the command
 
@@ -173,7 +168,7 @@ async def test_a_publish_that_centrifuge_refuses_is_told() -> None:
 
 
 async def test_the_real_centrifuge_delivers_and_replies(tmp_path: Path) -> None:
-    program = wants.centrifuge()
+    program = wants.go_program("centrifuge")
     with rivals.centrifuge(program, tmp_path) as (url, process):
         async with rivals.CentrifugeLoad(url, process, 3) as load:
             assert 0 < await load.cost_us(1000, 0.1, ack=True) < 1e6
@@ -192,63 +187,6 @@ async def test_this_broker_replies_where_it_is_asked_to(tmp_path: Path) -> None:
         async with cost.Load(*server, 3) as load:
             for ack in (False, True):
                 assert 0 < await load.cost_us(1000, 0.1, ack=ack) < 1e6
-
-
-# -- how it is built
-
-
-def test_go_mod_pins_the_release_that_the_page_of_dependencies_names() -> None:
-    page = (ROOT / "docs" / "dependencies.md").read_text(encoding="utf-8")
-    assert re.fullmatch(r"0\.40\.\d+", centrifuge_program.release())
-    assert f"| `github.com/centrifugal/centrifuge` | v{centrifuge_program.release()} | MIT |" in page
-    assert f"| Go {centrifuge_program.go_release()} or newer" in page
-
-
-def test_without_go_it_is_said_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shutil, "which", lambda *_args, **_words: None)
-    with pytest.raises(NotInstalledError, match=r"Go \d\.\d+ or newer.*apt-get install golang-go"):
-        centrifuge_program.ensure(tmp_path)
-    assert list(tmp_path.iterdir()) == []
-
-
-def fake_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
-    go = tmp_path / "go"
-    go.write_text(f"#!/bin/sh\n{script}\n")
-    go.chmod(0o755)
-    monkeypatch.setattr(shutil, "which", lambda *_args, **_words: str(go))
-
-
-def test_a_go_that_fails_leaves_nothing_and_its_words_are_shown(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fake_go(tmp_path, monkeypatch, "echo 'go.mod requires go >= 1.26.0 (running go 1.19)'; exit 3")
-    with pytest.raises(PeerError, match=r"(?s)exit code 3.*running go 1\.19"):
-        centrifuge_program.ensure(tmp_path / "cache")
-    assert list((tmp_path / "cache").iterdir()) == []
-
-
-def test_a_go_that_does_not_end_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(centrifuge_program, "BUILD_S", 0.2)
-    fake_go(tmp_path, monkeypatch, "exec sleep 30")
-    with pytest.raises(PeerError, match="did not build Centrifuge in 0 s"):
-        centrifuge_program.ensure(tmp_path / "cache")
-
-
-def test_what_go_has_built_is_kept_and_made_anew_only_of_other_sources(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # The path after -o is the last but one word.
-    fake_go(tmp_path, monkeypatch, 'while [ $# -gt 2 ]; do shift; done; echo built >"$1"; echo once >>"$0.times"')
-    cache = tmp_path / "cache"
-    built = centrifuge_program.ensure(cache)
-    assert (built, built.read_text()) == (centrifuge_program.program(cache), "built\n")
-    assert centrifuge_program.ensure(cache) == built
-    assert (tmp_path / "go.times").read_text() == "once\n"
-    other = tmp_path / "sources"
-    shutil.copytree(centrifuge_program.SOURCES, other)
-    (other / "main.go").write_text("package main\n")
-    monkeypatch.setattr(centrifuge_program, "SOURCES", other)
-    assert centrifuge_program.ensure(cache) != built
 
 
 # -- the machine
