@@ -20,6 +20,7 @@ from ingeborg.bench.guards import __main__ as guards
 from ingeborg.bench.guards import cost, echo, light, rivals
 from ingeborg.bench.guards.model import Check
 from ingeborg.bench.guards.rivals import Costs, Rate
+from ingeborg.bench.peers import go_programs
 from tests import wants
 from tests.cluster.processes import eventually
 
@@ -70,21 +71,31 @@ def test_a_publish_may_cost_four_fifths_of_centrifuges_to_few_and_nine_tenths_to
 @pytest.mark.parametrize(
     ("ours", "met"),
     [
-        (Rate(100.0, 10.0, 0), [True, True]),
-        (Rate(99.0, 10.0, 0), [False, True]),
-        (Rate(95.0, 10.0, 0), [False, False]),
-        (Rate(200.0, 10.0, 1), [False, False]),
+        (Rate(100.0, 10.0, 0), [True, True, True, True]),
+        (Rate(99.0, 10.0, 0), [False, True, True, True]),
+        (Rate(95.0, 10.0, 0), [False, False, True, True]),
+        (Rate(83.0, 10.0, 0), [False, False, False, True]),
+        (Rate(200.0, 10.0, 1), [False, False, False, True]),
     ],
 )
 def test_the_rate_has_to_be_redis_and_a_fifth_more_than_nats_and_nothing_lost(ours: Rate, met: list[bool]) -> None:
     found = rivals.rate_checks(
-        {("ingeborg", 2048): ours, ("redis", 2048): Rate(100.0, None, 0), ("nats", 2048): Rate(80.0, 2.0, 3)}
+        {
+            ("ingeborg", 2048): ours,
+            ("ingeborg, lines", 2048): Rate(300.0, 5.0, 0),
+            ("redis", 2048): Rate(100.0, None, 0),
+            ("nats", 2048): Rate(80.0, 2.0, 3),
+            ("nats-current", 2048): Rate(70.0, 1.5, 0),
+        }
     )
     assert [check.met for check in found] == met
     assert [check.figure for check in found] == [
         "2,048 topics end to end, beside Redis",
-        "2,048 topics end to end, beside NATS",
+        "2,048 topics end to end, beside the machine's NATS",
+        f"2,048 topics end to end, beside NATS {go_programs.NATS.release()}",
+        "2,048 topics end to end, several messages in a frame",
     ]
+    assert found[3].measured.startswith("300/s at 5.0 us, ")
     if ours.lost:
         assert found[1].measured == "200/s at 10.0 us, lost 1, 2.50 times 80/s at 2.0 us, lost 3"
 
@@ -92,7 +103,7 @@ def test_the_rate_has_to_be_redis_and_a_fifth_more_than_nats_and_nothing_lost(ou
 def a_run(system: str, topics: int, per_s: float, server_us: float | None, lost: int = 0) -> rivals.Json:
     phase = {"kind": "run", "end_to_end_per_s": per_s, "cpu_us_per_delivered": {"server": server_us}}
     return {
-        "facts": {"system": system, "config": {"topics": topics}},
+        "facts": {"system": system.removesuffix("-current"), "variant": system, "config": {"topics": topics}},
         "phases": [{"kind": "subscribe"}, phase],
         "measured": {"lost": lost},
     }
@@ -100,11 +111,19 @@ def a_run(system: str, topics: int, per_s: float, server_us: float | None, lost:
 
 def test_rates_are_medians_by_system_and_number_of_topics_and_losses_are_added_up() -> None:
     runs = [a_run("redis", 8, per_s, us, lost) for per_s, us, lost in ((10.0, 3.0, 1), (30.0, 1.0, 2), (20.0, 2.0, 0))]
-    assert rivals.rates([*runs, a_run("redis", 16, 7.0, None), a_run("nats", 8, 5.0, 4.0)]) == {
+    others = [a_run("redis", 16, 7.0, None), a_run("nats", 8, 5.0, 4.0), a_run("nats-current", 8, 6.0, 3.0)]
+    assert rivals.rates([*runs, *others]) == {
         ("redis", 8): (20.0, 2.0, 3),
         ("redis", 16): (7.0, None, 0),
         ("nats", 8): (5.0, 4.0, 0),
+        ("nats-current", 8): (6.0, 3.0, 0),
     }
+
+
+def test_lines_that_lose_something_are_told() -> None:
+    rate = Rate(100.0, 10.0, 0)
+    found = {(name, 8): rate for name in ("ingeborg", *rivals.RATE_RATIO)} | {(rivals.LINES, 8): rate._replace(lost=1)}
+    assert [check.met for check in rivals.rate_checks(found)] == [True, False, False, False]
 
 
 # -- Centrifuge's protocol
