@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Installs what some tests want beside the pinned packages: the programs of tests/tools.txt that are not there yet,
-# Kafka's jars with KAFKA=1, and Centrifuge, built with Go, with CENTRIFUGE=1. As root, or with sudo that asks nothing;
-# else it says which command to run. No server that it installs is started, neither now nor when the machine starts.
-# Ends with 0 if all is there that this release has. It gives up fetching packages after ten minutes, and Kafka's jars
-# and Centrifuge after ten more each: a mirror may trickle.
+# Kafka's jars with KAFKA=1, and what is built with Go: Centrifuge with CENTRIFUGE=1, the NATS of today with NATS=1. As
+# root, or with sudo that asks nothing; else it says which command to run. No server that it installs is started, neither
+# now nor when the machine starts. Ends with 0 if all is there that this release has. It gives up fetching packages after
+# ten minutes, and Kafka's jars and each of what is built after ten more: a mirror may trickle.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 # shellcheck source=.ci/apt.sh
@@ -56,8 +56,8 @@ while read -r programs package name; do
     there "$programs" || absent+=("$programs $package $name")
 done <tests/tools.txt
 if [ -n "${KAFKA:-}" ] && ! there mvn; then absent+=("mvn maven Maven"); fi
-# The release that bench/peers/centrifuge/go.mod asks for.
-if [ -n "${CENTRIFUGE:-}" ] && ! there go; then absent+=("go golang-go>=2:1.26~ Go"); fi
+# The release that bench/peers/centrifuge/go.mod and bench/peers/nats/go.mod ask for.
+if [ -n "${CENTRIFUGE:-}${NATS:-}" ] && ! there go; then absent+=("go golang-go>=2:1.26~ Go"); fi
 
 # Packages, each once, whether or not one of them has two of the programs.
 packages() {
@@ -101,16 +101,21 @@ except peers.PeerError as error:
 END
 fi
 
-if [ -n "${CENTRIFUGE:-}" ] && there go; then
-    .venv/bin/python - <<'END' || status=1
+# built NAME: one of bench/peers/go_programs.py, with Go.
+built() {
+    .venv/bin/python - "$1" <<'END'
 import sys
 from ingeborg.bench import peers
-from ingeborg.bench.peers import centrifuge_program
+from ingeborg.bench.peers import go_programs
+[program] = [each for each in go_programs.PROGRAMS if each.name == sys.argv[1]]
 try:
-    centrifuge_program.ensure()
+    go_programs.ensure(program)
 except peers.PeerError as error:
-    sys.exit(f"Centrifuge: {error}")
+    sys.exit(f"{program.title}: {error}")
 END
-fi
+}
+
+if [ -n "${CENTRIFUGE:-}" ] && there go; then built centrifuge || status=1; fi
+if [ -n "${NATS:-}" ] && there go; then built nats || status=1; fi
 [ "$status" -ne 0 ] || echo "the tests' tools are there" >&2
 exit "$status"

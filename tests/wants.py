@@ -19,7 +19,7 @@ from typing import NamedTuple, NoReturn
 import pytest
 
 from ingeborg import form
-from ingeborg.bench.peers import NotInstalledError, centrifuge_program, kafka_jars
+from ingeborg.bench.peers import NotInstalledError, go_programs, kafka_jars
 from ingeborg.bench.peers.servers import ALIASES
 
 #: Debian puts servers where a user's PATH need not look.
@@ -29,6 +29,12 @@ PATH = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/local/sbin", "
 BY_MAKE = "make test-tools installs them"
 
 JAVA, BY_MAKE_JAVA = "Java 17 or newer", "make java finds it, or says how to install it"
+
+#: By their names in `bench peers`: what is built with Go, and what has `make test-tools` build it.
+GO_PROGRAMS = {
+    "centrifuge": (go_programs.CENTRIFUGE, "CENTRIFUGE=1"),
+    "nats-current": (go_programs.NATS, "NATS=1"),
+}
 
 _REASON = re.compile(r"(?:Skipped: )?for want of (?P<thing>.+?): (?P<remedy>.+)", re.DOTALL)
 
@@ -75,6 +81,9 @@ def server(name: str) -> None:
     """Without the server of `bench peers` of this name, the test skips."""
     __tracebackhide__ = True
     system = ALIASES.get(name, name)
+    if system in GO_PROGRAMS:
+        go_program(system)
+        return
     if system != "kafka":
         tool({"mosquitto": system}.get(system, f"{system}-server"))
         return
@@ -86,11 +95,13 @@ def server(name: str) -> None:
         skip(JAVA, BY_MAKE_JAVA)
 
 
-def centrifuge() -> Path:
-    """The path of the program; where nobody has had it built the test skips, for that takes minutes and the network."""
+def go_program(name: str) -> Path:
+    """The path of the program of this server of `bench peers`; where nobody has had it built the test skips, for that
+    takes minutes and the network."""
     __tracebackhide__ = True
-    if not (program := centrifuge_program.program()).is_file():
-        skip("Centrifuge", "make test-tools CENTRIFUGE=1 builds it, with Go")
+    wanted, remedy = GO_PROGRAMS[name]
+    if not (program := wanted.path()).is_file():
+        skip(f"{wanted.title} {wanted.release()}", f"make test-tools {remedy} builds it, with Go")
     return program
 
 

@@ -9,19 +9,20 @@ Owns: what a matrix file may say (unknown keys are an error), and the order of i
     time_limit_s = 240                 # then the run is cut short, which keeps what it measured
 
     [systems.rabbitmq]                 # a name; unique
-    system = "rabbitmq"                # as loadgen and `bench peers` call it; "ingeborg": this broker
+    system = "rabbitmq"                # as `bench peers` or loadgen call it; "ingeborg": this broker
     dedup = ["traffic"]                # workloads in which the deduplication layer stands in front
     skip = []                          # workloads it does not run
     options = { topics = { last = 4096 } }      # settings of a workload, for this system only
 
-Of this broker only: `variant`, `serve` (arguments of `ingeborg serve`), `store` (`lmdb`, or `riak`: the cluster that
-INGEBORG_TEST_RIAK names, and skipped without it). Of the others: `variant`.
+Of this broker only: `variant`, `serve` (arguments of `ingeborg serve`), `lines` (true: several messages share a frame
+between it and the generator), `store` (`lmdb`, or `riak`: the cluster that INGEBORG_TEST_RIAK names, and skipped
+without it). Of the others: `variant`, behind which the release is named.
 """
 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,17 @@ from typing import Any
 from ingeborg.bench.errors import BenchError
 
 WORKLOAD_KINDS = ("traffic", "topics", "radio", "replay", "causal")
-SYSTEMS = ("ingeborg", "rabbitmq", "kafka", "nats", "redis", "mqtt")
+#: What a matrix can name, by its name in `bench peers` (but `mqtt`), and the adapter of loadgen that drives it.
+SYSTEMS = {
+    "ingeborg": "ingeborg",
+    "rabbitmq": "rabbitmq",
+    "kafka": "kafka",
+    "nats": "nats",
+    "nats-current": "nats",
+    "redis": "redis",
+    "mqtt": "mqtt",
+    "centrifuge": "centrifuge",
+}
 STORES = ("lmdb", "riak")
 #: A cell that takes longer was not meant for a matrix.
 TIME_LIMIT_S_MAX = 24 * 3600
@@ -60,6 +71,12 @@ class System:
     deduplicators: int = 1
     skip: tuple[str, ...] = ()
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    lines: bool = False
+
+    @property
+    def adapter(self) -> str:
+        """What loadgen calls it: two releases of one system have one adapter."""
+        return SYSTEMS[self.system]
 
 
 @dataclass(frozen=True)
@@ -141,7 +158,8 @@ def _workload(file: Path, name: str, table: Mapping[str, Any]) -> Workload:
 
 def _system(file: Path, name: str, table: Mapping[str, Any], workloads: set[str]) -> System:
     where = f"systems.{name}"
-    _keys(file, where, table, {"system", "variant", "serve", "store", "dedup", "deduplicators", "skip", "options"})
+    keys = ("system", "variant", "serve", "lines", "store", "dedup", "deduplicators", "skip", "options")
+    _keys(file, where, table, set(keys))
     made = System(
         name,
         _one_of(file, where, "system", _value(file, where, table, "system", (str,)), SYSTEMS),
@@ -152,13 +170,14 @@ def _system(file: Path, name: str, table: Mapping[str, Any], workloads: set[str]
         _value(file, where, table, "deduplicators", (int,), 1),
         tuple(_value(file, where, table, "skip", (list,), [])),
         _value(file, where, table, "options", (dict,), {}),
+        _flag(file, where, table, "lines"),
     )
     for key in ("dedup", "skip", "options"):
         for workload in getattr(made, key):
             if workload not in workloads:
                 raise BenchError(f"{file}: {where}: {key} names {workload!r}, which is none of the workloads")
-    if made.system != "ingeborg" and (made.serve or "store" in table):
-        raise BenchError(f"{file}: {where}: serve and store are this broker's, not {made.system}'s")
+    if made.system != "ingeborg" and (made.serve or "store" in table or "lines" in table):
+        raise BenchError(f"{file}: {where}: serve, store and lines are this broker's, not {made.system}'s")
     if made.system == "ingeborg" and made.dedup:
         raise BenchError(f"{file}: {where}: dedup: this broker drops duplicates by itself")
     return made
@@ -181,7 +200,14 @@ def _value(
     return value
 
 
-def _one_of(file: Path, where: str, key: str, value: str, known: tuple[str, ...]) -> str:
+def _flag(file: Path, where: str, table: Mapping[str, Any], key: str) -> bool:
+    value = table.get(key, False)
+    if not isinstance(value, bool):
+        raise BenchError(f"{file}: {where}: {key} has to be true or false, not {value!r}")
+    return value
+
+
+def _one_of(file: Path, where: str, key: str, value: str, known: Collection[str]) -> str:
     if value not in known:
         raise BenchError(f"{file}: {where}: {key} is {value!r}; there are: {', '.join(known)}")
     return value

@@ -20,6 +20,7 @@ from typing import Any
 from ingeborg.bench.compare import servers
 from ingeborg.bench.compare.matrix import Cell, Matrix
 from ingeborg.bench.errors import BenchError
+from ingeborg.bench.peers import releases
 
 RECORD = "comparison.json"
 LOGS = "logs"
@@ -65,7 +66,7 @@ class Comparison:
                 continue
             self._say(f"\n== {number} of {len(self._cells)}: {cell.workload.name} on {cell.system.name}")
             started_s = time.monotonic()
-            outcome, why, version = self._cell(cell)
+            outcome, why, running = self._cell(cell)
             took_s = time.monotonic() - started_s
             self._say(f"== {cell.name}: {outcome}{': ' + why if why else ''} ({took_s:.0f} s)")
             self._record[cell.name] = {
@@ -74,13 +75,15 @@ class Comparison:
                 "system": cell.system.name,
                 "outcome": outcome,
                 "why": why,
-                "version": version,
+                "version": running.version if running else "",
+                "year": running.year if running else None,
                 "took_s": round(took_s, 1),
             }
             self._save()
             time.sleep(_REST_S)
 
-    def _cell(self, cell: Cell) -> tuple[str, str, str]:
+    def _cell(self, cell: Cell) -> tuple[str, str, servers.Running | None]:
+        """Its outcome, why, and what ran, if anything did."""
         log = self._out / LOGS / cell.name
         shutil.rmtree(log, ignore_errors=True)
         layer = cell.workload.name in cell.system.dedup
@@ -88,16 +91,16 @@ class Comparison:
             with servers.running(cell.system, self._out / LOGS / "servers", layer=layer) as running:
                 status, cut = _generate(_command(cell, running, log), cell.workload.time_limit_s)
         except servers.Skipped as error:
-            return SKIPPED, str(error), ""
+            return SKIPPED, str(error), None
         except BenchError as error:
-            return FAILED, str(error), ""
+            return FAILED, str(error), None
         if status == 0:
-            return DONE, "", running.version
+            return DONE, "", running
         if status == LOSSES:
-            return DONE, "deliveries or connections were lost: the report has them", running.version
+            return DONE, "deliveries or connections were lost: the report has them", running
         if cut:
-            return CUT, f"{cell.workload.time_limit_s:g} s", running.version
-        return FAILED, _why(log) or f"loadgen ended with status {status}", running.version
+            return CUT, f"{cell.workload.time_limit_s:g} s", running
+        return FAILED, _why(log) or f"loadgen ended with status {status}", running
 
     def _save(self) -> None:
         file = self._out / RECORD
@@ -119,7 +122,9 @@ def _command(cell: Cell, running: servers.Running, log: Path) -> list[str]:
         "--out",
         str(log),
     ]
-    command += ["--system", system.system, "--variant", system.variant or running.version]
+    command += ["--system", system.adapter, "--variant", _variant(cell, running)]
+    if system.lines:
+        command.append("--lines")
     for url in running.urls:
         command += ["--url", url]
     if workload.kind != "topics":
@@ -129,6 +134,12 @@ def _command(cell: Cell, running: servers.Running, log: Path) -> list[str]:
     for name, value in cell.options.items():
         command += ["--" + name.replace("_", "-"), str(value)]
     return command
+
+
+def _variant(cell: Cell, running: servers.Running) -> str:
+    """What tables name the system by, besides its name: how it is set up; of others also the release and its year."""
+    release = "" if cell.system.system == "ingeborg" else releases.written(running.version, running.year)
+    return ", ".join(filter(None, (cell.system.variant, release)))
 
 
 def _generate(command: Sequence[str], limit_s: float) -> tuple[int, bool]:

@@ -10,12 +10,14 @@ import contextlib
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
 
 from ingeborg.bench import peers, starting
 from ingeborg.bench.compare.matrix import System
 from ingeborg.bench.errors import BenchError
+from ingeborg.bench.peers import releases
 
 #: `serve` itself ends its endpoints after 15 s.
 _STOP_S_MAX = 30.0
@@ -27,11 +29,13 @@ class Skipped(BenchError):
 
 
 class Running(NamedTuple):
-    """``urls``: of the system; ``version``: as it says itself, if it does; ``dedup_url``: of the layer's Redis."""
+    """``urls``: of the system; ``version``: as it says itself, if it does; ``dedup_url``: of the layer's Redis;
+    ``year``: in which that version was released, where it is known."""
 
     urls: list[str]
     version: str
     dedup_url: str | None
+    year: int | None = None
 
 
 @contextlib.contextmanager
@@ -45,10 +49,13 @@ def running(
         if layer:
             dedup_url = stack.enter_context(_peer("redis", state / "layer")).url
         if system.system == "ingeborg":
-            yield Running(stack.enter_context(_broker(system, state / "ingeborg", prepare)), "", dedup_url)
+            # It is of the same installation as we are, and so of the same version.
+            urls = stack.enter_context(_broker(system, state / "ingeborg", prepare))
+            yield Running(urls, version("ingeborg"), dedup_url)
             return
         server = stack.enter_context(_peer(system.system, state))
-        yield Running([server.url], server.version, dedup_url)
+        year = releases.year(server.name, server.version)
+        yield Running([server.url], server.version, dedup_url, year)
 
 
 @contextlib.contextmanager

@@ -13,12 +13,13 @@ is what the servers do with it:
 - Centrifuge puts up to 16 messages for one connection into one frame, this broker each into its own.
 - Centrifuge pings in its own messages, an empty object every 25 seconds, which the generator answers.
 
-**Redis and NATS** get the workload `topics` from `loadgen`, as this broker does: one server or endpoint each, started
-on an empty store for each run, and the same generator, which reaches them through their Python clients. So the rates
-are those of a Python program, and the server's CPU time stands beside them.
+**Redis and NATS**, the machine's own and the NATS of today, get the workload `topics` from `loadgen`, as this broker
+does: one server or endpoint each, started on an empty store for each run, and the same generator, which reaches them
+through their Python clients. So the rates are those of a Python program, and the server's CPU time stands beside them.
+This broker is measured once more with several messages in a frame (`--lines`), beside itself without.
 
 **The machine** is measured in the same run by a bare echo (`echo`), for what is absolute here depends on it. Every
-figure is the median of three turns. Ten minutes at most, of an idle machine.
+figure is the median of three turns. Some twelve minutes, of an idle machine.
 
 Owns: what is wanted of this broker beside others. Must never: set a rival up for less than its own defaults give, or
 set figures side by side that were not measured by turns.
@@ -28,6 +29,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -44,7 +46,7 @@ from ingeborg.bench.compare.servers import running
 from ingeborg.bench.comparison.groups import of_kind
 from ingeborg.bench.comparison.topics import number_of_topics
 from ingeborg.bench.errors import BenchError
-from ingeborg.bench.peers import centrifuge_program
+from ingeborg.bench.peers import go_programs
 from ingeborg.protocol.outgoing import OutgoingSocket
 
 from . import cost, echo
@@ -60,10 +62,13 @@ COST_SHARE = {1: 0.8, 5: 0.8, 20: 0.9, 100: 0.9}
 #: Numbers of topics, below the 50,000 that the routing cache holds; messages of a run: enough for a second or two.
 TOPICS, MESSAGES = (1 << 11, 1 << 13, 1 << 15), 100_000
 #: What this broker's end-to-end rate has to be, by the rival's.
-RATE_RATIO = {"redis": 1.0, "nats": 1.2}
-NAMES = {"redis": "Redis", "nats": "NATS"}
+RATE_RATIO = {"redis": 1.0, "nats": 1.2, "nats-current": 1.2}
+NAMES = {"redis": "Redis", "nats": "the machine's NATS", "nats-current": f"NATS {go_programs.NATS.release()}"}
 OURS = System("ingeborg", "ingeborg", serve=("--dedup-ttl", "10"))
-SYSTEMS = (OURS, *(System(name, name) for name in RATE_RATIO))
+IN_LINES = dataclasses.replace(OURS, name="ingeborg-lines", lines=True)
+SYSTEMS = (OURS, IN_LINES, *(System(name, name) for name in RATE_RATIO))
+#: What `loadgen` makes of the name of the one that speaks in lines.
+LINES = f"{OURS.name}, lines"
 
 Json = dict[str, Any]
 
@@ -187,7 +192,7 @@ def rates(runs: Iterable[Json]) -> dict[tuple[str, int], Rate]:
     """By system and number of topics: medians of the runs of a digest."""
     groups: dict[tuple[str, int], list[Json]] = {}
     for run in runs:
-        groups.setdefault((run["facts"]["system"], number_of_topics(run)), []).append(run)
+        groups.setdefault((run["facts"]["variant"], number_of_topics(run)), []).append(run)
     found = {}
     for key, group in groups.items():
         phases = [phase for run in group if (phase := of_kind(run, "run")) is not None]
@@ -212,17 +217,19 @@ def measure_rates(
                     with running(system, folder / "servers", layer=False) as server:
                         loadgen(
                             *("topics", "topics.toml", server.urls, folder / "logs" / f"{system.name}-{number}-{turn}"),
-                            *("--system", system.system, "--messages", str(messages)),
+                            *("--system", system.adapter, "--variant", system.system, "--messages", str(messages)),
+                            *(("--lines",) if system.lines else ()),
                             *("--first", str(number), "--last", str(number)),
                         )
         return rates(digest(folder))
 
 
 def rate_checks(found: Mapping[tuple[str, int], Rate]) -> list[Check]:
-    """Each rival at each number of topics."""
+    """Each rival at each number of topics, and this broker in lines."""
     rows = []
+    numbers = sorted({number for _, number in found})
     for rival, least in RATE_RATIO.items():
-        for number in sorted({number for _, number in found}):
+        for number in numbers:
             ours, theirs = found[OURS.system, number], found[rival, number]
             ratio = ours.per_s / theirs.per_s
             rows.append(
@@ -233,6 +240,16 @@ def rate_checks(found: Mapping[tuple[str, int], Rate]) -> list[Check]:
                     ratio >= least and not ours.lost,
                 )
             )
+    for number in numbers:
+        ours, lined = found[OURS.system, number], found[LINES, number]
+        rows.append(
+            Check(
+                f"{number:,} topics end to end, several messages in a frame",
+                "reported, and nothing lost",
+                f"{_words(lined)}, {lined.per_s / ours.per_s:.2f} times {_words(ours)}",
+                not lined.lost,
+            )
+        )
     return rows
 
 
@@ -245,7 +262,7 @@ def _words(rate: Rate) -> str:
 
 
 def _cost() -> list[Check]:
-    return cost_checks(uvloop.run(measure_costs(centrifuge_program.ensure())))
+    return cost_checks(uvloop.run(measure_costs(go_programs.ensure(go_programs.CENTRIFUGE))))
 
 
 def _topics() -> list[Check]:
@@ -262,7 +279,8 @@ PARTS: Mapping[str, Callable[[], list[Check]]] = {"echo": _echo, "cost": _cost, 
 
 def measure() -> list[Check]:
     """All parts. ``BenchError``, at once, where one of the rivals is not to be had."""
-    centrifuge_program.ensure()
+    for program in go_programs.PROGRAMS:
+        go_programs.ensure(program)
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as servers:
         for system in SYSTEMS[1:]:  # what does not start here would fail after minutes of measuring the others
             servers.enter_context(running(system, Path(folder, system.name), layer=False))

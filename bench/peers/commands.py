@@ -31,8 +31,9 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     command = commands.add_parser(
         "peers",
         help="start and stop the servers to compare with",
-        description="Start RabbitMQ, Kafka, NATS, Redis and Mosquitto on loopback, from what is installed, with the "
-        "settings in bench/peers/ (docs/peers.md says which and why).",
+        description="Start RabbitMQ, Kafka, NATS, Redis, Mosquitto and Centrifuge on loopback, from what is installed "
+        "(Kafka is fetched, nats-current and centrifuge are built), with the settings in bench/peers/ (docs/peers.md "
+        "says which and why).",
         epilog=_EXIT_CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -44,7 +45,11 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     up.add_argument("--port", type=_port, metavar="PORT", help="for clients, if NAME is one (default: free ones)")
     up.add_argument("--keep", action="store_true", help="keep the data of the last time (default: start empty)")
     up.add_argument(
-        "--cache", type=Path, default=kafka_jars.CACHE, metavar="DIR", help="of Kafka's jars (default: %(default)s)"
+        "--cache",
+        type=Path,
+        default=kafka_jars.CACHE,
+        metavar="DIR",
+        help="of what is fetched or built (default: %(default)s)",
     )
 
     down = _action(actions, "down", _down, "stop servers")
@@ -103,9 +108,9 @@ def _down(options: argparse.Namespace) -> int:
     for name in _distinct(options.names) or list(PEERS):
         try:
             if lifecycle.down(name, options.state):
-                print(f"{name:10} stopped", flush=True)
+                print(f"{name:12} stopped", flush=True)
             elif options.names:
-                print(f"{name:10} was not up", flush=True)
+                print(f"{name:12} was not up", flush=True)
         except PeerError as error:
             code = FAILED
             print(f"bench peers: {error}", file=sys.stderr)
@@ -130,7 +135,7 @@ def _status(options: argparse.Namespace) -> int:
 
 
 def _line(server: lifecycle.Server) -> str:
-    return f"{server.name:10} {server.url:39} pid {server.pid:<8} version {server.version or '?'}"
+    return f"{server.name:12} {server.url:39} pid {server.pid:<8} version {server.version or '?'}"
 
 
 def _document(server: lifecycle.Server) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""The first words of five protocols: enough to know that a server answers, and which release it is.
+"""The first words of six protocols: enough to know that a server answers, and which release it is.
 
 Owns: one exchange per protocol over a connected socket that has a time-out. Must never: leave anything in the server.
 Written out instead of borrowed from the client libraries: those are asyncio's, while servers are started by plain code
@@ -7,7 +7,9 @@ Written out instead of borrowed from the client libraries: those are asyncio's, 
 
 from __future__ import annotations
 
+import base64
 import json
+import os
 import re
 import socket
 import struct
@@ -16,8 +18,8 @@ from collections.abc import Callable
 #: ``(connection) -> version`` ("" where the protocol does not tell). ``NotReadyError`` and ``OSError``: not yet.
 Handshake = Callable[[socket.socket], str]
 
-#: No first answer of these protocols is longer (NATS's INFO and RabbitMQ's properties: some hundred bytes; Kafka's
-#: metadata of no topic, likewise; Redis's INFO: some kilobytes).
+#: No first answer of these protocols is longer (NATS's INFO, RabbitMQ's properties and Centrifuge's reply to a connect:
+#: some hundred bytes; Kafka's metadata of no topic, likewise; Redis's INFO: some kilobytes).
 ANSWER_BYTES_MAX = 65_536
 
 
@@ -80,6 +82,30 @@ def mqtt(connection: socket.socket) -> str:
         raise NotReadyError(f"no CONNACK that accepts: {answer!r}")
     connection.sendall(b"\xe0\x00")
     return ""
+
+
+def centrifuge(connection: socket.socket) -> str:
+    """Centrifuge's JSON protocol over WebSocket (RFC 6455, 1.3 and 5.2): the upgrade, then the command `connect`. Its
+    reply has the version that the program gives itself."""
+    connection.sendall(
+        b"GET /connection/websocket HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: " + base64.b64encode(os.urandom(16)) + b"\r\n\r\n"
+    )
+    answer = _line(connection)
+    if not answer.startswith(b"HTTP/1.1 101 "):
+        raise NotReadyError(f"no upgrade: {answer[:64]!r}")
+    while _line(connection):
+        pass
+    command = b'{"id":1,"connect":{}}'
+    # One whole text frame, below the 126 bytes from which its length is written otherwise; the mask is none.
+    connection.sendall(bytes([0x81, 0x80 | len(command)]) + bytes(4) + command)
+    kind, size = _exactly(connection, 2)
+    if size == 126:
+        (size,) = struct.unpack(">H", _exactly(connection, 2))
+    reply = _exactly(connection, size)
+    if kind != 0x81 or not reply.startswith(b'{"id":1,"connect":'):
+        raise NotReadyError(f"no reply to a connect: {reply[:64]!r}")
+    return str(json.loads(reply)["connect"].get("version", "")).removeprefix("v")
 
 
 def _exactly(connection: socket.socket, size: int) -> bytes:

@@ -63,7 +63,7 @@ def up(
 ) -> Server:
     """Start a server, in ``state/name/``, and return when it answers in its own protocol. One that runs already is
     returned as it is. ``port`` None: a free one. ``fresh``: from an empty system, whatever an earlier one left is
-    removed. ``cache``: of Kafka's jars. ``PeerError``; `NotInstalledError` if there is nothing to start."""
+    removed. ``cache``: of what is fetched or built. ``PeerError``; `NotInstalledError` if there is nothing to start."""
     kind = peer(name)
     directory = StateDir(state, kind.name)
     with directory.locked():

@@ -1,4 +1,4 @@
-"""The five servers: how each is found on this machine, prepared, and started with the settings beside this module.
+"""The servers: how each is found on this machine, or built, prepared, and started with the settings beside this module.
 
 Owns: command lines, environments and the filling in of configuration files. Must never: start anything itself, let a
 server read the system's configuration of the same server, or bind to anything but loopback.
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from string import Template
 
-from ingeborg.bench.peers import handshakes, kafka_jars
+from ingeborg.bench.peers import go_programs, handshakes, kafka_jars
 from ingeborg.bench.peers.errors import NotInstalledError, PeerError
 from ingeborg.bench.peers.statedir import StateDir
 
@@ -58,7 +58,8 @@ class Plan:
 
 @dataclass(frozen=True)
 class Site:
-    """Where one server is to run. ``ports``: by the names its configuration uses, ``port`` is the clients'."""
+    """Where one server is to run. ``ports``: by the names its configuration uses, ``port`` is the clients'; ``cache``:
+    of what is fetched or built for it."""
 
     directory: StateDir
     ports: Mapping[str, int]
@@ -88,6 +89,16 @@ def _redis(site: Site) -> Plan:
 def _nats(site: Site) -> Plan:
     server = _program("nats-server", "nats-server")
     return Plan(Command((server, "-c", _fill("nats.conf", site)), _environment()))
+
+
+def _nats_current(site: Site) -> Plan:
+    server = go_programs.ensure(go_programs.NATS, site.cache)
+    return Plan(Command((str(server), "-c", _fill("nats.conf", site)), _environment()))
+
+
+def _centrifuge(site: Site) -> Plan:
+    server = go_programs.ensure(go_programs.CENTRIFUGE, site.cache)
+    return Plan(Command((str(server), "-port", str(site.ports["port"])), _environment()))
 
 
 def _mosquitto(site: Site) -> Plan:
@@ -183,8 +194,16 @@ PEERS = {
             handshakes.nats,
             ports=("port", "monitor_port"),
         ),
+        Peer(
+            "nats-current",
+            f"nats://{LOOPBACK}:{{port}}?monitor={{monitor_port}}",
+            _nats_current,
+            handshakes.nats,
+            ports=("port", "monitor_port"),
+        ),
         Peer("redis", f"redis://{LOOPBACK}:{{port}}", _redis, handshakes.redis),
         Peer("mosquitto", f"mqtt://{LOOPBACK}:{{port}}", _mosquitto, handshakes.mqtt),
+        Peer("centrifuge", f"ws://{LOOPBACK}:{{port}}", _centrifuge, handshakes.centrifuge),
     )
 }
 #: The system's name in `loadgen`, where it is another one.

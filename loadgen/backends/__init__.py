@@ -28,6 +28,7 @@ SYSTEMS = {
     "nats": System("nats:Nats", ("nats",), 4222, ("nats-py",), False),
     "redis": System("redis:Redis", ("redis",), 6379, ("redis", "hiredis"), False),
     "mqtt": System("mqtt:Mqtt", ("mqtt",), 1883, ("paho-mqtt",), False),
+    "centrifuge": System("centrifuge:Centrifuge", ("ws", "wss"), 8000, ("websockets", "orjson"), False),
 }
 
 

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from ingeborg.bench import peers
 from ingeborg.bench.compare import matrix
 from ingeborg.bench.errors import BenchError
+from ingeborg.loadgen import backends as loadgen
 
 MATRICES = sorted((Path(matrix.__file__).parents[1] / "matrices").glob("*.toml"))
 
@@ -48,6 +50,19 @@ def test_rounds_go_over_all_systems_and_a_system_has_settings_of_its_own(tmp_pat
     assert [cell.options for cell in cells[:4]] == [{}, {}, {"last": 64}, {"last": 8, "messages": 5}]
     assert cells[0].system.serve == ("--routing", "lookup")
     assert cells[0].workload.processes == 2
+    assert not cells[0].system.lines
+
+
+def test_lines_are_wished_for_by_the_system(tmp_path: Path) -> None:
+    [ours, *_] = matrix.read(written(tmp_path, GOOD.replace('"lookup"]', '"lookup"]\nlines = true'))).systems
+    assert ours.lines
+
+
+def test_every_system_is_one_that_can_be_started_and_loaded() -> None:
+    assert set(matrix.SYSTEMS.values()) == set(loadgen.SYSTEMS)
+    started = {peers.ALIASES.get(name, name) for name in matrix.SYSTEMS if name != "ingeborg"}
+    assert started == set(peers.PEERS)
+    assert matrix.System("new", "nats-current").adapter == "nats"
 
 
 @pytest.mark.parametrize(
@@ -60,7 +75,10 @@ def test_rounds_go_over_all_systems_and_a_system_has_settings_of_its_own(tmp_pat
         ('kind = "topics"', "", "workloads.topics: kind is missing"),
         ('file = "topics.toml"', 'file = "absent.toml"', "there is no file"),
         ('skip = ["traffic"]', 'skip = ["radio"]', "skip names 'radio', which is none of the workloads"),
-        ('skip = ["traffic"]', 'serve = ["x"]', "serve and store are this broker's, not kafka's"),
+        ('skip = ["traffic"]', 'serve = ["x"]', "serve, store and lines are this broker's, not kafka's"),
+        ('skip = ["traffic"]', "lines = true", "serve, store and lines are this broker's, not kafka's"),
+        ('serve = ["--routing", "lookup"]', 'lines = "yes"', "systems.ours: lines has to be true or false, not 'yes'"),
+        ('serve = ["--routing", "lookup"]', "lines = 1", "systems.ours: lines has to be true or false, not 1"),
         ('serve = ["--routing", "lookup"]', 'dedup = ["traffic"]', "this broker drops duplicates by itself"),
         ("processes = 2", "time_limit_s = 0", "time_limit_s has to be above 0"),
         ("processes = 2", "processes = true", "processes has to be of type int, not True"),
@@ -78,3 +96,12 @@ def test_what_does_not_fit_is_refused_in_words(tmp_path: Path, old: str, new: st
 @pytest.mark.parametrize("file", MATRICES, ids=lambda file: file.stem)
 def test_the_matrices_that_are_here_can_be_read(file: Path) -> None:
     assert list(matrix.read(file).cells(1))
+
+
+def test_the_matrix_of_all_systems_has_all_and_ends_in_time() -> None:
+    everything = matrix.read(next(file for file in MATRICES if file.stem == "all"))
+    assert {system.system for system in everything.systems} == set(matrix.SYSTEMS)
+    assert [system.name for system in everything.systems if system.lines] == ["ingeborg-lines"]
+    # With half a minute for each to start and to be cut short at its limit at worst; the digest takes some minutes.
+    limits_s = sum(cell.workload.time_limit_s for cell in everything.cells(1))
+    assert limits_s <= 40 * 60

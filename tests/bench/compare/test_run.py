@@ -8,6 +8,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 
 import psutil
@@ -97,6 +98,9 @@ def test_every_cell_is_run_on_a_server_of_its_own_and_what_cannot_be_is_said(
     facts = json.loads((out / "logs" / "traffic-ours-1" / "run.json").read_text())
     assert (facts["variant"], facts["complete"], facts["config"]["rate"]) == ("home", True, 100)
     assert "server" in (out / "logs" / "traffic-ours-1" / "machine.csv").read_text()
+    record = {cell["cell"]: cell for cell in json.loads((out / compare.RECORD).read_text())["cells"]}
+    assert record["traffic-ours-1"]["version"] == version("ingeborg")
+    assert record["traffic-cluster-1"]["version"] == ""
     # What makes the report reproducible lies beside it.
     assert (out / "matrix.toml").read_text() == MATRIX
     assert (out / "traffic.toml").exists()
@@ -150,6 +154,57 @@ def test_a_signal_stops_the_generator_and_the_server_and_the_comparison_goes_on_
     assert "cutting the run short" in said
     assert not [process for process in psutil.process_iter(["cmdline"]) if str(out) in str(process.info["cmdline"])]
     assert not (out / compare.RECORD).exists()
+
+
+def commands(file: Path, out: Path, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> dict[str, list[str]]:
+    """What each cell would have had loadgen do, on servers that say that they are of these releases."""
+    found: dict[str, list[str]] = {}
+
+    @contextlib.contextmanager
+    def running(system: matrix.System, *_: object, **__: object) -> Iterator[servers.Running]:
+        yield servers.Running(["x://127.0.0.1:9"], "2.15.2", None, None if system.system == "redis" else 2026)
+
+    def generate(command: list[str], _: object) -> tuple[int, bool]:
+        log = Path(command[command.index("--out") + 1])
+        log.mkdir(parents=True)
+        (log / "run.json").write_text("{}")
+        found[log.name] = command
+        return 0, False
+
+    monkeypatch.setattr(servers, "running", running)
+    monkeypatch.setattr(compare, "_generate", generate)
+    monkeypatch.setattr(compare, "_REST_S", 0)
+    assert of(file, out, *arguments)[0] == 0
+    return found
+
+
+def test_a_system_is_named_by_its_set_up_its_release_and_the_year_of_that(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file.write_text(
+        MATRIX + '[systems.new]\nsystem = "nats-current"\n'
+        '[systems.plain]\nsystem = "nats-current"\nvariant = "plain"\n'
+        '[systems.redis]\nsystem = "redis"\n'
+        '[systems.lined]\nsystem = "ingeborg"\nvariant = "home"\nlines = true\n'
+    )
+    found = commands(file, tmp_path / "out", monkeypatch, "--only", "traffic")
+
+    def word(cell: str, option: str) -> str:
+        return found[cell][found[cell].index(option) + 1]
+
+    assert {cell: word(cell, "--variant") for cell in found} == {
+        "traffic-ours-1": "home",
+        "traffic-cluster-1": "",
+        "traffic-new-1": "2.15.2 (2026)",
+        "traffic-plain-1": "plain, 2.15.2 (2026)",
+        "traffic-redis-1": "2.15.2",
+        "traffic-lined-1": "home",
+    }
+    assert word("traffic-new-1", "--system") == "nats"
+    assert [cell for cell in found if "--lines" in found[cell]] == ["traffic-lined-1"]
+    record = {cell["cell"]: cell for cell in json.loads((tmp_path / "out" / compare.RECORD).read_text())["cells"]}
+    assert (record["traffic-new-1"]["version"], record["traffic-new-1"]["year"]) == ("2.15.2", 2026)
+    assert record["traffic-redis-1"]["year"] is None
 
 
 def test_a_comparison_without_a_result_has_failed(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

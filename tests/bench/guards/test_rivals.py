@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import re
-import shutil
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -21,12 +20,9 @@ from ingeborg.bench.guards import __main__ as guards
 from ingeborg.bench.guards import cost, echo, light, rivals
 from ingeborg.bench.guards.model import Check
 from ingeborg.bench.guards.rivals import Costs, Rate
-from ingeborg.bench.peers import NotInstalledError, PeerError, centrifuge_program
+from ingeborg.bench.peers import go_programs
 from tests import wants
 from tests.cluster.processes import eventually
-
-ROOT = Path(__file__).resolve().parents[3]
-
 
 # -- the command
 
@@ -75,21 +71,31 @@ def test_a_publish_may_cost_four_fifths_of_centrifuges_to_few_and_nine_tenths_to
 @pytest.mark.parametrize(
     ("ours", "met"),
     [
-        (Rate(100.0, 10.0, 0), [True, True]),
-        (Rate(99.0, 10.0, 0), [False, True]),
-        (Rate(95.0, 10.0, 0), [False, False]),
-        (Rate(200.0, 10.0, 1), [False, False]),
+        (Rate(100.0, 10.0, 0), [True, True, True, True]),
+        (Rate(99.0, 10.0, 0), [False, True, True, True]),
+        (Rate(95.0, 10.0, 0), [False, False, True, True]),
+        (Rate(83.0, 10.0, 0), [False, False, False, True]),
+        (Rate(200.0, 10.0, 1), [False, False, False, True]),
     ],
 )
 def test_the_rate_has_to_be_redis_and_a_fifth_more_than_nats_and_nothing_lost(ours: Rate, met: list[bool]) -> None:
     found = rivals.rate_checks(
-        {("ingeborg", 2048): ours, ("redis", 2048): Rate(100.0, None, 0), ("nats", 2048): Rate(80.0, 2.0, 3)}
+        {
+            ("ingeborg", 2048): ours,
+            ("ingeborg, lines", 2048): Rate(300.0, 5.0, 0),
+            ("redis", 2048): Rate(100.0, None, 0),
+            ("nats", 2048): Rate(80.0, 2.0, 3),
+            ("nats-current", 2048): Rate(70.0, 1.5, 0),
+        }
     )
     assert [check.met for check in found] == met
     assert [check.figure for check in found] == [
         "2,048 topics end to end, beside Redis",
-        "2,048 topics end to end, beside NATS",
+        "2,048 topics end to end, beside the machine's NATS",
+        f"2,048 topics end to end, beside NATS {go_programs.NATS.release()}",
+        "2,048 topics end to end, several messages in a frame",
     ]
+    assert found[3].measured.startswith("300/s at 5.0 us, ")
     if ours.lost:
         assert found[1].measured == "200/s at 10.0 us, lost 1, 2.50 times 80/s at 2.0 us, lost 3"
 
@@ -97,7 +103,7 @@ def test_the_rate_has_to_be_redis_and_a_fifth_more_than_nats_and_nothing_lost(ou
 def a_run(system: str, topics: int, per_s: float, server_us: float | None, lost: int = 0) -> rivals.Json:
     phase = {"kind": "run", "end_to_end_per_s": per_s, "cpu_us_per_delivered": {"server": server_us}}
     return {
-        "facts": {"system": system, "config": {"topics": topics}},
+        "facts": {"system": system.removesuffix("-current"), "variant": system, "config": {"topics": topics}},
         "phases": [{"kind": "subscribe"}, phase],
         "measured": {"lost": lost},
     }
@@ -105,11 +111,19 @@ def a_run(system: str, topics: int, per_s: float, server_us: float | None, lost:
 
 def test_rates_are_medians_by_system_and_number_of_topics_and_losses_are_added_up() -> None:
     runs = [a_run("redis", 8, per_s, us, lost) for per_s, us, lost in ((10.0, 3.0, 1), (30.0, 1.0, 2), (20.0, 2.0, 0))]
-    assert rivals.rates([*runs, a_run("redis", 16, 7.0, None), a_run("nats", 8, 5.0, 4.0)]) == {
+    others = [a_run("redis", 16, 7.0, None), a_run("nats", 8, 5.0, 4.0), a_run("nats-current", 8, 6.0, 3.0)]
+    assert rivals.rates([*runs, *others]) == {
         ("redis", 8): (20.0, 2.0, 3),
         ("redis", 16): (7.0, None, 0),
         ("nats", 8): (5.0, 4.0, 0),
+        ("nats-current", 8): (6.0, 3.0, 0),
     }
+
+
+def test_lines_that_lose_something_are_told() -> None:
+    rate = Rate(100.0, 10.0, 0)
+    found = {(name, 8): rate for name in ("ingeborg", *rivals.RATE_RATIO)} | {(rivals.LINES, 8): rate._replace(lost=1)}
+    assert [check.met for check in rivals.rate_checks(found)] == [True, False, False, False]
 
 
 # -- Centrifuge's protocol
@@ -173,7 +187,7 @@ async def test_a_publish_that_centrifuge_refuses_is_told() -> None:
 
 
 async def test_the_real_centrifuge_delivers_and_replies(tmp_path: Path) -> None:
-    program = wants.centrifuge()
+    program = wants.go_program("centrifuge")
     with rivals.centrifuge(program, tmp_path) as (url, process):
         async with rivals.CentrifugeLoad(url, process, 3) as load:
             assert 0 < await load.cost_us(1000, 0.1, ack=True) < 1e6
@@ -192,63 +206,6 @@ async def test_this_broker_replies_where_it_is_asked_to(tmp_path: Path) -> None:
         async with cost.Load(*server, 3) as load:
             for ack in (False, True):
                 assert 0 < await load.cost_us(1000, 0.1, ack=ack) < 1e6
-
-
-# -- how it is built
-
-
-def test_go_mod_pins_the_release_that_the_page_of_dependencies_names() -> None:
-    page = (ROOT / "docs" / "dependencies.md").read_text(encoding="utf-8")
-    assert re.fullmatch(r"0\.40\.\d+", centrifuge_program.release())
-    assert f"| `github.com/centrifugal/centrifuge` | v{centrifuge_program.release()} | MIT |" in page
-    assert f"| Go {centrifuge_program.go_release()} or newer" in page
-
-
-def test_without_go_it_is_said_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shutil, "which", lambda *_args, **_words: None)
-    with pytest.raises(NotInstalledError, match=r"Go \d\.\d+ or newer.*apt-get install golang-go"):
-        centrifuge_program.ensure(tmp_path)
-    assert list(tmp_path.iterdir()) == []
-
-
-def fake_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
-    go = tmp_path / "go"
-    go.write_text(f"#!/bin/sh\n{script}\n")
-    go.chmod(0o755)
-    monkeypatch.setattr(shutil, "which", lambda *_args, **_words: str(go))
-
-
-def test_a_go_that_fails_leaves_nothing_and_its_words_are_shown(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fake_go(tmp_path, monkeypatch, "echo 'go.mod requires go >= 1.26.0 (running go 1.19)'; exit 3")
-    with pytest.raises(PeerError, match=r"(?s)exit code 3.*running go 1\.19"):
-        centrifuge_program.ensure(tmp_path / "cache")
-    assert list((tmp_path / "cache").iterdir()) == []
-
-
-def test_a_go_that_does_not_end_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(centrifuge_program, "BUILD_S", 0.2)
-    fake_go(tmp_path, monkeypatch, "exec sleep 30")
-    with pytest.raises(PeerError, match="did not build Centrifuge in 0 s"):
-        centrifuge_program.ensure(tmp_path / "cache")
-
-
-def test_what_go_has_built_is_kept_and_made_anew_only_of_other_sources(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # The path after -o is the last but one word.
-    fake_go(tmp_path, monkeypatch, 'while [ $# -gt 2 ]; do shift; done; echo built >"$1"; echo once >>"$0.times"')
-    cache = tmp_path / "cache"
-    built = centrifuge_program.ensure(cache)
-    assert (built, built.read_text()) == (centrifuge_program.program(cache), "built\n")
-    assert centrifuge_program.ensure(cache) == built
-    assert (tmp_path / "go.times").read_text() == "once\n"
-    other = tmp_path / "sources"
-    shutil.copytree(centrifuge_program.SOURCES, other)
-    (other / "main.go").write_text("package main\n")
-    monkeypatch.setattr(centrifuge_program, "SOURCES", other)
-    assert centrifuge_program.ensure(cache) != built
 
 
 # -- the machine

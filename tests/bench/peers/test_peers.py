@@ -167,6 +167,17 @@ def test_what_is_not_installed_is_named_with_its_package(
     assert lifecycle.find(name, tmp_path) is None
 
 
+@pytest.mark.parametrize("name", ["nats-current", "centrifuge"])
+def test_what_has_to_be_built_wants_go(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(shutil, "which", lambda *_args, **_words: None)
+    where = ["--state", str(tmp_path / "state"), "--cache", str(tmp_path / "cache")]
+    assert cli.main(["peers", "up", name, *where]) == commands.NOT_INSTALLED
+    assert "apt-get install golang-go" in capsys.readouterr().err
+    assert lifecycle.find(name, tmp_path / "state") is None
+
+
 def test_kafka_without_maven_or_java_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "which", lambda *_args, **_words: None)
     with pytest.raises(peers.NotInstalledError, match="apt-get install maven"):
@@ -323,6 +334,15 @@ def amqp_start(version: bytes) -> bytes:
     return b"\x01\x00\x00" + struct.pack(">I", len(payload)) + payload + b"\xce"
 
 
+UPGRADED = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\r\n"
+
+
+def frame(message: bytes) -> bytes:
+    """Of a server, with a text in it."""
+    length = bytes([len(message)]) if len(message) < 126 else struct.pack(">BH", 126, len(message))
+    return b"\x81" + length + message
+
+
 @pytest.mark.parametrize(
     ("handshake", "answer", "version"),
     [
@@ -331,6 +351,8 @@ def amqp_start(version: bytes) -> bytes:
         (handshakes.nats, b'INFO {"version":"2.9.10"}\r\nPONG\r\n', "2.9.10"),
         (handshakes.redis, b"+PONG\r\n$22\r\nredis_version:7.0.15\r\n\r\n", "7.0.15"),
         (handshakes.mqtt, b"\x20\x02\x00\x00", ""),
+        (handshakes.centrifuge, UPGRADED + frame(b'{"id":1,"connect":{"client":"c","version":"v0.40.1"}}'), "0.40.1"),
+        (handshakes.centrifuge, UPGRADED + frame(b'{"id":1,"connect":{"client":"%s"}}' % (b"c" * 200)), ""),
     ],
 )
 def test_a_server_that_answers_is_believed(handshake: handshakes.Handshake, answer: bytes, version: str) -> None:
@@ -349,6 +371,9 @@ def test_a_server_that_answers_is_believed(handshake: handshakes.Handshake, answ
         (handshakes.redis, b"-LOADING Redis is loading\r\n"),
         (handshakes.mqtt, b"\x20\x02\x00\x05"),
         (handshakes.mqtt, b""),
+        (handshakes.centrifuge, b"HTTP/1.1 404 Not Found\r\n\r\n"),
+        (handshakes.centrifuge, UPGRADED + frame(b'{"id":1,"error":{"code":101,"message":"unauthorized"}}')),
+        (handshakes.centrifuge, UPGRADED + b"\x88\x02\x0d\xac"),
     ],
 )
 def test_an_answer_of_another_kind_is_none(handshake: handshakes.Handshake, answer: bytes) -> None:

@@ -92,6 +92,8 @@ class Contract:
     """Subclass, name ``Test…``."""
 
     system: ClassVar[str]
+    #: The server's name in `bench peers`, where it is another one.
+    peer: ClassVar[str] = ""
     #: How long to wait for what must not come, where a fence proves nothing.
     linger_s: ClassVar[float] = 0.0
     #: Constants of the adapter's module, in seconds: of connecting, and of a call that makes no progress.
@@ -101,18 +103,18 @@ class Contract:
     @pytest.fixture
     def url(self, servers: Callable[[str], Server]) -> str:
         """Of a server that the tests of a module share."""
-        return servers(self.system).url
+        return servers(self.peer or self.system).url
 
     @pytest.fixture
     def mortal(self, tmp_path: Path) -> Iterator[Server]:
         """A server that the test may kill."""
-        with start(self.system, tmp_path) as server:
+        with start(self.peer or self.system, tmp_path) as server:
             yield server
 
     @pytest.fixture
     def pausable(self, servers: Callable[[str], Server]) -> Iterator[Server]:
         """The shared one; it goes on when the test has paused it, and closed its connections."""
-        server = servers(self.system)
+        server = servers(self.peer or self.system)
         yield server
         server.resume()
 

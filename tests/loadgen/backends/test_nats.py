@@ -82,3 +82,12 @@ class TestNats(Contract):
 
     async def test_counters_need_the_monitoring_page(self, url: str) -> None:
         assert await Nats([url.partition("?")[0]], "counters").counters() == []
+
+
+class TestNatsCurrent(Contract):
+    system = "nats"
+    peer = "nats-current"
+
+    async def test_it_tells_the_same_counters(self, url: str) -> None:
+        (told,) = await Nats([url], "counters").counters()
+        assert told.values["subscriptions"] >= 0

@@ -1,0 +1,214 @@
+"""Centrifuge (the Go library) as a system under load, in its JSON protocol over WebSocket.
+
+Owns: how a client's commands and their replies share a connection. Must never: reconnect (a run has to see a loss as a
+loss).
+
+- **Names**: a topic is a channel as it is. The library reads nothing into a name (Centrifugo, the server around it,
+  does), but bounds it: 255 bytes, unless its ``ChannelMaxLength`` says more. A longer one is refused, `bad request`.
+- **Several commands in a frame**, a line each, as Centrifuge's own clients send what they have collected. Its server
+  answers likewise, with up to 16 replies and publications in a frame, which are here read by one call.
+- **This project's own socket** (``protocol.outgoing``), not the client for Python of Centrifuge's makers: with that one
+  a publish is a coroutine that waits for its reply, so that it would be what is measured.
+- **Subscribed**: there is a command for each channel, and a reply to each; 4,096 at a time.
+- **Publishing**: every publish has a reply, for the protocol knows none without. None is waited for; a refusal goes to
+  ``on_error``. A call waits where the socket takes no more.
+- **Slow consumers**: the server closes a connection that it has more than ``ClientQueueMaxSize`` (1 MiB, unless set)
+  waiting for: then ``connection_lost``. Nothing is dropped in between.
+- **Pings** are messages, an empty object every 25 s; who does not answer with another one is disconnected.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import orjson
+from websockets.exceptions import WebSocketException
+
+from ingeborg.protocol.outgoing import OutgoingSocket, connect
+
+from .base import BackendError, Connection, Counters, OnError, OnMessage
+from .lifeline import Call, Lifeline, no_server, without_password
+
+#: TCP, the upgrade and the first command; a server that is slower than this cannot be measured.
+_CONNECT_TIMEOUT_S = 10.0
+#: Without any answer from the server. It applies to each step of a call, since 2 million topics take some seconds.
+_PROGRESS_TIMEOUT_S = 30.0
+#: Commands between two waits for all their replies: keeps time-outs fine-grained, and the replies that wait in the
+#: server (some 30 bytes each) far below its limit.
+_COMMANDS_PER_WAIT = 4096
+#: A frame is full with so many bytes: half of what the server takes by default, for its last command may be large.
+_FRAME_BYTES = 32 * 1024
+#: Of a frame of the server's: 16 of the largest payloads, each character of which may be written as six.
+_FRAME_BYTES_MAX = 16 * 1024 * 1024
+#: More than any id: no call waits for replies.
+_NOBODY = 1 << 62
+
+
+class Centrifuge:
+    """``urls``: ``ws://HOST:PORT[/PATH]``, of one server, or of several that share a broker."""
+
+    deduplicates = False
+
+    def __init__(self, urls: Sequence[str], run: str) -> None:
+        self._urls = list(urls)
+        self._run = run
+
+    async def connect(self, number: int, on_message: OnMessage, on_error: OnError) -> Connection:
+        """See ``Backend``."""
+        connection = _Connection(self._urls[number % len(self._urls)], on_message, on_error)
+        await connection.open(f"{self._run}-{number}")
+        return connection
+
+    async def counters(self) -> list[Counters]:
+        """See ``Backend``: none. The library counts for Prometheus, which whoever embeds it may show."""
+        return []
+
+    async def close(self) -> None:
+        """See ``Backend``. Nothing is shared, and subscriptions end with their connection."""
+
+
+class _Connection:
+    def __init__(self, url: str, on_message: OnMessage, on_error: OnError) -> None:
+        self._url = url
+        self._where = without_password(url)
+        self._lifeline = Lifeline(self._where, on_error)
+        self._on_message = on_message
+        self._socket: OutgoingSocket | None = None
+        self._open = False
+        self._last_id = 0
+        #: Of the call that waits: its first id, how many replies have yet to come, the first refusal, and who waits.
+        self._asked_from = _NOBODY
+        self._unanswered = 0
+        self._refused: str | None = None
+        self._answered: asyncio.Future[None] | None = None
+
+    async def open(self, name: str) -> None:
+        try:
+            async with asyncio.timeout(_CONNECT_TIMEOUT_S):
+                self._socket = await connect(self._url, self._on_frame, message_bytes_max=_FRAME_BYTES_MAX)
+                self._socket.over.add_done_callback(self._on_over)
+                async with self._lifeline.call("connect", _PROGRESS_TIMEOUT_S) as call:
+                    await self._ask([{"connect": {"name": name}}], call)
+        except (OSError, WebSocketException, BackendError) as error:
+            self._lifeline.close()
+            if self._socket is not None:
+                self._socket.abort()
+            raise no_server(self._where, "Centrifuge server", "centrifuge", error) from error
+        self._open = True
+
+    async def subscribe(self, topics: Sequence[str]) -> None:
+        await self._each("subscribe", topics)
+
+    async def unsubscribe(self, topics: Sequence[str]) -> None:
+        await self._each("unsubscribe", topics)
+
+    async def _each(self, command: str, topics: Sequence[str]) -> None:
+        async with self._lifeline.call(command, _PROGRESS_TIMEOUT_S) as call:
+            for start in range(0, len(topics), _COMMANDS_PER_WAIT):
+                channels = topics[start : start + _COMMANDS_PER_WAIT]
+                await self._ask([{command: {"channel": channel}} for channel in channels], call)
+
+    async def _ask(self, commands: Sequence[dict[str, Any]], call: Call) -> None:
+        """Until all of them are answered; ``BackendError`` if one was refused."""
+        self._asked_from = first = self._last_id + 1
+        self._last_id += len(commands)
+        self._unanswered, self._refused = len(commands), None
+        self._answered = asyncio.get_running_loop().create_future()
+        try:
+            await self._send([orjson.dumps({"id": id, **each}) for id, each in enumerate(commands, first)], call)
+            await self._answered
+        finally:
+            self._asked_from, self._answered = _NOBODY, None
+        call.progress()
+        if self._refused is not None:
+            raise BackendError(self._refused, f"{self._where}: {self._refused}")
+
+    async def publish(self, messages: Sequence[tuple[str, str]]) -> None:
+        async with self._lifeline.call("publish", _PROGRESS_TIMEOUT_S) as call:
+            first = self._last_id + 1
+            self._last_id += len(messages)
+            dumps = orjson.dumps
+            await self._send(
+                [
+                    dumps({"id": id, "publish": {"channel": topic, "data": payload}})
+                    for id, (topic, payload) in enumerate(messages, first)
+                ],
+                call,
+            )
+
+    async def _send(self, commands: Sequence[bytes], call: Call) -> None:
+        socket = self._socket
+        assert socket is not None
+        for frame in _frames(commands):
+            while not socket.takes_more:
+                await socket.drained()
+                call.progress()
+            socket.write(frame)
+
+    def _on_frame(self, socket: OutgoingSocket, data: bytes) -> None:
+        # No string of JSON has a line feed in it, so that these are exactly what is between two messages.
+        try:
+            messages: list[dict[str, Any]] = orjson.loads(b"[%b]" % data.replace(b"\n", b","))
+        except ValueError:
+            socket.give_up("it does not speak Centrifuge's JSON protocol")
+            return
+        on_message = self._on_message
+        for message in messages:
+            push = message.get("push")
+            if push is None:
+                if message:
+                    self._replied(message)
+                else:
+                    socket.write(b"{}")
+            elif "pub" in push:
+                payload = push["pub"]["data"]
+                on_message(push["channel"], payload if type(payload) is str else "")
+            elif "unsubscribe" in push:
+                self._lifeline.report("unsubscribed")
+
+    def _replied(self, reply: Mapping[str, Any]) -> None:
+        error = reply.get("error")
+        if reply["id"] < self._asked_from:
+            if error is not None:
+                self._lifeline.report(_code(error))
+            return
+        if error is not None and self._refused is None:
+            self._refused = _code(error)
+        self._unanswered -= 1
+        if not self._unanswered and self._answered is not None and not self._answered.done():
+            self._answered.set_result(None)
+
+    def _on_over(self, over: asyncio.Future[tuple[int | None, str]]) -> None:
+        _, why = over.result()
+        if self._open:
+            self._lifeline.lose(why)
+        else:
+            self._lifeline.end("connect", why)
+
+    async def close(self) -> None:
+        if self._lifeline.close() and self._socket is not None:
+            self._on_message = _ignore
+            await self._socket.end()
+
+
+def _frames(commands: Sequence[bytes]) -> Iterator[bytes]:
+    """A line each, as many as have room."""
+    start = size = 0
+    for number, command in enumerate(commands, 1):
+        size += len(command) + 1
+        if size >= _FRAME_BYTES:
+            yield b"\n".join(commands[start:number])
+            start, size = number, 0
+    if start < len(commands):
+        yield b"\n".join(commands[start:])
+
+
+def _code(error: Mapping[str, Any]) -> str:
+    # {"code":103,"message":"permission denied"}; a program that embeds the library may have codes of its own.
+    return str(error.get("message") or error.get("code"))[:60]
+
+
+def _ignore(topic: str, payload: str) -> None:
+    """For what comes after ``close``."""
