@@ -161,6 +161,13 @@ def _common(command: argparse.ArgumentParser, kind: str) -> None:
     add("--variant", default="", metavar="TEXT", help="how the system is set up, for the report (home, lookup, …)")
     add("--lines", action="store_true", help="several messages share a frame, each way: SPEC 1.6 (ingeborg only)")
     add(
+        "--metrics-url",
+        action="append",
+        default=[],
+        metavar="URL",
+        help="where an endpoint's metrics and health are, if not at the --url; one for each endpoint (ingeborg only)",
+    )
+    add(
         "--server-pid",
         type=_count(1, 1 << 22),
         action="append",
@@ -198,6 +205,7 @@ def _settings(options: argparse.Namespace, kind: type[Kind]) -> Kind:
 def _target(options: argparse.Namespace) -> Target:
     try:
         check_urls(options.system, options.url)
+        check_urls("ingeborg", options.metrics_url, "--metrics-url")
         if options.dedup is not None:
             check_urls("redis", [options.dedup])
     except ValueError as error:
@@ -206,6 +214,8 @@ def _target(options: argparse.Namespace) -> Target:
         raise WorkloadError(f"--dedup: {options.system} drops duplicates by itself")
     if options.lines and options.system != "ingeborg":
         raise WorkloadError(f"--lines: {options.system} has no such thing; only ingeborg has")
+    if options.metrics_url and options.system != "ingeborg":
+        raise WorkloadError(f"--metrics-url: {options.system} has no such thing; only ingeborg has")
     if not 0 < options.dedup_ttl_s <= 3600:
         raise WorkloadError("--dedup-ttl-s has to be above 0 and at most 3600")
     return Target(
@@ -217,6 +227,7 @@ def _target(options: argparse.Namespace) -> Target:
         options.dedup_ttl_s,
         options.server_pid,
         options.lines,
+        options.metrics_url,
     )
 
 

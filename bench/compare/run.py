@@ -127,6 +127,8 @@ def _command(cell: Cell, running: servers.Running, log: Path) -> list[str]:
         command.append("--lines")
     for url in running.urls:
         command += ["--url", url]
+    for url in running.inside:
+        command += ["--metrics-url", url]
     if workload.kind != "topics":
         command += ["--processes", str(workload.processes)]
     if running.dedup_url is not None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
@@ -30,12 +30,14 @@ class Skipped(BenchError):
 
 class Running(NamedTuple):
     """``urls``: of the system; ``version``: as it says itself, if it does; ``dedup_url``: of the layer's Redis;
-    ``year``: in which that version was released, where it is known."""
+    ``year``: in which that version was released, where it is known; ``inside``: of this broker's endpoints, where their
+    metrics are, if not at ``urls``."""
 
     urls: list[str]
     version: str
     dedup_url: str | None
     year: int | None = None
+    inside: Sequence[str] = ()
 
 
 @contextlib.contextmanager
@@ -49,9 +51,10 @@ def running(
         if layer:
             dedup_url = stack.enter_context(_peer("redis", state / "layer")).url
         if system.system == "ingeborg":
+            broker = stack.enter_context(_broker(system, state / "ingeborg", prepare))
+            inside = broker.inside if broker.inside != broker.urls else ()
             # It is of the same installation as we are, and so of the same version.
-            urls = stack.enter_context(_broker(system, state / "ingeborg", prepare))
-            yield Running(urls, version("ingeborg"), dedup_url)
+            yield Running(broker.urls, version("ingeborg"), dedup_url, inside=inside)
             return
         server = stack.enter_context(_peer(system.system, state))
         year = releases.year(server.name, server.version)
@@ -68,7 +71,7 @@ def _peer(name: str, state: Path) -> Iterator[peers.Server]:
 
 
 @contextlib.contextmanager
-def _broker(system: System, state: Path, prepare: Callable[[str], None]) -> Iterator[list[str]]:
+def _broker(system: System, state: Path, prepare: Callable[[str], None]) -> Iterator[starting.Started]:
     riak = os.environ.get(RIAK_VARIABLE)
     if system.store == "riak" and not riak:
         raise Skipped(f"{RIAK_VARIABLE}=HOST:PORT[,HOST:PORT…] does not name a Riak cluster")
@@ -77,12 +80,13 @@ def _broker(system: System, state: Path, prepare: Callable[[str], None]) -> Iter
     store = f"riak:{riak}" if system.store == "riak" else f"lmdb:{state / 'store'}"
     prepare(store)
     endpoints = _endpoints(system.serve)
-    with starting.claim(endpoints) as ports:
+    # With a port that all share, the internal ones are those after it.
+    with starting.claim(endpoints + ("--share-port" in system.serve)) as ports:
         # On this machine alone, and Ctrl-C is for the generator: the broker ends when it has.
         command = starting.serve("--host", "127.0.0.1", "--port", str(ports.first), "--store", store, *system.serve)
         log = state / "serve.log"
         with starting.started("this broker", command, log, endpoints=endpoints, patience_s=_STOP_S_MAX) as broker:
-            yield broker.urls
+            yield broker
 
 
 def _endpoints(arguments: tuple[str, ...]) -> int:

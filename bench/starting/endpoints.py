@@ -30,7 +30,10 @@ READY_S = 60.0
 END_S = 60.0
 
 #: How an endpoint, or another server of ours, says where it is ready.
-READY = re.compile(r"(?:^ingeborg: endpoint (?P<name>.+) |^)ready at (?P<url>wss?://\S+?)/?$")
+READY = re.compile(
+    r"(?:^ingeborg: endpoint (?P<name>.+) |^)ready at (?P<url>wss?://\S+?)/?"
+    r"(?: \(internal: (?P<internal>wss?://\S+?)/?\))?$"
+)
 
 
 def python(module: str, *arguments: str) -> list[str]:
@@ -51,25 +54,28 @@ def environment(variables: Mapping[str, str] | None = None) -> dict[str, str]:
 
 
 class Said(NamedTuple):
-    """What a line of ``READY`` says. ``name``: empty for a server that is no endpoint; ``url``: without a slash at its
-    end."""
+    """What a line of ``READY`` says. ``name``: empty for a server that is no endpoint; ``url``: of its clients, and
+    ``internal``: of its links, metrics and health, if that is another one. Both are without a slash at their end."""
 
     name: str
     url: str
+    internal: str = ""
 
 
 def ready(child: Child, within_s: float = READY_S) -> Steps[Said]:
     """Wait until it says that it is ready, or once more: that its next endpoint is. ``ChildError``."""
     match = READY.search((yield from child.line(READY, within_s)))
     assert match is not None
-    return Said(match["name"] or "", match["url"])
+    return Said(match["name"] or "", match["url"], match["internal"] or "")
 
 
 class Started(NamedTuple):
-    """A server that has said that it is ready. ``urls``: of its endpoints, without a slash at the end."""
+    """A server that has said that it is ready. ``urls``: of its endpoints for their clients, each once; ``inside``:
+    where each endpoint's metrics and health are. Without a slash at the end."""
 
     child: Child
     urls: list[str]
+    inside: list[str]
 
     @property
     def url(self) -> str:
@@ -94,8 +100,8 @@ def started(
     """
     child = Child(name, command, log, environment=environment(variables))
     try:
-        urls = [blocking(ready(child)).url for _ in range(endpoints)]
-        yield Started(child, sorted(urls))
+        said = [blocking(ready(child)) for _ in range(endpoints)]
+        yield Started(child, sorted({each.url for each in said}), sorted(each.internal or each.url for each in said))
     finally:
         blocking(child.end(patience_s))
 
@@ -142,7 +148,7 @@ class Endpoint:
         """Wait for the line that says that it is ready. ``url``: what it names, where that is not the endpoint's own.
         ``ChildError``; ``BenchError``: it names something else."""
         said, wanted = await awaited(ready(self._started, within_s)), Said(self.name, url or self.url)
-        if said != wanted:
+        if said[:2] != wanted[:2]:
             raise BenchError(f"endpoint {self.name} was to be ready at {wanted.url}, and {said.name} is at {said.url}")
 
     @property

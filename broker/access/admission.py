@@ -1,13 +1,12 @@
 """Who may open a connection: the request's token, and the page that a browser says it comes from. SPEC section 1.5.
 
-Owns: where a token stands in a request, which origins are let in, and how many connections an address may have. Must
-never: log a request's path (it may hold a token).
+Owns: where a token stands in a request, which origins are let in, and how many connections an address may have (they
+are counted in ``counting``). Must never: log a request's path (it may hold a token).
 """
 
 from __future__ import annotations
 
 import http
-from collections import Counter
 from collections.abc import Iterable
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from urllib.parse import parse_qs, urlsplit
@@ -16,6 +15,7 @@ from websockets.datastructures import MultipleValuesError
 from websockets.http11 import Request
 
 from ..core.clients.grants import Grant
+from .counting import Counting, OwnCount
 from .tokens import Keys, TokenError
 
 #: Of `X-Forwarded-For` so many elements are read at most, from the end: no more proxies stand one behind the other, and
@@ -35,7 +35,8 @@ class Refused(Exception):
 class Access:
     """``keys``: what tokens are checked with; ``None``: nobody needs one. ``origins``: of pages that may connect beside
     those of this machine, such as ``https://radio.example``; ``*``: any. ``per_address_max``: connections at once; of
-    this machine any number. ``proxies``: networks of those whose ``X-Forwarded-For`` is believed."""
+    this machine any number. ``proxies``: networks of those whose ``X-Forwarded-For`` is believed. ``counting``: counts
+    the connections of an address; without, this process does so for itself."""
 
     def __init__(
         self,
@@ -43,12 +44,13 @@ class Access:
         origins: Iterable[str] = (),
         per_address_max: int = 1_000,
         proxies: Iterable[IPv4Network | IPv6Network] = (),
+        counting: Counting | None = None,
     ) -> None:
         self._keys = keys
         self._origins = frozenset(origins)
         self._per_address_max = per_address_max
         self._proxies = tuple(proxies)
-        self._connections: Counter[str] = Counter()  # by address, or network
+        self._counting = counting or OwnCount()  # by address, or network
 
     def arrived(self, request: Request, peer: str) -> str | None:
         """A connection from the numeric address ``peer`` is let in: count it, until ``left``. Returns under what it is,
@@ -58,17 +60,14 @@ class Access:
             if is_loopback(peer):
                 return None
             address = _counted(peer)  # forwarded as "this machine", but for that of another one, or by a liar
-        if self._connections[address] >= self._per_address_max:
+        if not self._counting.arrived(address, self._per_address_max):
             text = f"There are {self._per_address_max} connections from your address already; close some"
             raise Refused(http.HTTPStatus.TOO_MANY_REQUESTS, text)
-        self._connections[address] += 1
         return address
 
     def left(self, address: str) -> None:
         """A connection that was counted is gone."""
-        self._connections[address] -= 1
-        if not self._connections[address]:
-            del self._connections[address]
+        self._counting.left(address)
 
     def _address(self, request: Request, peer: str) -> str:
         """The client's: the last one of those forwarded that is not a proxy of ours. IPv6: its /64, which is what one

@@ -24,7 +24,7 @@ from ingeborg.protocol.options import add_options
 
 from ..shell import logs
 from ..version import VERSION
-from . import commands, config, exporting, importing, serve, supervisor, switching
+from . import commands, config, exporting, importing, inherited, serve, supervisor, switching
 
 DEFAULT_URL = "ws://127.0.0.1:9000"
 
@@ -252,17 +252,16 @@ def _import(arguments: dict[str, Any]) -> int:
 
 def _serve(arguments: dict[str, str]) -> int:
     environment = dict(os.environ)
-    pipe = environment.pop(supervisor.SUPERVISOR_FD, None)
     try:
-        supervisor_fd = supervisor.supervisor_fd(pipe) if pipe else None
+        given = inherited.inherited(environment)
         options = _options(arguments, environment)
     except config.ConfigError as error:
         print(f"ingeborg serve: {error}", file=sys.stderr)
         return 2
     logs.set_up(options.log_format, options.log_level)
-    if options.endpoints > 1:
+    if given is None and (options.endpoints > 1 or options.share_port):
         return supervisor.run(options)
-    return serve.run(options, supervisor_fd)
+    return serve.run(options, given)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -79,6 +79,11 @@ class ServeOptions:
         "", "where subscriptions live; empty: lmdb under the user's data folder", "lmdb:DIR|riak:HOST:PORT[,HOST:PORT…]"
     )
     endpoints: int = option(1, "processes to run, on consecutive ports", "N")
+    share_port: bool = option(
+        False,
+        "all of them accept clients on the one port; links, metrics and health of each are at its internal address",
+        flag=True,
+    )
     name: str = option("", "of the endpoint, stable; NAME-1 … NAME-N for several; empty: host name and port", "NAME")
     advertise: str = option("", "where the other endpoints reach this one; empty: from host and port", "URL")
     routing: str = option("home", "home, or the thesis's lookup per message", "home|lookup")
@@ -92,7 +97,7 @@ class ServeOptions:
     internal_address: str = option(
         "",
         "for the other endpoints' links and /metrics, which are nowhere else then; the first of several; empty: at "
-        "the port, links of this machine's endpoints only",
+        "the port, links of this machine's endpoints only; with --share-port 127.0.0.1 and the ports after it",
         "HOST:PORT",
     )
     peer_secret_file: str = option("", "the endpoints' shared secret; empty: generated in the data directory", "FILE")
@@ -167,11 +172,19 @@ class ServeOptions:
 
     @property
     def internal(self) -> tuple[str, int] | None:
-        """Host and port of ``internal_address``; ``None`` without one, or where it is none."""
-        host, colon, port = self.internal_address.rpartition(":")
+        """Host and port of ``internal_address``, of the first endpoint; ``None`` without one, or where it is none."""
+        address = self.internal_address
+        if self.share_port and not address:
+            address = f"127.0.0.1:{self.port + 1 if self.port else 0}"
+        host, colon, port = address.rpartition(":")
         if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
             return None
         return host.strip("[]"), int(port)
+
+    @property
+    def client_ports(self) -> int:
+        """How many ports clients come to, from ``port`` on."""
+        return 1 if self.share_port else self.endpoints
 
     @property
     def store_url(self) -> str:
@@ -231,9 +244,11 @@ def _check(options: ServeOptions) -> None:
         raise wrong("port", "has to be from 0 to 65535")
     if not 1 <= options.endpoints <= ENDPOINTS_MAX:
         raise wrong("endpoints", f"has to be from 1 to {ENDPOINTS_MAX}")
-    if options.endpoints > 1 and options.port == 0:
+    if options.share_port and os.name != "posix":
+        raise wrong("share_port", "processes of this system do not inherit a listening socket; leave it out")
+    if options.client_ports > 1 and options.port == 0:
         raise wrong("port", "several endpoints need a first port; the others get the ones after it")
-    if options.port + options.endpoints - 1 > 65535:
+    if options.port + options.client_ports - 1 > 65535:
         raise wrong("port", f"there are no {options.endpoints} ports from it on")
     if options.endpoints > 1 and options.advertise:
         raise wrong("advertise", "is one endpoint's; with several endpoints each advertises its own host and port")
@@ -259,16 +274,13 @@ def _check(options: ServeOptions) -> None:
     if options.internal_address and options.internal is None:
         raise wrong("internal_address", "has to be HOST:PORT")
     if options.internal is not None and options.internal[1] + options.endpoints - 1 > 65535:
-        raise wrong("internal_address", f"there are no {options.endpoints} ports from it on")
-    if (
-        options.internal is not None
-        and options.internal[1]
-        and abs(options.internal[1] - options.port) < options.endpoints
-    ):
+        missing = f"there are no {options.endpoints} ports {'from it on' if options.internal_address else 'after it'}"
+        raise wrong("internal_address" if options.internal_address else "port", missing)
+    if options.internal is not None and options.internal[1] and _overlap(options, options.internal[1]):
         raise wrong(
             "internal_address", f"its {options.endpoints} ports overlap those of clients, from {options.port} on"
         )
-    if options.endpoints > 1 and options.internal is not None and options.internal[1] == 0:
+    if options.client_ports > 1 and options.internal is not None and options.internal[1] == 0:
         raise wrong("internal_address", "several endpoints need a first port; the others get the ones after it")
     if options.drain_time and not LEAST_S <= options.drain_time <= 3600:
         raise wrong("drain_time", f"has to be 0, or from {LEAST_S:g} to 3600 seconds")
@@ -301,6 +313,10 @@ def _check(options: ServeOptions) -> None:
         if should := out_of_bounds(row, value):
             raise wrong(row.name, should)
     parse_store(options.store_url)
+
+
+def _overlap(options: ServeOptions, internal: int) -> bool:
+    return internal < options.port + options.client_ports and options.port < internal + options.endpoints
 
 
 def _home(path: str, option: str) -> Path:

@@ -39,6 +39,7 @@ from ..store.embedded.files import make_directory, others_may, regular_file, why
 from ..store.embedded.store import EmbeddedStore
 from ..version import VERSION
 from .config import ConfigError, ServeOptions, data_folder, default_name, parse_store
+from .inherited import Inherited
 
 log = logging.getLogger("ingeborg")
 
@@ -205,7 +206,7 @@ def alone_at_url(options: ServeOptions) -> bool:
     return not address.is_loopback and not address.is_unspecified
 
 
-async def _serve(options: ServeOptions, endpoint: Callable[..., EndpointServer]) -> int:
+async def _serve(options: ServeOptions, given: Inherited | None, endpoint: Callable[..., EndpointServer]) -> int:
     loop = asyncio.get_running_loop()
     end: asyncio.Future[str | None] = loop.create_future()
 
@@ -221,7 +222,8 @@ async def _serve(options: ServeOptions, endpoint: Callable[..., EndpointServer])
     secret = read_secret(options)
     keys = Keys(options.auth_keys) if options.auth_keys else None
     certificate = Certificate(options.tls_cert, options.tls_key) if options.tls_cert or options.tls_key else None
-    sock = listen(options.host, options.port)
+    shared = given.port if given is not None else None
+    sock = shared or listen(options.host, options.port)
     if keys is None and not options.insecure and not is_loopback(sock.getsockname()[0]):
         sock.close()
         raise ConfigError(
@@ -258,16 +260,23 @@ async def _serve(options: ServeOptions, endpoint: Callable[..., EndpointServer])
         frame_bytes_max=options.max_frame_bytes,
         ping_s=options.ping_interval,
         compression=options.compression,
-        access=Access(keys, options.origins, options.max_connections_per_address, options.proxies),
+        access=Access(
+            keys,
+            options.origins,
+            options.max_connections_per_address,
+            options.proxies,
+            given.place.counting() if given is not None and shared is not None else None,
+        ),
         certificate=certificate,
         drain_s=options.drain_time,
         wanted=frozenset({STANDBY} if options.standby else ()),
         alone_at_url=alone_at_url(options),
+        place=given.place if given is not None else None,
         on_fatal=finish,
         on_broken=_end_at_once,
     )
     try:
-        await server.start(sock, internal)
+        await server.start(sock, internal, shared=shared is not None)
     except StoreError as error:
         log.error("cannot use the store %s: %s", options.store_url, error)
         return 1
@@ -275,9 +284,12 @@ async def _serve(options: ServeOptions, endpoint: Callable[..., EndpointServer])
 
     async def announce() -> None:
         await server.ready.wait()
-        clients_url = url if internal is None else url_at(options, options.host, port)
+        at = f"{url}/"
+        if options.internal is not None and internal is not None:
+            inside = url_at(options, options.internal[0], internal.getsockname()[1])
+            at = f"{url_at(options, options.host, port)}/ (internal: {inside}/)"
         # In one write, which an unbuffered `print` does not do: the endpoints of a supervisor share the stream.
-        sys.stdout.write(f"ingeborg: endpoint {me.name} ready at {clients_url}/\n")
+        sys.stdout.write(f"ingeborg: endpoint {me.name} ready at {at}\n")
         sys.stdout.flush()
 
     announcement = loop.create_task(announce())
@@ -337,17 +349,17 @@ def look_at_new_objects(loop: asyncio.AbstractEventLoop) -> None:
 
 def run(
     options: ServeOptions,
-    supervisor_fd: int | None = None,
+    given: Inherited | None = None,
     endpoint: Callable[..., EndpointServer] = EndpointServer,
 ) -> int:
-    """Serve until told to end. Returns the exit code. ``supervisor_fd``: a pipe whose closing tells, too.
+    """Serve until told to end. Returns the exit code. ``given``: by a supervisor, which tells by its own end, too.
     ``endpoint``: makes the server. Measurements and tests give it more states of slots than the product has."""
 
     async def main() -> int:
         look_at_new_objects(asyncio.get_running_loop())
-        if supervisor_fd is not None:
-            _watch_supervisor(supervisor_fd)
-        return await _serve(options, endpoint)
+        if given is not None:
+            _watch_supervisor(given.pipe)
+        return await _serve(options, given, endpoint)
 
     gc.set_threshold(*GC_THRESHOLDS)
     gc.freeze()  # what is there by now stays to the end, and need not be looked at

@@ -1,25 +1,32 @@
-"""`ingeborg serve --endpoints N`: N endpoint processes on consecutive ports, kept running, ended together.
+"""`ingeborg serve --endpoints N`: N endpoint processes, kept running, restarted in turn, ended together.
 
-Owns: the processes. Must never: handle a message; each process is an endpoint like any other and finds the others
-through the store.
+They are on consecutive ports, or all on one (ADR 27). Owns: the processes, and the socket and the board that they
+share. Must never: handle a message, or accept a connection; each process is an endpoint like any other and finds the
+others through the store.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import resource
 import signal
-import stat
+import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import fields, replace
+from typing import NamedTuple
 
 from ingeborg import form
 
-from ..shell import machine
+from ..shell import board, machine
+from ..shell.accepting import HANDSHAKES_S
 from .config import ENVIRONMENT_PREFIX, ConfigError, ServeOptions, default_name
-from .serve import NAME_TAKEN
+from .inherited import BOARD_FD, PORT_FD, SUPERVISOR_FD
+from .rolling import Restarted, Rolling
+from .serve import NAME_TAKEN, listen
 
 log = logging.getLogger("ingeborg.supervisor")
 
@@ -31,31 +38,28 @@ STABLE_S = 30.0
 #: How long the processes may take to end in order beside their ``drain_time``, before they are killed, in seconds.
 END_S = 20.0
 
-#: Tells a child the descriptor that closes when the supervisor is gone.
-SUPERVISOR_FD = "INGEBORG_SUPERVISOR_FD"
 
+class Shared(NamedTuple):
+    """What all the processes inherit: the pipe that closes when the supervisor is gone, the board, and the socket that
+    they accept on, if they share one."""
 
-def supervisor_fd(text: str) -> int:
-    """The descriptor that an endpoint was told of. Raises ``ConfigError``: the variable is set by others than us."""
-    try:
-        fd = int(text)
-        told = stat.S_ISFIFO(os.fstat(fd).st_mode)
-    except (ValueError, OverflowError, OSError):
-        told = False
-    if not told:
-        raise ConfigError(f"{SUPERVISOR_FD} {text[:64]!r}: has to be a pipe; only a supervisor sets it, so unset it")
-    return fd
+    pipe_read: int
+    board: board.Board
+    port: socket.socket | None = None
 
 
 class Child:
-    """One endpoint process, over all its lives."""
+    """One endpoint process, over all its lives. ``place``: on the board."""
 
-    def __init__(self, options: ServeOptions, pipe_read: int) -> None:
+    def __init__(self, options: ServeOptions, shared: Shared, place: int = 0) -> None:
         self.options = options
+        self.name = options.name
+        self.place = place
         self.process: subprocess.Popen[bytes] | None = None
         self.start_at = 0.0
         self.given_up = False
-        self._pipe_read = pipe_read
+        self.unproven = False
+        self._shared = shared
         self._wait_s = RESTART_FIRST_S
         self._started_at = 0.0
 
@@ -68,21 +72,46 @@ class Child:
         }
         for field in fields(self.options):
             environment[ENVIRONMENT_PREFIX + field.name.upper()] = str(getattr(self.options, field.name))
-        environment[SUPERVISOR_FD] = str(self._pipe_read)
+        shared = self._shared
+        fds = [shared.pipe_read, shared.board.fd]
+        environment[SUPERVISOR_FD] = str(shared.pipe_read)
+        environment[BOARD_FD] = f"{shared.board.fd}:{self.place}"
+        if shared.port is not None:
+            fds.append(shared.port.fileno())
+            environment[PORT_FD] = str(shared.port.fileno())
         self._started_at = time.monotonic()
+        shared.board.begin(self.place)
         self.process = subprocess.Popen(
             [sys.executable, "-m", "ingeborg.broker.command.cli", "serve"],
             env=environment,
-            pass_fds=[self._pipe_read],
+            pass_fds=fds,
             stdin=subprocess.DEVNULL,
             # Signals of the terminal come to the supervisor alone, which passes them on once.
             start_new_session=True,
         )
 
+    def tell_to_end(self) -> None:
+        """In order, if it runs."""
+        if self.process is not None:
+            self.process.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """At once, if it runs."""
+        if self.process is not None:
+            self.process.kill()
+
+    def ended(self) -> int | None:
+        """The exit code of a process that has ended and was not asked before. What it has counted on the board is
+        cleared."""
+        code = self.process.poll() if self.process is not None else None
+        if code is not None:
+            self.process = None
+            self._shared.board.begin(self.place)
+        return code
+
     def died(self, code: int) -> None:
         """Set when to start it again, if that is of any use."""
         if code == NAME_TAKEN:
-            self.process = None
             self.given_up = True
             # Two supervisors that did not would end each other's endpoints for ever.
             log.error(
@@ -94,35 +123,53 @@ class Child:
         now = time.monotonic()
         if now - self._started_at >= STABLE_S:
             self._wait_s = RESTART_FIRST_S
-        self.process = None
         self.start_at = now + self._wait_s
         log.warning("endpoint %s ended with %d; starting it again in %.1f s", self.options.name, code, self._wait_s)
         self._wait_s = min(2 * self._wait_s, RESTART_MAX_S)
 
 
 def _options_of(options: ServeOptions, base: str, index: int) -> ServeOptions:
-    internal = options.internal_address
+    """Of the child of this index, which shares what there is to share by what it inherits."""
+    internal = ""
     if options.internal is not None:
-        internal = f"{internal.rpartition(':')[0]}:{options.internal[1] + index}"
-    name = f"{base}-{index + 1}"
-    held = options.held_bytes(machine.memory_bytes())
+        host, port = options.internal
+        internal = f"{f'[{host}]' if ':' in host else host}:{port + index if port else 0}"
     return replace(
-        options, endpoints=1, port=options.port + index, name=name, internal_address=internal, max_held_bytes=held
+        options,
+        endpoints=1,
+        share_port=False,
+        port=options.port if options.share_port else options.port + index,
+        name=base if options.endpoints == 1 else f"{base}-{index + 1}",
+        internal_address=internal,
+        max_held_bytes=options.held_bytes(machine.memory_bytes()),
     )
 
 
 def run(options: ServeOptions) -> int:
     """Run the endpoints until told to end. Returns the exit code: 2 if one says that its options are wrong
     or its store is lost, which is so for all of them; ``NAME_TAKEN`` if others have the names of all."""
+    try:
+        port = listen(options.host, options.port) if options.share_port else None
+    except ConfigError as error:
+        sys.stderr.write(f"ingeborg serve: {error}\n")
+        return 2
+    if port is not None:
+        options = _at(options, port.getsockname()[1])
     base = options.name or default_name(options.port)
     pipe_read, pipe_write = os.pipe()
-    children = [Child(_options_of(options, base, index), pipe_read) for index in range(options.endpoints)]
+    shared = Shared(pipe_read, board.make(options.endpoints, resource.getrlimit(resource.RLIMIT_NOFILE)[0]), port)
+    children = [Child(_options_of(options, base, index), shared, index) for index in range(options.endpoints)]
     asked: list[int] = []
+    rolling = Rolling(children, _readiness(shared.board), _longest_s(options))
+    rolls: list[int] = []
+    had_terminal = _has_terminal()
 
     def ask(number: int, _frame: object) -> None:
-        asked.append(number)
+        # A terminal that is gone ends what was started there. Without one SIGHUP is somebody's wish.
+        is_wish = number == signal.SIGHUP and not (had_terminal and not _has_terminal())
+        (rolls if is_wish else asked).append(number)
 
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, ask)
     exit_code = 0
     try:
@@ -132,10 +179,13 @@ def run(options: ServeOptions) -> int:
                 if child.process is None and not child.given_up and child.start_at <= now:
                     child.start()
             for child in children:
-                code = child.process.poll() if child.process is not None else None
+                code = child.ended()
                 if code is None:
                     continue
-                if code == 2:
+                if rolling.took(child, now):
+                    child.start_at = now
+                    continue
+                if code == 2 and not child.unproven:
                     log.error(
                         "endpoint %s ended with exit code 2, for what it says above: all others end, too",
                         child.options.name,
@@ -147,22 +197,58 @@ def run(options: ServeOptions) -> int:
             if all(child.given_up for child in children):
                 exit_code = NAME_TAKEN
                 break
+            if rolls:
+                rolls.clear()
+                rolling.ask(now)
+            rolling.step(now)
             if not asked:
                 time.sleep(0.1)  # how long a death or a signal may go unnoticed
     finally:
-        if not _end(children, asked):
+        if port is not None:
+            port.close()  # when the endpoints have let go of it, too, who comes is refused, and does not wait
+        if not _end(children, asked, _longest_s(options)):
             exit_code = 1
         os.close(pipe_write)
         os.close(pipe_read)
+        shared.board.close()
     return exit_code
 
 
-def _end(children: list[Child], asked: list[int]) -> bool:
+def _at(options: ServeOptions, port: int) -> ServeOptions:
+    """With the port that is shared, where any free one was asked for; the internal ones are any, too."""
+    if options.port:
+        return options
+    host, internal = options.internal or ("127.0.0.1", 0)
+    return replace(options, port=port, internal_address=f"{f'[{host}]' if ':' in host else host}:{internal}")
+
+
+def _readiness(shared: board.Board) -> Callable[[Restarted], bool]:
+    def ready(child: Restarted) -> bool:
+        assert isinstance(child, Child)
+        return shared.accepts(child.place, time.monotonic())
+
+    return ready
+
+
+def _longest_s(options: ServeOptions) -> float:
+    """How long the processes may take to end in order."""
+    return END_S + options.drain_time + (HANDSHAKES_S if options.share_port else 0.0)
+
+
+def _has_terminal() -> bool:
+    """Is there a terminal that this process belongs to?"""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True
+
+
+def _end(children: list[Child], asked: list[int], longest_s: float) -> bool:
     """End the processes, in order where they manage it in time and nobody asks again. Did they?"""
     running = {child.options.name: child.process for child in children if child.process is not None}
     for process in running.values():
         process.send_signal(signal.SIGTERM)
-    longest_s = END_S + max(child.options.drain_time for child in children)
     deadline = time.monotonic() + longest_s
     while any(process.poll() is None for process in running.values()):
         if time.monotonic() < deadline and len(asked) < 2:

@@ -29,6 +29,8 @@ from ..store.base import Store
 from ..web import operating
 from ..web.pages import Pages
 from . import machine
+from .accepting import Accepting
+from .board import Place, State
 from .client_socket import Clients, ClientSocket, Terms
 from .driver import Driver
 from .logs import cut
@@ -54,8 +56,9 @@ BACKLOG = 4096
 
 class EndpointServer:
     """One endpoint process. ``secret`` is what the peers share; ``alone_at_url``: nobody else can be at the URL of
-    ``me``; ``states``: what belongs to slots, beside the core's own; ``on_fatal`` is told why the process has to end:
-    its name is another's, or the store is lost; ``on_broken`` ends it at once, for its core has failed."""
+    ``me``; ``states``: what belongs to slots, beside the core's own; ``place``: on its supervisor's board; ``on_fatal``
+    is told why the process has to end: its name is another's, or the store is lost; ``on_broken`` ends it at once, for
+    its core has failed."""
 
     def __init__(
         self,
@@ -78,6 +81,7 @@ class EndpointServer:
         wanted: frozenset[str] = frozenset(),
         alone_at_url: bool = True,
         states: Sequence[SlotState] = (),
+        place: Place | None = None,
         on_fatal: Callable[[str], None] | None = None,
         on_broken: Callable[[], None] | None = None,
     ) -> None:
@@ -114,7 +118,7 @@ class EndpointServer:
         driver.carry_out(Forget, lambda act: self.reader.forget(act.number))
         driver.carry_out(Gone, lambda act: log.info("%s: %s is gone", me.name, act.endpoint.name))
         driver.carry_out(Switched, self._switched)
-        driver.carry_out(Joined, lambda act: self.ready.set())
+        driver.carry_out(Joined, self._joined)
         driver.carry_out(Stop, self._stop)
         driver.carry_out(HandedOver, self._handed_over)
         driver.carry_out(Left, self._left)
@@ -125,12 +129,16 @@ class EndpointServer:
         self._reasons: list[str] = []  # why it was not ready, as last logged
         self._gone = asyncio.Event()
         self._servers: list[asyncio.Server] = []
+        self._place = place
+        self._ending = False
+        self._accepting: Accepting | None = None  # from a port that it shares
 
     # Start and end
 
-    async def start(self, sock: socket.socket, internal: socket.socket | None = None) -> None:
+    async def start(self, sock: socket.socket, internal: socket.socket | None = None, *, shared: bool = False) -> None:
         """Open the store and accept on the listening socket; ``ready`` is set once the others have let this one in.
-        ``internal``: a socket for the other endpoints and ``/metrics``, which are only there then.
+        ``internal``: a socket for the other endpoints and ``/metrics``, which are only there then. ``shared``: other
+        processes accept on the listening socket, too; this one does so while it is ready.
 
         Raises ``StoreError`` where the store cannot be used; what was opened is closed again.
         """
@@ -140,13 +148,22 @@ class EndpointServer:
             tls = {"ssl": self._certificate.context, "ssl_handshake_timeout": TLS_S, "ssl_shutdown_timeout": LINGER_S}
         self.status.internal = internal is not None
         create = partial(asyncio.get_running_loop().create_server, backlog=BACKLOG, **tls)
-        self._servers.append(await create(lambda: ClientSocket(self.clients), sock=sock))
+        if shared:
+            assert self._place is not None, "who shares a port has a place on the board"
+            counts = self.router.counters.counts
+            self._accepting = Accepting(sock, self._place, self.clients, tls, counts)
+        else:
+            self._servers.append(await create(lambda: ClientSocket(self.clients), sock=sock))
         if internal is not None:
             self._servers.append(await create(lambda: ClientSocket(self.clients, True), sock=internal))
         self.driver.start()
 
     async def stop(self) -> None:
         """Leave in order: be home of nothing, send the clients away, finish what is under way, close."""
+        self._ending = True
+        self._show(time.monotonic())
+        if self._accepting is not None:  # others take the next ones, and nobody is turned away
+            await self._accepting.end()
         self.status.leaving = True
         self.router.leave(time.monotonic(), self._drain_s)
         self.driver.turn()
@@ -167,6 +184,10 @@ class EndpointServer:
         self.clients.cut()
         await self.driver.stop()
         await self.store.close()
+
+    def _joined(self, act: Joined) -> None:
+        self._show(time.monotonic())  # whoever hears that it is ready finds it accepting
+        self.ready.set()
 
     def _switched(self, act: Switched) -> None:
         name, feature = self.router.me.name, act.feature
@@ -209,6 +230,16 @@ class EndpointServer:
             self._certificate.refresh(now)
         if not self.status.leaving:
             self._tell_readiness()
+        self._show(now)
+
+    def _show(self, now: float) -> None:
+        """Tell those who share the port, and the supervisor; and accept from the port, or not."""
+        if self._place is None:
+            return
+        ready = not self._ending and not self.status.not_ready()
+        self._place.show(State.LEAVING if self._ending else State.ACCEPTING if ready else State.WAITING, now)
+        if self._accepting is not None:
+            self._accepting.follow(ready)
 
     def _tell_readiness(self) -> None:
         """Log what ``/readyz`` says, when it changes."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from .base import Backend, BackendError
@@ -32,8 +32,8 @@ SYSTEMS = {
 }
 
 
-def check_urls(system: str, urls: Sequence[str]) -> None:
-    """``ValueError``, in words, unless each has a scheme of the system's and a host."""
+def check_urls(system: str, urls: Sequence[str], option: str = "--url") -> None:
+    """``ValueError``, in words, unless each has a scheme of the system's and a host. ``option``: it was given as."""
     schemes = SYSTEMS[system].schemes
     for url in urls:
         try:
@@ -42,12 +42,14 @@ def check_urls(system: str, urls: Sequence[str]) -> None:
         except ValueError:
             fits = False
         if not fits:
-            raise ValueError(f"--url {url}: {system} wants {schemes[0]}://HOST:PORT")
+            raise ValueError(f"{option} {url}: {system} wants {schemes[0]}://HOST:PORT")
 
 
-def open_backend(system: str, urls: Sequence[str], run: str, *, lines: bool = False) -> Backend:
-    """The adapter of a system. ``run``: an id ([A-Za-z0-9-]) that makes what it creates there its own. ``lines``: of
-    this broker's. ``BackendError`` where its client library is not installed."""
+def open_backend(
+    system: str, urls: Sequence[str], run: str, *, lines: bool = False, metrics_urls: Sequence[str] = ()
+) -> Backend:
+    """The adapter of a system. ``run``: an id ([A-Za-z0-9-]) that makes what it creates there its own. ``lines``,
+    ``metrics_urls``: of this broker's. ``BackendError`` where its client library is not installed."""
     module, _, name = SYSTEMS[system].factory.partition(":")
     try:
         factory = getattr(importlib.import_module(f"{__name__}.{module}"), name)
@@ -57,5 +59,8 @@ def open_backend(system: str, urls: Sequence[str], run: str, *, lines: bool = Fa
         raise BackendError(
             "not_installed", f"{system}: the package {error.name} is not installed: pip install 'ingeborg[peers]'"
         ) from error
-    backend: Backend = factory(list(urls), run, lines=True) if lines else factory(list(urls), run)
+    ours: dict[str, Any] = {"lines": True} if lines else {}
+    if metrics_urls:
+        ours["metrics_urls"] = list(metrics_urls)
+    backend: Backend = factory(list(urls), run, **ours)
     return backend

@@ -36,12 +36,14 @@ def client_id(name: str, number: int) -> str:
 
 class Ingeborg:
     """Clients are spread over ``urls`` round-robin; ``run`` makes their ids the run's own. ``lines``: several messages
-    share a frame (SPEC section 1.6); an endpoint that cannot do that is refused."""
+    share a frame (SPEC section 1.6); an endpoint that cannot do that is refused. ``metrics_urls``: where `/metrics` and
+    `/readyz` of each endpoint are, if not at ``urls``."""
 
     deduplicates = True
 
-    def __init__(self, urls: Sequence[str], run: str, *, lines: bool = False) -> None:
+    def __init__(self, urls: Sequence[str], run: str, *, lines: bool = False, metrics_urls: Sequence[str] = ()) -> None:
         self._urls = list(urls)
+        self._inside = list(metrics_urls) or self._urls
         self._run = run
         self._lines = lines
         self._ready: asyncio.Task[None] | None = None
@@ -79,7 +81,7 @@ class Ingeborg:
 
     async def counters(self) -> list[Counters]:
         """See ``Backend``: every endpoint's `/metrics`."""
-        scraped = await asyncio.gather(*map(self._scrape, self._urls))
+        scraped = await asyncio.gather(*map(self._scrape, self._inside))
         return [counters for counters in scraped if counters is not None]
 
     async def close(self) -> None:
@@ -87,7 +89,7 @@ class Ingeborg:
 
     async def _until_ready(self) -> None:
         """Every endpoint is: a wrong URL fails here, in words, and not by each of the clients."""
-        for url in self._urls:
+        for url in self._inside:
             why = "no answer"
             try:
                 async with asyncio.timeout(_READY_TIMEOUT_S):

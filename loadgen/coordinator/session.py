@@ -47,7 +47,8 @@ def goals(settings: Settings) -> dict[str, float]:
 class Target:
     """The system under load. ``dedup_url``: of a Redis: the deduplication layer stands in front of the system, made of
     ``deduplicators`` processes, with ``ttl_s``. ``server_pids``: its processes, where the URLs do not find them.
-    ``lines``: of this broker: several messages share a frame."""
+    ``lines``: of this broker: several messages share a frame. ``metrics_urls``: of this broker: where each endpoint's
+    metrics and health are, if not at ``urls``."""
 
     system: str
     urls: list[str]
@@ -57,6 +58,12 @@ class Target:
     ttl_s: float = 10.0
     server_pids: Sequence[int] = ()
     lines: bool = False
+    metrics_urls: Sequence[str] = ()
+
+    @property
+    def servers(self) -> Sequence[str]:
+        """A URL of each server."""
+        return self.metrics_urls or self.urls
 
     @property
     def deduplicates(self) -> bool:
@@ -103,15 +110,19 @@ class Session:
             duplicates=self.duplicates,
             processes=self.processes,
             lines=self.target.lines,
+            metrics_urls=list(self.target.metrics_urls),
             topics=self.topics,
             subscribed=self.subscribed,
         )
         plan = assignments.plan(assignment)
         for note in plan.notes:
             self.progress.say(note)
-        backend: Backend = open_backend(self.target.system, self.target.urls, self.run_id, lines=self.target.lines)
+        target = self.target
+        backend: Backend = open_backend(
+            target.system, target.urls, self.run_id, lines=target.lines, metrics_urls=target.metrics_urls
+        )
         directory = RunDirectory(self.out, self._facts(plan))
-        servers = machine.servers(self.target.urls, SYSTEMS[self.target.system].port)
+        servers = machine.servers(self.target.servers, SYSTEMS[self.target.system].port)
         servers |= {f"server {pid}": pid for pid in self.target.server_pids if pid not in servers.values()}
         if self.target.dedup_url is None:
             return await self._run(assignment, plan, backend, directory, Watch(directory, servers, {}), on_start)
@@ -194,7 +205,7 @@ class Session:
             config["topics"] = self.topics
         if "log" in config:
             config["log"] = Path(config["log"]).name
-        config |= {"processes": self.processes, "servers": len(self.target.urls)}
+        config |= {"processes": self.processes, "servers": len(self.target.servers)}
         if self.subscribed:
             config["subscribed"] = True
         if self.target.dedup_url is not None:

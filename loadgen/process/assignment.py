@@ -28,7 +28,8 @@ _WISHES = 100
 class Assignment:
     """``clients``: what client ids begin with; ``tag``: what payloads do; ``topics``: how many, in the topics workload;
     ``subscribed``: the system has the wish lists already; ``layer``: the Redis and the queue of the deduplication layer
-    in front of the system, if there is one; ``lines``: several messages share a frame."""
+    in front of the system, if there is one; ``lines``: several messages share a frame; ``metrics_urls``: where the
+    endpoints' metrics and health are, if not at ``urls``."""
 
     clients: str
     tag: str
@@ -44,6 +45,7 @@ class Assignment:
     subscribed: bool = False
     layer: dict[str, Any] | None = None
     lines: bool = False
+    metrics_urls: list[str] = dataclasses.field(default_factory=list)
 
     def for_process(self, process: int) -> Assignment:
         return dataclasses.replace(self, process=process)

@@ -41,7 +41,13 @@ class Worker:
         self._answer = answer
         plan = assignments.plan(assignment)
         allow_files(plan.connections // assignment.processes + _FILES_SPARE)
-        backend = open_backend(assignment.system, assignment.urls, assignment.clients, lines=assignment.lines)
+        backend = open_backend(
+            assignment.system,
+            assignment.urls,
+            assignment.clients,
+            lines=assignment.lines,
+            metrics_urls=assignment.metrics_urls,
+        )
         if assignment.layer is not None:
             from ..layer.publishing import (
                 Deduplicated,  # here: Redis's library takes as long to import as all the rest together

@@ -63,10 +63,10 @@ async def examine(options: ServeOptions, connections: int | None = None) -> list
     add("shared secret", in_thread(lambda: files.secret(options)))
     add("clients' keys", in_thread(lambda: files.keys(options)))
     add("certificate", in_thread(lambda: files.certificate(options)))
-    for number in range(options.port, options.port + options.endpoints):
+    for number in range(options.port, options.port + options.client_ports):
         add(f"port {number}", network.port(options, number))
-    if options.internal is not None:
-        inside = replace(options, host=options.internal[0])
+    if options.internal is not None and options.internal[1]:
+        inside = replace(options, host=options.internal[0], share_port=False)
         for number in range(options.internal[1], options.internal[1] + options.endpoints):
             add(f"port {number}", network.port(inside, number))
     add("advertised URL", network.own_name(options))

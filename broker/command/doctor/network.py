@@ -88,6 +88,9 @@ async def _holder(check: str, options: ServeOptions, number: int) -> Finding:
         if page.status == 200 and page.text.strip() == "alive":
             return ok(check, f"an endpoint holds it, and answers at {scheme}://{where}/healthz")
     todo = f"ss -ltnp 'sport = :{number}' shows which; end it, or give another --port"
+    if options.share_port:
+        seen = f"nobody answers at {options.host}:{number}: another program holds it, or no endpoint there is ready"
+        return error(check, seen, f"{todo}; why endpoints are not ready, /readyz at their internal addresses says")
     return error(check, f"another program holds {options.host}:{number}", todo)
 
 

@@ -335,20 +335,33 @@ signal.pause()
 
 
 @pytest.mark.parametrize(
-    ("line", "name", "url"),
+    ("line", "name", "url", "internal"),
     [
-        ("ingeborg: endpoint e-1 ready at ws://127.0.0.1:9000/", "e-1", "ws://127.0.0.1:9000"),
-        ("ingeborg: endpoint e ready at wss://[::1]:9000/", "e", "wss://[::1]:9000"),
-        ("ready at ws://127.0.0.1:9000", None, "ws://127.0.0.1:9000"),
+        ("ingeborg: endpoint e-1 ready at ws://127.0.0.1:9000/", "e-1", "ws://127.0.0.1:9000", None),
+        ("ingeborg: endpoint e ready at wss://[::1]:9000/", "e", "wss://[::1]:9000", None),
+        ("ready at ws://127.0.0.1:9000", None, "ws://127.0.0.1:9000", None),
+        (
+            "ingeborg: endpoint e ready at wss://a:9000/ (internal: wss://[::1]:9001/)",
+            "e",
+            "wss://a:9000",
+            "wss://[::1]:9001",
+        ),
     ],
 )
-def test_what_a_server_says_when_it_is_ready(line: str, name: str | None, url: str) -> None:
+def test_what_a_server_says_when_it_is_ready(line: str, name: str | None, url: str, internal: str | None) -> None:
     match = READY.search(line)
     assert match is not None
-    assert (match["name"], match["url"]) == (name, url)
+    assert (match["name"], match["url"], match["internal"]) == (name, url, internal)
 
 
-@pytest.mark.parametrize("line", ["2026-01-01 WARNING not ready at all", "is it ready at ws://127.0.0.1:9000/?"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "2026-01-01 WARNING not ready at all",
+        "is it ready at ws://127.0.0.1:9000/?",
+        "ready at ws://a:1/ (internal: none)",
+    ],
+)
 def test_what_says_something_else(line: str) -> None:
     assert READY.search(line) is None
 

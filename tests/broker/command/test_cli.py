@@ -55,6 +55,7 @@ def test_help_of_serve_names_every_option_that_is_typed(capsys: pytest.CaptureFi
             "--routing",
             "--dedup-ttl",
             "--standby",
+            "--share-port",
         ),
         *(
             "--peer-secret-file",
@@ -328,6 +329,7 @@ async def test_ctrl_c_ends_sub(tmp_path: Path) -> None:
             ({"INGEBORG_SUPERVISOR_FD": fd}, "", f"INGEBORG_SUPERVISOR_FD {fd!r}: has to be a pipe; only a supervisor")
             for fd in ("77", "abc", "-1", "9" * 30, "0")
         ),
+        ({"INGEBORG_PORT_FD": "0"}, "", "INGEBORG_SUPERVISOR_FD '': has to be a pipe; only a supervisor"),
     ],
     ids=lambda value: str(value)[:40],
 )

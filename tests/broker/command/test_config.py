@@ -159,6 +159,10 @@ def test_a_bad_value_is_named_with_what_it_should_be(option: str, value: str, sa
         ({"internal_address": "h:9000"}, "its 1 ports overlap those of clients"),
         ({"endpoints": "3", "internal_address": "h:65534"}, "there are no 3 ports from it on"),
         ({"endpoints": "2", "advertise": "ws://here:9000"}, "advertise 'ws://here:9000': is one endpoint's"),
+        ({"share_port": "1", "endpoints": "2", "port": "65534"}, "port 65534: there are no 2 ports after it"),
+        ({"share_port": "1", "endpoints": "3", "internal_address": "h:65534"}, "there are no 3 ports from it on"),
+        ({"share_port": "1", "endpoints": "3", "internal_address": "h:8998"}, "its 3 ports overlap those of clients"),
+        ({"share_port": "1", "endpoints": "2", "internal_address": "h:9000"}, "its 2 ports overlap those of clients"),
     ],
 )
 def test_options_that_do_not_go_together_are_refused(options: dict[str, str], says: str) -> None:
@@ -200,8 +204,28 @@ def test_good_values_at_the_edges_are_taken() -> None:
         {"advertise": "ws://[::1]:9000/"},
         {"advertise": "ws://host"},
         {"compression": "YES"},
+        {"share_port": "1", "port": "0", "endpoints": "256"},
+        {"share_port": "1", "port": "65533", "endpoints": "2"},
+        {"share_port": "1", "port": "65535", "endpoints": "2", "internal_address": "h:0"},
+        {"share_port": "1", "endpoints": "3", "internal_address": "h:9001"},
+        {"share_port": "1", "endpoints": "3", "internal_address": "h:8997"},
     ):
         load(options, {}, None)
+
+
+def test_a_shared_port_is_one_and_internal_addresses_come_after_it() -> None:
+    options = load({"share_port": "1", "endpoints": "4", "port": "9000"}, {}, None)
+    assert (options.client_ports, options.internal) == (1, ("127.0.0.1", 9001))
+    assert load({"share_port": "1", "port": "0"}, {}, None).internal == ("127.0.0.1", 0)
+    assert load({"share_port": "1", "internal_address": "h:1"}, {}, None).internal == ("h", 1)
+    options = load({"endpoints": "4"}, {}, None)
+    assert (options.client_ports, options.internal) == (4, None)
+
+
+def test_where_processes_inherit_no_socket_none_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(config, "os", mock.Mock(name="nt", environ={}))
+    with pytest.raises(ConfigError, match="share-port True: processes of this system do not inherit"):
+        load({"share_port": "1", "store": "lmdb:/x"}, {}, None)
 
 
 def test_stores_are_understood(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -288,7 +312,9 @@ def _quoted(text: str) -> str:
 def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[list[str], dict[str, str]], int]:
     """`ingeborg serve` in this process, up to where its store would be opened; its exit code, 0: it came so far."""
 
-    async def start(self: EndpointServer, sock: socket.socket, internal: socket.socket | None = None) -> None:
+    async def start(
+        self: EndpointServer, sock: socket.socket, internal: socket.socket | None = None, *, shared: bool = False
+    ) -> None:
         sock.close()
         if internal is not None:
             internal.close()

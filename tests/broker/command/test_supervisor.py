@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import pty
 import re
 import signal
 import socket
@@ -20,10 +21,12 @@ import pytest
 from ingeborg.bench.starting import claim, environment
 from ingeborg.broker.command import supervisor
 from ingeborg.broker.command.config import ServeOptions
+from ingeborg.broker.command.inherited import BOARD_FD, PORT_FD, SUPERVISOR_FD
 from ingeborg.broker.command.serve import CORE_FAILED, NAME_TAKEN
+from ingeborg.broker.shell import board
 from ingeborg.protocol.pages import PageError, fetch
 
-from ..running import PATIENCE_S, Process, alive, children, ingeborg, plain, round_trip
+from ..running import PATIENCE_S, Process, alive, children, ingeborg, plain, round_trip, started_by
 
 pytestmark = pytest.mark.cluster
 
@@ -203,12 +206,82 @@ async def test_an_endpoint_whose_name_was_taken_is_not_started_again_and_the_oth
         assert await started.process.end() == 0
 
 
+async def test_sighup_restarts_them_one_after_the_other_at_their_own_ports(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as started:
+        before = {name: pid_of(started, name) for name in started.urls}
+        started.process.child.signal(signal.SIGHUP)
+        for number in range(ENDPOINTS):
+            name = f"e-{number + 1}"
+            assert await readiness(started.process) == (name, started.urls[name])
+        await until(lambda: "all endpoints are restarted" in started.process.said())
+        assert all(pid_of(started, name) != pid for name, pid in before.items())
+        assert "starting it again" not in started.process.said()
+        assert await started.process.end() == 0
+
+
+#: The installed code has become one that refuses its options: the second life of e-1 ends with exit code 2.
+REFUSING = """
+import os, sys
+from pathlib import Path
+from ingeborg.broker.command import cli, supervisor
+Popen = supervisor.subprocess.Popen
+def popen(command, **more):
+    mark = Path(os.environ["MARK"])
+    if more["env"]["INGEBORG_NAME"] == "e-1":
+        if mark.exists():
+            command = [sys.executable, "-c", "import sys; sys.exit(2)"]
+        mark.touch()
+    return Popen(command, **more)
+supervisor.subprocess.Popen = popen
+sys.exit(cli.main(sys.argv[1:]))
+"""
+
+
+async def test_one_that_refuses_its_options_after_a_restart_ends_none_of_the_others(tmp_path: Path) -> None:
+    with claim(2) as ports:
+        options = ["--port", str(ports.first), "--endpoints", "2", "--name", "e", "--store", f"lmdb:{tmp_path / 's'}"]
+        command = [sys.executable, "-c", REFUSING, "serve", *options]
+        async with started_by(command, tmp_path, {"MARK": str(tmp_path / "mark")}) as process:
+            urls = dict([await readiness(process) for _ in range(2)])
+            process.child.signal(signal.SIGHUP)
+            await until(lambda: process.said().count("endpoint e-1 ended with 2; starting it again") >= 2)
+            await round_trip(urls["e-2"])
+            assert "all others end" not in process.said()
+            assert await process.end() == 0
+
+
+#: Has the terminal that is its standard input, and becomes the command.
+IN_TERMINAL = """
+import fcntl, os, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+"""
+
+
+async def test_a_terminal_that_is_gone_ends_what_was_started_there(tmp_path: Path) -> None:
+    """SIGHUP comes of both: there it is nobody's wish for a restart."""
+    ours, its = pty.openpty()
+    options = ["--port", "0", "--share-port", "--endpoints", "2", "--store", f"lmdb:{tmp_path / 'store'}"]
+    command = [sys.executable, "-c", IN_TERMINAL, "-m", "ingeborg.broker.command.cli", "serve", *options]
+    async with started_by(command, tmp_path, stdin=its) as process:
+        os.close(its)
+        for _ in range(2):
+            await process.ready_url()
+        family = children(process.pid)
+        assert len(family) == 2
+        os.close(ours)
+        assert await process.ended() == 0
+        assert not any(map(alive, family))
+        assert "restarting" not in process.said()
+
+
 def test_an_endpoint_that_keeps_dying_is_started_at_growing_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1000.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
     started = []
     monkeypatch.setattr(subprocess, "Popen", lambda *args, **more: started.append(more["env"]))
-    child = supervisor.Child(ServeOptions(name="e-1", dedup_ttl=5.0), 7)
+    made = board.make(2, 1000)
+    child = supervisor.Child(ServeOptions(name="e-1", dedup_ttl=5.0), supervisor.Shared(7, made), 1)
     waits = []
     for lived_s in (0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, supervisor.STABLE_S, 0.1):
         child.start()
@@ -220,7 +293,12 @@ def test_an_endpoint_that_keeps_dying_is_started_at_growing_intervals(monkeypatc
     # What it was told reaches the process, and nothing of what the supervisor was told by variables.
     assert started[0]["INGEBORG_NAME"] == "e-1"
     assert started[0]["INGEBORG_DEDUP_TTL"] == "5.0"
-    assert started[0][supervisor.SUPERVISOR_FD] == "7"
+    assert started[0][SUPERVISOR_FD] == "7"
+    assert started[0][BOARD_FD] == f"{made.fd}:1"
+    assert PORT_FD not in started[0]
+    # What its lives have counted is cleared, each in its turn.
+    assert (made.life(0), made.life(1)) == (0, len(started))
+    made.close()
 
 
 #: An endpoint whose core fails when it has been ready for a moment.

@@ -327,6 +327,16 @@ async def test_a_replay_sends_the_text_unchanged_and_says_what_it_skipped(broker
         ("radio --url ws://127.0.0.1:9 --stations many", 2, "--stations has to be a whole number, not 'many'"),
         ("traffic --url ws://127.0.0.1:9 --dedup redis://127.0.0.1:9", 2, "drops duplicates by itself"),
         ("traffic --url nats://127.0.0.1:9 --system nats --lines", 2, "--lines: nats has no such thing; only ingeborg"),
+        (
+            "traffic --url nats://127.0.0.1:9 --system nats --metrics-url ws://127.0.0.1:9",
+            2,
+            "--metrics-url: nats has no such thing; only ingeborg",
+        ),
+        (
+            "traffic --url ws://127.0.0.1:9 --metrics-url http://127.0.0.1:9",
+            2,
+            "--metrics-url http://127.0.0.1:9: ingeborg wants ws://HOST:PORT",
+        ),
         ("traffic --url ws://127.0.0.1:9 --workload absent.toml", 2, "absent.toml: No such file"),
         ("replay absent.csv --url ws://127.0.0.1:9", 2, "absent.csv: No such file"),
     ],
