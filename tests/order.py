@@ -33,6 +33,7 @@ LONG_S: dict[str, float] = {
     "tests/loadgen/backends/test_kafka.py": 45,
     "tests/broker/shell/test_client_socket.py": 43,
     "tests/cluster/test_crash.py": 40,
+    "tests/cluster/test_shared_port.py": 22,
     "tests/broker/shell/test_ends.py": 35,
     "tests/clients/test_js.py": 35,
     "tests/broker/command/test_supervisor.py": 33,
