@@ -67,13 +67,14 @@ class Endpoint(EndpointProcess):
         return f"{self.name}#{self.lives}"
 
     async def start_with_a_store(self) -> None:
-        """While no node of Riak answers an endpoint ends at its start, and whoever keeps it starts it again."""
+        """While Riak does not answer, or not in time, an endpoint ends at its start, and whoever keeps it starts it
+        again."""
         deadline = time.monotonic() + START_S
         while True:
             try:
                 await self.start()
             except ChildError:
-                if "no Riak node answers" not in self.said() or time.monotonic() > deadline:
+                if "cannot use the store riak:" not in self.said() or time.monotonic() > deadline:
                     raise
                 await self.ended()
                 await asyncio.sleep(STORELESS_S)
