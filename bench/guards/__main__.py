@@ -52,7 +52,7 @@ def _scaling(full: bool) -> list[Check]:
 
 
 def _hops(full: bool) -> list[Check]:
-    return hops.report()
+    return hops.report(hops.ROUNDS if full else 1)
 
 
 def _standby(full: bool) -> list[Check]:

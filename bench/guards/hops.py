@@ -77,7 +77,7 @@ def costs(runs: Sequence[Json], turns: int) -> dict[int, Cost]:
     return found
 
 
-def measure(workload: str, file: str, words: Sequence[str], rounds: int = ROUNDS) -> dict[int, Cost]:
+def measure(workload: str, file: str, words: Sequence[str], rounds: int) -> dict[int, Cost]:
     """The workload on each of ``SYSTEMS``, by turns. ``BenchError``."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -118,24 +118,24 @@ def _lost(found: Mapping[int, Cost]) -> str:
     return f"; {lost} lost" if lost else ""
 
 
-def _hop() -> list[Check]:
+def _hop(rounds: int) -> list[Check]:
     speed = echo.factor()
     words = ("--first", str(TOPICS), "--last", str(TOPICS), "--messages", str(MESSAGES))
-    return [hop_check(measure("topics", "topics.toml", words), speed)]
+    return [hop_check(measure("topics", "topics.toml", words, rounds), speed)]
 
 
-def _traffic() -> list[Check]:
+def _traffic(rounds: int) -> list[Check]:
     words = ("--processes", "2", "--rate", str(RATE_PER_S), "--duration-s", str(RATE_S))
-    return [traffic_check(measure("traffic", "traffic.toml", words))]
+    return [traffic_check(measure("traffic", "traffic.toml", words, rounds))]
 
 
 #: What is measured, in this order.
-PARTS: Mapping[str, Callable[[], list[Check]]] = {"hop": _hop, "traffic": _traffic}
+PARTS: Mapping[str, Callable[[int], list[Check]]] = {"hop": _hop, "traffic": _traffic}
 
 
-def report() -> list[Check]:
+def report(rounds: int = ROUNDS) -> list[Check]:
     """Both. ``BenchError``."""
-    return [check for part in PARTS.values() for check in part()]
+    return [check for part in PARTS.values() for check in part(rounds)]
 
 
 def main() -> None:
@@ -146,7 +146,7 @@ def main() -> None:
     )
     print(measured(), flush=True)
     for part in parser.parse_args().part or PARTS:
-        show(PARTS[part]())
+        show(PARTS[part](ROUNDS))
 
 
 if __name__ == "__main__":

@@ -101,6 +101,8 @@ def row(name: str, connects: Sequence[Connect]) -> str:
     """Times in words."""
     took = sorted(each.took_s for each in connects)
     answered = [each for each in took if each != float("inf")]
+    if not answered:
+        return f"{name:34} {len(took):6,} connects, none of them answered"
     at = {share: 1000 * answered[min(len(answered) - 1, int(share * len(answered)))] for share in (0.5, 0.99, 1.0)}
     late = len(took) - len(answered)
     times = f"p50 {at[0.5]:.1f}  p99 {at[0.99]:.1f}  max {at[1.0]:.1f} ms"

@@ -7,7 +7,7 @@ there.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 log = logging.getLogger("ingeborg.supervisor")
@@ -20,9 +20,15 @@ READY_S = 60.0
 class Restarted(Protocol):
     """An endpoint's process, as far as this concerns."""
 
-    name: str
     given_up: bool  # it is not started again
     unproven: bool  # it was restarted, and has not been ready since
+
+    @property
+    def name(self) -> str:
+        """Of the endpoint."""
+
+    def ready(self) -> bool:
+        """Does it take part, and accept clients?"""
 
     def tell_to_end(self) -> None:
         """In order."""
@@ -32,11 +38,10 @@ class Restarted(Protocol):
 
 
 class Rolling:
-    """One supervisor's. ``ready``: is the endpoint? ``end_s``: how long it may take to end in order."""
+    """One supervisor's. ``end_s``: how long an endpoint may take to end in order."""
 
-    def __init__(self, children: Sequence[Restarted], ready: Callable[[Restarted], bool], end_s: float) -> None:
+    def __init__(self, children: Sequence[Restarted], end_s: float) -> None:
         self._children = children
-        self._ready = ready
         self._end_s = end_s
         self._left: list[Restarted] = []  # whose turn has not come yet
         self._again = False  # all of them once more, after this time
@@ -64,7 +69,7 @@ class Rolling:
                 log.error("endpoint %s has not ended within %.0f s: it is killed", self._current.name, self._end_s)
                 self._current.kill()
                 self._deadline = now + self._end_s
-        elif self._ready(self._current):
+        elif self._current.ready():
             log.info("endpoint %s is restarted, and ready", self._current.name)
             self._current.unproven = False
             self._current = None
@@ -85,7 +90,7 @@ class Rolling:
 
     def _next(self, now: float) -> None:
         child, *left = self._left
-        missing = [other.name for other in self._children if other is not child and not self._there(other)]
+        missing = [other.name for other in self._children if not (other is child or other.given_up or other.ready())]
         if not missing:
             self._left, self._current, self._ended = left, child, False
             self._deadline = now + self._end_s
@@ -93,9 +98,6 @@ class Rolling:
             child.tell_to_end()
         elif now >= self._deadline:
             self._break_off(f"endpoint {', '.join(missing)} is not ready")
-
-    def _there(self, child: Restarted) -> bool:
-        return child.given_up or self._ready(child)
 
     def _break_off(self, why: str) -> None:
         log.error(

@@ -15,7 +15,6 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import NamedTuple
 
@@ -25,7 +24,7 @@ from ..shell import board, machine
 from ..shell.accepting import HANDSHAKES_S
 from .config import ENVIRONMENT_PREFIX, ConfigError, ServeOptions, default_name
 from .inherited import BOARD_FD, PORT_FD, SUPERVISOR_FD
-from .rolling import Restarted, Rolling
+from .rolling import Rolling
 from .serve import NAME_TAKEN, listen
 
 log = logging.getLogger("ingeborg.supervisor")
@@ -53,7 +52,6 @@ class Child:
 
     def __init__(self, options: ServeOptions, shared: Shared, place: int = 0) -> None:
         self.options = options
-        self.name = options.name
         self.place = place
         self.process: subprocess.Popen[bytes] | None = None
         self.start_at = 0.0
@@ -62,6 +60,15 @@ class Child:
         self._shared = shared
         self._wait_s = RESTART_FIRST_S
         self._started_at = 0.0
+
+    @property
+    def name(self) -> str:
+        """Of the endpoint."""
+        return self.options.name
+
+    def ready(self) -> bool:
+        """Does it take part, and accept clients? By what it shows on the board."""
+        return self._shared.board.accepts(self.place, time.monotonic())
 
     def start(self) -> None:
         """Start it, with its options in the environment: nothing to quote, nothing to parse twice."""
@@ -133,7 +140,7 @@ def _options_of(options: ServeOptions, base: str, index: int) -> ServeOptions:
     internal = ""
     if options.internal is not None:
         host, port = options.internal
-        internal = f"{f'[{host}]' if ':' in host else host}:{port + index if port else 0}"
+        internal = _address(host, port + index if port else 0)
     return replace(
         options,
         endpoints=1,
@@ -160,7 +167,7 @@ def run(options: ServeOptions) -> int:
     shared = Shared(pipe_read, board.make(options.endpoints, resource.getrlimit(resource.RLIMIT_NOFILE)[0]), port)
     children = [Child(_options_of(options, base, index), shared, index) for index in range(options.endpoints)]
     asked: list[int] = []
-    rolling = Rolling(children, _readiness(shared.board), _longest_s(options))
+    rolling = Rolling(children, _longest_s(options))
     rolls: list[int] = []
     had_terminal = _has_terminal()
 
@@ -219,15 +226,12 @@ def _at(options: ServeOptions, port: int) -> ServeOptions:
     if options.port:
         return options
     host, internal = options.internal or ("127.0.0.1", 0)
-    return replace(options, port=port, internal_address=f"{f'[{host}]' if ':' in host else host}:{internal}")
+    return replace(options, port=port, internal_address=_address(host, internal))
 
 
-def _readiness(shared: board.Board) -> Callable[[Restarted], bool]:
-    def ready(child: Restarted) -> bool:
-        assert isinstance(child, Child)
-        return shared.accepts(child.place, time.monotonic())
-
-    return ready
+def _address(host: str, port: int) -> str:
+    """As options have it."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _longest_s(options: ServeOptions) -> float:

@@ -34,9 +34,16 @@ PAUSE_S = 0.005
 #: And how often in a row, while the others take some: it may be that they do not keep up.
 PAUSES_MAX = 4
 
-#: How long it takes nothing where it has no file or no memory left, in seconds; the others take what comes meanwhile.
+#: How long it takes nothing where it cannot, in seconds: mostly for want of a file or of memory. The others take what
+#: comes meanwhile.
 FULL_S = 0.2
-FULL = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+#: What Linux says of a connection that has ended while it waited (accept(2)): there may be others behind it.
+GONE = frozenset(
+    (
+        *(errno.ECONNABORTED, errno.EPROTO, errno.ENOPROTOOPT, errno.EOPNOTSUPP, errno.EPERM),
+        *(errno.ENETDOWN, errno.ENETUNREACH, errno.EHOSTDOWN, errno.EHOSTUNREACH),
+    )
+)
 #: Between two lines of the log that say so, in seconds.
 SAY_S = 30.0
 
@@ -150,10 +157,10 @@ class Accepting:
             except BlockingIOError:
                 break  # another process has been first
             except OSError as error:
-                if error.errno in FULL:
-                    self._full(error)
-                    return
-                continue  # of the connection: its client has gone, or its network
+                if error.errno in GONE:
+                    continue
+                self._full(error)
+                return
             self._adopt(sock)
         if self._pause is not None:
             self._watch()

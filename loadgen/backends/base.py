@@ -74,3 +74,21 @@ class Backend(Protocol):
     async def close(self) -> None:
         """After all connections: whatever the backend shares between them, and what it left in the system (queues,
         exchanges, topics). Idempotent, bounded in time, raises nothing."""
+
+
+class Spread:
+    """What the adapters of most other systems have in common: clients are spread over ``urls`` round-robin, each with a
+    connection of its own. Between them nothing is shared, and nothing of theirs outlives it."""
+
+    deduplicates = False
+
+    def __init__(self, urls: Sequence[str], run: str) -> None:
+        self._urls = list(urls)
+        self._run = run
+
+    def place(self, number: int) -> tuple[str, str]:
+        """Of the run's client of that number: the URL of its server, and its name there."""
+        return self._urls[number % len(self._urls)], f"{self._run}-{number}"
+
+    async def close(self) -> None:
+        """See ``Backend``."""

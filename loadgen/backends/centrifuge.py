@@ -28,7 +28,7 @@ from websockets.exceptions import WebSocketException
 
 from ingeborg.protocol.outgoing import OutgoingSocket, connect
 
-from .base import BackendError, Connection, Counters, OnError, OnMessage
+from .base import BackendError, Connection, Counters, OnError, OnMessage, Spread
 from .lifeline import Call, Lifeline, no_server, without_password
 
 #: TCP, the upgrade and the first command; a server that is slower than this cannot be measured.
@@ -46,27 +46,19 @@ _FRAME_BYTES_MAX = 16 * 1024 * 1024
 _NOBODY = 1 << 62
 
 
-class Centrifuge:
+class Centrifuge(Spread):
     """``urls``: ``ws://HOST:PORT[/PATH]``, of one server, or of several that share a broker."""
-
-    deduplicates = False
-
-    def __init__(self, urls: Sequence[str], run: str) -> None:
-        self._urls = list(urls)
-        self._run = run
 
     async def connect(self, number: int, on_message: OnMessage, on_error: OnError) -> Connection:
         """See ``Backend``."""
-        connection = _Connection(self._urls[number % len(self._urls)], on_message, on_error)
-        await connection.open(f"{self._run}-{number}")
+        url, name = self.place(number)
+        connection = _Connection(url, on_message, on_error)
+        await connection.open(name)
         return connection
 
     async def counters(self) -> list[Counters]:
         """See ``Backend``: none. The library counts for Prometheus, which whoever embeds it may show."""
         return []
-
-    async def close(self) -> None:
-        """See ``Backend``. Nothing is shared, and subscriptions end with their connection."""
 
 
 class _Connection:

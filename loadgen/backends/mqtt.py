@@ -30,7 +30,7 @@ from paho.mqtt.client import Client, MQTTMessage, error_string
 from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode, MQTTProtocolVersion
 from paho.mqtt.reasoncodes import ReasonCode
 
-from .base import BackendError, Connection, Counters, OnError, OnMessage
+from .base import BackendError, Connection, Counters, OnError, OnMessage, Spread
 from .lifeline import Call, Lifeline, no_server, without_password
 
 _PORT = 1883
@@ -71,24 +71,18 @@ def name(topic: str) -> str:
     return _SPECIAL.sub(lambda match: _ENCODED[match[0]], topic)
 
 
-class Mqtt:
+class Mqtt(Spread):
     """``urls``: ``mqtt://[USER:PASSWORD@]HOST:PORT``, of one server, or of bridged ones."""
-
-    deduplicates = False
-
-    def __init__(self, urls: Sequence[str], run: str) -> None:
-        self._urls = list(urls)
-        self._run = run
 
     async def connect(self, number: int, on_message: OnMessage, on_error: OnError) -> Connection:
         """See ``Backend``."""
-        url = self._urls[number % len(self._urls)]
+        url, client = self.place(number)
 
         def hear(message: MQTTMessage) -> None:
             topic = message.topic
             on_message(unquote(topic) if "%" in topic else topic, message.payload.decode(errors="replace"))
 
-        session = _Session(url, f"{self._run}-{number}", name, hear, on_error)
+        session = _Session(url, client, name, hear, on_error)
         await session.open()
         return session
 
@@ -96,9 +90,6 @@ class Mqtt:
         """See ``Backend``."""
         found = await asyncio.gather(*map(_counters, self._urls))
         return [counters for counters in found if counters is not None]
-
-    async def close(self) -> None:
-        """See ``Backend``. Nothing is shared, and a clean session ends with its connection."""
 
 
 class _Session:

@@ -33,7 +33,7 @@ from nats.aio.subscription import Subscription
 
 from ingeborg.protocol.pages import PageError, fetch
 
-from .base import BackendError, Connection, Counters, OnError, OnMessage
+from .base import BackendError, Connection, Counters, OnError, OnMessage, Spread
 from .lifeline import Lifeline, no_server, without_password
 
 #: TCP and the server's greeting; a server that is slower than this cannot be measured.
@@ -59,29 +59,21 @@ def subject(topic: str) -> str:
     return _SPECIAL.sub(lambda match: f"%{ord(match[0]):02X}", topic)
 
 
-class Nats:
+class Nats(Spread):
     """``urls``: ``nats://[USER:PASSWORD@]HOST:PORT[?monitor=PORT]``, of the servers of one cluster; ``monitor``: where
     the server's monitoring page is (its ``http_port``), for ``counters``."""
 
-    deduplicates = False
-
-    def __init__(self, urls: Sequence[str], run: str) -> None:
-        self._urls = list(urls)
-        self._run = run
-
     async def connect(self, number: int, on_message: OnMessage, on_error: OnError) -> Connection:
         """See ``Backend``."""
-        connection = _Connection(self._urls[number % len(self._urls)], on_message, on_error)
-        await connection.open(f"{self._run}-{number}")
+        url, name = self.place(number)
+        connection = _Connection(url, on_message, on_error)
+        await connection.open(name)
         return connection
 
     async def counters(self) -> list[Counters]:
         """See ``Backend``. Of the servers whose URL names a ``monitor``."""
         found = await asyncio.gather(*map(_counters, self._urls))
         return [counters for counters in found if counters is not None]
-
-    async def close(self) -> None:
-        """See ``Backend``. Nothing is shared, and subscriptions end with their connection."""
 
 
 class _Sink(asyncio.Future[Msg]):

@@ -28,7 +28,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError, ResponseError
 
-from .base import BackendError, Connection, Counters, OnError, OnMessage
+from .base import BackendError, Connection, Counters, OnError, OnMessage, Spread
 from .lifeline import Call, Lifeline, no_server, without_password
 
 #: TCP and, where the URL has a password, the login; a server that is slower than this cannot be measured.
@@ -58,18 +58,12 @@ _GROWING = (
 _LEVELS = ("connected_clients", "pubsub_channels", "pubsub_clients", "used_memory", "used_memory_rss")
 
 
-class Redis:
+class Redis(Spread):
     """``urls``: ``redis://[USER:PASSWORD@]HOST:PORT``, of one server: a cluster's servers pass all on to all others."""
-
-    deduplicates = False
-
-    def __init__(self, urls: Sequence[str], run: str) -> None:
-        self._urls = list(urls)
-        self._run = run
 
     async def connect(self, number: int, on_message: OnMessage, on_error: OnError) -> Connection:
         """See ``Backend``."""
-        connection = _Connection(self._urls[number % len(self._urls)], f"{self._run}-{number}", on_message, on_error)
+        connection = _Connection(*self.place(number), on_message, on_error)
         await connection.open()
         return connection
 
@@ -77,9 +71,6 @@ class Redis:
         """See ``Backend``."""
         found = await asyncio.gather(*map(_counters, self._urls))
         return [counters for counters in found if counters is not None]
-
-    async def close(self) -> None:
-        """See ``Backend``. Nothing is shared, and channels end with their subscribers."""
 
 
 class _Connection:

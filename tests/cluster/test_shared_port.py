@@ -24,7 +24,7 @@ from ingeborg.bench.starting import Said, awaited, claim, ready
 from ingeborg.broker.shell.accepting import SLACK
 from ingeborg.protocol.pages import fetch, samples
 
-from ..broker.running import PATIENCE_S, Process, children, ingeborg, plain, round_trip
+from ..broker.running import HANDSHAKE, PATIENCE_S, Process, children, ingeborg, plain, round_trip
 from .processes import eventually
 
 pytestmark = pytest.mark.cluster
@@ -35,10 +35,7 @@ CONNECT_S = 10.0
 #: Clients that connect at the same time.
 AT_ONCE = 8
 
-REQUEST = (
-    b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
-)
+REQUEST = HANDSHAKE.format(path="/").encode()
 
 
 class Broker(NamedTuple):

@@ -16,12 +16,15 @@ class Child:
         self.name = name
         self.given_up = False
         self.unproven = False
-        self.ready = True
+        self.is_ready = True
         self.told: list[str] = []
 
     def tell_to_end(self) -> None:
         self.told.append("end")
-        self.ready = False
+        self.is_ready = False
+
+    def ready(self) -> bool:
+        return self.is_ready
 
     def kill(self) -> None:
         self.told.append("kill")
@@ -33,7 +36,7 @@ class Story:
     def __init__(self) -> None:
         self.children = [Child(name) for name in "abc"]
         self.now = 1000.0
-        self.rolling = Rolling(self.children, lambda child: child.ready, END_S)  # type: ignore[attr-defined]
+        self.rolling = Rolling(self.children, END_S)
 
     def passes(self, seconds: float = 0.1) -> None:
         self.now += seconds
@@ -67,7 +70,7 @@ def test_each_is_told_to_end_when_the_one_before_it_is_ready_again(
         assert story.children[number].unproven
         story.passes(READY_S / 2)
         assert sum(map(len, story.told)) == number + 1
-        story.children[number].ready = True
+        story.children[number].is_ready = True
         story.passes()
         assert not story.children[number].unproven
     story.passes(100)
@@ -76,12 +79,12 @@ def test_each_is_told_to_end_when_the_one_before_it_is_ready_again(
 
 
 def test_none_is_told_to_end_while_another_is_not_ready_but_for_one_that_is_given_up(story: Story) -> None:
-    story.children[2].ready = False
-    story.children[1].given_up, story.children[1].ready = True, False
+    story.children[2].is_ready = False
+    story.children[1].given_up, story.children[1].is_ready = True, False
     story.rolling.ask(story.now)
     story.passes(READY_S / 2)
     assert story.told == [[], [], []]
-    story.children[2].ready = True
+    story.children[2].is_ready = True
     story.passes()
     assert story.told == [["end"], [], []]
 
@@ -118,7 +121,7 @@ def test_it_is_broken_off_where_one_does_not_come_back(
     story.children[0].given_up = how == "given up"
     story.passes(READY_S)
     assert "the restart is broken off: endpoint a is not ready" in caplog.text
-    story.children[0].ready = True
+    story.children[0].is_ready = True
     story.passes(100)
     assert story.told == [["end"], [], []]
     assert story.children[0].unproven
@@ -130,11 +133,11 @@ def test_it_is_broken_off_where_one_does_not_come_back(
 def test_it_is_broken_off_before_it_begins_where_another_is_not_ready(
     story: Story, caplog: pytest.LogCaptureFixture
 ) -> None:
-    story.children[1].ready = False
+    story.children[1].is_ready = False
     story.rolling.ask(story.now)
     story.passes(READY_S)
     assert "the restart is broken off: endpoint b is not ready" in caplog.text
-    story.children[1].ready = True
+    story.children[1].is_ready = True
     story.passes()
     assert story.told == [[], [], []]
 
@@ -149,7 +152,7 @@ def test_asked_again_meanwhile_all_are_restarted_once_more_after_it(
         for number in range(3):
             story.passes()
             assert story.ends(number)
-            story.children[number].ready = True
+            story.children[number].is_ready = True
             story.passes()
     story.passes()
     assert story.told == [["end"] * 2] * 3

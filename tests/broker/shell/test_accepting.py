@@ -349,6 +349,9 @@ async def test_without_files_it_leaves_what_waits_to_others_and_tries_again(
     none_left.error, none_left.failures = errno.ECONNABORTED, 1  # its client has gone meanwhile
     await round_trip(shared.url)
     assert shared.counts["accepts_failed"] == 3
+    none_left.error, none_left.failures = errno.EINVAL, 1  # nobody thought of it: it is no less counted
+    await round_trip(shared.url)
+    assert shared.counts["accepts_failed"] == 4
 
 
 @pytest.mark.over_tcp

@@ -86,6 +86,7 @@ class TestCentrifuge(Contract):
         await member.connection.subscribe([str(number) for number in range(129)])
         await member.connection.publish([("128", "x" * 60_000)])
         await member.has(1)
+        assert member.received == [("128", "x" * 60_000)]
 
     async def test_there_are_no_counters(self, url: str) -> None:
         assert await Centrifuge([url], "run").counters() == []
