@@ -19,7 +19,7 @@ through their Python clients. So the rates are those of a Python program, and th
 This broker is measured once more with several messages in a frame (`--lines`), beside itself without.
 
 **The machine** is measured in the same run by a bare echo (`echo`), for what is absolute here depends on it. Every
-figure is the median of three turns. Some twelve minutes, of an idle machine.
+figure is the median of three turns. Five minutes of an idle machine.
 
 Owns: what is wanted of this broker beside others. Must never: set a rival up for less than its own defaults give, or
 set figures side by side that were not measured by turns.
