@@ -54,12 +54,6 @@ class Endpoint(EndpointProcess):
         )
         self._advertised = wires.advertised(name, self.url)
         self.inside = wires.inside(name, self.url)
-        wires.place(name, lambda: self.pid)
-
-    @property
-    def pid(self) -> int | None:
-        """Of its process, while it runs."""
-        return self.process.pid if self.process is not None else None
 
     @property
     def life(self) -> str:

@@ -24,7 +24,7 @@ from .pages import Kept
 from .plan import OF_LINKS, OF_STORES, make_plan, possible
 from .record import Event
 from .run import run_history
-from .wires import Namespaces, permitted, subnets, until_one_ends
+from .wires import Namespaces, Proxies, permitted, subnets, until_one_ends
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -141,6 +141,33 @@ async def test_networks_of_two_runs_are_not_one(monkeypatch: pytest.MonkeyPatch)
         monkeypatch.setattr(wires, "subnets", lambda: iter([first.subnet]))
         with pytest.raises(OSError, match="subnets are taken"):
             await Namespaces("a").__aenter__()
+
+
+async def test_a_proxy_cuts_between_two_and_not_between_others() -> None:
+    arrived: asyncio.Queue[bytes] = asyncio.Queue()
+
+    async def target(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(100):
+            arrived.put_nowait(data)
+        writer.close()
+
+    server = await asyncio.start_server(target, "127.0.0.1", 0)
+    async with server, Proxies(["a", "b", "c"]) as proxies:
+        port = server.sockets[0].getsockname()[1]
+        url = proxies.advertised("c", f"ws://127.0.0.1:{port}")
+        await proxies.cut(("a", "c"), True)
+        writers = []
+        for name in "ab":
+            own = proxies.options(name)[-1]
+            at = int(url.rpartition(":")[2])
+            writers.append((await asyncio.open_connection("127.0.0.1", at, local_addr=(own, 0)))[1])
+            writers[-1].write(name.encode())
+        async with asyncio.timeout(60):
+            assert await arrived.get() == b"b"
+            await proxies.cut(("a", "c"), False)
+            assert await arrived.get() == b"a"
+        for writer in writers:
+            writer.close()
 
 
 class Lossy:

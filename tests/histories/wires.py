@@ -16,12 +16,10 @@ import random
 import shutil
 import socket
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 from typing import Any, Protocol, Self
-
-import psutil
 
 Pair = tuple[str, str]
 """From one endpoint to another, by name."""
@@ -64,9 +62,6 @@ class Wires(Protocol):
     name: str
     links: tuple[str, ...]
 
-    def place(self, name: str, pid: Callable[[], int | None]) -> None:
-        """Make room for an endpoint; ``pid``: its process now."""
-
     def host(self, name: str) -> str:
         """Where clients reach it."""
 
@@ -93,23 +88,27 @@ class Wires(Protocol):
 
 
 class Proxies:
-    """A proxy before each endpoint. Use as ``async with Proxies(names) as wires``."""
+    """A proxy before each endpoint. Use as ``async with Proxies(names) as wires``.
+
+    Each endpoint dials from an address of its own: all of 127.0.0.0/8 is this machine's (Linux). To look for the
+    dialler's port among a busy machine's sockets takes so long that dials time out, and there are ever more of them.
+    """
 
     name = "proxy"
     links = ("cut", "cut both ways", "delay")
 
     def __init__(self, names: Sequence[str]) -> None:
-        self._names = names
         self._ports: dict[str, int] = {}
         self._targets: dict[str, int] = {}
-        self._pids: dict[str, Callable[[], int | None]] = {}
+        self._addresses = {name: f"127.0.0.{number}" for number, name in enumerate(names, 2)}
+        self._names = {address: name for name, address in self._addresses.items()}
         self._passing: defaultdict[Pair, asyncio.Event] = defaultdict(_set_event)
         self._delays_s: defaultdict[Pair, float] = defaultdict(float)
         self._tasks: set[asyncio.Task[None]] = set()
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
-        for name in self._names:
+        for name in self._addresses:
             server = await asyncio.start_server(partial(self._accepted, name), "127.0.0.1", 0)
             self._ports[name] = server.sockets[0].getsockname()[1]
             self._stack.callback(server.close)
@@ -121,9 +120,6 @@ class Proxies:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def place(self, name: str, pid: Callable[[], int | None]) -> None:
-        self._pids[name] = pid
-
     def host(self, name: str) -> str:
         return "127.0.0.1"
 
@@ -131,7 +127,7 @@ class Proxies:
         return ()
 
     def options(self, name: str) -> Sequence[str]:
-        return ("--advertise", f"ws://127.0.0.1:{self._ports[name]}")
+        return ("--advertise", f"ws://127.0.0.1:{self._ports[name]}", "--dial-from", self._addresses[name])
 
     def inside(self, name: str, url: str) -> str:
         return url
@@ -158,7 +154,7 @@ class Proxies:
         task.add_done_callback(self._tasks.discard)
 
     async def _serve(self, target: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        dialler = self._owner(writer.get_extra_info("peername")[1])
+        dialler = self._names.get(writer.get_extra_info("peername")[0], "")
         try:
             onward = await asyncio.open_connection("127.0.0.1", self._targets[target])
         except OSError:
@@ -179,16 +175,6 @@ class Proxies:
                 await self._passing[pair].wait()
                 writer.write(data)
                 await writer.drain()
-
-    def _owner(self, port: int) -> str:
-        """Which endpoint dials from this port; the two ends of a link are known by it."""
-        for name, pid in self._pids.items():
-            number = pid()
-            if number is not None:
-                with suppress(psutil.Error):
-                    if any(c.laddr and c.laddr.port == port for c in psutil.Process(number).net_connections("tcp4")):
-                        return name
-        return ""
 
 
 def _set_event() -> asyncio.Event:
@@ -272,9 +258,6 @@ class Namespaces:
 
     def _space(self, name: str) -> str:
         return f"{self._mark}-{name}"
-
-    def place(self, name: str, pid: Callable[[], int | None]) -> None:
-        """It has its room."""
 
     def host(self, name: str) -> str:
         return f"198.18.{self.subnet}.{self._names.index(name) + 1}"

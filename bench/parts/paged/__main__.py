@@ -32,6 +32,7 @@ import sys
 import time
 from collections.abc import Mapping
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -116,10 +117,11 @@ class Watch:
 class Process:
     """One endpoint and its side channel."""
 
-    def __init__(self, side: Path, *, watched: bool) -> None:
-        """``watched``: keep a watch over the loop."""
+    def __init__(self, side: Path, *, watched: bool, dials_from: str | None) -> None:
+        """``watched``: keep a watch over the loop. ``dials_from``: the address of its own that it dials from."""
         self._side = side
         self._watched = watched
+        self._dials_from = dials_from
         self._pages = Pages(self._note)
         self._server: EndpointServer | None = None
         self._watch: Watch | None = None
@@ -127,6 +129,9 @@ class Process:
 
     def make(self, *arguments: Any, **options: Any) -> EndpointServer:
         """The server, with pages; called on the loop."""
+        if self._dials_from is not None:
+            loop: Any = asyncio.get_running_loop()
+            loop.create_connection = partial(loop.create_connection, local_addr=(self._dials_from, 0))
         self._server = server = EndpointServer(*arguments, **options, states=[self._pages])
         if self._watched:
             self._watch = Watch(server)
@@ -267,9 +272,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="an endpoint that keeps pages with its slots")
     parser.add_argument("--side", type=Path, required=True, metavar="SOCKET")
     parser.add_argument("--watch", action="store_true", help="note what `told` tells: 1 % of a core")
+    parser.add_argument("--dial-from", metavar="ADDRESS", help="whoever is dialled knows this endpoint by it")
     add_options(parser, config.ServeOptions)
     given = vars(parser.parse_args())
-    process = Process(given.pop("side"), watched=given.pop("watch"))
+    process = Process(given.pop("side"), watched=given.pop("watch"), dials_from=given.pop("dial_from"))
     names = {row.name for row in fields(config.ServeOptions)}
     options = config.load({name: value for name, value in given.items() if name in names}, dict(os.environ), None)
     logs.set_up(options.log_format, options.log_level)
