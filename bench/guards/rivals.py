@@ -1,6 +1,6 @@
-"""This broker beside its rivals, by turns and in one run: Centrifuge by CPU, Redis and NATS end to end.
+"""This broker beside its rivals, by turns and in one run: CPU, rates end to end, and what each carries.
 
-    python -m ingeborg.bench.guards.rivals [cost | topics | echo …]
+    python -m ingeborg.bench.guards.rivals [cost | topics | traffic | echo …]
 
 **Centrifuge** (a Go library, which the guard builds into a cache when it is first run) speaks JSON over WebSocket like
 this broker, keeps nothing and drops no duplicates. Both servers get the load of `cost`: the same payloads at the same
@@ -18,8 +18,10 @@ does: one server or endpoint each, started on an empty store for each run, and t
 through their Python clients. So the rates are those of a Python program, and the server's CPU time stands beside them.
 This broker is measured once more with several messages in a frame (`--lines`), beside itself without.
 
+**The traffic workload** beside NATS and RabbitMQ: ``carried``.
+
 **The machine** is measured in the same run by a bare echo (`echo`), for what is absolute here depends on it. Every
-figure is the median of three turns. Five minutes of an idle machine.
+figure is the median of three turns. Twenty minutes of an idle machine.
 
 Owns: what is wanted of this broker beside others. Must never: set a rival up for less than its own defaults give, or
 set figures side by side that were not measured by turns.
@@ -29,7 +31,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import dataclasses
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -49,7 +50,8 @@ from ingeborg.bench.errors import BenchError
 from ingeborg.bench.peers import go_programs
 from ingeborg.protocol.outgoing import OutgoingSocket
 
-from . import cost, echo
+from . import carried, cost, echo
+from .carried import IN_LINES, LINES, NATS, OURS, RABBITMQ
 from .light import TIMEOUT_S, ask, started
 from .loads import digest, loadgen
 from .model import Check, show
@@ -63,12 +65,8 @@ COST_SHARE = {1: 0.8, 5: 0.8, 20: 0.9, 100: 0.9}
 TOPICS, MESSAGES = (1 << 11, 1 << 13, 1 << 15), 100_000
 #: What this broker's end-to-end rate has to be, by the rival's.
 RATE_RATIO = {"redis": 1.0, "nats": 1.2, "nats-current": 1.2}
-NAMES = {"redis": "Redis", "nats": "the machine's NATS", "nats-current": f"NATS {go_programs.NATS.release()}"}
-OURS = System("ingeborg", "ingeborg", serve=("--dedup-ttl", "10"))
-IN_LINES = dataclasses.replace(OURS, name="ingeborg-lines", lines=True)
+NAMES = {"redis": "Redis", **NATS}
 SYSTEMS = (OURS, IN_LINES, *(System(name, name) for name in RATE_RATIO))
-#: What `loadgen` makes of the name of the one that speaks in lines.
-LINES = f"{OURS.name}, lines"
 
 Json = dict[str, Any]
 
@@ -274,7 +272,12 @@ def _echo() -> list[Check]:
 
 
 #: What is measured, in this order.
-PARTS: Mapping[str, Callable[[], list[Check]]] = {"echo": _echo, "cost": _cost, "topics": _topics}
+PARTS: Mapping[str, Callable[[], list[Check]]] = {
+    "echo": _echo,
+    "cost": _cost,
+    "topics": _topics,
+    "traffic": carried.measure,
+}
 
 
 def measure() -> list[Check]:
@@ -282,7 +285,8 @@ def measure() -> list[Check]:
     for program in go_programs.PROGRAMS:
         go_programs.ensure(program)
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as servers:
-        for system in SYSTEMS[1:]:  # what does not start here would fail after minutes of measuring the others
+        # What does not start here would fail after minutes of measuring the others.
+        for system in (*SYSTEMS[1:], RABBITMQ):
             servers.enter_context(running(system, Path(folder, system.name), layer=False))
     return [check for part in PARTS.values() for check in part()]
 

@@ -47,7 +47,7 @@ def markdown(document: Json) -> str:
     """The same as Markdown, with the percentiles of every run that has no comparison."""
     parts = ["# Summary"]
     for table in _tables(document):
-        parts += ["", f"## {_cell(table.title)}", "", *_table(table.header, table.rows)]
+        parts += ["", f"## {_cell(table.title)}", "", *table_lines(table.header, table.rows)]
         parts += ["", _cell(table.note)] if table.note else []
     for text in _said(document):
         parts += ["", _cell(text)]
@@ -79,8 +79,8 @@ def _one(run: Json) -> list[str]:
     ]
     percentiles = tuple(Cell(figures.duration(value)) for value in measured["latency_ns"].values())
     parts = ["", f"## {_cell(run['run'])}", "", _cell(f"{about}{statements.machine_text(facts)}."), ""]
-    parts += [*_table(tuple(measured["latency_ns"]), [percentiles]), ""]
-    parts += _table(("Goal", "Limit", "Measured", "Result"), goals)
+    parts += [*table_lines(tuple(measured["latency_ns"]), [percentiles]), ""]
+    parts += table_lines(("Goal", "Limit", "Measured", "Result"), goals)
     notes = statements.notes(run)
     return parts + (["", *(f"- {_cell(note)}" for note in notes)] if notes else [])
 
@@ -159,7 +159,8 @@ def _cell(text: str) -> str:
     return re.sub(r"([\\`*_\[\]<>|#])", r"\\\1", plain(text))
 
 
-def _table(header: Sequence[str], rows: Sequence[Sequence[Cell]]) -> list[str]:
+def table_lines(header: Sequence[str], rows: Sequence[Sequence[Cell]]) -> list[str]:
+    """A table as Markdown, a line each."""
     lines = [[_cell(text) for text in header], ["---"] * len(header)]
     lines += [[_cell(cell.plain) for cell in row] for row in rows]
     return ["| " + " | ".join(line) + " |" for line in lines]

@@ -341,7 +341,8 @@ class Run:
         return phase
 
     async def _end(self, phase: Phase) -> None:
-        phase.end_ns = time.monotonic_ns()
+        # A segment that is cut short in its lead has not begun yet.
+        phase.end_ns = max(time.monotonic_ns(), phase.start_ns)
         phase.after = self._watch.sample()
         await self._counters(phase.name)
 

@@ -75,7 +75,7 @@ def in_a_line(outcome: Outcome) -> str:
         if phase.kind == "subscribe" and phase.amount:
             parts.append(f"subscribed in {phase.duration_s:.2f} s ({phase.amount / phase.duration_s:,.0f}/s)")
         elif phase.measured:
-            parts.append(f"{phase.delivered / phase.duration_s:,.0f}/s end to end")
+            parts.append(f"{phase.delivered / max(phase.duration_s, 1e-9):,.0f}/s end to end")
             if (cost_us := phase.cpu_us_per_delivered("server")) is not None:
                 parts.append(f"server CPU {cost_us:.1f} us a message")
     return ", ".join([*parts, f"lost {outcome.total.behind:,}"])

@@ -27,7 +27,7 @@ from tests.cluster.processes import eventually
 # -- the command
 
 
-@pytest.mark.parametrize(("words", "parts"), [([], ["echo", "cost", "topics"]), (["topics"], ["topics"])])
+@pytest.mark.parametrize(("words", "parts"), [([], ["echo", "cost", "topics", "traffic"]), (["topics"], ["topics"])])
 def test_the_parts_named_are_measured_or_all_of_them(
     monkeypatch: pytest.MonkeyPatch, words: list[str], parts: list[str]
 ) -> None:

@@ -283,6 +283,23 @@ async def test_a_signal_keeps_what_was_measured_and_marks_the_run_incomplete(
     assert table_of(said)["lost"] == "0"
 
 
+async def test_a_signal_before_the_first_message_leaves_a_log_that_can_be_digested(
+    broker: PlainBroker, tmp_path: Path
+) -> None:
+    """A phase begins a little later than it is told to; it must not end before that."""
+    log = tmp_path / "log"
+    process = await started(broker, log, "radio", *SMALL, "--duration-s", "60")
+    async with asyncio.timeout(100):
+        while not (line := await output(process).readline()).startswith(b"subscribe "):
+            assert line, "it ended"
+        process.send_signal(signal.SIGINT)
+        await output(process).read()
+        assert await process.wait() == 1
+    phases = rows_of(log / "phases.csv")
+    assert phases[-1]["phase"] in ("subscribe", "run", "drain")
+    assert all(int(row["start_ns"]) <= int(row["end_ns"]) for row in phases), phases
+
+
 async def test_a_process_of_the_generator_that_dies_ends_the_run_with_the_reason(
     broker: PlainBroker, tmp_path: Path
 ) -> None:

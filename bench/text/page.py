@@ -1,0 +1,135 @@
+"""Tables in pages of the documentation, made of a result set: `make pages` writes them, and a test compares.
+
+    python -m ingeborg.bench.text.page docs/comparison.md …
+
+A page names the table and the set (a folder of `bench/results`) in a comment; what is between it and the next is made:
+
+    <!-- table: traffic of 2026-11-25-2-cores -->
+    <!-- end of table -->
+
+Owns: which figures of a comparison such a table has. Must never: change a page elsewhere, or compute a figure but the
+ratios that ``comparison`` gives.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from ingeborg.bench import comparison
+from ingeborg.bench.comparison import Figure, TopicsTable, TrafficTable, ratio
+from ingeborg.bench.digest import forms, kept
+from ingeborg.bench.digest.document import Json
+from ingeborg.bench.errors import BenchError
+from ingeborg.bench.text import figures, tables
+from ingeborg.bench.text.summary import table_lines
+from ingeborg.bench.text.tables import Cell, Table
+
+RESULTS = Path(__file__).parents[1] / "results"
+
+_PLACE = re.compile(
+    r"(?P<begin><!-- table: (?P<table>\S+) of (?P<set>\S+) -->\n).*?(?P<end><!-- end of table -->)", re.DOTALL
+)
+
+
+def traffic(table: TrafficTable) -> Table:
+    """What each system carries, and what it costs."""
+    header = ("", "In and out", "p99", "p99 at half of it", "Server CPU per delivered", "Layer's")
+    rows = []
+    for row in table.rows:
+        found = row.figures
+        if row.phase is None:
+            rows.append((Cell(row.name), Cell("no rate held"), *(Cell(figures.NONE),) * 4))
+            continue
+        own = row is table.baseline
+        rows.append(
+            (
+                Cell(row.name),
+                _beside(found["all_per_s"], table.baseline.figures["all_per_s"], figures.rate, own=own),
+                *(tables.cell(found[key], figures.duration) for key in ("p99_ns", "half_p99_ns")),
+                _beside(found["server_cpu_us"], table.baseline.figures["server_cpu_us"], figures.micros, own=own),
+                tables.cell(found["layer_cpu_us"], figures.micros),
+            )
+        )
+    return Table("", header, tuple(rows))
+
+
+def topics(table: TopicsTable) -> Table:
+    """How far each system came; at the most topics that it and ours have both done, what it does."""
+    header = (
+        "",
+        "Came to",
+        "Compared at",
+        "Subscribing",
+        "End to end",
+        "Server CPU per delivered",
+        "Server memory per topic",
+    )
+    rows = []
+    for series in table.series:
+        at = table.common(series)
+        own, other = (None, None) if at is None else (table.baseline.at(at), series.at(at))
+        compared: tuple[Cell, ...] = (Cell(figures.NONE),) * 3
+        if own is not None and other is not None:
+            compared = tuple(
+                _beside(other.figures[key], own.figures[key], text, own=series is table.baseline)
+                for key, text in (
+                    ("subscribe_per_s", figures.rate),
+                    ("end_to_end_per_s", figures.rate),
+                    ("server_cpu_us", figures.micros),
+                )
+            )
+        rows.append(
+            (
+                Cell(series.name),
+                Cell(figures.count(series.finished), "" if series.failure is None else tables.ending(series).more),
+                Cell(figures.count(at)),
+                *compared,
+                Cell(figures.size(series.bytes_per_topic)),
+            )
+        )
+    return Table("", header, tuple(rows))
+
+
+def _beside(of: Figure | None, to: Figure | None, text: tables.Format, *, own: bool) -> Cell:
+    if of is None:
+        return Cell(figures.NONE)
+    return Cell(text(of.value), "" if own else figures.ratio(ratio(of, to)))
+
+
+TABLES: Mapping[str, Callable[[Json], list[Table]]] = {
+    "traffic": lambda document: [traffic(table) for table in comparison.traffic(document)],
+    "topics": lambda document: [topics(table) for table in comparison.topics(document)],
+}
+
+
+def made(text: str, results: Path = RESULTS) -> str:
+    """The page's text with its tables made anew. ``BenchError``: there is no such table, or no such set."""
+
+    def table(place: re.Match[str]) -> str:
+        if place["table"] not in TABLES:
+            raise BenchError(f"table: {place['table']!r} is none of {', '.join(TABLES)}")
+        found = TABLES[place["table"]](forms.read_document(results / place["set"] / kept.NAME))
+        if len(found) != 1:
+            raise BenchError(f"{place['set']} has {len(found)} loads of {place['table']}, and not one")
+        (one,) = found
+        return place["begin"] + "".join(f"{line}\n" for line in table_lines(one.header, one.rows)) + place["end"]
+
+    return _PLACE.sub(table, text)
+
+
+def main() -> None:
+    """The command."""
+    for name in sys.argv[1:]:
+        page = Path(name)
+        before = page.read_text(encoding="utf-8")
+        after = made(before)
+        if after != before:
+            page.write_text(after, encoding="utf-8")
+            print(f"{page}: tables made anew")
+
+
+if __name__ == "__main__":
+    main()
