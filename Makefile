@@ -80,10 +80,11 @@ bench: $(READY) ## the thesis's benchmarks, this broker and its rivals: half an 
 		&& $(BIN)/bench compare bench/matrices/thesis.toml --out '$(RESULTS)' $(BENCH_ARGS)
 
 .PHONY: pages
-pages: $(READY) ## make the pages (report.html) and summaries of the result sets, from the digests they keep
+pages: $(READY) ## make the pages (report.html) and summaries of the result sets, and the tables of docs/, from the digests they keep
 	@for digest in bench/results/*/digest.parquet; do \
 		$(BIN)/bench report "$$digest" --out "$${digest%/*}/report.html"; \
 	done
+	@$(BIN)/python -m ingeborg.bench.text.page docs/benchmarks.md docs/comparison.md
 	@for digest in bench/results/*/packing.json; do $(BIN)/bench packing --again --out "$${digest%/*}" >/dev/null; done
 	@for cells in bench/results/*/overlay.json.xz; do $(BIN)/bench overlay thesis --again --out "$${cells%/*}" >/dev/null; done
 
