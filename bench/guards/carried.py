@@ -32,8 +32,8 @@ ROUNDS = 3
 
 OURS = System("ingeborg", "ingeborg", serve=("--dedup-ttl", "10"))
 IN_LINES = dataclasses.replace(OURS, name="ingeborg-lines", lines=True)
-#: What `loadgen` makes of the name of the one that speaks in lines.
-LINES = f"{OURS.name}, lines"
+#: What `loadgen` makes of the names of the one that speaks in lines, and of the one behind the layer.
+LINES, LAYERED = f"{OURS.name}, lines", "rabbitmq, with dedup layer"
 NATS = {"nats": "the machine's NATS", "nats-current": f"NATS {go_programs.NATS.release()}"}
 RABBITMQ = System("rabbitmq", "rabbitmq", dedup=("traffic",))
 SYSTEMS = (OURS, IN_LINES, *(System(name, name) for name in NATS), RABBITMQ)
@@ -95,7 +95,7 @@ def measure(systems: Sequence[System] = SYSTEMS, words: Sequence[str] = SEARCH, 
 
 def checks(found: Mapping[str, Carried]) -> list[Check]:
     """This broker beside each of the others, as it is and in lines."""
-    ours, lined, rabbitmq = found[OURS.system], found[LINES], found[RABBITMQ.system]
+    ours, lined, rabbitmq = found[OURS.system], found[LINES], found[LAYERED]
     rows = []
     for name, words in NATS.items():
         theirs = found[name]

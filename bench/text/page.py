@@ -37,7 +37,7 @@ _PLACE = re.compile(
 def traffic(table: TrafficTable) -> Table:
     """What each system carries, and what it costs."""
     header = ("", "In and out", "p99", "p99 at half of it", "Server CPU per delivered", "Layer's")
-    rows = []
+    rows: list[tuple[Cell, ...]] = []
     for row in table.rows:
         found = row.figures
         if row.phase is None:

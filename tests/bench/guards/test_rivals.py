@@ -17,7 +17,7 @@ from websockets.asyncio.server import ServerConnection, serve
 
 from ingeborg.bench.errors import BenchError
 from ingeborg.bench.guards import __main__ as guards
-from ingeborg.bench.guards import cost, echo, light, rivals
+from ingeborg.bench.guards import carried, cost, echo, light, rivals
 from ingeborg.bench.guards.model import Check
 from ingeborg.bench.guards.rivals import Costs, Rate
 from ingeborg.bench.peers import go_programs
@@ -122,7 +122,7 @@ def test_rates_are_medians_by_system_and_number_of_topics_and_losses_are_added_u
 
 def test_lines_that_lose_something_are_told() -> None:
     rate = Rate(100.0, 10.0, 0)
-    found = {(name, 8): rate for name in ("ingeborg", *rivals.RATE_RATIO)} | {(rivals.LINES, 8): rate._replace(lost=1)}
+    found = {(name, 8): rate for name in ("ingeborg", *rivals.RATE_RATIO)} | {(carried.LINES, 8): rate._replace(lost=1)}
     assert [check.met for check in rivals.rate_checks(found)] == [True, False, False, False]
 
 
