@@ -1,6 +1,6 @@
 """What a second endpoint costs where both are busy: a hop in full batches, and the traffic that two carry beside one.
 
-    python -m ingeborg.bench.guards.hops [--only hop traffic]
+    python -m ingeborg.bench.guards.hops [hop traffic]
 
 **A hop.** ``topics`` with its publisher at one endpoint and its subscriber at the other: whichever is the home of a
 topic, each message goes over the link once, and its confirmation comes back. There are always 10,000 messages in

@@ -30,8 +30,8 @@ class Restarted(Protocol):
     def ready(self) -> bool:
         """Does it take part, and accept clients?"""
 
-    def tell_to_end(self) -> None:
-        """In order."""
+    def tell_to_end(self) -> bool:
+        """In order. Is there a process that could be told?"""
 
     def kill(self) -> None:
         """At once."""
@@ -76,8 +76,10 @@ class Rolling:
             self._deadline = now + READY_S
             if not self._left:
                 self._finish(now)
-        elif self._current.given_up or now >= self._deadline:
-            self._break_off(f"endpoint {self._current.name} is not ready")
+        elif self._current.given_up:
+            self._break_off(f"endpoint {self._current.name} is given up")
+        elif now >= self._deadline:
+            self._break_off(f"endpoint {self._current.name} is not ready after {READY_S:.0f} s")
 
     def took(self, child: Restarted, now: float) -> bool:
         """The child's process has ended. Was it told to, by this? Then it is to be started at once."""
@@ -90,21 +92,26 @@ class Rolling:
 
     def _next(self, now: float) -> None:
         child, *left = self._left
+        if child.given_up:  # since it was asked for
+            self._left = left
+            if not left:
+                self._finish(now)
+            return
         missing = [other.name for other in self._children if not (other is child or other.given_up or other.ready())]
         if not missing:
             self._left, self._current, self._ended = left, child, False
             self._deadline = now + self._end_s
             log.info("restarting endpoint %s", child.name)
-            child.tell_to_end()
+            if not child.tell_to_end():  # it has ended by itself, and is about to be started
+                self.took(child, now)
         elif now >= self._deadline:
-            self._break_off(f"endpoint {', '.join(missing)} is not ready")
+            self._break_off(f"endpoint {', '.join(missing)} is not ready after {READY_S:.0f} s")
 
     def _break_off(self, why: str) -> None:
         log.error(
-            "the restart is broken off: %s after %.0f s; those whose turn has not come go on as they are: mend what "
-            "its log says, then send SIGHUP again",
+            "the restart is broken off: %s; those whose turn has not come go on as they are: mend what its log says, "
+            "then send SIGHUP again",
             why,
-            READY_S,
         )
         self._left, self._current, self._again = [], None, False
 

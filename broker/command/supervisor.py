@@ -97,10 +97,12 @@ class Child:
             start_new_session=True,
         )
 
-    def tell_to_end(self) -> None:
-        """In order, if it runs."""
-        if self.process is not None:
-            self.process.send_signal(signal.SIGTERM)
+    def tell_to_end(self) -> bool:
+        """In order, if it runs. Does it?"""
+        if self.process is None:
+            return False
+        self.process.send_signal(signal.SIGTERM)
+        return True
 
     def kill(self) -> None:
         """At once, if it runs."""

@@ -17,11 +17,14 @@ class Child:
         self.given_up = False
         self.unproven = False
         self.is_ready = True
+        self.runs = True
         self.told: list[str] = []
 
-    def tell_to_end(self) -> None:
-        self.told.append("end")
+    def tell_to_end(self) -> bool:
+        if self.runs:
+            self.told.append("end")
         self.is_ready = False
+        return self.runs
 
     def ready(self) -> bool:
         return self.is_ready
@@ -99,6 +102,34 @@ def test_one_that_is_told_and_one_that_dies_by_itself_are_told_apart(story: Stor
     assert not story.children[1].unproven
 
 
+def test_one_that_has_ended_by_itself_is_waited_for_and_not_killed(story: Story) -> None:
+    """As after a restart that was broken off: it is between two starts when the next one is asked for."""
+    first = story.children[0]
+    first.runs = first.is_ready = False
+    story.rolling.ask(story.now)
+    story.passes()
+    first.runs = True
+    story.passes(READY_S / 2)
+    assert story.told == [[], [], []]
+    first.is_ready = True
+    story.passes()
+    story.passes()
+    assert story.told == [[], ["end"], []]
+
+
+def test_one_that_is_given_up_before_its_turn_is_passed_over(story: Story, caplog: pytest.LogCaptureFixture) -> None:
+    story.rolling.ask(story.now)
+    story.passes()
+    for child in story.children[1:]:
+        child.given_up, child.is_ready = True, False
+    assert story.ends(0)
+    story.children[0].is_ready = True
+    for _ in range(4):
+        story.passes()
+    assert story.told == [["end"], [], []]
+    assert "all endpoints are restarted" in caplog.text
+
+
 def test_one_that_does_not_end_is_killed(story: Story, caplog: pytest.LogCaptureFixture) -> None:
     story.rolling.ask(story.now)
     story.passes()
@@ -120,7 +151,8 @@ def test_it_is_broken_off_where_one_does_not_come_back(
     assert story.ends(0)
     story.children[0].given_up = how == "given up"
     story.passes(READY_S)
-    assert "the restart is broken off: endpoint a is not ready" in caplog.text
+    said = "given up" if how == "given up" else "not ready after 60 s"
+    assert f"the restart is broken off: endpoint a is {said}" in caplog.text
     story.children[0].is_ready = True
     story.passes(100)
     assert story.told == [["end"], [], []]
