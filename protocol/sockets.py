@@ -39,7 +39,7 @@ from .frames import (
     empty_frame,
     whole_messages,
 )
-from .lines import Lined, is_short, lines_of
+from .lines import LINES_AT_ONCE, Lined, is_short, lines_of
 
 log = logging.getLogger("ingeborg.sockets")
 
@@ -130,6 +130,7 @@ class Socket(asyncio.Protocol):
         self._ping, self._pong = (empty_frame(first, not self._masked) for first in (PING, PONG))
         self.heard = False  # something has come since somebody last set this
         self._rest: tuple[bytes, int] | None = None  # of a chunk, from that byte on: its turn comes later
+        self._eof = False  # the peer has half-closed; the rest is not done yet
         self._lost = False  # the connection is gone; its rest is not done yet
         self._passing = 0  # bytes of the frame under way that the protocol still has to be given
         self._passed = 0  # and of the same one, that it has been given
@@ -245,8 +246,11 @@ class Socket(asyncio.Protocol):
                 self._receive_frames(data, at)
             self.chunk_ends()
         finally:
-            if self._lost and self._rest is None:
-                self._over()
+            if self._rest is None:
+                if self._lost:
+                    self._over()
+                elif self._eof:
+                    self._receive_eof()
 
     def take_on(self) -> None:
         """``next_quantum``; where what came cannot be taken, the connection is cut, and the log says why."""
@@ -345,18 +349,22 @@ class Socket(asyncio.Protocol):
             self._buffer += data[at:]
 
     def _come_lined(self, messages: list[bytes]) -> bool:
-        """Messages of lines, as many as may be taken at once, and perhaps one that is longer. True: more is left."""
+        """Messages of lines: as many are taken as may be at once, however many they are in. True: more is left."""
         lined = self.lined
         assert lined is not None
         lines: list[bytes] = []
         for message in messages:
             if not lined and is_short(message, self.quantum_bytes):
-                lines += lines_of(message)
-            else:
-                lined.push(message)
-        if lines and not self._deaf:
+                more = lines_of(message)
+                if len(lines) + len(more) <= LINES_AT_ONCE:
+                    lines += more
+                    continue
+            lined.push(message)
+        if not lines:
+            return bool(lined) and self._take_lines()
+        if not self._deaf:
             self.messages_come(lines)
-        return bool(lined) and self._take_lines()
+        return bool(lined)
 
     def _take_lines(self) -> bool:
         """The next lines of what has come as a whole. True: there are more."""
@@ -453,8 +461,15 @@ class Socket(asyncio.Protocol):
 
     def eof_received(self) -> None:
         """The peer has half-closed: with WebSocket there is nothing more to be said."""
-        while self._rest is not None and not self.lined:  # lines may be many: they are taken when it is gone
+        while self._rest is not None and not self.lined:
             self.next_quantum()
+        if self._rest is None:
+            self._receive_eof()
+        else:  # lines may be many, and frames may stand behind them: each quantum in its turn
+            self._eof = True
+
+    def _receive_eof(self) -> None:
+        self._eof = False
         self.ws.receive_eof()
         self.send_protocol()
 

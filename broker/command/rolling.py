@@ -21,7 +21,6 @@ class Restarted(Protocol):
     """An endpoint's process, as far as this concerns."""
 
     given_up: bool  # it is not started again
-    unproven: bool  # it was restarted, and has not been ready since
 
     @property
     def name(self) -> str:
@@ -71,7 +70,6 @@ class Rolling:
                 self._deadline = now + self._end_s
         elif self._current.ready():
             log.info("endpoint %s is restarted, and ready", self._current.name)
-            self._current.unproven = False
             self._current = None
             self._deadline = now + READY_S
             if not self._left:
@@ -86,7 +84,6 @@ class Rolling:
         if child is not self._current or self._ended:
             return False
         self._ended = True
-        child.unproven = True
         self._deadline = now + READY_S
         return True
 

@@ -219,6 +219,9 @@ async def _serve(options: ServeOptions, given: Inherited | None, endpoint: Calla
 
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, finish, None)
+    if given is not None:
+        # One that is ending already, as it was told to, goes on with that.
+        _watch_supervisor(given.pipe, lambda: None if end.done() else finish(None))
     secret = read_secret(options)
     keys = Keys(options.auth_keys) if options.auth_keys else None
     certificate = Certificate(options.tls_cert, options.tls_key) if options.tls_cert or options.tls_key else None
@@ -309,26 +312,15 @@ def _end_at_once() -> None:
     os._exit(CORE_FAILED)
 
 
-def _watch_supervisor(fd: int) -> None:
-    """End when the supervisor's end of the pipe closes: even ``kill -9`` of it leaves nobody behind."""
+def _watch_supervisor(fd: int, gone: Callable[[], None]) -> None:
+    """``gone`` is called when the supervisor's end of the pipe closes: even ``kill -9`` of it leaves nobody behind."""
+    loop = asyncio.get_running_loop()
 
-    async def watch() -> None:
-        loop = asyncio.get_running_loop()
-        closed = loop.create_future()
+    def end_of_file() -> None:
+        loop.remove_reader(fd)  # else it is called again and again
+        gone()
 
-        def end_of_file() -> None:
-            loop.remove_reader(fd)  # here, since it would be called again before the task below runs
-            closed.set_result(None)
-
-        loop.add_reader(fd, end_of_file)
-        await closed
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    task = asyncio.get_running_loop().create_task(watch())
-    _watchers.add(task)
-
-
-_watchers: set[asyncio.Task[None]] = set()
+    loop.add_reader(fd, end_of_file)
 
 
 @functools.cache
@@ -357,8 +349,6 @@ def run(
 
     async def main() -> int:
         look_at_new_objects(asyncio.get_running_loop())
-        if given is not None:
-            _watch_supervisor(given.pipe)
         return await _serve(options, given, endpoint)
 
     gc.set_threshold(*GC_THRESHOLDS)

@@ -38,6 +38,10 @@ STABLE_S = 30.0
 END_S = 20.0
 
 
+#: How long after the terminal has gone its SIGHUP may still come, in seconds: from a shell that ends as well.
+GONE_S = 5.0
+
+
 class Shared(NamedTuple):
     """What all the processes inherit: the pipe that closes when the supervisor is gone, the board, and the socket that
     they accept on, if they share one."""
@@ -56,7 +60,9 @@ class Child:
         self.process: subprocess.Popen[bytes] | None = None
         self.start_at = 0.0
         self.given_up = False
-        self.unproven = False
+        self.was_ready = False  # in its present life
+        self.ever_ready = False  # in any
+        self._told = False  # to end, in its present life
         self._shared = shared
         self._wait_s = RESTART_FIRST_S
         self._started_at = 0.0
@@ -68,10 +74,21 @@ class Child:
 
     def ready(self) -> bool:
         """Does it take part, and accept clients? By what it shows on the board."""
-        return self._shared.board.accepts(self.place, time.monotonic())
+        is_ready = self._shared.board.accepts(self.place, time.monotonic())
+        if is_ready:
+            self.was_ready = self.ever_ready = True
+        return is_ready
 
     def start(self) -> None:
-        """Start it, with its options in the environment: nothing to quote, nothing to parse twice."""
+        """Start it; where that fails, later again."""
+        try:
+            self._start()
+        except OSError as error:  # no process is to be had, or a new version is just being installed
+            log.error("endpoint %s cannot be started: %s", self.name, error)
+            self._later("was not started")
+
+    def _start(self) -> None:
+        """With its options in the environment: nothing to quote, nothing to parse twice."""
         environment = {
             key: value
             for key, value in os.environ.items()
@@ -87,6 +104,7 @@ class Child:
             fds.append(shared.port.fileno())
             environment[PORT_FD] = str(shared.port.fileno())
         self._started_at = time.monotonic()
+        self.was_ready = self._told = False
         shared.board.begin(self.place)
         self.process = subprocess.Popen(
             [sys.executable, "-m", "ingeborg.broker.command.cli", "serve"],
@@ -98,10 +116,12 @@ class Child:
         )
 
     def tell_to_end(self) -> bool:
-        """In order, if it runs. Does it?"""
+        """In order, if it runs. Does it? Once: a second time would end it at once."""
         if self.process is None:
             return False
-        self.process.send_signal(signal.SIGTERM)
+        if not self._told:
+            self._told = True
+            self.process.send_signal(signal.SIGTERM)
         return True
 
     def kill(self) -> None:
@@ -129,11 +149,14 @@ class Child:
                 self.options.name,
             )
             return
+        self._later(f"ended with {code}")
+
+    def _later(self, what: str) -> None:
         now = time.monotonic()
         if now - self._started_at >= STABLE_S:
             self._wait_s = RESTART_FIRST_S
         self.start_at = now + self._wait_s
-        log.warning("endpoint %s ended with %d; starting it again in %.1f s", self.options.name, code, self._wait_s)
+        log.warning("endpoint %s %s; starting it again in %.1f s", self.name, what, self._wait_s)
         self._wait_s = min(2 * self._wait_s, RESTART_MAX_S)
 
 
@@ -171,12 +194,15 @@ def run(options: ServeOptions) -> int:
     asked: list[int] = []
     rolling = Rolling(children, _longest_s(options))
     rolls: list[int] = []
-    had_terminal = _has_terminal()
+    terminal = Terminal()
 
     def ask(number: int, _frame: object) -> None:
-        # A terminal that is gone ends what was started there. Without one SIGHUP is somebody's wish.
-        is_wish = number == signal.SIGHUP and not (had_terminal and not _has_terminal())
-        (rolls if is_wish else asked).append(number)
+        if number != signal.SIGHUP:
+            asked.append(number)
+        elif not terminal.hung_up():
+            rolls.append(number)
+        elif not terminal.ignored:
+            asked.append(number)
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, ask)
@@ -184,17 +210,19 @@ def run(options: ServeOptions) -> int:
     try:
         while not asked:
             now = time.monotonic()
+            terminal.look(now)
             for child in children:
                 if child.process is None and not child.given_up and child.start_at <= now:
                     child.start()
             for child in children:
+                child.ready()  # noted now: an endpoint that has ended shows nothing
                 code = child.ended()
                 if code is None:
                     continue
-                if rolling.took(child, now):
-                    child.start_at = now
-                    continue
-                if code == 2 and not child.unproven:
+                took = rolling.took(child, now)
+                # Of one that was ready: its store is lost. Of one that never was in any life: its options are wrong,
+                # and so are all others'. Else what is installed has changed, and those that run are not concerned.
+                if code == 2 and (child.was_ready or not child.ever_ready):
                     log.error(
                         "endpoint %s ended with exit code 2, for what it says above: all others end, too",
                         child.options.name,
@@ -202,7 +230,10 @@ def run(options: ServeOptions) -> int:
                     exit_code = 2
                     asked.append(signal.SIGTERM)
                     break
-                child.died(code)
+                if took:
+                    child.start_at = now
+                else:
+                    child.died(code)
             if all(child.given_up for child in children):
                 exit_code = NAME_TAKEN
                 break
@@ -241,6 +272,29 @@ def _longest_s(options: ServeOptions) -> float:
     return END_S + options.drain_time + (HANDSHAKES_S if options.share_port else 0.0)
 
 
+class Terminal:
+    """Whose SIGHUP it is: that of the terminal, which goes and ends what was started there, or somebody's wish for a
+    restart. It comes as the terminal goes, or not at all (a shell's `disown`); later ones are wishes."""
+
+    def __init__(self) -> None:
+        self.ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN  # its going: `nohup`
+        self._had = _has_terminal()
+        self._gone_at: float | None = None
+
+    def hung_up(self) -> bool:
+        """Is it going, now that a SIGHUP has come?"""
+        return self._had and not _has_terminal()
+
+    def look(self, now: float) -> None:
+        """``now``: monotonic, in seconds. Call several times a second."""
+        if not self.hung_up():
+            self._gone_at = None
+        elif self._gone_at is None:
+            self._gone_at = now
+        elif now - self._gone_at >= GONE_S:
+            self._had = False
+
+
 def _has_terminal() -> bool:
     """Is there a terminal that this process belongs to?"""
     try:
@@ -252,9 +306,9 @@ def _has_terminal() -> bool:
 
 def _end(children: list[Child], asked: list[int], longest_s: float) -> bool:
     """End the processes, in order where they manage it in time and nobody asks again. Did they?"""
-    running = {child.options.name: child.process for child in children if child.process is not None}
-    for process in running.values():
-        process.send_signal(signal.SIGTERM)
+    running = {child.name: child.process for child in children if child.process is not None}
+    for child in children:
+        child.tell_to_end()
     deadline = time.monotonic() + longest_s
     while any(process.poll() is None for process in running.values()):
         if time.monotonic() < deadline and len(asked) < 2:

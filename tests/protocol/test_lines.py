@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from websockets.protocol import OPEN
+from websockets.protocol import CLOSED, OPEN
 from websockets.server import ServerProtocol
 
 from ingeborg.protocol.frames import masked_text_frame, text_frame, whole_messages
 from ingeborg.protocol.lines import LINES_AT_ONCE, LINES_BYTES_MAX, Lined, is_short, lines_of, together
 from ingeborg.protocol.sockets import Socket
+
+#: A client's close frame, RFC 6455 section 5.5.1, its mask nothing but zeros.
+CLOSING = b"\x88\x82\0\0\0\0\x03\xe8"
 
 TEXT = st.binary(max_size=40).map(lambda data: data.replace(b"\r", b"\n"))
 
@@ -85,6 +90,58 @@ def test_of_a_connection_so_many_lines_are_taken_in_a_turn_and_none_is_lost() ->
     assert all(len(each) <= LINES_AT_ONCE and sum(map(len, each)) < 4096 + 100 for each in socket.turns)
     assert [line for each in socket.turns for line in each] == [*lines, b"last"]
     assert socket.unread == 0
+
+
+def test_many_short_frames_of_many_lines_are_no_more_in_a_turn_either() -> None:
+    socket = Taken()
+    frames = [b"\n".join(b"%d" % (10 * frame + line) for line in range(90)) for frame in range(10)]
+    socket.data_received(b"".join(masked_text_frame(frame, b"abcd") for frame in frames))
+    turns = 1
+    while socket.waits:
+        socket.next_quantum()
+        turns += 1
+    # One for each 128 lines, and one for what of a frame was left.
+    assert turns >= 900 / LINES_AT_ONCE
+    assert all(len(each) <= LINES_AT_ONCE for each in socket.turns)
+    assert len(socket.turns) <= turns + 1
+    assert [line for each in socket.turns for line in each] == [line for frame in frames for line in plainly(frame)]
+
+
+class Silent:
+    """A transport that takes everything, and has been closed by its loop."""
+
+    def write(self, data: bytes) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+    def abort(self) -> None:
+        pass
+
+    def is_closing(self) -> bool:
+        return True
+
+    def can_write_eof(self) -> bool:
+        return False
+
+
+@pytest.mark.parametrize("closes", [False, True])
+def test_what_stands_behind_many_lines_counts_where_the_peer_half_closes_at_once(closes: bool) -> None:
+    """As over TLS, where the end comes with the data."""
+    socket = Taken()
+    socket.transport = cast(Any, Silent())
+    many = b"\n".join(b"%d" % number for number in range(1_000))
+    data = masked_text_frame(many, b"abcd") + masked_text_frame(b"behind", b"abcd")
+    socket.data_received(data + (CLOSING if closes else b""))
+    assert socket.waits
+    socket.eof_received()
+    assert socket.waits
+    while socket.waits:
+        assert socket.ws.state is OPEN
+        socket.next_quantum()
+    assert [line for each in socket.turns for line in each] == [*plainly(many), b"behind"]
+    assert socket.ws.state is CLOSED
 
 
 def test_more_than_a_megabyte_is_one_line() -> None:

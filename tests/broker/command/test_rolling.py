@@ -15,7 +15,6 @@ class Child:
     def __init__(self, name: str) -> None:
         self.name = name
         self.given_up = False
-        self.unproven = False
         self.is_ready = True
         self.runs = True
         self.told: list[str] = []
@@ -70,12 +69,10 @@ def test_each_is_told_to_end_when_the_one_before_it_is_ready_again(
         assert story.told == [["end"] if each <= number else [] for each in range(3)]
         story.passes(END_S / 2)
         assert story.ends(number)
-        assert story.children[number].unproven
         story.passes(READY_S / 2)
         assert sum(map(len, story.told)) == number + 1
         story.children[number].is_ready = True
         story.passes()
-        assert not story.children[number].unproven
     story.passes(100)
     assert story.told == [["end"]] * 3
     assert "all endpoints are restarted" in caplog.text
@@ -99,7 +96,6 @@ def test_one_that_is_told_and_one_that_dies_by_itself_are_told_apart(story: Stor
     assert not story.ends(1)
     assert story.ends(0)
     assert not story.ends(0)  # its next life has ended as well
-    assert not story.children[1].unproven
 
 
 def test_one_that_has_ended_by_itself_is_waited_for_and_not_killed(story: Story) -> None:
@@ -156,7 +152,6 @@ def test_it_is_broken_off_where_one_does_not_come_back(
     story.children[0].is_ready = True
     story.passes(100)
     assert story.told == [["end"], [], []]
-    assert story.children[0].unproven
     story.rolling.ask(story.now)  # mended
     story.passes()
     assert story.told[0] == (["end"] if how == "given up" else ["end", "end"])

@@ -14,6 +14,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -237,13 +238,19 @@ sys.exit(cli.main(sys.argv[1:]))
 """
 
 
-async def test_one_that_refuses_its_options_after_a_restart_ends_none_of_the_others(tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", ["restarted", "killed"])
+async def test_one_that_refuses_its_options_when_it_is_started_again_ends_none_of_the_others(
+    tmp_path: Path, how: str
+) -> None:
     with claim(2) as ports:
         options = ["--port", str(ports.first), "--endpoints", "2", "--name", "e", "--store", f"lmdb:{tmp_path / 's'}"]
         command = [sys.executable, "-c", REFUSING, "serve", *options]
         async with started_by(command, tmp_path, {"MARK": str(tmp_path / "mark")}) as process:
             urls = dict([await readiness(process) for _ in range(2)])
-            process.child.signal(signal.SIGHUP)
+            if how == "restarted":
+                process.child.signal(signal.SIGHUP)
+            else:
+                os.kill(pid_of(Cluster(process, urls, ports.first), "e-1"), signal.SIGKILL)
             await until(lambda: process.said().count("endpoint e-1 ended with 2; starting it again") >= 2)
             await round_trip(urls["e-2"])
             assert "all others end" not in process.said()
@@ -273,6 +280,65 @@ async def test_a_terminal_that_is_gone_ends_what_was_started_there(tmp_path: Pat
         assert await process.ended() == 0
         assert not any(map(alive, family))
         assert "restarting" not in process.said()
+
+
+@pytest.mark.parametrize("endpoints", ["1", "2"])
+async def test_a_lost_store_ends_all_and_none_is_started_on_an_empty_one(tmp_path: Path, endpoints: str) -> None:
+    store = tmp_path / "store"
+    options = ["--port", "0", "--share-port", "--endpoints", endpoints, "--store", f"lmdb:{store}"]
+    async with ingeborg(tmp_path, "serve", *options) as process:
+        for _ in range(int(endpoints)):
+            await process.ready_url()
+        store.rename(tmp_path / "elsewhere")
+        assert await process.ended() == 2
+        assert not store.exists()
+
+
+def test_an_endpoint_is_told_to_end_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Told twice it would end at once, and hand nothing over."""
+    told: list[int] = []
+    popen = SimpleNamespace(send_signal=told.append, poll=lambda: 0)
+    monkeypatch.setattr(subprocess, "Popen", lambda *args, **more: popen)
+    made = board.make(1, 1000)
+    child = supervisor.Child(ServeOptions(name="e-1"), supervisor.Shared(7, made))
+    assert not child.tell_to_end()
+    for lives in (1, 2):
+        child.start()
+        assert child.tell_to_end()
+        assert supervisor._end([child], [], 1.0)
+        assert told == [signal.SIGTERM] * lives
+    made.close()
+
+
+def test_where_no_process_can_be_started_it_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    def popen(*_: object, **__: object) -> None:
+        raise FileNotFoundError(2, "No such file or directory")
+
+    monkeypatch.setattr(subprocess, "Popen", popen)
+    made = board.make(1, 1000)
+    child = supervisor.Child(ServeOptions(name="e-1"), supervisor.Shared(7, made))
+    before = time.monotonic()
+    child.start()
+    assert child.process is None
+    assert child.start_at > before
+    made.close()
+
+
+@pytest.mark.parametrize(("ignored", "meant"), [(False, "end"), (True, "nothing")])
+def test_a_sighup_is_the_terminal_s_only_as_it_goes(monkeypatch: pytest.MonkeyPatch, ignored: bool, meant: str) -> None:
+    there = True
+    monkeypatch.setattr(supervisor, "_has_terminal", lambda: there)
+    monkeypatch.setattr(signal, "getsignal", lambda number: signal.SIG_IGN if ignored else signal.SIG_DFL)
+    terminal = supervisor.Terminal()
+    assert terminal.ignored is (meant == "nothing")
+    terminal.look(100.0)
+    assert not terminal.hung_up()  # somebody's wish
+    there = False
+    for now in (100.1, 100.1 + supervisor.GONE_S / 2):
+        terminal.look(now)
+        assert terminal.hung_up()
+    terminal.look(100.1 + supervisor.GONE_S)
+    assert not terminal.hung_up()
 
 
 def test_an_endpoint_that_keeps_dying_is_started_at_growing_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
