@@ -53,7 +53,8 @@ class GoProgram:
         """Where the program is, once it is built. Other sources have another place."""
         made_from = hashlib.sha256()
         for file in sorted(self.sources.iterdir()):
-            made_from.update(file.read_bytes())
+            if file.suffix in (".go", ".mod", ".sum"):  # an editor may keep something of its own there
+                made_from.update(file.read_bytes())
         return cache.expanduser().absolute() / f"{self.name}-{self.release()}-{made_from.hexdigest()[:12]}"
 
     def _in_go_mod(self, pattern: str) -> str:
@@ -101,8 +102,9 @@ def ensure(program: GoProgram, cache: Path = CACHE) -> Path:
 def _build(program: GoProgram, go: str, target: Path, log: Path) -> None:
     # Pinned: go.mod and go.sum are only read. No version control is asked, for a checkout may be another user's.
     command = [go, "build", "-mod=readonly", "-trimpath", "-buildvcs=false", "-o", str(target), program.package]
-    # Neither a workspace of the user's around this folder nor a C compiler has a part in it.
-    environment = {**os.environ, "GOWORK": "off", "CGO_ENABLED": "0"}
+    # Neither a workspace of the user's around this folder nor a C compiler has a part in it, and a Go that is too old
+    # says so, and fetches no newer one.
+    environment = {**os.environ, "GOWORK": "off", "CGO_ENABLED": "0", "GOTOOLCHAIN": "local"}
     fetching.run(
         command,
         target,

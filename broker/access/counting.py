@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import struct
+import sys
 from collections import Counter
 from collections.abc import Callable
 from mmap import mmap
@@ -24,6 +25,7 @@ log = logging.getLogger("ingeborg.endpoint")
 #: Bytes of an address's hash: nobody who does not know the key finds two addresses of one hash.
 KEY_BYTES = DIGEST_BYTES = 16
 _ENTRY = struct.Struct("=16sII")  # hash, life, count
+_HEAD = struct.Struct("=16sI")  # hash, life
 _COUNT = struct.Struct("=II")  # its life and count, behind the hash
 #: Entries of a column in one bucket. With four times as many entries as connections a bucket has 4 of them on average,
 #: and one in a million has more than 16.
@@ -66,8 +68,8 @@ class SharedCount:
 
     A process writes its own entry first and then adds up those of all. Of two that do so at the same time at least one
     sees the other, so there are never more connections than the limit. That both see the other, and both refuse where
-    one would have had room, takes two handshakes within microseconds; a client that tries again gets in. What is read
-    half-written belongs to a connection that arrives at this very moment, whose process reads ours in its turn.
+    one would have had room, takes two handshakes within microseconds; a client that tries again gets in. An entry that
+    counts is changed in its count alone, so that nobody reads less than there is.
     """
 
     def __init__(
@@ -92,11 +94,11 @@ class SharedCount:
         if at is None:
             return self._spill(address, most)
         mine = self._count(at, self._mine) + 1
-        _ENTRY.pack_into(self._memory, at, digest, self._life(self._mine), mine)
+        self._write(at, digest, mine)
         others = (column for column in range(self._columns) if column != self._mine)
         total = mine + self._spilled[address] + sum(self._of(column, digest, bucket) for column in others)
         if total > most:
-            _ENTRY.pack_into(self._memory, at, digest, self._life(self._mine), mine - 1)
+            self._write(at, digest, mine - 1)
             return False
         return True
 
@@ -108,8 +110,7 @@ class SharedCount:
         digest, bucket = self._place(address)
         at = self._find(self._mine, digest, bucket)
         assert at is not None, "only what has been counted leaves"
-        count = self._count(at, self._mine)
-        _ENTRY.pack_into(self._memory, at, digest, self._life(self._mine), count - 1)
+        self._write(at, digest, self._count(at, self._mine) - 1)
 
     def _spill(self, address: str, most: int) -> bool:
         """The bucket is full: the address is counted here alone, and its limit holds for this process."""
@@ -148,6 +149,15 @@ class SharedCount:
         start = self._column(self._mine, bucket)
         places = range(start, start + COLUMN_BYTES, _ENTRY.size)
         return next((at for at in places if not self._count(at, self._mine)), None)
+
+    def _write(self, at: int, digest: bytes, count: int) -> None:
+        # Not by `pack_into`, which clears what it writes to before it does.
+        memory, behind = self._memory, at + _HEAD.size
+        head = _HEAD.pack(digest, self._life(self._mine))
+        if memory[at:behind] != head:  # nothing that it counts is left
+            memory[behind : at + _ENTRY.size] = bytes(4)
+            memory[at:behind] = head
+        memory[behind : at + _ENTRY.size] = count.to_bytes(4, sys.byteorder)
 
     def _count(self, at: int, column: int) -> int:
         life, count = _COUNT.unpack_from(self._memory, at + DIGEST_BYTES)

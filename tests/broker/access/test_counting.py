@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -52,6 +53,31 @@ def test_an_address_has_so_many_and_no_more(make: Callable[[], Counting]) -> Non
     count.left("10.0.0.1")
     assert count.arrived("10.0.0.1", 3)
     assert not count.arrived("10.0.0.1", 3)
+
+
+class Watched(mmap.mmap):
+    """Shared memory of which others may read between any two writes."""
+
+    looks: Callable[[], None] | None = None
+
+    def __setitem__(self, where: Any, value: Any) -> None:
+        super().__setitem__(where, value)
+        if self.looks is not None:
+            self.looks()
+
+
+def test_while_an_entry_is_changed_others_read_no_less_than_there_is() -> None:
+    table = Table()
+    memory = table.memory = Watched(-1, len(table.memory))
+    ours, others = table.new(0), table.new(1)
+    for _ in range(5):
+        assert ours.arrived("a", 5)
+    read: list[int] = []
+    memory.looks = lambda: read.append(others._of(0, *others._place("a")))
+    assert not ours.arrived("a", 5)
+    assert read == [6, 5]
+    ours.left("a")
+    assert read == [6, 5, 4]
 
 
 def test_the_limit_is_that_of_all_processes_together() -> None:
