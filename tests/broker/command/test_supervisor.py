@@ -259,7 +259,8 @@ async def test_one_that_refuses_its_options_when_it_is_started_again_ends_none_o
 
 #: Has the terminal that is its standard input, and becomes the command.
 IN_TERMINAL = """
-import fcntl, os, sys, termios
+import fcntl, os, signal, sys, termios
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # whatever started the tests may ignore it
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
 """
