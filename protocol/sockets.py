@@ -593,7 +593,10 @@ class Socket(asyncio.Protocol):
         transport does not count."""
         sock = self.transport.get_extra_info("socket")
         if sock is not None and sys.platform == "linux":
-            info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _BYTES_ACKED.stop)
+            try:
+                info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _BYTES_ACKED.stop)
+            except (OSError, ValueError):  # uvloop's says the second of one that has closed: the loop has still to tell
+                return 0
             if len(info) == _BYTES_ACKED.stop:  # Linux 4.1 or newer
                 return int.from_bytes(info[_BYTES_ACKED], sys.byteorder)
         return -self.transport.get_write_buffer_size()

@@ -53,7 +53,9 @@ _GONE = ("connection_lost", "timeout", "closed")
 #: Connecting this many connections may take so long beyond a minute.
 _CONNECT_S_PER_CONNECTION = 0.05
 _CONNECT_S = 60.0
-#: Closing all connections and writing the last lines.
+#: Closing this many connections, beyond writing the last lines: a close takes both sides as long as a small message, and
+#: all are closed at once.
+_CLOSE_S_PER_CONNECTION = 0.005
 _CLOSE_S = 30.0
 
 
@@ -193,7 +195,7 @@ class Run:
                 else:
                     result = work.result()
                     done = not self._cut.is_set()
-                    await self._crew.do("close", timeout_s=_CLOSE_S)
+                    await self._crew.do("close", timeout_s=_CLOSE_S + _CLOSE_S_PER_CONNECTION * self._connections)
         except (CrewFailed, _Silent) as error:
             failed = str(error)
             if self._phase is not None:

@@ -363,6 +363,16 @@ async def test_while_tls_ends_the_kernel_holds_little_of_what_comes() -> None:
     connection.connection_lost(None)
 
 
+@pytest.mark.parametrize("error", [OSError(9, "Bad file descriptor"), ValueError("negative file descriptor")])
+async def test_a_connection_that_has_closed_and_is_looked_at_before_its_end_is_told_is_cut(error: Exception) -> None:
+    connection, transport = over_tls()
+    gone = mock.Mock(**{"getsockopt.side_effect": error})
+    with mock.patch.object(transport, "get_extra_info", {"socket": gone}.get):
+        connection._cut_when_due(0.0, 0.0, 0)
+    assert transport.aborted
+    connection.connection_lost(None)
+
+
 async def test_a_tls_transport_that_the_peer_has_closed_is_not_closed_again() -> None:
     socket, transport = over_tls()
     socket.eof_received()
