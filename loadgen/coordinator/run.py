@@ -53,8 +53,7 @@ _GONE = ("connection_lost", "timeout", "closed")
 #: Connecting this many connections may take so long beyond a minute.
 _CONNECT_S_PER_CONNECTION = 0.05
 _CONNECT_S = 60.0
-#: Closing this many connections, beyond writing the last lines: a close takes both sides as long as a small message, and
-#: all are closed at once.
+#: Closing this many connections may take so long beyond writing the last lines: all of them are closed at once.
 _CLOSE_S_PER_CONNECTION = 0.005
 _CLOSE_S = 30.0
 
