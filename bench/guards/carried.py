@@ -50,15 +50,17 @@ Json = dict[str, Any]
 
 class Carried(NamedTuple):
     """``in_all``: messages in and out, a second; ``server_us``: the server's CPU for each that is delivered; ``lost``:
-    messages of all turns."""
+    messages of all turns; ``unheld``: turns in which no rate was held."""
 
     in_all: float
     server_us: float
     lost: int
+    unheld: int = 0
 
 
 def carried(runs: Iterable[Json]) -> dict[str, Carried]:
-    """By system, medians of the runs of a digest. ``BenchError``: one held no rate, or nobody knows its CPU."""
+    """By system, medians of the runs of a digest. A run that held no rate is one of 0 messages a second, and tells no
+    CPU. ``BenchError``: a system has no other, or nobody knows its CPU."""
     groups: dict[str, list[Json]] = {}
     for run in runs:
         groups.setdefault(run["facts"]["variant"], []).append(run)
@@ -68,12 +70,16 @@ def carried(runs: Iterable[Json]) -> dict[str, Carried]:
         for run in group:
             phase = main_phase(run)
             if phase is None:
-                raise BenchError(f"{run['run']}: no rate was held")
+                rates.append(0.0)
+                continue
             if (cost_us := phase["cpu_us_per_delivered"]["server"]) is None:
                 raise BenchError(f"{run['run']}: it is not known what CPU its server used")
             rates.append(phase["reports_per_s"] + phase["delivered_per_s"])
             costs.append(cost_us)
-        found[name] = Carried(median(rates), median(costs), sum(run["measured"]["lost"] for run in group))
+        if not costs:
+            raise BenchError(f"{name}: no rate was held")
+        lost = sum(run["measured"]["lost"] for run in group)
+        found[name] = Carried(median(rates), median(costs), lost, len(rates) - len(costs))
     return found
 
 
@@ -137,4 +143,5 @@ def _cost_check(figure: str, ours: Carried, words: str, theirs: Carried, most: f
 
 
 def _rate(of: Carried) -> str:
-    return f"{of.in_all:,.0f}/s" + (f" (lost {of.lost})" if of.lost else "")
+    unheld = f" ({of.unheld} of its turns held no rate)" if of.unheld else ""
+    return f"{of.in_all:,.0f}/s" + (f" (lost {of.lost})" if of.lost else "") + unheld
