@@ -25,12 +25,15 @@ log = logging.getLogger("ingeborg.endpoint")
 #: Connections taken in one pass of the loop: some 3 ms, in which nobody else is served.
 AT_ONCE = 32
 
-#: How many connections more than the mean of all a process may have before it leaves new ones to the others. It takes
-#: no more than this at once either, as long as the others take some.
+#: How many connections more than the mean of all a process may have before it leaves new ones to the others for a
+#: moment: one, and one more for each so many of the mean. Few connections may each be a busy one. If the others do not
+#: come, it takes a few.
+SLACK_EACH, A_FEW = 8, 4
+#: And before it leaves them for longer, and takes many if the others do not come.
 SLACK = 16
 
 #: How long it leaves them, in seconds: an idle process comes within a millisecond, a busy one after a turn of its loop.
-PAUSE_S = 0.005
+MOMENT_S, PAUSE_S = 0.001, 0.005
 #: And how often in a row, while the others take some: it may be that they do not keep up.
 PAUSES_MAX = 4
 
@@ -61,6 +64,7 @@ class Share:
     """
 
     def __init__(self) -> None:
+        self.pause_s = PAUSE_S  # the next one
         self._pauses = 0  # in a row
         self._taken = 0  # by the others, at the last one
 
@@ -69,18 +73,22 @@ class Share:
         self._pauses = 0
 
     def turn(self, connections: int, others: Sequence[Other]) -> int:
-        """Something waits: take so many now. 0: pause, then look whether something waits still."""
+        """Something waits: take so many now. 0: pause for ``pause_s``, then look whether something waits still."""
         if not others:
             return AT_ONCE
         mean = (connections + sum(other.connections for other in others)) / (len(others) + 1)
-        room = int(mean) + SLACK - connections
-        if room > 0:
+        over = connections - int(mean)
+        few = min(1 + int(mean) // SLACK_EACH, SLACK) - over
+        room = SLACK - over
+        if few > 0:
             self._pauses = 0
-            return min(room, AT_ONCE)
+            return min(few, AT_ONCE)
+        is_far = room <= 0
         taken = sum(other.taken for other in others)
         if self._pauses and (taken == self._taken or self._pauses >= PAUSES_MAX):
             self._pauses = 0
-            return AT_ONCE
+            return AT_ONCE if is_far else min(room, A_FEW)
+        self.pause_s = PAUSE_S if is_far else MOMENT_S
         self._pauses += 1
         self._taken = taken
         return 0
@@ -149,7 +157,7 @@ class Accepting:
         """Something waits."""
         most = self._share.turn(len(self._connections), self._place.others(time.monotonic()))
         if not most:
-            self._look_away(PAUSE_S, self._come_again)
+            self._look_away(self._share.pause_s, self._come_again)
             return
         for _ in range(most):
             try:

@@ -94,7 +94,8 @@ def host() -> Levels:
 
 def servers(urls: Sequence[str], port: int) -> dict[str, int]:
     """The processes of this machine that listen where the URLs point: ``HOST:PORT`` -> pid. ``port``: where a URL has
-    none. What is elsewhere, or of another user, is not found."""
+    none. Of several that share one socket it is their parent, if that has it, too. What is elsewhere, or of another
+    user, is not found."""
     wanted = {}
     for url in urls:
         parts = urlsplit(url)
@@ -107,8 +108,21 @@ def servers(urls: Sequence[str], port: int) -> dict[str, int]:
         return {}
     for each in listening:
         if each.laddr and each.laddr.port in wanted and each.pid is not None:
-            found[wanted[each.laddr.port]] = each.pid
+            found[wanted[each.laddr.port]] = _eldest(each.pid, each.laddr.port)
     return found
+
+
+def _eldest(pid: int, port: int) -> int:
+    """The process, or the farthest of its ancestors that listen there, too, each the parent of the next."""
+    try:
+        parent = psutil.Process(pid).parent()
+        while parent is not None and any(
+            each.status == psutil.CONN_LISTEN and each.laddr.port == port for each in parent.net_connections("tcp")
+        ):
+            pid, parent = parent.pid, parent.parent()
+    except (psutil.NoSuchProcess, psutil.AccessDenied):
+        pass
+    return pid
 
 
 def _cpu_name() -> str:
