@@ -152,10 +152,10 @@ PIN := env -u PIP_FIND_LINKS -u PIP_INDEX_URL -u PIP_EXTRA_INDEX_URL CUSTOM_COMP
 	--no-emit-trusted-host --no-emit-find-links --no-emit-options --no-annotate
 
 .PHONY: constraints
-constraints: $(READY) ## pin anew, hashes included: constraints.txt (all), deploy/constraints.txt (an endpoint and its build); a build's pins
+constraints: $(READY) ## pin anew, hashes included: constraints.txt (all), deploy/constraints.txt (what the image runs, and its build); a build's pins
 	@$(PIN) --upgrade --all-extras --output-file constraints.txt pyproject.toml
 	@sed -i -E -f <(sed -nE 's/^([a-z0-9-]+)==([^ ]+).*/s|"\1==[^";]+|"\1==\2|/p' constraints.txt) pyproject.toml
-	@$(PIN) --upgrade --extra server --build-deps-for wheel -c constraints.txt --output-file deploy/constraints.txt pyproject.toml
+	@$(PIN) --upgrade --extra server --extra autoscale --build-deps-for wheel -c constraints.txt --output-file deploy/constraints.txt pyproject.toml
 	@$(PIN) --upgrade --output-file bench/packing/optimum.txt - <<< ortools
 	@$(BIN)/python .ci/pins.py constraints.txt deploy/constraints.txt bench/packing/optimum.txt
 

@@ -1,4 +1,4 @@
-"""The command line: `ingeborg serve | sub | pub | import | export | features | token | status | doctor`.
+"""The command line: `ingeborg serve | sub | pub | import | export | features | token | status | doctor | autoscale`.
 
 Owns: the options' spelling and help. Must never: do what they say (``serve``, ``supervisor``, ``commands`` and those
 beside them do).
@@ -24,7 +24,7 @@ from ingeborg.protocol.options import add_options
 
 from ..shell import logs
 from ..version import VERSION
-from . import commands, config, exporting, importing, inherited, serve, supervisor, switching
+from . import autoscale, commands, config, exporting, importing, inherited, serve, supervisor, switching
 
 DEFAULT_URL = "ws://127.0.0.1:9000"
 
@@ -149,6 +149,8 @@ def parser() -> argparse.ArgumentParser:
     _serve_options(options)
     options.add_argument("--connections", metavar="N", type=_positive, help="how many an endpoint is to hold")
     options.add_argument("--json", action="store_true", help="one line of JSON instead of a list")
+
+    autoscale.add(subcommands)
     return root
 
 
@@ -279,6 +281,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _features(parsed)
         if command == "doctor":
             return _doctor(parsed)
+        if command == "autoscale":
+            return autoscale.run(parsed)
         if command == "token":
             return commands.token(**parsed)
         if command in ("sub", "pub"):

@@ -1,8 +1,9 @@
-"""The directive ``serve-options``: the reference of `ingeborg serve`'s options, made from the table in the code.
+"""The directives ``serve-options`` and ``autoscale-settings``: references that are made from the tables in the code.
 
-Owns: how an option is shown. Must never: say anything about an option that ``ingeborg.broker.command.config`` does not.
+Owns: how an option is shown. Must never: say anything about an option that its table does not.
 
-``:typed:`` shows those that are on the command line; without it, those of files and variables only.
+``serve-options`` has `ingeborg serve`'s options: with ``:typed:`` those that are on the command line; without it, those
+of files and variables only. ``autoscale-settings`` has the rows of an autoscaler's file.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from docutils.parsers.rst import directives
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
+from ingeborg.broker.autoscaling import settings
 from ingeborg.broker.command.config import ENVIRONMENT_PREFIX, ServeOptions
 
 TYPES = {"bool": "true or false", "int": "whole number", "float": "number", "str": "text"}
@@ -62,7 +64,33 @@ class ServeOptionsDirective(SphinxDirective):
         return self.parse_text_to_nodes("\n".join(lines))
 
 
+def rows(table: type[Any]) -> Iterator[str]:
+    """The rows of one table of an autoscaler's file, in MyST."""
+    name = table.__name__.removesuffix("Settings").lower()
+    yield f"### `[{name}]`"
+    yield ""
+    yield "| row | default | what it is |"
+    yield "|---|---|---|"
+    for row in fields(table):
+        help = row.metadata.get("help") or settings.LISTS[f"{name}.{row.name}"]
+        default = f"`{shown_default(row)}`" if row.metadata else "–"
+        if isinstance(row.default, float):
+            default = f"`{row.default:.6g}`"
+        yield f"| `{row.name}` | {default} | {help.replace('|', chr(92) + '|').replace('*', chr(92) + '*')} |"
+    yield ""
+
+
+class AutoscaleSettingsDirective(SphinxDirective):
+    """Puts all tables in, in the order of the file."""
+
+    def run(self) -> list[nodes.Node]:
+        """What the directive becomes."""
+        lines = [line for table in settings.TABLES.values() for line in rows(table)]
+        return self.parse_text_to_nodes("\n".join(lines), allow_section_headings=True)
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
     """Sphinx's hook."""
     app.add_directive("serve-options", ServeOptionsDirective)
+    app.add_directive("autoscale-settings", AutoscaleSettingsDirective)
     return {"parallel_read_safe": True}

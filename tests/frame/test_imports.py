@@ -174,13 +174,14 @@ DISTRIBUTIONS = {
     "py4j": "pyspark",
     "prometheus_client": "prometheus-client",
     "pythonjsonlogger": "python-json-logger",
+    "ruamel": "ruamel.yaml",
 }
 """Where a package has another name than what is installed."""
 
 
 def test_every_package_that_is_imported_is_declared() -> None:
-    """The client must do with ``dependencies``. The broker may also use the extra ``server``, loadgen and bench the
-    extra ``bench``, and the adapters of other systems the extra ``peers``."""
+    """The client must do with ``dependencies``. The broker may also use the extra ``server``, its autoscaler the extra
+    ``autoscale``, loadgen and bench the extra ``bench``, and the adapters of other systems the extra ``peers``."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
     def names(requirements: list[str]) -> set[str]:
@@ -198,6 +199,8 @@ def test_every_package_that_is_imported_is_declared() -> None:
 
     def allowed(module: str) -> set[str]:
         more = extras["peers"] if module.startswith("loadgen.backends.") else set()
+        if module.startswith("broker.autoscaling."):
+            more = extras["autoscale"]
         if module.startswith("bench.parts."):
             more = extras["server"]
         if module == "bench.parts.framing.picows_echo":  # which another interpreter runs

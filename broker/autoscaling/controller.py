@@ -1,0 +1,444 @@
+"""The controller: from what members, monitor and scaler say to orders for members and scaler.
+
+Owns: who is a member, the controller's term, and the order of its steps. Must never: read a clock, wait, or know Kafka:
+time comes in, effects go out.
+
+The document's state machine (arXiv 2402.06085, section V-C, figure 4) is here as *levels*, not as a script. There are
+owners as they are (``owners``) and owners as they are to be (``sentinel``), and at each event the controller does what
+the difference asks for. So a crash at any point is harmless: the next controller asks members what they own, and goes
+on from there. The document's states are what this looks like from outside:
+
+- *Synchronize* (``synchronizing``): members have not all said yet what they own.
+- *Sentinel* (``watching``): no difference.
+- *Reassign*: a decision. It is made at once, so nobody sees this state.
+- *Group Management* (``managing``): a difference, or a member that is to come or to go.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from .effects import Bar, Effect, Notes, Picture, Resign, Share, Tell
+from .model import (
+    EPOCHS_PER_TERM,
+    Beat,
+    Bye,
+    Held,
+    Hello,
+    Message,
+    Queue,
+    Refused,
+    Reign,
+    Speeds,
+    Started,
+    Stop,
+    Stopped,
+    Welcome,
+)
+from .owners import OWNED, Owners
+from .scalers.base import Running
+from .sentinel import Sentinel
+from .settings import GroupSettings
+from .staff import Staff
+
+SYNCHRONIZING: Final = "synchronizing"
+WATCHING: Final = "watching"
+MANAGING: Final = "managing"
+
+#: If two ticks are farther apart, the controller itself was paused, and silence in that time is no member's fault.
+PAUSE_S: Final = 2.0
+#: Without a measurement for so long sizes are old, seconds.
+STALE_S: Final = 60.0
+#: Seconds between two signs of life to members.
+AGAIN_S: Final = 20.0
+
+
+@dataclass
+class Member:
+    """One that has a number. ``is_ready``: it has said what it owns since this controller began."""
+
+    name: str
+    nonce: str
+    number: int
+    capacity: float
+    heard_s: float
+    is_ready: bool = False
+    beats: list[Beat] = field(default_factory=list)
+    rates: dict[Queue, float] = field(default_factory=dict)
+    problems: dict[Queue, str] = field(default_factory=dict)
+
+
+class Controller:
+    """Of one group. Each method takes the time in seconds, of a clock that never goes back. What there is to do then is
+    in ``take``. ``numbers_max``: the highest number of a member. ``name``: of this start of the program."""
+
+    def __init__(self, settings: GroupSettings, numbers_max: int, name: str) -> None:
+        self._settings = settings
+        self._numbers_max = numbers_max
+        self._name = name
+        self._notes = Notes()
+        self.state = SYNCHRONIZING
+        self.term = 0
+        self._place = 0
+        self._epochs = 0
+        self._began_s = self._ticked_s = self._shown_s = 0.0
+        self._members: dict[str, Member] = {}
+        self.owners = Owners(settings.answer_s, settings.stop_s, self._notes)
+        self.sentinel = Sentinel(settings, self._notes)
+        self.staff = Staff(settings, self._notes)
+        self._parts: list[Speeds] = []
+        self._serial: tuple[str, int] = ("", -1)
+        self._measured_s: float | None = None
+        self._is_stale = False
+        self._missing: tuple[str, ...] = ()
+        self._is_full = False
+        self._is_over = False
+        self.lost = 0
+        #: Messages that came too late to mean anything.
+        self.stale = 0
+
+    def take(self) -> list[Effect]:
+        """What there is to do since the last call."""
+        return self._notes.take()
+
+    # Events
+
+    def begin(self, now_s: float, place: int) -> None:
+        """This controller's ``Reign`` has this place among the messages for controllers, from 0. Its term is greater
+        than that of each one before."""
+        self._place = place
+        self._reign(now_s, place + 1)
+        self._notes.note("synchronizing", f"term {self.term}: asking members what they own")
+
+    def _reign(self, now_s: float, term: int) -> None:
+        self.term, self._epochs = term, 0
+        self._began_s = self._ticked_s = self._shown_s = now_s
+        for number in range(1, self._numbers_max + 1):
+            self._notes.add(Tell(number, Reign(self._name, term)))
+
+    def _above(self, now_s: float, term: int) -> None:
+        """Somebody knows this term, and it is not below this controller's: places began anew, as they do in a topic
+        that was deleted and made again. Terms have to grow all the same."""
+        self._notes.trouble("term", f"term {term} is known already: going on with {term + 1}")
+        self._reign(now_s, term + 1)
+
+    def heard(self, now_s: float, message: Message, place: int = 0) -> None:
+        """A message for the controller. ``place``: its own among all of them."""
+        if self._is_over:
+            return
+        match message:
+            case Hello():
+                self._hello(now_s, message)
+            case Beat():
+                self._beat(now_s, message)
+            case Started() | Stopped() | Refused():
+                self._answered(now_s, message)
+            case Bye():
+                self._bye(message)
+            case Reign():
+                if message.controller != self._name and place > self._place:
+                    self._resign(f"a newer controller has begun: {message.controller}")
+            case Speeds():
+                self._speeds(now_s, message)
+            case _:  # this one's own
+                return
+        self._turn(now_s)
+
+    def _resign(self, why: str) -> None:
+        self._is_over = True
+        self._notes.add(Resign(why))
+
+    def running(self, now_s: float, running: Running) -> None:
+        """What the scaler says."""
+        self.staff.listed(now_s, running, self._members.keys())
+        self._turn(now_s)
+
+    def scaler_failed(self, now_s: float, words: str) -> None:
+        """The scaler could not say or do it. It is asked again."""
+        self.staff.failed(words)
+        self._turn(now_s)
+
+    def tick(self, now_s: float) -> None:
+        """Time has passed: several times in ``PAUSE_S``."""
+        gap_s = now_s - self._ticked_s
+        self._ticked_s = now_s
+        if gap_s > PAUSE_S:
+            for member in self._members.values():
+                member.heard_s += gap_s
+            self.owners.paused(gap_s)
+            self.staff.paused(gap_s)
+            self._began_s += gap_s
+        if now_s - self._shown_s >= AGAIN_S:
+            self._shown_s = now_s
+            for member in self._members.values():
+                self._notes.add(Tell(member.number, Reign(self._name, self.term)))
+        for member in [each for each in self._members.values() if now_s - each.heard_s > self._settings.lost_s]:
+            held = self._gone(member)
+            self.staff.lost(member.name)
+            self.lost += 1
+            self._notes.trouble(
+                "lost",
+                f"{member.name}, member {member.number}, has said nothing for {self._settings.lost_s:g} s: its "
+                f"{held:,} queues go to others",
+            )
+        if self._measured_s is not None and now_s - self._measured_s > STALE_S and not self._is_stale:
+            self._is_stale = True
+            self._notes.trouble(
+                "stale", f"no measurement for {STALE_S:g} s: does a monitor run? Sizes stay as they were"
+            )
+        self._turn(now_s)
+
+    # Members
+
+    def _hello(self, now_s: float, hello: Hello) -> None:
+        member = self._members.get(hello.name)
+        if member is not None and member.nonce != hello.nonce:
+            self._gone(member)  # a program that has been started again under its name owns nothing
+            member = None
+        if member is None:
+            member = self._join(now_s, hello.name, hello.nonce, 0, hello.capacity)
+        if member is not None:
+            member.heard_s = now_s
+            self._notes.add(Tell(0, Welcome(member.name, member.nonce, member.number, self.term)))
+
+    def _join(self, now_s: float, name: str, nonce: str, number: int, capacity: float) -> Member | None:
+        taken = {member.number for member in self._members.values()}
+        if not 0 < number <= self._numbers_max or number in taken:
+            number = self._free_number(taken)
+        if number == 0:
+            if not self._is_full:
+                self._notes.trouble("full", f"{name} cannot join: all {self._numbers_max} numbers are taken")
+            self._is_full = True
+            return None
+        self._is_full = False
+        member = Member(name, nonce, number, capacity or self._settings.capacity_bytes_per_s, now_s)
+        self._members[name] = member
+        self.staff.joined(name)
+        return member
+
+    def _free_number(self, taken: set[int]) -> int:
+        """One that a decision has meant for a new member, else the lowest; 0 if there is none."""
+        meant = min((number for number in self.sentinel.targets.values() if number not in taken), default=0)
+        return meant or next((number for number in range(1, self._numbers_max + 1) if number not in taken), 0)
+
+    def _beat(self, now_s: float, beat: Beat) -> None:
+        if beat.term > self.term:
+            self._above(now_s, beat.term)
+            return
+        member = self._members.get(beat.name)
+        if member is not None and member.nonce != beat.nonce:
+            self.stale += 1  # of a program of that name that was before: the newer one has said hello
+            return
+        if member is not None:
+            member.heard_s = now_s
+        if beat.term < self.term:
+            # It lives. What it owns counts when it has heard of this controller, for an order of the one before may
+            # still be on its way.
+            self._notes.add(Tell(beat.number, Reign(self._name, self.term)))
+            return
+        if member is None:
+            member = self._join(now_s, beat.name, beat.nonce, beat.number, beat.capacity)
+            if member is None:
+                return
+        if member.number != beat.number:  # there it listens
+            self._notes.add(Tell(beat.number, Welcome(member.name, member.nonce, member.number, self.term)))
+        if beat.part != len(member.beats):
+            member.beats.clear()
+        if beat.part == len(member.beats):
+            member.beats.append(beat)
+        if len(member.beats) == beat.parts:
+            held = [each for part in member.beats for each in part.held]
+            member.beats.clear()
+            self._holds(now_s, member, held)
+
+    def _holds(self, now_s: float, member: Member, held: list[Held]) -> None:
+        """A whole beat: what the member owns, and nothing else."""
+        if not member.is_ready:
+            member.is_ready = True
+            self._notes.note("joined", f"{member.name} is member {member.number}, and owns {len(held):,} queues")
+        problems: dict[str, list[Queue]] = {}
+        for each in held:
+            if each.problem and each.queue not in member.problems:
+                problems.setdefault(each.problem, []).append(each.queue)
+        for words, queues in problems.items():
+            more = f" and {len(queues) - 1:,} more" if len(queues) > 1 else ""
+            self._notes.trouble("problem", f"{member.name} does not read {queues[0]}{more}: {words}")
+        member.rates = {each.queue: each.bytes_per_s for each in held}
+        member.problems = {each.queue: each.problem for each in held if each.problem}
+        wrong = self.owners.holds(now_s, member.name, held)
+        if wrong:
+            self._notes.add(Tell(member.number, Stop(member.name, self.term, tuple(wrong))))
+
+    def _answered(self, now_s: float, message: Started | Stopped | Refused) -> None:
+        if message.term != self.term:
+            self.stale += 1
+            return
+        owners = self.owners
+        for queue in message.queues:
+            match message:
+                case Started():
+                    self.stale += not owners.started(now_s, message.name, message.epoch, queue)
+                case Stopped():
+                    self.stale += not owners.stopped(message.name, queue)
+                case Refused():
+                    owners.refused(message.name, message.epoch, queue)
+        if isinstance(message, Refused) and message.newer >= (self.term + 1) * EPOCHS_PER_TERM:
+            self._above(now_s, message.newer // EPOCHS_PER_TERM)
+
+    def _bye(self, message: Bye) -> None:
+        member = self._members.get(message.name)
+        if member is None or member.nonce != message.nonce:
+            return
+        self._gone(member)
+        was_to = self.staff.left(member.name)
+        self._notes.note("left", f"{member.name}, member {member.number}, has ended{'' if was_to else ' by itself'}")
+
+    def _gone(self, member: Member) -> int:
+        """It owns nothing any more; it has owned so many queues."""
+        del self._members[member.name]
+        self.sentinel.gone(member.number)
+        return self.owners.gone(member.name)
+
+    # Measurements
+
+    def _speeds(self, now_s: float, speeds: Speeds) -> None:
+        parts = self._parts
+        if parts and (speeds.monitor, speeds.serial) != (parts[0].monitor, parts[0].serial):
+            parts.clear()
+        if speeds.part != len(parts):
+            return
+        parts.append(speeds)
+        if len(parts) < speeds.parts:
+            return
+        flows = [flow for part in parts for flow in part.flows]
+        parts.clear()
+        if speeds.monitor == self._serial[0] and speeds.serial <= self._serial[1]:
+            self.stale += 1
+            return
+        self._serial = (speeds.monitor, speeds.serial)
+        if self._is_stale:
+            self._notes.note("fresh", "measurements come again")
+        self._measured_s, self._is_stale = now_s, False
+        self.sentinel.measured(now_s, flows)
+        for topic in sorted({*speeds.missing} - {*self._missing}):
+            self._notes.trouble("missing", f"there is no topic {topic}: members let go of what they own of it")
+        for topic in sorted({*self._missing} - {*speeds.missing}):
+            self._notes.note("found", f"topic {topic} is there again")
+        self._missing = speeds.missing
+
+    # What is, and what is to be
+
+    def _turn(self, now_s: float) -> None:
+        if self._is_over:
+            return
+        if self.state == SYNCHRONIZING:
+            if not self._is_synchronized(now_s):
+                return
+            self._adopt(now_s)
+        present = self._present()
+        while self.staff.leaving and len(present) < self.sentinel.wanted:
+            member = self._members[self.staff.call_back()]
+            present[member.number] = member
+        if self._measured_s is not None:
+            capacities = {number: member.capacity for number, member in present.items()}
+            reserved = frozenset(each.number for each in self._members.values() if each.number not in present)
+            is_moving = self.owners.moving(now_s) > 0
+            going = self.sentinel.look(
+                *(now_s, capacities, reserved), is_moving=is_moving, is_short=self.staff.is_short
+            )
+            for number in going:
+                self.staff.leaving[present.pop(number).name] = now_s
+            self._reconcile(now_s, present)
+        names = [member.name for member in present.values()]
+        self.staff.count(now_s, self.sentinel.wanted, names)
+        order = self.staff.order(now_s, self.sentinel.wanted, names, self.owners.holders())
+        if order is not None:
+            self._notes.add(order)
+        self._settle(now_s, present)
+
+    def _is_synchronized(self, now_s: float) -> bool:
+        """Every member that the scaler knows has answered. At the latest those are lost that have not by then."""
+        if not self.term:
+            return False
+        if now_s - self._began_s > self._settings.lost_s:
+            return True
+        running = self.staff.running
+        ready = {member.name for member in self._members.values() if member.is_ready}
+        return running is not None and running.names is not None and running.names <= ready
+
+    def _adopt(self, now_s: float) -> None:
+        """What is is what is to be, until the first decision."""
+        self.state = WATCHING
+        present = self._present()
+        numbers = {member.name: number for number, member in present.items()}
+        owned = {queue: numbers[owner.name] for queue, owner in self.owners.of.items() if owner.name in numbers}
+        self.sentinel.adopt(now_s, owned, len(present))
+        self._notes.note("synchronized", f"{len(present):,} members own {len(owned):,} queues")
+
+    def _present(self) -> dict[int, Member]:
+        """Members that may own something, by number."""
+        leaving = self.staff.leaving
+        return {each.number: each for each in self._members.values() if each.is_ready and each.name not in leaving}
+
+    def _reconcile(self, now_s: float, present: dict[int, Member]) -> None:
+        targets = {
+            queue: present[number].name if number in present else None
+            for queue, number in self.sentinel.targets.items()
+        }
+        orders = self.owners.orders(now_s, targets, self.term, self._next_epoch)
+        numbers = {member.name: member.number for member in self._members.values()}
+        for tell in self.owners.told(orders, numbers):
+            self._notes.add(tell)
+
+    def _next_epoch(self) -> int:
+        self._epochs += 1
+        if self._epochs == EPOCHS_PER_TERM:
+            self._resign("all epochs of this term are used up: started again, it gets another one")
+        return self.term * EPOCHS_PER_TERM + self._epochs
+
+    def _settle(self, now_s: float, present: dict[int, Member]) -> None:
+        targets, owned = self.sentinel.targets, self.owners.of
+        is_managing = (
+            self.owners.moving(now_s) > 0
+            or bool(self.staff.leaving)
+            or (len(present) < self.sentinel.wanted and not self.staff.is_short)
+            or any(queue not in owned for queue in targets)
+        )
+        if is_managing and self.state == WATCHING:
+            self.state = MANAGING
+        elif not is_managing and self.state == MANAGING:
+            self.state = WATCHING
+            self._notes.note("settled", f"{len(present)} members own {len(owned):,} queues")
+
+    # To look at
+
+    def picture(self) -> Picture:
+        """The group as it is now."""
+        sizes, flows = self.sentinel.sizes.now, self.sentinel.flows
+        mine: dict[str, list[Share]] = {}
+        for queue, owner in self.owners.of.items():
+            problems = self._members[owner.name].problems if owner.name in self._members else {}
+            share = Share(queue, sizes.get(queue, 0.0), owner.state, problems.get(queue, ""))
+            mine.setdefault(owner.name, []).append(share)
+        bars = []
+        for member in sorted(self._members.values(), key=lambda member: member.number):
+            shares = sorted(mine.get(member.name, []), key=lambda share: (-share.bytes_per_s, share.queue))
+            load = sum(share.bytes_per_s for share in shares)
+            bars.append(
+                Bar(
+                    *(member.number, member.name, member.capacity, load, sum(member.rates.values())),
+                    *(member.is_ready, member.name in self.staff.leaving, tuple(shares)),
+                )
+            )
+        running = self.staff.running
+        return Picture(
+            *(self.state, self.term, self.sentinel.wanted, None if running is None else running.count, tuple(bars)),
+            *(len(flows), sum(queue not in self.owners.of for queue in flows)),
+            sum(owner.state != OWNED for owner in self.owners.of.values()),
+            *(sum(flow.bytes_per_s for flow in flows.values()), sum(flow.stock for flow in flows.values())),
+            hot=self.sentinel.hot,
+            missing=self._missing,
+            is_capped=self.sentinel.is_capped,
+            is_stale=self._is_stale,
+        )

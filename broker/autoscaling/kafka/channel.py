@@ -1,0 +1,139 @@
+"""Messages of the group's own topics: to members and from them, and what the monitor measures.
+
+Owns: how a message gets into Kafka and out of it, in order and bounded in time. Must never: know what a message means.
+
+The topic for members has a partition for each (arXiv 2402.06085, section V-C): partition 0 is read by the controller,
+partition N by member N. So each reads what concerns it, and little else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Final, NamedTuple
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient
+
+from ..model import Message, MessageError, decode, encode
+from ..settings import Settings
+from .connecting import asking, client_options, ensure_topic, running, servers_of, timeout_of
+
+_log = logging.getLogger("ingeborg.autoscale")
+
+#: Messages taken at once.
+_TAKE_MAX: Final = 500
+#: Milliseconds: answers of one cycle leave together.
+_LINGER_MS: Final = 2
+#: Milliseconds that a server holds an idle fetch. A change of what is read waits behind it.
+_FETCH_WAIT_MS: Final = 100
+
+#: Of the topics, where they are made here. Nobody reads what is older than a few seconds; an hour is for people.
+METADATA_TOPIC: Final = {"retention.ms": "3600000", "segment.ms": "600000"}
+SPEEDS_TOPIC: Final = METADATA_TOPIC
+
+
+class Received(NamedTuple):
+    """``offset``: its place in the partition."""
+
+    partition: int
+    offset: int
+    message: Message
+
+
+class Outgoing:
+    """Messages into one topic. They are acknowledged by all replicas, in the order of each partition."""
+
+    def __init__(self, producer: AIOKafkaProducer, topic: str, servers: str, timeout_s: float) -> None:
+        self._producer = producer
+        self._topic = topic
+        self._servers = servers
+        self._timeout_s = timeout_s
+
+    async def send(self, partition: int, message: Message) -> int:
+        """Returns its offset, when Kafka has it. Raises ``KafkaProblem``."""
+        async with asking(f"{self._topic} takes no message", self._servers, self._timeout_s):
+            sent = await self._producer.send_and_wait(self._topic, encode(message), partition=partition)
+        return int(sent.offset)
+
+    async def put(self, messages: Sequence[tuple[int, Message]]) -> None:
+        """(partition, message): all of them, and they are under way together. Raises ``KafkaProblem``: then some are
+        there and some not."""
+        async with asking(f"{self._topic} takes no messages", self._servers, self._timeout_s):
+            waiting = [
+                await self._producer.send(self._topic, encode(message), partition=partition)
+                for partition, message in messages
+            ]
+            await asyncio.gather(*waiting)
+
+
+class Incoming:
+    """Messages out of one topic. What is no message is counted and passed over."""
+
+    def __init__(self, consumer: AIOKafkaConsumer, topic: str, servers: str, timeout_s: float) -> None:
+        self._consumer = consumer
+        self._topic = topic
+        self._servers = servers
+        self._timeout_s = timeout_s
+        self.unreadable = 0
+
+    async def read_from(self, places: Mapping[int, int | None]) -> None:
+        """These partitions and no others, from these offsets on; ``None``: from the end. Raises ``KafkaProblem``."""
+        consumer = self._consumer
+        partitions = {number: TopicPartition(self._topic, number) for number in places}
+        async with asking(f"{self._topic} cannot be read", self._servers, self._timeout_s):
+            open_ends = [partitions[number] for number, place in places.items() if place is None]
+            ends = await consumer.end_offsets(open_ends) if open_ends else {}
+            consumer.assign(list(partitions.values()))
+            for number, place in places.items():
+                partition = partitions[number]
+                consumer.seek(partition, ends[partition] if place is None else place)
+
+    async def take(self, wait_s: float) -> list[Received]:
+        """What has come; an empty list if that is nothing within ``wait_s``. Raises ``KafkaProblem``."""
+        async with asking(f"{self._topic} cannot be read", self._servers, wait_s + self._timeout_s):
+            batches = await self._consumer.getmany(timeout_ms=int(wait_s * 1e3), max_records=_TAKE_MAX)
+        found = []
+        for partition, records in batches.items():
+            for record in records:
+                try:
+                    found.append(Received(partition.partition, record.offset, decode(record.value)))
+                except MessageError as error:
+                    self.unreadable += 1
+                    _log.warning("%s/%d at %d: %s", self._topic, partition.partition, record.offset, error)
+        return found
+
+
+@asynccontextmanager
+async def outgoing(options: Mapping[str, Any], topic: str) -> AsyncIterator[Outgoing]:
+    """Connected until the end of the block. ``options``: ``client_options``. Raises ``KafkaProblem``."""
+    producer = AIOKafkaProducer(**options, acks="all", enable_idempotence=True, linger_ms=_LINGER_MS)
+    async with running(producer, options):
+        yield Outgoing(producer, topic, servers_of(options), timeout_of(options))
+
+
+@asynccontextmanager
+async def incoming(options: Mapping[str, Any], topic: str) -> AsyncIterator[Incoming]:
+    """Connected until the end of the block. ``options``: ``client_options``. Raises ``KafkaProblem``."""
+    consumer = AIOKafkaConsumer(
+        **options, enable_auto_commit=False, auto_offset_reset="latest", fetch_max_wait_ms=_FETCH_WAIT_MS
+    )
+    async with running(consumer, options):
+        yield Incoming(consumer, topic, servers_of(options), timeout_of(options))
+
+
+async def ensure_topics(settings: Settings) -> None:
+    """The group's own topics are there. Raises ``KafkaProblem``."""
+    options = client_options(settings, "topics")
+    async with running(AIOKafkaAdminClient(**options), options) as admin:
+        for topic, partitions, config in (
+            (settings.metadata_topic, settings.numbers_max + 1, METADATA_TOPIC),
+            (settings.speeds_topic, 1, SPEEDS_TOPIC),
+        ):
+            await ensure_topic(
+                *(admin, topic, partitions, settings.kafka.replication, config),
+                servers=servers_of(options),
+                timeout_s=timeout_of(options),
+            )

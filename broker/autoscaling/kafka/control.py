@@ -1,0 +1,161 @@
+"""The controller as a program: what comes in from Kafka and the scaler, and what goes out to them.
+
+Owns: the tasks, and the order in which messages leave. Must never: decide anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from ..controller import Controller
+from ..effects import Effect, Note, Resign, Scale, Tell
+from ..model import Message, Reign
+from ..scalers.base import Scaler, ScalerError
+from .channel import Incoming, Outgoing, Received
+from .connecting import KafkaProblem
+
+_log = logging.getLogger("ingeborg.autoscale")
+
+#: Seconds between two looks at what time asks for.
+_TICK_S: Final = 0.5
+#: Seconds between two questions to the scaler.
+_ASK_S: Final = 2.0
+#: Messages sent at once.
+_SEND_MAX: Final = 1_000
+
+
+class Resigned(Exception):
+    """Another controller has begun."""
+
+
+class Control:
+    """``on_note``: told of each note, with the time. Time is that of ``clock``, seconds."""
+
+    def __init__(
+        self,
+        controller: Controller,
+        name: str,
+        scaler: Scaler,
+        inbox: Incoming,
+        speeds: Incoming,
+        orders: Outgoing,
+        on_note: Callable[[float, Note], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._controller = controller
+        self._name = name
+        self._scaler = scaler
+        self._inbox = inbox
+        self._speeds = speeds
+        self._orders = orders
+        self._on_note = on_note
+        self._clock = clock
+        self._waiting: list[tuple[int, Message]] = []
+        self._has_orders = asyncio.Event()
+        self._order: Scale | None = None
+        self._has_order = asyncio.Event()
+        self._trouble = ""
+
+    async def run(self) -> None:
+        """Until it is cancelled. Raises ``Resigned``; ``KafkaProblem`` if it cannot begin."""
+        place = await self._orders.send(0, Reign(self._name, 0))
+        await self._inbox.read_from({0: place + 1})
+        await self._speeds.read_from({0: None})
+        self._controller.begin(self._clock(), place)
+        self._act()
+        async with asyncio.TaskGroup() as tasks:
+            for work in (self._listen, self._measure, self._tick, self._ask, self._send):
+                tasks.create_task(work())
+
+    def _act(self) -> None:
+        for effect in self._controller.take():
+            self._carry_out(effect)
+
+    def _carry_out(self, effect: Effect) -> None:
+        match effect:
+            case Tell(number, message):
+                self._waiting.append((number, message))
+                self._has_orders.set()
+            case Scale():
+                self._order = effect
+                self._has_order.set()
+            case Note():
+                _log.log(logging.WARNING if effect.is_trouble else logging.INFO, "%s", effect.words)
+                self._on_note(self._clock(), effect)
+            case Resign(why):
+                raise Resigned(why)
+
+    async def _listen(self) -> None:
+        while True:
+            for each in await self._take(self._inbox):
+                self._controller.heard(self._clock(), each.message, each.offset)
+                self._act()
+
+    async def _measure(self) -> None:
+        while True:
+            for each in await self._take(self._speeds):
+                self._controller.heard(self._clock(), each.message)
+                self._act()
+
+    async def _take(self, incoming: Incoming) -> Sequence[Received]:
+        try:
+            received = await incoming.take(_TICK_S)
+        except KafkaProblem as error:
+            self._say(str(error))
+            await asyncio.sleep(_TICK_S)
+            return []
+        if received and self._trouble:
+            _log.info("Kafka answers again")
+            self._trouble = ""
+        return received
+
+    def _say(self, words: str) -> None:
+        if words != self._trouble:
+            _log.warning("%s", words)
+        self._trouble = words
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(_TICK_S)
+            self._controller.tick(self._clock())
+            self._act()
+
+    async def _send(self) -> None:
+        """In their order. What cannot be sent is not sent later: the controller gives its orders again, as things are
+        then."""
+        while True:
+            await self._has_orders.wait()
+            self._has_orders.clear()
+            while self._waiting:
+                some, self._waiting = self._waiting[:_SEND_MAX], self._waiting[_SEND_MAX:]
+                try:
+                    await self._orders.put(some)
+                except KafkaProblem as error:
+                    self._say(str(error))
+                    self._waiting.clear()
+
+    async def _ask(self) -> None:
+        """One call at a time: an order, or else the question who runs."""
+        while True:
+            try:
+                order, self._order = self._order, None
+                if order is not None:
+                    await self._scaler.scale(order.count, order.leaving)
+                running = await self._scaler.running()
+            except ScalerError as error:
+                self._controller.scaler_failed(self._clock(), str(error))
+            else:
+                if running is not None:
+                    self._controller.running(self._clock(), running)
+            self._act()
+            self._has_order.clear()
+            if self._order is None:
+                try:
+                    async with asyncio.timeout(_ASK_S):
+                        await self._has_order.wait()
+                except TimeoutError:
+                    pass

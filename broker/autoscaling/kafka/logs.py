@@ -1,0 +1,264 @@
+"""What the monitor reads of a cluster: which partitions there are, their offsets, their sizes, how far a group is.
+
+Owns: the requests, and what is read of their answers. Must never: change anything in the cluster, or compute a speed.
+
+Each call ends within the time limit. It asks each broker once, for all of the partitions that it leads. A partition
+that has no leader at the moment, or whose leader has just changed, is missing in the answer: nothing is known of it.
+
+aiokafka cannot ask for the sizes of logs. The request is made here, of its building blocks, in version 1, which Kafka
+2.0 to 4 know. A broker that refuses to say answers this version with no directory at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Final
+
+from aiokafka import errors
+from aiokafka.client import AIOKafkaClient, CoordinationType
+from aiokafka.protocol.api import Request, RequestStruct, Response
+from aiokafka.protocol.commit import OffsetFetchRequest
+from aiokafka.protocol.metadata import MetadataRequest
+from aiokafka.protocol.offset import OffsetRequest, OffsetResetStrategy
+from aiokafka.protocol.types import Array, Boolean, Int16, Int32, Int64, Schema, String
+
+from ..model import Queue
+from .connecting import KafkaProblem, asking
+
+#: Between two questions to a coordinator that is just beginning, seconds.
+_COORDINATOR_POLL_S: Final = 0.1
+#: The replica that asks: none.
+_NO_REPLICA: Final = -1
+_READ_UNCOMMITTED: Final = 0
+
+#: Of one partition: it has just been deleted, or its leader has just changed, or its disk has failed. What is asked
+#: next time, with leaders as they are then, has an answer.
+_PASSING: Final = frozenset(
+    error.errno
+    for error in (
+        errors.UnknownTopicOrPartitionError,
+        errors.LeaderNotAvailableError,
+        errors.NotLeaderForPartitionError,
+        errors.ReplicaNotAvailableError,
+        errors.KafkaStorageError,
+    )
+)
+_BEGINNING: Final = (
+    errors.GroupLoadInProgressError,
+    errors.GroupCoordinatorNotAvailableError,
+    errors.NotCoordinatorForGroupError,
+)
+
+
+class DescribeLogDirsResponse_v1(Response):  # type: ignore[misc]  # aiokafka has no types
+    """A row for each directory of the broker, in it one for each replica."""
+
+    API_KEY = 35
+    API_VERSION = 1
+    SCHEMA = Schema(
+        ("throttle_time_ms", Int32),
+        (
+            "results",
+            Array(
+                ("error_code", Int16),
+                ("log_dir", String("utf-8")),
+                (
+                    "topics",
+                    Array(
+                        ("topic", String("utf-8")),
+                        (
+                            "partitions",
+                            Array(("partition", Int32), ("size", Int64), ("offset_lag", Int64), ("is_future", Boolean)),
+                        ),
+                    ),
+                ),
+            ),
+        ),
+    )
+
+
+class DescribeLogDirsRequest_v1(RequestStruct):  # type: ignore[misc]
+    """Of these partitions."""
+
+    API_KEY = 35
+    API_VERSION = 1
+    RESPONSE_TYPE = DescribeLogDirsResponse_v1
+    SCHEMA = Schema(("topics", Array(("topic", String("utf-8")), ("partitions", Array(Int32)))))
+
+
+class DescribeLogDirsRequest(Request[DescribeLogDirsRequest_v1]):  # type: ignore[misc]
+    """``topics``: their names, and the partitions of each."""
+
+    API_KEY = 35
+
+    def __init__(self, topics: list[tuple[str, list[int]]]) -> None:
+        self._topics = topics
+
+    def build(self, request_struct_class: type[DescribeLogDirsRequest_v1]) -> DescribeLogDirsRequest_v1:
+        """See ``Request``."""
+        return request_struct_class(self._topics)
+
+
+class Logs:
+    """``client``: connected. ``servers``, ``user``: for texts; a user that has no name is ``""``."""
+
+    def __init__(self, client: AIOKafkaClient, servers: str, timeout_s: float, user: str = "") -> None:
+        self._client = client
+        self._servers = servers
+        self._timeout_s = timeout_s
+        self._user = user
+        self._leaders: dict[Queue, int] = {}
+        self._coordinators: dict[str, int] = {}
+
+    async def partitions(self, topics: Collection[str]) -> dict[str, int | None]:
+        """How many each topic has; ``None``: there is no such topic. Other calls ask those that lead partitions at this
+        moment, so this comes first. Raises ``KafkaProblem``."""
+        client = self._client
+        async with asking("the topics cannot be read", self._servers, self._timeout_s):
+            # A server may be set to make a topic that somebody asks for.
+            request = MetadataRequest(list(topics), allow_auto_topic_creation=False)
+            answer = await client.send(client.get_random_node(), request)
+            found: dict[str, int | None] = {}
+            leaders: dict[Queue, int] = {}
+            for code, topic, *_, rows in answer.topics:
+                error = errors.for_code(code)
+                if error in (errors.UnknownTopicOrPartitionError, errors.InvalidTopicError):
+                    found[topic] = None
+                    continue
+                if error is errors.TopicAuthorizationFailedError:
+                    raise self._not_granted(f"topic {topic} cannot be read", "DESCRIBE", f"--topic {topic}")
+                if error is not errors.NoError:
+                    raise error(topic)
+                found[topic] = len(rows)
+                for _, partition, leader, *_ in rows:
+                    if leader >= 0:
+                        leaders[Queue(topic, partition)] = leader
+            places = {node: (host, port) for node, host, port, *_ in answer.brokers}
+            if any(places.get(node) != self._place(node) for node in set(leaders.values())):
+                await client.force_metadata_update()
+        self._leaders = leaders
+        return found
+
+    def _place(self, node: int) -> tuple[str, int] | None:
+        broker = self._client.cluster.broker_metadata(node)
+        return None if broker is None else (broker.host, broker.port)
+
+    async def begin_offsets(self, queues: Iterable[Queue]) -> dict[Queue, int]:
+        """Offset of the first record that is there, or would be. Raises ``KafkaProblem``."""
+        return await self._offsets(queues, OffsetResetStrategy.EARLIEST)
+
+    async def end_offsets(self, queues: Iterable[Queue]) -> dict[Queue, int]:
+        """Offset behind the last record that all replicas have. Raises ``KafkaProblem``."""
+        return await self._offsets(queues, OffsetResetStrategy.LATEST)
+
+    async def _offsets(self, queues: Iterable[Queue], moment: int) -> dict[Queue, int]:
+        requests = {
+            node: OffsetRequest(
+                _NO_REPLICA,
+                _READ_UNCOMMITTED,
+                [(topic, [(number, moment) for number in numbers]) for topic, numbers in topics],
+            )
+            for node, topics in self._by_leader(queues).items()
+        }
+        found = {}
+        what = "the offsets of partitions cannot be read"
+        async with asking(what, self._servers, self._timeout_s):
+            for answer in await self._ask(requests):
+                for topic, rows in answer.topics:
+                    for partition, code, _, offset in rows:
+                        if code == errors.TopicAuthorizationFailedError.errno:
+                            raise self._not_granted(what, "DESCRIBE", f"--topic {topic}")
+                        if not code:
+                            found[Queue(topic, partition)] = offset
+                        elif code not in _PASSING:
+                            raise errors.for_code(code)(f"{topic}/{partition}")
+        return found
+
+    async def log_sizes(self, queues: Iterable[Queue]) -> dict[Queue, int]:
+        """Bytes of each partition's log, as its leader has it. Raises ``KafkaProblem``, also where the user may not ask
+        for it."""
+        requests = {node: DescribeLogDirsRequest(topics) for node, topics in self._by_leader(queues).items()}
+        found: dict[Queue, int] = {}
+        what = "the sizes of logs cannot be read"
+        async with asking(what, self._servers, self._timeout_s):
+            for answer in await self._ask(requests):
+                sizes = sizes_in(answer)
+                if sizes is None:
+                    raise self._not_granted(what, "DESCRIBE", "--cluster")
+                found.update(sizes)
+        return found
+
+    async def committed(self, group: str, queues: Collection[Queue]) -> dict[Queue, int]:
+        """Where the group goes on, by the queue; those of which Kafka has no offset are missing. Raises
+        ``KafkaProblem``."""
+        if not queues:
+            return {}
+        what = f"the offsets of group {group} cannot be read"
+        async with asking(what, self._servers, self._timeout_s):
+            while True:
+                try:
+                    return await self._committed(group, queues)
+                except _BEGINNING:  # the first who asks a new cluster has its topic of offsets made
+                    self._coordinators.pop(group, None)
+                    await asyncio.sleep(_COORDINATOR_POLL_S)
+                except errors.GroupAuthorizationFailedError:
+                    raise self._not_granted(what, "READ", f"--group {group}") from None
+
+    async def _committed(self, group: str, queues: Iterable[Queue]) -> dict[Queue, int]:
+        client = self._client
+        if group not in self._coordinators:
+            self._coordinators[group] = await client.coordinator_lookup(CoordinationType.GROUP, group)
+        answer = await client.send(self._coordinators[group], OffsetFetchRequest(group, _by_topic(queues)))
+        if answer.error_code:
+            raise errors.for_code(answer.error_code)(group)
+        found = {}
+        for topic, rows in answer.topics:
+            for partition, offset, _, code in rows:
+                if code and code not in _PASSING:
+                    raise errors.for_code(code)(f"{topic}/{partition}")
+                if not code and offset >= 0:
+                    found[Queue(topic, partition)] = offset
+        return found
+
+    async def _ask(self, requests: Mapping[int, Request]) -> list[Any]:
+        """Each of these brokers, at the same time."""
+        return await asyncio.gather(*(self._client.send(node, request) for node, request in requests.items()))
+
+    def _by_leader(self, queues: Iterable[Queue]) -> dict[int, list[tuple[str, list[int]]]]:
+        led: dict[int, list[Queue]] = {}
+        for queue in queues:
+            if (leader := self._leaders.get(queue)) is not None:
+                led.setdefault(leader, []).append(queue)
+        return {leader: _by_topic(mine) for leader, mine in led.items()}
+
+    def _not_granted(self, what: str, operation: str, resource: str) -> KafkaProblem:
+        user = f"User:{self._user or 'NAME'}"
+        return KafkaProblem(
+            f"{what}, of {self._servers}: this user may not. Grant {operation}: kafka-acls.sh --bootstrap-server "
+            f"{self._servers} --add --allow-principal {user} --operation {operation.title()} {resource}"
+        )
+
+
+def sizes_in(answer: DescribeLogDirsResponse_v1) -> dict[Queue, int] | None:
+    """Bytes of each replica that a broker told of; ``None``: it does not tell this user. A replica on its way to
+    another directory is there twice; the copy is passed over. So are directories that have failed."""
+    found: dict[Queue, int] = {}
+    for code, _, topics in answer.results:
+        if code == errors.ClusterAuthorizationFailedError.errno:
+            return None
+        if code and code not in _PASSING:
+            raise errors.for_code(code)
+        for topic, rows in topics:
+            for partition, size, _, is_future in rows:
+                if not is_future:
+                    queue = Queue(topic, partition)
+                    found[queue] = max(size, found.get(queue, 0))
+    return found if answer.results else None
+
+
+def _by_topic(queues: Iterable[Queue]) -> list[tuple[str, list[int]]]:
+    found: dict[str, list[int]] = {}
+    for topic, partition in queues:
+        found.setdefault(topic, []).append(partition)
+    return list(found.items())

@@ -1,0 +1,326 @@
+"""A member of a group: fetch, send to the sink, do what the controller says, and again (arXiv 2402.06085, section V-B).
+
+Owns: the cycle, and in which order things happen in it. Must never: own a partition that it was not told to, or say
+that it has let go of one before what was read of it is in the sink.
+
+**Where it goes on.** The sink knows how far a partition has come, if it knows offsets; else Kafka's committed offset of
+the group does. What was read and is not in the sink is thrown away when a partition is let go, for the next owner reads
+it again.
+
+**A cycle** is over when ``batch_bytes`` have come, or ``wait_s`` are over. All partitions are sent at once, each in its
+order. A partition that the sink does not take is not read further until it does; the others go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from typing import Final
+
+from ..membership import Holding, Membership
+from ..model import Queue
+from ..settings import Settings
+from ..sinks.base import Place, Record, RefusedError, Sink, SinkError
+from .channel import Incoming, Outgoing
+from .connecting import KafkaProblem
+from .reading import Reader
+
+_log = logging.getLogger("ingeborg.autoscale")
+
+#: Seconds between two tries of what has failed: doubled each time, up to the second.
+_AGAIN_S: Final = 0.5
+_AGAIN_S_MAX: Final = 30.0
+#: A member's rates are means of about so many seconds.
+_RATE_S: Final = 10.0
+#: Without a controller for so long somebody should know.
+_ALONE_S: Final = 60.0
+#: Partitions that are opened at the same time.
+_OPEN_AT_ONCE: Final = 16
+
+
+class Trouble:
+    """Something that fails again and again: when to try again, and whether it has been said."""
+
+    def __init__(self) -> None:
+        self.words = ""
+        self.at_s = 0.0
+        self._pause_s = _AGAIN_S
+
+    def again(self, now_s: float, words: str) -> bool:
+        """It has failed. True: it has to be said."""
+        is_new = words != self.words
+        self.words, self.at_s = words, now_s + self._pause_s
+        self._pause_s = min(2 * self._pause_s, _AGAIN_S_MAX)
+        return is_new
+
+
+class Member:
+    """``name``: of the member. Time is that of ``clock``, seconds."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        membership: Membership,
+        sink: Sink,
+        reader: Reader,
+        orders: Incoming,
+        answers: Outgoing,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._settings = settings
+        self._core = membership
+        self._sink = sink
+        self._reader = reader
+        self._orders = orders
+        self._answers = answers
+        self._clock = clock
+        self._number = 0
+        #: Read, and not in the sink.
+        self._unsent: dict[Queue, list[Record]] = {}
+        self._troubles: dict[Queue, Trouble] = {}
+        self._rates_at_s = clock()
+        self._bytes: dict[Queue, int] = {}
+        self._heard_s = clock()
+        self._is_alone = False
+        self._may_read_at_s = 0.0
+        self._is_ending = False
+        self.read_bytes = 0
+        self.read_records = 0
+        self.skipped = 0
+
+    def end(self) -> None:
+        """What was read goes to the sink, and nothing more is read."""
+        self._is_ending = True
+
+    async def run(self) -> None:
+        """Until ``end``. Raises ``KafkaProblem``, if Kafka cannot be reached for longer than its time limit."""
+        await self._orders.read_from({0: None})
+        beating = asyncio.create_task(self._beat())
+        try:
+            while not self._is_ending:
+                await self._cycle()
+        finally:
+            beating.cancel()
+        await self._last()
+
+    # The cycle
+
+    async def _cycle(self) -> None:
+        fetched = await self._fetch()
+        for queue, records in fetched.items():
+            self._unsent.setdefault(queue, []).extend(records)
+        await self._send()
+        await self._listen()
+        await self._open()
+        await self._say()
+        self._read_on()
+
+    async def _fetch(self) -> dict[Queue, list[Record]]:
+        """Phase 1: until enough has come, or the time is over, or there are orders."""
+        settings = self._settings.member
+        fetched: dict[Queue, list[Record]] = {}
+        amount, until_s = 0, self._clock() + settings.wait_s
+        while not self._is_ending:
+            left_s = until_s - self._clock()
+            pause_s = self._may_read_at_s - self._clock()
+            if left_s <= 0 or amount >= settings.batch_bytes:
+                break
+            if pause_s > 0:
+                await asyncio.sleep(min(pause_s, left_s))
+                continue
+            for queue, records in (await self._reader.take(left_s)).items():
+                size = sum(len(record.key or b"") + len(record.value or b"") for record in records)
+                amount += size
+                fetched.setdefault(queue, []).extend(records)
+                self._bytes[queue] = self._bytes.get(queue, 0) + size
+                self._throttle(size)
+        self.read_bytes += amount
+        self.read_records += sum(map(len, fetched.values()))
+        return fetched
+
+    def _throttle(self, size: int) -> None:
+        most = self._settings.member.throttle_bytes_per_s
+        if most:
+            self._may_read_at_s = max(self._may_read_at_s, self._clock()) + size / most
+
+    async def _send(self) -> None:
+        """Phases 2 and 3: what was read, to the sink."""
+        now_s = self._clock()
+        due = [
+            queue
+            for queue, records in self._unsent.items()
+            if records and (queue not in self._troubles or self._troubles[queue].at_s <= now_s)
+        ]
+        sent = await asyncio.gather(*(self._append(queue) for queue in due))
+        places = {queue: place for queue, place in zip(due, sent, strict=True) if place is not None}
+        if places:
+            try:
+                await self._reader.commit(places)
+            except KafkaProblem as error:  # the sink knows; this is for those who look
+                _log.warning("%s", error)
+
+    async def _append(self, queue: Queue) -> int | None:
+        """The offset behind it, if the sink has it."""
+        records, holding = self._unsent[queue], self._core.held.get(queue)
+        if holding is None or not holding.is_open:
+            del self._unsent[queue]
+            return None
+        try:
+            await self._sink.append(self._place(queue, holding), records)
+        except RefusedError as error:
+            self._refused(queue, error)
+            return None
+        except SinkError as error:
+            self._failed(queue, holding, f"sink: {error}")
+            return None
+        self._unsent.pop(queue, None)
+        self._works(queue, holding)
+        holding.next = records[-1].offset + 1
+        return holding.next
+
+    async def _listen(self) -> None:
+        """Phase 4: what the controller says. Orders of one cycle are carried out together."""
+        while True:
+            received = await self._orders.take(0.0)
+            if not received:
+                break
+            self._heard_s = self._clock()
+            for each in received:
+                if each.partition == 0:
+                    self._core.welcomed(each.message)
+                elif each.partition == self._core.number:
+                    self._core.told(each.message)
+            if self._core.number != self._number:
+                self._number = self._core.number
+                await self._orders.read_from({self._number: None} if self._number else {0: None})
+        for queue in self._core.closing:
+            self._forget(queue)
+        self._core.closed()
+
+    async def _open(self) -> None:
+        now_s = self._clock()
+        due = [
+            queue
+            for queue in sorted(self._core.opening)
+            if queue not in self._troubles or self._troubles[queue].at_s <= now_s
+        ]
+        for first in range(0, len(due), _OPEN_AT_ONCE):
+            await asyncio.gather(*(self._open_one(queue) for queue in due[first : first + _OPEN_AT_ONCE]))
+
+    async def _open_one(self, queue: Queue) -> None:
+        holding = self._core.held[queue]
+        self._unsent.pop(queue, None)
+        try:
+            next = await self._sink.open(self._place(queue, holding))
+            if next is None:
+                next = await self._reader.committed(queue)
+            extent = await self._reader.extent(queue)
+        except RefusedError as error:
+            self._refused(queue, error)
+            return
+        except SinkError as error:
+            self._failed(queue, holding, f"sink: {error}")
+            return
+        except KafkaProblem as error:
+            self._failed(queue, holding, str(error))
+            return
+        if next is None:
+            next = self._reader.start_of(extent)
+        if next > extent.behind:
+            self._failed(
+                queue,
+                holding,
+                f"the sink has it up to offset {next:,}, which is beyond its end: was the topic made anew? Then give "
+                "it another table, or move what the sink has",
+            )
+            return
+        if next < extent.first:
+            self.skipped += extent.first - next
+            _log.error("%s: offsets %d to %d are gone by retention, unread", queue, next, extent.first - 1)
+            next = extent.first
+        self._works(queue, holding)
+        self._core.opened(queue, holding.epoch, next)
+
+    def _read_on(self) -> None:
+        """Which partitions to read, from where: those that the sink takes."""
+        places = {}
+        for queue, holding in self._core.held.items():
+            if holding.is_open and queue not in self._troubles:
+                records = self._unsent.get(queue)
+                places[queue] = records[-1].offset + 1 if records else holding.next
+        self._reader.read(places)
+
+    # What goes wrong
+
+    def _refused(self, queue: Queue, error: RefusedError) -> None:
+        _log.warning("%s: let go of it", error)
+        self._core.refused(queue, error.epoch)
+        self._forget(queue)
+
+    def _failed(self, queue: Queue, holding: Holding, words: str) -> None:
+        if self._troubles.setdefault(queue, Trouble()).again(self._clock(), words):
+            _log.warning("%s is not read: %s", queue, words)
+        holding.problem = words
+
+    def _works(self, queue: Queue, holding: Holding) -> None:
+        if self._troubles.pop(queue, None) is not None:
+            _log.info("%s is read again", queue)
+        holding.problem = ""
+
+    def _forget(self, queue: Queue) -> None:
+        self._unsent.pop(queue, None)
+        self._troubles.pop(queue, None)
+        self._bytes.pop(queue, None)
+
+    # What is said
+
+    async def _beat(self) -> None:
+        """Signs of life do not wait for a cycle, which may be a long one."""
+        beat_s = self._settings.member.beat_s
+        while True:
+            self._measure()
+            if self._core.number:
+                self._core.beat()
+            now_s = self._clock()
+            is_alone = now_s - self._heard_s > _ALONE_S
+            if is_alone and not self._is_alone:
+                _log.warning("no word of a controller for %d s; what is owned is read on", _ALONE_S)
+            self._is_alone = is_alone
+            try:
+                await self._say()
+                if not self._core.number:
+                    await self._answers.put([(0, self._core.hello())])
+            except KafkaProblem as error:
+                _log.warning("%s", error)
+            await asyncio.sleep(beat_s)
+
+    def _measure(self) -> None:
+        now_s = self._clock()
+        seconds = now_s - self._rates_at_s
+        if seconds <= 0:
+            return
+        weight = min(seconds / _RATE_S, 1.0)
+        for queue, holding in self._core.held.items():
+            holding.bytes_per_s += weight * (self._bytes.get(queue, 0) / seconds - holding.bytes_per_s)
+        self._bytes.clear()
+        self._rates_at_s = now_s
+
+    async def _say(self) -> None:
+        messages = self._core.take()
+        if messages:
+            await self._answers.put([(0, message) for message in messages])
+
+    async def _last(self) -> None:
+        """What was read goes to the sink once more; what it does not take, the next owner reads again."""
+        await self._send()
+        left = {queue: len(records) for queue, records in self._unsent.items() if records}
+        if left:
+            _log.warning("the sink has not taken %d records; their next owner reads them again", sum(left.values()))
+        await self._answers.put([(0, self._core.bye())])
+
+    def _place(self, queue: Queue, holding: Holding) -> Place:
+        return Place(
+            *(self._settings.sink.table(queue.topic), queue.topic, queue.partition, holding.epoch, self._core.name)
+        )

@@ -1,0 +1,91 @@
+"""The records of the partitions that a member owns: fetched, and the place kept in each.
+
+Owns: the consumer, which partitions it reads, and from where. Must never: know whose they are, or keep a record.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.structs import ConsumerRecord
+
+from ..model import Queue
+from ..sinks.base import Record
+from .connecting import asking
+
+#: Records taken at once: some milliseconds of the loop.
+_TAKE_MAX = 2_000
+
+
+class Extent(NamedTuple):
+    """Offsets of a partition: of the first record that is there, and behind the last one."""
+
+    first: int
+    behind: int
+
+
+class Reader:
+    """``latest``: what the group has never read is read from its end on, not from its beginning."""
+
+    def __init__(self, consumer: AIOKafkaConsumer, latest: bool, servers: str, timeout_s: float) -> None:
+        self._consumer = consumer
+        self._latest = latest
+        self._servers = servers
+        self._timeout_s = timeout_s
+        self._places: dict[Queue, int] = {}
+
+    async def committed(self, queue: Queue) -> int | None:
+        """Where the group has been, as Kafka knows it. Raises ``KafkaProblem``."""
+        partition = TopicPartition(*queue)
+        async with asking(f"the group's offset of {queue} cannot be read", self._servers, self._timeout_s):
+            found = await self._consumer.committed(partition)
+        return None if found is None else int(found)
+
+    async def extent(self, queue: Queue) -> Extent:
+        """What there is. Raises ``KafkaProblem``."""
+        partition = TopicPartition(*queue)
+        async with asking(f"the offsets of {queue} cannot be read", self._servers, self._timeout_s):
+            first = await self._consumer.beginning_offsets([partition])
+            behind = await self._consumer.end_offsets([partition])
+        return Extent(first[partition], behind[partition])
+
+    def start_of(self, extent: Extent) -> int:
+        """Where to begin with what has never been read."""
+        return extent.behind if self._latest else extent.first
+
+    def read(self, places: Mapping[Queue, int]) -> None:
+        """These and no others, from these offsets on."""
+        if places.keys() != self._places.keys():
+            self._consumer.assign([TopicPartition(*queue) for queue in places])
+            changed: Iterable[Queue] = places
+        else:
+            changed = [queue for queue, place in places.items() if self._places[queue] != place]
+        for queue in changed:
+            self._consumer.seek(TopicPartition(*queue), places[queue])
+        self._places = dict(places)
+
+    async def take(self, wait_s: float) -> dict[Queue, list[Record]]:
+        """What has come; nothing if that is nothing within ``wait_s``. Raises ``KafkaProblem``."""
+        if not self._places:
+            await asyncio.sleep(wait_s)
+            return {}
+        async with asking("nothing can be read", self._servers, wait_s + self._timeout_s):
+            batches = await self._consumer.getmany(timeout_ms=int(wait_s * 1e3), max_records=_TAKE_MAX)
+        found = {}
+        for partition, records in batches.items():
+            queue = Queue(partition.topic, partition.partition)
+            found[queue] = [_record(record) for record in records]
+            self._places[queue] = records[-1].offset + 1
+        return found
+
+    async def commit(self, places: Mapping[Queue, int]) -> None:
+        """For tools that show how far the group is, and for sinks that know no offsets. Raises ``KafkaProblem``."""
+        async with asking("the group's offsets cannot be committed", self._servers, self._timeout_s):
+            await self._consumer.commit({TopicPartition(*queue): place for queue, place in places.items()})
+
+
+def _record(found: ConsumerRecord[bytes | None, bytes | None]) -> Record:
+    return Record(found.offset, found.timestamp, found.key, found.value)

@@ -1,0 +1,199 @@
+"""A member's side of the group: its number, what it owns, and what it answers.
+
+Owns: what the member has been told, and has not let go of. Must never: read a queue, or know a sink.
+
+The member does what it is told between two of its cycles (arXiv 2402.06085, section V-B), and answers only then: what
+it says that it has let go of is in the sink. Without a controller it goes on with what it owns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from .model import (
+    Beat,
+    Bye,
+    Held,
+    Hello,
+    Message,
+    Queue,
+    Refused,
+    Reign,
+    Start,
+    Started,
+    Stop,
+    Stopped,
+    Welcome,
+)
+
+#: Queues in one beat.
+BEAT_QUEUES = 2_000
+
+
+@dataclass(slots=True)
+class Holding:
+    """``next``: the offset behind what is in the sink; -1: not known yet. ``is_open``: the sink knows this epoch.
+    ``problem``: why it is not read, or ``""``."""
+
+    epoch: int
+    next: int = -1
+    is_open: bool = False
+    bytes_per_s: float = 0.0
+    problem: str = ""
+
+
+class Membership:
+    """``name``: of the member, in the scaler's list, too. ``nonce``: of this start of the program. ``capacity``: bytes
+    a second; 0: as the group's file says.
+
+    After each call there may be something in ``opening`` (queues that the sink has to be told of), ``closing`` (queues
+    to let go of) and ``answers`` (what to say, to the controller).
+    """
+
+    def __init__(self, name: str, nonce: str, capacity: float = 0.0) -> None:
+        self.name = name
+        self.nonce = nonce
+        self.capacity = capacity
+        self.number = 0
+        self.term = 0
+        self.held: dict[Queue, Holding] = {}
+        self.opening: set[Queue] = set()
+        self.closing: set[Queue] = set()
+        self.answers: list[Message] = []
+        self.stale = 0
+
+    # What is heard
+
+    def welcomed(self, message: Message) -> bool:
+        """A message among those for the controller. True: the member has another number now."""
+        match message:
+            case Welcome() if message.name == self.name and message.nonce == self.nonce:
+                if message.term < self.term:
+                    return False
+                self.term = message.term
+                is_other = self.number != message.number
+                self.number = message.number
+                self.beat()
+                return is_other
+        return False
+
+    def told(self, message: Message) -> None:
+        """A message to the member's number."""
+        match message:
+            case Reign():
+                if message.term > self.term:
+                    self.term = message.term
+                self.beat()
+            case Welcome():
+                self.welcomed(message)
+            case Start() | Stop():
+                if message.term < self.term:
+                    self.stale += 1  # of a controller that has been replaced
+                    return
+                self.term = message.term
+                if message.name != self.name:
+                    # The number is another's: this member was silent for too long. It asks for a new one.
+                    self.number = 0
+                    return
+                if isinstance(message, Start):
+                    self._start(message)
+                else:
+                    self._stop(message)
+            case _:
+                self.stale += 1
+
+    def _start(self, message: Start) -> None:
+        again = []
+        for queue in message.queues:
+            holding = self.held.get(queue)
+            if holding is None or holding.epoch < message.epoch:
+                next = -1 if holding is None else holding.next
+                self.held[queue] = Holding(message.epoch, next)
+                self.closing.discard(queue)
+                self.opening.add(queue)
+            elif holding.epoch == message.epoch and holding.is_open:
+                again.append(queue)
+        if again:
+            self.answers.append(Started(self.name, self.number, self.term, message.epoch, tuple(again)))
+
+    def _stop(self, message: Stop) -> None:
+        nothing = []
+        for queue in message.queues:
+            if queue in self.held:
+                self.closing.add(queue)
+            else:
+                nothing.append(queue)
+        self._stopped(nothing)
+
+    def _stopped(self, queues: Iterable[Queue]) -> None:
+        some = tuple(queues)
+        if some:
+            self.answers.append(Stopped(self.name, self.number, self.term, some))
+
+    # What has been done
+
+    def opened(self, queue: Queue, epoch: int, next: int) -> None:
+        """The sink knows the epoch; the queue is read from this offset on."""
+        holding = self.held.get(queue)
+        if holding is None or holding.epoch != epoch:
+            return
+        holding.is_open, holding.next, holding.problem = True, next, ""
+        self.opening.discard(queue)
+        self.answers.append(Started(self.name, self.number, self.term, epoch, (queue,)))
+
+    def refused(self, queue: Queue, newer: int) -> None:
+        """The sink knows an owner with a newer epoch: the queue is not this member's any more."""
+        holding = self.held.pop(queue, None)
+        self.opening.discard(queue)
+        self.closing.discard(queue)
+        if holding is not None:
+            self.answers.append(Refused(self.name, self.number, self.term, holding.epoch, newer, (queue,)))
+
+    def closed(self) -> None:
+        """All that was read of what is to be let go of is in the sink."""
+        for queue in self.closing:
+            self.held.pop(queue, None)
+            self.opening.discard(queue)
+        self._stopped(sorted(self.closing))
+        self.closing.clear()
+
+    # What is said
+
+    def hello(self) -> Hello:
+        """To be said again until there is a number."""
+        return Hello(self.name, self.nonce, self.capacity)
+
+    def beat(self) -> None:
+        """Say what is owned, if there is a number."""
+        if not self.number:
+            return
+        held = [
+            Held(queue, each.epoch, each.next, each.bytes_per_s, each.problem)
+            for queue, each in sorted(self.held.items())
+        ]
+        parts = max(-(-len(held) // BEAT_QUEUES), 1)
+        for part in range(parts):
+            some = tuple(held[part * BEAT_QUEUES : (part + 1) * BEAT_QUEUES])
+            self.answers.append(
+                Beat(*(self.name, self.nonce, self.number, self.term, part, parts, self.capacity, some))
+            )
+
+    def bye(self) -> Bye:
+        """The last word: everything is in the sink, and nothing is owned."""
+        self.held.clear()
+        self.opening.clear()
+        self.closing.clear()
+        return Bye(self.name, self.nonce, self.number)
+
+    def take(self) -> list[Message]:
+        """What to say to the controller since the last call. ``Started`` of one epoch are one message."""
+        answers, self.answers = self.answers, []
+        found: list[Message] = []
+        for answer in answers:
+            last = found[-1] if found else None
+            if isinstance(answer, Started) and isinstance(last, Started) and last[:4] == answer[:4]:
+                found[-1] = last._replace(queues=last.queues + answer.queues)
+            else:
+                found.append(answer)
+        return found

@@ -1,0 +1,346 @@
+"""What members, monitor and controller say to each other.
+
+Owns: the messages, their JSON, and how each is checked. Must never: know how a message travels, or what follows from
+one.
+
+The document is Landau et al., arXiv 2402.06085, sections V-A to V-C. A *queue* is what has one reader at a time; on
+Kafka it is a partition. A *member* is a consumer of the group. It has a name, which is its own, and a number, which the
+controller gives it. An *epoch* belongs to one ownership of one queue. A *term* belongs to a controller. Both grow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeVar
+
+import orjson
+
+#: Characters of a member's name: Kubernetes' names of pods have up to 253.
+NAME_CHARS_MAX = 253
+#: Queues in one message; more go into several.
+QUEUES_MAX = 10_000
+#: Of a message in bytes: Kafka takes 1 MiB.
+MESSAGE_BYTES_MAX = 1_000_000
+#: Epochs of one term. A controller that has given so many begins another term.
+EPOCHS_PER_TERM = 1_000_000
+#: JSON's numbers are exact to here.
+NUMBER_MAX = 2**53 - 1
+
+
+class MessageError(ValueError):
+    """Bytes that are no message; the text says what is wrong with them."""
+
+
+class Queue(NamedTuple):
+    """A partition of a topic."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}/{self.partition}"
+
+
+class Held(NamedTuple):
+    """A queue that a member owns. ``next``: the offset behind what it has handed to the sink; -1: it has not begun.
+    ``bytes_per_s``: what it has read of late. ``problem``: why it does not read, or ``""``."""
+
+    queue: Queue
+    epoch: int
+    next: int
+    bytes_per_s: float
+    problem: str
+
+
+# From members
+
+
+class Hello(NamedTuple):
+    """I am here, and have no number. ``nonce``: of this start of the program. ``capacity``: bytes a second that it can
+    take; 0: as the group's file says."""
+
+    name: str
+    nonce: str
+    capacity: float
+
+
+class Beat(NamedTuple):
+    """I am alive, and hold this. ``term``: of the newest controller heard of. Several make one where it holds much:
+    ``part`` of ``parts``, from 0."""
+
+    name: str
+    nonce: str
+    number: int
+    term: int
+    part: int
+    parts: int
+    capacity: float
+    held: tuple[Held, ...]
+
+
+class Started(NamedTuple):
+    """These are mine now, and the sink knows. ``number``: 0 in this and the next two, where I have lost it."""
+
+    name: str
+    number: int
+    term: int
+    epoch: int
+    queues: tuple[Queue, ...]
+
+
+class Stopped(NamedTuple):
+    """These are not mine any more; all that was read of them is in the sink."""
+
+    name: str
+    number: int
+    term: int
+    queues: tuple[Queue, ...]
+
+
+class Refused(NamedTuple):
+    """The sink does not take these from me with this epoch: it knows an owner with a newer one, ``newer``. I have let
+    go of them."""
+
+    name: str
+    number: int
+    term: int
+    epoch: int
+    newer: int
+    queues: tuple[Queue, ...]
+
+
+class Bye(NamedTuple):
+    """I end, and hold nothing any more."""
+
+    name: str
+    nonce: str
+    number: int
+
+
+# From the controller
+
+
+class Reign(NamedTuple):
+    """A controller has begun. Among those to the controller it stands without a term, for its place there makes one:
+    ``term`` is 0. To members it goes with the term."""
+
+    controller: str
+    term: int
+
+
+class Welcome(NamedTuple):
+    """Your number."""
+
+    name: str
+    nonce: str
+    number: int
+    term: int
+
+
+class Start(NamedTuple):
+    """Read these from now on."""
+
+    name: str
+    term: int
+    epoch: int
+    queues: tuple[Queue, ...]
+
+
+class Stop(NamedTuple):
+    """Let go of these, when what was read of them is in the sink."""
+
+    name: str
+    term: int
+    queues: tuple[Queue, ...]
+
+
+# From the monitor
+
+
+class Flow(NamedTuple):
+    """Of a queue: ``bytes_per_s`` written into it of late; ``stock``: bytes in it that the group has not read yet."""
+
+    queue: Queue
+    bytes_per_s: float
+    stock: float
+
+
+class Speeds(NamedTuple):
+    """What is written. ``serial``: of this monitor's measurements; ``monitor``: this start of it. ``missing``: topics
+    that are not there. Several make one measurement: ``part`` of ``parts``, from 0."""
+
+    monitor: str
+    serial: int
+    part: int
+    parts: int
+    window_s: float
+    flows: tuple[Flow, ...]
+    missing: tuple[str, ...]
+
+
+Message = Hello | Beat | Started | Stopped | Refused | Bye | Reign | Welcome | Start | Stop | Speeds
+
+
+def encode(message: Message) -> bytes:
+    """One line of JSON: the kind, and the fields by their names. A queue is ``[topic, partition]``."""
+    return orjson.dumps({"kind": type(message).__name__.lower(), **message._asdict()}, default=tuple)
+
+
+def decode(data: bytes | None) -> Message:
+    """The message. Raises ``MessageError``; fields that this version does not know are passed over."""
+    try:
+        found = orjson.loads(data or b"")
+    except orjson.JSONDecodeError as error:
+        raise MessageError(f"no JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise MessageError("no JSON object")
+    reader = _READERS.get(found.get("kind"))
+    if reader is None:
+        raise MessageError(f"kind is {found.get('kind')!r}, which this version does not know")
+    return reader(found)
+
+
+T = TypeVar("T")
+
+
+def _whole(found: Mapping[str, Any], key: str, least: int = 0) -> int:
+    value = found.get(key)
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= NUMBER_MAX:
+        raise MessageError(f"{key} is no whole number of at least {least}")
+    return value
+
+
+def _number(found: Mapping[str, Any], key: str) -> float:
+    value = found.get(key)
+    if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
+        raise MessageError(f"{key} is no number of at least 0")
+    return float(value)
+
+
+def _text(found: Mapping[str, Any], key: str, most: int = NAME_CHARS_MAX, least: int = 1) -> str:
+    value = found.get(key)
+    if not isinstance(value, str) or not least <= len(value) <= most:
+        raise MessageError(f"{key} is no text of {least} to {most} characters")
+    return value
+
+
+def _all(found: Mapping[str, Any], key: str, reader: Callable[[Any], T]) -> tuple[T, ...]:
+    value = found.get(key)
+    if not isinstance(value, list) or len(value) > QUEUES_MAX:
+        raise MessageError(f"{key} is no list of at most {QUEUES_MAX:,}")
+    return tuple(reader(each) for each in value)
+
+
+def _queue(value: Any) -> Queue:
+    match value:
+        case [str(topic), int(partition)] if topic and not isinstance(partition, bool) and 0 <= partition <= NUMBER_MAX:
+            return Queue(topic, partition)
+    raise MessageError("a queue is [topic, partition]")
+
+
+def _held(value: Any) -> Held:
+    if not isinstance(value, list) or len(value) != len(Held._fields):
+        raise MessageError(f"what is held is [{', '.join(Held._fields)}]")
+    found = dict(zip(Held._fields, value, strict=True))
+    return Held(
+        _queue(found["queue"]),
+        _whole(found, "epoch"),
+        _whole(found, "next", -1),
+        _number(found, "bytes_per_s"),
+        _text(found, "problem", 1_000, 0),
+    )
+
+
+def _flow(value: Any) -> Flow:
+    if not isinstance(value, list) or len(value) != len(Flow._fields):
+        raise MessageError(f"a flow is [{', '.join(Flow._fields)}]")
+    found = dict(zip(Flow._fields, value, strict=True))
+    return Flow(_queue(found["queue"]), _number(found, "bytes_per_s"), _number(found, "stock"))
+
+
+def _topic(value: Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise MessageError("a topic is text")
+    return value
+
+
+def _part(found: Mapping[str, Any]) -> tuple[int, int]:
+    part, parts = _whole(found, "part"), _whole(found, "parts", 1)
+    if part >= parts:
+        raise MessageError(f"part is {part} of {parts}")
+    return part, parts
+
+
+def _hello(found: Mapping[str, Any]) -> Hello:
+    return Hello(_text(found, "name"), _text(found, "nonce"), _number(found, "capacity"))
+
+
+def _beat(found: Mapping[str, Any]) -> Beat:
+    part, parts = _part(found)
+    return Beat(
+        *(_text(found, "name"), _text(found, "nonce"), _whole(found, "number", 1), _whole(found, "term")),
+        *(part, parts, _number(found, "capacity"), _all(found, "held", _held)),
+    )
+
+
+def _started(found: Mapping[str, Any]) -> Started:
+    return Started(
+        *(_text(found, "name"), _whole(found, "number"), _whole(found, "term"), _whole(found, "epoch")),
+        _all(found, "queues", _queue),
+    )
+
+
+def _stopped(found: Mapping[str, Any]) -> Stopped:
+    return Stopped(
+        *(_text(found, "name"), _whole(found, "number"), _whole(found, "term")), _all(found, "queues", _queue)
+    )
+
+
+def _refused(found: Mapping[str, Any]) -> Refused:
+    return Refused(
+        *(_text(found, "name"), _whole(found, "number"), _whole(found, "term"), _whole(found, "epoch")),
+        *(_whole(found, "newer"), _all(found, "queues", _queue)),
+    )
+
+
+def _bye(found: Mapping[str, Any]) -> Bye:
+    return Bye(_text(found, "name"), _text(found, "nonce"), _whole(found, "number"))
+
+
+def _reign(found: Mapping[str, Any]) -> Reign:
+    return Reign(_text(found, "controller"), _whole(found, "term"))
+
+
+def _welcome(found: Mapping[str, Any]) -> Welcome:
+    return Welcome(_text(found, "name"), _text(found, "nonce"), _whole(found, "number", 1), _whole(found, "term"))
+
+
+def _start(found: Mapping[str, Any]) -> Start:
+    return Start(*(_text(found, "name"), _whole(found, "term"), _whole(found, "epoch")), _all(found, "queues", _queue))
+
+
+def _stop(found: Mapping[str, Any]) -> Stop:
+    return Stop(_text(found, "name"), _whole(found, "term"), _all(found, "queues", _queue))
+
+
+def _speeds(found: Mapping[str, Any]) -> Speeds:
+    part, parts = _part(found)
+    return Speeds(
+        *(_text(found, "monitor"), _whole(found, "serial"), part, parts, _number(found, "window_s")),
+        *(_all(found, "flows", _flow), _all(found, "missing", _topic)),
+    )
+
+
+_READERS: Mapping[Any, Callable[[Mapping[str, Any]], Message]] = {
+    "hello": _hello,
+    "beat": _beat,
+    "started": _started,
+    "stopped": _stopped,
+    "refused": _refused,
+    "bye": _bye,
+    "reign": _reign,
+    "welcome": _welcome,
+    "start": _start,
+    "stop": _stop,
+    "speeds": _speeds,
+}

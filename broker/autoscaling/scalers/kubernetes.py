@@ -1,0 +1,256 @@
+"""Members as the pods of a Deployment of Kubernetes.
+
+Owns: the four requests, and how far replicas may fall. Must never: delete a pod; lower replicas by more than there are
+pods that may go.
+
+A member's name is its pod's. Kubernetes picks the pods that go when replicas fall, and takes those first whose
+annotation ``controller.kubernetes.io/pod-deletion-cost`` is lowest. So that is set on the members that are leaving, and
+taken away from those that are not any more. Three things could make it pick another one nevertheless:
+
+* Pods that are not ready go before ready ones, whatever they cost. A pod that has not started has no work. But members
+  must have no readiness probe, which could call one with work not ready.
+* Kubernetes may hear of the new number before it hears of the cost. So replicas fall only once the cost has been there
+  for ``settle_s``.
+* It may not have carried out the last order yet. Then a pod would be counted for two orders, so replicas never fall
+  below the pods that are there without those that may go. And whoever leaves no more may still be the one that goes, so
+  costs are taken away only once there are no more pods than replicas. Such a pod ends as any does, by SIGTERM.
+
+The number is written together with the version of the Deployment that was read. Kubernetes refuses it if somebody has
+changed the Deployment since.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+from urllib.parse import quote, urlencode
+
+import orjson
+
+from .asking import Answer, Asking
+from .base import Running, ScalerError
+from .kubernetes_access import Access
+
+COST = "controller.kubernetes.io/pod-deletion-cost"
+#: Of a member that is leaving; without the annotation it is 0. Only this value is ever taken away.
+LEAVING_COST = "-1000"
+
+#: What tells Kubernetes' controllers of a change takes some ten milliseconds, on a busy control plane hundreds.
+SETTLE_S = 1.0
+
+#: Once to set costs, and again each time that somebody changes the Deployment meanwhile: its own controllers do, for
+#: some seconds after each change.
+ATTEMPTS = 8
+#: Pause before another attempt after a conflict, in seconds.
+CONFLICT_PAUSE_S = 0.05
+
+#: Pods in one answer, and in all of them: ten times as many as a group may have members.
+PAGE_PODS, PODS_MAX = 250, 10_000
+
+_MERGE = "application/merge-patch+json"
+
+
+class _Rule(NamedTuple):
+    """Of RBAC: what a request needs. deploy/kubernetes/autoscaler.yaml has all of them."""
+
+    api_group: str
+    resource: str
+    verb: str
+
+
+_GET_DEPLOYMENT = _Rule("apps", "deployments", "get")
+_PATCH_SCALE = _Rule("apps", "deployments/scale", "patch")
+_LIST_PODS = _Rule("", "pods", "list")
+_PATCH_POD = _Rule("", "pods", "patch")
+
+
+class _StatusError(ScalerError):
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+class _Deployment(NamedTuple):
+    replicas: int
+    selector: str
+    version: str
+
+
+class KubernetesScaler:
+    """``namespace``, ``deployment``: of the members. ``timeout_s``: of each request. ``settle_s``: see above.
+    ``clock``, ``sleep``: in seconds."""
+
+    def __init__(
+        self,
+        namespace: str,
+        deployment: str,
+        access: Access,
+        timeout_s: float,
+        *,
+        settle_s: float = SETTLE_S,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._namespace = namespace
+        self._name = deployment
+        self._access = access
+        self._asking = Asking(timeout_s, access.tls)
+        self._settle_s = settle_s
+        self._clock = clock
+        self._sleep = sleep
+        # When a cost was set last, by this scaler: the start of the next takes longer than settle_s.
+        self._marked_s = -math.inf
+        self._deployment_path = f"/apis/apps/v1/namespaces/{quote(namespace)}/deployments/{quote(deployment)}"
+        self._pods_path = f"/api/v1/namespaces/{quote(namespace)}/pods"
+
+    async def running(self) -> Running:
+        """The Deployment's pods that are neither over nor told to end. Raises ``ScalerError``."""
+        pods = await self._pods(await self._deployment())
+        return Running(len(pods), frozenset(pods))
+
+    async def scale(self, count: int, leaving: Sequence[str]) -> None:
+        """Set costs, and then replicas. Raises ``ScalerError``."""
+        assert count >= 0
+        for attempt in range(ATTEMPTS):
+            deployment = await self._deployment()
+            pods = await self._pods(deployment)
+            going = frozenset(leaving) & pods.keys()
+            try:
+                await self._set_costs(pods, going, len(pods) <= deployment.replicas)
+                replicas = wanted(count, deployment.replicas, len(pods), len(going))
+                if replicas == deployment.replicas:
+                    return
+                wait_s = self._marked_s + self._settle_s - self._clock()
+                if replicas < deployment.replicas and wait_s > 0:
+                    await self._sleep(wait_s)
+                    continue  # to see whether those that may go are still there
+                await self._set_replicas(deployment, replicas)
+                return
+            except _StatusError as error:
+                # 409: the Deployment has changed since it was read. 404: a pod has ended, or the Deployment is gone,
+                # which the next attempt will find.
+                if error.status not in (404, 409) or attempt == ATTEMPTS - 1:
+                    raise
+                await self._sleep(CONFLICT_PAUSE_S)
+        raise ScalerError(
+            f"Deployment {self._name} changes all the time: nothing has been lowered yet; asked again later"
+        )
+
+    async def close(self) -> None:
+        """Close connections."""
+        await self._asking.close()
+
+    async def _deployment(self) -> _Deployment:
+        answer = await self._request("GET", self._deployment_path, _GET_DEPLOYMENT)
+        found = answer.json()
+        try:
+            replicas = int(found["spec"]["replicas"])
+            version = found["metadata"]["resourceVersion"]
+            selector = label_selector(found["spec"]["selector"])
+        except (KeyError, TypeError, AttributeError, ValueError):
+            raise answer.error("this is no Deployment: is that the URL of Kubernetes' API?") from None
+        if not selector:
+            raise answer.error("its selector is empty, so its pods cannot be told from others")
+        return _Deployment(replicas, selector, version)
+
+    async def _pods(self, deployment: _Deployment) -> dict[str, str | None]:
+        """The cost of each pod that is there to stay, by its name. Those that were evicted remain as ``Failed``."""
+        pods: dict[str, str | None] = {}
+        query = {"labelSelector": deployment.selector, "limit": str(PAGE_PODS)}
+        for _ in range(PODS_MAX // PAGE_PODS):
+            answer = await self._request("GET", f"{self._pods_path}?{urlencode(query)}", _LIST_PODS)
+            found = answer.json()
+            try:
+                for pod in found["items"]:
+                    metadata = pod["metadata"]
+                    is_over = pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
+                    if not is_over and not metadata.get("deletionTimestamp"):
+                        pods[metadata["name"]] = (metadata.get("annotations") or {}).get(COST)
+                more = found["metadata"].get("continue")
+            except (KeyError, TypeError, AttributeError):
+                raise answer.error("this is no list of pods: is that the URL of Kubernetes' API?") from None
+            if not more:
+                return pods
+            query["continue"] = more
+        raise ScalerError(
+            f"the selector of Deployment {self._name} finds more than {PODS_MAX:,} pods, which are not all its own"
+        )
+
+    async def _set_costs(self, pods: Mapping[str, str | None], going: frozenset[str], is_settled: bool) -> None:
+        """On all that may go, and on no other. ``is_settled``: all orders have been carried out."""
+        for name, cost in pods.items():
+            if name in going and cost != LEAVING_COST:
+                self._marked_s = self._clock()
+                await self._set_cost(name, LEAVING_COST)
+            elif name not in going and cost == LEAVING_COST and is_settled:
+                await self._set_cost(name, None)
+
+    async def _set_cost(self, pod: str, cost: str | None) -> None:
+        patch = {"metadata": {"annotations": {COST: cost}}}
+        await self._request("PATCH", f"{self._pods_path}/{quote(pod)}", _PATCH_POD, patch)
+
+    async def _set_replicas(self, deployment: _Deployment, replicas: int) -> None:
+        patch = {"metadata": {"resourceVersion": deployment.version}, "spec": {"replicas": replicas}}
+        await self._request("PATCH", f"{self._deployment_path}/scale", _PATCH_SCALE, patch)
+
+    async def _request(self, method: str, path: str, rule: _Rule, patch: Any = None) -> Answer:
+        headers = {} if patch is None else {"Content-Type": _MERGE}
+        if token := self._access.token():
+            headers["Authorization"] = f"Bearer {token}"
+        answer = await self._asking.ask(method, self._access.server + path, headers, patch)
+        if answer.status != 200:
+            raise _StatusError(answer.status, self._told(answer, rule))
+        return answer
+
+    def _told(self, answer: Answer, rule: _Rule) -> str:
+        """What the operator has to know. The API explains itself in an object ``Status``."""
+        try:
+            status = orjson.loads(answer.body)
+            said = status["message"] if status["kind"] == "Status" else ""
+        except (orjson.JSONDecodeError, KeyError, TypeError):
+            said = ""
+        if not said:
+            return f"{answer.error()}; is {self._access.server} the URL of Kubernetes' API?"
+        match answer.status:
+            case 401:
+                return f"Kubernetes does not take the token or certificate that was shown ({answer.asked}): {said}"
+            case 403:
+                return (
+                    f"the Role of the autoscaler in namespace {self._namespace} lacks a rule: "
+                    f'apiGroups: ["{rule.api_group}"], resources: ["{rule.resource}"], verbs: ["{rule.verb}"]; '
+                    f"deploy/kubernetes/autoscaler.yaml has all that are needed. Kubernetes says: {said}"
+                )
+            case 404 if rule.resource.startswith("deployments"):
+                return (
+                    f"there is no Deployment {self._name} in namespace {self._namespace}: see [scaler] deployment and "
+                    f"namespace. Kubernetes says: {said}"
+                )
+            case 409:
+                return f"others change Deployment {self._name} all the time. Kubernetes says: {said}"
+        return str(answer.error(said))
+
+
+def wanted(count: int, replicas: int, pods: int, going: int) -> int:
+    """How many replicas to set, where ``count`` are wanted, ``replicas`` are set, and ``pods`` are there to stay, of
+    which ``going`` may go."""
+    if count >= replicas:
+        return count
+    return min(replicas, max(count, replicas - going, pods - going))
+
+
+def label_selector(selector: Mapping[str, Any]) -> str:
+    """An object ``LabelSelector`` as a query has it."""
+    terms = [f"{key}={value}" for key, value in (selector.get("matchLabels") or {}).items()]
+    for each in selector.get("matchExpressions") or ():
+        key, values = each["key"], ",".join(each.get("values") or ())
+        operators = {
+            "In": f"{key} in ({values})",
+            "NotIn": f"{key} notin ({values})",
+            "Exists": key,
+            "DoesNotExist": f"!{key}",
+        }
+        terms.append(operators[each["operator"]])
+    return ",".join(terms)

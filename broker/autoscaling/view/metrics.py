@@ -1,0 +1,86 @@
+"""What the autoscaler's `/metrics` shows, in Prometheus' text format 0.0.4.
+
+Owns: names, units and help texts. Must never: count; the controller's parts do.
+
+``ingeborg_autoscale_wanted_members`` is what KEDA's Prometheus scaler reads, where KEDA runs the members.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from ..controller import MANAGING, SYNCHRONIZING, WATCHING, Controller
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+PREFIX = "ingeborg_autoscale_"
+
+
+class Metrics:
+    """Of one controller. ``group``: its group's name."""
+
+    def __init__(self, group: str, controller: Controller) -> None:
+        self._group = group
+        self._controller = controller
+        self._registry = CollectorRegistry(auto_describe=False)
+        ProcessCollector(namespace="ingeborg", registry=self._registry)
+        self._registry.register(self)
+
+    def text(self) -> bytes:
+        """All of it, now."""
+        return generate_latest(self._registry)
+
+    def collect(self) -> Iterator[Metric]:
+        """The families, for the library."""
+        controller, picture = self._controller, self._controller.picture()
+        gauges = {
+            "wanted_members": ("Members that the group needs, within its bounds", picture.wanted),
+            "ready_members": ("Members that may own queues", sum(bar.is_ready for bar in picture.bars)),
+            "leaving_members": ("Members that are to end", sum(bar.is_leaving for bar in picture.bars)),
+            "queues": ("Queues that there are", picture.queues),
+            "unowned_queues": ("Queues without an owner", picture.unowned),
+            "moving_queues": ("Queues between two owners", picture.moving),
+            "hot_queues": ("Queues with more than one member can take", len(picture.hot)),
+            "missing_topics": ("Topics of the group that are not there", len(picture.missing)),
+            "written_bytes_per_second": ("Bytes written into all queues, as measured", picture.bytes_per_s),
+            "stock_bytes": ("Bytes in all queues that the group has not read", picture.stock),
+            "capped": ("1 while more members are needed than the most that may run", int(picture.is_capped)),
+            "stale": ("1 while measurements are missing", int(picture.is_stale)),
+            "term": ("The controller's term", picture.term),
+        }
+        if picture.running is not None:
+            gauges["running_members"] = ("Members that the scaler runs", picture.running)
+        for name, (help, value) in gauges.items():
+            yield self._family(GaugeMetricFamily, name, help, value)
+        counters = {
+            "decisions": ("Times the queues were packed", controller.sentinel.decisions),
+            "moves": ("Queues that a decision gave to another member", controller.sentinel.moves),
+            "forced_moves": ("Queues taken from a member that did not let go in time", controller.owners.forced),
+            "repeated_orders": ("Orders to members that were sent again", controller.owners.repeats),
+            "lost_members": ("Members that fell silent", controller.lost),
+            "scaler_failures": ("Calls to the scaler that failed", controller.staff.failures),
+            "absences": ("Times ordered members did not come in time", controller.staff.absences),
+            "stale_messages": ("Messages that came too late to mean anything", controller.stale),
+        }
+        for name, (help, value) in counters.items():
+            yield self._family(CounterMetricFamily, name, help, value)
+        states = GaugeMetricFamily(PREFIX + "state", "1 for the controller's state", labels=["group", "state"])
+        for state in (SYNCHRONIZING, WATCHING, MANAGING):
+            states.add_metric([self._group, state], int(picture.state == state))
+        yield states
+        load = GaugeMetricFamily(
+            PREFIX + "member_load_ratio", "What a member owns, by what it can take", labels=["group", "member"]
+        )
+        for bar in picture.bars:
+            load.add_metric([self._group, str(bar.number)], bar.load / bar.capacity)
+        yield load
+
+    def _family(
+        self, kind: type[GaugeMetricFamily] | type[CounterMetricFamily], name: str, help: str, value: float
+    ) -> Metric:
+        family = kind(PREFIX + name, help, labels=["group"])
+        family.add_metric([self._group], value)
+        return family

@@ -1,0 +1,96 @@
+"""The autoscaler's pages over HTTP: `/`, `/picture.json`, `/metrics`, `/health`.
+
+Owns: paths and headers. Must never: change anything: there is nothing to press here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import orjson
+from aiohttp import web
+
+from ..effects import Picture
+from . import words
+from .metrics import CONTENT_TYPE, Metrics
+
+_PAGE = Path(__file__).parent / "page.html"
+#: Of the page: everything in it is its own.
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'"
+_HEADERS = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": _POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+}
+#: Cells of a bar on the page, where a member at its capacity is full.
+_CELLS = 200
+
+
+@asynccontextmanager
+async def serving(
+    host: str, port: int, group: str, metrics: Metrics, picture: Callable[[], Picture]
+) -> AsyncIterator[str]:
+    """The pages, until the end of the block. Its value: their URL. Raises ``OSError``: the address is taken, or not
+    this machine's."""
+    page = _PAGE.read_bytes()
+
+    async def show_page(request: web.Request) -> web.Response:
+        return web.Response(body=page, content_type="text/html", charset="utf-8", headers=_HEADERS)
+
+    async def show_picture(request: web.Request) -> web.Response:
+        return web.Response(body=document(group, picture()), content_type="application/json", headers=_HEADERS)
+
+    async def show_metrics(request: web.Request) -> web.Response:
+        return web.Response(body=metrics.text(), headers={**_HEADERS, "Content-Type": CONTENT_TYPE})
+
+    async def show_health(request: web.Request) -> web.Response:
+        return web.Response(text="ok\n", headers=_HEADERS)
+
+    application = web.Application()
+    application.add_routes(
+        [
+            *(web.get("/", show_page), web.get("/picture.json", show_picture)),
+            *(web.get("/metrics", show_metrics), web.get("/health", show_health)),
+        ]
+    )
+    runner = web.AppRunner(application, access_log=None, shutdown_timeout=1.0)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, host, port)
+        await site.start()
+        at = runner.addresses[0][1]
+        yield f"http://{f'[{host}]' if ':' in host else host}:{at}/"
+    finally:
+        await runner.cleanup()
+
+
+def document(group: str, picture: Picture) -> bytes:
+    """What the page draws, as JSON."""
+    return orjson.dumps(
+        {
+            "group": group,
+            "state": picture.state,
+            "heading": words.heading(group, picture),
+            "troubles": words.troubles(picture),
+            "wanted": picture.wanted,
+            "running": picture.running,
+            "members": [
+                {
+                    "number": bar.number,
+                    "name": bar.name,
+                    "state": "leaving" if bar.is_leaving else "ready" if bar.is_ready else "joining",
+                    "share": bar.load / bar.capacity,
+                    "load": words.bytes_per_s(bar.load),
+                    "capacity": words.bytes_per_s(bar.capacity),
+                    "queues": len(bar.shares),
+                    "pieces": [
+                        [piece.cells / _CELLS, piece.queues, piece.is_moving] for piece in words.pieces(bar, _CELLS)
+                    ],
+                }
+                for bar in picture.bars
+            ],
+        }
+    )

@@ -1,0 +1,90 @@
+"""A group in words and bars: what the terminal shows, and the page.
+
+Owns: units, headings, and how a bar is filled by its queues. Must never: draw.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ..effects import Bar, Picture
+from ..owners import OWNED
+
+#: Of what a bar can be long: a member with more than its capacity is longer than one that is full.
+OVER = 1.25
+
+
+class Piece(NamedTuple):
+    """A part of a bar: one queue, or several small ones. ``cells``: how long; ``is_moving``: between two owners."""
+
+    cells: int
+    queues: int
+    is_moving: bool
+
+
+def bytes_per_s(value: float) -> str:
+    """With a unit: 1,000 B/s are 1.00 kB/s."""
+    return f"{amount(value)}/s"
+
+
+def amount(value: float) -> str:
+    """Bytes with a unit, in three digits."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if value < 999.5:
+            return f"{value:.0f} {unit}" if unit == "B" or value >= 100 else f"{value:.3g} {unit}"
+        value /= 1000
+    return f"{value:.3g} TB"
+
+
+def heading(group: str, picture: Picture) -> str:
+    """One line of the whole."""
+    ready = sum(bar.is_ready for bar in picture.bars)
+    words = [
+        group,
+        picture.state,
+        f"{ready} of {picture.wanted} members",
+        f"{picture.queues:,} queues",
+        f"{bytes_per_s(picture.bytes_per_s)} come in",
+        f"{amount(picture.stock)} not read yet",
+    ]
+    if picture.moving:
+        words.append(f"{picture.moving:,} moving")
+    return " · ".join(words)
+
+
+def troubles(picture: Picture) -> list[str]:
+    """What somebody has to do something about, a line each."""
+    found = []
+    if picture.is_stale:
+        found.append("no measurements come: does a monitor run?")
+    if picture.missing:
+        found.append(f"there is no topic {', '.join(picture.missing)}")
+    if picture.is_capped:
+        found.append("more members are needed than members_max")
+    if picture.hot:
+        found.append(f"more than one member can take: {', '.join(str(queue) for queue in picture.hot[:5])}")
+    for bar in picture.bars:
+        problems = [share for share in bar.shares if share.problem]
+        if problems:
+            more = f" (and {len(problems) - 1:,} more)" if len(problems) > 1 else ""
+            found.append(f"{bar.name} does not read {problems[0].queue}{more}: {problems[0].problem}")
+    return found
+
+
+def pieces(bar: Bar, cells: int) -> list[Piece]:
+    """The bar's queues, the greatest first, where a member at its capacity has ``cells`` cells. Queues too small for a
+    cell of their own share one."""
+    found: list[Piece] = []
+    filled, small, most = 0.0, 0, round(cells * OVER)
+    drawn = 0
+    for share in bar.shares:
+        filled += share.bytes_per_s / bar.capacity * cells
+        end = min(round(filled), most)
+        if end > drawn:
+            found.append(Piece(end - drawn, small + 1, share.state != OWNED))
+            drawn, small = end, 0
+        else:
+            small += 1
+    if small and found:
+        found[-1] = found[-1]._replace(queues=found[-1].queues + small)
+    return found

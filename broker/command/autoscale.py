@@ -1,0 +1,76 @@
+"""`ingeborg autoscale FILE`: its options, and what its exit code says.
+
+Owns: the options' spelling and help. Must never: import an autoscaler's packages before it is asked for one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+DONE, FAILED, USAGE, RESIGNED = 0, 1, 2, 3
+PARTS = ("all", "controller", "monitor", "member")
+
+TEXT = "scale a consumer group of Kafka by what is written into its partitions"
+
+_EXIT_CODES = """\
+exit codes:
+  0  ended by a signal, in order
+  1  failed: the reason is on standard error
+  2  wrong usage, or a mistake in the file
+  3  a newer controller of this group has begun
+"""
+
+
+def add(commands: Any) -> None:
+    """Add the command."""
+    options = commands.add_parser(
+        "autoscale",
+        help=TEXT,
+        description=f"{TEXT[0].upper()}{TEXT[1:]} (docs/autoscaling.md). FILE says which, and who runs its members.",
+        epilog=_EXIT_CODES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        argument_default=argparse.SUPPRESS,
+    )
+    options.add_argument("file", type=Path, metavar="FILE.toml", help="the group's file")
+    options.add_argument(
+        "--part",
+        choices=PARTS,
+        default="all",
+        help="what to run: controller and monitor in one process (all), one of them, or one member (default: all)",
+    )
+    options.add_argument(
+        "--name",
+        default="",
+        metavar="NAME",
+        help="of a member, as its scaler knows it (default: INGEBORG_MEMBER_NAME, or host name and process)",
+    )
+    options.add_argument("--dry-run", action="store_true", default=False, help="say what would be done, and do nothing")
+    options.add_argument("--watch", action="store_true", default=False, help="show members as bars on the terminal")
+    options.add_argument(
+        "--journal", type=Path, default=None, metavar="FILE", help="append what happens to it, one JSON object a line"
+    )
+    options.add_argument("--log-format", choices=("text", "json"), default="text", help="of log lines (default: text)")
+    options.add_argument(
+        "--log-level",
+        choices=("debug", "info", "warning", "error"),
+        default="info",
+        help="from which on lines are logged (default: info)",
+    )
+
+
+def run(arguments: dict[str, Any]) -> int:
+    """Returns the exit code."""
+    try:
+        from ..autoscaling import run as autoscaling
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("ingeborg."):
+            raise
+        print(f"ingeborg autoscale: {error.name} is not installed: pip install 'ingeborg[autoscale]'", file=sys.stderr)
+        return USAGE
+    if (arguments["dry_run"] or arguments["watch"]) and arguments["part"] not in ("all", "controller"):
+        print("ingeborg autoscale: --dry-run and --watch are for the controller", file=sys.stderr)
+        return USAGE
+    return autoscaling.main(**arguments)

@@ -1,0 +1,30 @@
+"""A member for tests, as a program: ``member.py KIND --name NAME``. It knows nothing of the project.
+
+Owns: three ways to behave. Must never: import what is not Python's own; it has to start quickly.
+
+``patient``: it ends at SIGTERM. ``stubborn``: it does not. ``failing``: it ends at once, with exit code 3, unless there
+is a file ``mended`` beside the program. At SIGUSR1 it writes a line.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+
+def main() -> None:
+    """Say ``up``, and who this is; then wait."""
+    kind = sys.argv[1]
+    if kind == "failing" and not os.path.exists(os.path.join(os.path.dirname(__file__), "mended")):
+        print("there is no topic orders", file=sys.stderr, flush=True)
+        sys.exit(3)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN if kind == "stubborn" else lambda *_: sys.exit(0))
+    signal.signal(signal.SIGUSR1, lambda *_: print("once more", flush=True))
+    print("up", *sys.argv[1:], os.getsid(0) == os.getpid(), sys.stdin.read() == "", flush=True)
+    while True:
+        signal.pause()
+
+
+if __name__ == "__main__":
+    main()
