@@ -44,7 +44,7 @@ def markdown(rows: Sequence[Json]) -> str:
                 if phase["messages"]:
                     cells = [text(row, phase) for _, text in _COLUMNS]
                     table.append([what(row), f"{name}: {phase['messages']}", *cells])
-        lines += ["", f"## {experiment}", "", *_aligned(table)]
+        lines += ["", f"## {experiment}", "", *_table(table)]
     return "\n".join(lines) + "\n"
 
 
@@ -81,7 +81,7 @@ def _place(row: Json) -> tuple[Any, ...]:
     )
 
 
-def _aligned(table: Sequence[Sequence[str]]) -> list[str]:
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    rows = [list(table[0]), ["-" * width for width in widths], *map(list, table[1:])]
-    return ["| " + " | ".join(map(str.ljust, row, widths)) + " |" for row in rows]
+def _table(table: Sequence[Sequence[str]]) -> list[str]:
+    """Not in columns: kept tables of hundreds of rows would be a third spaces."""
+    rows = [table[0], ["---"] * len(table[0]), *table[1:]]
+    return [f"| {' | '.join(row)} |" for row in rows]

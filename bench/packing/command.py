@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import lzma
 import multiprocessing
 import os
 import signal
@@ -22,7 +23,7 @@ from ingeborg.broker.core import groups
 
 SEEDS_MAX = 1_000
 PLAN = "plan.json"
-DIGEST, TIMES = "packing.json", "times.json"
+DIGEST, TIMES = "packing.json.xz", "times.json"
 PAGE, SUMMARY = "report.html", "summary.md"
 
 NOT_IN_ROWS = ("command.py", "job.py", "page.py", "scores.py")
@@ -80,16 +81,18 @@ def _digest(out: Path) -> None:
     from ingeborg.bench.packing import job
 
     print("digesting …", flush=True)
-    for name, found in zip((DIGEST, TIMES), job.digest(out), strict=True):
-        (out / name).write_text(json.dumps(found, separators=(",", ":")) + "\n", encoding="utf-8")
+    found, times = (json.dumps(each, separators=(",", ":")).encode() + b"\n" for each in job.digest(out))
+    (out / DIGEST).write_bytes(lzma.compress(found, preset=9))
+    (out / TIMES).write_bytes(times)
 
 
 def _pages(out: Path) -> None:
     from ingeborg.bench.packing import page
 
     try:
-        document, times = (json.loads((out / name).read_text(encoding="utf-8")) for name in (DIGEST, TIMES))
-    except (OSError, ValueError) as error:
+        document = json.loads(lzma.decompress((out / DIGEST).read_bytes()))
+        times = json.loads((out / TIMES).read_bytes())
+    except (OSError, ValueError, lzma.LZMAError) as error:
         raise BenchError(f"{out} has no {DIGEST} and {TIMES} of bench packing ({error})") from error
     summary = page.summary(document)
     (out / PAGE).write_text(page.page(document, times), encoding="utf-8")

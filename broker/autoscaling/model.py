@@ -194,9 +194,10 @@ def decode(data: bytes | None) -> Message:
         raise MessageError(f"no JSON: {error}") from error
     if not isinstance(found, dict):
         raise MessageError("no JSON object")
-    reader = _READERS.get(found.get("kind"))
+    kind = found.get("kind")
+    reader = _READERS.get(kind) if isinstance(kind, str) else None
     if reader is None:
-        raise MessageError(f"kind is {found.get('kind')!r}, which this version does not know")
+        raise MessageError(f"kind is {kind!r}, which this version does not know")
     return reader(found)
 
 

@@ -72,7 +72,7 @@ def test_a_run_that_was_cut_short_is_resumed_and_gives_the_same_bytes(
         (["--seeds", "0"], "--seeds has to be from 1 to 1000"),
         (["--seeds", "1001"], "--seeds has to be from 1 to 1000"),
         (["--processes", "0"], "--processes has to be 1 or more"),
-        (["--again"], "has no packing.json and times.json of bench packing"),
+        (["--again"], "has no packing.json.xz and times.json of bench packing"),
     ],
 )
 def test_what_cannot_be_run_is_said_in_a_line(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import lzma
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from ingeborg.bench.packing.page import Scores
 
 RESULTS = Path(__file__).resolve().parents[3] / "bench" / "results"
 [KEPT] = RESULTS.glob(f"*/{command.DIGEST}")
-DOCUMENT: dict[str, Any] = json.loads(KEPT.read_text(encoding="utf-8"))
+DOCUMENT: dict[str, Any] = json.loads(lzma.decompress(KEPT.read_bytes()))
 SCORES = Scores(DOCUMENT["scores"])
 
 DELTAS = (5.0, 10.0, 15.0, 20.0, 25.0)
