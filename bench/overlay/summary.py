@@ -31,7 +31,8 @@ def share(value: float) -> str:
 
 
 def markdown(rows: Sequence[Json]) -> str:
-    """All cells by experiment, each with the phases of its messages; of several seeds of a cell, the first."""
+    """All cells by experiment, each with the phases of its messages, named in the first of these; of several seeds of a
+    cell, the first."""
     lines = ["# Broadcast among simulated nodes"]
     first: dict[str, Json] = {}
     for row in sorted(rows, key=lambda row: int(row["seed"])):
@@ -40,10 +41,12 @@ def markdown(rows: Sequence[Json]) -> str:
         chosen = [row for row in first.values() if row["experiment"] == experiment]
         table = [["cell", "messages", *(name for name, _ in _COLUMNS)]]
         for row in sorted(chosen, key=_place):
+            title = what(row)
             for name, phase in row["phases"].items():
                 if phase["messages"]:
                     cells = [text(row, phase) for _, text in _COLUMNS]
-                    table.append([what(row), f"{name}: {phase['messages']}", *cells])
+                    table.append([title, f"{name}: {phase['messages']}", *cells])
+                    title = ""
         lines += ["", f"## {experiment}", "", *_table(table)]
     return "\n".join(lines) + "\n"
 

@@ -170,4 +170,28 @@ def _levelled(numbers: list[int], sizes: list[float], former: list[int], group: 
             number = back
         filled[number] += sizes[item]
         found[item] = number
+    _relieve(found, filled, sizes, group, rules)
     return found
+
+
+def _relieve(numbers: list[int], filled: dict[int, float], sizes: list[float], group: Group, rules: Rules) -> None:
+    """As long as the fullest has more than it can take, it gives the least full what makes the fuller of both least
+    full. At most as many moves as there are items."""
+
+    def share(number: int, more: float = 0.0) -> float:
+        return (filled[number] + more) / group.members.get(number, rules.capacity)
+
+    for _ in numbers:
+        fullest, emptiest = max(filled, key=share), min(filled, key=share)
+        if share(fullest) <= 1.0 + ROUNDING:
+            return
+        after, best = min(
+            (max(share(fullest, -sizes[item]), share(emptiest, sizes[item])), item)
+            for item, number in enumerate(numbers)
+            if number == fullest
+        )
+        if after >= share(fullest) - ROUNDING:
+            return
+        filled[fullest] -= sizes[best]
+        filled[emptiest] += sizes[best]
+        numbers[best] = emptiest

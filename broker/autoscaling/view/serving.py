@@ -1,4 +1,4 @@
-"""The autoscaler's pages over HTTP: `/`, `/picture.json`, `/metrics`, `/health`.
+"""The autoscaler's pages over HTTP: `/`, `/picture.json`, `/metrics`, `/healthz`.
 
 Owns: paths and headers. Must never: change anything: there is nothing to press here.
 """
@@ -53,7 +53,7 @@ async def serving(
     application.add_routes(
         [
             *(web.get("/", show_page), web.get("/picture.json", show_picture)),
-            *(web.get("/metrics", show_metrics), web.get("/health", show_health)),
+            *(web.get("/metrics", show_metrics), web.get("/healthz", show_health)),
         ]
     )
     runner = web.AppRunner(application, access_log=None, shutdown_timeout=1.0)
@@ -73,7 +73,7 @@ def document(group: str, picture: Picture) -> bytes:
         {
             "group": group,
             "state": picture.state,
-            "heading": words.heading(group, picture),
+            "heading": words.heading(picture),
             "troubles": words.troubles(picture),
             "wanted": picture.wanted,
             "running": picture.running,

@@ -53,7 +53,7 @@ def drawn(group: str, picture: Picture) -> RenderableType:
             Text(state, style="yellow"),
         )
     lines = [Text(f"! {line}", style="bold red") for line in words.troubles(picture)]
-    return Group(Text(words.heading(group, picture), style="bold"), table, *lines)
+    return Group(Text(f"{group} · {words.heading(picture)}", style="bold"), table, *lines)
 
 
 def _bar(bar: Bar) -> Text:

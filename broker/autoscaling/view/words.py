@@ -36,11 +36,10 @@ def amount(value: float) -> str:
     return f"{value:.3g} TB"
 
 
-def heading(group: str, picture: Picture) -> str:
+def heading(picture: Picture) -> str:
     """One line of the whole."""
     ready = sum(bar.is_ready for bar in picture.bars)
     words = [
-        group,
         picture.state,
         f"{ready} of {picture.wanted} members",
         f"{picture.queues:,} queues",

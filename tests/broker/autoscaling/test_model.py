@@ -65,9 +65,7 @@ MESSAGES: dict[type[Message], st.SearchStrategy[Message]] = {
     Welcome: st.builds(Welcome, NAMES, NAMES, POSITIVE, WHOLE),
     Start: st.builds(Start, NAMES, WHOLE, WHOLE, QUEUES),
     Stop: st.builds(Stop, NAMES, WHOLE, QUEUES),
-    Speeds: st.builds(
-        _speeds, NAMES, WHOLE, PARTS, RATES, st.lists(FLOW, max_size=4), st.lists(NAMES, max_size=3)
-    ),
+    Speeds: st.builds(_speeds, NAMES, WHOLE, PARTS, RATES, st.lists(FLOW, max_size=4), st.lists(NAMES, max_size=3)),
 }
 
 A = Queue("orders", 0)
@@ -286,10 +284,9 @@ def test_whatever_a_field_is_it_is_read_or_refused(message: Message, data: st.Da
         fields[key] = data.draw(JSON)
     try:
         found = decode(orjson.dumps(fields))
-    except MessageError as error:
-        assert str(error)
-    else:
-        assert decode(encode(found)) == found
+    except MessageError:
+        return
+    assert decode(encode(found)) == found
 
 
 @given(st.binary(max_size=60))

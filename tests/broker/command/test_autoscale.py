@@ -1,0 +1,64 @@
+"""`ingeborg autoscale` at the command line: wrong usage, and what is said where Kafka is not there."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+FILE = """\
+[group]
+name = "g"
+topics = ["orders"]
+members_max = 2
+capacity_bytes_per_s = 1000
+[kafka]
+servers = ["127.0.0.1:1"]
+timeout_s = 1
+[sink]
+kind = "files"
+folder = "sink"
+[scaler]
+kind = "none"
+[web]
+port = -1
+"""
+
+
+def run(folder: Path, *arguments: str, text: str = FILE, before: str = "") -> subprocess.CompletedProcess[str]:
+    """With a file `g.toml`. ``before``: Python that runs first."""
+    (folder / "g.toml").write_text(text, encoding="utf-8")
+    program = f"{before}\nimport sys; from ingeborg.broker.command import cli; sys.exit(cli.main(sys.argv[1:]))"
+    command = [sys.executable, "-c", program, "autoscale", *arguments]
+    environment = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"}
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=60)
+
+
+def test_a_mistake_in_the_file_is_said_with_its_row(tmp_path: Path) -> None:
+    done = run(tmp_path, "g.toml", text=FILE.replace("members_max", "member_max"))
+    assert done.returncode == 2
+    assert done.stderr == f"ingeborg autoscale: {Path('g.toml')}: [group] has no 'member_max'; is members_max meant?\n"
+
+
+def test_without_its_packages_it_says_which_extra_has_them(tmp_path: Path) -> None:
+    done = run(tmp_path, "g.toml", before="import sys; sys.modules['aiokafka'] = None")
+    assert done.returncode == 2
+    assert "pip install 'ingeborg[autoscale]'" in done.stderr
+
+
+@pytest.mark.parametrize("option", ["--dry-run", "--watch"])
+def test_what_only_a_controller_can_do_is_no_members(tmp_path: Path, option: str) -> None:
+    done = run(tmp_path, "g.toml", "--part", "member", option)
+    assert done.returncode == 2
+    assert "are for the controller" in done.stderr
+
+
+@pytest.mark.parametrize("arguments", [(), ("--part", "controller"), ("--dry-run",)])
+def test_where_kafka_is_not_there_it_is_said(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    done = run(tmp_path, "g.toml", *arguments)
+    assert done.returncode == 1
+    assert "127.0.0.1:1" in done.stderr
+    assert "Traceback" not in done.stderr
