@@ -16,7 +16,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, TextIO
 
 import orjson
 import uvloop
@@ -96,7 +96,9 @@ async def _main(settings: Settings, part: str, name: str, *, dry_run: bool, watc
         works = [lambda: _control(settings, write, watch)]
         if part == "all":
             works.append(Monitor(settings).run)
-        return await _until(ending, *works)
+        code = await _until(ending, *works)
+    _log.info("ended; members go on with what they own")
+    return code
 
 
 def member_name() -> str:
@@ -106,7 +108,6 @@ def member_name() -> str:
 
 async def _until(ending: asyncio.Event, *works: Callable[[], Awaitable[None]]) -> int:
     """Run these until one fails, or all are to end. Returns the exit code."""
-
     code = DONE
     try:
         async with asyncio.TaskGroup() as tasks:
@@ -117,7 +118,10 @@ async def _until(ending: asyncio.Event, *works: Callable[[], Awaitable[None]]) -
     except* Resigned as group:
         _log.warning("%s: this one ends", _first(group))
         code = RESIGNED
-    except* KafkaProblem as group:
+    except* SettingsError as group:
+        _log.error("%s", _first(group))
+        code = USAGE
+    except* (KafkaProblem, OSError) as group:
         _log.error("%s", _first(group))
         code = FAILED
     return code
@@ -157,12 +161,12 @@ async def _control(settings: Settings, write: Callable[[float, str, str], None],
     name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
     group = settings.group
     options = connecting.client_options(settings, "controller")
-    await channel.ensure_topics(settings)
     controller = Controller(group, settings.numbers_max, name)
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
         scaler = scalers.make(settings)
         stack.push_async_callback(scaler.close)
+        await channel.ensure_topics(settings)
         inbox = await enter(channel.incoming(options, settings.metadata_topic))
         speeds = await enter(channel.incoming(options, settings.speeds_topic))
         orders = await enter(channel.outgoing(options, settings.metadata_topic))
@@ -191,12 +195,22 @@ async def _shown(group: str, picture: Callable[[], Picture], watch: bool) -> Asy
             terminal.show(picture())
             await asyncio.sleep(_DRAWN_EVERY_S)
 
-    with Terminal(group, Console(file=sys.stdout)) as terminal:
-        drawing = asyncio.create_task(draw(terminal))
-        try:
-            yield
-        finally:
-            drawing.cancel()
+    try:
+        with Terminal(group, Console(file=sys.stdout)) as terminal:
+            _log_to(sys.stderr)  # which is the display's now: lines go above it
+            drawing = asyncio.create_task(draw(terminal))
+            try:
+                yield
+            finally:
+                drawing.cancel()
+    finally:
+        _log_to(sys.stderr)
+
+
+def _log_to(stream: TextIO) -> None:
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler, logging.StreamHandler):
+            handler.setStream(stream)
 
 
 async def _dry_run(settings: Settings) -> None:

@@ -56,6 +56,15 @@ def test_what_only_a_controller_can_do_is_no_members(tmp_path: Path, option: str
     assert "are for the controller" in done.stderr
 
 
+def test_a_scaler_that_cannot_be_made_is_a_mistake_in_the_file(tmp_path: Path) -> None:
+    """Found before Kafka is asked for anything."""
+    text = FILE.replace('kind = "none"', 'kind = "http"\nurl = "http://127.0.0.1:1/"\ntoken_file = "nowhere"')
+    done = run(tmp_path, "g.toml", text=text)
+    assert done.returncode == 2
+    assert "token_file" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 @pytest.mark.parametrize("arguments", [(), ("--part", "controller"), ("--dry-run",)])
 def test_where_kafka_is_not_there_it_is_said(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     done = run(tmp_path, "g.toml", *arguments)
