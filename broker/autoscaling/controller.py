@@ -50,6 +50,8 @@ MANAGING: Final = "managing"
 PAUSE_S: Final = 2.0
 #: Without a measurement for so long sizes are old, seconds.
 STALE_S: Final = 60.0
+#: If nothing at all is heard for so many seconds, not even of the monitor, it is Kafka that is silent, and no member.
+DEAF_S: Final = 5.0
 #: Seconds between two signs of life to members.
 AGAIN_S: Final = 20.0
 
@@ -82,7 +84,8 @@ class Controller:
         self.term = 0
         self._place = 0
         self._epochs = 0
-        self._began_s = self._ticked_s = self._shown_s = 0.0
+        self._began_s = self._ticked_s = self._shown_s = self._heard_s = 0.0
+        self._is_deaf = False
         self._members: dict[str, Member] = {}
         self.owners = Owners(settings.answer_s, settings.stop_s, self._notes)
         self.sentinel = Sentinel(settings, self._notes)
@@ -113,7 +116,7 @@ class Controller:
 
     def _reign(self, now_s: float, term: int) -> None:
         self.term, self._epochs = term, 0
-        self._began_s = self._ticked_s = self._shown_s = now_s
+        self._began_s = self._ticked_s = self._shown_s = self._heard_s = now_s
         for number in range(1, self._numbers_max + 1):
             self._notes.add(Tell(number, Reign(self._name, term)))
 
@@ -127,6 +130,10 @@ class Controller:
         """A message for the controller. ``place``: its own among all of them."""
         if self._is_over:
             return
+        self._heard_s = now_s
+        if self._is_deaf:
+            self._is_deaf = False
+            self._notes.note("hears", "messages come again")
         match message:
             case Hello():
                 self._hello(now_s, message)
@@ -164,6 +171,14 @@ class Controller:
         gap_s = now_s - self._ticked_s
         self._ticked_s = now_s
         if gap_s > PAUSE_S:
+            self._heard_s += gap_s
+        is_deaf = now_s - self._heard_s > DEAF_S
+        if is_deaf and not self._is_deaf and self._members:
+            self._is_deaf = True
+            self._notes.trouble(
+                "deaf", f"nothing is heard for {DEAF_S:g} s, of no member and no monitor: is Kafka there?"
+            )
+        if gap_s > PAUSE_S or is_deaf:
             for member in self._members.values():
                 member.heard_s += gap_s
             self.owners.paused(gap_s)

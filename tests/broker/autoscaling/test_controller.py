@@ -338,6 +338,25 @@ class TestControllers:
         found.run(60.0)
         assert "lost" not in found.events()
 
+    def test_while_nothing_at_all_is_heard_no_member_is_lost(self) -> None:
+        """Kafka is gone for a minute: nobody is ended or replaced for it."""
+        found = world(20)
+        found.run(REST_S, found.is_settled)
+        members, orders = set(found.members), list(found.scaler.orders)
+        found.has_monitor = False
+        for member in found.members.values():
+            member.is_paused = True
+        found.run(60.0)
+        assert found.events().count("deaf") == 1
+        found.has_monitor = True
+        for member in found.members.values():
+            member.is_paused = False
+        found.run(30.0)
+        assert found.events().count("hears") == 1
+        assert "lost" not in found.events()
+        assert (set(found.members), found.scaler.orders) == (members, orders)
+        drain(found)
+
     def test_terms_grow_where_places_began_anew(self) -> None:
         """The topic for members was deleted and made again: places are small, and the sink knows great epochs."""
         found = world(4)
