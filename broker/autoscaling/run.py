@@ -21,6 +21,7 @@ from typing import Final, TextIO
 import orjson
 import uvloop
 from aiokafka import AIOKafkaConsumer
+from aiokafka.client import AIOKafkaClient
 from rich.console import Console
 
 from ..shell import logs
@@ -32,6 +33,7 @@ from .kafka.connecting import KafkaProblem
 from .kafka.control import Control, Resigned
 from .kafka.member import Member
 from .kafka.monitor import Monitor
+from .kafka.progress import Progress
 from .kafka.reading import Reader
 from .membership import Membership
 from .scalers import making as scalers
@@ -265,18 +267,17 @@ async def _member_once(settings: Settings, membership: Membership, ending: async
         answers = await enter(channel.outgoing(options, settings.metadata_topic))
         consumer = AIOKafkaConsumer(
             **options,
-            group_id=settings.group.name,
             enable_auto_commit=False,
             auto_offset_reset="none",
             max_partition_fetch_bytes=max(settings.member.batch_bytes // 4, 1 << 20),
             fetch_max_wait_ms=100,
         )
         await enter(connecting.running(consumer, options))
-        reader = Reader(
-            *(consumer, settings.member.start_from == "latest"),
-            *(connecting.servers_of(options), connecting.timeout_of(options)),
-        )
-        member = Member(settings, membership, sink, reader, orders, answers)
+        client = await enter(connecting.running(AIOKafkaClient(**options), options))
+        servers, timeout_s = connecting.servers_of(options), connecting.timeout_of(options)
+        reader = Reader(consumer, settings.member.start_from == "latest", servers, timeout_s)
+        progress = Progress(client, settings.group.name, servers, timeout_s)
+        member = Member(settings, membership, sink, reader, progress, orders, answers)
         waiting = asyncio.create_task(_end(member, ending))
         try:
             await member.run()

@@ -23,8 +23,9 @@ from ..membership import Holding, Membership
 from ..model import Queue
 from ..settings import Settings
 from ..sinks.base import Place, Record, RefusedError, Sink, SinkError
-from .channel import Incoming, Outgoing
+from .channel import Incoming, Outgoing, Received
 from .connecting import KafkaProblem
+from .progress import Progress
 from .reading import Reader
 
 _log = logging.getLogger("ingeborg.autoscale")
@@ -36,6 +37,8 @@ _AGAIN_S_MAX: Final = 30.0
 _RATE_S: Final = 10.0
 #: Without a controller for so long somebody should know.
 _ALONE_S: Final = 60.0
+#: Orders, and the end, are looked for so often while a batch is not full: ``wait_s`` may be minutes.
+_LOOK_S: Final = 0.25
 #: Partitions that are opened at the same time.
 _OPEN_AT_ONCE: Final = 16
 
@@ -65,6 +68,7 @@ class Member:
         membership: Membership,
         sink: Sink,
         reader: Reader,
+        progress: Progress,
         orders: Incoming,
         answers: Outgoing,
         clock: Callable[[], float] = time.monotonic,
@@ -73,10 +77,13 @@ class Member:
         self._core = membership
         self._sink = sink
         self._reader = reader
+        self._progress = progress
         self._orders = orders
         self._answers = answers
         self._clock = clock
         self._number = 0
+        #: Heard, and not carried out.
+        self._told: list[Received] = []
         #: Read, and not in the sink.
         self._unsent: dict[Queue, list[Record]] = {}
         self._troubles: dict[Queue, Trouble] = {}
@@ -122,20 +129,24 @@ class Member:
         settings = self._settings.member
         fetched: dict[Queue, list[Record]] = {}
         amount, until_s = 0, self._clock() + settings.wait_s
-        while not self._is_ending:
+        while not self._is_ending and not self._told:
             left_s = until_s - self._clock()
             pause_s = self._may_read_at_s - self._clock()
             if left_s <= 0 or amount >= settings.batch_bytes:
                 break
+            wait_s = min(left_s, _LOOK_S)
+            found: dict[Queue, list[Record]] = {}
             if pause_s > 0:
-                await asyncio.sleep(min(pause_s, left_s))
-                continue
-            for queue, records in (await self._reader.take(left_s)).items():
+                await asyncio.sleep(min(pause_s, wait_s))
+            else:
+                found = await self._reader.take(wait_s)
+            for queue, records in found.items():
                 size = sum(len(record.key or b"") + len(record.value or b"") for record in records)
                 amount += size
                 fetched.setdefault(queue, []).extend(records)
                 self._bytes[queue] = self._bytes.get(queue, 0) + size
                 self._throttle(size)
+            self._told += await self._orders.take(0.0)
         self.read_bytes += amount
         self.read_records += sum(map(len, fetched.values()))
         return fetched
@@ -157,7 +168,7 @@ class Member:
         places = {queue: place for queue, place in zip(due, sent, strict=True) if place is not None}
         if places:
             try:
-                await self._reader.commit(places)
+                await self._progress.commit(places)
             except KafkaProblem as error:  # the sink knows; this is for those who look
                 _log.warning("%s", error)
 
@@ -182,10 +193,8 @@ class Member:
 
     async def _listen(self) -> None:
         """Phase 4: what the controller says. Orders of one cycle are carried out together."""
-        while True:
-            received = await self._orders.take(0.0)
-            if not received:
-                break
+        while received := self._told or await self._orders.take(0.0):
+            self._told = []
             self._heard_s = self._clock()
             for each in received:
                 if each.partition == 0:
@@ -215,7 +224,7 @@ class Member:
         try:
             next = await self._sink.open(self._place(queue, holding))
             if next is None:
-                next = await self._reader.committed(queue)
+                next = await self._progress.committed(queue)
             extent = await self._reader.extent(queue)
         except RefusedError as error:
             self._refused(queue, error)

@@ -28,7 +28,8 @@ class Extent(NamedTuple):
 
 
 class Reader:
-    """``latest``: what the group has never read is read from its end on, not from its beginning."""
+    """``consumer``: one that has no group (``progress`` says why). ``latest``: what the group has never read is read
+    from its end on, not from its beginning."""
 
     def __init__(self, consumer: AIOKafkaConsumer, latest: bool, servers: str, timeout_s: float) -> None:
         self._consumer = consumer
@@ -36,13 +37,6 @@ class Reader:
         self._servers = servers
         self._timeout_s = timeout_s
         self._places: dict[Queue, int] = {}
-
-    async def committed(self, queue: Queue) -> int | None:
-        """Where the group has been, as Kafka knows it. Raises ``KafkaProblem``."""
-        partition = TopicPartition(*queue)
-        async with asking(f"the group's offset of {queue} cannot be read", self._servers, self._timeout_s):
-            found = await self._consumer.committed(partition)
-        return None if found is None else int(found)
 
     async def extent(self, queue: Queue) -> Extent:
         """What there is. Raises ``KafkaProblem``."""
@@ -80,11 +74,6 @@ class Reader:
             found[queue] = [_record(record) for record in records]
             self._places[queue] = records[-1].offset + 1
         return found
-
-    async def commit(self, places: Mapping[Queue, int]) -> None:
-        """For tools that show how far the group is, and for sinks that know no offsets. Raises ``KafkaProblem``."""
-        async with asking("the group's offsets cannot be committed", self._servers, self._timeout_s):
-            await self._consumer.commit({TopicPartition(*queue): place for queue, place in places.items()})
 
 
 def _record(found: ConsumerRecord[bytes | None, bytes | None]) -> Record:

@@ -5,6 +5,7 @@ Owns: paths and headers. Must never: change anything: there is nothing to press 
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -60,7 +61,11 @@ async def serving(
     await runner.setup()
     try:
         site = web.TCPSite(runner, host, port)
-        await site.start()
+        try:
+            await site.start()
+        except OSError as error:
+            why = os.strerror(error.errno) if (error.errno or 0) > 0 else error.strerror
+            raise OSError(f"[web] {host}, port {port}: {why}; name another there, or port -1 for no pages") from error
         at = runner.addresses[0][1]
         yield f"http://{f'[{host}]' if ':' in host else host}:{at}/"
     finally:
