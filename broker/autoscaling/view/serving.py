@@ -64,7 +64,7 @@ async def serving(
         try:
             await site.start()
         except OSError as error:
-            why = os.strerror(error.errno) if (error.errno or 0) > 0 else error.strerror
+            why = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
             raise OSError(f"[web] {host}, port {port}: {why}; name another there, or port -1 for no pages") from error
         at = runner.addresses[0][1]
         yield f"http://{f'[{host}]' if ':' in host else host}:{at}/"
