@@ -143,6 +143,7 @@ def _parser() -> argparse.ArgumentParser:
 
     check.add(commands, _add_spark)
     try:
+        from ingeborg.bench.autoscale import command as autoscale
         from ingeborg.bench.compare import command as compare
         from ingeborg.bench.drift import command as drift
         from ingeborg.bench.overlay import command as overlay
@@ -151,12 +152,14 @@ def _parser() -> argparse.ArgumentParser:
     except ModuleNotFoundError as error:
         _add_absent(commands, "compare", error)
         _add_absent(commands, "drift", error)
+        _add_absent(commands, "autoscale", error)
         _add_absent(commands, "overlay", error)
         _add_absent(commands, "packing", error)
         _add_absent(commands, "peers", error)
     else:
         compare.add(commands, digest, write_report)
         drift.add(commands)
+        autoscale.add(commands)
         overlay.add(commands)
         packing.add(commands)
         peers.add(commands)

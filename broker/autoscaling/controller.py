@@ -90,6 +90,7 @@ class Controller:
         self.owners = Owners(settings.answer_s, settings.stop_s, self._notes)
         self.sentinel = Sentinel(settings, self._notes)
         self.staff = Staff(settings, self._notes)
+        self._managing_s: float | None = None
         self._parts: list[Speeds] = []
         self._serial: tuple[str, int] = ("", -1)
         self._measured_s: float | None = None
@@ -271,7 +272,11 @@ class Controller:
         """A whole beat: what the member owns, and nothing else."""
         if not member.is_ready:
             member.is_ready = True
-            self._notes.note("joined", f"{member.name} is member {member.number}, and owns {len(held):,} queues")
+            self._notes.note(
+                "joined",
+                f"{member.name} is member {member.number}, and owns {len(held):,} queues",
+                self.staff.came(now_s),
+            )
         problems: dict[str, list[Queue]] = {}
         for each in held:
             if each.problem and each.queue not in member.problems:
@@ -290,14 +295,20 @@ class Controller:
             self.stale += 1
             return
         owners = self.owners
+        took_s = []
         for queue in message.queues:
             match message:
                 case Started():
-                    self.stale += not owners.started(now_s, message.name, message.epoch, queue)
+                    took_s.append(owners.started(now_s, message.name, message.epoch, queue))
                 case Stopped():
                     self.stale += not owners.stopped(message.name, queue)
                 case Refused():
                     owners.refused(message.name, message.epoch, queue)
+        known_s = [each for each in took_s if each is not None]
+        self.stale += len(took_s) - len(known_s)
+        if any(known_s):
+            words = f"{message.name} has {len(message.queues):,} queues more, after up to {max(known_s):.2g} s"
+            self._notes.note("given", words, max(known_s))
         if isinstance(message, Refused) and message.newer >= (self.term + 1) * EPOCHS_PER_TERM:
             self._above(now_s, message.newer // EPOCHS_PER_TERM)
 
@@ -421,10 +432,15 @@ class Controller:
             or any(queue not in owned for queue in targets)
         )
         if is_managing and self.state == WATCHING:
-            self.state = MANAGING
-        elif not is_managing and self.state == MANAGING:
+            self.state, self._managing_s = MANAGING, None
+        if self.state == MANAGING and len(present) < self.sentinel.wanted:
+            self._managing_s = None
+        elif self.state == MANAGING and self._managing_s is None:
+            self._managing_s = now_s
+        if not is_managing and self.state == MANAGING:
             self.state = WATCHING
-            self._notes.note("settled", f"{len(present)} members own {len(owned):,} queues")
+            since_s = now_s if self._managing_s is None else self._managing_s
+            self._notes.note("settled", f"{len(present)} members own {len(owned):,} queues", now_s - since_s)
 
     # To look at
 

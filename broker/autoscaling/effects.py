@@ -34,11 +34,12 @@ class Resign(NamedTuple):
 
 class Note(NamedTuple):
     """Something to tell people. ``event``: its name, for programs; ``words``: for people; ``is_trouble``: somebody has
-    to do something about it."""
+    to do something about it; ``seconds``: how long it took, where that is known."""
 
     event: str
     words: str
     is_trouble: bool = False
+    seconds: float | None = None
 
 
 Effect = Tell | Scale | Resign | Note
@@ -54,9 +55,9 @@ class Notes:
         """One more."""
         self._effects.append(effect)
 
-    def note(self, event: str, words: str) -> None:
+    def note(self, event: str, words: str, seconds: float | None = None) -> None:
         """Something has happened."""
-        self._effects.append(Note(event, words))
+        self._effects.append(Note(event, words, seconds=seconds))
 
     def trouble(self, event: str, words: str) -> None:
         """Something has happened, and somebody has to do something about it."""

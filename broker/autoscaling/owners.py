@@ -43,6 +43,8 @@ class Owners:
         self.of: dict[Queue, Owner] = {}
         #: The newest epoch of each queue that is known here.
         self._newest: dict[Queue, int] = {}
+        #: Of queues that are between two owners, or without any: when the first order for that was given.
+        self._since_s: dict[Queue, float] = {}
         self.forced = 0
         self.repeats = 0
 
@@ -59,6 +61,8 @@ class Owners:
         for owner in self.of.values():
             owner.since_s += gap_s
             owner.sent_s += gap_s
+        for queue in self._since_s:
+            self._since_s[queue] += gap_s
 
     # What members say
 
@@ -76,25 +80,28 @@ class Owners:
             self._newest[queue] = epoch
             if owner is None or (owner.name != name and epoch > owner.epoch):
                 self.of[queue] = Owner(name, epoch, OWNED, now_s, now_s)
+                self._since_s.pop(queue, None)
             elif owner.name != name:
                 wrong.append(queue)
             elif owner.state == OWNED:
                 owner.epoch = epoch
             elif owner.state == STARTING and owner.epoch == epoch:
                 owner.state, owner.since_s = OWNED, now_s
+                self._since_s.pop(queue, None)
         for queue, owner in list(self.of.items()):
             if owner.name == name and owner.state != STARTING and queue not in listed:
                 del self.of[queue]
         return wrong
 
-    def started(self, now_s: float, name: str, epoch: int, queue: Queue) -> bool:
-        """The member has it now. False: it was not told so."""
+    def started(self, now_s: float, name: str, epoch: int, queue: Queue) -> float | None:
+        """The member has it now, so many seconds after the first order that led to it. ``None``: it was not told so;
+        0: it has been known."""
         owner = self.of.get(queue)
         if owner is None or (owner.name, owner.epoch) != (name, epoch):
-            return False
+            return None
         if owner.state == STARTING:
             owner.state, owner.since_s = OWNED, now_s
-        return True
+        return now_s - self._since_s.pop(queue, now_s)
 
     def stopped(self, name: str, queue: Queue) -> bool:
         """The member does not have it any more. False: it was not told so."""
@@ -130,6 +137,8 @@ class Owners:
         for queue in sorted(targets.keys() | self.of.keys()):
             target = targets.get(queue, "")
             owner = self.of.get(queue)
+            if owner is None and not target:
+                self._since_s.pop(queue, None)
             if owner is not None and target != owner.name and self._is_over(now_s, owner, queue):
                 stops.setdefault(owner.name, []).append(queue)
                 owner = None
@@ -139,10 +148,12 @@ class Owners:
                     epoch = epoch or next_epoch()
                     self.of[queue] = Owner(target, epoch, STARTING, now_s, now_s)
                     self._newest[queue] = epoch
+                    self._since_s.setdefault(queue, now_s)
                     starts.setdefault((target, epoch), []).append(queue)
             elif owner.state == OWNED:
                 if target is not None and target != owner.name:
                     owner.state, owner.since_s, owner.sent_s = STOPPING, now_s, now_s
+                    self._since_s[queue] = now_s
                     stops.setdefault(owner.name, []).append(queue)
             elif owner.state == STARTING and target is not None and target != owner.name:
                 owner.state, owner.since_s, owner.sent_s = STOPPING, now_s, now_s

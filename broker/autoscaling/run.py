@@ -37,7 +37,7 @@ from .kafka.progress import Progress
 from .kafka.reading import Reader
 from .membership import Membership
 from .scalers import making as scalers
-from .settings import Settings, SettingsError, read
+from .settings import MemberSettings, Settings, SettingsError, read
 from .sinks import making as sinks
 from .view.metrics import Metrics
 from .view.serving import serving
@@ -142,24 +142,26 @@ async def _work(work: Callable[[], Awaitable[None]]) -> None:
 
 
 @asynccontextmanager
-async def _journal(path: Path | None) -> AsyncIterator[Callable[[float, str, str], None]]:
-    """Takes (seconds of the monotonic clock, event, words)."""
+async def _journal(path: Path | None) -> AsyncIterator[Callable[[float, Note], None]]:
+    """Takes seconds of the monotonic clock, and a note."""
     if path is None:
-        yield lambda at_s, event, words: None
+        yield lambda at_s, note: None
         return
     with path.open("ab", buffering=0) as opened:
-        yield lambda at_s, event, words: _write(opened, at_s, event, words)
+        yield lambda at_s, note: _write(opened, at_s, note)
 
 
-def _write(opened: object, at_s: float, event: str, words: str) -> None:
-    line = {"time_s": at_s, "unix_ms": time.time_ns() // 1_000_000, "event": event, "words": words}
+def _write(opened: object, at_s: float, note: Note) -> None:
+    line = {"time_s": at_s, "unix_ms": time.time_ns() // 1_000_000, "event": note.event, "words": note.words}
+    if note.seconds is not None:
+        line["seconds"] = note.seconds
     opened.write(orjson.dumps(line) + b"\n")  # type: ignore[attr-defined]
 
 
 # The controller
 
 
-async def _control(settings: Settings, write: Callable[[float, str, str], None], watch: bool) -> None:
+async def _control(settings: Settings, write: Callable[[float, Note], None], watch: bool) -> None:
     name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
     group = settings.group
     options = connecting.client_options(settings, "controller")
@@ -176,11 +178,7 @@ async def _control(settings: Settings, write: Callable[[float, str, str], None],
             metrics = Metrics(group.name, controller)
             url = await enter(serving(settings.web.host, settings.web.port, group.name, metrics, controller.picture))
             _log.info("pages and metrics: %s", url)
-
-        def on_note(at_s: float, note: Note) -> None:
-            write(at_s, note.event, note.words)
-
-        control = Control(controller, name, scaler, inbox, speeds, orders, on_note)
+        control = Control(controller, name, scaler, inbox, speeds, orders, write)
         async with _shown(group.name, controller.picture, watch):
             await control.run()
 
@@ -269,7 +267,7 @@ async def _member_once(settings: Settings, membership: Membership, ending: async
             **options,
             enable_auto_commit=False,
             auto_offset_reset="none",
-            max_partition_fetch_bytes=max(settings.member.batch_bytes // 4, 1 << 20),
+            max_partition_fetch_bytes=_fetched_bytes(settings.member),
             fetch_max_wait_ms=100,
         )
         await enter(connecting.running(consumer, options))
@@ -283,6 +281,14 @@ async def _member_once(settings: Settings, membership: Membership, ending: async
             await member.run()
         finally:
             waiting.cancel()
+
+
+def _fetched_bytes(member: MemberSettings) -> int:
+    """Of one partition at once. What has been fetched of it is read before what is fetched of another one later, so a
+    member that is held to a speed fetches a tenth of a second's reading."""
+    if member.throttle_bytes_per_s:
+        return max(int(member.throttle_bytes_per_s / 10), 1)
+    return max(member.batch_bytes // 4, 1 << 20)
 
 
 async def _end(member: Member, ending: asyncio.Event) -> None:

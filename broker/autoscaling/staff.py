@@ -8,6 +8,7 @@ nobody hears is to end, and what it lists beyond that is not ordered again.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection
 from typing import Final
 
@@ -38,6 +39,8 @@ class Staff:
         #: Who is heard and is none of the scaler's, and since when.
         self._others: dict[str, float] = {}
         self._short_since_s: float | None = None
+        #: When each member that has not come was ordered, the oldest first.
+        self._ordered_s: deque[float] = deque()
         self._trouble = ""
         self._sent: tuple[Scale, float] | None = None
         self._stays: set[str] = set()
@@ -81,6 +84,10 @@ class Staff:
         self._unheard.pop(name, None)
         self.leaving.pop(name, None)
 
+    def came(self, now_s: float) -> float | None:
+        """A member can be given queues, so many seconds after one was ordered. ``None``: none was."""
+        return now_s - self._ordered_s.popleft() if self._ordered_s else None
+
     def lost(self, name: str) -> None:
         """A member is silent, and may run for all that is known."""
         self.leaving.pop(name, None)
@@ -103,6 +110,7 @@ class Staff:
         """The controller has not looked for so long: nobody has been late in that time."""
         if self._short_since_s is not None:
             self._short_since_s += gap_s
+        self._ordered_s = deque(ordered_s + gap_s for ordered_s in self._ordered_s)
         self._unheard = {name: since_s + gap_s for name, since_s in self._unheard.items()}
         self._others = {name: since_s + gap_s for name, since_s in self._others.items()}
 
@@ -116,6 +124,7 @@ class Staff:
             if self._short_since_s is not None:
                 self.came_s = now_s - self._short_since_s
             self._short_since_s, self.is_short = None, False
+            self._ordered_s.clear()
             return
         if self._short_since_s is None:
             self._short_since_s, self.came_s = now_s, None
@@ -153,6 +162,7 @@ class Staff:
             return None
         is_new = self._sent is None or self._sent[0] != order
         self._sent = (order, now_s)
+        self._ordered_s.extend([now_s] * (wanted - len(present) - len(self._ordered_s)))
         return None if is_so and is_new else order
 
     def _look_for_stays(self, now_s: float, done: list[str]) -> None:

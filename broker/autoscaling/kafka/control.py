@@ -24,6 +24,8 @@ _log = logging.getLogger("ingeborg.autoscale")
 _TICK_S: Final = 0.5
 #: Seconds between two questions to the scaler.
 _ASK_S: Final = 2.0
+#: Notes for the journal: many for each decision, which is told by itself.
+_QUIET: Final = frozenset({"given", "scaled"})
 #: Messages sent at once.
 _SEND_MAX: Final = 1_000
 
@@ -71,8 +73,12 @@ class Control:
             for work in (self._listen, self._measure, self._tick, self._ask, self._send):
                 tasks.create_task(work())
 
-    def _act(self) -> None:
-        for effect in self._controller.take():
+    def _act(self, began_s: float | None = None) -> None:
+        """``began_s``: when what has led to it came in."""
+        effects = self._controller.take()
+        for effect in effects:
+            if isinstance(effect, Note) and effect.event == "decided" and began_s is not None:
+                effect = effect._replace(seconds=self._clock() - began_s)
             self._carry_out(effect)
 
     def _carry_out(self, effect: Effect) -> None:
@@ -84,7 +90,8 @@ class Control:
                 self._order = effect
                 self._has_order.set()
             case Note():
-                _log.log(logging.WARNING if effect.is_trouble else logging.INFO, "%s", effect.words)
+                level = logging.WARNING if effect.is_trouble else logging.INFO
+                _log.log(logging.DEBUG if effect.event in _QUIET else level, "%s", effect.words)
                 self._on_note(self._clock(), effect)
             case Resign(why):
                 raise Resigned(why)
@@ -92,14 +99,16 @@ class Control:
     async def _listen(self) -> None:
         while True:
             for each in await self._take(self._inbox):
-                self._controller.heard(self._clock(), each.message, each.offset)
-                self._act()
+                now_s = self._clock()
+                self._controller.heard(now_s, each.message, each.offset)
+                self._act(now_s)
 
     async def _measure(self) -> None:
         while True:
             for each in await self._take(self._speeds):
-                self._controller.heard(self._clock(), each.message)
-                self._act()
+                now_s = self._clock()
+                self._controller.heard(now_s, each.message)
+                self._act(now_s)
 
     async def _take(self, incoming: Incoming) -> Sequence[Received]:
         try:
@@ -121,8 +130,9 @@ class Control:
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(_TICK_S)
-            self._controller.tick(self._clock())
-            self._act()
+            now_s = self._clock()
+            self._controller.tick(now_s)
+            self._act(now_s)
 
     async def _send(self) -> None:
         """In their order. What cannot be sent is not sent later: the controller gives its orders again, as things are
@@ -144,7 +154,10 @@ class Control:
             try:
                 order, self._order = self._order, None
                 if order is not None:
+                    began_s = self._clock()
                     await self._scaler.scale(order.count, order.leaving)
+                    took_s = self._clock() - began_s
+                    self._carry_out(Note("scaled", f"the scaler was told: {order.count} members", seconds=took_s))
                 running = await self._scaler.running()
             except ScalerError as error:
                 self._controller.scaler_failed(self._clock(), str(error))

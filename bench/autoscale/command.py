@@ -1,0 +1,217 @@
+"""`bench autoscale`: the document's autoscaler and ours beside Kafka's own groups and KEDA's rule, on a real Kafka.
+
+Owns: its arguments, the order of running and digesting, and what is said meanwhile.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import hashlib
+import json
+import lzma
+import os
+import platform
+import time
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+
+from ingeborg.bench import peers
+from ingeborg.bench.autoscale import scale
+from ingeborg.bench.autoscale.cases import labels, units
+from ingeborg.bench.errors import BenchError, ExtraMissing
+from ingeborg.broker import autoscaling
+
+EXPERIMENTS: Final = ("throughput", "response", "groups", "all")
+PLAN, FACTS, DIGEST = "plan.json", "facts", "autoscale.json.xz"
+PAGE, SUMMARY = "report.html", "summary.md"
+
+NOT_IN_ROWS: Final = ("command.py", "drawing.py", "job.py", "page.py")
+"""Sources that only look at rows."""
+
+SEEDS_MAX, ITERATIONS_MAX = 1_000, 100
+
+
+def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command."""
+    whole_hours = hours(scale.SEEDS, scale.ITERATIONS)
+    command = commands.add_parser(
+        "autoscale",
+        help="the autoscaler of consumer groups beside Kafka's own groups, on a real Kafka",
+        description="Run the experiments of the document (arXiv 2402.06085, section VI) with real programs on a Kafka "
+        "of their own, digest their rows with Spark, and write one page. throughput: how fast one member reads, under "
+        "the conditions of table VI. response: how long each step of a change takes (figures 14 to 17). groups: late "
+        "data beside member-seconds, of `ingeborg autoscale`, Kafka's own assignments and KEDA's rule; times are "
+        f"scaled 1:{scale.TIME:g}, and the whole takes some {whole_hours:.0f} hours. What DIR holds already is not run "
+        "again.",
+    )
+    command.add_argument("experiment", choices=EXPERIMENTS, help="what is run; all: one after the other")
+    command.add_argument("--out", required=True, metavar="DIR", help="where rows and figures go; made if not there")
+    command.add_argument(
+        "--seeds", type=int, default=scale.SEEDS, metavar="N", help="groups: streams (default: %(default)s)"
+    )
+    command.add_argument(
+        "--iterations",
+        type=int,
+        default=scale.ITERATIONS,
+        metavar="N",
+        help=f"groups: measurements of a stream, {scale.ITERATION_S:g} s each (default: %(default)s)",
+    )
+    command.add_argument(
+        "--again", action="store_true", help=f"only make the page again, of the {DIGEST} that DIR holds"
+    )
+    command.set_defaults(command=_autoscale)
+
+
+def hours(seeds: int, iterations: int) -> float:
+    """That the comparison takes, about: a group needs half a minute until it has settled, and some seconds to end."""
+    each_s = iterations * scale.ITERATION_S + 45.0
+    return len(labels()) * seeds * each_s / 3600.0
+
+
+def _autoscale(options: argparse.Namespace) -> int:
+    if not 1 <= options.seeds <= SEEDS_MAX:
+        raise BenchError(f"--seeds has to be from 1 to {SEEDS_MAX}")
+    if not 1 <= options.iterations <= ITERATIONS_MAX:
+        raise BenchError(f"--iterations has to be from 1 to {ITERATIONS_MAX}: a run takes at most five minutes")
+    out = Path(options.out).absolute()
+    if not options.again:
+        try:
+            import aiohttp  # noqa: F401
+            import aiokafka  # noqa: F401
+            import confluent_kafka  # noqa: F401
+            import psutil  # noqa: F401
+        except ImportError as error:
+            raise ExtraMissing(
+                f"{error}: pip install 'ingeborg[server,autoscale,bench,peers]', or prepare the repository: make setup"
+            ) from error
+        _plan(out, options.iterations)
+        _run(options.experiment, options.seeds, options.iterations, out)
+        _digest(out)
+    _pages(out)
+    return 0
+
+
+def sources() -> str:
+    """A fingerprint of what decides what is in the rows: the autoscaler, and the experiments."""
+    digest = hashlib.blake2b(digest_size=8)
+    for folder in (Path(autoscaling.__path__[0]), Path(__file__).parent):
+        for path in sorted(folder.rglob("*.py")):
+            if path.name not in NOT_IN_ROWS:
+                digest.update(path.relative_to(folder).as_posix().encode() + path.read_bytes())
+    return digest.hexdigest()
+
+
+def _plan(out: Path, iterations: int) -> None:
+    """Results of another plan, or of other sources, are not mixed with this one's."""
+    path, wanted = out / PLAN, {"iterations": iterations, "sources": sources()}
+    if path.is_file():
+        found = json.loads(path.read_text(encoding="utf-8"))
+        differ = ", ".join(name for name in wanted if found.get(name) != wanted[name])
+        if differ:
+            raise BenchError(f"{out} holds the results of another plan (other {differ}): give another --out")
+        return
+    out.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(wanted) + "\n", encoding="utf-8")
+
+
+def _run(experiment: str, seeds: int, iterations: int, out: Path) -> None:
+    from ingeborg.bench.autoscale import response, throughput
+
+    def wanted(name: str) -> bool:
+        return experiment in (name, "all")
+
+    jobs: list[tuple[str, Callable[[str], Coroutine[Any, Any, Any]]]] = []
+    if wanted("throughput"):
+        jobs += [
+            (f"throughput-{one.number}-{repeat}", _reading(one, repeat, out))
+            for repeat in range(1, throughput.REPEATS + 1)
+            for one in throughput.CONDITIONS
+        ]
+    if wanted("response"):
+        jobs += [(f"changes-{delta:g}", _changing(delta, out)) for delta in response.DELTAS]
+        jobs.append(("steps", lambda servers: response.steps(servers, out)))
+    if wanted("groups"):
+        jobs += [(unit.name, _comparing(unit, iterations, out)) for unit in units(seeds)]
+    (out / FACTS).mkdir(exist_ok=True)
+    due = [(name, job) for name, job in jobs if not (out / FACTS / f"{name}.json").is_file()]
+    print(f"{len(jobs)} runs, {len(jobs) - len(due)} of them done before", flush=True)
+    if not due:
+        return
+    begun_s = time.monotonic()
+    failed = []
+    with peers.running("kafka", state=out / "kafka") as server:
+        servers = server.url.partition("://")[2]
+        for number, (name, job) in enumerate(due, 1):
+            try:
+                facts = asyncio.run(job(servers))
+            except BenchError as error:
+                failed.append(name)
+                print(f"  {name}: {error}", flush=True)
+                continue
+            (out / FACTS / f"{name}.json").write_bytes(orjson.dumps({"kafka": server.version, **facts}) + b"\n")
+            spent_s = time.monotonic() - begun_s
+            left_s = spent_s / number * (len(due) - number)
+            print(f"  {name}: {number} of {len(due)} after {spent_s:.0f} s, some {left_s:.0f} s left", flush=True)
+    if failed:
+        raise BenchError(f"{len(failed)} of {len(due)} runs have failed: {', '.join(failed)}; run it again")
+
+
+def _reading(one: Any, repeat: int, out: Path) -> Callable[[str], Coroutine[Any, Any, Any]]:
+    from ingeborg.bench.autoscale import throughput
+
+    return lambda servers: throughput.run(one, repeat, servers, out)
+
+
+def _changing(delta: float, out: Path) -> Callable[[str], Coroutine[Any, Any, Any]]:
+    from ingeborg.bench.autoscale import response
+
+    return lambda servers: response.changes(delta, servers, out)
+
+
+def _comparing(unit: Any, iterations: int, out: Path) -> Callable[[str], Coroutine[Any, Any, Any]]:
+    from ingeborg.bench.autoscale import work
+
+    return lambda servers: work.run(unit, servers, out, iterations)
+
+
+def _digest(out: Path) -> None:
+    from ingeborg.bench.autoscale import job
+
+    print("digesting …", flush=True)
+    facts = [json.loads(path.read_bytes()) for path in sorted((out / FACTS).glob("*.json"))]
+    document = {
+        "kafka": sorted({each["kafka"] for each in facts}),
+        "machine": _machine(),
+        "time_scale": scale.TIME,
+        **job.digest(out),
+    }
+    found = json.dumps(document, separators=(",", ":")).encode() + b"\n"
+    (out / DIGEST).write_bytes(lzma.compress(found, preset=9))
+
+
+def _machine() -> dict[str, str]:
+    import psutil
+
+    return {
+        "cores": str(len(os.sched_getaffinity(0))),
+        "memory": f"{psutil.virtual_memory().total / 2**30:.0f} GiB",
+        "python": platform.python_version(),
+    }
+
+
+def _pages(out: Path) -> None:
+    from ingeborg.bench.autoscale import page
+
+    try:
+        document = json.loads(lzma.decompress((out / DIGEST).read_bytes()))
+    except (OSError, ValueError, lzma.LZMAError) as error:
+        raise BenchError(f"{out} has no {DIGEST} of bench autoscale ({error})") from error
+    summary = page.summary(document)
+    (out / PAGE).write_text(page.page(document), encoding="utf-8")
+    (out / SUMMARY).write_text(summary, encoding="utf-8")
+    print(summary)
+    print(out / PAGE)

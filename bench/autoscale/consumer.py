@@ -1,0 +1,154 @@
+"""A member of one of Kafka's own consumer groups, over librdkafka: what `ingeborg autoscale` is compared with.
+
+    python -m ingeborg.bench.autoscale.consumer '{"servers": …}'
+
+Owns: one consumer's cycle, which is that of this project's members (section V-B): fetch until a batch is full or its
+time is over, hand it on, commit. Must never: lose what it has read: it is handed on before its partition goes.
+
+It hands on all partitions of a batch in one request. It is held to a speed as this project's members are, and tells
+how many partitions it has.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import signal
+import sys
+import time
+from typing import Any, Final
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+#: Records taken at once, and seconds that it waits for one.
+_TAKE: Final = 10
+_LOOK_S: Final = 0.05
+_TIMEOUT_S: Final = 10.0
+
+
+def properties(given: dict[str, Any]) -> dict[str, Any]:
+    """Of librdkafka. Times that the document's own scale has in seconds are scaled as all are; see ``scale``."""
+    time_scale = given["time_scale"]
+    portion = int(given["consumed"] * given["portion_s"])
+    found: dict[str, Any] = {
+        "bootstrap.servers": given["servers"],
+        "group.id": given["group"],
+        "client.id": given["name"],
+        "auto.offset.reset": "earliest",
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "fetch.wait.max.ms": 100,
+        "fetch.message.max.bytes": portion,
+        # What is fetched waits its turn, so little of it may. By default a full queue is then left alone for a second.
+        "queued.max.messages.kbytes": max(2 * portion // 1_024, 1),
+        "fetch.queue.backoff.ms": 5,
+        "topic.metadata.refresh.interval.ms": 60_000,
+    }
+    if given["assignor"] == "kip-848":
+        return found | {"group.protocol": "consumer"}
+    return found | {
+        "partition.assignment.strategy": given["assignor"],
+        # Defaults are 3 s and 45 s.
+        "heartbeat.interval.ms": int(3_000 / time_scale),
+        "session.timeout.ms": 6_000,
+    }
+
+
+class Member:
+    """``given``: the program's argument."""
+
+    def __init__(self, given: dict[str, Any]) -> None:
+        self._given = given
+        self._consumer = Consumer(properties(given))
+        self._http = http.client.HTTPConnection("127.0.0.1", given["port"], timeout=_TIMEOUT_S)
+        self._batch: list[Message] = []
+        self._may_read_at_s = 0.0
+        self._owned: set[int] = set()
+        self._said = -1
+        self.is_ending = False
+
+    def run(self) -> None:
+        """Until ``is_ending``."""
+        consumer = self._consumer
+        consumer.subscribe(
+            [self._given["topic"]], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked
+        )
+        while not self.is_ending:
+            self._fetch()
+            self._hand_on(wait=False)
+            if self._said != len(self._owned):
+                self._said = len(self._owned)
+                self._post("/owned", {"member": self._given["name"], "partitions": self._said})
+        self._hand_on(wait=True)
+        consumer.close()
+
+    def _fetch(self) -> None:
+        until_s = time.monotonic() + self._given["wait_s"]
+        amount = 0
+        while not self.is_ending and amount < self._given["batch_bytes"]:
+            now_s = time.monotonic()
+            if now_s >= until_s:
+                return
+            wait_s = min(until_s - now_s, _LOOK_S)
+            if self._may_read_at_s > now_s:
+                time.sleep(min(self._may_read_at_s - now_s, wait_s))
+                continue
+            for message in self._consumer.consume(_TAKE, wait_s):
+                error = message.error()
+                if error is not None:
+                    if error.code() != KafkaError._PARTITION_EOF and not error.retriable():
+                        raise KafkaException(error)
+                    continue
+                self._batch.append(message)
+                size = len(message.value() or b"")
+                amount += size
+                self._may_read_at_s = max(self._may_read_at_s, time.monotonic()) + size / self._given["consumed"]
+
+    def _hand_on(self, *, wait: bool) -> None:
+        batch, self._batch = self._batch, []
+        if not batch:
+            return
+        rows: dict[int, list[list[int]]] = {}
+        for message in batch:
+            rows.setdefault(message.partition() or 0, []).append([message.offset() or 0, message.timestamp()[1]])
+        self._post("/batch", {"member": self._given["name"], "rows": list(rows.items())})
+        places = [TopicPartition(self._given["topic"], each, rows[each][-1][0] + 1) for each in rows]
+        try:
+            if wait:
+                self._consumer.commit(offsets=places, asynchronous=False)
+            else:
+                self._consumer.commit(offsets=places)
+        except KafkaException as error:  # a rebalance is under way: the next owner reads it again, which is counted
+            print(f"not committed: {error}", file=sys.stderr, flush=True)
+
+    def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        if self._given["assignor"] == "range":
+            self._owned = set()
+        self._owned |= {each.partition for each in partitions}
+
+    def _revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self._hand_on(wait=True)
+        self._owned -= {each.partition for each in partitions}
+
+    def _post(self, path: str, document: dict[str, Any]) -> None:
+        self._http.request("POST", path, json.dumps(document), {"Content-Type": "application/json"})
+        response = self._http.getresponse()
+        body = response.read()
+        if response.status != 200:
+            raise OSError(f"{path}: {response.status} {body[:200]!r}")
+
+
+def main() -> None:
+    """The program."""
+    member = Member(json.loads(sys.argv[1]))
+
+    def end(number: int, frame: object) -> None:
+        member.is_ending = True
+
+    signal.signal(signal.SIGTERM, end)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    member.run()
+
+
+if __name__ == "__main__":
+    main()

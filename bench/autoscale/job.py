@@ -1,0 +1,252 @@
+"""The PySpark job: from the rows of all runs to the figures of the page.
+
+Owns: every figure. Must never: draw anything.
+
+A latency is from the time when a record was to be written to the time when it was handed on, in seconds. A record that
+had not come when its run ended counts with the time until then: at least so late it was.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+
+from ingeborg.bench.autoscale import response, scale, throughput, work
+from ingeborg.bench.autoscale.cases import labels
+from ingeborg.bench.packing import scores
+from ingeborg.bench.spark.session import local_session
+
+Json = dict[str, Any]
+
+#: Spark's: all cores, and enough for the rows of the whole plan.
+MASTER, MEMORY = "local[*]", "4g"
+
+PERCENTILES: Final = (0.5, 0.9, 0.99, 0.999)
+#: Of figure 13: bytes are counted by so many seconds.
+SAMPLE_S: Final = 0.25
+#: Of the histogram of figure 13, bytes a second; and of the others, in steps to a factor of ten.
+SAMPLE_BYTES: Final = 10_000_000
+STEPS_TO_TEN: Final = 5
+#: The steps of a change, by their events in the journal.
+EVENTS: Final = ("decided", "scaled", "joined", "given", "settled")
+#: A monitor knows a new rate that is within this part of it.
+KNOWN: Final = 0.05
+#: Latencies over time are of so many seconds together.
+WINDOW_S: Final = 3
+
+_ARRIVALS = "at long, partition int, times array<long>, waiting boolean"
+_RUNNING = "unit string, at long, running int"
+_FACTS = (
+    "unit string, system string, number int, seed int, begun_ms long, ended_ms long, iterations int, "
+    "bytes_per_s double, never_read long, again long, refused long, sent_late_ms long, busy_percent double"
+)
+_JOURNAL = "unit string, delta double, event string, seconds double"
+_THROUGHPUT = "at long, records long"
+_STEPS = "time_s double, bytes_per_s double"
+
+
+def digest(out: Path) -> Json:
+    """Of everything below ``out``, in a session of its own."""
+    with local_session(MASTER, MEMORY, out / "spark.log") as spark:
+        return figures(spark, out)
+
+
+def figures(spark: SparkSession, out: Path) -> Json:
+    """Of everything below ``out``; what has not been run is ``None``."""
+
+    def rows(kind: str, schema: str) -> DataFrame | None:
+        folder = out / kind
+        return spark.read.schema(schema).json(str(folder)) if any(folder.glob("*.jsonl")) else None
+
+    facts = rows(work.FACTS, _FACTS)
+    units = None if facts is None else _units(spark, out, facts)
+    steps = rows(response.STEPS, _STEPS)
+    return {
+        "throughput": _throughput(rows(throughput.ROWS, _THROUGHPUT)),
+        "steps": None if steps is None else _steps(steps),
+        "changes": _changes(rows(response.JOURNALS, _JOURNAL), "delta"),
+        "runs": units,
+        "systems": None if units is None else _systems(units),
+        "handovers": _changes(rows(work.JOURNALS, _JOURNAL), "unit"),
+        "over_time": None if facts is None else _over_time(spark, out, facts),
+    }
+
+
+# The comparison
+
+
+def _latencies(spark: SparkSession, out: Path, facts: DataFrame) -> DataFrame:
+    """A row for each record that was to be written while its run was measured: unit, seconds since its beginning,
+    latency in seconds."""
+    name = F.regexp_extract(F.input_file_name(), r"([^/]+)\.jsonl$", 1)
+    batches = spark.read.schema(_ARRIVALS).json(str(out / work.ARRIVALS)).withColumn("unit", name)
+    is_waiting = F.coalesce("waiting", F.lit(False)).alias("waiting")
+    each = batches.select("unit", "at", is_waiting, F.explode("times").alias("due"))
+    known = facts.select("unit", "begun_ms", "ended_ms")
+    within = each.join(F.broadcast(known), "unit").where("due >= begun_ms and due <= ended_ms")
+    return within.select(
+        "unit",
+        "waiting",
+        ((F.col("due") - F.col("begun_ms")) / 1e3).alias("time_s"),
+        ((F.col("at") - F.col("due")) / 1e3).alias("latency_s"),
+    )
+
+
+def _units(spark: SparkSession, out: Path, facts: DataFrame) -> list[Json]:
+    """A row for each run."""
+    latencies = _latencies(spark, out, facts)
+    parts = ", ".join(map(str, PERCENTILES))
+    found = latencies.groupBy("unit").agg(
+        F.count("*").alias("records"),
+        F.expr(f"percentile(latency_s, array({parts}))").alias("latency_s"),
+        F.max("latency_s").alias("most_s"),
+        F.avg((F.col("latency_s") > 1.0).cast("double")).alias("late"),
+        F.sum(F.col("waiting").cast("int")).alias("waiting"),
+    )
+    running = spark.read.schema(_RUNNING).json(str(out / work.RUNNING))
+    within = running.join(F.broadcast(facts.select("unit", "begun_ms", "ended_ms")), "unit")
+    members = (
+        within.where("at >= begun_ms and at <= ended_ms")
+        .groupBy("unit")
+        .agg(F.avg("running").alias("members"), F.min("running").alias("fewest"), F.max("running").alias("most"))
+    )
+    names = {unit.label: place for place, unit in enumerate(labels())}
+    table = [row.asDict() for row in facts.join(found, "unit").join(members, "unit").collect()]
+    for row in table:
+        row["label"] = f"{row['system']} {row['number']}" if row["number"] else row["system"]
+        row["seconds"] = round((row.pop("ended_ms") - row.pop("begun_ms")) / 1e3, 1)
+        row["latency_s"] = [round(value, 3) for value in row["latency_s"]]
+        for name in ("most_s", "late", "members", "bytes_per_s"):
+            row[name] = round(row[name], 4)
+    return sorted(table, key=lambda row: (names.get(row["label"], len(names)), row["seed"]))
+
+
+def _systems(units: list[Json]) -> list[Json]:
+    """Over the seeds: mean and half an interval of 95 %, the least and the most."""
+    by_label: dict[str, list[Json]] = {}
+    for row in units:
+        by_label.setdefault(row["label"], []).append(row)
+    found = []
+    for label, rows in by_label.items():
+        entry: Json = {"label": label, "system": rows[0]["system"], "number": rows[0]["number"], "seeds": len(rows)}
+        entry["members"] = _spread([row["members"] for row in rows])
+        entry["late"] = _spread([row["late"] for row in rows])
+        entry["latency_s"] = [_spread([row["latency_s"][at] for row in rows]) for at in range(len(PERCENTILES))]
+        entry["waiting"] = sum(row["waiting"] for row in rows)
+        entry["records"] = sum(row["records"] for row in rows)
+        found.append(entry)
+    return found
+
+
+def _spread(values: list[float]) -> list[float]:
+    """Mean, half an interval of 95 %, the least and the most."""
+    middle = scores.interval(values)
+    return [round(value, 4) for value in (*middle, min(values), max(values))]
+
+
+def _over_time(spark: SparkSession, out: Path, facts: DataFrame) -> list[Json]:
+    """Of the first seed's runs: p99 by windows of time."""
+    first = facts.where("seed = 1")
+    if not first.take(1):
+        return []
+    windows = _latencies(spark, out, first).withColumn("window", (F.col("time_s") / WINDOW_S).cast("int"))
+    table = windows.groupBy("unit", "window").agg(F.expr("percentile(latency_s, 0.99)").alias("p99_s"))
+    found: dict[str, list[float]] = {}
+    for row in table.orderBy("unit", "window").collect():
+        found.setdefault(row["unit"], []).append(round(row["p99_s"], 2))
+    return [{"unit": unit, "p99_s": values} for unit, values in found.items()]
+
+
+# The document's figures
+
+
+def _throughput(rows: DataFrame | None) -> list[Json] | None:
+    """Figure 13: bytes a second, of each quarter of a second between a run's first and last batch."""
+    if rows is None:
+        return None
+    named = rows.withColumn("run", F.regexp_extract(F.input_file_name(), r"([^/]+)\.jsonl$", 1))
+    start = Window.partitionBy("run")
+    placed = named.withColumn(
+        "window", ((F.col("at") - F.min("at").over(start)) / (SAMPLE_S * 1e3)).cast("int")
+    ).withColumn("last", F.max("window").over(start))
+    whole = placed.where("window < last").groupBy("run", "window").agg(F.sum("records").alias("records"))
+    samples = whole.select(
+        F.regexp_extract("run", r"test-(\d+)", 1).cast("int").alias("test"),
+        (F.col("records") * throughput.RECORD_BYTES / SAMPLE_S).alias("bytes_per_s"),
+    )
+    found: dict[int, list[float]] = {}
+    for row in samples.orderBy("test", "bytes_per_s").collect():
+        found.setdefault(row["test"], []).append(row["bytes_per_s"])
+    totals = named.groupBy("run").agg((F.max("at") - F.min("at")).alias("ms"), F.sum("records").alias("records"))
+    means: dict[int, list[float]] = {}
+    for row in totals.collect():
+        test = int(row["run"].split("-")[1])
+        means.setdefault(test, []).append(row["records"] * throughput.RECORD_BYTES / (row["ms"] / 1e3))
+    return [
+        {
+            "test": test,
+            "samples": len(values),
+            "mean": round(sum(means[test]) / len(means[test])),
+            "median": round(values[len(values) // 2]),
+            "least": round(values[0]),
+            "most": round(values[-1]),
+            "histogram": _counts([int(value // SAMPLE_BYTES) for value in values]),
+        }
+        for test, values in sorted(found.items())
+    ]
+
+
+def _counts(places: list[int]) -> list[list[int]]:
+    counts: dict[int, int] = {}
+    for place in places:
+        counts[place] = counts.get(place, 0) + 1
+    return [[place, count] for place, count in sorted(counts.items())]
+
+
+def _changes(rows: DataFrame | None, by: str) -> list[Json] | None:
+    """Figures 15 to 17: how long each step took, of each delta, or of each of this project's groups over all seeds."""
+    if rows is None:
+        return None
+    key = F.regexp_replace("unit", r"-s\d+$", "") if by == "unit" else F.format_string("delta %.0f", F.col("delta"))
+    known = rows.where(F.col("seconds").isNotNull() & F.col("event").isin(*EVENTS)).withColumn("of", key)
+    parts = ", ".join(map(str, PERCENTILES))
+    place = F.floor(F.log10(F.greatest("seconds", F.lit(1e-4))) * STEPS_TO_TEN).cast("int")
+    histograms: dict[tuple[str, str], list[list[int]]] = {}
+    for row in known.groupBy("of", "event", place.alias("place")).count().orderBy("place").collect():
+        histograms.setdefault((row["of"], row["event"]), []).append([row["place"], row["count"]])
+    table = known.groupBy("of", "event").agg(
+        F.count("*").alias("count"),
+        F.expr(f"percentile(seconds, array({parts}))").alias("seconds"),
+        F.max("seconds").alias("most"),
+        F.avg((F.col("seconds") < 1.0).cast("double")).alias("below_1_s"),
+    )
+    found = []
+    for row in table.collect():
+        entry: Json = {"of": row["of"], "event": row["event"], "count": row["count"], "most": round(row["most"], 4)}
+        entry["seconds"] = [round(value, 4) for value in row["seconds"]]
+        entry["below_1_s"] = round(row["below_1_s"], 4)
+        entry["histogram"] = histograms[row["of"], row["event"]]
+        found.append(entry)
+    return sorted(found, key=lambda entry: (entry["of"], EVENTS.index(entry["event"])))
+
+
+def _steps(rows: DataFrame) -> Json:
+    """What a monitor says while a load steps, and how long after each step it knows the new rate."""
+    series = [(row["time_s"], row["bytes_per_s"]) for row in rows.orderBy("time_s").collect()]
+    overhead = 1 + scale.OVERHEAD_BYTES / scale.RECORD_BYTES
+    known = []
+    for number, rate in enumerate(response.STEP_RATES[1:], 1):
+        begun_s, wanted = number * response.STEP_S, rate * overhead
+        within = [
+            time_s - begun_s
+            for time_s, value in series
+            if begun_s <= time_s < begun_s + response.STEP_S and abs(value - wanted) <= KNOWN * wanted
+        ]
+        known.append(round(within[0], 2) if within else None)
+    return {
+        "known_after_s": known,
+        "series": [[round(time_s, 1), round(value)] for time_s, value in series],
+    }

@@ -1,0 +1,60 @@
+"""What is written into the partitions, and when each record was to be written.
+
+Owns: the times of records. Must never: wait: it is asked what is due.
+
+A record is due when the bytes that were to be written into its partition reach a whole number of records. It carries
+that time, whenever it is sent, so that nothing is left out that a slow producer or a paused machine has held up.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+#: Rates are looked at this often, seconds.
+STEP_S: Final = 0.01
+
+
+class Due(NamedTuple):
+    """A record. ``time_s``: when it was to be written, since the stream's beginning."""
+
+    time_s: float
+    partition: int
+
+
+class Load:
+    """``stream``: bytes a second of each partition, one row for each ``iteration_s``. ``seed``: by it partitions do not
+    all begin with a record at the same time."""
+
+    def __init__(self, stream: Sequence[Sequence[float]], iteration_s: float, record_bytes: int, seed: int) -> None:
+        chance = random.Random(f"load {seed}")
+        self._stream = stream
+        self._iteration_s = iteration_s
+        self._record_bytes = record_bytes
+        self._written = [chance.uniform(0.0, record_bytes) for _ in stream[0]]
+        self._steps = 0
+
+    @property
+    def length_s(self) -> float:
+        """Of all of it."""
+        return len(self._stream) * self._iteration_s
+
+    def due(self, until_s: float) -> list[Due]:
+        """What was to be written since the last call, up to this time; in the order of steps of 10 ms, and within each
+        of partitions, so that those of one partition are in their order."""
+        found = []
+        while (end_s := (self._steps + 1) * STEP_S) <= min(until_s, self.length_s) + 1e-9:
+            begin_s = self._steps * STEP_S
+            row = self._stream[min(int((begin_s + STEP_S / 2) / self._iteration_s), len(self._stream) - 1)]
+            for partition, rate in enumerate(row):
+                before = self._written[partition]
+                after = before + rate * STEP_S
+                while after >= self._record_bytes:
+                    part = (self._record_bytes - before) / (after - before)
+                    found.append(Due(begin_s + part * (end_s - begin_s), partition))
+                    before -= self._record_bytes
+                    after -= self._record_bytes
+                self._written[partition] = after
+            self._steps += 1
+        return found

@@ -1,0 +1,351 @@
+"""The groups that are compared, as processes: started, counted, and ended.
+
+Owns: every process of a group. Must never: leave one behind, or end one that it has not started.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import orjson
+import psutil
+from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from ingeborg.bench.autoscale import scale
+from ingeborg.bench.autoscale.arrivals import Arrivals, unix_ms
+from ingeborg.bench.autoscale.cases import FILL
+from ingeborg.bench.autoscale.lag import LOOK_S, STABLE_S, LagRule
+from ingeborg.bench.errors import BenchError
+
+_CONSUMER = "ingeborg.bench.autoscale.consumer"
+
+#: From SIGTERM to SIGKILL, seconds.
+_GRACE_S: Final = 10.0
+#: Of a call to Kafka, seconds.
+_TIMEOUT_S: Final = 10.0
+#: A group has settled that has been as it is for so long, seconds.
+_QUIET_S: Final = 1.0
+
+#: Of this project's groups, as by default: between two looks whether fewer members would do, and for how long they have
+#: to. Seconds.
+_LOOK_S: Final = 30.0 / scale.TIME
+_DOWN_S: Final = 300.0 / scale.TIME
+
+_OURS: Final = """\
+[group]
+name = "{group}"
+topics = ["{topic}"]
+members_max = {members_max}
+capacity_bytes_per_s = {capacity}
+fill = {fill}
+algorithm = "{algorithm}"
+look_s = {look_s}
+down_cooldown_s = {down_cooldown_s}
+catch_up_s = {catch_up_s}
+start_s = 30
+answer_s = 2
+stop_s = 6
+lost_s = 5
+[kafka]
+servers = ["{servers}"]
+[monitor]
+every_s = {every_s}
+window_s = {window_s}
+[member]
+batch_bytes = {batch_bytes}
+wait_s = {wait_s}
+throttle_bytes_per_s = {throttle}
+beat_s = 1
+[sink]
+kind = "http"
+url = "http://127.0.0.1:{port}"
+[scaler]
+kind = "processes"
+state_folder = "members"
+grace_s = 10
+[web]
+port = -1
+"""
+
+
+class Group(Protocol):
+    """One that reads a topic."""
+
+    async def start(self) -> None:
+        """Its programs; none of them is waited for."""
+
+    async def tick(self) -> None:
+        """Called some times a second."""
+
+    def has_settled(self) -> bool:
+        """Every partition is somebody's, and nothing is about to change."""
+
+    def running(self) -> int:
+        """Processes of members, those that start or end included."""
+
+    async def stop(self) -> None:
+        """All of them."""
+
+
+class Processes:
+    """The members of one of Kafka's own groups. ``given``: see ``consumer``; their output goes to ``log``."""
+
+    def __init__(self, given: Mapping[str, Any], log: Path) -> None:
+        self._given = given
+        self._log = log
+        self._started = 0
+        self._living: list[asyncio.subprocess.Process] = []
+        self._ending: list[asyncio.subprocess.Process] = []
+
+    async def scale(self, count: int) -> None:
+        """So many are to run. The youngest end first."""
+        while len(self._living) > count:
+            process = self._living.pop()
+            with contextlib.suppress(ProcessLookupError):
+                process.terminate()
+            self._ending.append(process)
+        while len(self._living) < count:
+            self._started += 1
+            argument = orjson.dumps({**self._given, "name": f"member-{self._started}"}).decode()
+            with self._log.open("ab") as log:
+                process = await asyncio.create_subprocess_exec(
+                    *(sys.executable, "-m", _CONSUMER, argument), stdout=log, stderr=log
+                )
+            self._living.append(process)
+
+    def count(self) -> int:
+        """That are to run."""
+        return len(self._living)
+
+    def running(self) -> int:
+        """That run. Raises ``BenchError``: one has ended by itself."""
+        for process in self._living:
+            if process.returncode is not None:
+                raise BenchError(f"a member has ended with code {process.returncode}: {_tail(self._log)}")
+        self._ending = [process for process in self._ending if process.returncode is None]
+        return len(self._living) + len(self._ending)
+
+    async def stop(self) -> None:
+        """All, at once."""
+        everyone = [*self._living, *self._ending]
+        for process in everyone:
+            if process.returncode is None:
+                process.kill()
+        for process in everyone:
+            await process.wait()
+
+
+class Fixed:
+    """Kafka's own assignment to a number of members that does not change."""
+
+    def __init__(self, processes: Processes, count: int, arrivals: Arrivals) -> None:
+        self._processes = processes
+        self._count = count
+        self._arrivals = arrivals
+
+    async def start(self) -> None:
+        """See ``Group``."""
+        await self._processes.scale(self._count)
+
+    async def tick(self) -> None:
+        """Nothing: its number is fixed."""
+
+    def has_settled(self) -> bool:
+        """All members are there, and have all partitions between them."""
+        owned = self._arrivals.owned
+        is_whole = len(owned) == self._count and sum(owned.values()) == scale.PARTITIONS and all(owned.values())
+        return is_whole and time.monotonic() - self._arrivals.changed_s > _QUIET_S
+
+    def running(self) -> int:
+        """See ``Group``."""
+        return self._processes.running()
+
+    async def stop(self) -> None:
+        """See ``Group``."""
+        await self._processes.stop()
+
+
+class Lagging:
+    """Kafka's newest assignment, with as many members as KEDA's rule wants."""
+
+    def __init__(self, processes: Processes, lag_each: float, servers: str, group: str, topic: str) -> None:
+        self._processes = processes
+        self._rule = LagRule(lag_each, scale.PARTITIONS, STABLE_S / scale.TIME)
+        self._admin = AdminClient({"bootstrap.servers": servers})
+        self._group = group
+        self._topic = topic
+        self._looked_s = self._changed_s = time.monotonic()
+        self.decisions = 0
+
+    async def start(self) -> None:
+        """As many as the load needs on average, so that the rule does not begin with a group that is far off."""
+        await self._processes.scale(scale.COUNTS[0])
+
+    async def tick(self) -> None:
+        """A look, when it is time for one."""
+        now_s = time.monotonic()
+        if now_s - self._looked_s < LOOK_S / scale.TIME:
+            return
+        self._looked_s = now_s
+        lag = await asyncio.to_thread(self._lag)
+        running = self._processes.count()
+        wanted = self._rule.wanted(now_s, lag, running)
+        if wanted != running:
+            self.decisions += 1
+            self._changed_s = now_s
+            await self._processes.scale(wanted)
+
+    def _lag(self) -> int:
+        partitions = [TopicPartition(self._topic, number) for number in range(scale.PARTITIONS)]
+        asked = self._admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(self._group, partitions)])
+        committed = asked[self._group].result(_TIMEOUT_S).topic_partitions
+        latest: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        ends = self._admin.list_offsets(dict.fromkeys(partitions, latest))
+        behind = {each.partition: future.result(_TIMEOUT_S).offset for each, future in ends.items()}
+        return sum(behind[each.partition] - max(each.offset, 0) for each in committed)
+
+    def has_settled(self) -> bool:
+        """Its number has not changed for the rule's own time."""
+        return time.monotonic() - self._changed_s > STABLE_S / scale.TIME / 2
+
+    def running(self) -> int:
+        """See ``Group``."""
+        return self._processes.running()
+
+    async def stop(self) -> None:
+        """See ``Group``."""
+        await self._processes.stop()
+
+
+class Program:
+    """`ingeborg autoscale`, and the members that it starts as processes. ``folder``: its files, members in ``members``;
+    ``text``: of its own file; ``part``: see its ``--part``. The journal is ``journal``."""
+
+    def __init__(self, folder: Path, text: str, part: str) -> None:
+        self._folder = folder
+        self._part = part
+        self._process: asyncio.subprocess.Process | None = None
+        self.journal = folder / "journal.jsonl"
+        self._file = folder / "group.toml"
+        self._file.write_text(text, encoding="utf-8")
+
+    async def start(self) -> None:
+        """It is not waited for."""
+        self.journal.unlink(missing_ok=True)
+        command = ("autoscale", str(self._file), "--part", self._part, "--journal", str(self.journal))
+        with (self._folder / "autoscale.log").open("ab") as log:
+            self._process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "ingeborg.broker.command.cli", *command), stdout=log, stderr=log
+            )
+
+    def check(self) -> None:
+        """Raises ``BenchError``: it has ended."""
+        if self._process is not None and self._process.returncode is not None:
+            raise BenchError(f"ingeborg autoscale has ended: {_tail(self._folder / 'autoscale.log')}")
+
+    def notes(self) -> list[dict[str, Any]]:
+        """Of the journal, so far."""
+        with contextlib.suppress(FileNotFoundError):
+            return [orjson.loads(line) for line in self.journal.read_bytes().splitlines() if line.endswith(b"}")]
+        return []
+
+    def members(self) -> list[int]:
+        """Their process numbers."""
+        return pids(self._folder / "members")
+
+    async def stop(self) -> None:
+        """The controller first: it would start members again."""
+        if self._process is not None and self._process.returncode is None:
+            self._process.terminate()
+            try:
+                async with asyncio.timeout(_GRACE_S):
+                    await self._process.wait()
+            except TimeoutError:
+                self._process.kill()
+                await self._process.wait()
+        ending = [psutil.Process(pid) for pid in self.members()]
+        for process in ending:
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+        await asyncio.to_thread(psutil.wait_procs, ending, _GRACE_S)
+
+
+class Packed:
+    """`ingeborg autoscale` as a group that is compared."""
+
+    def __init__(self, system: str, folder: Path, servers: str, group: str, topic: str, port: int) -> None:
+        times = scale.TIME
+        text = _OURS.format(
+            group=group,
+            topic=topic,
+            servers=servers,
+            port=port,
+            members_max=scale.PARTITIONS,
+            capacity=scale.CONSUMED * (1 + scale.OVERHEAD_BYTES / scale.RECORD_BYTES),
+            fill=FILL[system],
+            algorithm=system.partition("-")[0],
+            look_s=_LOOK_S,
+            down_cooldown_s=_DOWN_S,
+            catch_up_s=60.0 / times,
+            every_s=2.0 / times,
+            window_s=30.0 / times,
+            batch_bytes=scale.BATCH_BYTES,
+            wait_s=scale.WAIT_S,
+            throttle=scale.CONSUMED,
+        )
+        self._program = Program(folder, text, "all")
+
+    async def start(self) -> None:
+        """See ``Group``."""
+        await self._program.start()
+
+    async def tick(self) -> None:
+        """Nothing: it does all by itself. Raises ``BenchError``: it has ended."""
+        self._program.check()
+
+    def has_settled(self) -> bool:
+        """For longer than members are kept that are not needed."""
+        times = {note["event"]: note["unix_ms"] for note in self.notes()}
+        decided_ms, settled_ms = times.get("decided", 0), times.get("settled", -1)
+        return bool(settled_ms >= decided_ms and unix_ms() - decided_ms > (_DOWN_S + 2 * _LOOK_S) * 1e3)
+
+    def notes(self) -> list[dict[str, Any]]:
+        """Of its journal."""
+        return self._program.notes()
+
+    def running(self) -> int:
+        """See ``Group``."""
+        return len(self._program.members())
+
+    async def stop(self) -> None:
+        """See ``Group``."""
+        await self._program.stop()
+
+
+def pids(folder: Path) -> list[int]:
+    """Of the members that run, of the scaler `processes` that has this folder."""
+    found = []
+    for path in folder.glob("*.json"):
+        with contextlib.suppress(OSError, orjson.JSONDecodeError):
+            pid = orjson.loads(path.read_bytes()).get("pid")
+            if isinstance(pid, int) and _lives(pid):
+                found.append(pid)
+    return found
+
+
+def _lives(pid: int) -> bool:
+    try:
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+    except psutil.Error:
+        return False
+
+
+def _tail(path: Path) -> str:
+    return path.read_text(encoding="utf-8", errors="replace")[-500:] if path.is_file() else ""

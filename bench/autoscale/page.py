@@ -1,0 +1,376 @@
+"""The page of `bench autoscale`: what the document reports of its autoscaler beside what was found.
+
+Owns: the words, tables and plots. Must never: compute a figure that the digest does not have, but for ratios of two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from ingeborg.bench.autoscale.cases import ASSIGNORS, KEDA, PACKED
+from ingeborg.bench.report.charts import Drawn
+from ingeborg.bench.report.markup import Html, badge, bullets, explain, html, panel, plot, table
+from ingeborg.bench.report.page import framed
+from ingeborg.bench.report.plots import Plot, Point, Series, linear, logarithmic
+
+Json = Mapping[str, Any]
+
+P50, P90, P99, P999 = range(4)
+
+#: Of the document's text, section VI-F, by the event of the journal.
+DOCUMENT: Final = {
+    "decided": "below 1 s (1,345 observations)",
+    "scaled": "a part of the one before",
+    "joined": "10 to 50 s in 88 %, else up to 500 s (273)",
+    "given": "two cycles of a consumer, 5 s",
+    "settled": "about 5 s (1,331)",
+}
+STEPS: Final = {
+    "decided": "Δt2: deciding, with all orders",
+    "scaled": "Δt2: telling the scaler",
+    "joined": "Δt3: until a new member is there",
+    "given": "Δt4: a hand-over, until the next owner has it",
+    "settled": "Δt4: until a whole change is over",
+}
+FIGURES: Final = (("decided", 15), ("joined", 16), ("settled", 17))
+NAMES: Final = {
+    "range": "range",
+    "cooperative-sticky": "cooperative-sticky",
+    "kip-848": "KIP-848",
+    KEDA: "KEDA's rule",
+    "mwf": "MWF",
+    "mend": "mend",
+    "mend-roomy": "mend, fill 0.65",
+}
+
+
+def page(document: Json) -> str:
+    """The whole page, of what `job.digest` has found."""
+    scale = document["time_scale"]
+    lead = Html(
+        "<p class=lead>An autoscaler that packs a consumer group by load (Landau et al., arXiv 2402.06085), as "
+        "<code>ingeborg autoscale</code> has it, on a real Kafka with real processes; and late data beside "
+        "member-seconds, of it, of Kafka's own groups and of KEDA's rule. ± is half an interval of 95 % over the "
+        "streams.</p>"
+    )
+    parts: list[Html] = []
+    if document["systems"]:
+        parts += [
+            _heading("Late data beside members"),
+            _curve(document["systems"]),
+            _table(document["systems"], document["runs"], scale),
+            _beside(document["systems"]),
+            _over_time(document["over_time"]),
+        ]
+    parts += [
+        _heading("What the document reports, and what was found"),
+        _claims(document),
+        _capacity(document["throughput"]),
+        _density(document["throughput"]),
+        _monitor(document["steps"]),
+        *_durations(document["changes"]),
+        _heading("Facts"),
+        _facts(document),
+    ]
+    footer = Html("<footer><p>bench autoscale; docs/autoscaling.md says how each figure is made.</p></footer>")
+    return framed("Scaling consumer groups", "Evaluation", lead, [part for part in parts if part], footer)
+
+
+def summary(document: Json) -> str:
+    """For the terminal and the documentation: tables of Markdown."""
+    lines = ["# Scaling consumer groups"]
+    if document["systems"]:
+        lines += ["", f"Seconds as measured; times of the document are scaled 1:{document['time_scale']:g}.", ""]
+        rows = [["group", "streams", "members", "p50, s", "p90, s", "p99, s", "p99.9, s", "later than 1 s"]]
+        for row in document["systems"]:
+            seconds = [_number(value) for value in row["latency_s"]]
+            rows.append([_name(row), str(row["seeds"]), _number(row["members"], 1), *seconds, _share(row["late"])])
+        lines += _aligned(rows)
+    if document["throughput"]:
+        rows = [["table VI", "median, MB/s", "mean, MB/s"]]
+        for row in document["throughput"]:
+            rows.append([f"test {row['test']}", f"{row['median'] / 1e6:.0f}", f"{row['mean'] / 1e6:.0f}"])
+        lines += ["", *_aligned(rows)]
+    if document["changes"]:
+        rows = [["step", "of", "count", "p50, s", "p99, s", "longest, s"]]
+        for row in document["changes"]:
+            p50, _, p99, _ = row["seconds"]
+            rows.append([row["event"], row["of"], str(row["count"]), f"{p50:.3g}", f"{p99:.3g}", f"{row['most']:.3g}"])
+        lines += ["", *_aligned(rows)]
+    if document["steps"]:
+        known = [f"{value:.1f}" for value in document["steps"]["known_after_s"] if value is not None]
+        lines += ["", f"A monitor with a window of 30 s knows a new rate after {', '.join(known)} s."]
+    return "\n".join(lines) + "\n"
+
+
+def _aligned(rows: list[list[str]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    rows.insert(1, ["-" * width for width in widths])
+    return ["| " + " | ".join(map(str.ljust, row, widths)) + " |" for row in rows]
+
+
+def _heading(text: str) -> Html:
+    return Html(f"<h2>{html(text)}</h2>")
+
+
+def _number(values: Sequence[float], digits: int = 2) -> str:
+    return f"{values[0]:.{digits}f}" + (f" ± {values[1]:.{digits}f}" if values[1] else "")
+
+
+def _share(values: Sequence[float]) -> str:
+    return f"{values[0]:.2%}" + (f" ± {100 * values[1]:.2f}" if values[1] else "")
+
+
+def _name(row: Json) -> str:
+    """Of a group, for people."""
+    name = NAMES[row["system"]]
+    if row["system"] == KEDA:
+        return f"{name}, lag {row['number']}"
+    return f"{name}, {row['number']}" if row["number"] else name
+
+
+def _seconds(value: float) -> str:
+    return f"{value * 1e3:.3g} ms" if value < 1 else f"{value:.3g} s"
+
+
+# Late data beside members
+
+
+def _curve(systems: Sequence[Json]) -> Html:
+    series = []
+    for index, system in enumerate((*ASSIGNORS, KEDA, *PACKED)):
+        rows = sorted((row for row in systems if row["system"] == system), key=lambda row: float(row["members"][0]))
+        points: list[Point] = [(row["members"][0], max(row["latency_s"][P99][0], 0.01)) for row in rows]
+        if points:
+            series.append(Series(NAMES[system], points, index, dots=True))
+    values = [y for line in series for _, y in line.points if y is not None]
+    drawn = Drawn(
+        Plot(
+            title="p99 of latency over members",
+            description="; ".join(f"{_name(row)}: {row['latency_s'][P99][0]:.2f} s" for row in systems) + ".",
+            series=series,
+            x=linear(33, lambda value: f"{value:g}", 15),
+            y=logarithmic(values, lambda value: f"{value:g} s"),
+        )
+    )
+    caption = (
+        "Seconds from when a record was to be written until it was handed on, over the members that ran on average: "
+        "left and below is better. Means over the streams."
+    )
+    return plot(drawn, "curve", caption)
+
+
+def _table(systems: Sequence[Json], runs: Sequence[Json], scale: float) -> Html:
+    rows = []
+    for row in systems:
+        of = [run for run in runs if run["label"] == row["label"]]
+        busiest = max(run["busy_percent"] for run in of)
+        rows.append(
+            [
+                _name(row),
+                _number(row["members"], 1),
+                *(_number(value) for value in row["latency_s"]),
+                f"{max(run['most_s'] for run in of):.1f}",
+                _share(row["late"]),
+                f"{row['waiting'] / row['records']:.1%}" if row["waiting"] else "none",
+                f"{busiest:.0f} %",
+            ]
+        )
+    seeds = max(row["seeds"] for row in systems)
+    header = (
+        *("", "members", "p50, s", "p90, s", "p99, s", "p99.9, s", "latest, s", "later than 1 s"),
+        *("not read at the end", "busiest"),
+    )
+    lasting = max(run["seconds"] for run in runs)
+    return panel(
+        "Groups",
+        table(header, rows, "Latencies of groups"),
+        bullets(
+            [
+                f"{seeds} streams of {lasting:g} s each: 32 partitions whose load changes every 3 s by up to 5 % of "
+                "C (equation 15), the same for all groups. No partition has more than 5/6 of what a member reads.",
+                f"Times are scaled 1:{scale:g}: a second here is {scale:g} of the document's. Programs start as fast "
+                "as they do: a new member's second and a half stands for a quarter of a minute.",
+                "A run begins when its group has settled. Members are counted from when they are started until they "
+                "have ended.",
+                "What was not read when a run ended counts with the time until then: such percentiles are too small.",
+                "Busiest: of all processors, the mean of the busiest run. What is far below 100 % did not bound it.",
+            ]
+        ),
+    )
+
+
+def _beside(systems: Sequence[Json]) -> Html:
+    """p99 beside that of `mend`, of groups with as many members or more."""
+    ours = next((row for row in systems if row["system"] == "mend"), None)
+    if ours is None:
+        return Html("")
+    mine = ours["latency_s"][P99][0]
+    rows = []
+    for row in systems:
+        if row["system"] in PACKED:
+            continue
+        times = row["latency_s"][P99][0] / mine
+        more = row["members"][0] / ours["members"][0] - 1.0
+        mark = "good" if times >= 10 else "warn" if times >= 1 else "bad"
+        rows.append([_name(row), f"{more:+.0%}", badge(f"{times:.1f} ×", mark)])
+    return panel(
+        "Beside mend",
+        table(("", "members", "p99"), rows, "Ratios"),
+        explain(
+            f"mend: {ours['members'][0]:.1f} members, p99 {mine:.2f} s. Green: ten times as late or more. The document "
+            "has 217 s beside 4.52 s, 48 times, for 15 members: of a model, one stream, and of what is late at all."
+        ),
+    )
+
+
+def _over_time(rows: Sequence[Json]) -> Html:
+    series = []
+    shown = {"mend": "mend", "mwf": "MWF", "kip-848-18": "KIP-848, 18", "kip-848-27": "KIP-848, 27"}
+    shown |= {"keda-100": "KEDA's rule, lag 100", "keda-300": "KEDA's rule, lag 300"}
+    by_unit = {row["unit"].rpartition("-s")[0]: row["p99_s"] for row in rows}
+    for index, (unit, name) in enumerate(shown.items()):
+        if unit in by_unit:
+            points: list[Point] = [(3.0 * place, max(value, 0.01)) for place, value in enumerate(by_unit[unit])]
+            series.append(Series(name, points, index))
+    if not series:
+        return Html("")
+    drawn = Drawn(
+        Plot(
+            title="p99 over a run",
+            description="Of the first stream, in windows of 3 s.",
+            series=series,
+            x=linear(max(x for line in series for x, _ in line.points), lambda value: f"{value:g} s"),
+            y=logarithmic([y for line in series for _, y in line.points if y], lambda value: f"{value:g} s"),
+        )
+    )
+    return plot(drawn, "over-time", "Of the first stream: p99 of what was to be written in each 3 s.")
+
+
+# The document's figures
+
+
+def _claims(document: Json) -> Html:
+    rows: list[list[str]] = []
+    if document["throughput"]:
+        found = ", ".join(f"{row['median'] / 1e6:.0f}" for row in document["throughput"])
+        rows.append(
+            ["Figure 13: what a consumer reads at most, mode", "2.3 MB/s in all three", f"{found} MB/s, median"]
+        )
+    if document["steps"]:
+        known = ", ".join(f"{value:.1f}" for value in document["steps"]["known_after_s"] if value is not None)
+        rows.append(["Figure 14, Δt1: until a new rate is measured", "30 s", f"{known} s"])
+    for row in document["changes"] or []:
+        p50, _, p99, _ = row["seconds"]
+        found = f"{row['of']}: p50 {_seconds(p50)}, p99 {_seconds(p99)} ({row['count']:,})"
+        rows.append([STEPS[row["event"]], DOCUMENT[row["event"]], found])
+    if not rows:
+        return panel("Not run", explain("bench autoscale throughput and bench autoscale response run them."))
+    return panel(
+        "Figures 13 to 17",
+        table(("", "the document", "found"), rows, "Figures"),
+        explain(
+            "The document's consumer sends to a warehouse in a cloud, and its members are pods of a Kubernetes that "
+            "has to find room for them. Here a member is a process, and sends to an endpoint on the same machine. "
+            "Members hear of a change in the middle of a batch, too, and not only after two whole ones."
+        ),
+    )
+
+
+def _capacity(rows: Sequence[Json] | None) -> Html:
+    if not rows:
+        return Html("")
+    conditions = {1: "648 MB, 32 partitions, 1 table", 2: "100 MB, 116, 5", 3: "678 MB, 144, 5"}
+    body = [
+        [
+            f"Test {row['test']}: {conditions[row['test']]}",
+            f"{row['mean'] / 1e6:.1f}",
+            f"{row['median'] / 1e6:.1f}",
+            f"{row['least'] / 1e6:.1f} to {row['most'] / 1e6:.1f}",
+            str(row["samples"]),
+        ]
+        for row in rows
+    ]
+    header = ("", "mean, MB/s", "median, MB/s", "least and most", "samples")
+    return panel("Table VI: one member at its fastest", table(header, body, "What a member reads"))
+
+
+def _density(rows: Sequence[Json] | None) -> Html:
+    if not rows:
+        return Html("")
+    series = []
+    for index, row in enumerate(rows):
+        points: list[Point] = []
+        for place, count in row["histogram"]:
+            share = count / row["samples"]
+            points += [(10.0 * place, share), (10.0 * (place + 1), share)]
+        series.append(Series(f"test {row['test']}", points, index))
+    drawn = Drawn(
+        Plot(
+            title="Figure 13: what one member reads",
+            description="Shares of the samples, in steps of 10 MB/s.",
+            series=series,
+            x=linear(max(x for line in series for x, _ in line.points), lambda value: f"{value:g} MB/s"),
+            y=linear(max(y for line in series for _, y in line.points if y), lambda value: f"{value:.0%}"),
+        )
+    )
+    return plot(drawn, "f13", "Each sample is a quarter of a second; the document's mode is 2.3 MB/s.")
+
+
+def _monitor(found: Json | None) -> Html:
+    if not found:
+        return Html("")
+    drawn = Drawn(
+        Plot(
+            title="Figure 14, Δt1: what the monitor says",
+            description="Bytes a second over seconds, while the load steps between two rates every 40 s.",
+            series=[Series("measured", [(x, y) for x, y in found["series"]], 0)],
+            x=linear(max(x for x, _ in found["series"]), lambda value: f"{value:g} s"),
+            y=linear(max(y for _, y in found["series"]), lambda value: f"{value / 1e3:g} kB/s"),
+        )
+    )
+    return plot(drawn, "f14", "The load steps every 40 s between 50 and 100 kB/s; the window is 30 s.")
+
+
+def _durations(rows: Sequence[Json] | None) -> list[Html]:
+    found = []
+    for event, figure in FIGURES:
+        chosen = [row for row in rows or [] if row["event"] == event]
+        if not chosen:
+            continue
+        series = []
+        for index, row in enumerate(chosen):
+            points: list[Point] = []
+            counts = dict(row["histogram"])
+            for place in range(min(counts), max(counts) + 1):
+                share = counts.get(place, 0) / row["count"]
+                points += [(place / 5, share), ((place + 1) / 5, share)]
+            series.append(Series(f"{row['of']} ({row['count']:,})", points, index))
+        low = min(x for line in series for x, _ in line.points)
+        drawn = Drawn(
+            Plot(
+                title=f"Figure {figure}: {STEPS[event]}",
+                description=f"Shares of the observations; the document: {DOCUMENT[event]}.",
+                series=series,
+                x=linear(max(x for line in series for x, _ in line.points), _tens, low),
+                y=linear(max(y for line in series for _, y in line.points if y), lambda value: f"{value:.0%}"),
+            )
+        )
+        found.append(plot(drawn, f"f{figure}", f"In steps of a fifth of a factor of ten. {DOCUMENT[event]}."))
+    return found
+
+
+def _tens(value: float) -> str:
+    return _seconds(float(f"{10**value:.2g}"))
+
+
+def _facts(document: Json) -> Html:
+    machine: Callable[[str], str] = lambda name: str(document["machine"].get(name, ""))  # noqa: E731
+    rows = [
+        ["Kafka", "3 nodes, AWS r5.xlarge", f"1 node, {', '.join(document['kafka'])}, the same machine"],
+        ["consumers", "Deployments of Kubernetes (GKE autopilot)", "processes of the same machine"],
+        ["controller, monitor", "a Deployment each (GKE)", "one process of the same machine"],
+        ["machine", "", f"{machine('cores')} cores, {machine('memory')}, Python {machine('python')}"],
+    ]
+    return panel("Table V", table(("", "the document", "here"), rows, "Infrastructure"))

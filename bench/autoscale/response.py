@@ -1,0 +1,230 @@
+"""How long each step of a change takes (figures 14 to 17).
+
+Owns: what the controller is told, and when. Must never: decide anything.
+
+As in the document (section VI-F) the monitor is replaced by streams of measurements, with small and with great changes,
+and the algorithm is MWF. What follows is real: the controller, its members as processes, Kafka. Members read all the
+time, as fast as they may, so each change finds them in the middle of a batch. The next measurement comes when the
+change before has settled; the document waits. The controller's own times are in its journal.
+
+How soon a monitor knows of a change is measured by itself: what is written into one topic doubles, again and again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient
+
+from ingeborg.bench.autoscale import scale
+from ingeborg.bench.autoscale.arrivals import Arrivals, listening, unix_ms
+from ingeborg.bench.autoscale.load import Load
+from ingeborg.bench.autoscale.members import Program
+from ingeborg.bench.autoscale.topics import delete_topic, make_topic
+from ingeborg.bench.errors import BenchError
+from ingeborg.bench.packing import streams
+from ingeborg.broker.autoscaling.model import Flow, Queue, Speeds, decode, encode
+
+DELTAS: Final = (5.0, 25.0)
+#: Of each delta.
+SECONDS: Final = 240.0
+JOURNALS, STEPS = "changes", "steps"
+"""Folders of rows."""
+
+#: Members are held to ``scale.CONSUMED``, and their batches are so many bytes that they fill as fast as the document's.
+_BATCH_BYTES: Final = int(scale.CONSUMED * 5.0 / 2.3)
+#: In each partition at the start: more than a member reads of it in all the time.
+_BACKLOG_BYTES: Final = int(scale.CONSUMED * SECONDS * 0.6)
+#: A measurement that changes nothing is followed by the next after so many seconds: two looks of the controller.
+_QUIET_S: Final = 2.5
+#: A change that has not settled by then, seconds.
+_CHANGE_S_MAX: Final = 60.0
+
+#: Steps of the load: bytes a second, each for a while that is longer than the monitor's window.
+STEP_RATES: Final = (50_000.0, 100_000.0, 50_000.0, 100_000.0, 50_000.0)
+STEP_S: Final = 40.0
+
+_FILE: Final = """\
+[group]
+name = "{group}"
+topics = ["{topic}"]
+members_max = 32
+capacity_bytes_per_s = {capacity}
+algorithm = "mwf"
+look_s = 1
+down_cooldown_s = 0
+catch_up_s = 0
+start_s = 30
+[kafka]
+servers = ["{servers}"]
+[member]
+batch_bytes = {batch_bytes}
+wait_s = {wait_s}
+throttle_bytes_per_s = {throttle}
+[sink]
+kind = "http"
+url = "http://127.0.0.1:{port}"
+[scaler]
+kind = "processes"
+state_folder = "members"
+grace_s = 10
+[web]
+port = -1
+"""
+
+
+@asynccontextmanager
+async def _program(
+    name: str, partitions: int, servers: str, out: Path, part: str, wait_s: float
+) -> AsyncIterator[tuple[Program, str, str]]:
+    """A program of the autoscaler's, its group and its topic."""
+    folder = out / "work" / name
+    folder.mkdir(parents=True, exist_ok=True)
+    topic, group = f"{name}-{time.time_ns()}", f"group-{name}-{time.time_ns()}"
+    admin = AdminClient({"bootstrap.servers": servers})
+    make_topic(admin, topic, partitions)
+    with (folder / "handed-on.jsonl").open("wb") as rows:
+        async with listening(Arrivals(rows, partitions, reads_lines=False)) as port:
+            text = _FILE.format(
+                group=group,
+                topic=topic,
+                servers=servers,
+                port=port,
+                capacity=scale.CONSUMED,
+                batch_bytes=_BATCH_BYTES,
+                wait_s=wait_s,
+                throttle=scale.CONSUMED,
+            )
+            program = Program(folder, text, part)
+            try:
+                yield program, group, topic
+            finally:
+                await program.stop()
+                delete_topic(admin, topic)
+
+
+async def changes(delta: float, servers: str, out: Path, seconds: float = SECONDS) -> dict[str, Any]:
+    """A stream of measurements, each followed by the change that it leads to. Returns the facts."""
+    name = f"delta-{delta:g}"
+    (out / JOURNALS).mkdir(exist_ok=True)
+    # Batches are sent when they are full, and not by time.
+    async with _program(name, scale.PARTITIONS, servers, out, "controller", 10.0) as (program, group, topic):
+        producer = Producer({"bootstrap.servers": servers, "linger.ms": 20, "acks": "1"})
+        await asyncio.to_thread(_fill, producer, topic)
+        await program.start()
+        await _until(program, "synchronized", 0, _CHANGE_S_MAX)
+        begun_s = time.monotonic()
+        measurements = 0
+        rows = streams.drawn(scale.PARTITIONS, 100_000, delta, 1)
+        while time.monotonic() - begun_s < seconds:
+            sizes = [size / streams.CAPACITY * scale.MOST for size in next(rows)]
+            before = len(program.notes())
+            measurements += 1
+            producer.produce(f"{group}.speeds", encode(_speeds(topic, sizes, measurements)), partition=0)
+            producer.flush(_CHANGE_S_MAX)
+            await _settled(program, before)
+        notes = program.notes()
+    lines = b"".join(orjson.dumps({"delta": delta, **note}) + b"\n" for note in notes)
+    (out / JOURNALS / f"{name}.jsonl").write_bytes(lines)
+    return {"delta": delta, "measurements": measurements, "seconds": time.monotonic() - begun_s}
+
+
+def _speeds(topic: str, sizes: list[float], serial: int) -> Speeds:
+    flows = tuple(Flow(Queue(topic, number), size, 0.0) for number, size in enumerate(sizes))
+    return Speeds("stream", serial, 0, 1, 30.0, flows, ())
+
+
+def _fill(producer: Producer, topic: str) -> None:
+    value = b"x" * scale.RECORD_BYTES
+    for number in range(_BACKLOG_BYTES // scale.RECORD_BYTES * scale.PARTITIONS):
+        while True:
+            try:
+                producer.produce(topic, value, partition=number % scale.PARTITIONS)
+            except BufferError:
+                producer.poll(0.05)
+            else:
+                break
+    if producer.flush(_CHANGE_S_MAX):
+        raise BenchError("Kafka has not taken all records in time")
+
+
+async def _until(program: Program, event: str, before: int, most_s: float) -> None:
+    until_s = time.monotonic() + most_s
+    while all(note["event"] != event for note in program.notes()[before:]):
+        program.check()
+        if time.monotonic() > until_s:
+            raise BenchError(f"the controller has not come to: {event}, in {most_s:g} s")
+        await asyncio.sleep(0.05)
+
+
+async def _settled(program: Program, before: int) -> None:
+    """Until what the measurement has led to is over."""
+    quiet_s = time.monotonic() + _QUIET_S
+    while time.monotonic() < quiet_s:
+        program.check()
+        events = [note["event"] for note in program.notes()[before:]]
+        if "decided" in events:
+            await _until(program, "settled", before + events.index("decided"), _CHANGE_S_MAX)
+            return
+        await asyncio.sleep(0.05)
+
+
+async def steps(servers: str, out: Path) -> dict[str, Any]:
+    """What the monitor says while the load of one partition steps. Returns the facts."""
+    (out / STEPS).mkdir(exist_ok=True)
+    async with _program("steps", 1, servers, out, "monitor", 1.0) as (program, group, topic):
+        load = Load([[rate] for rate in STEP_RATES], STEP_S, scale.RECORD_BYTES, 1)
+        producer = Producer({"bootstrap.servers": servers, "linger.ms": 0, "acks": "1"})
+        consumer = Consumer(
+            {
+                "bootstrap.servers": servers,
+                "group.id": f"{group}-reader",
+                "auto.offset.reset": "earliest",
+                # The monitor makes the topic; a consumer looks for one that is not there yet each five minutes.
+                "topic.metadata.refresh.interval.ms": 500,
+            }
+        )
+        await program.start()
+        begun_ms = unix_ms()
+        writing = asyncio.create_task(_write(load, producer, topic))
+        try:
+            found = await asyncio.to_thread(_heard, consumer, f"{group}.speeds", load.length_s)
+            await writing
+        finally:
+            writing.cancel()
+            consumer.close()
+    rows = b"".join(
+        orjson.dumps({"time_s": (at_ms - begun_ms) / 1e3, "bytes_per_s": rate}) + b"\n" for at_ms, rate in found
+    )
+    (out / STEPS / "steps.jsonl").write_bytes(rows)
+    return {"steps": list(STEP_RATES), "step_s": STEP_S}
+
+
+async def _write(load: Load, producer: Producer, topic: str) -> None:
+    begun_s = time.monotonic()
+    while (now_s := time.monotonic() - begun_s) < load.length_s:
+        for _ in load.due(now_s):
+            producer.produce(topic, b"x" * scale.RECORD_BYTES, partition=0)
+        producer.poll(0)
+        await asyncio.sleep(0.02)
+
+
+def _heard(consumer: Consumer, topic: str, seconds: float) -> list[tuple[int, float]]:
+    consumer.subscribe([topic])
+    until_s = time.monotonic() + seconds
+    found = []
+    while time.monotonic() < until_s:
+        message = consumer.poll(0.2)
+        if message is None or message.error() is not None:
+            continue
+        speeds = decode(message.value())
+        if isinstance(speeds, Speeds):
+            found.append((message.timestamp()[1], sum(flow.bytes_per_s for flow in speeds.flows)))
+    return found

@@ -1,0 +1,136 @@
+"""How fast one member reads, under the document's three conditions (table VI).
+
+Owns: the conditions, and what a member handed on when. Must never: hold a member to a speed.
+
+Topics are filled before the member starts. It is the autoscaler's own, with the document's batch of 5 MB and 1 s, and
+hands on to an HTTP endpoint as the document's does to its warehouse. Nothing is scaled down.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import orjson
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+
+from ingeborg.bench.autoscale.arrivals import Arrivals, listening
+from ingeborg.bench.autoscale.members import Program
+from ingeborg.bench.autoscale.topics import delete_topic, make_topic
+from ingeborg.bench.errors import BenchError
+
+#: Of each record's value.
+RECORD_BYTES: Final = 1_000
+REPEATS: Final = 3
+ROWS: Final = "throughput"
+
+_SECONDS_MAX: Final = 180.0
+_TIMEOUT_S: Final = 120.0
+
+_FILE: Final = """\
+[group]
+name = "{group}"
+topics = {topics}
+members_max = 1
+capacity_bytes_per_s = 1_000_000_000
+[kafka]
+servers = ["{servers}"]
+[monitor]
+window_s = 3
+[member]
+batch_bytes = 5_000_000
+wait_s = 1
+[sink]
+kind = "http"
+url = "http://127.0.0.1:{port}"
+[scaler]
+kind = "processes"
+state_folder = "members"
+grace_s = 10
+[web]
+port = -1
+"""
+
+
+class Condition(NamedTuple):
+    """A row of table VI. ``total_bytes``: in all partitions together. Each table is a topic here."""
+
+    number: int
+    total_bytes: int
+    partitions: int
+    tables: int
+
+
+CONDITIONS: Final = (
+    Condition(1, 648_000_000, 32, 1),
+    Condition(2, 100_000_000, 116, 5),
+    Condition(3, 678_000_000, 144, 5),
+)
+
+
+def shares(condition: Condition) -> list[int]:
+    """Partitions of each topic."""
+    count, more = divmod(condition.partitions, condition.tables)
+    return [count + (table < more) for table in range(condition.tables)]
+
+
+async def run(condition: Condition, repeat: int, servers: str, out: Path) -> dict[str, Any]:
+    """Fill the topics, and have one member read all of it. Returns the facts; rows are in ``ROWS``."""
+    name = f"test-{condition.number}-{repeat}"
+    folder = out / "work" / name
+    folder.mkdir(parents=True, exist_ok=True)
+    (out / ROWS).mkdir(exist_ok=True)
+    stamp = time.time_ns()
+    topics = [f"{name}-{table}-{stamp}" for table in range(condition.tables)]
+    admin = AdminClient({"bootstrap.servers": servers})
+    for topic, partitions in zip(topics, shares(condition), strict=True):
+        make_topic(admin, topic, partitions)
+    try:
+        records = await asyncio.to_thread(_fill, condition, topics, servers)
+        with (out / ROWS / f"{name}.jsonl").open("wb") as rows:
+            arrivals = Arrivals(rows, 0, reads_lines=False)
+            async with listening(arrivals) as port:
+                text = _FILE.format(
+                    group=f"{name}-{stamp}", topics=orjson.dumps(topics).decode(), servers=servers, port=port
+                )
+                program = Program(folder, text, "all")
+                await program.start()
+                begun_s = time.monotonic()
+                try:
+                    while arrivals.records < records:
+                        if time.monotonic() - begun_s > _SECONDS_MAX:
+                            raise BenchError(f"{name}: {arrivals.records:,} of {records:,} records came in time")
+                        program.check()
+                        await asyncio.sleep(0.05)
+                finally:
+                    await program.stop()
+    finally:
+        for topic in topics:
+            delete_topic(admin, topic)
+    return {"test": condition.number, "repeat": repeat, "records": records, "seconds": time.monotonic() - begun_s}
+
+
+def _fill(condition: Condition, topics: list[str], servers: str) -> int:
+    places = [
+        (topic, partition) for topic, count in zip(topics, shares(condition), strict=True) for partition in range(count)
+    ]
+    producer = Producer({"bootstrap.servers": servers, "linger.ms": 20, "acks": "1", "batch.size": 262_144})
+    value = b"x" * RECORD_BYTES
+    records = condition.total_bytes // RECORD_BYTES
+    for number in range(records):
+        topic, partition = places[number % len(places)]
+        while True:
+            try:
+                producer.produce(topic, value, partition=partition)
+            except BufferError:
+                producer.poll(0.05)
+            else:
+                break
+        if number % 10_000 == 0:
+            producer.poll(0)
+    if producer.flush(_TIMEOUT_S):
+        raise BenchError("Kafka has not taken all records in time")
+    return records

@@ -1,0 +1,38 @@
+"""Topics of a run, and what a group is asked for.
+
+Owns: the calls to Kafka's administration. Must never: leave a topic behind that could be removed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Final
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
+
+_TIMEOUT_S: Final = 30.0
+
+
+def make_topic(admin: AdminClient, topic: str, partitions: int) -> None:
+    """Where nothing is deleted before it is read, however late that is."""
+    settings = {"retention.ms": "-1", "retention.bytes": "-1"}
+    for future in admin.create_topics([NewTopic(topic, partitions, 1, config=settings)]).values():
+        future.result(_TIMEOUT_S)
+
+
+def delete_topic(admin: AdminClient, topic: str) -> None:
+    """If it can be."""
+    for future in admin.delete_topics([topic]).values():
+        with contextlib.suppress(KafkaException):
+            future.result(_TIMEOUT_S)
+
+
+def hurry(admin: AdminClient, group: str, heartbeat_s: float) -> None:
+    """Members of Kafka's new protocol hear of a change with a heartbeat, each 5 s by default."""
+    entry = ConfigEntry(
+        "consumer.heartbeat.interval.ms", str(int(heartbeat_s * 1e3)), incremental_operation=AlterConfigOpType.SET
+    )
+    resource = ConfigResource(ResourceType.GROUP, group, incremental_configs=[entry])
+    for future in admin.incremental_alter_configs([resource]).values():
+        future.result(_TIMEOUT_S)

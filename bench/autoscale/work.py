@@ -1,0 +1,241 @@
+"""One run of the comparison: a group, a stream, and what came when.
+
+Owns: the order of a run, and its files. Must never: compute a percentile.
+
+A run begins when the group has settled under the stream's first measurement, so that nobody pays for the start of the
+whole. Members that are started later count from their start, and so does what waits for them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+import psutil
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+
+from ingeborg.bench.autoscale import scale
+from ingeborg.bench.autoscale.arrivals import Arrivals, listening, unix_ms
+from ingeborg.bench.autoscale.cases import ASSIGNORS, KEDA, Unit
+from ingeborg.bench.autoscale.load import Load
+from ingeborg.bench.autoscale.members import Fixed, Group, Lagging, Packed, Processes
+from ingeborg.bench.autoscale.topics import delete_topic, hurry, make_topic
+from ingeborg.bench.errors import BenchError
+from ingeborg.bench.packing import streams
+
+ARRIVALS, RUNNING, JOURNALS, FACTS = "arrivals", "running", "journals", "runs"
+"""Folders of rows; a file for each unit."""
+
+#: Seconds until a group has to have settled, and what was written until then has to be read.
+_SETTLE_S_MAX: Final = 150.0
+#: A group whose number follows the load gets it bit by bit, as if it had grown: all at once would be a flood that takes
+#: more members than it takes later. Seconds.
+_RAMP_S: Final = 20
+#: Latencies below this are those of a group that has caught up, seconds.
+_CAUGHT_UP_S: Final = 1.0
+#: After the stream's end what is on its way is waited for, seconds.
+_AFTER_S: Final = 5.0
+_TICK_S: Final = 0.02
+_LOOK_S: Final = 0.25
+_TIMEOUT_S: Final = 30.0
+
+
+def stream_of(seed: int, iterations: int) -> list[list[float]]:
+    """Bytes a second of each partition, one row for each measurement (equation 15; sizes are kept at C at most)."""
+    rows = streams.drawn(scale.PARTITIONS, iterations, scale.DELTA, seed)
+    return [[size / streams.CAPACITY * scale.MOST for size in row] for row in rows]
+
+
+def path_of(out: Path, kind: str, unit: Unit) -> Path:
+    """Of a unit's rows."""
+    return out / kind / f"{unit.name}.jsonl"
+
+
+def kept(unit: Unit, out: Path) -> bool:
+    """It has been run: its facts are written last."""
+    return path_of(out, FACTS, unit).is_file()
+
+
+async def run(unit: Unit, servers: str, out: Path, iterations: int) -> dict[str, Any]:
+    """The run. Returns its facts. Raises ``BenchError``: a program of the group has ended, or it does not settle."""
+    folder = out / "work" / unit.name
+    folder.mkdir(parents=True, exist_ok=True)
+    for kind in (ARRIVALS, RUNNING, JOURNALS, FACTS):
+        (out / kind).mkdir(exist_ok=True)
+    topic = f"load-{unit.name}-{time.time_ns()}"
+    admin = AdminClient({"bootstrap.servers": servers})
+    make_topic(admin, topic, scale.PARTITIONS)
+    with path_of(out, ARRIVALS, unit).open("wb") as rows, path_of(out, RUNNING, unit).open("wb") as running:
+        arrivals = Arrivals(rows, scale.PARTITIONS)
+        async with listening(arrivals) as port:
+            group = _group(unit, folder, servers, admin, topic, port, arrivals)
+            one = _Run(unit, group, arrivals, running, servers, topic, stream_of(unit.seed, iterations))
+            try:
+                facts = await one.run()
+            finally:
+                await group.stop()
+                delete_topic(admin, topic)
+    path_of(out, JOURNALS, unit).write_bytes(
+        b"".join(orjson.dumps({"unit": unit.name, **note}) + b"\n" for note in _notes(group))
+    )
+    path_of(out, FACTS, unit).write_bytes(orjson.dumps(facts) + b"\n")
+    return facts
+
+
+def _notes(group: Group) -> Iterable[dict[str, Any]]:
+    return group.notes() if isinstance(group, Packed) else []
+
+
+def _group(
+    unit: Unit, folder: Path, servers: str, admin: AdminClient, topic: str, port: int, arrivals: Arrivals
+) -> Group:
+    name = topic.replace("load-", "group-", 1)
+    if unit.system not in (*ASSIGNORS, KEDA):
+        return Packed(unit.system, folder, servers, name, topic, port)
+    assignor = ASSIGNORS[-1] if unit.system == KEDA else unit.system
+    if assignor == ASSIGNORS[-1]:
+        hurry(admin, name, 5.0 / scale.TIME)
+    given = {
+        "servers": servers,
+        "group": name,
+        "topic": topic,
+        "port": port,
+        "assignor": assignor,
+        "consumed": scale.CONSUMED,
+        "batch_bytes": scale.BATCH_BYTES,
+        "wait_s": scale.WAIT_S,
+        "portion_s": scale.PORTION_S,
+        "time_scale": scale.TIME,
+    }
+    processes = Processes(given, folder / "members.log")
+    if unit.system == KEDA:
+        return Lagging(processes, unit.number, servers, name, topic)
+    return Fixed(processes, unit.number, arrivals)
+
+
+class _Run:
+    def __init__(
+        self,
+        unit: Unit,
+        group: Group,
+        arrivals: Arrivals,
+        running: Any,
+        servers: str,
+        topic: str,
+        stream: list[list[float]],
+    ) -> None:
+        self._unit = unit
+        self._group = group
+        self._arrivals = arrivals
+        self._running = running
+        self._topic = topic
+        self._stream = stream
+        self._producer = Producer({"bootstrap.servers": servers, "linger.ms": 0, "acks": "1"})
+        self._value = b"x" * scale.RECORD_BYTES
+        #: When each record of each partition was to be written; a record's place is its offset.
+        self._sent: list[list[int]] = [[] for _ in range(scale.PARTITIONS)]
+        self._looked_s = 0.0
+        self._late_ms_max = 0
+
+    async def run(self) -> dict[str, Any]:
+        await self._group.start()
+        warming_s = await self._settle()
+        psutil.cpu_percent()
+        begun_ms = unix_ms()
+        load = Load(self._stream, scale.ITERATION_S, scale.RECORD_BYTES, self._unit.seed)
+        self._late_ms_max = 0
+        await self._produce(load, load.length_s)
+        ended_ms = unix_ms()
+        busy = psutil.cpu_percent()
+        unread = self._unread()
+        await self._wait(lambda: self._unread() == 0, _AFTER_S)
+        at_ms = unix_ms()
+        for partition, times in enumerate(self._sent):
+            self._arrivals.waiting(at_ms, partition, times[self._arrivals.next[partition] :])
+        if self._producer.flush(_TIMEOUT_S):
+            raise BenchError("Kafka has not taken all records in time")
+        return {
+            "unit": self._unit.name,
+            "system": self._unit.system,
+            "number": self._unit.number,
+            "seed": self._unit.seed,
+            "begun_ms": begun_ms,
+            "ended_ms": ended_ms,
+            "warming_s": round(warming_s, 1),
+            "iterations": len(self._stream),
+            "bytes_per_s": sum(map(sum, self._stream)) / len(self._stream),
+            "unread": unread,
+            "never_read": self._unread(),
+            "again": self._arrivals.again,
+            "refused": self._arrivals.refused,
+            "sent_late_ms": self._late_ms_max,
+            "busy_percent": busy,
+            "decisions": getattr(self._group, "decisions", 0),
+        }
+
+    async def _settle(self) -> float:
+        """Under the first measurement, until the group is as it is to be, and has caught up. A group whose number does
+        not follow the load need not catch up: it may never do so, so it gets nothing to read before."""
+        begun_s = time.monotonic()
+        scales = not isinstance(self._group, Fixed)
+        ramp = [
+            [rate * min((second + 1) / _RAMP_S, 1.0) for rate in self._stream[0]]
+            for second in range(int(_SETTLE_S_MAX))
+        ]
+        load = Load(ramp, 1.0, scale.RECORD_BYTES, self._unit.seed)
+
+        def is_over() -> bool:
+            caught_up = max(self._arrivals.late_s) < _CAUGHT_UP_S and all(self._arrivals.next)
+            return self._group.has_settled() and (caught_up or not scales)
+
+        if scales:
+            await self._produce(load, load.length_s, is_over)
+        else:
+            await self._wait(is_over, _SETTLE_S_MAX)
+        if not (all(self._arrivals.next) if scales else self._group.has_settled()):
+            raise BenchError(f"{self._unit.name} does not read all partitions after {_SETTLE_S_MAX:g} s")
+        return time.monotonic() - begun_s
+
+    async def _produce(self, load: Load, length_s: float, is_over: Any = None) -> None:
+        begun_s, begun_ms = time.monotonic(), unix_ms()
+        while True:
+            now_s = time.monotonic() - begun_s
+            for each in load.due(now_s):
+                self._send(each.partition, begun_ms + int(each.time_s * 1e3))
+            self._producer.poll(0)
+            if now_s >= length_s:
+                return
+            if await self._look() and is_over is not None and is_over():
+                return
+            await asyncio.sleep(_TICK_S)
+
+    def _send(self, partition: int, time_ms: int) -> None:
+        self._late_ms_max = max(self._late_ms_max, unix_ms() - time_ms)
+        self._sent[partition].append(time_ms)
+        self._producer.produce(self._topic, self._value, partition=partition, timestamp=time_ms)
+
+    async def _wait(self, is_over: Any, most_s: float) -> None:
+        until_s = time.monotonic() + most_s
+        while time.monotonic() < until_s and not is_over():
+            self._producer.poll(0)
+            await self._look()
+            await asyncio.sleep(_TICK_S)
+
+    async def _look(self) -> bool:
+        """Some times a second: how many run, and what the group itself has to do. True: now."""
+        now_s = time.monotonic()
+        if now_s - self._looked_s < _LOOK_S:
+            return False
+        self._looked_s = now_s
+        await self._group.tick()
+        row = {"unit": self._unit.name, "at": unix_ms(), "running": self._group.running()}
+        self._running.write(orjson.dumps(row) + b"\n")
+        return True
+
+    def _unread(self) -> int:
+        return sum(len(times) for times in self._sent) - sum(self._arrivals.next)

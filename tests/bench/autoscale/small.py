@@ -1,0 +1,70 @@
+"""Rows of runs that are small enough to be counted by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+Json = dict[str, Any]
+
+
+def write(out: Path, kind: str, name: str, rows: list[Json]) -> None:
+    folder = out / kind
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{name}.jsonl").write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows))
+
+
+def facts(system: str, number: int, seed: int, begun_ms: int, ended_ms: int) -> Json:
+    label = f"{system}-{number}" if number else system
+    return {
+        "unit": f"{label}-s{seed}",
+        "system": system,
+        "number": number,
+        "seed": seed,
+        "begun_ms": begun_ms,
+        "ended_ms": ended_ms,
+        "iterations": 2,
+        "bytes_per_s": 1_000.0,
+        "never_read": 0,
+        "again": 0,
+        "refused": 0,
+        "sent_late_ms": 3,
+        "busy_percent": 20.0,
+    }
+
+
+def results(out: Path) -> None:
+    """Two streams of `mend` and of one of Kafka's groups, and all that the document's figures are made of."""
+    for seed in (1, 2):
+        for system, number, late_ms in (("mend", 0, 100), ("kip-848", 18, 2_000)):
+            one = facts(system, number, seed, 10_000, 20_000)
+            name = one["unit"]
+            write(out, "runs", name, [one])
+            # One before the run's beginning; ten within it, each as late; one that never came.
+            times = [9_000, *range(10_000, 20_000, 1_000)]
+            rows: list[Json] = [
+                {"at": time_ms + late_ms * seed, "member": "m", "partition": 0, "times": [time_ms]} for time_ms in times
+            ]
+            rows.append({"at": 24_000, "member": "", "partition": 1, "times": [19_500], "waiting": True})
+            write(out, "arrivals", name, rows)
+            running = [(9_500, 1), (10_000, 4), (15_000, 6), (20_000, 5), (20_500, 9)]
+            write(out, "running", name, [{"unit": name, "at": at, "running": count} for at, count in running])
+        notes: list[Json] = [
+            {"event": "decided", "words": "", "seconds": 0.002, "unit": f"mend-s{seed}"},
+            {"event": "joined", "words": "", "seconds": 1.5 * seed, "unit": f"mend-s{seed}"},
+            {"event": "hot", "words": "", "unit": f"mend-s{seed}"},
+        ]
+        write(out, "journals", f"mend-s{seed}", notes)
+    for delta in (5.0, 25.0):
+        changes = [{"event": "settled", "words": "", "seconds": seconds, "delta": delta} for seconds in (0.2, 0.4, 3.0)]
+        changes += [{"event": "decided", "words": "", "seconds": 0.001, "delta": delta}]
+        write(out, "changes", f"delta-{delta:g}", changes)
+    for test in (1, 2, 3):
+        batches = [{"at": 1_000 + 125 * step, "topic": "t", "records": 5_000} for step in range(9)]
+        write(out, "throughput", f"test-{test}-1", batches)
+    rate = 50_000 * 1.073
+    steps = [{"time_s": float(at), "bytes_per_s": rate} for at in range(40)]
+    steps += [{"time_s": 40.0 + at, "bytes_per_s": rate * min(1.0 + at / 30, 2.0)} for at in range(40)]
+    write(out, "steps", "steps", steps)

@@ -1,0 +1,81 @@
+"""The endpoint that members hand on to: what it answers, and what it notes."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import AsyncIterator
+
+import aiohttp
+import orjson
+import pytest
+import pytest_asyncio
+
+from ingeborg.bench.autoscale.arrivals import Arrivals, listening
+from ingeborg.broker.autoscaling.sinks.base import Place, Record, RefusedError
+from ingeborg.broker.autoscaling.sinks.http import HttpSink
+
+
+class Endpoint:
+    def __init__(self, arrivals: Arrivals, rows: io.BytesIO, url: str) -> None:
+        self.arrivals = arrivals
+        self.sink = HttpSink(url)
+        self.url = url
+        self._rows = rows
+
+    def rows(self) -> list[dict[str, object]]:
+        return [orjson.loads(line) for line in self._rows.getvalue().splitlines()]
+
+    async def post(self, path: str, document: object) -> int:
+        async with aiohttp.ClientSession() as session, session.post(f"{self.url}{path}", json=document) as response:
+            return response.status
+
+
+@pytest_asyncio.fixture
+async def endpoint() -> AsyncIterator[Endpoint]:
+    rows = io.BytesIO()
+    arrivals = Arrivals(rows, 2)
+    async with listening(arrivals) as port:
+        found = Endpoint(arrivals, rows, f"http://127.0.0.1:{port}")
+        yield found
+        await found.sink.close()
+
+
+def place(epoch: int) -> Place:
+    return Place("orders", "orders", 1, epoch, "m-1")
+
+
+def records(*offsets: int) -> list[Record]:
+    return [Record(offset, 1_000 + offset, None, b"x") for offset in offsets]
+
+
+async def test_it_is_a_sink_for_this_projects_members(endpoint: Endpoint) -> None:
+    assert await endpoint.sink.open(place(1)) == 0
+    await endpoint.sink.append(place(1), records(0, 1))
+    assert await endpoint.sink.open(place(2)) == 2
+    with pytest.raises(RefusedError):
+        await endpoint.sink.append(place(1), records(2))
+    assert [row["times"] for row in endpoint.rows()] == [[1_000, 1_001]]
+    assert (endpoint.arrivals.records, endpoint.arrivals.refused) == (2, 1)
+
+
+async def test_a_record_counts_when_it_comes_for_the_first_time(endpoint: Endpoint) -> None:
+    assert await endpoint.post("/batch", {"member": "a", "rows": [[0, [[0, 5], [1, 6]]], [1, [[0, 7]]]]}) == 200
+    assert await endpoint.post("/batch", {"member": "b", "rows": [[0, [[1, 6], [2, 9]]]]}) == 200
+    assert [(row["member"], row["partition"], row["times"]) for row in endpoint.rows()] == [
+        ("a", 0, [5, 6]),
+        ("a", 1, [7]),
+        ("b", 0, [9]),
+    ]
+    assert (endpoint.arrivals.records, endpoint.arrivals.again, endpoint.arrivals.next) == (4, 1, [3, 1])
+
+
+async def test_what_never_came_is_noted_as_waiting(endpoint: Endpoint) -> None:
+    endpoint.arrivals.waiting(2_000, 0, [1_500])
+    endpoint.arrivals.waiting(2_000, 1, [])
+    [row] = endpoint.rows()
+    assert (row["waiting"], row["at"], row["times"]) == (True, 2_000, [1_500])
+
+
+async def test_members_say_how_many_partitions_they_have(endpoint: Endpoint) -> None:
+    assert await endpoint.post("/owned", {"member": "a", "partitions": 2}) == 200
+    assert endpoint.arrivals.owned == {"a": 2}

@@ -1,0 +1,109 @@
+"""The digest, of rows that can be counted by hand; and the page of it."""
+
+from __future__ import annotations
+
+import lzma
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import orjson
+import pytest
+
+from ingeborg.bench import cli
+from ingeborg.bench.autoscale import command, page
+
+from . import small
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Json = dict[str, Any]
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module")
+def digested(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Json:
+    from ingeborg.bench.autoscale import job
+
+    out = tmp_path_factory.mktemp("rows")
+    small.results(out)
+    return job.figures(spark, out)
+
+
+def test_latencies_are_of_what_was_to_be_written_in_the_run(digested: Json) -> None:
+    runs = {row["unit"]: row for row in digested["runs"]}
+    assert list(runs) == ["kip-848-18-s1", "kip-848-18-s2", "mend-s1", "mend-s2"]
+    assert [row["records"] for row in runs.values()] == [11] * 4
+    assert runs["mend-s1"]["latency_s"][0] == 0.1
+    assert runs["mend-s2"]["latency_s"][0] == 0.2
+    assert runs["kip-848-18-s2"]["latency_s"][0] == 4.0
+
+
+def test_what_never_came_counts_as_late_as_it_was_at_least(digested: Json) -> None:
+    [run] = [row for row in digested["runs"] if row["unit"] == "mend-s1"]
+    assert (run["waiting"], run["most_s"]) == (1, 4.5)
+    assert run["late"] == pytest.approx(1 / 11, abs=1e-4)
+
+
+def test_members_are_those_of_the_run_alone(digested: Json) -> None:
+    assert {(row["members"], row["fewest"], row["most"]) for row in digested["runs"]} == {(5.0, 4, 6)}
+
+
+def test_seeds_are_put_together(digested: Json) -> None:
+    mend = digested["systems"][-1]
+    assert (mend["label"], mend["seeds"], mend["waiting"], mend["records"]) == ("mend", 2, 2, 22)
+    middle, half, least, most = mend["latency_s"][0]
+    assert (middle, least, most) == (0.15, 0.1, 0.2)
+    assert half == pytest.approx(12.706 * 0.0707107 / 2**0.5, abs=1e-3)
+
+
+def test_steps_of_changes_are_counted_by_what_they_belong_to(digested: Json) -> None:
+    changes = {(row["of"], row["event"]): row for row in digested["changes"]}
+    assert {of for of, _ in changes} == {"delta 5", "delta 25"}
+    settled = changes["delta 25", "settled"]
+    assert (settled["count"], settled["seconds"][0], settled["most"]) == (3, 0.4, 3.0)
+    assert settled["below_1_s"] == pytest.approx(2 / 3, abs=1e-4)
+    assert sum(count for _, count in settled["histogram"]) == 3
+    [joined] = [row for row in digested["handovers"] if row["event"] == "joined"]
+    assert (joined["of"], joined["count"], joined["most"]) == ("mend", 2, 3.0)
+
+
+def test_throughput_is_of_whole_windows(digested: Json) -> None:
+    # Each quarter of a second has two batches of 5 MB; the last one is not whole.
+    assert [row["test"] for row in digested["throughput"]] == [1, 2, 3]
+    first = digested["throughput"][0]
+    assert (first["samples"], first["median"], first["least"], first["most"]) == (4, *[40_000_000] * 3)
+    assert first["histogram"] == [[4, 4]]
+
+
+def test_a_monitor_knows_a_rate_when_it_is_within_a_twentieth(digested: Json) -> None:
+    # From 1 to 2 in 30 s: 1.9 after 27.
+    assert digested["steps"]["known_after_s"][0] == 27.0
+    assert digested["steps"]["known_after_s"][1:] == [None, None, None]
+
+
+def test_the_page_and_the_summary_have_the_figures(digested: Json, tmp_path: Path) -> None:
+    document = {"kafka": ["4.3.1"], "machine": {"cores": "2"}, "time_scale": 10.0, **digested}
+    (tmp_path / command.DIGEST).write_bytes(lzma.compress(orjson.dumps(document)))
+    assert cli.main(["autoscale", "all", "--again", "--out", str(tmp_path)]) == 0
+    shown = (tmp_path / command.PAGE).read_text(encoding="utf-8")
+    for title in (
+        "p99 of latency over members",
+        "Beside mend",
+        "Figures 13 to 17",
+        "Figure 15",
+        "Figure 17",
+        "Table V",
+    ):
+        assert title in shown
+    summary = (tmp_path / command.SUMMARY).read_text(encoding="utf-8")
+    assert "| mend " in summary
+    assert "0.15 ± 0.64" in summary
+
+
+def test_a_page_of_a_part_of_the_experiments_says_what_was_not_run() -> None:
+    nothing = dict.fromkeys(("throughput", "steps", "changes", "runs", "systems", "handovers", "over_time"))
+    document = {"kafka": [], "machine": {}, "time_scale": 10.0, **nothing}
+    assert "Not run" in page.page(document)
+    assert page.summary(document) == "# Scaling consumer groups\n"

@@ -1,0 +1,79 @@
+"""Runs of the comparison on a real Kafka, with four partitions and three seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import orjson
+import pytest
+
+from ingeborg.bench.autoscale import members, scale, work
+from ingeborg.bench.autoscale.cases import Unit
+from ingeborg.bench.errors import BenchError
+from tests.loadgen.backends.conftest import start as started
+
+pytestmark = pytest.mark.slow
+
+ITERATIONS = 3
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with started("kafka", tmp_path_factory.mktemp("kafka")) as server:
+        yield server.url.partition("://")[2]
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scale, "PARTITIONS", 4)
+    monkeypatch.setattr(scale, "COUNTS", (2,))
+    monkeypatch.setattr(scale, "ITERATION_S", 1.0)
+    monkeypatch.setattr(work, "_SETTLE_S_MAX", 8.0)
+    monkeypatch.setattr(work, "_RAMP_S", 2)
+
+
+@pytest.mark.parametrize("unit", [Unit("cooperative-sticky", 2, 1), Unit("kip-848", 4, 1)], ids=lambda unit: unit.name)
+async def test_a_fixed_group_reads_each_record_once(unit: Unit, servers: str, tmp_path: Path) -> None:
+    facts = await work.run(unit, servers, tmp_path, ITERATIONS)
+    times = read(unit, tmp_path)
+    assert len(times) == sent(unit)
+    assert all(facts["begun_ms"] - 20 <= time_ms <= facts["ended_ms"] for time_ms in times)
+    assert facts["again"] == 0
+    assert running(unit, tmp_path) == {unit.number}
+
+
+@pytest.mark.parametrize("unit", [Unit("keda", 50, 1), Unit("mend", 0, 1)], ids=lambda unit: unit.name)
+async def test_a_group_that_follows_the_load_reads_each_record(unit: Unit, servers: str, tmp_path: Path) -> None:
+    facts = await work.run(unit, servers, tmp_path, ITERATIONS)
+    measured = [time_ms for time_ms in read(unit, tmp_path) if facts["begun_ms"] <= time_ms <= facts["ended_ms"]]
+    assert abs(len(measured) - sent(unit)) <= scale.PARTITIONS
+    assert max(running(unit, tmp_path)) <= scale.PARTITIONS
+    assert work.kept(unit, tmp_path)
+    if unit.system == "mend":
+        events = {orjson.loads(line)["event"] for line in work.path_of(tmp_path, work.JOURNALS, unit).open("rb")}
+        assert {"decided", "joined", "given", "settled"} <= events
+        assert list(members.pids(tmp_path / "work" / unit.name / "members")) == []
+
+
+async def test_a_member_that_ends_by_itself_ends_the_run(
+    servers: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(members, "_CONSUMER", "ingeborg.bench.autoscale.absent")
+    with pytest.raises(BenchError, match=r"a member has ended with code 1: .*absent"):
+        await work.run(Unit("range", 2, 1), servers, tmp_path, ITERATIONS)
+
+
+def read(unit: Unit, out: Path) -> list[int]:
+    rows = [orjson.loads(line) for line in work.path_of(out, work.ARRIVALS, unit).open("rb")]
+    return [time_ms for row in rows for time_ms in row["times"]]
+
+
+def running(unit: Unit, out: Path) -> set[int]:
+    return {orjson.loads(line)["running"] for line in work.path_of(out, work.RUNNING, unit).open("rb")}
+
+
+def sent(unit: Unit) -> int:
+    """By the stream's own rates, and the same generator."""
+    load = work.Load(work.stream_of(unit.seed, ITERATIONS), scale.ITERATION_S, scale.RECORD_BYTES, unit.seed)
+    return len(load.due(load.length_s))
