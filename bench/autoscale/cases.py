@@ -35,6 +35,11 @@ class Unit:
         return f"{self.system} {self.number}" if self.number else self.system
 
     @property
+    def is_fixed(self) -> bool:
+        """Its number of members does not change, so that its time is not that of a program's start."""
+        return self.system in ASSIGNORS
+
+    @property
     def name(self) -> str:
         """Of its files."""
         return f"{self.label} s{self.seed}".replace(" ", "-")
@@ -49,5 +54,5 @@ def labels() -> list[Unit]:
 
 def units(seeds: int) -> Sequence[Unit]:
     """The whole plan. Seed by seed, so that a run that is cut short has whole seeds; the packed ones first."""
-    each = sorted(labels(), key=lambda unit: unit.system not in PACKED)
+    each = sorted(labels(), key=lambda unit: (unit.system not in PACKED, unit.is_fixed))
     return [Unit(unit.system, unit.number, seed) for seed in range(1, seeds + 1) for unit in each]

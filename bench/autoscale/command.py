@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import hashlib
+import itertools
 import json
 import lzma
 import os
@@ -15,9 +16,10 @@ import platform
 import time
 from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import orjson
+import uvloop
 
 from ingeborg.bench import peers
 from ingeborg.bench.autoscale import scale
@@ -32,7 +34,7 @@ PAGE, SUMMARY = "report.html", "summary.md"
 NOT_IN_ROWS: Final = ("command.py", "drawing.py", "job.py", "page.py")
 """Sources that only look at rows."""
 
-SEEDS_MAX, ITERATIONS_MAX = 1_000, 100
+SEEDS_MAX, ITERATIONS_MAX, AT_ONCE_MAX = 1_000, 100, 16
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -61,6 +63,14 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         help=f"groups: measurements of a stream, {scale.ITERATION_S:g} s each (default: %(default)s)",
     )
     command.add_argument(
+        "--at-once",
+        type=int,
+        default=1,
+        metavar="N",
+        help="groups: run so many at once whose number of members is fixed, where the machine is not busy with "
+        "one (default: %(default)s)",
+    )
+    command.add_argument(
         "--again", action="store_true", help=f"only make the page again, of the {DIGEST} that DIR holds"
     )
     command.set_defaults(command=_autoscale)
@@ -77,6 +87,8 @@ def _autoscale(options: argparse.Namespace) -> int:
         raise BenchError(f"--seeds has to be from 1 to {SEEDS_MAX}")
     if not 1 <= options.iterations <= ITERATIONS_MAX:
         raise BenchError(f"--iterations has to be from 1 to {ITERATIONS_MAX}: a run takes at most five minutes")
+    if not 1 <= options.at_once <= AT_ONCE_MAX:
+        raise BenchError(f"--at-once has to be from 1 to {AT_ONCE_MAX}")
     out = Path(options.out).absolute()
     if not options.again:
         try:
@@ -89,7 +101,7 @@ def _autoscale(options: argparse.Namespace) -> int:
                 f"{error}: pip install 'ingeborg[server,autoscale,bench,peers]', or prepare the repository: make setup"
             ) from error
         _plan(out, options.iterations)
-        _run(options.experiment, options.seeds, options.iterations, out)
+        _run(options.experiment, options.seeds, options.iterations, options.at_once, out)
         _digest(out)
     _pages(out)
     return 0
@@ -100,7 +112,7 @@ def sources() -> str:
     digest = hashlib.blake2b(digest_size=8)
     for folder in (Path(autoscaling.__path__[0]), Path(__file__).parent):
         for path in sorted(folder.rglob("*.py")):
-            if path.name not in NOT_IN_ROWS:
+            if path.name not in NOT_IN_ROWS and path.parent.name != "view":
                 digest.update(path.relative_to(folder).as_posix().encode() + path.read_bytes())
     return digest.hexdigest()
 
@@ -118,46 +130,88 @@ def _plan(out: Path, iterations: int) -> None:
     path.write_text(json.dumps(wanted) + "\n", encoding="utf-8")
 
 
-def _run(experiment: str, seeds: int, iterations: int, out: Path) -> None:
+def _run(experiment: str, seeds: int, iterations: int, at_once: int, out: Path) -> None:
     from ingeborg.bench.autoscale import response, throughput
 
     def wanted(name: str) -> bool:
         return experiment in (name, "all")
 
-    jobs: list[tuple[str, Callable[[str], Coroutine[Any, Any, Any]]]] = []
+    alone: list[_Job] = []
     if wanted("throughput"):
-        jobs += [
-            (f"throughput-{one.number}-{repeat}", _reading(one, repeat, out))
+        alone += [
+            _Job(f"throughput-{one.number}-{repeat}", _reading(one, repeat, out))
             for repeat in range(1, throughput.REPEATS + 1)
             for one in throughput.CONDITIONS
         ]
     if wanted("response"):
-        jobs += [(f"changes-{delta:g}", _changing(delta, out)) for delta in response.DELTAS]
-        jobs.append(("steps", lambda servers: response.steps(servers, out)))
+        alone += [_Job(f"changes-{delta:g}", _changing(delta, out)) for delta in response.DELTAS]
+        alone.append(_Job("steps", lambda servers: response.steps(servers, out)))
+    compared: list[_Job] = []
     if wanted("groups"):
-        jobs += [(unit.name, _comparing(unit, iterations, out)) for unit in units(seeds)]
+        compared += [_Job(unit.name, _comparing(unit, iterations, out), unit.is_fixed) for unit in units(seeds)]
     (out / FACTS).mkdir(exist_ok=True)
-    due = [(name, job) for name, job in jobs if not (out / FACTS / f"{name}.json").is_file()]
+    jobs = [*alone, *compared]
+    due = [job for job in jobs if not job.is_done(out)]
     print(f"{len(jobs)} runs, {len(jobs) - len(due)} of them done before", flush=True)
     if not due:
         return
-    begun_s = time.monotonic()
-    failed = []
+    progress = _Progress(len(due), out)
     with peers.running("kafka", state=out / "kafka") as server:
-        servers = server.url.partition("://")[2]
-        for number, (name, job) in enumerate(due, 1):
+        for may_share, some in itertools.groupby(due, lambda job: job.may_share):
+            uvloop.run(_lanes(list(some), at_once if may_share else 1, server, progress))
+    if progress.failed:
+        names = ", ".join(progress.failed)
+        raise BenchError(f"{len(progress.failed)} of {len(due)} runs have failed: {names}; run it again")
+
+
+class _Job(NamedTuple):
+    """``work``: takes the servers of Kafka, and returns facts. ``may_share``: the machine, with others."""
+
+    name: str
+    work: Callable[[str], Coroutine[Any, Any, Any]]
+    may_share: bool = False
+
+    def is_done(self, out: Path) -> bool:
+        return (out / FACTS / f"{self.name}.json").is_file()
+
+
+class _Progress:
+    def __init__(self, due: int, out: Path) -> None:
+        self._due = due
+        self._out = out
+        self._done = 0
+        self._begun_s = time.monotonic()
+        self.failed: list[str] = []
+
+    def done(self, job: _Job, facts: dict[str, Any]) -> None:
+        (self._out / FACTS / f"{job.name}.json").write_bytes(orjson.dumps(facts) + b"\n")
+        self._done += 1
+        spent_s = time.monotonic() - self._begun_s
+        left_s = spent_s / self._done * (self._due - self._done)
+        print(f"  {job.name}: {self._done} of {self._due} after {spent_s:.0f} s, some {left_s:.0f} s left", flush=True)
+
+    def fails(self, job: _Job, error: BenchError) -> None:
+        self.failed.append(job.name)
+        self._due -= 1
+        print(f"  {job.name}: {error}", flush=True)
+
+
+async def _lanes(jobs: list[_Job], lanes: int, server: peers.Server, progress: _Progress) -> None:
+    waiting = iter(jobs)
+    servers = server.url.partition("://")[2]
+
+    async def lane() -> None:
+        for job in waiting:
             try:
-                facts = asyncio.run(job(servers))
+                facts = await job.work(servers)
             except BenchError as error:
-                failed.append(name)
-                print(f"  {name}: {error}", flush=True)
-                continue
-            (out / FACTS / f"{name}.json").write_bytes(orjson.dumps({"kafka": server.version, **facts}) + b"\n")
-            spent_s = time.monotonic() - begun_s
-            left_s = spent_s / number * (len(due) - number)
-            print(f"  {name}: {number} of {len(due)} after {spent_s:.0f} s, some {left_s:.0f} s left", flush=True)
-    if failed:
-        raise BenchError(f"{len(failed)} of {len(due)} runs have failed: {', '.join(failed)}; run it again")
+                progress.fails(job, error)
+            else:
+                progress.done(job, {"kafka": server.version, **facts})
+
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(lanes):
+            tasks.create_task(lane())
 
 
 def _reading(one: Any, repeat: int, out: Path) -> Callable[[str], Coroutine[Any, Any, Any]]:

@@ -24,6 +24,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 _TAKE: Final = 10
 _LOOK_S: Final = 0.05
 _TIMEOUT_S: Final = 10.0
+#: Kafka's clients commit each 5 s by default.
+_COMMIT_S: Final = 5.0
 
 
 def properties(given: dict[str, Any]) -> dict[str, Any]:
@@ -62,7 +64,8 @@ class Member:
         self._consumer = Consumer(properties(given))
         self._http = http.client.HTTPConnection("127.0.0.1", given["port"], timeout=_TIMEOUT_S)
         self._batch: list[Message] = []
-        self._may_read_at_s = 0.0
+        self._may_read_at_s = self._committed_s = 0.0
+        self._places: dict[int, int] = {}
         self._owned: set[int] = set()
         self._said = -1
         self.is_ending = False
@@ -106,13 +109,26 @@ class Member:
 
     def _hand_on(self, *, wait: bool) -> None:
         batch, self._batch = self._batch, []
-        if not batch:
-            return
+        if batch:
+            self._post_batch(batch)
+        now_s = time.monotonic()
+        if self._places and (wait or now_s - self._committed_s >= _COMMIT_S / self._given["time_scale"]):
+            self._committed_s = now_s
+            self._commit(wait)
+
+    def _post_batch(self, batch: list[Message]) -> None:
         rows: dict[int, list[list[int]]] = {}
         for message in batch:
             rows.setdefault(message.partition() or 0, []).append([message.offset() or 0, message.timestamp()[1]])
         self._post("/batch", {"member": self._given["name"], "rows": list(rows.items())})
-        places = [TopicPartition(self._given["topic"], each, rows[each][-1][0] + 1) for each in rows]
+        self._places |= {each: pairs[-1][0] + 1 for each, pairs in rows.items()}
+
+    def _commit(self, wait: bool) -> None:
+        topic = self._given["topic"]
+        places = [TopicPartition(topic, each, place) for each, place in self._places.items() if each in self._owned]
+        self._places.clear()
+        if not places:
+            return
         try:
             if wait:
                 self._consumer.commit(offsets=places, asynchronous=False)

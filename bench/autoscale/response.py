@@ -42,8 +42,8 @@ JOURNALS, STEPS = "changes", "steps"
 _BATCH_BYTES: Final = int(scale.CONSUMED * 5.0 / 2.3)
 #: In each partition at the start: more than a member reads of it in all the time.
 _BACKLOG_BYTES: Final = int(scale.CONSUMED * SECONDS * 0.6)
-#: A measurement that changes nothing is followed by the next after so many seconds: two looks of the controller.
-_QUIET_S: Final = 2.5
+#: A measurement that changes nothing is followed by the next after so many seconds: more than a look of the controller.
+_QUIET_S: Final = 1.5
 #: A change that has not settled by then, seconds.
 _CHANGE_S_MAX: Final = 60.0
 
@@ -181,7 +181,7 @@ async def steps(servers: str, out: Path) -> dict[str, Any]:
     (out / STEPS).mkdir(exist_ok=True)
     async with _program("steps", 1, servers, out, "monitor", 1.0) as (program, group, topic):
         load = Load([[rate] for rate in STEP_RATES], STEP_S, scale.RECORD_BYTES, 1)
-        producer = Producer({"bootstrap.servers": servers, "linger.ms": 0, "acks": "1"})
+        producer = Producer({"bootstrap.servers": servers, "linger.ms": 5, "acks": "1"})
         consumer = Consumer(
             {
                 "bootstrap.servers": servers,

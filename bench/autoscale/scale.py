@@ -25,7 +25,7 @@ CONSUMED: Final = 100_000.0
 MOST: Final = CONSUMED * 5 / 6
 
 #: Of each record's value; it has no key.
-RECORD_BYTES: Final = 1_000
+RECORD_BYTES: Final = 2_000
 #: What Kafka adds to it in the log: a batch of one record, without compression.
 OVERHEAD_BYTES: Final = 73
 
@@ -39,7 +39,7 @@ PORTION_S: Final = 0.1
 #: each partition.
 COUNTS: Final = (18, 22, 27, 32)
 #: Records that KEDA's rule lets each member be behind: a second's work of one, and three.
-LAGS: Final = (100, 300)
+LAGS: Final = (50, 150)
 SEEDS: Final = 5
 #: Measurements of a stream; 180 s.
 ITERATIONS: Final = 60

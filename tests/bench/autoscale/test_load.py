@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -29,7 +31,7 @@ def test_as_many_records_come_as_bytes_were_to_be_written(
 
 def test_records_of_a_steady_rate_are_evenly_apart() -> None:
     times = [each.time_s for each in Load([[2_000.0]], 2.0, 100, 1).due(2.0)]
-    gaps = [later - earlier for earlier, later in zip(times, times[1:], strict=False)]
+    gaps = [later - earlier for earlier, later in pairwise(times)]
     assert gaps == pytest.approx([0.05] * len(gaps), abs=1e-6)
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from ingeborg.bench.autoscale import members, scale, work
 from ingeborg.bench.autoscale.cases import Unit
+from ingeborg.bench.autoscale.load import Load
 from ingeborg.bench.errors import BenchError
 from tests.loadgen.backends.conftest import start as started
 
@@ -75,5 +76,5 @@ def running(unit: Unit, out: Path) -> set[int]:
 
 def sent(unit: Unit) -> int:
     """By the stream's own rates, and the same generator."""
-    load = work.Load(work.stream_of(unit.seed, ITERATIONS), scale.ITERATION_S, scale.RECORD_BYTES, unit.seed)
+    load = Load(work.stream_of(unit.seed, ITERATIONS), scale.ITERATION_S, scale.RECORD_BYTES, unit.seed)
     return len(load.due(load.length_s))

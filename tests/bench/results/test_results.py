@@ -26,8 +26,12 @@ def sets(digest: str) -> list[Path]:
 COMPARISONS, PACKINGS, OVERLAYS = sets(kept.NAME), sets(packing.DIGEST), sets(overlay.CELLS)
 SUMMARY, PAGE = "summary.md", "report.html"
 
-CHECKOUT_BYTES_MAX = 8_000_000
-"""Of all tracked files: who clones this broker to try it does not want its measurements first."""
+MEASURED_BYTES_MAX = 600_000
+"""Of all that was measured, in `bench/results` and `docs/soak`: who clones this broker to try it does not want its
+measurements first."""
+
+CHECKOUT_BYTES_MAX = 8_500_000
+"""Of all tracked files. Nearly all of it is source: it grows with what is built, and this says by how much."""
 
 SET_BYTES_MAX = 400_000
 PAGE_BYTES_MAX = 700_000
@@ -54,6 +58,12 @@ def heaviest(files: dict[Path, int]) -> str:
 def test_a_checkout_is_light() -> None:
     files = tracked()
     assert sum(files.values()) <= CHECKOUT_BYTES_MAX, f"the heaviest: {heaviest(files)}"
+    measured = {
+        path: size
+        for path, size in files.items()
+        if path.is_relative_to(RESULTS) or path.is_relative_to(ROOT / "docs" / "soak")
+    }
+    assert sum(measured.values()) <= MEASURED_BYTES_MAX, f"the heaviest: {heaviest(measured)}"
 
 
 def test_each_result_set_is_light_and_has_no_digest_but_the_file_and_no_page() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ingeborg.broker.autoscaling.model import EPOCHS_PER_TERM, Queue
 
-from .world import World
+from .world import BEAT_S, STEP_S, World
 
 #: Seconds in which everything has come to rest.
 REST_S = 200.0
@@ -61,6 +61,26 @@ def test_more_load_brings_more_members_and_orderly_moves_double_nothing() -> Non
     assert found.sink.refused == 0
     assert found.controller.core.owners.forced == 0
     drain(found)
+
+
+def test_notes_say_how_long_each_step_of_a_change_took() -> None:
+    found = world(20)
+    found.run(REST_S, found.is_settled)
+    before = len(found.notes)
+    found.speeds = dict.fromkeys(found.speeds, 25.0)
+    found.run(3.0)
+    found.run(REST_S, found.is_settled)
+    took: dict[str, list[float]] = {}
+    for _, note in found.notes[before:]:
+        if note.seconds is not None:
+            took.setdefault(note.event, []).append(note.seconds)
+    assert len(took["joined"]) == 3
+    # The scaler takes its time to start a member, which says hello, gets its number, and says what it holds.
+    assert all(found.scaler.start_s < seconds < found.scaler.start_s + 3 * BEAT_S for seconds in took["joined"])
+    # An owner lets go within a cycle, and the next one begins within another; an order lies between them.
+    assert all(STEP_S <= seconds <= 6 * STEP_S for seconds in took["given"])
+    # Members are waited for before that, and not counted.
+    assert 0.0 <= took["settled"][-1] <= 6 * STEP_S
 
 
 def test_less_load_ends_members_after_the_cooldown_and_not_before() -> None:
