@@ -67,17 +67,18 @@ class Control:
         place = await self._orders.send(0, Reign(self._name, 0))
         await self._inbox.read_from({0: place + 1})
         await self._speeds.read_from({0: None})
-        self._controller.begin(self._clock(), place)
-        self._act()
+        now_s = self._clock()
+        self._controller.begin(now_s, place)
+        self._act(now_s)
         async with asyncio.TaskGroup() as tasks:
             for work in (self._listen, self._measure, self._tick, self._ask, self._send):
                 tasks.create_task(work())
 
-    def _act(self, began_s: float | None = None) -> None:
+    def _act(self, began_s: float) -> None:
         """``began_s``: when what has led to it came in."""
         effects = self._controller.take()
         for effect in effects:
-            if isinstance(effect, Note) and effect.event == "decided" and began_s is not None:
+            if isinstance(effect, Note) and effect.event == "decided":
                 effect = effect._replace(seconds=self._clock() - began_s)
             self._carry_out(effect)
 
@@ -160,11 +161,13 @@ class Control:
                     self._carry_out(Note("scaled", f"the scaler was told: {order.count} members", seconds=took_s))
                 running = await self._scaler.running()
             except ScalerError as error:
-                self._controller.scaler_failed(self._clock(), str(error))
+                now_s = self._clock()
+                self._controller.scaler_failed(now_s, str(error))
             else:
+                now_s = self._clock()
                 if running is not None:
-                    self._controller.running(self._clock(), running)
-            self._act()
+                    self._controller.running(now_s, running)
+            self._act(now_s)
             self._has_order.clear()
             if self._order is None:
                 try:

@@ -7,7 +7,8 @@ A partition's folder has
 
 - ``00000000000000000001.jsonl``, and so on without a gap: *entries*. One has the lines of a batch, whole, or it is a
   *fence* and empty.
-- ``epochs/00000000000000000007``: a file for each epoch that has been told of; it has the owner's name.
+- ``epochs/00000000000000000007``: a file for each epoch that has been told of, the newest at least; it has the owner's
+  name.
 - files whose names begin with a dot: drafts. What is to become an entry is written whole as a draft, and then linked to
   its number. Of several that link to one number, one succeeds.
 
@@ -122,9 +123,13 @@ class Chain:
 
     def sweep(self, before_s: float) -> None:
         """Remove drafts of writers that were killed: those last written before this time, seconds since 1970. A writer
-        that was only paused for so long finds its draft gone, and goes on by rule 3."""
+        that was only paused for so long finds its draft gone, and goes on by rule 3. Older epochs go, too: whoever has
+        one is refused by this one as well, and each batch looks at all that are there."""
         for path in self._disk.old(self._folder, before_s):
             self._disk.remove(path)
+        for name in list(self._disk.names(self._epochs)):
+            if _EPOCH.fullmatch(name) and int(name) < self._place.epoch:
+                self._disk.remove(self._epochs / name)
 
     def _enter(self) -> Run:
         """By rule 1."""

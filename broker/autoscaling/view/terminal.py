@@ -1,11 +1,14 @@
 """A group on a terminal: a bar for each member, filled by its queues, drawn anew in place.
 
-Owns: colours and columns. Must never: compute a figure.
+Owns: colours and columns, and what is left out where the terminal is narrow. Must never: compute a figure, or send a
+terminal a control character that came in a name.
 """
 
 from __future__ import annotations
 
-from rich.console import Console, Group, RenderableType
+from collections.abc import Iterator, Sequence
+
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
@@ -15,7 +18,11 @@ from . import words
 
 #: Two shades by turns: where one queue ends and the next begins.
 _SHADES = ("cyan", "blue")
-_CELLS = 40
+#: Of a bar that is full: more tells nobody more, and less than the second tells nothing.
+_CELLS_MAX = 40
+_CELLS_MIN = 8
+#: Of a name: the end of a pod's name, which is its own.
+_NAME_MIN = 10
 
 
 class Terminal:
@@ -38,32 +45,73 @@ class Terminal:
 
 
 def drawn(group: str, picture: Picture) -> RenderableType:
-    """What is shown of it."""
-    table = Table(box=None, show_header=False, padding=(0, 1, 0, 0))
-    for bar in picture.bars:
-        share = bar.load / bar.capacity
-        state = "leaving" if bar.is_leaving else "" if bar.is_ready else "joining"
+    """What is shown of it, on as many columns as there are. Troubles stand above the bars: what is too much for the
+    terminal is cut off below."""
+    return _Drawing(group, picture)
+
+
+class _Drawing:
+    def __init__(self, group: str, picture: Picture) -> None:
+        self._group = group
+        self._picture = picture
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        yield Text(f"{self._group} · {words.heading(self._picture)}", style="bold")
+        for line in words.troubles(self._picture):
+            yield Text(f"! {_printable(line)}", style="bold red")
+        if self._picture.bars:
+            yield _table(self._picture.bars, options.max_width)
+
+
+def _table(bars: Sequence[Bar], width: int) -> Table:
+    numbers = [str(bar.number) for bar in bars]
+    names = [_printable(bar.name) for bar in bars]
+    shares = [f"{bar.load / bar.capacity:.0%}" for bar in bars]
+    states = ["leaving" if bar.is_leaving else "" if bar.is_ready else "joining" for bar in bars]
+    loads = [words.bytes_per_s(bar.load) for bar in bars]
+    counts = [words.queues(len(bar.shares)) for bar in bars]
+
+    room = width - _width(numbers) - _width(shares) - _width(states)
+    behind = []
+    for texts in (loads, counts):
+        if room - _width(texts) >= _NAME_MIN + 2 + round(_CELLS_MIN * words.OVER):
+            room -= _width(texts)
+            behind.append(texts)
+    name = min(max(map(len, names)), max(_NAME_MIN, room - 2 - round(_CELLS_MAX * words.OVER)))
+    # A space stands behind the name, and one behind the bar.
+    cells = min(_CELLS_MAX, max(_CELLS_MIN, int((room - name - 2) / words.OVER)))
+
+    table = Table(box=None, show_header=False, padding=(0, 1, 0, 0), pad_edge=False)
+    for at, bar in enumerate(bars):
         table.add_row(
-            Text(str(bar.number), justify="right"),
-            Text(bar.name, overflow="ellipsis", no_wrap=True),
-            _bar(bar),
-            Text(f"{share:4.0%}", style="bold red" if share > 1 else ""),
-            Text(words.bytes_per_s(bar.load), justify="right"),
-            Text(f"{len(bar.shares):,} queues", justify="right"),
-            Text(state, style="yellow"),
+            Text(numbers[at], justify="right", no_wrap=True),
+            # Names of pods differ in their ends.
+            Text(names[at] if len(names[at]) <= name else f"…{names[at][1 - name :]}", no_wrap=True),
+            _bar(bar, cells),
+            Text(shares[at], style="bold red" if bar.load > bar.capacity else "", justify="right", no_wrap=True),
+            *(Text(texts[at], justify="right", no_wrap=True) for texts in behind),
+            Text(states[at], style="yellow", no_wrap=True),
         )
-    lines = [Text(f"! {line}", style="bold red") for line in words.troubles(picture)]
-    return Group(Text(f"{group} · {words.heading(picture)}", style="bold"), table, *lines)
+    return table
 
 
-def _bar(bar: Bar) -> Text:
-    found = Text()
+def _width(texts: Sequence[str]) -> int:
+    """Of a column, with the space behind it."""
+    return max(map(len, texts)) + 1
+
+
+def _printable(text: str) -> str:
+    return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)
+
+
+def _bar(bar: Bar, cells: int) -> Text:
+    found = Text(no_wrap=True)
     length = 0
-    for number, piece in enumerate(words.pieces(bar, _CELLS)):
+    for number, piece in enumerate(words.pieces(bar, cells)):
         style = "yellow" if piece.is_moving else _SHADES[number % 2]
         found.append("█" * piece.cells, style)
         length += piece.cells
-    if length < _CELLS:
-        found.append("·" * (_CELLS - length), "dim")
-    found.append("│" if length <= _CELLS else "")
+    if length < cells:
+        found.append("·" * (cells - length), "dim")
+    found.append("│" if length <= cells else "")
     return found

@@ -15,7 +15,8 @@ OVER = 1.25
 
 
 class Piece(NamedTuple):
-    """A part of a bar: one queue, or several small ones. ``cells``: how long; ``is_moving``: between two owners."""
+    """A part of a bar: one queue, or several small ones. ``cells``: how long; ``is_moving``: one of them is between two
+    owners."""
 
     cells: int
     queues: int
@@ -36,16 +37,23 @@ def amount(value: float) -> str:
     return f"{value:.3g} TB"
 
 
+def queues(count: int) -> str:
+    """So many of them."""
+    return f"{count:,} queue" if count == 1 else f"{count:,} queues"
+
+
 def heading(picture: Picture) -> str:
     """One line of the whole."""
     ready = sum(bar.is_ready for bar in picture.bars)
     words = [
         picture.state,
         f"{ready} of {picture.wanted} members",
-        f"{picture.queues:,} queues",
+        queues(picture.queues),
         f"{bytes_per_s(picture.bytes_per_s)} come in",
         f"{amount(picture.stock)} not read yet",
     ]
+    if picture.unowned:
+        words.append(f"{picture.unowned:,} without an owner")
     if picture.moving:
         words.append(f"{picture.moving:,} moving")
     return " · ".join(words)
@@ -75,15 +83,17 @@ def pieces(bar: Bar, cells: int) -> list[Piece]:
     cell of their own share one."""
     found: list[Piece] = []
     filled, small, most = 0.0, 0, round(cells * OVER)
-    drawn = 0
+    drawn, is_moving = 0, False
     for share in bar.shares:
+        is_moving |= share.state != OWNED
         filled += share.bytes_per_s / bar.capacity * cells
         end = min(round(filled), most)
         if end > drawn:
-            found.append(Piece(end - drawn, small + 1, share.state != OWNED))
-            drawn, small = end, 0
+            found.append(Piece(end - drawn, small + 1, is_moving))
+            drawn, small, is_moving = end, 0, False
         else:
             small += 1
     if small and found:
-        found[-1] = found[-1]._replace(queues=found[-1].queues + small)
+        last = found[-1]
+        found[-1] = Piece(last.cells, last.queues + small, last.is_moving or is_moving)
     return found

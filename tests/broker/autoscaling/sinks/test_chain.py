@@ -199,3 +199,16 @@ def test_a_partition_whose_folder_was_moved_away_begins_anew(tmp_path: Path) -> 
     folder_of(tmp_path).rename(tmp_path / "away")
     owner.append(batch(0, 2))
     assert list(records(folder_of(tmp_path))) == lines(PLACE, batch(0, 2))
+
+
+def test_epochs_of_before_are_swept_and_still_refused(tmp_path: Path) -> None:
+    first, second, third = (chain(tmp_path, PLACE._replace(epoch=epoch)) for epoch in (5, 6, 9))
+    for owner in (first, second, third):
+        owner.enter()
+    third.sweep(0.0)
+    assert [path.name for path in tmp_path.rglob("epochs/*")] == ["00000000000000000009"]
+    for older in (first, second):
+        with pytest.raises(RefusedError) as refused:
+            older.append(batch(0, 1))
+        assert refused.value.epoch == 9
+    third.append(batch(0, 1))

@@ -29,8 +29,13 @@ def test_amounts_have_three_digits_and_a_unit(value: float, text: str) -> None:
 
 def test_a_line_of_the_whole() -> None:
     assert words.heading(PICTURE) == (
-        "managing · 3 of 4 members · 12 queues · 196 kB/s come in · 1.23 MB not read yet · 2 moving"
+        "managing · 3 of 4 members · 12 queues · 196 kB/s come in · 1.23 MB not read yet · 1 without an owner · "
+        "2 moving"
     )
+
+
+def test_one_is_no_plural() -> None:
+    assert (words.queues(0), words.queues(1), words.queues(1_000)) == ("0 queues", "1 queue", "1,000 queues")
 
 
 def test_a_line_for_each_trouble() -> None:
@@ -48,6 +53,11 @@ def test_a_bar_is_filled_by_its_queues_and_small_ones_share_a_cell() -> None:
     assert [piece.cells for piece in pieces] == [20, 10]
     assert sum(piece.queues for piece in pieces) == 4
     assert words.pieces(bar(1), 40) == []
+
+
+def test_a_part_of_a_bar_is_moving_where_one_of_its_queues_is() -> None:
+    assert [piece.is_moving for piece in words.pieces(bar(1, 50_000.0, 25_000.0), 40)] == [False, True]
+    assert [piece.is_moving for piece in words.pieces(bar(1, 50_000.0, 25_000.0, 100.0), 40)] == [False, True]
 
 
 @given(st.lists(st.floats(0.0, 80_000.0), max_size=40), st.integers(10, 200))
