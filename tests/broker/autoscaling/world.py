@@ -132,36 +132,43 @@ class SimulatedMember:
 
 
 class SimulatedController:
-    """A program that decides."""
+    """A program that decides. Its clock is its own: days apart from that of the one before, or behind it."""
 
     def __init__(self, world: World) -> None:
         self.world = world
-        name = f"controller-{world.serial()}"
+        serial = world.serial()
+        self.ahead_s = serial % 3 * 86_400.0
+        name = f"controller-{serial}"
         self.core = Controller(world.settings, 2 * world.settings.members_max, name)
         place = len(world.logs[0])
         world.logs[0].append(encode(Reign(name, 0)))
-        self.core.begin(world.now_s, place)
+        self.core.begin(self.now_s, place)
         self.place = place + 1
         self.is_paused = False
         self.is_over = False
         self.effects: list[object] = []
         self.asked_at_s = 0.0
 
+    @property
+    def now_s(self) -> float:
+        """Of its clock."""
+        return self.world.now_s + self.ahead_s
+
     def step(self, effects_max: int | None = None) -> None:
         """What has come in, and what follows; of that only the first ``effects_max``, if given: then it dies."""
         world, core = self.world, self.core
         while self.place < len(world.logs[0]):
-            core.heard(world.now_s, decode(world.logs[0][self.place]), self.place)
+            core.heard(self.now_s, decode(world.logs[0][self.place]), self.place)
             self.place += 1
         for message in world.measurements:
-            core.heard(world.now_s, decode(message))
+            core.heard(self.now_s, decode(message))
         if world.now_s >= self.asked_at_s:
             self.asked_at_s = world.now_s + 1.0
             if world.scaler.fails:
-                core.scaler_failed(world.now_s, "it does not answer")
+                core.scaler_failed(self.now_s, "it does not answer")
             else:
-                core.running(world.now_s, world.scaler.running())
-        core.tick(world.now_s)
+                core.running(self.now_s, world.scaler.running())
+        core.tick(self.now_s)
         effects = core.take()
         for effect in effects if effects_max is None else effects[:effects_max]:
             match effect:
