@@ -73,12 +73,14 @@ class Member:
 
 class Controller:
     """Of one group. Each method takes the time in seconds, of a clock that never goes back. What there is to do then is
-    in ``take``. ``numbers_max``: the highest number of a member. ``name``: of this start of the program."""
+    in ``take``. ``numbers_max``: the highest number of a member. ``name``: of this start of the program. ``sink``: see
+    ``model.Hello``; ``""``: any will do."""
 
-    def __init__(self, settings: GroupSettings, numbers_max: int, name: str) -> None:
+    def __init__(self, settings: GroupSettings, numbers_max: int, name: str, sink: str = "") -> None:
         self._settings = settings
         self._numbers_max = numbers_max
         self._name = name
+        self._sink = sink
         self._notes = Notes()
         self.state = SYNCHRONIZING
         self.term = 0
@@ -213,12 +215,13 @@ class Controller:
             self._gone(member)  # a program that has been started again under its name owns nothing
             member = None
         if member is None:
-            member = self._join(now_s, hello.name, hello.nonce, 0, hello.capacity)
+            member = self._join(now_s, hello, 0)
         if member is not None:
             member.heard_s = now_s
             self._notes.add(Tell(0, Welcome(member.name, member.nonce, member.number, self.term)))
 
-    def _join(self, now_s: float, name: str, nonce: str, number: int, capacity: float) -> Member | None:
+    def _join(self, now_s: float, message: Hello | Beat, number: int) -> Member | None:
+        name = message.name
         taken = {member.number for member in self._members.values()}
         if not 0 < number <= self._numbers_max or number in taken:
             number = self._free_number(taken)
@@ -228,8 +231,15 @@ class Controller:
             self._is_full = True
             return None
         self._is_full = False
-        member = Member(name, nonce, number, capacity or self._settings.capacity_bytes_per_s, now_s)
+        capacity = message.capacity or self._settings.capacity_bytes_per_s
+        member = Member(name, message.nonce, number, capacity, now_s)
         self._members[name] = member
+        if message.sink and self._sink and message.sink != self._sink:
+            self._notes.trouble(
+                "other_sink",
+                f"{name} hands on to another sink than the one in this controller's file: what it reads is not where "
+                "the others' is. Start it again with the same file",
+            )
         self.staff.joined(name)
         return member
 
@@ -254,7 +264,7 @@ class Controller:
             self._notes.add(Tell(beat.number, Reign(self._name, self.term)))
             return
         if member is None:
-            member = self._join(now_s, beat.name, beat.nonce, beat.number, beat.capacity)
+            member = self._join(now_s, beat, beat.number)
             if member is None:
                 return
         if member.number != beat.number:  # there it listens

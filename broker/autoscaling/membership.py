@@ -45,16 +45,17 @@ class Holding:
 
 class Membership:
     """``name``: of the member, in the scaler's list, too. ``nonce``: of this start of the program. ``capacity``: bytes
-    a second; 0: as the group's file says.
+    a second; 0: as the group's file says. ``sink``: see ``model.Hello``.
 
     After each call there may be something in ``opening`` (queues that the sink has to be told of), ``closing`` (queues
     to let go of) and ``answers`` (what to say, to the controller).
     """
 
-    def __init__(self, name: str, nonce: str, capacity: float = 0.0) -> None:
+    def __init__(self, name: str, nonce: str, capacity: float = 0.0, sink: str = "") -> None:
         self.name = name
         self.nonce = nonce
         self.capacity = capacity
+        self.sink = sink
         self.number = 0
         self.term = 0
         self.held: dict[Queue, Holding] = {}
@@ -162,7 +163,7 @@ class Membership:
 
     def hello(self) -> Hello:
         """To be said again until there is a number."""
-        return Hello(self.name, self.nonce, self.capacity)
+        return Hello(self.name, self.nonce, self.capacity, self.sink)
 
     def beat(self) -> None:
         """Say what is owned, if there is a number."""
@@ -176,7 +177,7 @@ class Membership:
         for part in range(parts):
             some = tuple(held[part * BEAT_QUEUES : (part + 1) * BEAT_QUEUES])
             self.answers.append(
-                Beat(*(self.name, self.nonce, self.number, self.term, part, parts, self.capacity, some))
+                Beat(*(self.name, self.nonce, self.number, self.term, part, parts, self.capacity, some, self.sink))
             )
 
     def bye(self) -> Bye:

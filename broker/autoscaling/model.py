@@ -57,16 +57,18 @@ class Held(NamedTuple):
 
 class Hello(NamedTuple):
     """I am here, and have no number. ``nonce``: of this start of the program. ``capacity``: bytes a second that it can
-    take; 0: as the group's file says."""
+    take; 0: as the group's file says. ``sink``: a fingerprint of where it hands on what it reads; ``""``: it does not
+    say."""
 
     name: str
     nonce: str
     capacity: float
+    sink: str = ""
 
 
 class Beat(NamedTuple):
     """I am alive, and hold this. ``term``: of the newest controller heard of. Several make one where it holds much:
-    ``part`` of ``parts``, from 0."""
+    ``part`` of ``parts``, from 0. ``sink``: as in ``Hello``."""
 
     name: str
     nonce: str
@@ -76,6 +78,7 @@ class Beat(NamedTuple):
     parts: int
     capacity: float
     held: tuple[Held, ...]
+    sink: str = ""
 
 
 class Started(NamedTuple):
@@ -272,15 +275,21 @@ def _part(found: Mapping[str, Any]) -> tuple[int, int]:
     return part, parts
 
 
+def _sink(found: Mapping[str, Any]) -> str:
+    return _text(found, "sink", least=0) if "sink" in found else ""  # members of before do not say
+
+
 def _hello(found: Mapping[str, Any]) -> Hello:
-    return Hello(_text(found, "name"), _text(found, "nonce"), _number(found, "capacity"))
+    return Hello(_text(found, "name"), _text(found, "nonce"), _number(found, "capacity"), _sink(found))
 
 
 def _beat(found: Mapping[str, Any]) -> Beat:
     part, parts = _part(found)
     return Beat(
         *(_text(found, "name"), _text(found, "nonce"), _whole(found, "number", 1), _whole(found, "term")),
-        *(part, parts, _number(found, "capacity"), _all(found, "held", _held)),
+        *(part, parts, _number(found, "capacity")),
+        held=_all(found, "held", _held),
+        sink=_sink(found),
     )
 
 

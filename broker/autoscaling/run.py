@@ -165,7 +165,7 @@ async def _control(settings: Settings, write: Callable[[float, Note], None], wat
     name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
     group = settings.group
     options = connecting.client_options(settings, "controller")
-    controller = Controller(group, settings.numbers_max, name)
+    controller = Controller(group, settings.numbers_max, name, settings.sink.fingerprint)
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
         scaler = scalers.make(settings)
@@ -238,7 +238,7 @@ async def _member(settings: Settings, name: str, ending: asyncio.Event) -> int:
     while not ending.is_set():
         begun_s = time.monotonic()
         try:
-            await _member_once(settings, Membership(name, nonce), ending)
+            await _member_once(settings, Membership(name, nonce, sink=settings.sink.fingerprint), ending)
         except KafkaProblem as error:
             _log.warning("%s", error)
             if time.monotonic() - begun_s > _AGAIN_S_MAX:

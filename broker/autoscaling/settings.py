@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import hashlib
 import re
 import tomllib
 from collections.abc import Mapping
@@ -129,6 +130,12 @@ class SinkSettings:
     token_file: str = option("", "http: a bearer token, alone in a file")
     timeout_s: float = option(30.0, "seconds after which a call has failed", least=0.1, most=600.0)
     tables: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def fingerprint(self) -> str:
+        """The same where records go to the same place."""
+        where = repr((self.kind, self.folder, self.url, sorted(self.tables.items())))
+        return hashlib.blake2b(where.encode(), digest_size=8).hexdigest()
 
     def table(self, topic: str) -> str:
         """Where records of the topic go (section V-B)."""

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ingeborg.broker.autoscaling.model import EPOCHS_PER_TERM, Queue
+from ingeborg.broker.autoscaling.controller import Controller
+from ingeborg.broker.autoscaling.model import EPOCHS_PER_TERM, Hello, Queue
 
 from .world import BEAT_S, STEP_S, World
 
@@ -81,6 +82,21 @@ def test_notes_say_how_long_each_step_of_a_change_took() -> None:
     assert all(STEP_S <= seconds <= 6 * STEP_S for seconds in took["given"])
     # Members are waited for before that, and not counted.
     assert 0.0 <= took["settled"][-1] <= 6 * STEP_S
+
+
+def test_a_member_with_another_sink_is_told_about_once() -> None:
+    found = world(4)
+    found.controller.core = core = Controller(found.settings, 12, "c", sink="here")
+    core.begin(found.controller.now_s, len(found.logs[0]))
+    found.run(20.0)
+    assert found.members
+    assert "other_sink" not in found.events()  # members that do not say are believed
+    for name, sink in (("a", "here"), ("b", "there"), ("b", "there")):
+        found.say(Hello(name, "nonce", 0.0, sink))
+    found.run(2.0)
+    told = [note.words for _, note in found.notes if note.event == "other_sink"]
+    assert len(told) == 1
+    assert told[0].startswith("b hands on to another sink")
 
 
 def test_less_load_ends_members_after_the_cooldown_and_not_before() -> None:

@@ -47,7 +47,7 @@ PARTS = st.integers(1, 5).flatmap(lambda parts: st.tuples(st.integers(0, parts -
 
 
 def _beat(words: tuple[str, str], number: int, term: int, part: tuple[int, int], rate: float, held: Any) -> Beat:
-    return Beat(*words, number, term, *part, rate, tuple(held))
+    return Beat(*words, number, term, *part, rate, tuple(held), "f00d")
 
 
 def _speeds(name: str, serial: int, part: tuple[int, int], window_s: float, flows: Any, missing: Any) -> Speeds:
@@ -71,8 +71,8 @@ MESSAGES: dict[type[Message], st.SearchStrategy[Message]] = {
 A = Queue("orders", 0)
 #: One of each kind, and good.
 EXAMPLES: list[Message] = [
-    Hello("m", "n", 5.0),
-    Beat("m", "n", 1, 7, 0, 1, 0.0, (Held(A, 7_000_001, -1, 1.5, "no such topic"),)),
+    Hello("m", "n", 5.0, "f00d"),
+    Beat("m", "n", 1, 7, 0, 1, 0.0, (Held(A, 7_000_001, -1, 1.5, "no such topic"),), "f00d"),
     Started("m", 0, 7, 7_000_001, (A,)),
     Stopped("m", 1, 7, (A,)),
     Refused("m", 1, 7, 7_000_001, 8_000_001, (A,)),
@@ -167,7 +167,15 @@ LISTS = ("held", "queues", "flows", "missing")
 
 
 def test_every_field_is_of_a_sort_that_is_tested() -> None:
-    assert {key for _, key in FIELDS} == {*WHOLES, *NUMBERS, *TEXTS, *LISTS}
+    assert {key for _, key in FIELDS} == {*WHOLES, *NUMBERS, *TEXTS, *LISTS, "sink"}
+
+
+@pytest.mark.parametrize("kind", ["hello", "beat"])
+def test_a_member_need_not_say_which_sink_it_has(kind: str) -> None:
+    found = orjson.loads(encode(BY_KIND[kind]))
+    del found["sink"]
+    assert decode(orjson.dumps(found)) == BY_KIND[kind]._replace(sink="")  # type: ignore[call-arg]
+    assert wrong(kind, sink=7) == "sink is no text of 0 to 253 characters"
 
 
 @pytest.mark.parametrize(("kind", "key"), [(kind, key) for kind, key in FIELDS if key in WHOLES])
