@@ -69,6 +69,7 @@ def page(document: Json) -> str:
         _capacity(document["throughput"]),
         _density(document["throughput"]),
         _monitor(document["steps"]),
+        _steps(document["changes"]),
         *_durations(document["changes"]),
         _heading("Facts"),
         _facts(document),
@@ -88,19 +89,11 @@ def summary(document: Json) -> str:
             rows.append([_name(row), str(row["seeds"]), _number(row["members"], 1), *seconds, _share(row["late"])])
         lines += _aligned(rows)
     if document["throughput"]:
-        rows = [["table VI", "median, MB/s", "mean, MB/s"]]
-        for row in document["throughput"]:
-            rows.append([f"test {row['test']}", f"{row['median'] / 1e6:.0f}", f"{row['mean'] / 1e6:.0f}"])
-        lines += ["", *_aligned(rows)]
+        lines += ["", *_aligned([list(_CAPACITY), *_capacities(document["throughput"])])]
     if document["changes"]:
-        rows = [["step", "of", "count", "p50, s", "p99, s", "longest, s"]]
-        for row in document["changes"]:
-            p50, _, p99, _ = row["seconds"]
-            rows.append([row["event"], row["of"], str(row["count"]), f"{p50:.3g}", f"{p99:.3g}", f"{row['most']:.3g}"])
-        lines += ["", *_aligned(rows)]
+        lines += ["", *_aligned([list(_CHANGE), *_changes(document["changes"])])]
     if document["steps"]:
-        known = [f"{value:.1f}" for value in document["steps"]["known_after_s"] if value is not None]
-        lines += ["", f"A monitor with a window of 30 s knows a new rate after {', '.join(known)} s."]
+        lines += ["", f"A monitor with a window of 30 s knows a new rate after {_known(document['steps'])} s."]
     return "\n".join(lines) + "\n"
 
 
@@ -255,21 +248,22 @@ def _claims(document: Json) -> Html:
     rows: list[list[str]] = []
     if document["throughput"]:
         found = ", ".join(f"{row['median'] / 1e6:.0f}" for row in document["throughput"])
-        rows.append(
-            ["Figure 13: what a consumer reads at most, mode", "2.3 MB/s in all three", f"{found} MB/s, median"]
-        )
+        rows.append(["Figure 13: what a consumer reads at most", "2.3 MB/s in all three", f"{found} MB/s, medians"])
     if document["steps"]:
-        known = ", ".join(f"{value:.1f}" for value in document["steps"]["known_after_s"] if value is not None)
-        rows.append(["Figure 14, Δt1: until a new rate is measured", "30 s", f"{known} s"])
-    for row in document["changes"] or []:
-        p50, _, p99, _ = row["seconds"]
-        found = f"{row['of']}: p50 {_seconds(p50)}, p99 {_seconds(p99)} ({row['count']:,})"
-        rows.append([STEPS[row["event"]], DOCUMENT[row["event"]], found])
+        rows.append(["Figure 14, Δt1: until a new rate is measured", "30 s", f"{_known(document['steps'])} s"])
+    for event, words in STEPS.items():
+        each = [
+            f"{row['of']}: {row['seconds'][P50]:.3g} s, p99 {row['seconds'][P99]:.3g} s"
+            for row in document["changes"] or []
+            if row["event"] == event
+        ]
+        if each:
+            rows.append([words, DOCUMENT[event], "; ".join(each)])
     if not rows:
         return panel("Not run", explain("bench autoscale throughput and bench autoscale response run them."))
     return panel(
         "Figures 13 to 17",
-        table(("", "the document", "found"), rows, "Figures"),
+        table(("", "the document", "found, median"), rows, "Figures"),
         explain(
             "The document's consumer sends to a warehouse in a cloud, and its members are pods of a Kubernetes that "
             "has to find room for them. Here a member is a process, and sends to an endpoint on the same machine. "
@@ -278,22 +272,50 @@ def _claims(document: Json) -> Html:
     )
 
 
-def _capacity(rows: Sequence[Json] | None) -> Html:
-    if not rows:
-        return Html("")
+def _known(found: Json) -> str:
+    return ", ".join("-" if value is None else f"{value:.1f}" for value in found["known_after_s"])
+
+
+_CAPACITY: Final = ("table VI", "median, MB/s", "mean, MB/s", "least", "most", "samples")
+_CHANGE: Final = ("step", "of", "count", "p50, s", "p90, s", "p99, s", "longest, s")
+
+
+def _capacities(rows: Sequence[Json]) -> list[list[str]]:
     conditions = {1: "648 MB, 32 partitions, 1 table", 2: "100 MB, 116, 5", 3: "678 MB, 144, 5"}
-    body = [
+    return [
         [
-            f"Test {row['test']}: {conditions[row['test']]}",
-            f"{row['mean'] / 1e6:.1f}",
-            f"{row['median'] / 1e6:.1f}",
-            f"{row['least'] / 1e6:.1f} to {row['most'] / 1e6:.1f}",
+            f"test {row['test']}: {conditions[row['test']]}",
+            *(f"{row[name] / 1e6:.0f}" for name in ("median", "mean", "least", "most")),
             str(row["samples"]),
         ]
         for row in rows
     ]
-    header = ("", "mean, MB/s", "median, MB/s", "least and most", "samples")
-    return panel("Table VI: one member at its fastest", table(header, body, "What a member reads"))
+
+
+def _changes(rows: Sequence[Json]) -> list[list[str]]:
+    found = []
+    for event, words in STEPS.items():
+        for row in rows:
+            if row["event"] == event:
+                seconds = [f"{value:.3g}" for value in (*row["seconds"][: P99 + 1], row["most"])]
+                found.append([words, row["of"], f"{row['count']:,}", *seconds])
+    return found
+
+
+def _capacity(rows: Sequence[Json] | None) -> Html:
+    if not rows:
+        return Html("")
+    return panel("Table VI: one member at its fastest", table(_CAPACITY, _capacities(rows), "What a member reads"))
+
+
+def _steps(rows: Sequence[Json] | None) -> Html:
+    if not rows:
+        return Html("")
+    return panel(
+        "Steps of a change",
+        table(_CHANGE, _changes(rows), "Seconds of each step"),
+        explain("As the controller's journal has them. delta: by how much sizes change, in per cent of C."),
+    )
 
 
 def _density(rows: Sequence[Json] | None) -> Html:

@@ -72,6 +72,8 @@ LAYERS = (
     Layer("bench.packing", ("protocol", "bench", "ingeborg.form", "broker.core.groups")),
     # Protocols as endpoints would run them, in a simulator.
     Layer("bench.overlay", ("protocol", "bench", "ingeborg.form", "broker.core.overlay")),
+    # Real programs on a real Kafka; in place of their monitor it speaks to them itself.
+    Layer("bench.autoscale", ("protocol", "bench", "ingeborg.form", "broker.autoscaling")),
     Layer("bench.cli", ("protocol", "bench"), known_to_none=True),
     # Measurements of single parts: they import what they measure, and nothing imports them.
     Layer("bench.parts", ("protocol", "broker", "loadgen", "bench"), known_to_none=True),

@@ -167,6 +167,7 @@ def test_the_imports_of_this_project_have_no_circle() -> None:
 
 
 DISTRIBUTIONS = {
+    "confluent_kafka": "confluent-kafka",
     "google": "protobuf",
     "jwt": "pyjwt",
     "nats": "nats-py",
@@ -201,6 +202,8 @@ def test_every_package_that_is_imported_is_declared() -> None:
         more = extras["peers"] if module.startswith("loadgen.backends.") else set()
         if module.startswith("broker.autoscaling."):
             more = extras["autoscale"]
+        if module.startswith("bench.autoscale."):
+            more = extras["autoscale"] | extras["peers"]
         if module.startswith("bench.parts."):
             more = extras["server"]
         if module == "bench.parts.framing.picows_echo":  # which another interpreter runs

@@ -7,6 +7,8 @@ from typing import Any
 
 import orjson
 
+from ingeborg.bench.autoscale import response, scale
+
 Json = dict[str, Any]
 
 
@@ -64,7 +66,7 @@ def results(out: Path) -> None:
     for test in (1, 2, 3):
         batches = [{"at": 1_000 + 125 * step, "topic": "t", "records": 5_000} for step in range(9)]
         write(out, "throughput", f"test-{test}-1", batches)
-    rate = 50_000 * 1.073
+    rate = response.STEP_RATES[0] * (1 + scale.OVERHEAD_BYTES / scale.RECORD_BYTES)
     steps = [{"time_s": float(at), "bytes_per_s": rate} for at in range(40)]
     steps += [{"time_s": 40.0 + at, "bytes_per_s": rate * min(1.0 + at / 30, 2.0)} for at in range(40)]
     write(out, "steps", "steps", steps)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from ingeborg.bench import cli
+from ingeborg.bench.autoscale import command as autoscale
 from ingeborg.bench.digest import kept
 from ingeborg.bench.overlay import command as overlay
 from ingeborg.bench.packing import command as packing
@@ -24,6 +25,7 @@ def sets(digest: str) -> list[Path]:
 
 
 COMPARISONS, PACKINGS, OVERLAYS = sets(kept.NAME), sets(packing.DIGEST), sets(overlay.CELLS)
+AUTOSCALES = sets(autoscale.DIGEST)
 SUMMARY, PAGE = "summary.md", "report.html"
 
 MEASURED_BYTES_MAX = 600_000
@@ -71,7 +73,7 @@ def test_each_result_set_is_light_and_has_no_digest_but_the_file_and_no_page() -
     for path, size in tracked().items():
         if path.is_relative_to(RESULTS):
             found.setdefault(path.relative_to(RESULTS).parts[0], {})[path] = size
-    assert set(found) >= {folder.name for folder in (*COMPARISONS, *PACKINGS, *OVERLAYS)}
+    assert set(found) >= {folder.name for folder in (*COMPARISONS, *PACKINGS, *OVERLAYS, *AUTOSCALES)}
     for name, files in found.items():
         assert sum(files.values()) <= SET_BYTES_MAX, f"{name}: {heaviest(files)}"
         assert [str(path) for path in files if path.suffix == ".csv" or path.name in ("digest.json", PAGE)] == []
@@ -81,6 +83,7 @@ def test_there_are_sets_of_each_kind() -> None:
     assert COMPARISONS
     assert PACKINGS
     assert OVERLAYS
+    assert AUTOSCALES
     for folder in COMPARISONS:
         assert {"matrix.toml", SUMMARY, "comparison.json"} <= {path.name for path in folder.iterdir()}
 
@@ -104,6 +107,13 @@ def test_a_packing_is_made_again_of_its_digest(folder: Path, tmp_path: Path) -> 
     for name in (packing.DIGEST, packing.TIMES):
         shutil.copy(folder / name, tmp_path / name)
     assert cli.main(["packing", "--again", "--out", str(tmp_path)]) == 0
+    made_again(folder, tmp_path)
+
+
+@pytest.mark.parametrize("folder", AUTOSCALES, ids=lambda folder: folder.name)
+def test_an_autoscaling_is_made_again_of_its_digest(folder: Path, tmp_path: Path) -> None:
+    shutil.copy(folder / autoscale.DIGEST, tmp_path / autoscale.DIGEST)
+    assert cli.main(["autoscale", "all", "--again", "--out", str(tmp_path)]) == 0
     made_again(folder, tmp_path)
 
 
