@@ -20,7 +20,6 @@ from typing import Final, TextIO
 
 import orjson
 import uvloop
-from aiokafka import AIOKafkaConsumer
 from aiokafka.client import AIOKafkaClient
 from rich.console import Console
 
@@ -34,10 +33,10 @@ from .kafka.control import Control, Resigned
 from .kafka.member import Member
 from .kafka.monitor import Monitor
 from .kafka.progress import Progress
-from .kafka.reading import Reader
+from .kafka.reading import Reader, consumer_of
 from .membership import Membership
 from .scalers import making as scalers
-from .settings import MemberSettings, Settings, SettingsError, read
+from .settings import Settings, SettingsError, read
 from .sinks import making as sinks
 from .view.metrics import Metrics
 from .view.serving import serving
@@ -147,15 +146,22 @@ async def _journal(path: Path | None) -> AsyncIterator[Callable[[float, Note], N
     if path is None:
         yield lambda at_s, note: None
         return
+    is_said = False
+
+    def write(at_s: float, note: Note) -> None:
+        nonlocal is_said
+        line = {"time_s": at_s, "unix_ms": time.time_ns() // 1_000_000, "event": note.event, "words": note.words}
+        if note.seconds is not None:
+            line["seconds"] = note.seconds
+        try:
+            opened.write(orjson.dumps(line) + b"\n")
+        except OSError as error:  # a full disk is no reason to leave the group alone
+            if not is_said:
+                _log.warning("the journal %s lacks lines: %s; the group is scaled on", path, error.strerror)
+            is_said = True
+
     with path.open("ab", buffering=0) as opened:
-        yield lambda at_s, note: _write(opened, at_s, note)
-
-
-def _write(opened: object, at_s: float, note: Note) -> None:
-    line = {"time_s": at_s, "unix_ms": time.time_ns() // 1_000_000, "event": note.event, "words": note.words}
-    if note.seconds is not None:
-        line["seconds"] = note.seconds
-    opened.write(orjson.dumps(line) + b"\n")  # type: ignore[attr-defined]
+        yield write
 
 
 # The controller
@@ -263,13 +269,7 @@ async def _member_once(settings: Settings, membership: Membership, ending: async
         stack.push_async_callback(sink.close)
         orders = await enter(channel.incoming(options, settings.metadata_topic))
         answers = await enter(channel.outgoing(options, settings.metadata_topic))
-        consumer = AIOKafkaConsumer(
-            **options,
-            enable_auto_commit=False,
-            auto_offset_reset="none",
-            max_partition_fetch_bytes=_fetched_bytes(settings.member),
-            fetch_max_wait_ms=100,
-        )
+        consumer = consumer_of(options, settings.member)
         await enter(connecting.running(consumer, options))
         client = await enter(connecting.running(AIOKafkaClient(**options), options))
         servers, timeout_s = connecting.servers_of(options), connecting.timeout_of(options)
@@ -281,14 +281,6 @@ async def _member_once(settings: Settings, membership: Membership, ending: async
             await member.run()
         finally:
             waiting.cancel()
-
-
-def _fetched_bytes(member: MemberSettings) -> int:
-    """Of one partition at once. What has been fetched of it is read before what is fetched of another one later, so a
-    member that is held to a speed fetches a tenth of a second's reading."""
-    if member.throttle_bytes_per_s:
-        return max(int(member.throttle_bytes_per_s / 10), 1)
-    return max(member.batch_bytes // 4, 1 << 20)
 
 
 async def _end(member: Member, ending: asyncio.Event) -> None:

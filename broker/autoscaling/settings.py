@@ -117,6 +117,10 @@ class MemberSettings:
     wait_s: float = option(1.0, "seconds after which it is sent although it is less", least=0.001, most=600.0)
     beat_s: float = option(2.0, "seconds between two signs of life", least=0.05, most=60.0)
     throttle_bytes_per_s: float = option(0.0, "read no more in a second; 0: all there is", least=0.0)
+    isolation: str = option(
+        "read_committed",
+        "what of a transaction is read: read_committed, what was committed, when it was; read_uncommitted, all at once",
+    )
     start_from: str = option("earliest", "where to begin with what the group has never read: earliest or latest")
 
 
@@ -321,6 +325,10 @@ def _check(settings: Settings) -> None:
     )
     need(settings.monitor.measure in MEASURES, f"[monitor] measure has to be one of {', '.join(MEASURES)}")
     need(settings.monitor.window_s >= settings.monitor.every_s, "[monitor] window_s has to be at least every_s")
+    need(
+        settings.member.isolation in ("read_committed", "read_uncommitted"),
+        "[member] isolation has to be read_committed or read_uncommitted",
+    )
     need(settings.member.start_from in ("earliest", "latest"), "[member] start_from has to be earliest or latest")
     need(
         2 * settings.member.beat_s < group.lost_s,

@@ -247,6 +247,20 @@ async def test_a_port_that_is_taken_is_said(programs: Programs) -> None:
     assert "Traceback" not in program.said()
 
 
+async def test_a_journal_on_a_full_disk_ends_nothing(cluster: Cluster, programs: Programs) -> None:
+    program = programs.start("controller", "--journal", "/dev/full")
+    assert "the journal /dev/full lacks lines: No space left on device" in await said(program, "lacks lines")
+    # It goes on: a member that says hello gets a number.
+    async with controlling(cluster) as (heard, says):
+        await says.send(0, Hello("m", "nonce", 0.0))
+        async with asyncio.timeout(PATIENCE_S):
+            while not any(isinstance(each.message, Welcome) for each in await heard.take(0.1)):
+                pass
+    program.signal(signal.SIGTERM)
+    assert await ended(program) == run.DONE
+    assert program.said().count("lacks lines") == 1
+
+
 async def test_a_journal_that_cannot_be_written_is_said(programs: Programs) -> None:
     program = programs.start("controller", "--journal", "absent/journal.jsonl")
     assert await ended(program) == run.FAILED

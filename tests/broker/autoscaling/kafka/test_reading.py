@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaConsumer
+from aiokafka import AIOKafkaProducer
 
 from ingeborg.broker.autoscaling.kafka import connecting
 from ingeborg.broker.autoscaling.kafka.connecting import KafkaProblem, running
-from ingeborg.broker.autoscaling.kafka.reading import Extent, Reader
+from ingeborg.broker.autoscaling.kafka.reading import Extent, Reader, consumer_of
 from ingeborg.broker.autoscaling.model import Queue
+from ingeborg.broker.autoscaling.settings import MemberSettings
 from ingeborg.broker.autoscaling.sinks.base import Record
 from tests.loadgen.backends.conftest import PATIENCE_S, Server
 
@@ -23,10 +25,12 @@ LOOK_S = 0.2
 
 
 @asynccontextmanager
-async def reading(cluster: Cluster, latest: bool = False, timeout_s: float = PATIENCE_S) -> AsyncIterator[Reader]:
-    """One that is connected."""
+async def reading(
+    cluster: Cluster, latest: bool = False, timeout_s: float = PATIENCE_S, **member: Any
+) -> AsyncIterator[Reader]:
+    """One that is connected. ``member``: rows of its table."""
     options = {**cluster.options, "request_timeout_ms": int(timeout_s * 1e3)}
-    consumer = AIOKafkaConsumer(**options, enable_auto_commit=False, auto_offset_reset="none", fetch_max_wait_ms=100)
+    consumer = consumer_of(options, MemberSettings(**member))
     async with running(consumer, options):
         yield Reader(consumer, latest, cluster.address, timeout_s)
 
@@ -75,6 +79,35 @@ async def test_each_partition_is_read_from_its_place_and_goes_on_when_others_com
         found = await read(reader, 2)
         assert (set(found), offsets(found[two])) == ({two}, [10, 11])
         assert await reader.take(0.0) == {}
+
+
+async def test_of_transactions_only_what_was_committed_is_read(cluster: Cluster) -> None:
+    queue = Queue(cluster.topic(), 0)
+    await cluster.make(queue.topic)
+    async with running(AIOKafkaProducer(**cluster.options, transactional_id=queue.topic), cluster.options) as producer:
+        for value, is_kept in ((b"kept", True), (b"taken back", False), (b"kept, too", True)):
+            await producer.begin_transaction()
+            await producer.send_and_wait(queue.topic, value, partition=0)
+            await (producer.commit_transaction() if is_kept else producer.abort_transaction())
+    async with reading(cluster) as reader:
+        reader.read({queue: 0})
+        assert [record.value for record in (await read(reader, 2))[queue]] == [b"kept", b"kept, too"]
+    async with reading(cluster, isolation="read_uncommitted") as reader:
+        reader.read({queue: 0})
+        assert len((await read(reader, 3))[queue]) == 3
+
+
+async def test_a_member_that_is_held_to_a_speed_reads_its_partitions_by_turns(cluster: Cluster) -> None:
+    topic = cluster.topic()
+    await cluster.make(topic, 2)
+    queues = [Queue(topic, 0), Queue(topic, 1)]
+    for queue in queues:
+        for _ in range(4):
+            await cluster.produce(queue, 25)
+    async with reading(cluster, throttle_bytes_per_s=10.0) as reader:
+        reader.read(dict.fromkeys(queues, 0))
+        found = await read(reader, 60)
+    assert set(found) == set(queues)  # and not all of one first
 
 
 async def test_a_place_that_has_changed_is_gone_to_and_another_is_not(cluster: Cluster) -> None:
