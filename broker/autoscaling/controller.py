@@ -100,6 +100,7 @@ class Controller:
         self._missing: tuple[str, ...] = ()
         self._is_full = False
         self._is_over = False
+        self._has_other_topics = False
         self.lost = 0
         #: Messages that came too late to mean anything.
         self.stale = 0
@@ -339,6 +340,17 @@ class Controller:
     # Measurements
 
     def _speeds(self, now_s: float, speeds: Speeds) -> None:
+        if speeds.topics and speeds.topics != self._settings.fingerprint:
+            # What it does not know would look as if it had vanished.
+            self.stale += 1
+            if not self._has_other_topics:
+                self._notes.trouble(
+                    "other_topics",
+                    "a monitor with another file measures other topics than this controller's file names: what it says "
+                    "does not count. End it, or start it again with the same file",
+                )
+            self._has_other_topics = True
+            return
         parts = self._parts
         if parts and (speeds.monitor, speeds.serial) != (parts[0].monitor, parts[0].serial):
             parts.clear()

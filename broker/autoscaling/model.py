@@ -170,7 +170,8 @@ class Flow(NamedTuple):
 
 class Speeds(NamedTuple):
     """What is written. ``serial``: of this monitor's measurements; ``monitor``: this start of it. ``missing``: topics
-    that are not there. Several make one measurement: ``part`` of ``parts``, from 0."""
+    that are not there. Several make one measurement: ``part`` of ``parts``, from 0. ``topics``: a fingerprint of those
+    that are looked at, there or not; ``""``: the monitor does not say."""
 
     monitor: str
     serial: int
@@ -179,6 +180,7 @@ class Speeds(NamedTuple):
     window_s: float
     flows: tuple[Flow, ...]
     missing: tuple[str, ...]
+    topics: str = ""
 
 
 Message = Hello | Beat | Started | Stopped | Refused | Bye | Reign | Welcome | Start | Stop | Speeds
@@ -275,12 +277,12 @@ def _part(found: Mapping[str, Any]) -> tuple[int, int]:
     return part, parts
 
 
-def _sink(found: Mapping[str, Any]) -> str:
-    return _text(found, "sink", least=0) if "sink" in found else ""  # members of before do not say
+def _fingerprint(found: Mapping[str, Any], key: str) -> str:
+    return _text(found, key, least=0) if key in found else ""  # programs of before do not say
 
 
 def _hello(found: Mapping[str, Any]) -> Hello:
-    return Hello(_text(found, "name"), _text(found, "nonce"), _number(found, "capacity"), _sink(found))
+    return Hello(_text(found, "name"), _text(found, "nonce"), _number(found, "capacity"), _fingerprint(found, "sink"))
 
 
 def _beat(found: Mapping[str, Any]) -> Beat:
@@ -289,7 +291,7 @@ def _beat(found: Mapping[str, Any]) -> Beat:
         *(_text(found, "name"), _text(found, "nonce"), _whole(found, "number", 1), _whole(found, "term")),
         *(part, parts, _number(found, "capacity")),
         held=_all(found, "held", _held),
-        sink=_sink(found),
+        sink=_fingerprint(found, "sink"),
     )
 
 
@@ -337,7 +339,7 @@ def _speeds(found: Mapping[str, Any]) -> Speeds:
     part, parts = _part(found)
     return Speeds(
         *(_text(found, "monitor"), _whole(found, "serial"), part, parts, _number(found, "window_s")),
-        *(_all(found, "flows", _flow), _all(found, "missing", _topic)),
+        *(_all(found, "flows", _flow), _all(found, "missing", _topic), _fingerprint(found, "topics")),
     )
 
 

@@ -10,7 +10,7 @@ import difflib
 import hashlib
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -33,6 +33,10 @@ _NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
 _DNS_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 #: Lists of texts in the file.
 _LISTED_MAX = 1_000
+
+
+def _digest(texts: Sequence[str]) -> str:
+    return hashlib.blake2b(repr(texts).encode(), digest_size=8).hexdigest()
 
 
 class SettingsError(Exception):
@@ -76,6 +80,11 @@ class GroupSettings:
     )
     lost_s: float = option(15.0, "seconds without a beat after which a member is lost", least=0.5, most=3_600.0)
     topics: tuple[str, ...] = ()
+
+    @property
+    def fingerprint(self) -> str:
+        """The same where the topics are the same."""
+        return _digest(sorted(self.topics))
 
 
 @dataclass(frozen=True)
@@ -138,8 +147,7 @@ class SinkSettings:
     @property
     def fingerprint(self) -> str:
         """The same where records go to the same place."""
-        where = repr((self.kind, self.folder, self.url, sorted(self.tables.items())))
-        return hashlib.blake2b(where.encode(), digest_size=8).hexdigest()
+        return _digest([self.kind, self.folder, self.url, *map(str, sorted(self.tables.items()))])
 
     def table(self, topic: str) -> str:
         """Where records of the topic go (section V-B)."""

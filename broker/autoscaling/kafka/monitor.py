@@ -131,7 +131,8 @@ class Monitor:
         if not self._meter.span_s:
             return ()
         self._serial += 1
-        return tuple(in_parts(self._name, self._serial, self._settings.monitor.window_s, flows, missing))
+        topics = self._settings.group.fingerprint
+        return tuple(in_parts(self._name, self._serial, self._settings.monitor.window_s, flows, missing, topics))
 
     async def close(self) -> None:
         """Give back all connections. The next measurement makes new ones."""
@@ -184,7 +185,7 @@ class Monitor:
 
 
 def in_parts(
-    monitor: str, serial: int, window_s: float, flows: Sequence[Flow], missing: Sequence[str]
+    monitor: str, serial: int, window_s: float, flows: Sequence[Flow], missing: Sequence[str], topics: str = ""
 ) -> Iterator[Speeds]:
     """A measurement as messages that Kafka takes: each of at most ``FLOWS_MAX`` flows and ``MESSAGE_BYTES_MAX`` bytes.
     ``missing`` is in each of them. There is always one."""
@@ -197,4 +198,4 @@ def in_parts(
             size = 0
         size += more
     for part, (first, behind) in enumerate(zip(cuts, [*cuts[1:], len(flows)], strict=True)):
-        yield Speeds(monitor, serial, part, len(cuts), window_s, tuple(flows[first:behind]), tuple(missing))
+        yield Speeds(monitor, serial, part, len(cuts), window_s, tuple(flows[first:behind]), tuple(missing), topics)

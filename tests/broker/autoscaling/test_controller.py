@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ingeborg.broker.autoscaling.controller import Controller
-from ingeborg.broker.autoscaling.model import EPOCHS_PER_TERM, Hello, Queue
+from ingeborg.broker.autoscaling.effects import Note
+from ingeborg.broker.autoscaling.model import EPOCHS_PER_TERM, Flow, Hello, Queue, Speeds
 
 from .world import BEAT_S, STEP_S, World
 
@@ -97,6 +98,23 @@ def test_a_member_with_another_sink_is_told_about_once() -> None:
     told = [note.words for _, note in found.notes if note.event == "other_sink"]
     assert len(told) == 1
     assert told[0].startswith("b hands on to another sink")
+
+
+def test_a_monitor_of_other_topics_does_not_count() -> None:
+    found = world(8)
+    found.run(REST_S, found.is_settled)
+    owned = found.owners()
+    for serial in range(3):
+        other = Speeds("other", serial, 0, 1, 30.0, (Flow(Queue("u", 0), 10.0, 0.0),), (), "f00d")
+        found.controller.core.heard(found.controller.now_s, other)
+        found.run(5.0)
+    assert found.owners() == owned
+    assert found.events().count("other_topics") == 1
+    same = Speeds("other", 9, 0, 1, 30.0, (), ("t",), found.settings.fingerprint)
+    found.has_monitor = False
+    found.controller.core.heard(found.controller.now_s, same)
+    assert "missing" in [note.event for note in found.controller.core.take() if isinstance(note, Note)]
+    drain(found)
 
 
 def test_less_load_ends_members_after_the_cooldown_and_not_before() -> None:

@@ -81,7 +81,7 @@ EXAMPLES: list[Message] = [
     Welcome("m", "n", 1, 7),
     Start("m", 7, 7_000_001, (A,)),
     Stop("m", 7, (A,)),
-    Speeds("mon", 3, 0, 1, 30.0, (Flow(A, 1.0, 2.0),), ("users",)),
+    Speeds("mon", 3, 0, 1, 30.0, (Flow(A, 1.0, 2.0),), ("users",), "f00d"),
 ]
 BY_KIND = {type(message).__name__.lower(): message for message in EXAMPLES}
 
@@ -167,15 +167,15 @@ LISTS = ("held", "queues", "flows", "missing")
 
 
 def test_every_field_is_of_a_sort_that_is_tested() -> None:
-    assert {key for _, key in FIELDS} == {*WHOLES, *NUMBERS, *TEXTS, *LISTS, "sink"}
+    assert {key for _, key in FIELDS} == {*WHOLES, *NUMBERS, *TEXTS, *LISTS, "sink", "topics"}
 
 
-@pytest.mark.parametrize("kind", ["hello", "beat"])
-def test_a_member_need_not_say_which_sink_it_has(kind: str) -> None:
+@pytest.mark.parametrize(("kind", "key"), [("hello", "sink"), ("beat", "sink"), ("speeds", "topics")])
+def test_a_fingerprint_need_not_be_said(kind: str, key: str) -> None:
     found = orjson.loads(encode(BY_KIND[kind]))
-    del found["sink"]
-    assert decode(orjson.dumps(found)) == BY_KIND[kind]._replace(sink="")  # type: ignore[call-arg]
-    assert wrong(kind, sink=7) == "sink is no text of 0 to 253 characters"
+    del found[key]
+    assert decode(orjson.dumps(found)) == BY_KIND[kind]._replace(**{key: ""})  # type: ignore[arg-type]
+    assert wrong(kind, **{key: 7}) == f"{key} is no text of 0 to 253 characters"
 
 
 @pytest.mark.parametrize(("kind", "key"), [(kind, key) for kind, key in FIELDS if key in WHOLES])
