@@ -12,7 +12,9 @@ import orjson
 import pytest
 
 from ingeborg.broker.autoscaling.controller import Controller
+from ingeborg.broker.autoscaling.effects import Picture
 from ingeborg.broker.autoscaling.settings import GroupSettings
+from ingeborg.broker.autoscaling.view import serving as serving_module
 from ingeborg.broker.autoscaling.view.metrics import Metrics
 from ingeborg.broker.autoscaling.view.serving import document, serving
 from tests.broker.running import PATIENCE_S
@@ -125,3 +127,25 @@ async def test_an_address_of_another_machine_is_said() -> None:
     with pytest.raises(OSError, match=r"^\[web\] 192\.0\.2\.1, port 0: "):
         async with serving("192.0.2.1", 0, "billing", metrics, lambda: PICTURE):
             pass
+
+
+async def test_however_many_look_it_is_drawn_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = 1_000.0
+    monkeypatch.setattr("ingeborg.broker.autoscaling.view.serving.time.monotonic", lambda: seconds)
+    looks: list[int] = []
+
+    def picture() -> Picture:
+        looks.append(len(looks))
+        return PICTURE._replace(term=len(looks))
+
+    metrics = Metrics("billing", Controller(GroupSettings(), 4, "c"))
+    async with serving("127.0.0.1", 0, "billing", metrics, picture) as url, aiohttp.ClientSession(url) as session:
+        bodies = set()
+        for _ in range(5):
+            async with session.get("/picture.json") as answer:
+                bodies.add(await answer.read())
+        assert (len(looks), len(bodies)) == (1, 1)
+        seconds += serving_module.FRESH_S
+        async with session.get("/picture.json") as answer:
+            assert await answer.read()
+        assert len(looks) == 2
