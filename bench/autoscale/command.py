@@ -63,6 +63,13 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         help=f"groups: measurements of a stream, {scale.ITERATION_S:g} s each (default: %(default)s)",
     )
     command.add_argument(
+        "--delta",
+        type=float,
+        default=scale.DELTA,
+        metavar="PERCENT",
+        help="groups: by how much a partition's load changes between two measurements, of C (default: %(default)g)",
+    )
+    command.add_argument(
         "--at-once",
         type=int,
         default=1,
@@ -87,6 +94,8 @@ def _autoscale(options: argparse.Namespace) -> int:
         raise BenchError(f"--seeds has to be from 1 to {SEEDS_MAX}")
     if not 1 <= options.iterations <= ITERATIONS_MAX:
         raise BenchError(f"--iterations has to be from 1 to {ITERATIONS_MAX}: a run takes at most five minutes")
+    if not 0.0 <= options.delta <= 100.0:
+        raise BenchError("--delta has to be from 0 to 100")
     if not 1 <= options.at_once <= AT_ONCE_MAX:
         raise BenchError(f"--at-once has to be from 1 to {AT_ONCE_MAX}")
     out = Path(options.out).absolute()
@@ -100,8 +109,8 @@ def _autoscale(options: argparse.Namespace) -> int:
             raise ExtraMissing(
                 f"{error}: pip install 'ingeborg[server,autoscale,bench,peers]', or prepare the repository: make setup"
             ) from error
-        _plan(out, options.iterations)
-        _run(options.experiment, options.seeds, options.iterations, options.at_once, out)
+        _plan(out, {"iterations": options.iterations, "delta": options.delta, "sources": sources()})
+        _run(options, out)
         _digest(out)
     _pages(out)
     return 0
@@ -117,9 +126,9 @@ def sources() -> str:
     return digest.hexdigest()
 
 
-def _plan(out: Path, iterations: int) -> None:
+def _plan(out: Path, wanted: dict[str, object]) -> None:
     """Results of another plan, or of other sources, are not mixed with this one's."""
-    path, wanted = out / PLAN, {"iterations": iterations, "sources": sources()}
+    path = out / PLAN
     if path.is_file():
         found = json.loads(path.read_text(encoding="utf-8"))
         differ = ", ".join(name for name in wanted if found.get(name) != wanted[name])
@@ -130,11 +139,11 @@ def _plan(out: Path, iterations: int) -> None:
     path.write_text(json.dumps(wanted) + "\n", encoding="utf-8")
 
 
-def _run(experiment: str, seeds: int, iterations: int, at_once: int, out: Path) -> None:
+def _run(options: argparse.Namespace, out: Path) -> None:
     from ingeborg.bench.autoscale import response, throughput
 
     def wanted(name: str) -> bool:
-        return experiment in (name, "all")
+        return options.experiment in (name, "all")
 
     alone: list[_Job] = []
     if wanted("throughput"):
@@ -148,7 +157,7 @@ def _run(experiment: str, seeds: int, iterations: int, at_once: int, out: Path) 
         alone.append(_Job("steps", lambda servers: response.steps(servers, out)))
     compared: list[_Job] = []
     if wanted("groups"):
-        compared += [_Job(unit.name, _comparing(unit, iterations, out), unit.is_fixed) for unit in units(seeds)]
+        compared += [_Job(unit.name, _comparing(unit, options, out), unit.is_fixed) for unit in units(options.seeds)]
     (out / FACTS).mkdir(exist_ok=True)
     jobs = [*alone, *compared]
     due = [job for job in jobs if not job.is_done(out)]
@@ -158,7 +167,7 @@ def _run(experiment: str, seeds: int, iterations: int, at_once: int, out: Path) 
     progress = _Progress(len(due), out)
     with peers.running("kafka", state=out / "kafka") as server:
         for may_share, some in itertools.groupby(due, lambda job: job.may_share):
-            uvloop.run(_lanes(list(some), at_once if may_share else 1, server, progress))
+            uvloop.run(_lanes(list(some), options.at_once if may_share else 1, server, progress))
     if progress.failed:
         names = ", ".join(progress.failed)
         raise BenchError(f"{len(progress.failed)} of {len(due)} runs have failed: {names}; run it again")
@@ -226,10 +235,10 @@ def _changing(delta: float, out: Path) -> Callable[[str], Coroutine[Any, Any, An
     return lambda servers: response.changes(delta, servers, out)
 
 
-def _comparing(unit: Any, iterations: int, out: Path) -> Callable[[str], Coroutine[Any, Any, Any]]:
+def _comparing(unit: Any, options: argparse.Namespace, out: Path) -> Callable[[str], Coroutine[Any, Any, Any]]:
     from ingeborg.bench.autoscale import work
 
-    return lambda servers: work.run(unit, servers, out, iterations)
+    return lambda servers: work.run(unit, servers, out, options.iterations, options.delta)
 
 
 def _digest(out: Path) -> None:

@@ -32,6 +32,8 @@ SAMPLE_BYTES: Final = 10_000_000
 STEPS_TO_TEN: Final = 5
 #: The steps of a change, by their events in the journal.
 EVENTS: Final = ("decided", "scaled", "joined", "given", "settled")
+#: Of a run's journal, by what they are called in its row.
+WITHIN: Final = {"decisions": "decided", "starts": "joined", "hand_overs": "given"}
 #: A monitor knows a new rate that is within this part of it.
 KNOWN: Final = 0.05
 #: Latencies over time are of so many seconds together.
@@ -41,9 +43,10 @@ _ARRIVALS = "at long, partition int, times array<long>, waiting boolean"
 _RUNNING = "unit string, at long, running int"
 _FACTS = (
     "unit string, system string, number int, seed int, begun_ms long, ended_ms long, iterations int, "
-    "bytes_per_s double, never_read long, again long, refused long, sent_late_ms long, busy_percent double"
+    "bytes_per_s double, never_read long, again long, refused long, sent_late_ms long, busy_percent double, "
+    "delta double"
 )
-_JOURNAL = "unit string, delta double, event string, seconds double"
+_JOURNAL = "unit string, delta double, event string, seconds double, unix_ms long"
 _THROUGHPUT = "at long, records long"
 _STEPS = "time_s double, bytes_per_s double"
 
@@ -113,15 +116,30 @@ def _units(spark: SparkSession, out: Path, facts: DataFrame) -> list[Json]:
         .groupBy("unit")
         .agg(F.avg("running").alias("members"), F.min("running").alias("fewest"), F.max("running").alias("most"))
     )
+    steps = _steps_within(spark, out, facts)
     names = {unit.label: place for place, unit in enumerate(labels())}
     table = [row.asDict() for row in facts.join(found, "unit").join(members, "unit").collect()]
     for row in table:
+        row["delta"] = scale.DELTA if row["delta"] is None else row["delta"]
         row["label"] = f"{row['system']} {row['number']}" if row["number"] else row["system"]
+        row |= {name: steps.get((row["unit"], event), 0) for name, event in WITHIN.items()}
         row["seconds"] = round((row.pop("ended_ms") - row.pop("begun_ms")) / 1e3, 1)
         row["latency_s"] = [round(value, 3) for value in row["latency_s"]]
         for name in ("most_s", "late", "members", "bytes_per_s"):
             row[name] = round(row[name], 4)
     return sorted(table, key=lambda row: (names.get(row["label"], len(names)), row["seed"]))
+
+
+def _steps_within(spark: SparkSession, out: Path, facts: DataFrame) -> dict[tuple[str, str], int]:
+    """How often each event stands in a run's journal, of its measured time."""
+    if not any((out / work.JOURNALS).glob("*.jsonl")):
+        return {}
+    notes = spark.read.schema(_JOURNAL).json(str(out / work.JOURNALS))
+    within = notes.join(F.broadcast(facts.select("unit", "begun_ms", "ended_ms")), "unit").where(
+        "unix_ms >= begun_ms and unix_ms <= ended_ms"
+    )
+    rows = within.groupBy("unit", "event").count().collect()
+    return {(row["unit"], row["event"]): row["count"] for row in rows}
 
 
 def _systems(units: list[Json]) -> list[Json]:
@@ -137,6 +155,7 @@ def _systems(units: list[Json]) -> list[Json]:
         entry["latency_s"] = [_spread([row["latency_s"][at] for row in rows]) for at in range(len(PERCENTILES))]
         entry["waiting"] = sum(row["waiting"] for row in rows)
         entry["records"] = sum(row["records"] for row in rows)
+        entry |= {name: sum(row[name] for row in rows) for name in WITHIN}
         found.append(entry)
     return found
 

@@ -167,13 +167,14 @@ def _table(systems: Sequence[Json], runs: Sequence[Json], scale: float) -> Html:
                 f"{max(run['most_s'] for run in of):.1f}",
                 _share(row["late"]),
                 f"{row['waiting'] / row['records']:.1%}" if row["waiting"] else "none",
+                f"{row['decisions']}, {row['starts']}, {row['hand_overs']}" if row["system"] in PACKED else "",
                 f"{busiest:.0f} %",
             ]
         )
     seeds = max(row["seeds"] for row in systems)
     header = (
         *("", "members", "p50, s", "p90, s", "p99, s", "p99.9, s", "latest, s", "later than 1 s"),
-        *("not read at the end", "busiest"),
+        *("not read at the end", "decisions, starts, hand-overs", "busiest"),
     )
     lasting = max(run["seconds"] for run in runs)
     return panel(
@@ -181,12 +182,15 @@ def _table(systems: Sequence[Json], runs: Sequence[Json], scale: float) -> Html:
         table(header, rows, "Latencies of groups"),
         bullets(
             [
-                f"{seeds} streams of {lasting:g} s each: 32 partitions whose load changes every 3 s by up to 5 % of "
-                "C (equation 15), the same for all groups. No partition has more than 5/6 of what a member reads.",
+                f"{seeds} streams of {lasting:.0f} s each: 32 partitions whose load changes every 3 s by up to "
+                f"{runs[0]['delta']:g} % of C (equation 15), the same for all groups. No partition has more than 5/6 "
+                "of what a member reads.",
                 f"Times are scaled 1:{scale:g}: a second here is {scale:g} of the document's. Programs start as fast "
                 "as they do: a new member's second and a half stands for a quarter of a minute.",
                 "A run begins when its group has settled. Members are counted from when they are started until they "
                 "have ended.",
+                "Decisions, members started for them, and hand-overs: in all measured time together, of those that "
+                "are packed.",
                 "What was not read when a run ended counts with the time until then: such percentiles are too small.",
                 "Busiest: of all processors, the mean of the busiest run. What is far below 100 % did not bound it.",
             ]

@@ -45,9 +45,10 @@ _LOOK_S: Final = 0.25
 _TIMEOUT_S: Final = 30.0
 
 
-def stream_of(seed: int, iterations: int) -> list[list[float]]:
-    """Bytes a second of each partition, one row for each measurement (equation 15; sizes are kept at C at most)."""
-    rows = streams.drawn(scale.PARTITIONS, iterations, scale.DELTA, seed)
+def stream_of(seed: int, iterations: int, delta: float = scale.DELTA) -> list[list[float]]:
+    """Bytes a second of each partition, one row for each measurement (equation 15; sizes are kept at C at most).
+    ``delta``: by how much one changes between two, per cent of C."""
+    rows = streams.drawn(scale.PARTITIONS, iterations, delta, seed)
     return [[size / streams.CAPACITY * scale.MOST for size in row] for row in rows]
 
 
@@ -61,7 +62,7 @@ def kept(unit: Unit, out: Path) -> bool:
     return path_of(out, FACTS, unit).is_file()
 
 
-async def run(unit: Unit, servers: str, out: Path, iterations: int) -> dict[str, Any]:
+async def run(unit: Unit, servers: str, out: Path, iterations: int, delta: float = scale.DELTA) -> dict[str, Any]:
     """The run. Returns its facts. Raises ``BenchError``: a program of the group has ended, or it does not settle."""
     folder = out / "work" / unit.name
     folder.mkdir(parents=True, exist_ok=True)
@@ -74,9 +75,10 @@ async def run(unit: Unit, servers: str, out: Path, iterations: int) -> dict[str,
         arrivals = Arrivals(rows, scale.PARTITIONS)
         async with listening(arrivals) as port:
             group = _group(unit, folder, servers, admin, topic, port, arrivals)
-            one = _Run(unit, group, arrivals, running, servers, topic, stream_of(unit.seed, iterations))
+            stream = stream_of(unit.seed, iterations, delta)
+            one = _Run(unit, group, arrivals, running, servers, topic, stream)
             try:
-                facts = await one.run()
+                facts = {**await one.run(), "delta": delta}
             finally:
                 await group.stop()
                 delete_topic(admin, topic)

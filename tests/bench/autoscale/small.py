@@ -34,6 +34,7 @@ def facts(system: str, number: int, seed: int, begun_ms: int, ended_ms: int) -> 
         "refused": 0,
         "sent_late_ms": 3,
         "busy_percent": 20.0,
+        "delta": 5.0,
     }
 
 
@@ -54,10 +55,12 @@ def results(out: Path) -> None:
             running = [(9_500, 1), (10_000, 4), (15_000, 6), (20_000, 5), (20_500, 9)]
             write(out, "running", name, [{"unit": name, "at": at, "running": count} for at, count in running])
         notes: list[Json] = [
-            {"event": "decided", "words": "", "seconds": 0.002, "unit": f"mend-s{seed}"},
-            {"event": "joined", "words": "", "seconds": 1.5 * seed, "unit": f"mend-s{seed}"},
-            {"event": "hot", "words": "", "unit": f"mend-s{seed}"},
+            {"event": "decided", "seconds": 0.002, "unix_ms": 9_999},
+            {"event": "decided", "seconds": 0.002, "unix_ms": 10_000},
+            {"event": "joined", "seconds": 1.5 * seed, "unix_ms": 12_000},
+            {"event": "hot", "unix_ms": 12_000},
         ]
+        notes = [{"unit": f"mend-s{seed}", "words": "", **note} for note in notes]
         write(out, "journals", f"mend-s{seed}", notes)
     for delta in (5.0, 25.0):
         changes = [{"event": "settled", "words": "", "seconds": seconds, "delta": delta} for seconds in (0.2, 0.4, 3.0)]

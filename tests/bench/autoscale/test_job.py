@@ -50,6 +50,11 @@ def test_members_are_those_of_the_run_alone(digested: Json) -> None:
     assert {(row["members"], row["fewest"], row["most"]) for row in digested["runs"]} == {(5.0, 4, 6)}
 
 
+def test_steps_are_those_of_the_run_alone(digested: Json) -> None:
+    [run] = [row for row in digested["runs"] if row["unit"] == "mend-s1"]
+    assert (run["decisions"], run["starts"], run["hand_overs"]) == (1, 1, 0)
+
+
 def test_seeds_are_put_together(digested: Json) -> None:
     mend = digested["systems"][-1]
     assert (mend["label"], mend["seeds"], mend["waiting"], mend["records"]) == ("mend", 2, 2, 22)
