@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from ingeborg.bench.autoscale import scale
 from ingeborg.bench.autoscale.cases import ASSIGNORS, KEDA, PACKED
 from ingeborg.bench.report.charts import Drawn
 from ingeborg.bench.report.markup import Html, badge, bullets, explain, html, panel, plot, table
@@ -47,7 +48,7 @@ NAMES: Final = {
 
 def page(document: Json) -> str:
     """The whole page, of what `job.digest` has found."""
-    scale = document["time_scale"]
+    times = document["time_scale"]
     lead = Html(
         "<p class=lead>An autoscaler that packs a consumer group by load (Landau et al., arXiv 2402.06085), as "
         "<code>ingeborg autoscale</code> has it, on a real Kafka with real processes; and late data beside "
@@ -59,7 +60,7 @@ def page(document: Json) -> str:
         parts += [
             _heading("Late data beside members"),
             _curve(document["systems"]),
-            _table(document["systems"], document["runs"], scale),
+            _table(document["systems"], document["runs"], times),
             _beside(document["systems"]),
             _over_time(document["over_time"]),
         ]
@@ -112,7 +113,7 @@ def _number(values: Sequence[float], digits: int = 2) -> str:
 
 
 def _share(values: Sequence[float]) -> str:
-    return f"{values[0]:.2%}" + (f" ± {100 * values[1]:.2f}" if values[1] else "")
+    return f"{values[0]:.1%}" + (f" ± {100 * values[1]:.1f}" if values[1] else "")
 
 
 def _name(row: Json) -> str:
@@ -154,7 +155,7 @@ def _curve(systems: Sequence[Json]) -> Html:
     return plot(drawn, "curve", caption)
 
 
-def _table(systems: Sequence[Json], runs: Sequence[Json], scale: float) -> Html:
+def _table(systems: Sequence[Json], runs: Sequence[Json], times: float) -> Html:
     rows = []
     for row in systems:
         of = [run for run in runs if run["label"] == row["label"]]
@@ -164,7 +165,6 @@ def _table(systems: Sequence[Json], runs: Sequence[Json], scale: float) -> Html:
                 _name(row),
                 _number(row["members"], 1),
                 *(_number(value) for value in row["latency_s"]),
-                f"{max(run['most_s'] for run in of):.1f}",
                 _share(row["late"]),
                 f"{row['waiting'] / row['records']:.1%}" if row["waiting"] else "none",
                 f"{row['decisions']}, {row['starts']}, {row['hand_overs']}" if row["system"] in PACKED else "",
@@ -173,8 +173,8 @@ def _table(systems: Sequence[Json], runs: Sequence[Json], scale: float) -> Html:
         )
     seeds = max(row["seeds"] for row in systems)
     header = (
-        *("", "members", "p50, s", "p90, s", "p99, s", "p99.9, s", "latest, s", "later than 1 s"),
-        *("not read at the end", "decisions, starts, hand-overs", "busiest"),
+        *("", "members", "p50, s", "p90, s", "p99, s", "p99.9, s", "later than 1 s"),
+        *("not read", "steps", "busiest"),
     )
     lasting = max(run["seconds"] for run in runs)
     return panel(
@@ -185,13 +185,13 @@ def _table(systems: Sequence[Json], runs: Sequence[Json], scale: float) -> Html:
                 f"{seeds} streams of {lasting:.0f} s each: 32 partitions whose load changes every 3 s by up to "
                 f"{runs[0]['delta']:g} % of C (equation 15), the same for all groups. No partition has more than 5/6 "
                 "of what a member reads.",
-                f"Times are scaled 1:{scale:g}: a second here is {scale:g} of the document's. Programs start as fast "
+                f"Times are scaled 1:{times:g}: a second here is {times:g} of the document's. Programs start as fast "
                 "as they do: a new member's second and a half stands for a quarter of a minute.",
                 "A run begins when its group has settled. Members are counted from when they are started until they "
                 "have ended.",
-                "Decisions, members started for them, and hand-overs: in all measured time together, of those that "
-                "are packed.",
-                "What was not read when a run ended counts with the time until then: such percentiles are too small.",
+                "Not read: when the run ended. It counts with the time until then, so such percentiles are too small.",
+                "Steps: decisions, members that have come, and hand-overs, in all measured time together, of those "
+                "that are packed.",
                 "Busiest: of all processors, the mean of the busiest run. What is far below 100 % did not bound it.",
             ]
         ),
@@ -225,7 +225,7 @@ def _beside(systems: Sequence[Json]) -> Html:
 def _over_time(rows: Sequence[Json]) -> Html:
     series = []
     shown = {"mend": "mend", "mwf": "MWF", "kip-848-18": "KIP-848, 18", "kip-848-27": "KIP-848, 27"}
-    shown |= {"keda-100": "KEDA's rule, lag 100", "keda-300": "KEDA's rule, lag 300"}
+    shown |= {f"{KEDA}-{lag}": f"KEDA's rule, lag {lag}" for lag in scale.LAGS}
     by_unit = {row["unit"].rpartition("-s")[0]: row["p99_s"] for row in rows}
     for index, (unit, name) in enumerate(shown.items()):
         if unit in by_unit:
@@ -257,9 +257,7 @@ def _claims(document: Json) -> Html:
         rows.append(["Figure 14, Δt1: until a new rate is measured", "30 s", f"{_known(document['steps'])} s"])
     for event, words in STEPS.items():
         each = [
-            f"{row['of']}: {row['seconds'][P50]:.3g} s, p99 {row['seconds'][P99]:.3g} s"
-            for row in document["changes"] or []
-            if row["event"] == event
+            f"{row['of']}: {row['seconds'][P50]:.3g} s" for row in document["changes"] or [] if row["event"] == event
         ]
         if each:
             rows.append([words, DOCUMENT[event], "; ".join(each)])
