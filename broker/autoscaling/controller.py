@@ -109,6 +109,11 @@ class Controller:
         """What there is to do since the last call."""
         return self._notes.take()
 
+    def _is_known(self, now_s: float, epoch: int) -> None:
+        """Somebody knows this epoch. If it is one that this controller has still to give, another one had its term."""
+        if epoch > self.term * EPOCHS_PER_TERM + self._epochs:
+            self._above(now_s, epoch // EPOCHS_PER_TERM)
+
     # Events
 
     def begin(self, now_s: float, place: int) -> None:
@@ -130,8 +135,14 @@ class Controller:
         self._notes.trouble("term", f"term {term} is known already: going on with {term + 1}")
         self._reign(now_s, term + 1)
 
-    def heard(self, now_s: float, message: Message, place: int = 0) -> None:
-        """A message for the controller. ``place``: its own among all of them."""
+    def heard(self, now_s: float, *messages: tuple[Message, int]) -> None:
+        """Messages for the controller that have come together, each with its place among all of them (0: it has none).
+        What follows is asked once, for it may take some milliseconds."""
+        for message, place in messages:
+            self._take_in(now_s, message, place)
+        self._turn(now_s)
+
+    def _take_in(self, now_s: float, message: Message, place: int) -> None:
         if self._is_over:
             return
         self._heard_s = now_s
@@ -153,8 +164,7 @@ class Controller:
             case Speeds():
                 self._speeds(now_s, message)
             case _:  # this one's own
-                return
-        self._turn(now_s)
+                pass
 
     def _resign(self, why: str) -> None:
         self._is_over = True
@@ -246,8 +256,9 @@ class Controller:
 
     def _free_number(self, taken: set[int]) -> int:
         """One that a decision has meant for a new member, else the lowest; 0 if there is none."""
-        meant = min((number for number in self.sentinel.targets.values() if number not in taken), default=0)
-        return meant or next((number for number in range(1, self._numbers_max + 1) if number not in taken), 0)
+        numbers = range(1, self._numbers_max + 1)
+        meant = {*numbers}.intersection(self.sentinel.targets.values()) - taken
+        return min(meant, default=0) or next((number for number in numbers if number not in taken), 0)
 
     def _beat(self, now_s: float, beat: Beat) -> None:
         if beat.term > self.term:
@@ -297,9 +308,10 @@ class Controller:
             self._notes.trouble("problem", f"{member.name} does not read {queues[0]}{more}: {words}")
         member.rates = {each.queue: each.bytes_per_s for each in held}
         member.problems = {each.queue: each.problem for each in held if each.problem}
+        self._is_known(now_s, max((each.epoch for each in held), default=0))
         wrong = self.owners.holds(now_s, member.name, held)
         if wrong:
-            self._notes.add(Tell(member.number, Stop(member.name, self.term, tuple(wrong))))
+            self._notes.add(Tell(member.number, Stop(member.name, self.term, tuple(wrong), member.nonce)))
 
     def _answered(self, now_s: float, message: Started | Stopped | Refused) -> None:
         if message.term != self.term:
@@ -320,8 +332,8 @@ class Controller:
         if any(known_s):
             words = f"{message.name} has {len(message.queues):,} queues more, after up to {max(known_s):.2g} s"
             self._notes.note("given", words, max(known_s))
-        if isinstance(message, Refused) and message.newer >= (self.term + 1) * EPOCHS_PER_TERM:
-            self._above(now_s, message.newer // EPOCHS_PER_TERM)
+        if isinstance(message, Refused):
+            self._is_known(now_s, message.newer)
 
     def _bye(self, message: Bye) -> None:
         member = self._members.get(message.name)
@@ -435,9 +447,11 @@ class Controller:
             for queue, number in self.sentinel.targets.items()
         }
         orders = self.owners.orders(now_s, targets, self.term, self._next_epoch)
-        numbers = {member.name: member.number for member in self._members.values()}
-        for tell in self.owners.told(orders, numbers):
-            self._notes.add(tell)
+        for name, some in orders.items():
+            member = self._members.get(name)
+            if member is not None:
+                for order in some:
+                    self._notes.add(Tell(member.number, order._replace(nonce=member.nonce)))
 
     def _next_epoch(self) -> int:
         self._epochs += 1

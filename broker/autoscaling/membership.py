@@ -27,8 +27,8 @@ from .model import (
     Welcome,
 )
 
-#: Queues in one beat.
-BEAT_QUEUES = 2_000
+#: Queues in one beat, and characters of what is said of one: a beat with names of 249 characters fits a message.
+BEAT_QUEUES, PROBLEM_CHARS = 1_500, 300
 
 
 @dataclass(slots=True)
@@ -93,8 +93,9 @@ class Membership:
                     self.stale += 1  # of a controller that has been replaced
                     return
                 self.term = message.term
-                if message.name != self.name:
-                    # The number is another's: this member was silent for too long. It asks for a new one.
+                if message.name != self.name or message.nonce not in ("", self.nonce):
+                    # The number is another's: this member was silent for too long, or its name is another's, too. It
+                    # asks for a new one.
                     self.number = 0
                     return
                 if isinstance(message, Start):
@@ -170,7 +171,7 @@ class Membership:
         if not self.number:
             return
         held = [
-            Held(queue, each.epoch, each.next, each.bytes_per_s, each.problem)
+            Held(queue, each.epoch, each.next, each.bytes_per_s, each.problem[:PROBLEM_CHARS])
             for queue, each in sorted(self.held.items())
         ]
         parts = max(-(-len(held) // BEAT_QUEUES), 1)

@@ -141,20 +141,22 @@ class Welcome(NamedTuple):
 
 
 class Start(NamedTuple):
-    """Read these from now on."""
+    """Read these from now on. ``nonce``: of the start of the program that is meant; ``""``: any of that name."""
 
     name: str
     term: int
     epoch: int
     queues: tuple[Queue, ...]
+    nonce: str = ""
 
 
 class Stop(NamedTuple):
-    """Let go of these, when what was read of them is in the sink."""
+    """Let go of these, when what was read of them is in the sink. ``nonce``: as in ``Start``."""
 
     name: str
     term: int
     queues: tuple[Queue, ...]
+    nonce: str = ""
 
 
 # From the monitor
@@ -328,11 +330,17 @@ def _welcome(found: Mapping[str, Any]) -> Welcome:
 
 
 def _start(found: Mapping[str, Any]) -> Start:
-    return Start(*(_text(found, "name"), _whole(found, "term"), _whole(found, "epoch")), _all(found, "queues", _queue))
+    return Start(
+        *(_text(found, "name"), _whole(found, "term"), _whole(found, "epoch"), _all(found, "queues", _queue)),
+        nonce=_fingerprint(found, "nonce"),
+    )
 
 
 def _stop(found: Mapping[str, Any]) -> Stop:
-    return Stop(_text(found, "name"), _whole(found, "term"), _all(found, "queues", _queue))
+    return Stop(
+        *(_text(found, "name"), _whole(found, "term"), _all(found, "queues", _queue)),
+        nonce=_fingerprint(found, "nonce"),
+    )
 
 
 def _speeds(found: Mapping[str, Any]) -> Speeds:

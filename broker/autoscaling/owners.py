@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from .effects import Notes, Tell
-from .model import QUEUES_MAX, Held, Message, Queue, Start, Stop
+from .effects import Notes
+from .model import QUEUES_MAX, Held, Queue, Start, Stop
 
 STARTING: Final = "starting"
 OWNED: Final = "owned"
@@ -128,7 +128,7 @@ class Owners:
 
     def orders(
         self, now_s: float, targets: Mapping[Queue, str | None], term: int, next_epoch: Callable[[], int]
-    ) -> dict[str, list[Message]]:
+    ) -> dict[str, list[Start | Stop]]:
         """What to tell whom, by name. ``targets``: who is to own each queue; ``None``: one that is still to come, until
         then all stays as it is. A queue that is not there is to be owned by nobody."""
         stops: dict[str, list[Queue]] = {}
@@ -165,7 +165,7 @@ class Owners:
                     stops.setdefault(owner.name, []).append(queue)
                 else:
                     starts.setdefault((owner.name, owner.epoch), []).append(queue)
-        found: dict[str, list[Message]] = {}
+        found: dict[str, list[Start | Stop]] = {}
         for name, queues in stops.items():
             found.setdefault(name, []).extend(Stop(name, term, some) for some in _slices(queues))
         for (name, at), queues in starts.items():
@@ -183,10 +183,6 @@ class Owners:
             "what comes of it",
         )
         return True
-
-    def told(self, orders: Mapping[str, list[Message]], numbers: Mapping[str, int]) -> list[Tell]:
-        """The orders on their way: to the members' numbers."""
-        return [Tell(numbers[name], order) for name, some in orders.items() if name in numbers for order in some]
 
 
 def _slices(queues: list[Queue]) -> Iterable[tuple[Queue, ...]]:

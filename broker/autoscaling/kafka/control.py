@@ -99,17 +99,17 @@ class Control:
 
     async def _listen(self) -> None:
         while True:
-            for each in await self._take(self._inbox):
-                now_s = self._clock()
-                self._controller.heard(now_s, each.message, each.offset)
-                self._act(now_s)
+            received = await self._take(self._inbox)
+            now_s = self._clock()
+            self._controller.heard(now_s, *((each.message, each.offset) for each in received))
+            self._act(now_s)
 
     async def _measure(self) -> None:
         while True:
-            for each in await self._take(self._speeds):
-                now_s = self._clock()
-                self._controller.heard(now_s, each.message)
-                self._act(now_s)
+            received = await self._take(self._speeds)
+            now_s = self._clock()
+            self._controller.heard(now_s, *((each.message, 0) for each in received))
+            self._act(now_s)
 
     async def _take(self, incoming: Incoming) -> Sequence[Received]:
         try:

@@ -44,10 +44,14 @@ _PASSING: Final = frozenset(
         errors.KafkaStorageError,
     )
 )
-_BEGINNING: Final = (
+#: A group's coordinator is another one now, or will be: it is looked for again.
+MOVING: Final = (
     errors.GroupLoadInProgressError,
     errors.GroupCoordinatorNotAvailableError,
     errors.NotCoordinatorForGroupError,
+    errors.KafkaConnectionError,
+    errors.NodeNotReadyError,
+    errors.RequestTimedOutError,
 )
 
 
@@ -199,11 +203,14 @@ class Logs:
             while True:
                 try:
                     return await self._committed(group, queues)
-                except _BEGINNING:  # the first who asks a new cluster has its topic of offsets made
+                except MOVING:  # the first who asks a new cluster has its topic of offsets made
                     self._coordinators.pop(group, None)
                     await asyncio.sleep(_COORDINATOR_POLL_S)
                 except errors.GroupAuthorizationFailedError:
                     raise self._not_granted(what, "READ", f"--group {group}") from None
+                except BaseException:  # one that does not answer is not asked again
+                    self._coordinators.pop(group, None)
+                    raise
 
     async def _committed(self, group: str, queues: Iterable[Queue]) -> dict[Queue, int]:
         client = self._client

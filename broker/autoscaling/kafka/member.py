@@ -39,6 +39,8 @@ _RATE_S: Final = 10.0
 _ALONE_S: Final = 60.0
 #: Orders, and the end, are looked for so often while a batch is not full: ``wait_s`` may be minutes.
 _LOOK_S: Final = 0.25
+#: Kafka forgets the place of a partition a week after it was committed last, by default: all are committed so often.
+_COMMIT_ALL_S: Final = 3_600.0
 #: Partitions that are opened at the same time.
 _OPEN_AT_ONCE: Final = 16
 
@@ -92,6 +94,10 @@ class Member:
         self._heard_s = clock()
         self._is_alone = False
         self._may_read_at_s = 0.0
+        #: Not committed yet, and who does that.
+        self._places: dict[Queue, int] = {}
+        self._committing: asyncio.Task[None] | None = None
+        self._committed_all_s = clock()
         self._is_ending = False
         self.read_bytes = 0
         self.read_records = 0
@@ -120,6 +126,7 @@ class Member:
             self._unsent.setdefault(queue, []).extend(records)
         await self._send()
         await self._listen()
+        self._begin_again()
         await self._open()
         await self._say()
         self._read_on()
@@ -165,12 +172,28 @@ class Member:
             if records and (queue not in self._troubles or self._troubles[queue].at_s <= now_s)
         ]
         sent = await asyncio.gather(*(self._append(queue) for queue in due))
-        places = {queue: place for queue, place in zip(due, sent, strict=True) if place is not None}
+        self._places |= {queue: place for queue, place in zip(due, sent, strict=True) if place is not None}
+        if now_s - self._committed_all_s > _COMMIT_ALL_S:
+            self._committed_all_s = now_s
+            self._places |= {queue: each.next for queue, each in self._core.held.items() if each.is_open}
+        if self._places and (self._committing is None or self._committing.done()):
+            places, self._places = self._places, {}
+            self._committing = asyncio.create_task(self._commit(places))
+
+    async def _commit_all(self) -> None:
+        if self._committing is not None:
+            await asyncio.wait([self._committing])
+        places, self._places = self._places, {}
         if places:
-            try:
-                await self._progress.commit(places)
-            except KafkaProblem as error:  # the sink knows; this is for those who look
-                _log.warning("%s", error)
+            await self._commit(places)
+
+    async def _commit(self, places: dict[Queue, int]) -> None:
+        """Nobody waits for it: where the sink knows offsets it is for those who look, and else a crash may have some
+        records read again."""
+        try:
+            await self._progress.commit(places)
+        except KafkaProblem as error:
+            _log.warning("%s", error)
 
     async def _append(self, queue: Queue) -> int | None:
         """The offset behind it, if the sink has it."""
@@ -204,9 +227,20 @@ class Member:
             if self._core.number != self._number:
                 self._number = self._core.number
                 await self._orders.read_from({self._number: None} if self._number else {0: None})
+        if self._core.closing:
+            await self._commit_all()  # the next owner may go on from there
         for queue in self._core.closing:
             self._forget(queue)
         self._core.closed()
+
+    def _begin_again(self) -> None:
+        """With partitions that are not where they were: they are opened once more, and the others are read on."""
+        for queue in self._reader.out_of_range:
+            holding = self._core.held.get(queue)
+            if holding is not None and holding.is_open:
+                holding.is_open = False
+                self._core.opening.add(queue)
+        self._reader.out_of_range.clear()
 
     async def _open(self) -> None:
         now_s = self._clock()
@@ -237,6 +271,13 @@ class Member:
             return
         if next is None:
             next = self._reader.start_of(extent)
+            if self._settings.member.start_from == "latest":
+                # Or the next owner would begin at an end that is later, and what lies between would not be read.
+                try:
+                    await self._progress.commit({queue: next})
+                except KafkaProblem as error:
+                    self._failed(queue, holding, str(error))
+                    return
         if next > extent.behind:
             self._failed(
                 queue,
@@ -324,6 +365,7 @@ class Member:
     async def _last(self) -> None:
         """What was read goes to the sink once more; what it does not take, the next owner reads again."""
         await self._send()
+        await self._commit_all()
         left = {queue: len(records) for queue, records in self._unsent.items() if records}
         if left:
             _log.warning("the sink has not taken %d records; their next owner reads them again", sum(left.values()))

@@ -19,23 +19,13 @@ from aiokafka.protocol.commit import OffsetCommitRequest
 
 from ..model import Queue
 from .connecting import KafkaProblem, asking
-from .logs import Logs
+from .logs import MOVING, Logs
 
 #: Between two tries while the group's coordinator begins or moves, seconds.
 _AGAIN_S: Final = 0.1
 #: Of one that is in no generation.
 _NO_GENERATION: Final = -1
 _NO_MEMBER: Final = ""
-
-#: The coordinator is another one now, or will be: it is looked for again.
-_MOVING: Final = (
-    errors.GroupLoadInProgressError,
-    errors.GroupCoordinatorNotAvailableError,
-    errors.NotCoordinatorForGroupError,
-    errors.KafkaConnectionError,
-    errors.NodeNotReadyError,
-    errors.RequestTimedOutError,
-)
 
 
 class Progress:
@@ -60,7 +50,7 @@ class Progress:
             while True:
                 try:
                     return await self._commit(places)
-                except _MOVING:
+                except MOVING:
                     self._coordinator = None
                     await asyncio.sleep(_AGAIN_S)
                 except errors.UnknownMemberIdError:
@@ -68,6 +58,9 @@ class Progress:
                         f"{what}, of {self._servers}: a consumer has subscribed with this group. End it, or give it "
                         "another group: this one's partitions are shared out here"
                     ) from None
+                except BaseException:  # one that does not answer is not asked again
+                    self._coordinator = None
+                    raise
 
     async def _commit(self, places: Mapping[Queue, int]) -> None:
         if self._coordinator is None:

@@ -6,10 +6,11 @@ Owns: the consumer, which partitions it reads, and from where. Must never: know 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.errors import OffsetOutOfRangeError
 from aiokafka.structs import ConsumerRecord
 
 from ..model import Queue
@@ -57,6 +58,9 @@ class Reader:
         self._servers = servers
         self._timeout_s = timeout_s
         self._places: dict[Queue, int] = {}
+        #: Whose place is not there any more, or not yet: retention was faster, or the topic was made anew. Whoever
+        #: looks, clears it.
+        self.out_of_range: set[Queue] = set()
 
     async def extent(self, queue: Queue) -> Extent:
         """What there is. Raises ``KafkaProblem``."""
@@ -86,8 +90,13 @@ class Reader:
         if not self._places:
             await asyncio.sleep(wait_s)
             return {}
+        batches: Mapping[TopicPartition, Sequence[ConsumerRecord[bytes | None, bytes | None]]] = {}
         async with asking("nothing can be read", self._servers, wait_s + self._timeout_s):
-            batches = await self._consumer.getmany(timeout_ms=int(wait_s * 1e3), max_records=_TAKE_MAX)
+            try:
+                batches = await self._consumer.getmany(timeout_ms=int(wait_s * 1e3), max_records=_TAKE_MAX)
+            except OffsetOutOfRangeError as error:
+                [places] = error.args
+                self.out_of_range |= {Queue(each.topic, each.partition) for each in places}
         found = {}
         for partition, records in batches.items():
             queue = Queue(partition.topic, partition.partition)

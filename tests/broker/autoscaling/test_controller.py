@@ -9,8 +9,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ingeborg.broker.autoscaling.controller import Controller
-from ingeborg.broker.autoscaling.effects import Note
-from ingeborg.broker.autoscaling.model import EPOCHS_PER_TERM, Flow, Hello, Queue, Speeds
+from ingeborg.broker.autoscaling.effects import Note, Tell
+from ingeborg.broker.autoscaling.model import (
+    EPOCHS_PER_TERM,
+    Beat,
+    Flow,
+    Held,
+    Hello,
+    Queue,
+    Speeds,
+    Start,
+    Welcome,
+    decode,
+)
 
 from .world import BEAT_S, STEP_S, World
 
@@ -106,15 +117,62 @@ def test_a_monitor_of_other_topics_does_not_count() -> None:
     owned = found.owners()
     for serial in range(3):
         other = Speeds("other", serial, 0, 1, 30.0, (Flow(Queue("u", 0), 10.0, 0.0),), (), "f00d")
-        found.controller.core.heard(found.controller.now_s, other)
+        found.controller.core.heard(found.controller.now_s, (other, 0))
         found.run(5.0)
     assert found.owners() == owned
     assert found.events().count("other_topics") == 1
     same = Speeds("other", 9, 0, 1, 30.0, (), ("t",), found.settings.fingerprint)
     found.has_monitor = False
-    found.controller.core.heard(found.controller.now_s, same)
+    found.controller.core.heard(found.controller.now_s, (same, 0))
     assert "missing" in [note.event for note in found.controller.core.take() if isinstance(note, Note)]
     drain(found)
+
+
+def test_two_members_of_one_name_never_own_the_same() -> None:
+    found = world(4)
+    found.scaler.lies = True
+    for nonce in ("first", "second"):
+        found.say(Hello("a", nonce, 0.0))
+        found.run(1.0)
+    number = next(each.number for each in found.controller.core._members.values() if each.name == "a")
+    found.say(Beat("a", "second", number, found.controller.core.term, 0, 1, 0.0, ()))
+    found.run(20.0)
+    starts = [message for message in map(decode, found.logs[number]) if isinstance(message, Start)]
+    assert starts
+    assert {start.nonce for start in starts} == {"second"}
+
+
+def test_no_member_gets_a_number_that_has_no_place() -> None:
+    found = world(4)
+    found.run(2.0)
+    core = found.controller.core
+    core.sentinel.targets = {Queue("t", 0): 99}
+    core.heard(found.controller.now_s, (Hello("a", "nonce", 0.0), 0))
+    told = [each.message for each in core.take() if isinstance(each, Tell) and each.number == 0]
+    [welcome] = [message for message in told if isinstance(message, Welcome)]
+    assert 0 < welcome.number <= 12
+
+
+def test_epochs_that_somebody_has_are_not_given_again() -> None:
+    found = world(4)
+    found.run(REST_S, found.is_settled)
+    core = found.controller.core
+    [name, *_] = found.members
+    member, term = core._members[name], core.term
+    epoch = term * EPOCHS_PER_TERM + 500  # of a controller that had this term before its topic was made anew
+    held = (Held(Queue("t", 0), epoch, 0, 0.0, ""),)
+    core.heard(found.controller.now_s, (Beat(name, member.nonce, member.number, term, 0, 1, 0.0, held), 0))
+    assert core.term == term + 1
+
+
+def test_messages_that_come_together_are_answered_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = world(4)
+    found.run(REST_S, found.is_settled)
+    core = found.controller.core
+    turns: list[float] = []
+    monkeypatch.setattr(core, "_turn", turns.append)
+    core.heard(found.controller.now_s, *((Hello(f"m-{number}", "nonce", 0.0), 0) for number in range(5)))
+    assert len(turns) == 1
 
 
 def test_less_load_ends_members_after_the_cooldown_and_not_before() -> None:

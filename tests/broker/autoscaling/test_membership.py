@@ -4,8 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from ingeborg.broker.autoscaling.membership import BEAT_QUEUES, Membership
-from ingeborg.broker.autoscaling.model import Beat, Hello, Queue, Refused, Reign, Start, Started, Stop, Stopped, Welcome
+from ingeborg.broker.autoscaling.membership import BEAT_QUEUES, PROBLEM_CHARS, Membership
+from ingeborg.broker.autoscaling.model import (
+    Beat,
+    Hello,
+    Queue,
+    Refused,
+    Reign,
+    Start,
+    Started,
+    Stop,
+    Stopped,
+    Welcome,
+    decode,
+    encode,
+)
 
 A, B = Queue("t", 0), Queue("t", 1)
 
@@ -65,6 +78,24 @@ def test_a_newer_epoch_opens_again_and_an_answer_to_the_older_one_is_none(member
     member.opened(A, 50, 7)
     assert not member.held[A].is_open
     assert member.take() == []
+
+
+def test_orders_for_another_start_of_its_name_are_not_its_own(member: Membership) -> None:
+    member.told(Start("m", 5, 50, (A,), "nonce"))
+    assert set(member.held) == {A}
+    member.told(Start("m", 5, 51, (B,), "of another start"))
+    assert set(member.held) == {A}
+    assert member.number == 0  # it asks for a number of its own
+
+
+def test_what_is_wrong_is_said_in_few_words(member: Membership) -> None:
+    member.told(Start("m", 5, 50, (A,)))
+    member.held[A].problem = "x" * 5_000
+    member.beat()
+    [beat] = member.take()
+    assert isinstance(beat, Beat)
+    assert beat.held[0].problem == "x" * PROBLEM_CHARS
+    assert decode(encode(beat)) == beat
 
 
 def test_orders_of_a_controller_that_was_replaced_are_passed_over(member: Membership) -> None:

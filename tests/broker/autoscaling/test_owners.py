@@ -7,7 +7,7 @@ from itertools import count
 import pytest
 
 from ingeborg.broker.autoscaling.effects import Note, Notes
-from ingeborg.broker.autoscaling.model import QUEUES_MAX, Held, Message, Queue, Start, Stop
+from ingeborg.broker.autoscaling.model import QUEUES_MAX, Held, Queue, Start, Stop
 from ingeborg.broker.autoscaling.owners import OWNED, STARTING, STOPPING, Owners
 
 A, B = Queue("t", 0), Queue("t", 1)
@@ -22,7 +22,7 @@ class Bed:
         self.owners = Owners(ANSWER_S, STOP_S, self.notes)
         self._epochs = count(1)
 
-    def orders(self, now_s: float, targets: dict[Queue, str | None]) -> dict[str, list[Message]]:
+    def orders(self, now_s: float, targets: dict[Queue, str | None]) -> dict[str, list[Start | Stop]]:
         return self.owners.orders(now_s, targets, 1, lambda: next(self._epochs))
 
     def state(self, queue: Queue) -> tuple[str, int, str]:
@@ -123,10 +123,10 @@ class TestHolds:
 
 
 def test_answers_to_what_nobody_said_are_told_from_others(bed: Bed) -> None:
-    assert not bed.owners.started(0, "x", 1, A)
+    assert bed.owners.started(0, "x", 1, A) is None
     assert not bed.owners.stopped("x", A)
     bed.orders(0, {A: "x"})
-    assert not bed.owners.started(0, "x", 9, A)
+    assert bed.owners.started(0, "x", 9, A) is None
     assert not bed.owners.stopped("x", A)
     bed.owners.refused("x", 9, A)
     assert A in bed.owners.of
@@ -138,4 +138,3 @@ def test_orders_are_cut_to_what_a_message_holds(bed: Bed) -> None:
     queues = [Queue("t", number) for number in range(QUEUES_MAX + 1)]
     orders = bed.orders(0, dict.fromkeys(queues, "x"))["x"]
     assert [len(order.queues) for order in orders if isinstance(order, Start)] == [QUEUES_MAX, 1]
-    assert [tell.number for tell in bed.owners.told({"x": orders, "gone": orders}, {"x": 4})] == [4, 4]

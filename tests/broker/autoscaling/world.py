@@ -158,10 +158,10 @@ class SimulatedController:
         """What has come in, and what follows; of that only the first ``effects_max``, if given: then it dies."""
         world, core = self.world, self.core
         while self.place < len(world.logs[0]):
-            core.heard(self.now_s, decode(world.logs[0][self.place]), self.place)
+            core.heard(self.now_s, (decode(world.logs[0][self.place]), self.place))
             self.place += 1
         for message in world.measurements:
-            core.heard(self.now_s, decode(message))
+            core.heard(self.now_s, (decode(message), 0))
         if world.now_s >= self.asked_at_s:
             self.asked_at_s = world.now_s + 1.0
             if world.scaler.fails:

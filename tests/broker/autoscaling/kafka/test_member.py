@@ -231,6 +231,44 @@ async def test_what_nobody_has_read_may_begin_at_its_end(cluster: Cluster, setti
         assert await one.sink.has(queue, 2) == [5, 6]
 
 
+async def test_that_end_is_where_the_next_owner_begins_as_well(cluster: Cluster, settings: Settings) -> None:
+    queue = Queue(cluster.topic(), 0)
+    await cluster.make(queue.topic)
+    await cluster.produce(queue, 5)
+    async with led(cluster, settings, start_from="latest") as one:
+        await one.join()
+        await one.start(queue)
+        assert await cluster.logs().committed(cluster.name, [queue]) == {queue: 5}
+        await one.stop(queue)
+        await cluster.produce(queue, 2)  # nobody owns it
+        await one.start(queue, epoch=2)
+        assert await one.sink.has(queue, 2) == [5, 6]
+
+
+async def test_a_partition_whose_place_is_gone_is_opened_again_and_the_others_go_on(
+    cluster: Cluster, settings: Settings
+) -> None:
+    topic = cluster.topic()
+    gone, good = Queue(topic, 0), Queue(topic, 1)
+    await cluster.make(topic, 2)
+    for queue in (gone, good):
+        await cluster.produce(queue, 3)
+    async with led(cluster, settings) as one:
+        await one.join()
+        await one.start(gone, good)
+        for queue in (gone, good):
+            assert await one.sink.has(queue, 3) == [0, 1, 2]
+        opened = len(one.sink.places)
+        one.sink.next[gone] = 3
+        one.member._reader.out_of_range.add(gone)
+        await one.hear(Started, queues=(gone,))
+        assert len(one.sink.places) == opened + 1
+        for queue in (gone, good):
+            await cluster.produce(queue, 2)
+        for queue in (gone, good):
+            assert await one.sink.has(queue, 5) == [*range(5)]
+
+
 async def test_it_has_let_go_only_when_the_sink_has_all_that_was_read(cluster: Cluster, settings: Settings) -> None:
     queue = Queue(cluster.topic(), 0)
     await cluster.make(queue.topic)

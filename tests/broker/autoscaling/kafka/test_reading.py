@@ -110,6 +110,24 @@ async def test_a_member_that_is_held_to_a_speed_reads_its_partitions_by_turns(cl
     assert set(found) == set(queues)  # and not all of one first
 
 
+async def test_a_place_that_is_not_there_any_more_is_told_and_the_others_are_read(cluster: Cluster) -> None:
+    topic = cluster.topic()
+    await cluster.make(topic, 2)
+    gone, good = Queue(topic, 0), Queue(topic, 1)
+    for queue in (gone, good):
+        await cluster.produce(queue, 8)
+    await cluster.delete_records(gone, 5)
+    async with reading(cluster) as reader:
+        reader.read({gone: 2, good: 0})
+        assert offsets((await read(reader, 8))[good]) == [*range(8)]
+        async with asyncio.timeout(PATIENCE_S):
+            while not reader.out_of_range:
+                assert await reader.take(LOOK_S) == {}
+        assert reader.out_of_range == {gone}
+        reader.read({gone: 5, good: 8})
+        assert offsets((await read(reader, 3))[gone]) == [5, 6, 7]
+
+
 async def test_a_place_that_has_changed_is_gone_to_and_another_is_not(cluster: Cluster) -> None:
     """A member whose sink knew another place than it thought reads on from there."""
     queue = Queue(cluster.topic(), 0)
