@@ -239,7 +239,9 @@ class Program:
     async def start(self) -> None:
         """It is not waited for."""
         self.journal.unlink(missing_ok=True)
-        command = ("autoscale", str(self._file), "--part", self._part, "--journal", str(self.journal))
+        command = ["autoscale", str(self._file), "--part", self._part]
+        if self._part != "monitor":
+            command += ["--journal", str(self.journal)]
         with (self._folder / "autoscale.log").open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", "ingeborg.broker.command.cli", *command), stdout=log, stderr=log

@@ -16,6 +16,7 @@ on from there. The document's states are what this looks like from outside:
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -38,7 +39,7 @@ from .model import (
 )
 from .owners import OWNED, Owners
 from .scalers.base import Running
-from .sentinel import Sentinel
+from .sentinel import SETTLE_S, Sentinel
 from .settings import GroupSettings
 from .staff import Staff
 
@@ -52,6 +53,8 @@ PAUSE_S: Final = 2.0
 STALE_S: Final = 60.0
 #: If nothing at all is heard for so many seconds, not even of the monitor, it is Kafka that is silent, and no member.
 DEAF_S: Final = 5.0
+#: Nonces and names that are remembered.
+REPLACED_MAX: Final = 1_000
 #: Seconds between two signs of life to members.
 AGAIN_S: Final = 20.0
 
@@ -101,6 +104,11 @@ class Controller:
         self._is_full = False
         self._is_over = False
         self._has_other_topics = False
+        #: Of programs whose name another one has taken, the newest last; and names that two have had.
+        self._replaced: deque[str] = deque(maxlen=REPLACED_MAX)
+        self._same_names: deque[str] = deque(maxlen=REPLACED_MAX)
+        #: Monitors that have been heard of late: since when, and when last.
+        self._monitors: dict[str, tuple[float, float]] = {}
         self.lost = 0
         #: Messages that came too late to mean anything.
         self.stale = 0
@@ -186,8 +194,9 @@ class Controller:
         self._ticked_s = now_s
         if gap_s > PAUSE_S:
             self._heard_s += gap_s
-        is_deaf = now_s - self._heard_s > DEAF_S
-        if is_deaf and not self._is_deaf and self._members:
+        # Without members nobody can be lost, and a scaler that gives no names is not waited for.
+        is_deaf = now_s - self._heard_s > DEAF_S and bool(self._members)
+        if is_deaf and not self._is_deaf:
             self._is_deaf = True
             self._notes.trouble(
                 "deaf", f"nothing is heard for {DEAF_S:g} s, of no member and no monitor: is Kafka there?"
@@ -223,6 +232,10 @@ class Controller:
     def _hello(self, now_s: float, hello: Hello) -> None:
         member = self._members.get(hello.name)
         if member is not None and member.nonce != hello.nonce:
+            if hello.nonce in self._replaced:
+                self._same_name(hello.name)
+                return
+            self._replaced.append(member.nonce)
             self._gone(member)  # a program that has been started again under its name owns nothing
             member = None
         if member is None:
@@ -230,6 +243,17 @@ class Controller:
         if member is not None:
             member.heard_s = now_s
             self._notes.add(Tell(0, Welcome(member.name, member.nonce, member.number, self.term)))
+
+    def _same_name(self, name: str) -> None:
+        """A program that has been replaced lives, and says hello again: it is passed over."""
+        self.stale += 1
+        if name not in self._same_names:
+            self._same_names.append(name)
+            self._notes.trouble(
+                "same_name",
+                f"two programs are called {name}: the one that began first gets nothing to do. End it, or start it "
+                "with another --name",
+            )
 
     def _join(self, now_s: float, message: Hello | Beat, number: int) -> Member | None:
         name = message.name
@@ -273,13 +297,14 @@ class Controller:
         if beat.term < self.term:
             # It lives. What it owns counts when it has heard of this controller, for an order of the one before may
             # still be on its way.
-            self._notes.add(Tell(beat.number, Reign(self._name, self.term)))
+            if beat.number <= self._numbers_max:
+                self._notes.add(Tell(beat.number, Reign(self._name, self.term)))
             return
         if member is None:
             member = self._join(now_s, beat, beat.number)
             if member is None:
                 return
-        if member.number != beat.number:  # there it listens
+        if member.number != beat.number <= self._numbers_max:  # there it listens
             self._notes.add(Tell(beat.number, Welcome(member.name, member.nonce, member.number, self.term)))
         if beat.part != len(member.beats):
             member.beats.clear()
@@ -380,12 +405,21 @@ class Controller:
         if self._is_stale:
             self._notes.note("fresh", "measurements come again")
         self._measured_s, self._is_stale = now_s, False
+        if self._is_young(now_s, speeds.monitor):
+            return
         self.sentinel.measured(now_s, flows)
         for topic in sorted({*speeds.missing} - {*self._missing}):
             self._notes.trouble("missing", f"there is no topic {topic}: members let go of what they own of it")
         for topic in sorted({*self._missing} - {*speeds.missing}):
             self._notes.note("found", f"topic {topic} is there again")
         self._missing = speeds.missing
+
+    def _is_young(self, now_s: float, monitor: str) -> bool:
+        """Another monitor has begun, and its first figures are means of a second or two: there are better ones."""
+        known = {name: times for name, times in self._monitors.items() if now_s - times[1] <= STALE_S}
+        began_s, _ = known.get(monitor, (now_s if known else now_s - SETTLE_S, now_s))
+        self._monitors = {**known, monitor: (began_s, now_s)}
+        return now_s - began_s < SETTLE_S
 
     # What is, and what is to be
 
@@ -442,6 +476,8 @@ class Controller:
         return {each.number: each for each in self._members.values() if each.is_ready and each.name not in leaving}
 
     def _reconcile(self, now_s: float, present: dict[int, Member]) -> None:
+        if self._epochs + 1 >= EPOCHS_PER_TERM:  # orders that are given together have one
+            self._reign(now_s, self.term + 1)
         targets = {
             queue: present[number].name if number in present else None
             for queue, number in self.sentinel.targets.items()
@@ -455,8 +491,6 @@ class Controller:
 
     def _next_epoch(self) -> int:
         self._epochs += 1
-        if self._epochs == EPOCHS_PER_TERM:
-            self._resign("all epochs of this term are used up: started again, it gets another one")
         return self.term * EPOCHS_PER_TERM + self._epochs
 
     def _settle(self, now_s: float, present: dict[int, Member]) -> None:

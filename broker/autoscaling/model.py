@@ -21,8 +21,9 @@ NAME_CHARS_MAX = 253
 QUEUES_MAX = 10_000
 #: Of a message in bytes: Kafka takes 1 MiB.
 MESSAGE_BYTES_MAX = 1_000_000
-#: Epochs of one term. A controller that has given so many begins another term.
-EPOCHS_PER_TERM = 1_000_000
+#: Epochs of one term. A controller that has given so many begins another term. A term is an offset, so this many leave
+#: room for a thousand members' messages of decades below ``NUMBER_MAX``.
+EPOCHS_PER_TERM = 10_000
 #: JSON's numbers are exact to here.
 NUMBER_MAX = 2**53 - 1
 

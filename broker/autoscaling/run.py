@@ -35,6 +35,7 @@ from .kafka.monitor import Monitor
 from .kafka.progress import Progress
 from .kafka.reading import Reader, consumer_of
 from .membership import Membership
+from .model import NAME_CHARS_MAX
 from .scalers import making as scalers
 from .settings import Settings, SettingsError, read
 from .sinks import making as sinks
@@ -73,6 +74,10 @@ def main(
     logging.getLogger("aiokafka").propagate = False
     try:
         settings = read(file)
+        if journal is not None and part not in ("all", "controller"):
+            raise SettingsError(f"--journal is of the controller: --part {part} has none")
+        if not 0 <= len(name) <= NAME_CHARS_MAX or not name.isprintable():
+            raise SettingsError(f"--name has to be 1 to {NAME_CHARS_MAX} printable characters")
         return uvloop.run(_main(settings, part, name, dry_run=dry_run, watch=watch, journal=journal))
     except SettingsError as error:
         print(f"ingeborg autoscale: {error}", file=sys.stderr)
@@ -104,7 +109,8 @@ async def _main(settings: Settings, part: str, name: str, *, dry_run: bool, watc
 
 def member_name() -> str:
     """Of a member that was not given one."""
-    return os.environ.get(NAME_VARIABLE) or f"{socket.gethostname()}-{os.getpid()}"
+    # Containers may share a host's name, and each has a process 1.
+    return os.environ.get(NAME_VARIABLE) or f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
 
 
 async def _until(ending: asyncio.Event, *works: Callable[[], Awaitable[None]]) -> int:
@@ -171,19 +177,21 @@ async def _control(settings: Settings, write: Callable[[float, Note], None], wat
     name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
     group = settings.group
     options = connecting.client_options(settings, "controller")
-    controller = Controller(group, settings.numbers_max, name, settings.sink.fingerprint)
+    controller = Controller(group, settings.numbers_max, name, settings.sink_fingerprint)
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
         scaler = scalers.make(settings)
         stack.push_async_callback(scaler.close)
+        if (
+            settings.web.port >= 0
+        ):  # before Kafka, which may take long to answer: whoever asks whether this lives is told
+            metrics = Metrics(group.name, controller)
+            url = await enter(serving(settings.web.host, settings.web.port, group.name, metrics, controller.picture))
+            _log.info("pages and metrics: %s", url)
         await channel.ensure_topics(settings)
         inbox = await enter(channel.incoming(options, settings.metadata_topic))
         speeds = await enter(channel.incoming(options, settings.speeds_topic))
         orders = await enter(channel.outgoing(options, settings.metadata_topic))
-        if settings.web.port >= 0:
-            metrics = Metrics(group.name, controller)
-            url = await enter(serving(settings.web.host, settings.web.port, group.name, metrics, controller.picture))
-            _log.info("pages and metrics: %s", url)
         control = Control(controller, name, scaler, inbox, speeds, orders, write)
         async with _shown(group.name, controller.picture, watch):
             await control.run()
@@ -244,7 +252,7 @@ async def _member(settings: Settings, name: str, ending: asyncio.Event) -> int:
     while not ending.is_set():
         begun_s = time.monotonic()
         try:
-            await _member_once(settings, Membership(name, nonce, sink=settings.sink.fingerprint), ending)
+            await _member_once(settings, Membership(name, nonce, sink=settings.sink_fingerprint), ending)
         except KafkaProblem as error:
             _log.warning("%s", error)
             if time.monotonic() - begun_s > _AGAIN_S_MAX:

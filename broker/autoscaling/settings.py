@@ -114,7 +114,7 @@ class MonitorSettings:
         "offsets: new records, times their mean size in the log; log_sizes: growth of the log, as the document does "
         "it, which retention makes too small",
     )
-    every_s: float = option(1.0, "seconds between two measurements", least=0.05, most=60.0)
+    every_s: float = option(1.0, "seconds between two measurements", least=0.05, most=4.0)
     window_s: float = option(30.0, "seconds that a measurement looks back", least=0.1, most=3_600.0)
 
 
@@ -143,11 +143,6 @@ class SinkSettings:
     token_file: str = option("", "http: a bearer token, alone in a file")
     timeout_s: float = option(30.0, "seconds after which a call has failed", least=0.1, most=600.0)
     tables: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def fingerprint(self) -> str:
-        """The same where records go to the same place."""
-        return _digest([self.kind, self.folder, self.url, *map(str, sorted(self.tables.items()))])
 
     def table(self, topic: str) -> str:
         """Where records of the topic go (section V-B)."""
@@ -214,6 +209,13 @@ class Settings:
     def path(self, text: str) -> Path:
         """A path of the file."""
         return self.file.parent / Path(text).expanduser()
+
+    @property
+    def sink_fingerprint(self) -> str:
+        """The same where records go to the same place."""
+        sink = self.sink
+        folder = str(self.path(sink.folder)) if sink.folder else ""
+        return _digest([sink.kind, folder, sink.url, *map(str, sorted(sink.tables.items()))])
 
     @property
     def metadata_topic(self) -> str:

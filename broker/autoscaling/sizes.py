@@ -21,15 +21,19 @@ class Sizes:
         self._part_s = look_back_s / PARTS
         self._catch_up_s = catch_up_s
         self.now: dict[Queue, float] = {}
-        self._since_s = 0.0
+        self._since_s = self._measured_s = 0.0
         #: The greatest size of each queue, by part of the time; the latest last.
         self._parts: deque[dict[Queue, float]] = deque([{}], maxlen=PARTS + 1)
         self._first_s: float | None = None
 
     def measured(self, now_s: float, flows: list[Flow]) -> None:
         """All queues that there are."""
-        if self._first_s is None:
+        if self._first_s is None or now_s - self._measured_s > self._part_s * PARTS > 0:
+            # The first, or the first after so long that nothing of before is looked back to.
             self._first_s = self._since_s = now_s
+            self._parts.clear()
+            self._parts.append({})
+        self._measured_s = now_s
         self.now = {flow.queue: self._size(flow) for flow in flows}
         if self._part_s and now_s - self._since_s >= self._part_s:
             # A pause longer than what is looked back leaves nothing of before.

@@ -31,8 +31,6 @@ class Staff:
         self.failures = 0
         self.absences = 0
         self.is_short = False
-        #: Seconds from an order for more until all had come; the document's third time (section VI-F).
-        self.came_s: float | None = None
         self._silent: set[str] = set()
         #: Whom the scaler lists and nobody hears, and since when.
         self._unheard: dict[str, float] = {}
@@ -121,13 +119,11 @@ class Staff:
         if len(present) >= wanted:
             if self.is_short:
                 self._notes.note("complete", f"all {wanted} members have come")
-            if self._short_since_s is not None:
-                self.came_s = now_s - self._short_since_s
             self._short_since_s, self.is_short = None, False
             self._ordered_s.clear()
             return
         if self._short_since_s is None:
-            self._short_since_s, self.came_s = now_s, None
+            self._short_since_s = now_s
         elif not self.is_short and now_s - self._short_since_s > self._settings.start_s:
             self.is_short = True
             self.absences += 1

@@ -109,7 +109,8 @@ class Incoming:
 @asynccontextmanager
 async def outgoing(options: Mapping[str, Any], topic: str) -> AsyncIterator[Outgoing]:
     """Connected until the end of the block. ``options``: ``client_options``. Raises ``KafkaProblem``."""
-    producer = AIOKafkaProducer(**options, acks="all", enable_idempotence=True, linger_ms=_LINGER_MS)
+    # Not idempotent: a message that comes twice does no harm, and aiokafka keeps the order of a partition anyway.
+    producer = AIOKafkaProducer(**options, acks="all", linger_ms=_LINGER_MS)
     async with running(producer, options):
         yield Outgoing(producer, topic, servers_of(options), timeout_of(options))
 

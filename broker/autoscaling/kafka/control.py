@@ -158,8 +158,9 @@ class Control:
                     began_s = self._clock()
                     await self._scaler.scale(order.count, order.leaving)
                     took_s = self._clock() - began_s
-                    self._carry_out(Note("scaled", f"the scaler was told: {order.count} members", seconds=took_s))
                 running = await self._scaler.running()
+                if order is not None and running is not None:
+                    self._carry_out(Note("scaled", f"the scaler was told: {order.count} members", seconds=took_s))
             except ScalerError as error:
                 now_s = self._clock()
                 self._controller.scaler_failed(now_s, str(error))

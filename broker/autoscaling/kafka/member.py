@@ -41,6 +41,7 @@ _ALONE_S: Final = 60.0
 _LOOK_S: Final = 0.25
 #: Kafka forgets the place of a partition a week after it was committed last, by default: all are committed so often.
 _COMMIT_ALL_S: Final = 3_600.0
+_DENIED: Final = "this user may not read the topic: grant READ, with kafka-acls.sh"
 #: Partitions that are opened at the same time.
 _OPEN_AT_ONCE: Final = 16
 
@@ -97,6 +98,10 @@ class Member:
         #: Not committed yet, and who does that.
         self._places: dict[Queue, int] = {}
         self._committing: asyncio.Task[None] | None = None
+        #: Of which the sink did not know the place.
+        self._by_kafka: set[Queue] = set()
+        #: Topics that this user may not read, and when that is tried again.
+        self._denied: dict[str, float] = {}
         self._committed_all_s = clock()
         self._is_ending = False
         self.read_bytes = 0
@@ -113,10 +118,15 @@ class Member:
         beating = asyncio.create_task(self._beat())
         try:
             while not self._is_ending:
+                if beating.done():
+                    beating.result()  # nobody would know of this member any more
                 await self._cycle()
+            beating.cancel()
+            await self._last()
         finally:
             beating.cancel()
-        await self._last()
+            if self._committing is not None:
+                self._committing.cancel()
 
     # The cycle
 
@@ -136,7 +146,7 @@ class Member:
         settings = self._settings.member
         fetched: dict[Queue, list[Record]] = {}
         amount, until_s = 0, self._clock() + settings.wait_s
-        while not self._is_ending and not self._told:
+        while not (self._is_ending or self._told or self._reader.out_of_range or self._reader.denied):
             left_s = until_s - self._clock()
             pause_s = self._may_read_at_s - self._clock()
             if left_s <= 0 or amount >= settings.batch_bytes:
@@ -227,8 +237,8 @@ class Member:
             if self._core.number != self._number:
                 self._number = self._core.number
                 await self._orders.read_from({self._number: None} if self._number else {0: None})
-        if self._core.closing:
-            await self._commit_all()  # the next owner may go on from there
+        if self._core.closing & self._by_kafka:
+            await self._commit_all()  # the next owner goes on from there
         for queue in self._core.closing:
             self._forget(queue)
         self._core.closed()
@@ -241,6 +251,16 @@ class Member:
                 holding.is_open = False
                 self._core.opening.add(queue)
         self._reader.out_of_range.clear()
+        now_s = self._clock()
+        for topic in self._reader.denied:
+            if topic not in self._denied:
+                _log.warning("topic %s is not read: %s", topic, _DENIED)
+            self._denied[topic] = now_s + _AGAIN_S_MAX
+        self._reader.denied.clear()
+        for queue, holding in self._core.held.items():
+            is_denied = self._denied.get(queue.topic, 0.0) > now_s
+            if is_denied or holding.problem == _DENIED:
+                holding.problem = _DENIED if is_denied else ""
 
     async def _open(self) -> None:
         now_s = self._clock()
@@ -257,7 +277,9 @@ class Member:
         self._unsent.pop(queue, None)
         try:
             next = await self._sink.open(self._place(queue, holding))
+            self._by_kafka.discard(queue)
             if next is None:
+                self._by_kafka.add(queue)
                 next = await self._progress.committed(queue)
             extent = await self._reader.extent(queue)
         except RefusedError as error:
@@ -297,7 +319,7 @@ class Member:
         """Which partitions to read, from where: those that the sink takes."""
         places = {}
         for queue, holding in self._core.held.items():
-            if holding.is_open and queue not in self._troubles:
+            if holding.is_open and queue not in self._troubles and holding.problem != _DENIED:
                 records = self._unsent.get(queue)
                 places[queue] = records[-1].offset + 1 if records else holding.next
         self._reader.read(places)
@@ -323,6 +345,8 @@ class Member:
         self._unsent.pop(queue, None)
         self._troubles.pop(queue, None)
         self._bytes.pop(queue, None)
+        self._places.pop(queue, None)
+        self._by_kafka.discard(queue)
 
     # What is said
 
@@ -331,7 +355,7 @@ class Member:
         beat_s = self._settings.member.beat_s
         while True:
             self._measure()
-            if self._core.number:
+            if self._core.number and self._core.number == self._number:  # else it does not listen there yet
                 self._core.beat()
             now_s = self._clock()
             is_alone = now_s - self._heard_s > _ALONE_S

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
-from aiokafka.errors import OffsetOutOfRangeError
+from aiokafka.errors import OffsetOutOfRangeError, TopicAuthorizationFailedError
 from aiokafka.structs import ConsumerRecord
 
 from ..model import Queue
@@ -61,6 +61,8 @@ class Reader:
         #: Whose place is not there any more, or not yet: retention was faster, or the topic was made anew. Whoever
         #: looks, clears it.
         self.out_of_range: set[Queue] = set()
+        #: Topics that this user may not read. Whoever looks, clears it.
+        self.denied: set[str] = set()
 
     async def extent(self, queue: Queue) -> Extent:
         """What there is. Raises ``KafkaProblem``."""
@@ -97,6 +99,8 @@ class Reader:
             except OffsetOutOfRangeError as error:
                 [places] = error.args
                 self.out_of_range |= {Queue(each.topic, each.partition) for each in places}
+            except TopicAuthorizationFailedError as error:
+                self.denied |= {str(each) for each in error.args}
         found = {}
         for partition, records in batches.items():
             queue = Queue(partition.topic, partition.partition)
@@ -106,4 +110,5 @@ class Reader:
 
 
 def _record(found: ConsumerRecord[bytes | None, bytes | None]) -> Record:
-    return Record(found.offset, found.timestamp, found.key, found.value)
+    # Records of before Kafka 0.10 have no time.
+    return Record(found.offset, -1 if found.timestamp is None else found.timestamp, found.key, found.value)

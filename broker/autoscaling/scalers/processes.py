@@ -188,7 +188,7 @@ class ProcessScaler:
                 ended = self._put_away(record)
                 if record.told_s is None:
                     self.ended = [*self.ended, ended][-ENDED_KEPT:]
-                    failed = ended if now_s - record.since_s < LASTING_S else failed
+                    failed = ended if 0 <= now_s - record.since_s < LASTING_S else failed
                 continue
             self._cut(record.name)
             if record.told_s is None:

@@ -37,7 +37,6 @@ class Metrics:
         """The families, for the library."""
         controller, picture = self._controller, self._controller.picture()
         gauges = {
-            "wanted_members": ("Members that the group needs, within its bounds", picture.wanted),
             "ready_members": ("Members that may own queues", sum(bar.is_ready for bar in picture.bars)),
             "leaving_members": ("Members that are to end", sum(bar.is_leaving for bar in picture.bars)),
             "queues": ("Queues that there are", picture.queues),
@@ -51,6 +50,8 @@ class Metrics:
             "stale": ("1 while measurements are missing", int(picture.is_stale)),
             "term": ("The controller's term", picture.term),
         }
+        if picture.state != SYNCHRONIZING:  # whoever scales by it would end members that work
+            gauges["wanted_members"] = ("Members that the group needs, within its bounds", picture.wanted)
         if picture.running is not None:
             gauges["running_members"] = ("Members that the scaler runs", picture.running)
         for name, (help, value) in gauges.items():

@@ -121,7 +121,7 @@ def test_a_monitor_of_other_topics_does_not_count() -> None:
         found.run(5.0)
     assert found.owners() == owned
     assert found.events().count("other_topics") == 1
-    same = Speeds("other", 9, 0, 1, 30.0, (), ("t",), found.settings.fingerprint)
+    same = Speeds("monitor", 10_000, 0, 1, 30.0, (), ("t",), found.settings.fingerprint)
     found.has_monitor = False
     found.controller.core.heard(found.controller.now_s, (same, 0))
     assert "missing" in [note.event for note in found.controller.core.take() if isinstance(note, Note)]
@@ -131,15 +131,44 @@ def test_a_monitor_of_other_topics_does_not_count() -> None:
 def test_two_members_of_one_name_never_own_the_same() -> None:
     found = world(4)
     found.scaler.lies = True
-    for nonce in ("first", "second"):
+    core = found.controller.core
+    for nonce in ("first", "second", "first", "first"):  # the first one lives, and says so
         found.say(Hello("a", nonce, 0.0))
         found.run(1.0)
-    number = next(each.number for each in found.controller.core._members.values() if each.name == "a")
-    found.say(Beat("a", "second", number, found.controller.core.term, 0, 1, 0.0, ()))
+    assert [(each.name, each.nonce) for each in core._members.values()] == [("a", "second")]
+    assert found.events().count("same_name") == 1
+    number = core._members["a"].number
+    found.say(Beat("a", "second", number, core.term, 0, 1, 0.0, ()))
     found.run(20.0)
     starts = [message for message in map(decode, found.logs[number]) if isinstance(message, Start)]
     assert starts
     assert {start.nonce for start in starts} == {"second"}
+
+
+def test_when_the_epochs_of_a_term_are_used_up_another_term_begins() -> None:
+    found = world(20)
+    found.run(REST_S, found.is_settled)
+    core = found.controller.core
+    term, core._epochs = core.term, EPOCHS_PER_TERM - 2
+    found.speeds = dict.fromkeys(found.speeds, 25.0)
+    found.run(3.0)
+    found.run(REST_S, found.is_settled)
+    assert len(found.members) == 5
+    assert core.term > term
+    assert found.sink.refused == 0
+    drain(found)
+
+
+def test_the_first_figures_of_another_monitor_decide_nothing() -> None:
+    found = world(8)
+    found.run(REST_S, found.is_settled)
+    core, decisions = found.controller.core, found.controller.core.sentinel.decisions
+    burst = tuple(Flow(queue, 1_000.0, 0.0) for queue in found.speeds)
+    core.heard(found.controller.now_s, (Speeds("another", 1, 0, 1, 30.0, burst, ()), 0))
+    assert core.sentinel.decisions == decisions
+    found.run(6.0)
+    core.heard(found.controller.now_s, (Speeds("another", 2, 0, 1, 30.0, burst, ()), 0))
+    assert core.sentinel.decisions > decisions
 
 
 def test_no_member_gets_a_number_that_has_no_place() -> None:

@@ -36,6 +36,15 @@ def test_the_greatest_is_that_of_the_time_looked_back_and_of_little_more(steps: 
     assert sizes.known_s(now_s) == now_s - seen[0][0]
 
 
+def test_after_a_longer_pause_it_is_as_new() -> None:
+    sizes = Sizes(LOOK_BACK_S, 0.0)
+    sizes.measured(0.0, [Flow(A, 50.0, 0.0)])
+    sizes.measured(LOOK_BACK_S - 1.0, [Flow(A, 5.0, 0.0)])
+    assert (sizes.known_s(LOOK_BACK_S), sizes.peaks()[A]) == (LOOK_BACK_S, 50.0)
+    sizes.measured(10 * LOOK_BACK_S, [Flow(A, 7.0, 0.0)])
+    assert (sizes.known_s(10 * LOOK_BACK_S), sizes.peaks()[A]) == (0.0, 7.0)
+
+
 def test_a_pause_longer_than_what_is_looked_back_leaves_nothing() -> None:
     sizes = Sizes(LOOK_BACK_S, 0.0)
     sizes.measured(0.0, [Flow(A, 100.0, 0.0)])

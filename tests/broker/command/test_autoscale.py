@@ -43,6 +43,19 @@ def test_a_mistake_in_the_file_is_said_with_its_row(tmp_path: Path) -> None:
     assert done.stderr == f"ingeborg autoscale: {Path('g.toml')}: [group] has no 'member_max'; is members_max meant?\n"
 
 
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--part", "member", "--journal", "j"), "--journal is of the controller: --part member has none"),
+        (("--part", "member", "--name", "x" * 254), "--name has to be 1 to 253 printable characters"),
+        (("--part", "member", "--name", "a\nb"), "--name has to be 1 to 253 printable characters"),
+    ],
+)
+def test_an_option_that_cannot_be_is_said(tmp_path: Path, arguments: tuple[str, ...], words: str) -> None:
+    done = run(tmp_path, "g.toml", *arguments)
+    assert (done.returncode, done.stderr) == (2, f"ingeborg autoscale: {words}\n")
+
+
 def test_without_its_packages_it_says_which_extra_has_them(tmp_path: Path) -> None:
     done = run(tmp_path, "g.toml", before="import sys; sys.modules['aiokafka'] = None")
     assert done.returncode == 2

@@ -269,6 +269,25 @@ async def test_a_partition_whose_place_is_gone_is_opened_again_and_the_others_go
             assert await one.sink.has(queue, 5) == [*range(5)]
 
 
+async def test_a_topic_that_may_not_be_read_is_told_and_the_others_are_read(
+    cluster: Cluster, settings: Settings
+) -> None:
+    denied, good = Queue(cluster.topic("denied"), 0), Queue(cluster.topic("good"), 0)
+    for queue in (denied, good):
+        await cluster.make(queue.topic)
+    async with led(cluster, settings) as one:
+        await one.join()
+        await one.start(denied, good)
+        one.member._reader.denied.add(denied.topic)
+        await one.problem(denied, "grant READ")
+        await cluster.produce(good, 3)
+        assert await one.sink.has(good, 3) == [0, 1, 2]
+        one.member._denied.clear()  # it is tried again after a while
+        await one.problem(denied, "")
+        await cluster.produce(denied, 2)
+        assert await one.sink.has(denied, 2) == [0, 1]
+
+
 async def test_it_has_let_go_only_when_the_sink_has_all_that_was_read(cluster: Cluster, settings: Settings) -> None:
     queue = Queue(cluster.topic(), 0)
     await cluster.make(queue.topic)

@@ -48,6 +48,7 @@ def test_promtool_finds_no_fault() -> None:
 def test_what_is_not_known_is_not_said() -> None:
     text = Metrics("billing", Controller(GroupSettings(), 4, "c")).text().decode()
     assert f"{PREFIX}running_members" not in text
+    assert f"{PREFIX}wanted_members" not in text  # who scales by it would end members that work
     assert f'{PREFIX}state{{group="billing",state="synchronizing"}} 1.0' in text
 
 
