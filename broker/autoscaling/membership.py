@@ -3,7 +3,7 @@
 Owns: what the member has been told, and has not let go of. Must never: read a queue, or know a sink.
 
 The member does what it is told between two of its cycles (arXiv 2402.06085, section V-B), and answers only then: what
-it says that it has let go of is in the sink. Without a controller it goes on with what it owns.
+it says that it has let go of is handed to no sink any more. Without a controller it goes on with what it owns.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ class Membership:
             self.answers.append(Refused(self.name, self.number, self.term, holding.epoch, newer, (queue,)))
 
     def closed(self) -> None:
-        """All that was read of what is to be let go of is in the sink."""
+        """No call to the sink is under way for what is to be let go of."""
         for queue in self.closing:
             self.held.pop(queue, None)
             self.opening.discard(queue)
@@ -182,7 +182,7 @@ class Membership:
             )
 
     def bye(self) -> Bye:
-        """The last word: everything is in the sink, and nothing is owned."""
+        """The last word: nothing is owned any more."""
         self.held.clear()
         self.opening.clear()
         self.closing.clear()

@@ -93,7 +93,8 @@ class Started(NamedTuple):
 
 
 class Stopped(NamedTuple):
-    """These are not mine any more; all that was read of them is in the sink."""
+    """These are not mine any more: no call to the sink is under way for them. What was read and the sink does not have
+    is forgotten, and the next owner reads it."""
 
     name: str
     number: int
@@ -152,7 +153,7 @@ class Start(NamedTuple):
 
 
 class Stop(NamedTuple):
-    """Let go of these, when what was read of them is in the sink. ``nonce``: as in ``Start``."""
+    """Let go of these, when the sink has answered for what it was handed. ``nonce``: as in ``Start``."""
 
     name: str
     term: int

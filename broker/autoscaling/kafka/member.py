@@ -1,7 +1,7 @@
 """A member of a group: fetch, send to the sink, do what the controller says, and again (arXiv 2402.06085, section V-B).
 
 Owns: the cycle, and in which order things happen in it. Must never: own a partition that it was not told to, or say
-that it has let go of one before what was read of it is in the sink.
+that it has let go of one while a call to the sink is under way for it.
 
 **Where it goes on.** The sink knows how far a partition has come, if it knows offsets; else Kafka's committed offset of
 the group does. What was read and is not in the sink is thrown away when a partition is let go, for the next owner reads
