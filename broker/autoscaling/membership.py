@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from .model import (
+    QUEUES_SENT,
     Beat,
     Bye,
     Held,
@@ -130,8 +131,9 @@ class Membership:
 
     def _stopped(self, queues: Iterable[Queue]) -> None:
         some = tuple(queues)
-        if some:
-            self.answers.append(Stopped(self.name, self.number, self.term, some))
+        for first in range(0, len(some), QUEUES_SENT):
+            part = some[first : first + QUEUES_SENT]
+            self.answers.append(Stopped(self.name, self.number, self.term, part))
 
     # What has been done
 
@@ -195,7 +197,9 @@ class Membership:
         for answer in answers:
             last = found[-1] if found else None
             if isinstance(answer, Started) and isinstance(last, Started) and last[:4] == answer[:4]:
-                found[-1] = last._replace(queues=last.queues + answer.queues)
-            else:
-                found.append(answer)
+                queues = last.queues + answer.queues
+                if len(queues) <= QUEUES_SENT:
+                    found[-1] = last._replace(queues=queues)
+                    continue
+            found.append(answer)
         return found

@@ -17,8 +17,9 @@ import orjson
 
 #: Characters of a member's name: Kubernetes' names of pods have up to 253.
 NAME_CHARS_MAX = 253
-#: Queues in one message; more go into several.
-QUEUES_MAX = 10_000
+#: Queues in one message that is read; and in one that is sent, so that names of 249 characters fit it. More go into
+#: several.
+QUEUES_MAX, QUEUES_SENT = 10_000, 3_000
 #: Of a message in bytes: Kafka takes 1 MiB.
 MESSAGE_BYTES_MAX = 1_000_000
 #: Epochs of one term. A controller that has given so many begins another term. A term is an offset, so this many leave

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from .effects import Notes
-from .model import QUEUES_MAX, Held, Queue, Start, Stop
+from .model import QUEUES_SENT, Held, Queue, Start, Stop
 
 STARTING: Final = "starting"
 OWNED: Final = "owned"
@@ -186,4 +186,4 @@ class Owners:
 
 
 def _slices(queues: list[Queue]) -> Iterable[tuple[Queue, ...]]:
-    return (tuple(queues[first : first + QUEUES_MAX]) for first in range(0, len(queues), QUEUES_MAX))
+    return (tuple(queues[first : first + QUEUES_SENT]) for first in range(0, len(queues), QUEUES_SENT))

@@ -6,6 +6,8 @@ import pytest
 
 from ingeborg.broker.autoscaling.membership import BEAT_QUEUES, PROBLEM_CHARS, Membership
 from ingeborg.broker.autoscaling.model import (
+    MESSAGE_BYTES_MAX,
+    QUEUES_SENT,
     Beat,
     Hello,
     Queue,
@@ -86,6 +88,19 @@ def test_orders_for_another_start_of_its_name_are_not_its_own(member: Membership
     member.told(Start("m", 5, 51, (B,), "of another start"))
     assert set(member.held) == {A}
     assert member.number == 0  # it asks for a number of its own
+
+
+def test_answers_of_very_many_queues_fit_messages(member: Membership) -> None:
+    queues = tuple(Queue("t" * 249, number) for number in range(QUEUES_SENT + 1))
+    member.told(Start("m", 5, 50, queues))
+    for queue in queues:
+        member.opened(queue, 50, 0)
+    started = member.take()
+    member.told(Stop("m", 5, queues))
+    member.closed()
+    for answers in (started, member.take()):
+        assert [len(answer.queues) for answer in answers if isinstance(answer, Started | Stopped)] == [QUEUES_SENT, 1]
+        assert all(len(encode(answer)) <= MESSAGE_BYTES_MAX for answer in answers)
 
 
 def test_what_is_wrong_is_said_in_few_words(member: Membership) -> None:

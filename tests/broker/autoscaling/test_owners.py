@@ -7,7 +7,7 @@ from itertools import count
 import pytest
 
 from ingeborg.broker.autoscaling.effects import Note, Notes
-from ingeborg.broker.autoscaling.model import QUEUES_MAX, Held, Queue, Start, Stop
+from ingeborg.broker.autoscaling.model import QUEUES_SENT, Held, Queue, Start, Stop
 from ingeborg.broker.autoscaling.owners import OWNED, STARTING, STOPPING, Owners
 
 A, B = Queue("t", 0), Queue("t", 1)
@@ -135,6 +135,6 @@ def test_answers_to_what_nobody_said_are_told_from_others(bed: Bed) -> None:
 
 
 def test_orders_are_cut_to_what_a_message_holds(bed: Bed) -> None:
-    queues = [Queue("t", number) for number in range(QUEUES_MAX + 1)]
+    queues = [Queue("t", number) for number in range(QUEUES_SENT + 1)]
     orders = bed.orders(0, dict.fromkeys(queues, "x"))["x"]
-    assert [len(order.queues) for order in orders if isinstance(order, Start)] == [QUEUES_MAX, 1]
+    assert [len(order.queues) for order in orders if isinstance(order, Start)] == [QUEUES_SENT, 1]
