@@ -83,7 +83,7 @@ def summary(document: Json) -> str:
     """For the terminal and the documentation: tables of Markdown."""
     lines = ["# Scaling consumer groups"]
     if document["systems"]:
-        lines += ["", f"Seconds as measured; times of the document are scaled 1:{document['time_scale']:g}.", ""]
+        lines += ["", f"Seconds as measured: one is {document['time_scale']:g} of the document's.", ""]
         rows = [["group", "streams", "members", "p50, s", "p90, s", "p99, s", "p99.9, s", "later than 1 s"]]
         for row in document["systems"]:
             seconds = [_number(value) for value in row["latency_s"]]
