@@ -182,9 +182,8 @@ async def _control(settings: Settings, write: Callable[[float, Note], None], wat
         enter = stack.enter_async_context
         scaler = scalers.make(settings)
         stack.push_async_callback(scaler.close)
-        if (
-            settings.web.port >= 0
-        ):  # before Kafka, which may take long to answer: whoever asks whether this lives is told
+        # Before Kafka, which may take long to answer: whoever asks whether this lives is told.
+        if settings.web.port >= 0:
             metrics = Metrics(group.name, controller)
             url = await enter(serving(settings.web.host, settings.web.port, group.name, metrics, controller.picture))
             _log.info("pages and metrics: %s", url)

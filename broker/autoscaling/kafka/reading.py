@@ -100,7 +100,8 @@ class Reader:
                 [places] = error.args
                 self.out_of_range |= {Queue(each.topic, each.partition) for each in places}
             except TopicAuthorizationFailedError as error:
-                self.denied |= {str(each) for each in error.args}
+                for each in error.args:
+                    self.denied |= {each} if isinstance(each, str) else set(each)
         found = {}
         for partition, records in batches.items():
             queue = Queue(partition.topic, partition.partition)
