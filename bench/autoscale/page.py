@@ -186,7 +186,7 @@ def _table(systems: Sequence[Json], runs: Sequence[Json], times: float) -> Html:
                 f"{runs[0]['delta']:g} % of C (equation 15), the same for all groups. No partition has more than 5/6 "
                 "of what a member reads.",
                 f"Times are scaled 1:{times:g}: a second here is {times:g} of the document's. Programs start as fast "
-                "as they do: a new member's second and a half stands for a quarter of a minute.",
+                "as they do: a new member's second or two stand for 10 to 20 s.",
                 "A run begins when its group has settled. Members are counted from when they are started until they "
                 "have ended.",
                 "Not read: when the run ended. It counts with the time until then, so such percentiles are too small.",
