@@ -1,9 +1,9 @@
-"""The controller as a program, at a real Kafka: what it hears and says there, and what ends it."""
+"""The controller as a program, at a real Kafka and alone: what it hears and says, and what ends it."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -13,7 +13,15 @@ import pytest
 from ingeborg.broker.autoscaling.controller import Controller
 from ingeborg.broker.autoscaling.effects import Note, Tell
 from ingeborg.broker.autoscaling.kafka import connecting, control
-from ingeborg.broker.autoscaling.kafka.channel import Incoming, Outgoing, ensure_topics, incoming, outgoing
+from ingeborg.broker.autoscaling.kafka.channel import (
+    Incoming,
+    Outgoing,
+    Received,
+    ensure_topics,
+    incoming,
+    outgoing,
+)
+from ingeborg.broker.autoscaling.kafka.connecting import KafkaProblem
 from ingeborg.broker.autoscaling.kafka.control import Control, Resigned
 from ingeborg.broker.autoscaling.model import (
     Beat,
@@ -29,7 +37,7 @@ from ingeborg.broker.autoscaling.model import (
     Welcome,
 )
 from ingeborg.broker.autoscaling.scalers.base import Running, ScalerError
-from ingeborg.broker.autoscaling.settings import Settings
+from ingeborg.broker.autoscaling.settings import GroupSettings, Settings
 from tests.loadgen.backends.conftest import PATIENCE_S, Server
 
 from .conftest import Cluster
@@ -262,3 +270,107 @@ async def test_while_kafka_does_not_answer_it_goes_on_and_says_so_once(
         await found.join("b")
         await heard.has("Kafka answers again")
         assert sum("takes no messages" in line for line in heard.lines) == 1
+
+
+# Without Kafka: what a real one cannot be made to do at will
+
+
+class GivenMessages(Incoming):
+    """Those that a test gives. ``places``: where it was told to begin."""
+
+    def __init__(self) -> None:
+        self.given: asyncio.Queue[Received] = asyncio.Queue()
+        self.places: dict[int, int | None] = {}
+
+    async def read_from(self, places: Mapping[int, int | None]) -> None:
+        """See ``Incoming``."""
+        self.places = dict(places)
+
+    async def take(self, wait_s: float) -> list[Received]:
+        """See ``Incoming``; it waits until there is something."""
+        return [await self.given.get()]
+
+
+class TriedOrders(Outgoing):
+    """What it is given is in ``tried``. ``words``: why it takes nothing."""
+
+    def __init__(self, words: str = "") -> None:
+        self.words = words
+        self._tried: asyncio.Queue[list[tuple[int, Message]]] = asyncio.Queue()
+
+    async def send(self, partition: int, message: Message) -> int:
+        """See ``Outgoing``: it is the 42nd message."""
+        return 41
+
+    async def put(self, messages: Sequence[tuple[int, Message]]) -> None:
+        """See ``Outgoing``."""
+        self._tried.put_nowait([*messages])
+        if self.words:
+            raise KafkaProblem(self.words)
+
+    async def tried(self) -> list[tuple[int, Message]]:
+        """The next messages that were given at once."""
+        async with asyncio.timeout(PATIENCE_S):
+            return await self._tried.get()
+
+
+class Alone:
+    """A controller at time 12.5 s, and nothing real around it."""
+
+    def __init__(self, words: str = "") -> None:
+        settings = GroupSettings(members_max=4, capacity_bytes_per_s=1e6)
+        self.controller = Controller(settings, 4, "c")
+        self.inbox, self.speeds, self.orders = GivenMessages(), GivenMessages(), TriedOrders(words)
+        self.notes: list[tuple[float, Note]] = []
+        self.program = Control(
+            self.controller,
+            "c",
+            FakeScaler(),
+            self.inbox,
+            self.speeds,
+            self.orders,
+            lambda at_s, note: self.notes.append((at_s, note)),
+            lambda: 12.5,
+        )
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[asyncio.Task[None]]:
+        """Until the end of the block."""
+        task = asyncio.create_task(self.program.run())
+        try:
+            yield task
+        finally:
+            task.cancel()
+            await asyncio.wait([task], timeout=PATIENCE_S)
+
+
+async def test_it_begins_behind_its_own_reign_tells_notes_with_their_time_and_ends_for_a_newer_one() -> None:
+    alone = Alone()
+    async with alone.running() as task:
+        assert await alone.orders.tried() == [(number, Reign("c", 42)) for number in range(1, 5)]
+        assert (alone.inbox.places, alone.speeds.places) == ({0: 42}, {0: None})
+        alone.inbox.given.put_nowait(Received(0, 43, Reign("newer", 0)))
+        async with asyncio.timeout(PATIENCE_S):
+            await asyncio.wait([task])
+        error = task.exception()
+    assert isinstance(error, ExceptionGroup)
+    assert error.subgroup(Resigned) is not None
+    assert alone.notes[0][1].event == "synchronizing"
+    assert {at_s for at_s, _ in alone.notes} == {12.5}
+
+
+async def test_orders_that_kafka_does_not_take_are_dropped_and_that_is_said_once(
+    heard: Heard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(control, "_ASK_S", 0.01)
+    monkeypatch.setattr(control, "_SEND_MAX", 1)
+    alone = Alone("it is gone")
+    async with alone.running():
+        assert await alone.orders.tried() == [(1, Reign("c", 42))]  # and with it go those for 2, 3 and 4
+        alone.controller._notes.add(Tell(3, Reign("c", 42)))
+        assert await alone.orders.tried() == [(3, Reign("c", 42))]
+        alone.orders.words = ""
+        alone.inbox.given.put_nowait(Received(0, 42, Hello("a", "a-nonce", 0.0)))
+        assert await alone.orders.tried() == [(0, Welcome("a", "a-nonce", 1, 42))]
+    assert heard.lines.count("it is gone") == 1
+    assert heard.lines.count("Kafka answers again") == 1
