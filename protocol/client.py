@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import random as random_module
+import secrets
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType, TracebackType
@@ -24,8 +25,9 @@ from websockets.exceptions import InvalidStatus, InvalidURI, WebSocketException
 from websockets.uri import parse_uri
 
 from .errors import CLOSES, ProtocolError
+from .messages import check_dedup
 from .outgoing import OutgoingSocket, connect, explained
-from .requests import body, check_client_id, error_of, may_retry, topic_bodies
+from .requests import body, check_client_id, error_of, keys_of, may_retry, topic_bodies
 from .topics import check_topic
 
 FRAME_BYTES_MAX = 16 * 1024 * 1024  # the endpoints' default, SPEC section 1
@@ -143,6 +145,7 @@ class Client:
         self.error_counts: Counter[str] = Counter()  # all of them, by code
         self.late_replies = 0  # to commands that had timed out
 
+        self._keys = keys_of(secrets.token_urlsafe(9))  # that nobody else makes
         self._next_url = 0
         self._failures = 0  # connections in a row that brought nothing; what the backoff grows with
         self._socket: OutgoingSocket | None = None
@@ -230,38 +233,46 @@ class Client:
         await self._with_topics("unsubscribe", topics, timeout_s)
 
     async def publish(
-        self, topic: str, payload: Any, *, ack: bool = False, dedup: bool = True, timestamp: int | None = None
+        self, topic: str, payload: Any, *, ack: bool = False, dedup: bool | str = True, timestamp: int | None = None
     ) -> bool | None:
         """Publish a JSON value. ``timestamp``: ms since the epoch.
 
-        With ``ack``: returns whether it was a duplicate, once it is in the outboxes of all subscribers' endpoints.
-        Without: returns ``None`` once written, and a failure is told to ``on_error`` and kept in ``errors``.
-        With ``dedup`` it is repeated by itself after a lost connection or a passing error, since the repetition is a
-        duplicate at worst (so ``True`` may then mean this publish's own first try); without ``dedup`` never.
-        NaN and infinities, which JSON does not have, are sent as ``null``.
+        ``dedup``: what it may be a duplicate of (SPEC section 7).
+
+        - ``True``: of the same payload, whoever published it to the topic within the time-to-live.
+        - ``"retry"``: of nothing but its own first try. For what changes back and forth: "paid", "on hold", "paid".
+        - ``False``: of nothing.
+        - any other string: of what this client published to the topic with the same key. ``conflict``: that was another
+          payload.
+
+        It is repeated by itself after a lost connection or a passing error, since the repetition is a duplicate at
+        worst; with ``False`` never.
+
+        With ``ack``: returns whether it was a duplicate, once it is in the outboxes of all subscribers' endpoints; of
+        what may be its own first try, too, but with ``"retry"``, where it is ``False``. Without: returns ``None`` once
+        written, and a failure is told to ``on_error`` and kept in ``errors``. NaN and infinities, which JSON does not
+        have, are sent as ``null``.
         """
         fields = {"topic": check_topic(topic), "payload": payload}
-        if not dedup:
-            fields["dedup"] = False
         if timestamp is not None:
             fields["timestamp"] = timestamp
         return await self._publish("publish", fields, ack, dedup)
 
-    async def publish_many(self, messages: Iterable[tuple[str, Any]], *, dedup: bool = True) -> None:
-        """Publish (topic, payload) pairs in one write, without acknowledgements. Otherwise as ``publish``.
+    async def publish_many(self, messages: Iterable[tuple[str, Any]], *, dedup: bool | str = True) -> None:
+        """Publish (topic, payload) pairs in one write, without acknowledgements. Otherwise as ``publish``: with
+        ``"retry"`` each has a key of its own, any other string is the key of all.
 
         All are checked before the first is sent.
         """
-        fields = {} if dedup else {"dedup": False}
         bodies = [
-            self._body("publish", {"topic": check_topic(topic), "payload": payload, **fields})
+            self._body("publish", {"topic": check_topic(topic), "payload": payload, **self._dedup(dedup)})
             for topic, payload in messages
         ]
-        await self._write([body + b"}" for body in bodies], retry=dedup)
+        await self._write([body + b"}" for body in bodies], retry=dedup is not False)
 
-    async def broadcast(self, payload: Any, *, ack: bool = False) -> bool | None:
+    async def broadcast(self, payload: Any, *, ack: bool = False, dedup: bool | str = True) -> bool | None:
         """Publish to every listening client there is. Otherwise as ``publish``."""
-        return await self._publish("broadcast", {"payload": payload}, ack, True)
+        return await self._publish("broadcast", {"payload": payload}, ack, dedup)
 
     async def subscriptions(self, limit: int = 1000) -> AsyncIterator[str]:
         """This client's topics, read in pages of at most ``limit``."""
@@ -477,12 +488,20 @@ class Client:
         await self._request(command_body, retry=True, timeout_s=timeout_s)
         return loop.time() - start_s
 
-    async def _publish(self, command: str, fields: dict[str, Any], ack: bool, retry: bool) -> bool | None:
+    async def _publish(self, command: str, fields: dict[str, Any], ack: bool, dedup: bool | str) -> bool | None:
+        fields |= self._dedup(dedup)
+        retry = dedup is not False
         if ack:
             fields["ack"] = True
-            return bool((await self._request(self._body(command, fields), retry=retry)).get("duplicate", False))
+            reply = await self._request(self._body(command, fields), retry=retry)
+            return dedup != "retry" and bool(reply.get("duplicate", False))
         await self._write([self._body(command, fields) + b"}"], retry)
         return None
+
+    def _dedup(self, dedup: bool | str) -> dict[str, Any]:
+        if dedup is True:
+            return {}
+        return {"dedup": next(self._keys) if dedup == "retry" else check_dedup(dedup)}
 
     async def _write(self, frames: Sequence[bytes], retry: bool) -> None:
         """Write commands that nobody answers, all at once."""

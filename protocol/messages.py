@@ -17,6 +17,17 @@ CLIENT_ID_BYTES_MAX: Final = 128
 #: Of a command's `id`: an endpoint keeps it until the reply has left.
 ID_BYTES_MAX: Final = 1024
 
+#: Of a key of duplicates that is the publisher's own.
+DEDUP_KEY_BYTES_MAX: Final = 128
+
+#: Strings that are no such key: who sends one means something else, and would have one key for all messages.
+DEDUP_NO_KEYS: Final = frozenset(("true", "false", "retry"))
+
+BAD_DEDUP: Final = (
+    "Key 'dedup' has to be true, false, or this message's own key: a string of 1 to "
+    f"{DEDUP_KEY_BYTES_MAX} bytes of UTF-8 that is none of {', '.join(sorted(DEDUP_NO_KEYS))}"
+)
+
 #: Topics in one page of `subscriptions`: what is asked for without `limit`, and the most that is given.
 PAGE_LIMIT_DEFAULT: Final = 1_000
 PAGE_LIMIT_MAX: Final = 10_000
@@ -33,7 +44,7 @@ class Command(NamedTuple):
     topics: Sequence[str] = ()  # or as a large frame has them, packed (``broker.core.clients.large.Topics``)
     payload: bytes = b""  # canonical JSON
     ack: bool = False
-    dedup: bool = True
+    dedup: bool | str = True  # a string: the publisher's own key
     cursor: str | None = None
     limit: int = PAGE_LIMIT_DEFAULT
 
@@ -83,6 +94,17 @@ def _flag(value: dict[str, Any], key: str, default: bool) -> bool:
     if type(flag) is not bool:
         raise ProtocolError("bad_state", f"Key '{key}' has to be true or false")
     return flag
+
+
+def check_dedup(given: object) -> bool | str:
+    """What key ``dedup`` has, if it may have it. Raises ``ProtocolError``."""
+    if type(given) is bool:
+        return given
+    if type(given) is not str or given in DEDUP_NO_KEYS:
+        raise ProtocolError("bad_state", BAD_DEDUP)
+    if 1 <= len(given.encode(errors="replace")) <= DEDUP_KEY_BYTES_MAX:
+        return given
+    raise ProtocolError("bad_state", BAD_DEDUP)
 
 
 def _payload(value: dict[str, Any], bytes_max: int) -> bytes:
@@ -145,13 +167,13 @@ def _publish(name: str, client: str, number: Id, value: dict[str, Any], payload_
         (topic,),
         _payload(value, payload_bytes_max),
         _flag(value, "ack", False),
-        _flag(value, "dedup", True),
+        check_dedup(value.get("dedup", True)),
     )
 
 
 def _broadcast(name: str, client: str, number: Id, value: dict[str, Any], payload_bytes_max: int) -> Command:
     payload = _payload(value, payload_bytes_max)
-    return Command(name, client, number, (), payload, _flag(value, "ack", False), _flag(value, "dedup", True))
+    return Command(name, client, number, (), payload, _flag(value, "ack", False), check_dedup(value.get("dedup", True)))
 
 
 _COMMANDS: Final = {

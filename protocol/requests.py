@@ -9,7 +9,7 @@ another id costs no second encoding.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
+from itertools import chain, count
 from typing import Any
 
 import orjson
@@ -30,6 +30,11 @@ def check_client_id(client_id: str | int) -> str | int:
     if type(client_id) is not str or not 1 <= len(client_id.encode(errors="replace")) <= CLIENT_ID_BYTES_MAX:
         raise ValueError(f"client_id has to be an integer or a string of 1 to {CLIENT_ID_BYTES_MAX} bytes")
     return client_id
+
+
+def keys_of(beginning: str) -> Iterator[str]:
+    """Keys for ``dedup``, each another one."""
+    return (f"{beginning}-{number}" for number in count(1))
 
 
 def body(command: str, client_id: str | int, fields: Mapping[str, Any], frame_bytes_max: int) -> bytes:

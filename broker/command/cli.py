@@ -69,6 +69,14 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("topic", metavar="TOPIC")
     options.add_argument("payload", metavar="PAYLOAD", help="JSON if it parses, else a string; -: lines of the input")
     options.add_argument("--ack", action="store_true", help="wait until it has been handed over, and say so")
+    options.add_argument(
+        "--dedup",
+        metavar="WHAT",
+        default="true",
+        help="what a payload may be a duplicate of. true (the default): the same payload, whoever published it within "
+        "the time-to-live; retry: nothing but its own first try, for what changes back and forth; false: nothing; "
+        "anything else is the message's own key",
+    )
 
     text = "put subscriptions from JSON lines into a store that no endpoint is using"
     options = subcommands.add_parser(
@@ -296,8 +304,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if command == "sub":
                 topics, file, count = parsed["topics"], parsed["topics_file"], parsed["count"]
                 return asyncio.run(commands.sub(url, client_id, topics, file, count, token=token))
-            topic, payload, ack = parsed["topic"], parsed["payload"], parsed["ack"]
-            return asyncio.run(commands.pub(url, client_id, topic, payload, ack, token=token))
+            topic, payload, ack, dedup = (parsed[name] for name in ("topic", "payload", "ack", "dedup"))
+            return asyncio.run(commands.pub(url, client_id, topic, payload, ack, dedup=dedup, token=token))
         return asyncio.run(commands.status(parsed["url"], parsed["json"]))
     except KeyboardInterrupt:
         return 130

@@ -138,6 +138,7 @@ async def pub(
     payload_text: str,
     ack: bool = False,
     *,
+    dedup: str = "true",
     token: str | None = None,
     out: TextIO | None = None,
     lines: BinaryIO | None = None,
@@ -145,8 +146,10 @@ async def pub(
     """Publish ``payload_text``, or each line of standard input (``lines``) if it is ``-``.
 
     The payload is JSON if it parses, else the text as a string. Acknowledgements are always asked for, so that the exit
-    code is true; ``ack`` prints them, one line of JSON each. Stops at the first publish that fails.
+    code is true; ``ack`` prints them, one line of JSON each. ``dedup``: of ``Client.publish``, its two flags as they
+    are in JSON. Stops at the first publish that fails.
     """
+    said = {"true": True, "false": False}.get(dedup, dedup)
     out = out or sys.stdout
     number = 0
     try:
@@ -154,7 +157,7 @@ async def pub(
             async for number, text in _payload_texts(payload_text, lines):  # noqa: B007
                 if len(text) > FRAME_BYTES_MAX:
                     raise ValueError(f"more than {FRAME_BYTES_MAX} bytes do not fit a frame")
-                duplicate = await client.publish(topic, _payload(text), ack=True)
+                duplicate = await client.publish(topic, _payload(text), ack=True, dedup=said)
                 if ack:
                     line = orjson.dumps({"result": "success", "duplicate": duplicate})
                     print(line.decode(), file=out, flush=True)

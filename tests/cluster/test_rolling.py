@@ -22,6 +22,7 @@ import pytest_asyncio
 
 from ingeborg.broker.core.links.capabilities import CAPABILITIES
 from ingeborg.protocol.client import Client, ConnectionLost
+from ingeborg.protocol.errors import ProtocolError
 
 from .processes import Cluster, EndpointProcess, cluster_of, eventually
 from .traffic import Ear, Message
@@ -32,13 +33,15 @@ EARS = 12
 #: An endpoint counts a client as gone when it sends the close; on a busy machine the client hears of it a little later,
 #: and perhaps after the publisher's acknowledgement, which came over another connection.
 NOTICED_S = 0.5
+#: Nothing is forgotten meanwhile, however slow the machine is.
+VARIABLES = {"INGEBORG_DRAIN_TIME": "1", "INGEBORG_DEDUP_TTL": "600"}
 TOPICS = [f"rolling {number}" for number in range(30)]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
     directory: Path = tmp_path_factory.mktemp("rolling")
-    async with cluster_of("abc", directory, INGEBORG_DRAIN_TIME="1") as cluster:
+    async with cluster_of("abc", directory, **VARIABLES) as cluster:
         yield cluster
 
 
@@ -110,13 +113,7 @@ async def roll(cluster: Cluster, variables: Mapping[str, str] | None = None, fir
         publisher = Publisher(clients, first)
         publishing = asyncio.create_task(publisher.run())
         for name in "abc":
-            endpoint = cluster[name]
-            endpoint.signal(signal.SIGTERM)
-            assert await endpoint.ended(within_s=25) == 0
-            if variables is not None:
-                endpoint.variables = dict(variables)
-            await endpoint.start()
-            await cluster.linked(*"abc")
+            await again(cluster, name, variables)
         publisher.stop()
         await publishing
         await cluster.idle()
@@ -161,6 +158,54 @@ async def test_a_rolling_upgrade_and_a_downgrade_lose_none_either(tmp_path: Path
         await eventually(lambda: standby(cluster, False), "standby off")
         await roll(cluster, {"INGEBORG_DRAIN_TIME": "1", **old}, 1_000_000)
         assert {await capabilities(cluster[name]) for name in "abc"} == {None}
+
+
+async def test_a_messages_own_key_goes_with_its_topic_to_other_homes(cluster: Cluster) -> None:
+    async with Client(cluster.urls("a"), "keys", timeout_s=30) as client:
+        assert {cluster.home(topic) for topic in TOPICS} == {"a", "b", "c"}
+        assert await said(client, "paid", "first") == dict.fromkeys(TOPICS, False)
+        for name in "bc":
+            await again(cluster, name)
+        assert await said(client, "on hold", "second") == dict.fromkeys(TOPICS, False)
+        assert await said(client, "paid", "third") == dict.fromkeys(TOPICS, False)
+        assert await said(client, "paid", "first") == dict.fromkeys(TOPICS, True)
+        assert await said(client, "on hold", "first") == dict.fromkeys(TOPICS, "conflict")
+
+
+async def test_own_keys_do_where_homes_are_of_an_older_release(tmp_path: Path, old: dict[str, str]) -> None:
+    """Which does not know of them, and notices no conflict; and the next home, which does, has them from it."""
+    async with cluster_of("abc", tmp_path, **VARIABLES, **old) as cluster:
+        await again(cluster, "a", VARIABLES)
+        async with Client(cluster["a"].url, "keys", timeout_s=30) as new, Client(cluster["b"].url, "keys") as former:
+            assert await said(new, "paid", "first") == dict.fromkeys(TOPICS, False)
+            assert await said(new, "on hold", "second") == dict.fromkeys(TOPICS, False)
+            assert await said(new, "paid", "third") == dict.fromkeys(TOPICS, False)
+            assert await said(former, "paid", "fourth") == dict.fromkeys(TOPICS, "bad_state")
+            for name in "bc":
+                await again(cluster, name, VARIABLES)
+            assert await said(new, "paid", "first") == dict.fromkeys(TOPICS, True)
+
+
+async def again(cluster: Cluster, name: str, variables: Mapping[str, str] | None = None) -> None:
+    """The endpoint ends in order and starts again."""
+    endpoint = cluster[name]
+    endpoint.signal(signal.SIGTERM)
+    assert await endpoint.ended(within_s=25) == 0
+    if variables is not None:
+        endpoint.variables = dict(variables)
+    await endpoint.start()
+    await cluster.linked(*"abc")
+
+
+async def said(client: Client, payload: str, own_key: str) -> dict[str, bool | str | None]:
+    """What comes of the payload with this key, by topic: whether it was a duplicate, or the error."""
+    found: dict[str, bool | str | None] = {}
+    for topic in TOPICS:
+        try:
+            found[topic] = await client.publish(topic, payload, ack=True, dedup=own_key)
+        except ProtocolError as error:
+            found[topic] = error.code
+    return found
 
 
 def ingeborg_features(*words: str) -> tuple[int, str]:

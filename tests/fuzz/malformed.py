@@ -209,7 +209,7 @@ WRONG: dict[str, tuple[object, ...]] = {
     "client_id": (None, 1.5, True, [], {}, "", "c" * 129, "é" * 65),
     "topic": (None, 1, 1.5, True, {}, "", "x" * 1025, "a\0", "\x7f", "a\x85b", [1], [None], [["a"]], ["a", ""]),
     "ack": (None, 0, 1, "true", [], {}),
-    "dedup": (None, 0, 1, "true", [], {}),
+    "dedup": (None, 0, 1, "true", "retry", "", "k" * 129, [], {}),
     "timestamp": (None, "now", True, [], {}),
     "limit": (None, 0, -1, 10_001, 1.0, "10", True, [], {}),
     "id": (1.5, True, [], {}),

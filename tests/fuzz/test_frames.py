@@ -69,7 +69,7 @@ COMMANDS = st.fixed_dictionaries(
         "topic": st.sampled_from("abcdef") | st.lists(st.text(max_size=8), max_size=20) | VALUES,
         "payload": VALUES,
         "ack": st.booleans() | VALUES,
-        "dedup": st.booleans() | VALUES,
+        "dedup": st.booleans() | st.text(max_size=3) | VALUES,
         "id": st.integers(0, 100) | VALUES,
         "timestamp": st.integers(0, 2**41) | VALUES,
         "limit": st.integers(-1, 10_001) | VALUES,

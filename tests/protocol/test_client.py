@@ -225,6 +225,42 @@ async def test_a_batch_of_publishes_goes_out_in_its_order(endpoint: ScriptedEndp
     ]
 
 
+async def test_a_publish_has_the_key_that_it_is_given_or_one_that_is_like_no_other(endpoint: ScriptedEndpoint) -> None:
+    async with client_of(endpoint) as client, client_of(endpoint) as other:
+        assert await client.publish("t", "paid", ack=True, dedup="retry") is False
+        await client.publish("t", "paid", dedup="retry")
+        await client.publish_many([("t", 1), ("t", 2)], dedup="retry")
+        await client.publish("t", "paid", dedup="order 7")
+        await client.subscribe("after them")
+        await other.broadcast("paid", ack=True, dedup="retry")
+        for bad in ("", "x" * 129, "true"):
+            with pytest.raises(ProtocolError, match="bad_state: Key 'dedup'"):
+                await client.publish("t", 1, dedup=bad)
+            with pytest.raises(ProtocolError, match="bad_state: Key 'dedup'"):
+                await client.publish_many([("t", 1)], dedup=bad)
+    keys: list[Any] = [endpoint.frames.get_nowait().get("dedup") for _ in range(7)]
+    assert keys.pop(5) is None
+    assert keys.pop(4) == "order 7"
+    assert len(set(keys)) == 5
+    assert all(6 < len(key) <= 40 for key in keys)
+
+
+async def test_a_retry_has_the_key_of_its_first_try_and_is_no_duplicate_of_another(endpoint: ScriptedEndpoint) -> None:
+    async def cut_first(endpoint: ScriptedEndpoint, connection: ServerConnection, command: dict[str, Any]) -> None:
+        if len(endpoint.connections) == 1:
+            endpoint.cut()
+        else:
+            await endpoint.reply(connection, command, result="success", duplicate=True)
+
+    endpoint.script = cut_first
+    async with client_of(endpoint) as client:
+        assert await client.publish("t", 1, ack=True, dedup="retry") is False
+        assert await client.publish("t", 1, ack=True, dedup="mine") is True
+    first, second, third = (endpoint.frames.get_nowait()["dedup"] for _ in range(3))
+    assert first == second
+    assert third == "mine"
+
+
 async def test_a_batch_of_publishes_with_a_bad_one_sends_none(endpoint: ScriptedEndpoint) -> None:
     async with client_of(endpoint) as client:
         with pytest.raises(ProtocolError, match="bad_topic"):

@@ -30,6 +30,7 @@ def test_what_the_client_did_wrong_is_to_be_fixed_and_never_retried() -> None:
         "too_many_topics",
         "unauthorized",
         "forbidden",
+        "conflict",
     }
 
 

@@ -126,7 +126,7 @@ def test_a_missing_field_is_named(name: str, field: str) -> None:
         ("topic", [None, 1, 1.5, True, {}, {"a": 1}]),
         ("timestamp", [None, "1431104020907", True, [], {}]),
         ("ack", [None, 0, 1, "true", [], {}]),
-        ("dedup", [None, 0, 1, "false", [], {}]),
+        ("dedup", [None, 0, 1, "false", "true", "retry", "", "x" * 129, "é" * 65, [], {}]),
         ("cursor", [0, 1.5, True, [], {}]),
         ("limit", [None, 0, -1, 10_001, 1.0, 2**64 - 1, True, "10", [], {}]),
     ],
@@ -233,6 +233,12 @@ def test_acknowledgement_and_deduplication_are_asked_for() -> None:
     assert (got.ack, got.dedup) == (True, False)
     got = check(good("broadcast", ack=True, dedup=False), PAYLOAD_MAX)
     assert (got.ack, got.dedup) == (True, False)
+
+
+@pytest.mark.parametrize("own_key", ["k", "x" * 128, "é" * 64, " ", "\0", "True", "0"])
+def test_a_message_may_have_a_key_of_its_own(own_key: str) -> None:
+    for name in ("publish", "broadcast"):
+        assert check(good(name, dedup=own_key), PAYLOAD_MAX).dedup == own_key
 
 
 def test_a_page_of_subscriptions_is_asked_for() -> None:

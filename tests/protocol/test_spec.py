@@ -41,6 +41,7 @@ FIGURES: dict[str, tuple[float, ...]] = {
     "payloads remembered by a home": (OPTIONS.max_duplicate_keys, LIMITS.dedup_keys),
     "topic, bytes of UTF-8": (topics.TOPIC_BYTES_MAX,),
     "`client_id`, bytes of UTF-8": (ingeborg.protocol.messages.CLIENT_ID_BYTES_MAX,),
+    "`dedup` of a publish, if it is a key: bytes of UTF-8": (ingeborg.protocol.messages.DEDUP_KEY_BYTES_MAX,),
     "`id` of a command, bytes of UTF-8": (ingeborg.protocol.messages.ID_BYTES_MAX,),
     "message on a connection with permessage-deflate, bytes inflated": (client_socket.INFLATED_BYTES_MAX,),
     "several lines in one message, bytes together": (lines.LINES_BYTES_MAX,),

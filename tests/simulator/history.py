@@ -79,6 +79,18 @@ class Publication:
         self.payload = f"m{number}"
         self.at = at
         self.sends: list[Sending] = []
+        self.own_key = f"k{number}"  # where publishers have keys of their own
+        self.rivals: list[Publication] = []  # of the same key
+
+    @property
+    def conflicts(self) -> list[Sending]:
+        """What was refused since its key stands for another payload."""
+        return [sending for sending in self.sends if sending.reply.get("error") == "conflict"]
+
+    @property
+    def accepted(self) -> list[Sending]:
+        """What was called a success."""
+        return [sending for sending in self.sends if sending.reply.get("result") == "success"]
 
 
 class Subscriber:
@@ -118,10 +130,13 @@ class History:
         mixed: bool = False,
         standby: bool = False,
         crashes: bool = False,
+        own_keys: bool = False,
     ) -> None:
         """``cuts``: links are cut, for less than a request may take, so that everything succeeds at last. ``limits``,
         ``sizes``: of the routers. ``shape``: of the store. ``forgets``, ``mixed``: see ``World``. ``standby``: slots
-        have standbys. ``crashes``: of one endpoint at a time, when every slot has its standby (again)."""
+        have standbys. ``crashes``: of one endpoint at a time, when every slot has its standby (again). ``own_keys``:
+        all publishes are one client's, each message with a key of its own, which is given to another one now and
+        then."""
         limits = limits or (SLOW_LIMITS if slow else Limits())
         self.world = World(
             seed,
@@ -141,6 +156,8 @@ class History:
         self.survives = standby and crashes
         self.crashed = 0
         self.sent = 0
+        self.own_keys = own_keys
+        self.conflicts_checked = 0  # keys given to two payloads, of which one had to be refused
         self.slow = slow  # clients that do not read for a while, bursts, and little room for either
         self.blocked = self.held = self.slow_closed = 0  # how often that was noticed
         self.cuts = cuts
@@ -198,6 +215,7 @@ class History:
         self.check_deliveries()
         self.check_subscriptions()
         self.check_replies()
+        self.check_conflicts()
         for node in world.nodes.values():
             self.held += node.holds
             self.blocked += node.blocks
@@ -301,14 +319,28 @@ class History:
             sending.reply, sending.replied_at = reply, self.world.now
             self.say(f"{publication.payload}: {reply}")
 
-        self.command(client, then, command="publish", topic=publication.topic, payload=publication.payload, ack=True)
+        own = {"client_id": "p", "dedup": publication.own_key} if self.own_keys else {}
+        fields = {"topic": publication.topic, "payload": publication.payload, "ack": True, **own}
+        self.command(client, then, command="publish", **fields)
+
+    def publish_rival(self, former: Publication) -> None:
+        """Another payload, by mistake with the key of one before."""
+        rival = Publication(len(self.publications), former.topic, self.world.now)
+        rival.own_key = former.own_key
+        for one in (former, *former.rivals):
+            one.rivals.append(rival)
+            rival.rivals.append(one)
+        self.publications.append(rival)
+        self.publish(rival)
 
     def act(self) -> None:
         """One random action of a client."""
         draw = self.random.random()
         subscriber = self.random.choice(self.subscribers)
         topic = self.random.choice(TOPICS)
-        if draw < 0.45:
+        if draw < 0.45 and self.own_keys and self.publications and self.random.random() < 0.15:
+            self.publish_rival(self.random.choice(self.publications[-8:]))
+        elif draw < 0.45:
             publication = Publication(len(self.publications), topic, self.world.now)
             self.publications.append(publication)
             self.publish(publication)
@@ -555,6 +587,7 @@ class History:
             disturbances=disturbances,
             terms=Terms(late=SETTLE_S, survives=self.survives),
             always={} if self.disturbed or self.cuts or self.routing == "lookup" else self._always(),
+            refused=frozenset((one.topic, one.payload) for one in self.publications if _is_refused(one)),
         )
 
     def _always(self) -> dict[Name, float]:
@@ -590,7 +623,7 @@ class History:
         return {
             (one.topic, one.payload): Message(one.topic, one.payload, [_send(one, sending) for sending in one.sends])
             for one in self.publications
-            if one.sends
+            if one.sends and not _is_refused(one)
         }
 
     def copies(self) -> defaultdict[tuple[Name | None, Any], defaultdict[Name, list[Copy]]]:
@@ -603,6 +636,21 @@ class History:
                     found[topic, payload][subscriber.name].append(Copy(subscriber.name, id(client), at))
         return found
 
+    def check_conflicts(self) -> None:
+        """Section 7: a key stands for one payload."""
+        for one in self.publications:
+            if one.conflicts and not any(other.sends for other in one.rivals):
+                self.violations.append(f"{one.payload} is said to be in conflict, and nothing else had its key")
+            for other in one.rivals:
+                # After a crash what was known of a key may be forgotten.
+                if not one.accepted or (self.disturbed and not self.survives) or self.routing == "lookup":
+                    continue
+                since = min(sending.replied_at for sending in one.accepted)
+                late = [sending for sending in other.sends if sending.at > since and sending.reply]
+                self.conflicts_checked += len(late)
+                if any(sending in other.accepted for sending in late):
+                    self.violations.append(f"{other.payload} was taken with the key of {one.payload}")
+
     def check_replies(self) -> None:
         """Every command got its reply, unless its connection broke."""
         for client, waiting in self.expected.items():
@@ -613,6 +661,11 @@ class History:
                 self.violations.append(f"{node.me.name} still counts messages in flight")
             if len(node.router.calls):
                 self.violations.append(f"{node.me.name} still has requests under way")
+
+
+def _is_refused(publication: Publication) -> bool:
+    """Was every publish of it refused?"""
+    return bool(publication.sends) and publication.conflicts == publication.sends
 
 
 def _line(client: Client) -> Line:

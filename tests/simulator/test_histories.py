@@ -35,6 +35,30 @@ def test_guarantees_hold_among_endpoints_of_this_release_and_of_one_before(optio
     check(range(88_000, 88_040), mixed=True, **options)
 
 
+OWN_KEYS: dict[str, tuple[dict[str, Any], int]] = {
+    "in peace": ({"faults": False}, 300),
+    "drains": ({"faults": False, "drains": True}, 300),
+    "cuts": ({"faults": False, "cuts": True, "drains": True}, 300),
+    "crashes": ({"standby": True, "crashes": True}, 200),
+    "faults": ({}, 0),
+    "slow": ({"slow": True}, 0),
+    "mixed": ({"mixed": True}, 0),
+    "lookup": ({"faults": False, "routing": "lookup"}, 0),
+}
+
+
+@pytest.mark.parametrize(("options", "conflicts"), OWN_KEYS.values(), ids=OWN_KEYS)
+def test_a_key_of_its_own_makes_a_retry_a_duplicate_and_another_payload_a_conflict(
+    options: dict[str, Any], conflicts: int
+) -> None:
+    found = 0
+    for seed in range(95_000, 95_030):
+        history = History(seed, own_keys=True, **options)
+        assert not history.run(), f"seed {seed}: {history.violations[:5]}"
+        found += history.conflicts_checked
+    assert found >= conflicts
+
+
 @pytest.mark.parametrize("endpoints", [1, 2, 5])
 def test_guarantees_hold_with_any_number_of_endpoints(endpoints: int) -> None:
     check(range(10_000, 10_040), endpoints=endpoints)

@@ -121,6 +121,29 @@ def replaced_by_nobody(history: History) -> None:
     client.closed_at, client.close_code = history.world.now, REPLACED.code
 
 
+def key_given_twice(history: History) -> None:
+    """What was refused was taken after all."""
+    for publication in history.publications:
+        for sending in publication.conflicts:
+            sending.reply = {"result": "success", "duplicate": False}
+
+
+def conflict_with_nothing(history: History) -> None:
+    publication = next(one for one in history.publications if one.sends and not one.rivals)
+    publication.sends[0].reply = {"error": "conflict"}
+
+
+def retry_is_new(history: History) -> None:
+    for publication in history.publications:
+        for sending in publication.accepted:
+            sending.reply["duplicate"] = False
+
+
+def refused_and_heard(history: History) -> None:
+    publication = next(one for one in history.publications if one.conflicts and one.conflicts == one.sends)
+    connections(history)[0].notes.append((history.world.now, publication.topic, publication.payload))
+
+
 WHATEVER_BEFALLS: dict[Callable[[History], None], str] = {
     lost: "never got",
     lost_once: "never got",
@@ -143,11 +166,21 @@ IN_PEACE: dict[Callable[[History], None], str] = {
 }
 
 
+OF_OWN_KEYS: dict[Callable[[History], None], str] = {
+    key_given_twice: "was taken with the key of",
+    conflict_with_nothing: "nothing else had its key",
+    retry_is_new: "a repetition was not dropped",
+    refused_and_heard: "was refused, and",
+    twice: "2 times; 1 at the most",
+}
+
+
 def checked_again(history: History) -> list[str]:
     history.violations.clear()
     history.check_deliveries()
     history.check_subscriptions()
     history.check_replies()
+    history.check_conflicts()
     return history.violations
 
 
@@ -171,3 +204,12 @@ def test_what_only_a_fault_of_the_cluster_excuses_is_found_in_peace(
     assert not history.run()
     plant(history)
     assert any(IN_PEACE[plant] in violation for violation in checked_again(history))
+
+
+@pytest.mark.parametrize("plant", OF_OWN_KEYS, ids=lambda plant: plant.__name__)
+def test_what_is_wrong_about_a_key_of_its_own_is_found(plant: Callable[[History], None]) -> None:
+    history = History(PEACEFUL, faults=False, own_keys=True)
+    assert not history.run()
+    assert not checked_again(history)
+    plant(history)
+    assert any(OF_OWN_KEYS[plant] in violation for violation in checked_again(history))

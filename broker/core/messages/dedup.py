@@ -16,6 +16,8 @@ from typing import Any, Final, Generic, TypeVar
 
 from ingeborg.protocol.hashes import HASH_BYTES, digest
 
+from .own_keys import OwnKeys, is_own
+
 Waiter = TypeVar("Waiter")
 
 _HASH_BITS: Final = 8 * HASH_BYTES
@@ -84,6 +86,8 @@ class Dedup(Generic[Waiter]):
         self._old: deque[tuple[_Generation, float]] = deque()  # and when all of it is over; the youngest is first
         self._over: deque[dict[int, float]] = deque()  # parts of those that are
         self._pending: dict[int, list[Waiter]] = {}
+        #: Of the keys that publishers have given their messages: which keys here they stand for.
+        self.own_keys = OwnKeys(self._holds)
         #: Of those that are pending: which are not so here, but at a former home of their slot; its incarnation, and
         #: until when that is believed. Those that end first are first.
         self.elsewhere: dict[int, tuple[str, float]] = {}
@@ -121,6 +125,10 @@ class Dedup(Generic[Waiter]):
             self._young[index][key] = self._expiry
         return expiry > now
 
+    def conflicts(self, key: int, now: float) -> bool:
+        """Is it a key of a publisher's own that it has given to another payload as well? Being asked is no sighting."""
+        return is_own(key) and self.own_keys.conflicts(key, now)
+
     def pending(self, key: int) -> list[Waiter] | None:
         """Who waits for the outcome of the message with this key; ``None`` if none is being handed over."""
         return self._pending.get(key)
@@ -128,6 +136,8 @@ class Dedup(Generic[Waiter]):
     def begin(self, key: int) -> None:
         """The message is being handed over from now on."""
         self._pending[key] = []
+        if is_own(key):
+            self.own_keys.take(key, self._now)
 
     def settle(self, key: int, handed_over: bool, now: float) -> list[Waiter]:
         """It has been, or could not be (then the key is forgotten, so that a retry is none). Returns the waiters."""
@@ -147,7 +157,7 @@ class Dedup(Generic[Waiter]):
     def begin_elsewhere(self, key: int, home: str, until: float) -> None:
         """A former home is handing the message over, until ``until`` at the latest. Who repeats it here waits."""
         if key not in self._pending:
-            self._pending[key] = []
+            self.begin(key)
             self.elsewhere[key] = (home, until)
 
     def end_elsewhere(self, key: int, handed_over: bool, now: float) -> list[Waiter]:
@@ -174,6 +184,8 @@ class Dedup(Generic[Waiter]):
         expiry: Any = self._expiry
         if ttl_s is not None:
             expiry = now + max(min(ttl_s, self.ttl_s), self.take(key, now))
+        if is_own(key):
+            self.own_keys.take(key, now)
         self._insert(key, expiry)
 
     def add_all(self, keys: Sequence[int], seconds: Sequence[float], now: float) -> None:
@@ -203,6 +215,8 @@ class Dedup(Generic[Waiter]):
                 expiry: Any = now + (left if left < ttl_s else ttl_s)
                 part[key] = expiry
                 added += 1
+                if is_own(key):
+                    self.own_keys.take(key, now)
                 continue
             # It is known, or the youngest generation is full, or all are.
             self._count += added
@@ -242,6 +256,12 @@ class Dedup(Generic[Waiter]):
         if self._now != now:
             self._turn(now)
         self._forget(keys_max)
+        if self.own_keys:
+            self.own_keys.look(keys_max, now)
+
+    def _holds(self, key: int, now: float) -> bool:
+        """Is its message being handed over, or was it lately?"""
+        return key in self._pending or self.left((key,), now)[0] > 0
 
     def _forget(self, keys_max: int) -> None:
         for _ in range(keys_max):

@@ -27,6 +27,7 @@ from .home import Home
 from .inflight import InFlight
 from .message import ELSEWHERE, Handover, Message, Outcome, Publish, refusal
 from .outcomes import Outcomes
+from .own_keys import own_key_of
 from .repeats import Repeats
 
 
@@ -72,7 +73,10 @@ class Origin(Part):
         message = Message(topic, command.payload, self._me, desk.number(), desk.now)
         publish = Publish(message, slot, connection, command.id, command.ack)
         if command.dedup and self._dedup:
-            publish.key = key_of(slot, topic, command.payload)
+            if type(command.dedup) is str:
+                publish.key = own_key_of(slot, topic, command.client, command.dedup, command.payload)
+            else:
+                publish.key = key_of(slot, topic, command.payload)
         self._dispatch(publish)
         if publish.outcome is None:
             publish.reply = self._replies.expect(connection)

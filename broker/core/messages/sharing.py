@@ -30,6 +30,10 @@ from .outcomes import Outcomes
 #: Messages that reached some only: for so many of them, the latest, their origins can be told so once more.
 PARTIAL_MAX: Final = 1_000
 
+CONFLICT: Final = (
+    "Key 'dedup' was given to another payload of this client and topic already; a new message has a new key"
+)
+
 
 class Sharing(Asker):
     """One home's. ``seen``: the table as what belongs to slots. ``take_again``: is given those that share nothing any
@@ -81,6 +85,10 @@ class Sharing(Asker):
         waiters = dedup.pending(key)
         if waiters is not None:
             self.join(handover, waiters)
+            return False
+        if dedup.conflicts(key, self._desk.now):
+            self._desk.drops["publish_conflict"] += 1
+            self._outcomes.settle(handover, ProtocolError("conflict", CONFLICT))
             return False
         handover.pending = True
         dedup.begin(key)

@@ -20,8 +20,8 @@ import {
 } from "./errors.js";
 import { FRAME_BYTES_MAX, checkOptions, checkToken, checkUrl } from "./options.js";
 import { NotificationQueue } from "./queue.js";
-import { body, errorOf, topicBodies } from "./requests.js";
-import { checkClientId, checkTopic } from "./text.js";
+import { FreshKeys, body, errorOf, topicBodies } from "./requests.js";
+import { checkClientId, checkDedup, checkTopic } from "./text.js";
 import { Bell, deferred, limited, onAbort, raced, sleep } from "./waiting.js";
 
 /** Commands that wait for their replies; more would only grow the time-outs, since an endpoint answers in order. */
@@ -95,6 +95,7 @@ export class Client {
   /** @type {Unreachable | ConnectionLost | null} */
   #lastFailure = null;
   #id = 0;
+  #keys = new FreshKeys();
   /** @type {Map<number, { resolve: (reply: Record<string, any>) => void, reject: (error: unknown) => void }>} */
   #pending = new Map();
   #inFlight = 0;
@@ -286,9 +287,9 @@ export class Client {
    * Publish a JSON value.
    *
    * With `ack`: gives whether it was a duplicate, once it is in the outboxes of all subscribers' endpoints. Without:
-   * gives undefined once written, and a failure is told to `onError` and kept in `errors`. With `dedup` it is repeated
-   * by itself after a lost connection or a passing error, since the repetition is a duplicate at worst (so `true` may
-   * then mean this publish's own first try); without `dedup` never.
+   * gives undefined once written, and a failure is told to `onError` and kept in `errors`. It is repeated by itself
+   * after a lost connection or a passing error, since the repetition is a duplicate at worst (so `true` may then mean
+   * this publish's own first try; with `dedup: "retry"` it gives false); with `dedup: false` never.
    * @param {string} topic
    * @param {unknown} payload
    * @param {PublishOptions & WaitOptions} [options]
@@ -303,19 +304,20 @@ export class Client {
 
   /**
    * Publish [topic, payload] pairs in one go, without acknowledgements: with `lines` as one message for each MiB.
-   * Otherwise as `publish`. All are checked before the first is sent.
+   * Otherwise as `publish`: with `dedup: "retry"` each has a key of its own, any other string is the key of all. All are
+   * checked before the first is sent.
    * @param {Iterable<readonly [string, unknown]>} messages
-   * @param {{ dedup?: boolean } & WaitOptions} [options]
+   * @param {{ dedup?: boolean | string } & WaitOptions} [options]
    * @returns {Promise<void>}
    */
   async publishMany(messages, options = {}) {
     const { dedup = true } = options;
     const bodies = [];
     for (const [topic, payload] of messages) {
-      const fields = { topic: checkTopic(topic), payload, ...(dedup ? {} : { dedup }) };
+      const fields = { topic: checkTopic(topic), payload, ...this.#dedup(dedup) };
       bodies.push(`${this.#body("publish", fields)}}`);
     }
-    await this.#write(bodies, dedup, options);
+    await this.#write(bodies, dedup !== false, options);
   }
 
   /**
@@ -703,14 +705,23 @@ export class Client {
    */
   async #publish(command, fields, options) {
     const { ack = false, dedup = true } = options;
-    if (!dedup) fields.dedup = false;
+    Object.assign(fields, this.#dedup(dedup));
     if (ack) {
       fields.ack = true;
-      const reply = await this.#request(this.#body(command, fields), dedup, options);
-      return reply.duplicate === true;
+      const reply = await this.#request(this.#body(command, fields), dedup !== false, options);
+      return dedup !== "retry" && reply.duplicate === true;
     }
-    await this.#write([`${this.#body(command, fields)}}`], dedup, options);
+    await this.#write([`${this.#body(command, fields)}}`], dedup !== false, options);
     return undefined;
+  }
+
+  /**
+   * @param {boolean | string} dedup
+   * @returns {{ dedup?: boolean | string }}
+   */
+  #dedup(dedup) {
+    if (dedup === true) return {};
+    return { dedup: dedup === "retry" ? this.#keys.next() : checkDedup(dedup) };
   }
 
   /**

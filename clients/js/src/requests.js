@@ -33,6 +33,21 @@ export function crc32(bytes) {
   return (rest ^ 0xffffffff) >>> 0;
 }
 
+/** Keys for `dedup` that nobody else makes, here or anywhere. */
+export class FreshKeys {
+  #beginning = "";
+  #number = 0;
+
+  /** @returns {string} */
+  next() {
+    if (this.#beginning === "") {
+      const parts = crypto.getRandomValues(new Uint32Array(3));
+      this.#beginning = Array.from(parts, (part) => part.toString(36)).join("");
+    }
+    return `${this.#beginning}-${++this.#number}`;
+  }
+}
+
 /**
  * One command's body. `bad_json` for what JSON cannot say, `too_large` for what an endpoint would close upon.
  * @param {string} command

@@ -11,6 +11,10 @@ import { ProtocolError } from "./errors.js";
 
 export const TOPIC_BYTES_MAX = 1024;
 export const CLIENT_ID_BYTES_MAX = 128;
+export const DEDUP_KEY_BYTES_MAX = 128;
+
+/** Strings that are no key: who sends one means something else, and would have one key for all messages. */
+const DEDUP_NO_KEYS = ["false", "retry", "true"];
 
 /** The deepest nesting that an endpoint is sure to take. */
 export const LEVELS_MAX = 250;
@@ -77,6 +81,23 @@ export function checkClientId(clientId) {
     if (utf8Bytes(clientId) <= CLIENT_ID_BYTES_MAX) return clientId;
   }
   throw new TypeError(`the client id has to be a safe integer or a string of 1 to ${CLIENT_ID_BYTES_MAX} bytes`);
+}
+
+/**
+ * What `dedup` is, if it may be that. `bad_state`: it may not.
+ * @param {unknown} dedup
+ * @returns {boolean | string}
+ */
+export function checkDedup(dedup) {
+  if (typeof dedup === "boolean") return dedup;
+  if (typeof dedup === "string" && dedup !== "" && !DEDUP_NO_KEYS.includes(dedup) && !LONE_SURROGATE.test(dedup)) {
+    if (utf8Bytes(dedup) <= DEDUP_KEY_BYTES_MAX) return dedup;
+  }
+  throw new ProtocolError(
+    "bad_state",
+    `Key 'dedup' has to be true, false, or this message's own key: a string of 1 to ${DEDUP_KEY_BYTES_MAX} bytes of ` +
+      `UTF-8 that is none of ${DEDUP_NO_KEYS.join(", ")}`,
+  );
 }
 
 /**

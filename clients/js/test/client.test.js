@@ -61,6 +61,43 @@ test("writes the frames of the specification", async (t) => {
   ]);
 });
 
+test("a publish has the key that it is given, or one that is like no other", async (t) => {
+  const endpoint = await ScriptedEndpoint.start(t);
+  const [client, other] = [await opened(t, endpoint), await opened(t, endpoint)];
+  const duplicates = [
+    await client.publish("t", "paid", { ack: true, dedup: "retry" }),
+    await client.publish("t", "paid", { dedup: "retry" }),
+    await client.publishMany([["t", 1], ["t", 2]], { dedup: "retry" }),
+    await other.broadcast("paid", { dedup: "retry" }),
+    await client.publish("t", "paid", { dedup: "order 7" }),
+  ];
+  assert.deepEqual(duplicates, [false, undefined, undefined, undefined, undefined]);
+  await client.listen();
+  await other.listen();
+  const keys = endpoint.frames.all().map(({ dedup }) => dedup).filter((key) => key !== undefined);
+  assert.equal(keys.length, 6);
+  assert.ok(keys.includes("order 7"));
+  assert.equal(new Set(keys).size, 6);
+  for (const key of keys) assert.ok(key.length > 6 && key.length <= 40, key);
+  for (const dedup of ["", "x".repeat(129), "\ud800", "true", 1, null]) {
+    await assert.rejects(client.publish("t", 1, { dedup }), { code: "bad_state" }, String(dedup));
+    await assert.rejects(client.publishMany([["t", 1]], { dedup }), { code: "bad_state" }, String(dedup));
+  }
+});
+
+test("a retry has the key of its first try, and is no duplicate of another", async (t) => {
+  const endpoint = await ScriptedEndpoint.start(t, (connection, command) => {
+    if (endpoint.connections.length === 1) connection.cut();
+    else connection.reply(command, { result: "success", duplicate: true });
+  });
+  const client = await opened(t, endpoint);
+  assert.equal(await client.publish("t", 1, { ack: true, dedup: "retry" }), false);
+  assert.equal(await client.publish("t", 1, { ack: true, dedup: "mine" }), true);
+  const [first, second, third] = endpoint.frames.all().map(({ dedup }) => dedup);
+  assert.equal(first, second);
+  assert.equal(third, "mine");
+});
+
 test("pipelined commands are matched by id whatever the order of replies", async (t) => {
   const held = [];
   const endpoint = await ScriptedEndpoint.start(t, (connection, command) => {

@@ -13,6 +13,7 @@ const client: Client = await Client.open(["ws://127.0.0.1:9000"], "ann", { ...op
 await client.subscribe(["a", "b"] as const, { timeoutMs: 60_000 });
 const duplicate: boolean | undefined = await client.publish("a", { any: ["value", null] }, { ack: true, timestamp: 1 });
 await client.publishMany(new Map([["a", 1]]), { dedup: false });
+await client.publish("a", 1, { dedup: "retry" });
 for await (const topic of client.subscriptions({ limit: 10 })) topic.toUpperCase();
 for await (const { key, broadcast } of client) key?.toUpperCase() ?? broadcast.anything;
 const ended: Error | null = await client.closed;

@@ -107,9 +107,9 @@ export declare class Client {
      * Publish a JSON value.
      *
      * With `ack`: gives whether it was a duplicate, once it is in the outboxes of all subscribers' endpoints. Without:
-     * gives undefined once written, and a failure is told to `onError` and kept in `errors`. With `dedup` it is repeated
-     * by itself after a lost connection or a passing error, since the repetition is a duplicate at worst (so `true` may
-     * then mean this publish's own first try); without `dedup` never.
+     * gives undefined once written, and a failure is told to `onError` and kept in `errors`. It is repeated by itself
+     * after a lost connection or a passing error, since the repetition is a duplicate at worst (so `true` may then mean
+     * this publish's own first try; with `dedup: "retry"` it gives false); with `dedup: false` never.
      * @param {string} topic
      * @param {unknown} payload
      * @param {PublishOptions & WaitOptions} [options]
@@ -118,13 +118,14 @@ export declare class Client {
     publish(topic: string, payload: unknown, options?: PublishOptions & WaitOptions): Promise<boolean | undefined>;
     /**
      * Publish [topic, payload] pairs in one go, without acknowledgements: with `lines` as one message for each MiB.
-     * Otherwise as `publish`. All are checked before the first is sent.
+     * Otherwise as `publish`: with `dedup: "retry"` each has a key of its own, any other string is the key of all. All are
+     * checked before the first is sent.
      * @param {Iterable<readonly [string, unknown]>} messages
-     * @param {{ dedup?: boolean } & WaitOptions} [options]
+     * @param {{ dedup?: boolean | string } & WaitOptions} [options]
      * @returns {Promise<void>}
      */
     publishMany(messages: Iterable<readonly [string, unknown]>, options?: {
-        dedup?: boolean;
+        dedup?: boolean | string;
     } & WaitOptions): Promise<void>;
     /**
      * Publish to every listening client there is. Otherwise as `publish`.

@@ -102,9 +102,12 @@ export type BroadcastOptions = {
      */
     ack?: boolean;
     /**
-     * Drop it as a duplicate of the same payload, SPEC section 7. Default: true.
+     * What it may be a duplicate of, SPEC section 7. Default: true, the same payload,
+     * whoever published it within the time-to-live. `"retry"`: nothing but its own first try; for what changes back and
+     * forth ("paid", "on hold", "paid"). false: nothing. Any other string: what this client published with the same key;
+     * with another payload that is the error `conflict`.
      */
-    dedup?: boolean;
+    dedup?: boolean | string;
 };
 export type PublishOptions = BroadcastOptions & {
     timestamp?: number;
@@ -144,7 +147,10 @@ export type PublishOptions = BroadcastOptions & {
 /**
  * @typedef {object} BroadcastOptions
  * @property {boolean} [ack] Wait until it is in the outboxes of all recipients' endpoints. Default: false.
- * @property {boolean} [dedup] Drop it as a duplicate of the same payload, SPEC section 7. Default: true.
+ * @property {boolean | string} [dedup] What it may be a duplicate of, SPEC section 7. Default: true, the same payload,
+ *   whoever published it within the time-to-live. `"retry"`: nothing but its own first try; for what changes back and
+ *   forth ("paid", "on hold", "paid"). false: nothing. Any other string: what this client published with the same key;
+ *   with another payload that is the error `conflict`.
  */
 /**
  * @typedef {BroadcastOptions & { timestamp?: number }} PublishOptions `timestamp`: ms since the epoch.

@@ -13,6 +13,12 @@ import { ProtocolError } from "./errors.js";
  * @returns {number}
  */
 export declare function crc32(bytes: Uint8Array): number;
+/** Keys for `dedup` that nobody else makes, here or anywhere. */
+export declare class FreshKeys {
+    #private;
+    /** @returns {string} */
+    next(): string;
+}
 /**
  * One command's body. `bad_json` for what JSON cannot say, `too_large` for what an endpoint would close upon.
  * @param {string} command

@@ -8,6 +8,7 @@
  */
 export declare const TOPIC_BYTES_MAX = 1024;
 export declare const CLIENT_ID_BYTES_MAX = 128;
+export declare const DEDUP_KEY_BYTES_MAX = 128;
 /** The deepest nesting that an endpoint is sure to take. */
 export declare const LEVELS_MAX = 250;
 /**
@@ -28,6 +29,12 @@ export declare function checkTopic(topic: unknown): string;
  * @returns {string | number}
  */
 export declare function checkClientId(clientId: unknown): string | number;
+/**
+ * What `dedup` is, if it may be that. `bad_state`: it may not.
+ * @param {unknown} dedup
+ * @returns {boolean | string}
+ */
+export declare function checkDedup(dedup: unknown): boolean | string;
 /**
  * A value as JSON that an endpoint accepts. `bad_json`: there is none. NaN and infinities become `null`, as
  * `JSON.stringify` has it, and an integer beyond 64 bits is written as the double that it is.

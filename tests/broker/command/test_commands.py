@@ -117,6 +117,22 @@ async def test_pub_publishes_json_or_else_the_text(
     assert capsys.readouterr().out == ""
 
 
+@pytest.mark.parametrize(("given", "sent"), [("true", None), ("false", False), ("order 7", "order 7")])
+async def test_pub_says_what_a_payload_may_be_a_duplicate_of(
+    endpoint: ScriptedEndpoint, given: str, sent: object
+) -> None:
+    assert await commands.pub(endpoint.url, "c", "t", "paid", dedup=given) == 0
+    assert (await endpoint.next("publish")).get("dedup") == sent
+
+
+async def test_pub_gives_each_line_a_key_of_its_own(endpoint: ScriptedEndpoint) -> None:
+    lines = io.BytesIO(b"paid\non hold\npaid\n")
+    assert await commands.pub(endpoint.url, "c", "t", "-", dedup="retry", lines=lines) == 0
+    keys = {(await endpoint.next("publish"))["dedup"] for _ in range(3)}
+    assert len(keys) == 3
+    assert "retry" not in keys
+
+
 async def test_pub_reads_lines_and_prints_acknowledgements(
     endpoint: ScriptedEndpoint, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -113,7 +113,8 @@ BAD: dict[str, tuple[str | bytes, str, str]] = {
     "payload-large-broadcast": (command("broadcast", payload="x" * 2000), "too_large", "the limit is 2000"),
     "ack-number": (command("publish", topic="t", payload=1, ack=1), "bad_state", "'ack'"),
     "ack-null": (command("broadcast", payload=1, ack=None), "bad_state", "'ack'"),
-    "dedup-text": (command("publish", topic="t", payload=1, dedup="no"), "bad_state", "'dedup'"),
+    "dedup-word": (command("publish", topic="t", payload=1, dedup="false"), "bad_state", "'dedup'"),
+    "dedup-long": (command("broadcast", payload=1, dedup="x" * 129), "bad_state", "1 to 128 bytes"),
     "timestamp-text": (command("publish", topic="t", payload=1, timestamp="now"), "bad_state", "'timestamp'"),
     "timestamp-bool": (command("publish", topic="t", payload=1, timestamp=True), "bad_state", "'timestamp'"),
     # Paging

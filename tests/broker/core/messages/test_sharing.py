@@ -237,3 +237,51 @@ def test_an_origin_that_asks_again_hears_whom_its_message_has_not_reached() -> N
     world.run(0.5)
     assert again.said == [["partial", ["d"], ["b"]]]
     assert like_it.said == ["duplicate"]
+
+
+# Publishers' own keys
+
+
+@pytest.mark.parametrize("where", "abcd")
+def test_what_changes_back_is_delivered_a_retry_is_dropped_and_another_payload_refused(where: str) -> None:
+    """At the home or at another endpoint; whatever other publishers say meanwhile."""
+    cluster = Cluster(*NAMES)
+    topic = topic_of((NAMES, "a"))
+    anna = cluster.listener("anna", "b", topic)
+    paul, other = cluster.client("paul", where), cluster.client("other", "d")
+
+    def said(talker: Talker, payload: str, own_key: str | bool) -> Any:
+        talker.send(command="publish", topic=topic, payload=payload, dedup=own_key, ack=True)
+        cluster.world.run(0.5)
+        reply = talker.replies[-1][1]
+        return reply.get("error", reply.get("duplicate"))
+
+    assert said(paul, "paid", "1") is False
+    assert said(paul, "on hold", "2") is False
+    assert said(other, "on hold", True) is False  # the same payload, and another message
+    assert said(paul, "paid", "3") is False
+    assert said(paul, "paid", "1") is True  # a late retry
+    assert said(paul, "on hold", "1") == "conflict"
+    assert said(other, "on hold", "1") is False  # another publisher's key
+    assert said(paul, "paid", True) is False  # has no key, so it is one like no other of those
+    assert [note[2] for note in anna.notes] == ["paid", "on hold", "on hold", "paid", "on hold", "paid"]
+    assert sum(node.router.counters.drops["publish_conflict"] for node in cluster.nodes.values()) == 1
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_a_key_of_its_own_goes_with_the_topic_to_its_next_home(how: str) -> None:
+    """Also while the former home is still handing its message over."""
+    moved = Moved(how, SHORT_S)
+    own: dict[str, Any] = {"command": "publish", "topic": moved.topic, "ack": True, "client_id": "paul"}
+    moved.run(6.0)
+    moved.paul.send(**own, payload="y", dedup="k")
+    moved.run(1.0)
+    home = next(name for name in NAMES if name in moved.cluster.nodes and moved.is_home(name))
+    moved.cluster.nodes[home].router.joining.leave()
+    moved.run(4.0)
+    moved.carl.send(**own, payload="y", dedup="k")
+    moved.carl.send(**own, payload="z", dedup="k")
+    moved.run(1.0)
+    retry, conflict = (reply for _, reply in moved.carl.replies[-2:])
+    assert retry["duplicate"] is True
+    assert conflict["error"] == "conflict"
