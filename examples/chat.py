@@ -17,7 +17,6 @@ import asyncio
 import os
 import sys
 import threading
-import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -65,9 +64,9 @@ async def chat(client: Client, name: str, rooms: list[str]) -> None:
         elif command == "/rooms":
             print(f"you are in {', '.join(await joined()) or 'no room'}", flush=True)
         elif line and room:
-            # An id makes each message a new one: "yes" may be said twice. And should the connection break now, the
-            # client says it again by itself, and nobody reads it twice.
-            await client.publish(PREFIX + room, {"from": name, "text": line, "id": str(uuid.uuid4())}, ack=True)
+            # "yes" may be said twice. And should the connection break now, the client says it again by itself, and
+            # nobody reads it twice.
+            await client.publish(PREFIX + room, {"from": name, "text": line}, ack=True, dedup="retry")
 
 
 async def run(options: argparse.Namespace) -> None:

@@ -36,10 +36,10 @@ def test_guarantees_hold_among_endpoints_of_this_release_and_of_one_before(optio
 
 
 OWN_KEYS: dict[str, tuple[dict[str, Any], int]] = {
-    "in peace": ({"faults": False}, 300),
-    "drains": ({"faults": False, "drains": True}, 300),
-    "cuts": ({"faults": False, "cuts": True, "drains": True}, 300),
-    "crashes": ({"standby": True, "crashes": True}, 200),
+    "in peace": ({"faults": False}, 100),
+    "drains": ({"faults": False, "drains": True}, 100),
+    "cuts": ({"faults": False, "cuts": True, "drains": True}, 100),
+    "crashes": ({"standby": True, "crashes": True}, 80),
     "faults": ({}, 0),
     "slow": ({"slow": True}, 0),
     "mixed": ({"mixed": True}, 0),
@@ -52,7 +52,7 @@ def test_a_key_of_its_own_makes_a_retry_a_duplicate_and_another_payload_a_confli
     options: dict[str, Any], conflicts: int
 ) -> None:
     found = 0
-    for seed in range(95_000, 95_030):
+    for seed in range(95_000, 95_015):
         history = History(seed, own_keys=True, **options)
         assert not history.run(), f"seed {seed}: {history.violations[:5]}"
         found += history.conflicts_checked
