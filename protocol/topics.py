@@ -12,7 +12,7 @@ from .errors import ProtocolError
 TOPIC_BYTES_MAX: Final = 1024
 
 # Unicode category Cc is exactly these 65 code points, and that set is closed for good (Unicode stability policy).
-_CONTROL: Final = frozenset(map(chr, (*range(0x20), *range(0x7F, 0xA0))))
+CONTROL: Final = frozenset(map(chr, (*range(0x20), *range(0x7F, 0xA0))))
 
 
 def check_topic(topic: object, where: str = "topic") -> str:
@@ -25,7 +25,7 @@ def check_topic(topic: object, where: str = "topic") -> str:
     # isprintable() is false for every control character and rarely for others: one C call settles the usual topic.
     if not topic.isprintable():
         for character in topic:
-            if character in _CONTROL:
+            if character in CONTROL:
                 raise ProtocolError("bad_topic", f"Key '{where}' has the control character U+{ord(character):04X}")
     if not topic:
         raise ProtocolError("bad_topic", f"Key '{where}' is empty")

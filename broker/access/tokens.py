@@ -23,6 +23,7 @@ from ingeborg.protocol.topics import check_topic
 
 from ..command.config import ConfigError
 from ..core.clients.grants import Grant
+from ..core.clients.placeholders import check_entry
 from ..shell.watched import WatchedFiles
 
 if TYPE_CHECKING:
@@ -154,7 +155,11 @@ class Keys:
             frozenset(_texts(permissions, name, "names")) for name in ("publish_topics", "subscribe_topics")
         )
         expires_at += LEEWAY_S
-        return Grant(client, publish, subscribe, broadcast, expires_at, inspect, publish_topics, subscribe_topics)
+        grant = Grant(client, publish, subscribe, broadcast, expires_at, inspect, publish_topics, subscribe_topics)
+        try:
+            return grant.prepared()
+        except ValueError as error:
+            raise TokenError(f"{CLAIM}.{error}") from None
 
 
 def _flag(permissions: Mapping[str, Any], name: str) -> bool:
@@ -247,7 +252,8 @@ def make_token(
     clock: Callable[[], float] = time.time,
 ) -> str:
     """A token, signed with the file's first key that can sign, or with that of the id. ``publish``, ``subscribe``: what
-    topics begin with; ``publish_topics``, ``subscribe_topics``: single ones. Raises ``ConfigError``.
+    topics begin with; ``publish_topics``, ``subscribe_topics``: single ones; in all of them ``{sub}`` is the client's
+    id. Raises ``ConfigError``.
     """
     import jwt
 
@@ -259,6 +265,12 @@ def make_token(
             raise ConfigError(f"topic {topic[:64]!r}: {error.info}; of prefixes '' is every topic") from None
         except UnicodeEncodeError:
             raise ConfigError(f"topic {topic[:64]!r}: has to be UTF-8") from None
+    for what, texts in (("prefix", (*publish, *subscribe)), ("topic", (*publish_topics, *subscribe_topics))):
+        for text in texts:
+            try:
+                check_entry(text, is_prefix=what == "prefix")
+            except ValueError as error:
+                raise ConfigError(f"{what} {text[:64]!r}: {error}") from None
     for key in read_keys(path):
         if kid in (None, key.key_id) and (isinstance(key.key, bytes) or hasattr(key.key, "public_key")):
             now = int(clock())

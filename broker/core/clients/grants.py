@@ -10,12 +10,16 @@ from typing import NamedTuple
 from ingeborg.protocol.errors import ProtocolError
 from ingeborg.protocol.messages import Command
 
+from .placeholders import PLACEHOLDER, Entry, Own, fill, own_entries, stop_of
+
 
 class Grant(NamedTuple):
     """``client``: the id that commands may be sent for, or, where it ends in ``*``, what the ids begin with;
     ``publish``, ``subscribe``: what the topics may begin with (``""``: every topic); ``expires_at``: Unix time in
     seconds, with leeway; ``inspect``: it may look at the endpoints, and at every client's and topic's subscriptions;
-    ``publish_topics``, ``subscribe_topics``: single topics, beside those prefixes."""
+    ``publish_topics``, ``subscribe_topics``: single topics, beside those prefixes; ``own``: the entries with ``{sub}``
+    that are filled for each command, since the token is for several clients, or that permit nothing to its one client.
+    """
 
     client: str
     publish: tuple[str, ...]
@@ -25,6 +29,27 @@ class Grant(NamedTuple):
     inspect: bool = False
     publish_topics: frozenset[str] = frozenset()
     subscribe_topics: frozenset[str] = frozenset()
+    own: Own | None = None
+
+    def prepared(self) -> Grant:
+        """The grant with each ``{sub}`` of its entries seen to: filled where the token is for one client, else kept
+        apart. Raises ``ValueError``, which names the list, for an entry that would permit a client another's topics.
+        """
+        own = own_entries(self.publish, self.publish_topics, self.subscribe, self.subscribe_topics)
+        if own is None:
+            return self
+        client = None if self.client.endswith("*") else self.client
+        publish, publish_topics = _beside(self.publish, self.publish_topics, own.publish, client)
+        subscribe, subscribe_topics = _beside(self.subscribe, self.subscribe_topics, own.subscribe, client)
+        if client is not None and all(entry.stops.isdisjoint(client) for entry in (*own.publish, *own.subscribe)):
+            own = None
+        return self._replace(
+            publish=publish,
+            subscribe=subscribe,
+            publish_topics=publish_topics,
+            subscribe_topics=subscribe_topics,
+            own=own,
+        )
 
     def check(self, command: Command) -> None:
         """Raises ``ProtocolError`` (`unauthorized`, `forbidden`) where the command is not covered.
@@ -49,6 +74,28 @@ class Grant(NamedTuple):
     def _topics(self, what: str, command: Command, prefixes: tuple[str, ...], exact: frozenset[str]) -> None:
         if "" in prefixes:
             return
+        entries: tuple[Entry, ...] = ()
+        filled: tuple[tuple[str, ...], frozenset[str]] | None = None  # at the first topic that the others do not permit
         for topic in command.topics:
             if topic not in exact and not topic.startswith(prefixes):
-                raise ProtocolError("forbidden", f"The token does not permit to {what} {topic[:128]!r}")
+                if filled is None:
+                    if self.own is not None:
+                        entries = self.own.publish if command.name == "publish" else self.own.subscribe
+                    filled = fill(entries, command.client)
+                if topic not in filled[1] and not topic.startswith(filled[0]):
+                    text = f"The token does not permit to {what} {topic[:128]!r}"
+                    stop = stop_of(entries, command.client, topic)
+                    if stop is not None:
+                        text += f": its {PLACEHOLDER} permits nothing to a client whose id has the character {stop!r}"
+                    raise ProtocolError("forbidden", text)
+
+
+def _beside(
+    prefixes: tuple[str, ...], exact: frozenset[str], entries: tuple[Entry, ...], client: str | None
+) -> tuple[tuple[str, ...], frozenset[str]]:
+    """Prefixes and single topics without a placeholder, and those that are filled for the client."""
+    filled = ((), frozenset[str]()) if client is None else fill(entries, client)
+    return (
+        (*(text for text in prefixes if PLACEHOLDER not in text), *filled[0]),
+        frozenset(text for text in exact if PLACEHOLDER not in text) | filled[1],
+    )

@@ -1,0 +1,101 @@
+"""``{sub}`` in what a token permits: the id of the client that a command is for. SPEC section 1.5.
+
+Owns: which entries may have it, how they are filled, and to which ids such an entry permits nothing. Must never: decide
+about a command (``grants`` does), or fill what a client has sent.
+
+Clients choose ids, and do not trust each other. So an entry permits nothing to an id that has a character which ends
+the id in a topic (``Entry.stops``). Take two ids without such characters, and a topic that begins with what stands
+before the first ``{sub}``: the first of these characters behind it ends the one id as it ends the other, so the two are
+the same. That holds for one entry, and for several that are the same up to their first ``{sub}``, since these share
+their characters. It does not hold where one entry goes on where another has its ``{sub}``: ``user/{sub}/`` permits to
+the client ``log`` what ``user/log/{sub}`` permits to all the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from ingeborg.protocol.topics import CONTROL
+
+PLACEHOLDER: Final = "{sub}"
+
+#: What ends an id in any topic.
+STOPS: Final = CONTROL | {"/"}
+
+
+class Entry(NamedTuple):
+    """``pieces``: what stands around the placeholders; ``is_prefix``: topics may go on behind it; ``stops``: to an id
+    that has one of these characters it permits nothing."""
+
+    pieces: tuple[str, ...]
+    is_prefix: bool
+    stops: frozenset[str]
+
+
+class Own(NamedTuple):
+    """The entries with a placeholder, by the command that they permit."""
+
+    publish: tuple[Entry, ...] = ()
+    subscribe: tuple[Entry, ...] = ()
+
+
+def check_entry(entry: str, is_prefix: bool) -> None:
+    """Raises ``ValueError`` where the entry would permit a client the topics of another: it says what to write, and
+    shows nothing of the entry."""
+    if PLACEHOLDER + PLACEHOLDER in entry:
+        raise ValueError("two {sub} in a row do not show where the id ends; write {sub}/{sub}")
+    if is_prefix and entry.endswith(PLACEHOLDER):
+        raise ValueError(
+            "a prefix that ends in {sub} begins other clients' topics, too, as user/4 begins user/42; write {sub}/, or "
+            "name the one topic (publish_topics, subscribe_topics)"
+        )
+
+
+def own_entries(
+    publish: Iterable[str], publish_topics: Iterable[str], subscribe: Iterable[str], subscribe_topics: Iterable[str]
+) -> Own | None:
+    """Those of a token's entries that have a placeholder; None: none has. Raises ``ValueError`` as ``check_entry`` does,
+    with the name of the list in front."""
+    stops: dict[str, frozenset[str]] = {}
+    pieces: dict[str, list[tuple[list[str], bool]]] = {"publish": [], "subscribe": []}
+    for command, name, texts in (
+        ("publish", "publish", publish),
+        ("publish", "publish_topics", publish_topics),
+        ("subscribe", "subscribe", subscribe),
+        ("subscribe", "subscribe_topics", subscribe_topics),
+    ):
+        for text in texts:
+            if PLACEHOLDER in text:
+                is_prefix = name == command
+                try:
+                    check_entry(text, is_prefix)
+                except ValueError as error:
+                    raise ValueError(f"{name}: {error}") from None
+                parts = text.split(PLACEHOLDER)
+                stops[parts[0]] = stops.get(parts[0], STOPS) | {part[0] for part in parts[1:] if part}
+                pieces[command].append((parts, is_prefix))
+
+    def entries(command: str) -> tuple[Entry, ...]:
+        return tuple(Entry(tuple(parts), is_prefix, stops[parts[0]]) for parts, is_prefix in pieces[command])
+
+    return Own(entries("publish"), entries("subscribe")) if stops else None
+
+
+def fill(entries: Iterable[Entry], client: str) -> tuple[tuple[str, ...], frozenset[str]]:
+    """What the entries permit to the client: beginnings of topics, and single topics. In one pass: what the id itself
+    has of braces means nothing."""
+    prefixes, exact = [], []
+    for entry in entries:
+        if entry.stops.isdisjoint(client):
+            (prefixes if entry.is_prefix else exact).append(client.join(entry.pieces))
+    return tuple(prefixes), frozenset(exact)
+
+
+def stop_of(entries: Iterable[Entry], client: str, topic: str) -> str | None:
+    """The character of the id for want of which the entries would permit the topic; None: they would not."""
+    for entry in entries:
+        filled = client.join(entry.pieces)
+        if topic.startswith(filled) if entry.is_prefix else topic == filled:
+            return next((character for character in client if character in entry.stops), None)
+    return None
