@@ -55,8 +55,8 @@ def check_entry(entry: str, is_prefix: bool) -> None:
 def own_entries(
     publish: Iterable[str], publish_topics: Iterable[str], subscribe: Iterable[str], subscribe_topics: Iterable[str]
 ) -> Own | None:
-    """Those of a token's entries that have a placeholder; None: none has. Raises ``ValueError`` as ``check_entry`` does,
-    with the name of the list in front."""
+    """Those of a token's entries that have a placeholder; None: none has. Raises ``ValueError`` as ``check_entry``
+    does, with the name of the list in front."""
     stops: dict[str, frozenset[str]] = {}
     pieces: dict[str, list[tuple[list[str], bool]]] = {"publish": [], "subscribe": []}
     for command, name, texts in (

@@ -21,7 +21,7 @@ from ingeborg.protocol.client import Client, ConnectFailed
 from ingeborg.protocol.errors import ProtocolError
 from ingeborg.protocol.pages import fetch
 
-from ..running import HANDSHAKE, PATIENCE_S, Running, ingeborg, plain, raw, running, serving, serving_tls
+from ..running import HANDSHAKE, PATIENCE_S, Plain, Running, ingeborg, plain, raw, running, serving, serving_tls
 
 pytestmark = pytest.mark.usefixtures("transport", "logged")
 
@@ -127,6 +127,67 @@ async def test_a_token_for_one_topic_opens_no_longer_one(tmp_path: Path) -> None
     async with ingeborg(tmp_path, "token", keys, "ann", "--subscribe", "") as process:
         assert await process.ended() == 2
         assert process.said() == "ingeborg token: topic '': Key 'topic' is empty; of prefixes '' is every topic\n"
+
+
+async def test_one_claim_opens_to_each_client_its_own_topics(tmp_path: Path) -> None:
+    """As the command makes the token and an endpoint takes it, for ids that look like topics, patterns or claims."""
+    keys = str(tmp_path / "keys")
+    own = ("--subscribe-prefix", "user/{sub}/", "--publish", "user/{sub}/in", "--publish-prefix", "{sub}:")
+
+    async def token(*arguments: str) -> dict[str, Any]:
+        async with ingeborg(tmp_path, "token", keys, *arguments) as process:
+            made = bearer(await process.line(r"\..*\."))
+            assert await process.ended() == 0
+            return made
+
+    one, all_ = await token("42", "--new-keys", *own), await token("*", *own)
+    async with ingeborg(tmp_path, "token", keys, "42", "--subscribe-prefix", "user/{sub}") as process:
+        assert await process.ended() == 2
+        assert process.said().startswith("ingeborg token: prefix 'user/{sub}': a prefix that ends in {sub} begins ")
+        assert "write {sub}/" in process.said()
+    async with serving(tmp_path, "--auth-keys", keys) as (_, url):
+        async with plain(url, **all_) as gateway, plain(url, **one) as single:
+
+            async def ask(by: Plain, client: str | int, name: str, topic: str) -> dict[str, Any]:
+                payload = {"payload": 1, "ack": True} if name == "publish" else {}
+                return await by.ask({"command": name, "client_id": client, "topic": topic, **payload})
+
+            for by, client in (
+                *((gateway, each) for each in (4, 42, "4", "ann", "{", "{sub}", "{sub}x", "*", "gw-*")),
+                *((single, each) for each in (42, "42")),
+            ):
+                permitted = (
+                    ("subscribe", f"user/{client}/x"),
+                    ("publish", f"user/{client}/in"),
+                    ("publish", f"{client}:x"),
+                )
+                for name, topic in permitted:
+                    assert (await ask(by, client, name, topic))["result"] == "success", (client, topic)
+                for name, topic in (
+                    *(
+                        ("subscribe", f"user/{client}"),
+                        ("subscribe", f"user/{client}2/x"),
+                        ("subscribe", "user/bert/x"),
+                    ),
+                    *(("publish", f"user/{client}/x"), ("publish", "user/{sub}{sub}/in"), ("publish", "bert:x")),
+                ):
+                    reply = await ask(by, client, name, topic)
+                    assert reply["error"] == "forbidden", (client, topic)
+                    assert "character" not in reply["info"]
+            for client, character, name, topic in (
+                ("4/2", "/", "subscribe", "user/4/2/x"),
+                ("4/2", "/", "publish", "user/4/2/in"),
+                ("4/2", "/", "publish", "4/2:x"),
+                ("4:2", ":", "publish", "4:2:x"),
+            ):
+                reply = await ask(gateway, client, name, topic)
+                assert reply["error"] == "forbidden", (client, topic)
+                assert reply["info"].endswith(f"a client whose id has the character {character!r}")
+            assert (await ask(gateway, "4:2", "subscribe", "user/4:2/x"))["result"] == "success"
+            large = {"command": "subscribe", "client_id": "ann", "topic": [f"user/ann/{n}" for n in range(10_000)]}
+            assert await gateway.ask(large) == {"result": "success"}  # read by a process of its own
+            large["topic"].append("user/bert/")
+            assert (await gateway.ask(large))["error"] == "forbidden"
 
 
 async def test_a_gateway_s_token_is_for_all_its_clients(endpoint: Running, file: Path) -> None:

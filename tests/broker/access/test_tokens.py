@@ -137,6 +137,9 @@ def test_what_a_token_does_not_name_it_does_not_permit(keys: Keys) -> None:
         (permitting({"subscribe_topics": "order/4"}), "list of topic names"),
         (permitting({"publish_topics": [["order/4"]]}), "list of topic names"),
         (permitting({"subscribe": {"exact": ["order/4"]}}), "list of topic prefixes"),
+        (permitting({"publish": ["user/{sub}"]}), "^ingeborg.publish: a prefix that ends in {sub} .*; write {sub}/"),
+        (permitting({"subscribe": ["a", "{sub}"]}), "^ingeborg.subscribe: a prefix that ends in {sub} "),
+        (permitting({"subscribe_topics": ["{sub}{sub}"]}), "^ingeborg.subscribe_topics: two {sub} in a row "),
         (permitting({"broadcast": 1}), "true or false"),
         (permitting({"inspect": "yes"}), "true or false"),
     ],
@@ -153,6 +156,33 @@ def test_single_topics_stand_beside_prefixes(keys: Keys) -> None:
     )
     assert (grant.publish, grant.publish_topics) == (("a/",), frozenset({"b", "c"}))
     assert (grant.subscribe, grant.subscribe_topics) == ((), frozenset({"order/4"}))
+
+
+def test_the_client_s_own_id_is_filled_when_the_token_is_read(file: Path, keys: Keys) -> None:
+    own: dict[str, Any] = {"subscribe": ["user/{sub}/"], "publish_topics": ["user/{sub}/inbox", "{sub}"]}
+    made = [permitting(own), make_token(file, "anna", **own, clock=lambda: NOW)]
+    for grant in map(keys.grant, made):
+        assert grant.subscribe == ("user/anna/",)
+        assert grant.publish_topics == {"user/anna/inbox", "anna"}
+        assert grant.own is None
+    gateway = keys.grant(make_token(file, "gw-*", **own, clock=lambda: NOW))
+    assert gateway.own is not None
+    assert (gateway.subscribe, gateway.publish_topics) == ((), frozenset())
+
+
+@pytest.mark.parametrize(
+    ("permission", "entry", "why"),
+    [
+        ("publish", "user/{sub}", "prefix 'user/{sub}': a prefix that ends in {sub} "),
+        ("subscribe", "{sub}", "prefix '{sub}': a prefix that ends in {sub} "),
+        ("subscribe", "{sub}{sub}/", "prefix '{sub}{sub}/': two {sub} in a row "),
+        ("publish_topics", "{sub}{sub}", "topic '{sub}{sub}': two {sub} in a row "),
+    ],
+)
+def test_no_token_is_made_that_an_endpoint_would_not_accept(file: Path, permission: str, entry: str, why: str) -> None:
+    permissions: dict[str, Any] = {permission: [entry]}
+    with pytest.raises(ConfigError, match=f"^{re.escape(why)}"):
+        make_token(file, "anna", **permissions)
 
 
 def test_a_token_made_without_single_topics_is_one_of_before(file: Path, keys: Keys) -> None:

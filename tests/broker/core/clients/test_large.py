@@ -51,7 +51,7 @@ commands = st.fixed_dictionaries(
     optional={
         "client_id": st.sampled_from(["a", "b", 7, "", None]),
         "id": st.sampled_from([1, 2**64 - 1, -(2**63), "x", None, 1.5]),
-        "topic": st.sampled_from(["t", "", 5]) | st.lists(st.sampled_from(["t", "u", "é"]), max_size=4),
+        "topic": st.sampled_from(["t", "", 5]) | st.lists(st.sampled_from(["t", "u", "u/a/", "é"]), max_size=4),
         "payload": values,
         "ack": st.booleans(),
         "dedup": st.sampled_from([True, False, 1]),
@@ -60,7 +60,10 @@ commands = st.fixed_dictionaries(
     },
 )
 grants = st.none() | st.builds(
-    Grant, st.sampled_from(["a", "*"]), st.just(("t",)), st.just(("t", "u")), st.booleans(), st.just(1e12)
+    lambda client, subscribe, broadcast: Grant(client, ("t",), subscribe, broadcast, 1e12).prepared(),
+    st.sampled_from(["a", "*"]),
+    st.sampled_from([("t", "u"), ("t", "u/{sub}/")]),
+    st.booleans(),
 )
 
 

@@ -105,6 +105,14 @@ def test_an_entry_with_another_beginning_has_its_own_characters() -> None:
         assert permitted(grant, "a@b", topic) is reached
 
 
+def test_of_a_token_some_of_whose_entries_are_for_its_client_the_others_say_why() -> None:
+    grant = token("a.b", ("subscribe", "user/{sub}/"), ("subscribe", "user.{sub}."))
+    assert refusal(grant, "subscribe", "a.b", "user/a.b/x") is None
+    error = refusal(grant, "subscribe", "a.b", "user.a.b.x")
+    assert error is not None
+    assert error.info.endswith("has the character '.'")
+
+
 def test_a_topic_that_is_not_permitted_anyway_says_nothing_of_ids() -> None:
     for grant in (token("a/b", ("subscribe", "user/{sub}/")), token("*", ("subscribe", "user/{sub}/"))):
         error = refusal(grant, "subscribe", "a/b", "other")
@@ -178,6 +186,7 @@ def _go_on_where_another_has_it(entries: list[tuple[str, str]]) -> bool:
 @example(entries=[("subscribe", "a.{sub}."), ("subscribe_topics", "a.{sub}")], one="a", other="a.b")
 @example(entries=[("subscribe", "a{sub}."), ("publish", "a{sub}/")], one="a", other="a.b")
 @example(entries=[("subscribe", "{sub}a"), ("publish", "{sub}b")], one="a", other="ab")
+@example(entries=[("subscribe", "{sub}/"), ("publish", "{sub}{sub}/")], one="aa", other="a")  # is not accepted
 def test_no_two_clients_are_permitted_the_same_topic(entries: list[tuple[str, str]], one: str, other: str) -> None:
     """By entries with a placeholder of one claim, whichever lists they are in, unless what stands before the first
     placeholder of one begins with what stands before that of another, and is longer."""
