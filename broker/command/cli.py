@@ -124,8 +124,8 @@ def parser() -> argparse.ArgumentParser:
         "token",
         help=text,
         description=f"{_sentence(text)}, and print it. PREFIX is what topics begin with: order/4 begins order/42, too, "
-        "and '' every topic. An issuer of your own makes tokens in the same way, with any JWT library "
-        "(docs/security.md).",
+        "and '' every topic. {sub} in a TOPIC or PREFIX is the client's own id; a PREFIX has to go on behind it "
+        "(user/{sub}/). An issuer of your own makes tokens in the same way, with any JWT library (docs/security.md).",
     )
     options.add_argument("keys", metavar="FILE", help="the JWK set that `ingeborg serve --auth-keys` is given")
     options.add_argument("client_id", metavar="CLIENT", nargs="?", help="its id; ending in *: what its ids begin with")

@@ -145,49 +145,52 @@ async def test_one_claim_opens_to_each_client_its_own_topics(tmp_path: Path) -> 
         assert await process.ended() == 2
         assert process.said().startswith("ingeborg token: prefix 'user/{sub}': a prefix that ends in {sub} begins ")
         assert "write {sub}/" in process.said()
-    async with serving(tmp_path, "--auth-keys", keys) as (_, url):
-        async with plain(url, **all_) as gateway, plain(url, **one) as single:
+    async with (
+        serving(tmp_path, "--auth-keys", keys) as (_, url),
+        plain(url, **all_) as gateway,
+        plain(url, **one) as single,
+    ):
 
-            async def ask(by: Plain, client: str | int, name: str, topic: str) -> dict[str, Any]:
-                payload = {"payload": 1, "ack": True} if name == "publish" else {}
-                return await by.ask({"command": name, "client_id": client, "topic": topic, **payload})
+        async def ask(by: Plain, client: str | int, name: str, topic: str) -> dict[str, Any]:
+            payload = {"payload": 1, "ack": True} if name == "publish" else {}
+            return await by.ask({"command": name, "client_id": client, "topic": topic, **payload})
 
-            for by, client in (
-                *((gateway, each) for each in (4, 42, "4", "ann", "{", "{sub}", "{sub}x", "*", "gw-*")),
-                *((single, each) for each in (42, "42")),
+        for by, client in (
+            *((gateway, each) for each in (4, 42, "4", "ann", "{", "{sub}", "{sub}x", "*", "gw-*")),
+            *((single, each) for each in (42, "42")),
+        ):
+            permitted = (
+                ("subscribe", f"user/{client}/x"),
+                ("publish", f"user/{client}/in"),
+                ("publish", f"{client}:x"),
+            )
+            for name, topic in permitted:
+                assert (await ask(by, client, name, topic))["result"] == "success", (client, topic)
+            for name, topic in (
+                ("subscribe", f"user/{client}"),
+                ("subscribe", f"user/{client}2/x"),
+                ("subscribe", "user/bert/x"),
+                ("publish", f"user/{client}/x"),
+                ("publish", "user/{sub}{sub}/in"),
+                ("publish", "bert:x"),
             ):
-                permitted = (
-                    ("subscribe", f"user/{client}/x"),
-                    ("publish", f"user/{client}/in"),
-                    ("publish", f"{client}:x"),
-                )
-                for name, topic in permitted:
-                    assert (await ask(by, client, name, topic))["result"] == "success", (client, topic)
-                for name, topic in (
-                    *(
-                        ("subscribe", f"user/{client}"),
-                        ("subscribe", f"user/{client}2/x"),
-                        ("subscribe", "user/bert/x"),
-                    ),
-                    *(("publish", f"user/{client}/x"), ("publish", "user/{sub}{sub}/in"), ("publish", "bert:x")),
-                ):
-                    reply = await ask(by, client, name, topic)
-                    assert reply["error"] == "forbidden", (client, topic)
-                    assert "character" not in reply["info"]
-            for client, character, name, topic in (
-                ("4/2", "/", "subscribe", "user/4/2/x"),
-                ("4/2", "/", "publish", "user/4/2/in"),
-                ("4/2", "/", "publish", "4/2:x"),
-                ("4:2", ":", "publish", "4:2:x"),
-            ):
-                reply = await ask(gateway, client, name, topic)
+                reply = await ask(by, client, name, topic)
                 assert reply["error"] == "forbidden", (client, topic)
-                assert reply["info"].endswith(f"a client whose id has the character {character!r}")
-            assert (await ask(gateway, "4:2", "subscribe", "user/4:2/x"))["result"] == "success"
-            large = {"command": "subscribe", "client_id": "ann", "topic": [f"user/ann/{n}" for n in range(10_000)]}
-            assert await gateway.ask(large) == {"result": "success"}  # read by a process of its own
-            large["topic"].append("user/bert/")
-            assert (await gateway.ask(large))["error"] == "forbidden"
+                assert "character" not in reply["info"]
+        for client, character, name, topic in (
+            ("4/2", "/", "subscribe", "user/4/2/x"),
+            ("4/2", "/", "publish", "user/4/2/in"),
+            ("4/2", "/", "publish", "4/2:x"),
+            ("4:2", ":", "publish", "4:2:x"),
+        ):
+            reply = await ask(gateway, client, name, topic)
+            assert reply["error"] == "forbidden", (client, topic)
+            assert reply["info"].endswith(f"a client whose id has the character {character!r}")
+        assert (await ask(gateway, "4:2", "subscribe", "user/4:2/x"))["result"] == "success"
+        large = {"command": "subscribe", "client_id": "ann", "topic": [f"user/ann/{n}" for n in range(10_000)]}
+        assert await gateway.ask(large) == {"result": "success"}  # read by a process of its own
+        large["topic"].append("user/bert/")
+        assert (await gateway.ask(large))["error"] == "forbidden"
 
 
 async def test_a_gateway_s_token_is_for_all_its_clients(endpoint: Running, file: Path) -> None:
