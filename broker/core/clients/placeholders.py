@@ -85,7 +85,8 @@ def own_entries(
 def fill(entries: Iterable[Entry], client: str) -> tuple[tuple[str, ...], frozenset[str]]:
     """What the entries permit to the client: beginnings of topics, and single topics. In one pass: what the id itself
     has of braces means nothing."""
-    prefixes, exact = [], []
+    prefixes: list[str] = []
+    exact: list[str] = []
     for entry in entries:
         if entry.stops.isdisjoint(client):
             (prefixes if entry.is_prefix else exact).append(client.join(entry.pieces))

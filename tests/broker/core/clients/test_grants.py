@@ -98,10 +98,18 @@ Claims = dict[str, Any]
 
 def claimed(claims: Claims) -> Grant | None:
     """What an endpoint makes of them. None: the token is not accepted."""
-    lists = {name: (frozenset if name.endswith("_topics") else tuple)(claims[name]) for name in LISTS}
-    flags = {name: claims[name] for name in ("broadcast", "inspect")}
+    grant = Grant(
+        claims["sub"],
+        tuple(claims["publish"]),
+        tuple(claims["subscribe"]),
+        claims["broadcast"],
+        expires_at=0.0,
+        inspect=claims["inspect"],
+        publish_topics=frozenset(claims["publish_topics"]),
+        subscribe_topics=frozenset(claims["subscribe_topics"]),
+    )
     try:
-        return Grant(claims["sub"], expires_at=0.0, **lists, **flags).prepared()
+        return grant.prepared()
     except ValueError:
         return None
 
