@@ -44,6 +44,9 @@ _OLD_MAX: Final = 8
 #: Keys that are looked at in one slice, or a part of a generation if that has more: 1 ms.
 _KEYS_PER_SLICE: Final = 5_000
 
+#: To see whether an own key's message is known takes eight times as long as to forget a key.
+_OWN_KEYS_SHARE: Final = 8
+
 _Generation = list[dict[int, float]]
 
 
@@ -257,7 +260,7 @@ class Dedup(Generic[Waiter]):
             self._turn(now)
         self._forget(keys_max)
         if self.own_keys:
-            self.own_keys.look(keys_max, now)
+            self.own_keys.look(max(keys_max // _OWN_KEYS_SHARE, 1), now)
 
     def _holds(self, key: int, now: float) -> bool:
         """Is its message being handed over, or was it lately?"""
