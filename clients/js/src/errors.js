@@ -19,6 +19,7 @@ export const ERRORS = Object.freeze({
   too_many_topics: "fix",
   unauthorized: "fix",
   forbidden: "fix",
+  conflict: "fix",
   store_unavailable: "retry",
   peer_unavailable: "retry",
   partial: "give_up",
