@@ -23,6 +23,7 @@ from collections.abc import Callable, Sequence
 import psutil
 
 from ingeborg.broker.core.messages.dedup import Dedup, key_of
+from ingeborg.broker.core.messages.own_keys import own_key_of
 from ingeborg.broker.core.messages.routes import READING, Routes
 from ingeborg.broker.core.model import Location
 from ingeborg.broker.core.topics.locations import Locations
@@ -61,6 +62,15 @@ def _duplicates(entries: int) -> Dedup[None]:
     return table
 
 
+def _own_keys(entries: int) -> Dedup[None]:
+    table: Dedup[None] = Dedup(60.0, entries)
+    for number in range(2 * entries):
+        key = own_key_of(number % 4096, "topic", "client", f"key {number}", b"payload")
+        table.begin(key)
+        table.settle(key, True, number // 10 / 1_000_000)
+    return table
+
+
 def _route(fanout: int) -> str:
     return f"route, {fanout:>2} subscribers"
 
@@ -70,6 +80,7 @@ CACHES: dict[str, Fill] = {
     **{_route(fanout): functools.partial(_routes, fanout) for fanout in FANOUTS},
     "location": _locations,
     "duplicate": _duplicates,
+    "own key": _own_keys,
 }
 
 

@@ -187,8 +187,8 @@ class Dedup(Generic[Waiter]):
         expiry: Any = self._expiry
         if ttl_s is not None:
             expiry = now + max(min(ttl_s, self.ttl_s), self.take(key, now))
-        if is_own(key):
-            self.own_keys.take(key, now)
+            if is_own(key):
+                self.own_keys.take(key, now)
         self._insert(key, expiry)
 
     def add_all(self, keys: Sequence[int], seconds: Sequence[float], now: float) -> None:

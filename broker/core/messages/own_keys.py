@@ -53,7 +53,7 @@ def is_own(key: int) -> bool:
 
 
 class OwnKeys:
-    """Which key of the table each own key stands for, at about 100 bytes each. ``holds``: does the table know the
+    """Which key of the table each own key stands for, at about 180 bytes each. ``holds``: does the table know the
     message still?"""
 
     def __init__(self, holds: Callable[[int, float], bool]) -> None:

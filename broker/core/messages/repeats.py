@@ -14,6 +14,7 @@ from typing import Final
 
 from ..limits import SIZES, Sizes
 from .dedup import Dedup
+from .own_keys import is_own
 
 #: A payload is taken for known for so long after it was last seen here; half the time-to-live, if that is less.
 KNOWN_S: Final = 10.0
@@ -51,8 +52,10 @@ class Repeats:
         return True
 
     def learn(self, key: int, now: float) -> None:
-        """The home has answered: it knows the payload."""
-        self._known.add(key, now)
+        """The home has answered: it knows the payload. A message with a key of its own is repeated by a retry only, and
+        would take the place of news."""
+        if not is_own(key):
+            self._known.add(key, now)
 
     def to_tell(self, now: float, keys_max: int) -> list[tuple[int, float]]:
         """What the homes have to hear of now: keys, and what is left of their time in seconds. Call every 100 ms."""

@@ -18,6 +18,12 @@ def own(number: int, payload: bytes = b"x", slot: int = 7) -> int:
     return own_key_of(slot, "t", "paul", f"k{number}", payload)
 
 
+def seen(table: Dedup[None], key: int, now: float) -> None:
+    """Its message has been handed over."""
+    table.begin(key)
+    table.settle(key, True, now)
+
+
 # The key
 
 
@@ -48,7 +54,7 @@ def test_another_topic_client_or_own_key_is_another_message() -> None:
     for key in keys:
         assert not table.duplicate(key, 0.0)
         assert not table.conflicts(key, 0.0)
-        table.add(key, 0.0)
+        seen(table, key, 0.0)
 
 
 def test_a_payloads_hash_is_hardly_ever_taken_for_an_own_key() -> None:
@@ -66,7 +72,7 @@ def test_keys_of_one_payload_are_spread_over_the_tables_parts() -> None:
 
 def test_another_payload_is_a_conflict_until_the_messages_time_is_over() -> None:
     table: Dedup[None] = Dedup(10.0, 100)
-    table.add(own(1), 0.0)
+    seen(table, own(1), 0.0)
     assert table.conflicts(own(1, b"y"), 9.9)
     assert not table.conflicts(own(1), 9.9)
     assert not table.conflicts(own(2, b"y"), 9.9)
@@ -75,7 +81,7 @@ def test_another_payload_is_a_conflict_until_the_messages_time_is_over() -> None
 
 def test_a_conflict_is_no_sighting() -> None:
     table: Dedup[None] = Dedup(10.0, 100)
-    table.add(own(1), 0.0)
+    seen(table, own(1), 0.0)
     assert table.conflicts(own(1, b"y"), 5.0)
     assert not table.duplicate(own(1), 10.0)
 
@@ -100,7 +106,7 @@ def test_what_another_home_has_seen_is_known_too() -> None:
 def test_it_forgets_what_the_table_has_forgotten() -> None:
     table: Dedup[None] = Dedup(10.0, 1_000)
     for number in range(1_000):
-        table.add(own(number), 0.0)
+        seen(table, own(number), 0.0)
     assert len(table.own_keys) == 1_000
     for _ in range(8):
         table.expire(20.0, 1_000)
@@ -111,7 +117,7 @@ def test_it_forgets_what_the_table_has_forgotten() -> None:
 def test_there_are_never_more_than_four_thirds_of_what_the_table_may_hold(keys_max: int) -> None:
     table: Dedup[None] = Dedup(10.0, keys_max)
     for number in range(20 * keys_max):
-        table.add(own(number), number / (3 * keys_max))
+        seen(table, own(number), number / (3 * keys_max))
         assert len(table.own_keys) <= 4 / 3 * keys_max + 4
 
 
@@ -152,13 +158,16 @@ def test_it_agrees_with_a_dictionary_of_messages(steps: list[tuple[int, bytes, f
             known[number] = payload, now + 10.0
 
 
-def test_its_order_of_forgetting_is_the_order_of_looking() -> None:
+def test_so_many_are_looked_at_as_was_asked_for_and_the_others_next() -> None:
     gone: set[int] = set()
     keys = OwnKeys(lambda key, now: key not in gone)
     made = [own(number) for number in range(6)]
     for key in made:
         keys.take(key, 0.0)
     gone.update(itertools.islice(made, 4))
-    keys.look(2, 0.0)
-    keys.look(10, 0.0)
-    assert len(keys) == 2
+    found = []
+    for _ in range(3):
+        keys.look(2, 0.0)
+        found.append(len(keys))
+    assert found[0] >= 4
+    assert found[2] == 2

@@ -6,6 +6,7 @@ import pytest
 
 from ingeborg.broker.core.limits import Sizes
 from ingeborg.broker.core.messages.dedup import key_of
+from ingeborg.broker.core.messages.own_keys import own_key_of
 from ingeborg.broker.core.messages.repeats import KNOWN_S, TELLS, TTL_S_MIN, Repeats
 
 from ..talk import Cluster
@@ -25,6 +26,14 @@ def test_only_what_the_home_has_confirmed_is_known_and_not_for_long() -> None:
     assert not repeats.known(key(2), 101.0)
     assert repeats.known(key(1), 100.0 + KNOWN_S - 0.1)
     assert not repeats.known(key(1), 100.0 + 2 * KNOWN_S)
+
+
+def test_messages_with_keys_of_their_own_take_no_place_of_news() -> None:
+    repeats = Repeats(TTL_S)
+    own = own_key_of(7, "t", "paul", "k", b"1")
+    repeats.learn(own, 100.0)
+    assert len(repeats) == 0
+    assert not repeats.known(own, 100.0)  # its home is asked about a retry
 
 
 def test_homes_are_told_of_what_was_dropped_once_and_with_what_is_left_of_its_time() -> None:
