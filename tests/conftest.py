@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 import logging
 import re
+import signal
 from collections.abc import Generator, Iterator
 from contextlib import nullcontext
 from pathlib import Path
@@ -59,6 +60,9 @@ def pytest_report_header() -> str:
 
 def pytest_configure(config: pytest.Config) -> None:
     """The form that was asked for; marks of tests that are run over one transport where their module is over both."""
+    # What a shell runs in the background ignores SIGINT, and so would all that the tests start, and are to end by it.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     wanted = config.getoption("--form")
     if wanted not in (None, form.name()):
         raise pytest.UsageError(f"--form {wanted}, and the code that would be tested is {form.name()}")
