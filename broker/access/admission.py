@@ -15,8 +15,9 @@ from websockets.datastructures import MultipleValuesError
 from websockets.http11 import Request
 
 from ..core.clients.grants import Grant
+from .claims import TokenError
 from .counting import Counting, OwnCount
-from .tokens import Keys, TokenError
+from .tokens import Keys
 
 #: Of `X-Forwarded-For` so many elements are read at most, from the end: no more proxies stand one behind the other, and
 #: what a client has put before theirs may be a megabyte.

@@ -1,7 +1,7 @@
 """Tokens: who may connect, and what for. SPEC section 1.5; JWT (RFC 7519), JWS (RFC 7515), JWK sets (RFC 7517).
 
-Owns: the keys' file, the check of a token, and the making of one. Must never: log a token or a key, or decide whether a
-command is covered (``core.grants`` does).
+Owns: the keys' file, the check of a token, and the making of one. Must never: log a token or a key, say what its claims
+permit (``claims`` does), or decide whether a command is covered (``core.clients.grants`` does).
 
 The libraries for JWT and cryptography take 30 ms and 9 MB. They are imported where keys are read, at the start: an
 endpoint that wants no tokens does without.
@@ -25,6 +25,7 @@ from ..command.config import ConfigError
 from ..core.clients.grants import Grant
 from ..core.clients.placeholders import check_entry
 from ..shell.watched import WatchedFiles
+from .claims import CLAIM, TokenError, granted
 
 if TYPE_CHECKING:
     import jwt
@@ -53,11 +54,6 @@ TOKEN_BYTES_MAX = 8 * 1024
 #: Times beyond it are no seconds (the year 9999).
 TIME_MAX_S = 253_402_300_800
 
-#: The claim with the permissions, and what it may have. An endpoint refuses a token that has more: what it does not
-#: know it cannot hold to. So what narrows a permission gets a name of its own, and no name is given a second meaning.
-CLAIM = "ingeborg"
-PERMISSIONS = ("publish", "publish_topics", "subscribe", "subscribe_topics", "broadcast", "inspect")
-
 #: Of the registered claims `exp` and `sub` have to be there; these two and `nbf` are looked at, here, and no other. So
 #: `iat` is not: RFC 7519 section 4.1.6 gives it no part in whether a token is valid; `nbf` is for that.
 _DECODING: Options = {
@@ -69,10 +65,6 @@ _DECODING: Options = {
     "verify_iss": False,
     "verify_jti": False,
 }
-
-
-class TokenError(Exception):
-    """The token is not accepted. ``str(error)`` says why, and never holds any of it."""
 
 
 class Keys:
@@ -141,39 +133,7 @@ class Keys:
             raise TokenError("it is not valid yet")
         if expires_at + LEEWAY_S <= now:
             raise TokenError("it has expired")
-        permissions = claims.get(CLAIM, {})
-        if not isinstance(permissions, dict):
-            raise TokenError(f"claim {CLAIM!r} has to be an object")
-        if unknown := sorted(set(permissions) - set(PERMISSIONS)):
-            raise TokenError(f"claim {CLAIM!r} has {', '.join(PERMISSIONS)}, not {unknown[0][:64]!r}")
-        broadcast, inspect = (_flag(permissions, name) for name in ("broadcast", "inspect"))
-        client = claims["sub"]
-        if not client:
-            raise TokenError("sub has to be a client id, or the beginning of several and a *")
-        publish, subscribe = (tuple(_texts(permissions, name, "prefixes")) for name in ("publish", "subscribe"))
-        publish_topics, subscribe_topics = (
-            frozenset(_texts(permissions, name, "names")) for name in ("publish_topics", "subscribe_topics")
-        )
-        expires_at += LEEWAY_S
-        grant = Grant(client, publish, subscribe, broadcast, expires_at, inspect, publish_topics, subscribe_topics)
-        try:
-            return grant.prepared()
-        except ValueError as error:
-            raise TokenError(f"{CLAIM}.{error}") from None
-
-
-def _flag(permissions: Mapping[str, Any], name: str) -> bool:
-    flag = permissions.get(name, False)
-    if type(flag) is not bool:
-        raise TokenError(f"{CLAIM}.{name} has to be true or false")
-    return flag
-
-
-def _texts(permissions: Mapping[str, Any], name: str, what: str) -> list[str]:
-    texts = permissions.get(name, [])
-    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-        raise TokenError(f"{CLAIM}.{name} has to be a list of topic {what}")
-    return texts
+        return granted(claims, expires_at + LEEWAY_S)
 
 
 def _verifying(key: jwt.PyJWK) -> Any:

@@ -15,17 +15,8 @@ from cryptography.hazmat.primitives.asymmetric import ed25519, rsa
 from jwt.algorithms import HMACAlgorithm, OKPAlgorithm, RSAAlgorithm
 from jwt.utils import base64url_encode
 
-from ingeborg.broker.access.tokens import (
-    CLAIM,
-    KEYS_MAX,
-    LEEWAY_S,
-    PERMISSIONS,
-    Keys,
-    TokenError,
-    make_token,
-    new_keys,
-    read_keys,
-)
+from ingeborg.broker.access.claims import CLAIM, PERMISSIONS, TokenError
+from ingeborg.broker.access.tokens import KEYS_MAX, LEEWAY_S, Keys, make_token, new_keys, read_keys
 from ingeborg.broker.command.config import ConfigError
 from ingeborg.broker.core.clients.grants import Grant
 
