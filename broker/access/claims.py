@@ -29,8 +29,8 @@ def granted(claims: Mapping[str, Any], expires_at: float) -> Grant:
     if unknown := sorted(set(permissions) - set(PERMISSIONS)):
         raise TokenError(f"claim {CLAIM!r} has {', '.join(PERMISSIONS)}, not {unknown[0][:64]!r}")
     broadcast, inspect = (_flag(permissions, name) for name in ("broadcast", "inspect"))
-    client = claims["sub"]
-    if not client:
+    client = claims.get("sub")
+    if not isinstance(client, str) or not client:
         raise TokenError("sub has to be a client id, or the beginning of several and a *")
     publish, subscribe = (tuple(_texts(permissions, name, "prefixes")) for name in ("publish", "subscribe"))
     publish_topics, subscribe_topics = (

@@ -1,0 +1,35 @@
+"""What claims permit, wherever they come from. What a token's claims may be is in ``test_tokens``. SPEC section 1.5."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ingeborg.broker.access.claims import TokenError, granted
+from ingeborg.broker.core.clients.grants import Grant
+
+
+def test_what_is_named_is_permitted_until_then() -> None:
+    permissions = {"publish": ["news/"], "subscribe_topics": ["a"], "inspect": True}
+    expected = Grant("ann", ("news/",), (), False, 7.5, True, frozenset(), frozenset({"a"}))
+    assert granted({"sub": "ann", "ingeborg": permissions, "exp": 1, "others": {}}, 7.5) == expected
+
+
+@pytest.mark.parametrize(
+    "claims",
+    [
+        {},
+        {"sub": ""},
+        {"sub": None},
+        {"sub": 7},
+        {"sub": ["ann"]},
+        {"sub": "ann", "ingeborg": None},
+        {"sub": "ann", "ingeborg": {"pubish": []}},
+        {"sub": "ann", "ingeborg": {"publish": "news"}},
+        {"sub": "ann", "ingeborg": {"inspect": 1}},
+    ],
+)
+def test_what_is_not_as_it_has_to_be_permits_nothing(claims: dict[str, Any]) -> None:
+    with pytest.raises(TokenError):
+        granted(claims, 7.5)
