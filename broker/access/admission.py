@@ -1,13 +1,15 @@
 """Who may open a connection: the request's token, and the page that a browser says it comes from. SPEC section 1.5.
 
-Owns: where a token stands in a request, which origins are let in, and how many connections an address may have (they
-are counted in ``counting``). Must never: log a request's path (it may hold a token).
+Owns: where a token stands in a request, what of it is sent on to the operator's server, which origins are let in, and
+how many connections an address may have (they are counted in ``counting``). Must never: log a request's path (it may
+hold a token), or wait for anybody but in ``answer``.
 """
 
 from __future__ import annotations
 
 import http
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from urllib.parse import parse_qs, urlsplit
 
@@ -15,6 +17,7 @@ from websockets.datastructures import MultipleValuesError
 from websockets.http11 import Request
 
 from ..core.clients.grants import Grant
+from .callback import Callback, Denied, Question, Unanswered
 from .claims import TokenError
 from .counting import Counting, OwnCount
 from .tokens import Keys
@@ -22,6 +25,13 @@ from .tokens import Keys
 #: Of `X-Forwarded-For` so many elements are read at most, from the end: no more proxies stand one behind the other, and
 #: what a client has put before theirs may be a megabyte.
 HOPS_MAX = 32
+
+#: Of the headers that are sent on, names and values together: two as long as any may be. Servers refuse much more, and
+#: what all that wait for an answer have would add up.
+SENT_ON_BYTES_MAX = 16 << 10
+
+#: What a token of the query may be, to be put into a header: no spaces, nothing that ends a line.
+_VISIBLE = re.compile(r"[\x21-\x7e]+")
 
 
 class Refused(Exception):
@@ -34,10 +44,11 @@ class Refused(Exception):
 
 
 class Access:
-    """``keys``: what tokens are checked with; ``None``: nobody needs one. ``origins``: of pages that may connect beside
-    those of this machine, such as ``https://radio.example``; ``*``: any. ``per_address_max``: connections at once; of
-    this machine any number. ``proxies``: networks of those whose ``X-Forwarded-For`` is believed. ``counting``: counts
-    the connections of an address; without, this process does so for itself."""
+    """``keys``: what tokens are checked with. ``callback``: asks the operator's server instead, which gets what the
+    request has of the ``headers`` (names in lower case). Without both nobody needs a token. ``origins``: of pages that
+    may connect beside those of this machine, such as ``https://radio.example``; ``*``: any. ``per_address_max``:
+    connections at once; of this machine any number. ``proxies``: networks of those whose ``X-Forwarded-For`` is
+    believed. ``counting``: counts the connections of an address; without, this process does so for itself."""
 
     def __init__(
         self,
@@ -46,8 +57,15 @@ class Access:
         per_address_max: int = 1_000,
         proxies: Iterable[IPv4Network | IPv6Network] = (),
         counting: Counting | None = None,
+        *,
+        callback: Callback | None = None,
+        headers: Sequence[str] = ("authorization", "cookie"),
     ) -> None:
+        assert keys is None or callback is None, "tokens are checked here, or elsewhere"
+        self.callback = callback
+        self._headers = tuple(headers)
         self._keys = keys
+        self._wants_token = keys is not None or callback is not None
         self._origins = frozenset(origins)
         self._per_address_max = per_address_max
         self._proxies = tuple(proxies)
@@ -88,8 +106,9 @@ class Access:
         parsed = _parsed(address)
         return parsed is not None and any(parsed in network for network in self._proxies)
 
-    def admit(self, request: Request) -> Grant | None:
-        """What the connection may do; ``None``: everything. Raises ``Refused``."""
+    def admit(self, request: Request) -> Grant | Question | None:
+        """What the connection may do; ``None``: everything; a question: ``answer`` has to be awaited, which says it.
+        Raises ``Refused``."""
         try:
             origin = request.headers.get("Origin")
             authorization = request.headers.get("Authorization")
@@ -98,19 +117,66 @@ class Access:
             raise Refused(http.HTTPStatus.BAD_REQUEST, "Host, Origin and Authorization may be given once") from None
         # Only browsers send it, and any page may have a browser connect to any address, this machine's own included.
         # Where a token is wanted that is what lets a page in: the console's, of the very host that is asked, may ask.
-        own = self._keys is not None and origin is not None and host is not None and _is_at(origin, host)
+        own = self._wants_token and origin is not None and host is not None and _is_at(origin, host)
         if origin is not None and not (own or self._origins & {origin, "*"} or _of_this_machine(origin)):
             raise Refused(http.HTTPStatus.FORBIDDEN, "Pages of this origin may not connect; see --allowed-origins")
+        if self.callback is not None:
+            return _question(request, self._headers)
         if self._keys is None:
             return None
         try:
             return self._keys.grant(_token(request.path, authorization))
         except TokenError as error:
+            raise _not_accepted(error) from None
+
+    async def answer(self, question: Question) -> Grant:
+        """What the connection may do, as the operator's server says. Raises ``Refused``."""
+        assert self.callback is not None, "without it there are no questions"
+        try:
+            verdict = await self.callback.answer(question)
+        except Unanswered:
             raise Refused(
-                http.HTTPStatus.UNAUTHORIZED,
-                f"The token is not accepted: {error}",
-                **{"WWW-Authenticate": 'Bearer error="invalid_token"'},
+                http.HTTPStatus.SERVICE_UNAVAILABLE,
+                "It could not be asked whether you may connect; try again in a moment",
+                **{"Retry-After": "1"},
             ) from None
+        if not isinstance(verdict, Denied):
+            return verdict
+        if verdict.status == http.HTTPStatus.UNAUTHORIZED:
+            text = "You are not let in: what your request says of who you are is not accepted"
+            raise Refused(http.HTTPStatus.UNAUTHORIZED, text, **{"WWW-Authenticate": "Bearer"})
+        raise Refused(http.HTTPStatus.FORBIDDEN, "You are not let in: it is not permitted to you")
+
+
+def _not_accepted(error: TokenError) -> Refused:
+    challenge = {"WWW-Authenticate": 'Bearer error="invalid_token"'}
+    return Refused(http.HTTPStatus.UNAUTHORIZED, f"The token is not accepted: {error}", **challenge)
+
+
+def _question(request: Request, names: Sequence[str]) -> Question:
+    """What of the request is sent on: its headers of these names. Raises ``Refused``."""
+    headers = [(name, _as_utf8(name, value)) for name in names for value in request.headers.get_all(name)]
+    if "authorization" in names and "Authorization" not in request.headers:
+        try:
+            token = _token_of_query(request.path)
+            if token is not None and not _VISIBLE.fullmatch(token):
+                raise TokenError("access_token has to be visible ASCII")
+        except TokenError as error:
+            raise _not_accepted(error) from None
+        if token is not None:
+            headers.append(("authorization", f"Bearer {token}"))
+    if sum(len(name) + len(value.encode()) for name, value in headers) > SENT_ON_BYTES_MAX:
+        text = f"{', '.join(names)} may have {SENT_ON_BYTES_MAX:,} bytes together"
+        raise Refused(http.HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, text)
+    return Question(tuple(headers))
+
+
+def _as_utf8(name: str, value: str) -> str:
+    """A header's value, each character of which is a byte. Raises ``Refused``."""
+    try:
+        return value.encode("iso-8859-1").decode()
+    except UnicodeDecodeError:
+        raise Refused(http.HTTPStatus.BAD_REQUEST, f"{name} has to be UTF-8, since it is sent on") from None
 
 
 def _token(path: str, authorization: str | None) -> str:
@@ -119,16 +185,22 @@ def _token(path: str, authorization: str | None) -> str:
         if scheme.lower() == "bearer" and token.strip():
             return token.strip()
         raise TokenError("the Authorization header has to be: Bearer TOKEN")
-    tokens = parse_qs(path.partition("?")[2]).get("access_token", [])
-    if len(tokens) == 1:
-        return tokens[0]
-    if tokens:
-        raise TokenError("access_token may be given once")
+    found = _token_of_query(path)
+    if found is not None:
+        return found
     raise Refused(
         http.HTTPStatus.UNAUTHORIZED,
         "This endpoint wants a token: in the Authorization header (Bearer TOKEN), or as access_token in the query",
         **{"WWW-Authenticate": "Bearer"},
     )
+
+
+def _token_of_query(path: str) -> str | None:
+    """Raises ``TokenError``: there are several."""
+    tokens = parse_qs(path.partition("?")[2]).get("access_token", [])
+    if len(tokens) > 1:
+        raise TokenError("access_token may be given once")
+    return tokens[0] if tokens else None
 
 
 def _is_at(origin: str, host: str) -> bool:

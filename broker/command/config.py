@@ -57,6 +57,26 @@ MAP_SIZE_BYTES_MAX = 1 << 45
 LEAST_S = 0.001
 
 
+#: A client's handshake has no more time.
+AUTH_TIMEOUT_MAX_S = 5.0
+
+#: Headers that are sent on to `auth-url`: more than any server looks at.
+AUTH_HEADERS_MAX = 16
+
+#: A header's name (RFC 9110 section 5.6.2).
+_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9a-z-]{1,64}")
+
+#: Headers that are of one connection, or of the length and form of what comes over it; and those that a client may have
+#: written where a server takes them for a proxy's word.
+NOT_SENT_ON = frozenset(
+    (
+        *("accept-encoding", "connection", "content-length", "expect", "host", "keep-alive", "proxy-connection"),
+        *("te", "trailer", "transfer-encoding", "upgrade"),
+        *("forwarded", "x-forwarded-for"),
+    )
+)
+
+
 class ConfigError(Exception):
     """An option is wrong; the text names it, where it came from, and what it should be."""
 
@@ -106,7 +126,23 @@ class ServeOptions:
     auth_keys: str = option(
         "", "JWK set: clients need a token signed with one of its keys (`ingeborg token`); empty: nobody does", "FILE"
     )
-    insecure: bool = option(False, "without auth-keys, listen on an address that others reach, too", flag=True)
+    auth_url: str = option(
+        "",
+        "in place of auth-keys: asked, when a client connects, whether it may and what for (SPEC section 1.5); "
+        "empty: nobody is",
+        "URL",
+    )
+    auth_headers: str = option(
+        "authorization, cookie",
+        "of the client's request, sent on to auth-url; with authorization, an access_token of the query is, too",
+        "NAME[,NAME…]",
+    )
+    auth_timeout: float = option(
+        2.0, "seconds that auth-url has to answer", "SECONDS", least=LEAST_S, most=AUTH_TIMEOUT_MAX_S
+    )
+    insecure: bool = option(
+        False, "without auth-keys or auth-url, listen on an address that others reach, too", flag=True
+    )
     allowed_origins: str = option("", "of pages that may connect, beside this machine's own; *: any", "URL[,URL…]")
     trusted_proxies: str = option("", "whose X-Forwarded-For is believed; empty: nobody's", "NETWORK[,NETWORK…]")
     drain_time: float = option(5.0, "seconds over which clients are told to go at an orderly end")
@@ -169,6 +205,16 @@ class ServeOptions:
     def origins(self) -> list[str]:
         """``allowed_origins``, one by one."""
         return [origin.strip() for origin in self.allowed_origins.split(",") if origin.strip()]
+
+    @property
+    def headers_sent_on(self) -> tuple[str, ...]:
+        """``auth_headers``, one by one, in lower case, each once."""
+        return tuple(dict.fromkeys(name.strip().lower() for name in self.auth_headers.split(",") if name.strip()))
+
+    @property
+    def wants_token(self) -> bool:
+        """Has a client to say who he is?"""
+        return bool(self.auth_keys or self.auth_url)
 
     @property
     def internal(self) -> tuple[str, int] | None:
@@ -264,6 +310,18 @@ def _check(options: ServeOptions) -> None:
         raise wrong("standby", "needs routing home: with lookup there are no homes")
     if options.standby and not options.dedup_ttl:
         raise wrong("standby", "needs a dedup-ttl: without one nothing is known of payloads that could be kept")
+    if options.auth_url and options.auth_keys:
+        raise ConfigError("auth-url and auth-keys: give one of them, for tokens are checked there or with these keys")
+    if options.auth_url and not _is_http_url(options.auth_url):
+        like = "has to be like https://radio.example/may-connect, without a user, a password or a fragment"
+        raise ConfigError(f"auth-url: {like}")  # and not shown: it may hold a secret
+    for name in options.headers_sent_on:
+        if not _HEADER.fullmatch(name):
+            raise wrong("auth_headers", f"{shown(name)} has to be a header's name, such as cookie")
+        if name in NOT_SENT_ON:
+            raise wrong("auth_headers", f"{name} is not sent on: auth-url could not trust it, or not read the request")
+    if not 1 <= len(options.headers_sent_on) <= AUTH_HEADERS_MAX:
+        raise wrong("auth_headers", f"has to be 1 to {AUTH_HEADERS_MAX} names, such as authorization, cookie")
     for origin in options.origins:
         if origin not in ("*", "null") and not re.fullmatch(r"https?://[^/?#@\s]+", origin):
             raise wrong("allowed_origins", f"{shown(origin)} has to be like https://radio.example, without a path")
@@ -331,6 +389,19 @@ def _is_endpoint_url(url: str) -> bool:
     try:
         parts = urlsplit(url)
         return bool(re.fullmatch(r"wss?://[^/?#@\s]+/?", url)) and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is none
+        return False
+
+
+def _is_http_url(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return (
+            bool(re.fullmatch(r"https?://[^/?#@]+(?:[/?][^#]*)?", url, re.IGNORECASE))
+            and bool(re.fullmatch(r"[\x21-\x7e]+", url))
+            and bool(parts.hostname)
+            and parts.port != 0
+        )
     except ValueError:  # a port that is none
         return False
 

@@ -14,6 +14,7 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from websockets.extensions.permessage_deflate import ServerPerMessageDeflateFactory
 from websockets.http11 import Request, Response
@@ -27,12 +28,13 @@ from ingeborg.protocol.lines import LINES, LINES_BYTES_MAX, Lined, together
 from ingeborg.protocol.sockets import Socket, library_log
 
 from ..access.admission import Access, Refused, is_loopback
+from ..access.callback import Question
 from ..core.clients.grants import Grant
 from ..core.clients.hub import Connection
 from ..core.clients.large import Large
 from ..core.clients.outbox import PIECE_BYTES
 from ..core.effects import Close, Hold, Ping
-from ..web.pages import Pages, path_of, refusal
+from ..web.pages import Later, Pages, path_of, refusal
 from .driver import Driver
 from .fairness import QUANTUM_BYTES, RoundRobin
 from .logs import request_id
@@ -46,6 +48,9 @@ COMPRESS_BYTES = 64 << 10
 
 #: Connections that bring a chunk of a large message in one pass of the loop: of up to 256 KiB each, 1 ms together.
 LARGE_AT_ONCE = 8
+
+#: Connections that are told in one pass of the loop that they are not let in: 1 ms.
+ANSWERS_AT_ONCE = 16
 
 #: A message on a connection with permessage-deflate, in bytes when it has been inflated: what a few hundred bytes may
 #: become before anybody can look at it, in some 8 ms.
@@ -98,6 +103,7 @@ class ClientSocket(Socket):
         self._reads = True
         self._reads_later = False  # it is read again when it is its turn to bring a large chunk
         self._stalled = False  # lines of it wait until the router takes more of it
+        self._asking: asyncio.Task[None] | None = None  # whether it may connect
         self.grant: Grant | None = None  # what its token permits; None: everything
         self.address: str | None = None  # under which it is counted
         self.connection: Connection | None = None
@@ -119,16 +125,50 @@ class ClientSocket(Socket):
                     self._links_come_in(address, here[0] if here else "")
                     self._become_peer(event)
                     return
-                self.grant = clients.access.admit(event)
-                self.address = clients.access.arrived(event, address)
-                response = self.ws.accept(event)
-                if response.status_code == 400:
-                    response.headers["Sec-WebSocket-Version"] = "13"  # RFC 6455 section 4.4: it may be why
+                response = self._client_comes(event, address)
             except Refused as refused:
-                self._router.counters.counts["connections_refused"] += 1
-                response = refusal(refused)
+                response = self._refused(refused)
+        if isinstance(response, Response):
+            self._respond(response)
+        elif clients.status.leaving:
+            self._respond(self._leaving())
+        else:
+            self._respond_later(response)
+
+    def _client_comes(self, request: Request, address: str) -> Response | Later:
+        """Raises ``Refused``."""
+        access = self._clients.access
+        admitted = access.admit(request)
+        # Before somebody is asked: one address has no more questions under way than it may have connections.
+        self.address = access.arrived(request, address)
+        response = self.ws.accept(request)
+        if response.status_code == 400:
+            response.headers["Sec-WebSocket-Version"] = "13"  # RFC 6455 section 4.4: it may be why
+        if not isinstance(admitted, Question):
+            self.grant = admitted
+            return response
+        # Nor is anybody asked about what is no handshake.
+        return partial(self._let_in, admitted, response) if response.status_code == 101 else response
+
+    async def _let_in(self, question: Question, response: Response) -> Response:
+        """The response, if the client may connect."""
+        try:
+            self.grant = await self._clients.access.answer(question)
+        except Refused as refused:
+            return self._refused(refused)
+        return response
+
+    def _refused(self, refused: Refused) -> Response:
+        self._router.counters.counts["connections_refused"] += 1
+        return refusal(refused)
+
+    def _leaving(self) -> Response:
+        return self.ws.reject(503, "This endpoint is shutting down\n")
+
+    def _respond(self, response: Response) -> None:
+        clients = self._clients
         if response.status_code == 101 and clients.status.leaving:
-            response = self.ws.reject(503, "This endpoint is shutting down\n")
+            response = self._leaving()
         self.ws.send_response(response)
         if self.ws.state is OPEN:
             self.settled()
@@ -139,6 +179,40 @@ class ClientSocket(Socket):
                 self.lined = Lined()
                 self.large_bytes = LINES_BYTES_MAX
             self.connection = clients.connected(self)
+
+    def _respond_later(self, later: Later) -> None:
+        """Nothing is read meanwhile. The time for the handshake goes on, and ends the connection."""
+        self._held = True
+        self._clients.asking.add(self)
+        self._asking = asyncio.get_running_loop().create_task(self._respond_when_known(later))
+
+    async def _respond_when_known(self, later: Later) -> None:
+        try:
+            response = await later()
+            self._stop_asking()
+            self._respond(response)
+            self.send_protocol()
+        except Exception:
+            log.exception("whether a connection may be made could not be found out; it is cut")
+            self._stop_asking()
+            self._rest = None
+            self.transport.abort()
+        self._clients.wait_for_turn(self)  # what has come behind the request
+        self._driver.turn()
+
+    def _stop_asking(self) -> None:
+        self._held = False
+        self._asking = None  # they hold each other
+        self._clients.asking.discard(self)
+
+    def turn_away(self) -> None:
+        """Nobody who is still asked about is let in any more."""
+        if self._asking is not None:
+            self._asking.cancel()
+            self._stop_asking()
+            self._respond(self._leaving())
+            self.send_protocol()
+            self._clients.wait_for_turn(self)
 
     def _links_come_in(self, address: str, here: str) -> None:
         """At our address ``here``, and from that one? A machine that connects to an address of its own comes from
@@ -228,7 +302,7 @@ class ClientSocket(Socket):
             return False
         self.take_on()
         if self.waits:
-            return True
+            return self._asking is None  # else it waits for an answer first
         self.read_or_not()
         return False
 
@@ -251,7 +325,11 @@ class ClientSocket(Socket):
                 self.transport.pause_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """What had come of it before is taken all the same."""
+        """What had come of it before is taken all the same, if it was let in."""
+        if self._asking is not None:
+            self._asking.cancel()
+            self._stop_asking()
+            self._rest = None
         super().connection_lost(exc)
         self.read_or_not()
 
@@ -337,6 +415,7 @@ class Clients:
         self.status = status
         self.terms = terms
         self.sockets: dict[Connection, ClientSocket] = {}
+        self.asking: set[ClientSocket] = set()  # those of which somebody is asked whether they may connect
         self._numbers = itertools.count(1)
         self._read_later: deque[ClientSocket] = deque()  # connections that bring large chunks, until it is their turn
         self._waiting = RoundRobin[ClientSocket](ClientSocket.next_turn, time.monotonic)
@@ -373,6 +452,13 @@ class Clients:
         if not self.sockets:
             self._all_gone.set()
         self.driver.turn()
+
+    async def turn_away(self) -> None:
+        """Whoever waits to be let in is told that this endpoint is shutting down; a few in each pass of the loop."""
+        while self.asking:
+            for client in list(itertools.islice(self.asking, ANSWERS_AT_ONCE)):
+                client.turn_away()
+            await asyncio.sleep(0)
 
     async def gone(self) -> None:
         """Wait until no client is connected."""

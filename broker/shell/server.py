@@ -112,6 +112,7 @@ class EndpointServer:
         self.status = Status(self.router, store, store_name, routing, self.reader, driver.loop_lag)
         self.peers = Peers(driver, secret)
         access = access or Access()
+        self.status.callback = self._callback = access.callback
         terms = Terms(frame_bytes_max, self.router.limits.large_bytes, compression)
         self.clients = Clients(driver, self.peers, Pages(self.status, access), access, self.status, terms)
         driver.carry_out(Read, self.reader.read)
@@ -167,6 +168,7 @@ class EndpointServer:
         self.status.leaving = True
         self.router.leave(time.monotonic(), self._drain_s)
         self.driver.turn()
+        await self.clients.turn_away()
         try:
             async with asyncio.timeout(self._hand_over_s + self._drain_s + LEAVE_S + END_S):
                 await self._gone.wait()
@@ -182,6 +184,8 @@ class EndpointServer:
         except TimeoutError:
             log.warning("%d clients did not answer the close", len(self.clients.sockets))
         self.clients.cut()
+        if self._callback is not None:
+            await self._callback.close()
         await self.driver.stop()
         await self.store.close()
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 
+from ..access.callback import Callback
 from ..core.operators.histogram import Histogram
 from ..core.router import Router
 from ..store.base import Store
@@ -32,6 +33,7 @@ class Status:
         self.closes: Counter[str] = Counter()  # clients' connections that are over, by close code
         self.started_unix_s = time.time()
         self.internal = False  # it has an internal address
+        self.callback: Callback | None = None  # whom it asks whether clients may connect
         self.leaving = False
 
     def not_ready(self) -> list[str]:

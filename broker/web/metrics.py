@@ -15,6 +15,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 
 from ingeborg import form
 
+from ..access.callback import Callback
 from ..core.links.capabilities import CAPABILITIES
 from ..core.messages.routes import Routes
 from ..core.operators.histogram import Histogram
@@ -50,7 +51,7 @@ _COUNTERS = {
     "store_errors": "Calls to the store that failed",
     "stale_mappings_left": "Client mappings that could not be cleared when their connection closed",
     "connections_accepted": "Connections accepted",
-    "connections_refused": "Connections refused: no token, a page of another origin, too many of an address",
+    "connections_refused": "Connections refused: no token, auth-url, a page of another origin, too many of an address",
     "accepts_failed": "Times a shared port could not be accepted from, mostly for want of a file or of memory",
     "connections_held_too_much": "Connections closed because all together held more than max-held-bytes",
     "tokens_expired": "Connections closed because their token expired",
@@ -106,6 +107,8 @@ class _Endpoint:
         caches: dict[str, Routes | Locations] = {"routes": router.routes, "locations": router.locations}
         evicted = [((name,), cache.evicted) for name, cache in caches.items()]
         evicted.append((("duplicates",), router.dedup.evicted))
+        if status.callback is not None:
+            evicted.append((("auth",), status.callback.cache.evicted))
         yield _counters("evictions", "Entries that left a full cache", ("cache",), evicted)
         requests = [((name, "hit"), cache.asked - cache.misses) for name, cache in caches.items()]
         requests += [((name, "miss"), cache.misses) for name, cache in caches.items()]
@@ -126,6 +129,8 @@ class _Endpoint:
         if store:
             yield _counters("store", "What the store driver counts", ("what",), _by_one(store))
 
+        if status.callback is not None:
+            yield from _asking(status.callback)
         yield _histogram(
             "delivery",
             "From the receipt of a message here to its write to a subscriber's socket",
@@ -189,6 +194,18 @@ class _Endpoint:
         yield _gauges("link_queued_items", "Items that wait for the link to be up", ("peer",), queued)
         yield _gauges("link_unconfirmed_bytes", "Sent over the link, and not confirmed yet", ("peer",), unconfirmed)
         yield _gauges("link_lag_seconds", "Age of the newest ping that the peer has echoed", ("peer",), lags)
+
+
+def _asking(callback: Callback) -> Iterator[Metric]:
+    """Of an endpoint with auth-url."""
+    calls, answers = _by_one(callback.calls), _by_one(callback.answers)
+    yield _counters("auth_calls", "Calls of auth-url that have ended", ("outcome",), calls)
+    yield _counters("auth_answers", "What clients were told of auth-url, by where it came from", ("source",), answers)
+    yield _gauges("auth_calls_under_way", "Calls of auth-url without an answer yet", (), [((), callback.under_way)])
+    yield _gauges("auth_calls_waiting", "Calls of auth-url that wait for others to end", (), [((), callback.waiting)])
+    is_open = float(callback.breaker.is_open)
+    yield _gauges("auth_breaker_open", "1 while auth-url is left alone, since it did not work", (), [((), is_open)])
+    yield _histogram("auth", "Calls of auth-url", callback.times)
 
 
 def _by_one(counts: dict[str, int]) -> Samples:

@@ -7,16 +7,22 @@ from __future__ import annotations
 
 import email.utils
 import http
+from collections.abc import Awaitable, Callable
+from functools import partial
 from urllib.parse import parse_qs, urlsplit
 
 from websockets.datastructures import Headers
 from websockets.http11 import Request, Response
 
 from ..access.admission import Access, Refused
+from ..access.callback import Question
 from ..shell.peer_socket import PEER_PATH
 from ..shell.status import Status
 from . import metrics
 from .console import serving
+
+#: A response that somebody else has to be asked for.
+Later = Callable[[], Awaitable[Response]]
 
 
 def path_of(request: Request) -> str:
@@ -33,18 +39,17 @@ class Pages:
         self._status = status
         self._access = access
 
-    def answer(self, request: Request, path: str, internal: bool) -> Response | None:
+    def answer(self, request: Request, path: str, internal: bool) -> Response | Later | None:
         """The response to a request of the path; ``None``: it is a link's, or, but at the internal address, a client's.
         ``internal``: it came to that address, where nothing is but links, health and metrics."""
         if request.method not in ("GET", "HEAD"):
             return _not_allowed()
         response = self._answer(request, path, internal)
         if request.method == "HEAD":
-            response = response or _not_allowed()
-            response.body = b""
+            return _head(response or _not_allowed())
         return response
 
-    def _answer(self, request: Request, path: str, internal: bool) -> Response | None:
+    def _answer(self, request: Request, path: str, internal: bool) -> Response | Later | None:
         status = self._status
         if path == "/healthz":
             return _text(http.HTTPStatus.OK, "alive\n")
@@ -63,18 +68,46 @@ class Pages:
             return self._console_access(request)
         return serving.answer(request, path)
 
-    def _console_access(self, request: Request) -> Response:
+    def _console_access(self, request: Request) -> Response | Later:
         """Would a WebSocket of the console be let in, with this token, from a page of ``?origin=…``? A browser does not
         tell a page why a handshake was refused, so it asks first."""
         origins = parse_qs(urlsplit(request.path).query).get("origin", [])
         if "Origin" not in request.headers and len(origins) == 1:  # browsers leave it out of requests like this one
             request.headers["Origin"] = origins[0]
         try:
-            self._access.admit(request)
+            admitted = self._access.admit(request)
         except Refused as refused:
-            self._status.router.counters.counts["connections_refused"] += 1
-            return refusal(refused)
-        return _text(http.HTTPStatus.OK, "a WebSocket would be let in\n")
+            return self._refused(refused)
+        return partial(self._console_asked, admitted) if isinstance(admitted, Question) else _let_in()
+
+    async def _console_asked(self, question: Question) -> Response:
+        try:
+            await self._access.answer(question)
+        except Refused as refused:
+            return self._refused(refused)
+        return _let_in()
+
+    def _refused(self, refused: Refused) -> Response:
+        self._status.router.counters.counts["connections_refused"] += 1
+        return refusal(refused)
+
+
+def _let_in() -> Response:
+    return _text(http.HTTPStatus.OK, "a WebSocket would be let in\n")
+
+
+def _head(response: Response | Later) -> Response | Later:
+    """Without the body."""
+    if isinstance(response, Response):
+        response.body = b""
+        return response
+
+    async def later() -> Response:
+        whole = await response()
+        whole.body = b""
+        return whole
+
+    return later
 
 
 def _not_allowed() -> Response:

@@ -226,13 +226,13 @@ def test_every_package_that_is_imported_is_declared() -> None:
 @pytest.mark.parametrize(
     ("module", "needless"),
     [
-        ("broker.command.cli", {"jwt", "cryptography", "google.protobuf"}),
+        ("broker.command.cli", {"aiohttp", "jwt", "cryptography", "google.protobuf"}),
         ("loadgen.cli", {"redis"}),
         ("loadgen.process.worker", {"redis"}),
     ],
 )
 def test_what_few_need_is_imported_by_these_few(module: str, needless: set[str]) -> None:
-    """The libraries of tokens, of Riak and of Redis take as long to import as all the rest, and as much memory."""
+    """The libraries of tokens, HTTP, Riak and Redis take as long to import as all the rest, and as much memory."""
     code = f"import ingeborg.{module}, sys; print(sorted({needless!r} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"

@@ -61,6 +61,13 @@ def secret(options: ServeOptions) -> list[Finding]:
 def keys(options: ServeOptions) -> list[Finding]:
     """What clients' tokens are checked with."""
     check = "clients' keys"
+    if options.auth_url:
+        url = urlsplit(options.auth_url)
+        seen = f"none: {url.hostname} is asked who may connect"
+        if url.scheme.lower() == "http" and not (url.hostname == "localhost" or is_loopback(url.hostname or "")):
+            seen += ", over HTTP: whoever is between reads clients' tokens and cookies"
+            return [warning(check, seen, "give --auth-url an https:// URL, or have that network to yourself")]
+        return [ok(check, seen)]
     if not options.auth_keys:
         if _local(options):
             return [ok(check, f"none: whoever runs programs on this machine may do everything (host {options.host})")]

@@ -59,6 +59,8 @@ def other_value(option: str, default: Any) -> Any:
         "log_format": "json",
         "log_level": "debug",
         "allowed_origins": "https://radio.example,null",
+        "auth_url": "https://radio.example/may-connect?x=y",
+        "auth_headers": "x-key",
         "max_held_bytes": 1 << 30,
     }
     if option in by_name:
@@ -128,6 +130,38 @@ def test_the_store_defaults_to_the_users_data_folder(monkeypatch: pytest.MonkeyP
         ("internal_address", "10.0.0.1", "internal-address '10.0.0.1': has to be HOST:PORT"),
         ("internal_address", "h:65536", "has to be HOST:PORT"),
         ("drain_time", "-1", "drain-time -1.0: has to be 0, or from 0.001 to 3600 seconds"),
+        *(
+            ("auth_url", url, "auth-url: has to be like https://radio.example/may-connect, without a user, a password")
+            for url in (
+                *(
+                    "radio.example",
+                    "ws://radio.example/",
+                    "ftp://radio.example/",
+                    "https:///x",
+                    "https://",
+                    "https://:1/",
+                ),
+                *("https://ann:s3cr3t@radio.example/", "https://ann@radio.example/", "https://radio.example/#there"),
+                *(
+                    "https://radio.example:port/",
+                    "https://radio.example:70000/",
+                    "https://radio.example:0/",
+                    "http://[x/",
+                ),
+                *("https://radio.example/a b", "https://r\u00e4dio.example/", "https://ra dio.example"),
+            )
+        ),
+        ("auth_headers", "", "auth-headers '': has to be 1 to 16 names, such as authorization, cookie"),
+        ("auth_headers", ",".join(f"x-{number}" for number in range(17)), "has to be 1 to 16 names"),
+        ("auth_headers", "x key", "'x key' has to be a header's name, such as cookie"),
+        ("auth_headers", "cookie, x:y", "'x:y' has to be a header's name"),
+        ("auth_headers", "x" * 65, "has to be a header's name"),
+        ("auth_headers", "Host", "host is not sent on"),
+        ("auth_headers", "cookie,X-Forwarded-For", "x-forwarded-for is not sent on"),
+        ("auth_headers", "Transfer-Encoding", "transfer-encoding is not sent on"),
+        ("auth_timeout", "0", "auth-timeout 0.0: has to be at least 0.001 and at most 5"),
+        ("auth_timeout", "5.1", "has to be at least 0.001 and at most 5"),
+        ("auth_timeout", "nan", "has to be at least 0.001 and at most 5"),
         ("log_format", "xml", "log-format 'xml': has to be text or json"),
         ("log_level", "loud", "log-level 'loud': has to be one of debug, info, warning, error"),
         ("max_subscriptions", "100001", "has to be from 0 (any number) to 100000"),
@@ -159,6 +193,7 @@ def test_a_bad_value_is_named_with_what_it_should_be(option: str, value: str, sa
         ({"internal_address": "h:9000"}, "its 1 ports overlap those of clients"),
         ({"endpoints": "3", "internal_address": "h:65534"}, "there are no 3 ports from it on"),
         ({"endpoints": "2", "advertise": "ws://here:9000"}, "advertise 'ws://here:9000': is one endpoint's"),
+        ({"auth_url": "http://a/", "auth_keys": "keys.json"}, "auth-url and auth-keys: give one of them"),
         ({"share_port": "1", "endpoints": "2", "port": "65534"}, "port 65534: there are no 2 ports after it"),
         ({"share_port": "1", "endpoints": "3", "internal_address": "h:65534"}, "there are no 3 ports from it on"),
         ({"share_port": "1", "endpoints": "3", "internal_address": "h:8998"}, "its 3 ports overlap those of clients"),
@@ -168,6 +203,21 @@ def test_a_bad_value_is_named_with_what_it_should_be(option: str, value: str, sa
 def test_options_that_do_not_go_together_are_refused(options: dict[str, str], says: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(says)):
         load(options, {}, None)
+
+
+def test_a_url_that_is_asked_is_not_shown() -> None:
+    with pytest.raises(ConfigError) as error:
+        load({"auth_url": "https://ann:s3cr3t@radio.example/?key=s3cr3t"}, {}, None)
+    assert "s3cr3t" not in str(error.value)
+
+
+def test_headers_that_are_sent_on_have_one_spelling() -> None:
+    assert ServeOptions().headers_sent_on == ("authorization", "cookie")
+    options = load({"auth_headers": " Cookie,X-Key ,cookie,, x-key"}, {}, None)
+    assert options.headers_sent_on == ("cookie", "x-key")
+    assert not ServeOptions().wants_token
+    assert ServeOptions(auth_url="x").wants_token
+    assert ServeOptions(auth_keys="x").wants_token
 
 
 def test_it_is_said_where_a_bad_value_came_from(tmp_path: Path) -> None:

@@ -83,6 +83,13 @@ def test_no_keys_where_only_this_machine_or_everybody_comes() -> None:
     only(files.keys(ServeOptions(host="0.0.0.0", insecure=True)), "warning", "reads and publishes everything")
 
 
+def test_no_keys_where_a_server_is_asked() -> None:
+    for url in ("https://radio.example/x?key=s3cr3t", "http://127.0.0.1:8000/", "http://localhost/"):
+        seen = only(files.keys(ServeOptions(host="0.0.0.0", auth_url=url)), "ok", "is asked who may connect")
+        assert "s3cr3t" not in str(seen)
+    only(files.keys(ServeOptions(auth_url="http://radio.example/")), "warning", "over HTTP", "https://")
+
+
 # -- the certificate
 
 
