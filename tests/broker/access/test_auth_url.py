@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import re
+import shlex
+import socket
 import subprocess
 import sys
 import time
@@ -20,15 +23,38 @@ import pytest
 from websockets.exceptions import InvalidStatus
 
 from ingeborg.broker.access.admission import SENT_ON_BYTES_MAX, Access
-from ingeborg.broker.access.callback import Callback
+from ingeborg.broker.access.callback import (
+    BODY_BYTES_MAX,
+    CALLS_MAX,
+    DENIED_S,
+    FAILURES_MAX,
+    GRANTED_S,
+    LIFETIME_MAX_S,
+    OPEN_S,
+    WAITING_MAX,
+    Callback,
+)
 from ingeborg.broker.access.calling import Calling
+from ingeborg.broker.command.config import ServeOptions
 from ingeborg.broker.command.serve import listen
 from ingeborg.protocol import sockets
 from ingeborg.protocol.client import Client
 from ingeborg.protocol.pages import fetch, samples
 from tests.conftest import Logged
 
-from ..running import PATIENCE_S, Running, ingeborg, plain, raw, raw_frame, running, serving, serving_tls
+from ..running import (
+    HANDSHAKE,
+    PATIENCE_S,
+    Running,
+    ingeborg,
+    plain,
+    raw,
+    raw_frame,
+    running,
+    serving,
+    serving_tls,
+    started_by,
+)
 from .asked import HOSTILE, Behaviour, Server, always, asked_server, claims, response, silence
 
 pytestmark = pytest.mark.usefixtures("transport", "logged")
@@ -240,6 +266,7 @@ async def test_others_are_served_while_a_client_waits_and_what_it_has_sent_waits
                 assert await other.hear() == {"key": "t", "broadcast": number}
             assert not upgraded.done()
             assert len(endpoint.server.clients.sockets) == 1
+            assert not endpoint.server.clients._waiting._waiting  # it is not given turns for nothing
             server.release.set()
             assert b" 101 " in await upgraded
             for number in (1, 2):
@@ -320,6 +347,19 @@ async def test_a_client_that_goes_away_meanwhile_leaves_nothing_behind(tmp_path:
             pass  # its place is free again
         assert (await endpoint.metrics())["ingeborg_turns_failed_total"] == 0
         assert callback(endpoint).under_way == 0
+
+
+async def test_a_client_that_says_all_at_once_and_ends_is_not_let_in(tmp_path: Path) -> None:
+    """Its end may come in the same chunk as its request, before anybody was asked."""
+    async with asking(silence, tmp_path) as (server, endpoint), raw(endpoint.url) as connection:
+        connection.writer.write(HANDSHAKE.format(path="/").encode() + raw_frame(0x81, b"{}"))
+        connection.writer.write_eof()
+        await server.asked()
+        server.release.set()
+        await connection.rest(cut=True)
+        await endpoint.until(lambda metrics: not metrics["ingeborg_connections"])
+        assert not endpoint.server.clients.asking
+        assert (await endpoint.metrics())["ingeborg_turns_failed_total"] == 0
 
 
 async def test_whoever_is_asked_about_counts_as_a_connection_of_its_address(tmp_path: Path) -> None:
@@ -403,7 +443,7 @@ async def test_what_can_be_refused_here_is(tmp_path: Path) -> None:
         async with raw(url) as connection:
             head = b"GET / HTTP/1.1\r\nHost: here\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nCookie: \xff\r\n\r\n"
             connection.writer.write(head)
-            assert (await connection.rest()).startswith(b"HTTP/1.1 400 ")
+            assert b"cookie has to be UTF-8" in await connection.rest()
         assert server.requests == []
         # Two headers of the greatest length are sent on.
         half = SENT_ON_BYTES_MAX // 2
@@ -413,8 +453,14 @@ async def test_what_can_be_refused_here_is(tmp_path: Path) -> None:
 
 
 async def test_a_page_of_the_host_that_is_asked_may_connect(tmp_path: Path) -> None:
-    async with asking(by_token, tmp_path) as (_, endpoint), raw(endpoint.url) as connection:
-        assert b" 101 " in await connection.upgrade(headers="Origin: http://127.0.0.1\r\n")
+    async with asking(by_token, tmp_path) as (server, endpoint):
+        for origin, status in (("http://ops.example:9000", 101), ("http://other.example:9000", 403)):
+            async with raw(endpoint.url) as connection:
+                request = HANDSHAKE.format(path="/").replace("Host: 127.0.0.1", "Host: ops.example:9000")
+                connection.writer.write(request.removesuffix("\r\n").encode() + f"Origin: {origin}\r\n\r\n".encode())
+                async with asyncio.timeout(PATIENCE_S):
+                    assert int((await connection.reader.readline()).split()[1]) == status
+        assert len(server.requests) == 1
 
 
 async def test_the_console_asks_beforehand_and_the_answer_is_kept(tmp_path: Path, logged: Logged) -> None:
@@ -504,3 +550,55 @@ def test_who_asks_nobody_does_without_aiohttp(tmp_path: Path, url: str) -> None:
     command = [sys.executable, "-c", _ONCE, str(tmp_path / "store"), url]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S)
     assert (done.returncode, done.stdout.splitlines()[-1:]) == (0, [str(bool(url))]), done.stderr
+
+
+# -- What the documentation says
+
+
+def test_the_specification_has_the_figures_of_the_code() -> None:
+    spec = (ROOT / "protocol" / "SPEC.md").read_text(encoding="utf-8")
+    options = ServeOptions()
+    for text in (
+        f"at most {BODY_BYTES_MAX >> 10} KiB: `sub` and `ingeborg` as in a token, and `lifetime_s`",
+        f"at most {LIFETIME_MAX_S:.0f} (366 days)",
+        f"`auth_timeout` ({options.auth_timeout:g} s)",
+        f"(`{'` and `'.join(options.headers_sent_on)}` by\n  default; {SENT_ON_BYTES_MAX >> 10} KiB at most, else 431)",
+        f"same headers: {GRANTED_S:.0f} s and at most `lifetime_s`",
+        f"401 and 403 for {DENIED_S:.0f} s.",
+        f"After {FAILURES_MAX} calls in a row",
+        f"it asks nobody for {OPEN_S:.0f} s",
+        f"It\n  has {CALLS_MAX} calls under way at most, and {WAITING_MAX:,} that wait",
+    ):
+        assert text in spec
+
+
+async def test_the_example_of_the_documentation_works(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "operating.md").read_text(encoding="utf-8")
+    found = re.search(r"```python\n# (may_connect\.py)\n(.*?)```\n```sh\n(.*?)```", page, re.DOTALL)
+    assert found is not None
+    name, program, commands = found.groups()
+    sock = listen("127.0.0.1", 0)
+    port = sock.getsockname()[1]
+    sock.close()
+    (tmp_path / name).write_text(program.replace("8000", f"{port}"), encoding="utf-8")
+    (option,) = re.findall(r"^ingeborg serve (--auth-url \S+) &$", commands, re.MULTILINE)
+    (token,) = re.findall(r"^export (INGEBORG_TOKEN)=(\S+)$", commands, re.MULTILINE)
+    published = [shlex.split(line, comments=True)[2:] for line in commands.splitlines() if " pub " in line]
+    async with started_by([sys.executable, tmp_path / name], tmp_path):
+        async with asyncio.timeout(PATIENCE_S):
+            while not is_listened_at(port):  # noqa: ASYNC110 - the example says nothing
+                await asyncio.sleep(0.05)
+        async with serving(tmp_path, *option.replace("8000", f"{port}").split()) as (_, url):
+            ended = []
+            for arguments in published:
+                command = ("pub", "--url", url, *arguments)
+                async with ingeborg(tmp_path, *command, variables=dict([token])) as process:
+                    ended.append(await process.ended())
+            assert ended == [0, 1]
+            assert (await refused(url, **bearer("12345")))[0] == 401
+
+
+def is_listened_at(port: int) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+        return True
+    return False

@@ -253,6 +253,21 @@ class BreakerRules(RuleBasedStateMachine):
 TestBreakerRules = BreakerRules.TestCase
 
 
+def test_what_began_before_the_server_was_left_alone_says_nothing_new() -> None:
+    breaker = Breaker()
+    turns = [breaker.begin(0) for _ in range(FAILURES_MAX + 2)]
+    assert turns == [Turn.CALL] * (FAILURES_MAX + 2)
+    for _ in range(FAILURES_MAX):
+        breaker.failed(Turn.CALL, 0)
+    breaker.failed(Turn.CALL, OPEN_S - 1)
+    assert breaker.begin(OPEN_S) is Turn.PROBE
+    breaker.failed(Turn.CALL, OPEN_S)
+    assert breaker.begin(OPEN_S) is None  # the probe is still under way
+    breaker.failed(Turn.PROBE, OPEN_S + 1)
+    assert breaker.begin(2 * OPEN_S) is None
+    assert breaker.begin(2 * OPEN_S + 1) is Turn.PROBE
+
+
 def test_a_probe_that_was_given_up_leaves_room_for_another() -> None:
     breaker = Breaker()
     for _ in range(FAILURES_MAX):
