@@ -34,6 +34,7 @@ LONG_S: dict[str, float] = {
     "tests/broker/autoscaling/kafka/test_monitor.py": 55,
     "tests/broker/shell/test_client_socket.py": 43,
     "tests/bench/autoscale/test_work.py": 45,
+    "tests/broker/access/test_auth_url.py": 40,
     "tests/cluster/test_crash.py": 40,
     "tests/cluster/test_shared_port.py": 22,
     "tests/broker/shell/test_ends.py": 35,
