@@ -5,7 +5,7 @@ Owns: their fields, and which of two locations is true. Must never: grow behavio
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 
 class Location(NamedTuple):
@@ -37,12 +37,40 @@ class Endpoint(NamedTuple):
 class Shape(NamedTuple):
     """How a store likes to be used. ``topics_at_once``: as many of large subscribes as it wants to have at a time;
     ``slots_together``: it keeps topics of one slot in one place, so that they should come together; ``reads_memory``:
-    it reads a few subscribers from this machine's memory, in microseconds."""
+    it reads a few subscribers from this machine's memory, in microseconds; ``renew_s``: ending subscriptions vanish from it
+unless they are renewed so often, in seconds; 0: they stay until they are taken out."""
 
     topics_at_once: int = 2_000
     slots_together: bool = True
     reads_memory: bool = False
+    renew_s: float = 0.0
 
+
+class Term(NamedTuple):
+    """When an *ending* subscription ends by itself; the first that comes to pass counts. SPEC section 2.2."""
+
+    disconnect: bool  # when its client has listened nowhere for the grace time
+    ends_at: float  # Unix time in seconds; 0.0: never for that
+
+
+class Ending(NamedTuple):
+    """One ending subscription, as the store has it."""
+
+    topic: str
+    client: str
+    term: Term
+    stamp: int  # tells it from one that was written anew since: greater at every ``Store.subscribe_ending``
+
+
+class Ended(NamedTuple):
+    """What has ended of a client: the latest topics (``ENDED_TOPICS_MAX`` at most), and how many there were."""
+
+    topics: list[str]
+    count: int
+
+
+ENDED_TOPICS_MAX: Final = 1_000
+"""Topics of one client that are remembered as ended: a reply that names them all fits any outbox."""
 
 Subscribers = tuple[str, ...] | set[str]
 """The clients that are subscribed to a topic, each once. A set is whose it was given to; a few come as a tuple."""

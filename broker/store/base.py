@@ -17,6 +17,9 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Protocol
 
 from ingeborg.broker.core.model import (
+    ENDED_TOPICS_MAX,
+    Ended,
+    Ending,
     Endpoint,
     Location,
     Shape,
@@ -26,10 +29,14 @@ from ingeborg.broker.core.model import (
     StoreUnavailable,
     Subscribers,
     Superseded,
+    Term,
 )
 
 __all__ = [
+    "ENDED_TOPICS_MAX",
     "PAGE_SUBSCRIPTIONS",
+    "Ended",
+    "Ending",
     "Endpoint",
     "Location",
     "Shape",
@@ -40,6 +47,7 @@ __all__ = [
     "StoreUnavailable",
     "Subscribers",
     "Superseded",
+    "Term",
 ]
 
 PAGE_SUBSCRIPTIONS = 1_000
@@ -57,35 +65,77 @@ class Store(Protocol):
     async def close(self) -> None:
         """Give everything back. Operations still under way end with ``StoreUnavailable``."""
 
-    async def subscribe(self, batch: Sequence[tuple[str, Sequence[str]]]) -> None:
+    async def subscribe(self, batch: Sequence[tuple[str, Sequence[str]]], ending: bool = False) -> None:
         """Add each ``(client, topics)`` of the batch: the client to the subscriber set of each of its topics.
 
         When it returns, the additions are durable: they survive ``kill -9`` of every process (embedded), or the loss
         of a minority of the nodes (Riak). Concurrent writers of one topic: the union.
+
+        ``ending``, here and below: the feature ``ending`` is on, so that there may be ending subscriptions. One of the
+        same client and topic is taken out: a plain one wins.
         """
 
-    async def unsubscribe(self, batch: Sequence[tuple[str, Sequence[str]]]) -> None:
-        """Take them out, as durably. Against a concurrent ``subscribe`` the subscription may win, never the reverse."""
+    async def unsubscribe(self, batch: Sequence[tuple[str, Sequence[str]]], ending: bool = False) -> None:
+        """Take them out, as durably. Against a concurrent ``subscribe`` the subscription may win, never the reverse.
+        ``ending``: the ending ones, too."""
 
-    async def subscribers(self, topics: Sequence[str]) -> list[set[str]]:
+    async def subscribers(self, topics: Sequence[str], ending: bool = False) -> list[set[str]]:
         """The subscriber set of each topic, in the order asked; a topic nobody ever had: the empty set.
 
         The sets are new objects, the caller's to keep and change. Sees every ``subscribe`` that has returned, at
-        whichever process.
+        whichever process. ``ending``: with those whose subscription is an ending one.
         """
 
-    def subscribers_now(self, topics: Sequence[str]) -> list[Subscribers] | None:
+    def subscribers_now(self, topics: Sequence[str], ending: bool = False) -> list[Subscribers] | None:
         """The same, where that takes no more than a read of memory of some 2 ms. ``None``: ask ``subscribers``."""
 
-    async def topics(self, client: str, cursor: str | None, limit: int) -> tuple[list[str], str | None]:
+    async def topics(
+        self, client: str, cursor: str | None, limit: int, ending: bool = False
+    ) -> tuple[list[str], str | None]:
         """One page of at most ``limit`` (1 or more) of the client's topics, and the cursor of the next or ``None``.
 
         Order is the implementation's (by hash), stable; a topic that stays subscribed through the paging comes
-        exactly once. ``ValueError`` for a cursor that is none of this store's.
+        exactly once. ``ValueError`` for a cursor that is none of this store's. ``ending``: the topics of its ending
+        subscriptions, too.
         """
 
+    # Ending subscriptions: asked only while the feature ``ending`` is on. They survive ``kill -9`` of every process, not a
+    # reboot of the machine (embedded), or the loss of a minority of the nodes (Riak).
+
+    async def subscribe_ending(self, batch: Sequence[tuple[str, Sequence[str], Term]]) -> None:
+        """Add each ``(client, topics, term)``, or give the ending subscription that is there the new term and a greater
+        stamp. Where the client has a plain subscription to the topic nothing changes. What is subscribed to anew is not
+        among what has ended any more.
+        """
+
+    async def terms(self, pairs: Sequence[tuple[str, str]]) -> list[Term | None]:
+        """The term of each ``(client, topic)``, in the order asked; ``None``: that is no ending subscription."""
+
+    async def ending(self, slot: int, cursor: str | None, limit: int) -> tuple[list[Ending], str | None]:
+        """One page of about ``limit`` of the ending subscriptions to topics of the slot, and the cursor of the next or
+        ``None``. What stays from the first page to the last comes, once. ``ValueError`` for a cursor that is none."""
+
+    async def end(self, batch: Sequence[tuple[Sequence[Ending], Location | None, bool]]) -> list[list[Ending]]:
+        """Take out ending subscriptions, each entry's those of one client; what of each entry has been taken out, or was
+        gone, with no plain subscription beside it. One that has another stamp by now stays.
+
+        The entry's flag: only if the client's location is the given one (``None``: it has none) when they are taken
+        out. A client whose ``listen`` has returned before, or has returned when this returns, keeps them; or ``ended``,
+        asked after that ``listen``, names them. What is taken out goes to what has ended of the client.
+        """
+
+    async def ended(self, clients: Sequence[str]) -> list[Ended | None]:
+        """What has ended of each client, not been subscribed to again since, and not been forgotten."""
+
+    async def renew(self, slot: int) -> None:
+        """Have the slot's ending subscriptions stay for as long as new ones do (``Shape.renew_s``)."""
+
+    async def tidy(self, kept_s: float) -> int:
+        """A bounded step of clearing up, to be repeated: forget what ended more than ``kept_s`` seconds ago, and the
+        locations of clients that listen nowhere and last began to so long ago. How many records went."""
+
     def subscriptions(self) -> AsyncIterator[list[tuple[str, list[str]]]]:
-        """All subscriptions there are, in pages of ``(topic, clients)``: ``PAGE_SUBSCRIPTIONS`` a page at most, none
+        """All plain subscriptions there are, in pages of ``(topic, clients)``: ``PAGE_SUBSCRIPTIONS`` a page at most, none
         empty. A topic with many subscribers comes in parts. Order is the implementation's.
 
         Not a snapshot, since endpoints may write meanwhile: what stays subscribed from the first page to the last

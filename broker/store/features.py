@@ -18,6 +18,8 @@ from ingeborg.broker.core.model import StoreError, StoreMisconfigured
 MEANING: Final = {
     # Every endpoint may become the second one, so every endpoint has to be able to.
     "standby": "what belongs to slots is kept at a second endpoint as well",
+    # A home that does not know of them would deliver nothing to them.
+    "ending": "there may be subscriptions that end by themselves, beside the plain ones",
 }
 """For people: what each feature does while it is switched on."""
 
