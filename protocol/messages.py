@@ -28,6 +28,9 @@ BAD_DEDUP: Final = (
     f"{DEDUP_KEY_BYTES_MAX} bytes of UTF-8 that is none of {', '.join(sorted(DEDUP_NO_KEYS))}"
 )
 
+#: Seconds after which a subscription may be said to end: 30 days.
+TTL_S_MAX: Final = 30 * 24 * 3600
+
 #: Topics in one page of `subscriptions`: what is asked for without `limit`, and the most that is given.
 PAGE_LIMIT_DEFAULT: Final = 1_000
 PAGE_LIMIT_MAX: Final = 10_000
@@ -47,6 +50,8 @@ class Command(NamedTuple):
     dedup: bool | str = True  # a string: the publisher's own key
     cursor: str | None = None
     limit: int = PAGE_LIMIT_DEFAULT
+    #: Of a subscribe that ends: until its client disconnects?, after so many seconds (0: not by time).
+    term: tuple[bool, int] | None = None
 
 
 def check(value: dict[str, Any], payload_bytes_max: int) -> Command:
@@ -146,6 +151,23 @@ def _with_topics(name: str, client: str, number: Id, value: dict[str, Any], payl
     return Command(name, client, number, (check_topic(topic),))
 
 
+def _subscribe(name: str, client: str, number: Id, value: dict[str, Any], payload_bytes_max: int) -> Command:
+    command = _with_topics(name, client, number, value, payload_bytes_max)
+    if "until" in value or "ttl_s" in value:
+        return command._replace(term=_term(value))
+    return command
+
+
+def _term(value: dict[str, Any]) -> tuple[bool, int]:
+    disconnect = "until" in value
+    if disconnect and value["until"] != "disconnect":
+        raise ProtocolError("bad_state", "Key 'until' has to be \"disconnect\"; leave it out for what stays")
+    ttl_s = value.get("ttl_s", 0)
+    if type(ttl_s) is not int or ("ttl_s" in value and not 1 <= ttl_s <= TTL_S_MAX):
+        raise ProtocolError("bad_state", f"Key 'ttl_s' has to be an integer from 1 to {TTL_S_MAX}, of seconds")
+    return disconnect, ttl_s
+
+
 def _topic(value: dict[str, Any]) -> str:
     topic = value.get("topic")
     if type(topic) is not str:
@@ -179,7 +201,7 @@ def _broadcast(name: str, client: str, number: Id, value: dict[str, Any], payloa
 _COMMANDS: Final = {
     "listen": _plain,
     "unlisten": _plain,
-    "subscribe": _with_topics,
+    "subscribe": _subscribe,
     "unsubscribe": _with_topics,
     "publish": _publish,
     "broadcast": _broadcast,

@@ -22,12 +22,21 @@ part that knows that it has come."""
 
 
 class Desk:
-    """One endpoint's. ``now``: monotonic seconds, of the event that is being dealt with."""
+    """One endpoint's. ``now``: monotonic seconds, of the event that is being dealt with; ``unix_s``: Unix time of the
+    last tick, which may be set back or on: for what people or other machines are told."""
 
     def __init__(
-        self, now: float, counters: Counters, calls: Calls, stores: StoreCalls, jobs: deque[Job], acts: list[Act]
+        self,
+        now: float,
+        counters: Counters,
+        calls: Calls,
+        stores: StoreCalls,
+        jobs: deque[Job],
+        acts: list[Act],
+        unix_s: float = 0.0,
     ) -> None:
         self.now = now
+        self.unix_s = unix_s
         self.counts = counters.counts
         self.drops = counters.drops
         self._calls = calls

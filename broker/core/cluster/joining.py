@@ -68,6 +68,8 @@ class Joining(Part):
         #: Are told of peers: that one has acted without this endpoint, and that it was told so by this one.
         self.missed: Callable[[str, int | None], None] = lambda peer, void_before: None
         self.told_missed: Callable[[str], None] = lambda peer: None
+        #: Tells a peer, before it is let in, which features are on.
+        self.greet: Callable[[str], None] = lambda peer: None
         self.first_copy: Callable[[str], int] = lambda peer: 1  # number of the first one to the peer that is under way
         self._version = 0  # of the table of homes that the followers have been told of
         self.stopping: str | None = None  # why this process has to end
@@ -283,6 +285,7 @@ class Joining(Part):
         self._writes.after(partial(self._handovers.after, welcome, peer))
 
     def _welcome(self, peer: str, number: int, missed: int) -> None:
+        self.greet(peer)
         self._desk.answer(peer, number, missed if self._members.has(peer, MISSED) else None)
         if missed:
             self.told_missed(peer)

@@ -99,6 +99,8 @@ class Membership(Homes):
         #: Times that this process has stood still for longer than a lease.
         self.stalls = 0
         self._round_began = now
+        #: It is known which features are on, as of this round; where that is not asked it is as if it were.
+        self.informed = True
         self._read = False  # the registry, since this round began and within a lease
         self._read_at = float("-inf")  # when the last read of it began
         self._written_at = float("-inf")  # when the last heartbeat that was written was begun
@@ -147,6 +149,11 @@ class Membership(Homes):
     def heartbeat_written(self, begun_at: float) -> None:
         """Our heartbeat is in the store; ``begun_at`` is when writing it began."""
         self._written_at = max(self._written_at, begun_at)
+
+    def inform(self) -> None:
+        """The store has said which features are on, asked in this round."""
+        self.informed = True
+        self._changed()
 
     def connected(self, endpoint: Endpoint, now: float, capabilities: frozenset[str] = NONE) -> list[Endpoint]:
         """An authenticated link to the peer is up, which can do so much. Returns whom it supersedes."""
@@ -333,7 +340,7 @@ class Membership(Homes):
         )
 
     def _changed(self) -> None:
-        if not self.joined and not self.leaving and self._read and not self.unwelcomed():
+        if not self.joined and not self.leaving and self._read and self.informed and not self.unwelcomed():
             self.joined = True
         if self.joined:
             view = self.view()

@@ -58,10 +58,24 @@ def _is_key(key: Any, or_none: bool = False) -> bool:
 
 
 def _is_change(arguments: list[Any]) -> bool:
+    if len(arguments) == 4:
+        return _is_change(arguments[:3]) and arguments[2] is True and _are_terms(arguments[3])
     if len(arguments) != 3:
         return False
     client, topics, added = arguments
     return type(client) is str and _are(topics, str) and type(added) is bool
+
+
+def _are_terms(options: Any) -> bool:
+    """The options of a change: when the subscriptions end. Others mean nothing here."""
+    if not _are_options(options):
+        return False
+    ttl_s = options.get("ttl_s", 0)
+    return options.get("until", "disconnect") == "disconnect" and type(ttl_s) is int and ttl_s >= 0
+
+
+def _is_switched(arguments: list[Any]) -> bool:
+    return len(arguments) == 1 and _are(arguments[0], str)
 
 
 def _is_delivery(arguments: list[Any]) -> bool:
@@ -150,6 +164,7 @@ REQUESTS: Final[dict[int, Check]] = {
     Kind.COPY_BEGINS: _is_copy_begin,
     Kind.COPY: _is_copy,
     Kind.COPIED: _is_copied,
+    Kind.SWITCHED: _is_switched,
 }
 
 

@@ -30,7 +30,8 @@ class Kind(IntEnum):
     # then perhaps, to a peer with "standby", {"from": [origin, number]}: it is known by these
     # home -> former home that is handing over another with the key: the same
     PUBLISH = 1
-    CHANGE = 2  # -> home: client, topics, added
+    # -> home: client, topics, added; then perhaps, to a peer with "ending", {"until": "disconnect", "ttl_s": seconds}
+    CHANGE = 2
     # home -> endpoint: origin's incarnation and number, topic, payload, clients (nil: those kept for the topic), keep?
     DELIVER = 3
     BROADCAST = 4  # home -> every endpoint: origin's incarnation and number, payload; answered with ``Moved``
@@ -49,6 +50,8 @@ class Kind(IntEnum):
     COPY_BEGINS = 11
     COPY = 12  # home -> next home: copy, name of the state, what that has packed
     COPIED = 13  # home -> next home: copy, keys sent in all, final?; answered: are they all here?
+    # any endpoint -> every peer that has the capability "ending": names of features that are on; answered: it knows
+    SWITCHED = 14
 
 
 #: The answer of an endpoint that is not home of the topic: ask again, the views will agree.

@@ -21,8 +21,11 @@ STANDBY: Final = "standby"
 #: It says to whoever joins whether it has acted without it (``cluster.membership``).
 MISSED: Final = "missed"
 
+#: It takes subscriptions that end by themselves, and word of features that are on (``cluster.features``).
+ENDING: Final = "ending"
+
 #: All of this release's.
-CAPABILITIES: Final = frozenset((COPIES, STANDBY, MISSED))
+CAPABILITIES: Final = frozenset((COPIES, STANDBY, MISSED, ENDING))
 
 #: A peer's of before there were any.
 NONE: Final[frozenset[str]] = frozenset()
