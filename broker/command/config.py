@@ -108,6 +108,7 @@ class ServeOptions:
     advertise: str = option("", "where the other endpoints reach this one; empty: from host and port", "URL")
     routing: str = option("home", "home, or the thesis's lookup per message", "home|lookup")
     dedup_ttl: float = option(60.0, "a payload repeated within so many seconds is dropped; 0: none is", "SECONDS")
+    grace: float = option(60.0, "subscriptions until disconnect end so many seconds after their client went", "SECONDS")
     standby: bool = option(
         False,
         "switch on for all endpoints: a slot's next home has its duplicates and messages under way, so that a crash "
@@ -352,6 +353,8 @@ def _check(options: ServeOptions) -> None:
         raise wrong("slow_consumer", "has to be close or drop_oldest")
     if options.dedup_ttl and not LEAST_S <= options.dedup_ttl <= 86_400:
         raise wrong("dedup_ttl", f"has to be 0 (off), or from {LEAST_S:g} to 86400 seconds")
+    if not 1 <= options.grace <= 86_400:
+        raise wrong("grace", "has to be from 1 to 86400 seconds")
     if not 1 <= options.ping_interval <= 3600:
         raise wrong("ping_interval", "has to be from 1 to 3600 seconds")
     if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", options.riak_namespace):

@@ -263,6 +263,7 @@ async def _serve(options: ServeOptions, given: Inherited | None, endpoint: Calla
         store_name=options.store_url.partition(":")[0],
         routing=options.routing,
         dedup_ttl_s=options.dedup_ttl,
+        grace_s=options.grace,
         limits=Limits(
             payload_bytes=options.max_payload_bytes,
             outbox_bytes=options.max_outbox_bytes,

@@ -28,7 +28,7 @@ from .clients.sessions import Sessions
 from .cluster.arriving import Arriving
 from .cluster.copies import Copies
 from .cluster.copying import Copying
-from .cluster.features import Features
+from .cluster.features import Features, Switch
 from .cluster.handover import KeyHandover, SeenPayloads
 from .cluster.homes import Homes
 from .cluster.joining import Joining
@@ -41,7 +41,7 @@ from .desk import Desk, Job
 from .effects import Act, Effects, StoreCall
 from .limits import PATIENCE, SIZES, Limits, Patience, Sizes
 from .links.calls import Calls, Kind
-from .links.capabilities import NONE, STANDBY
+from .links.capabilities import ENDING, NONE, STANDBY
 from .links.mesh import Mesh
 from .messages.dedup import Dedup
 from .messages.delivery import Delivery
@@ -65,6 +65,7 @@ from .part import CommandHandler, Part, RequestHandler
 from .stores import StoreCalls
 from .topics.locations import Locations, Whereabouts
 from .topics.subscribing import Subscribing
+from .topics.sweeping import Sweeping
 from .topics.writing import Writing
 
 
@@ -90,11 +91,13 @@ class Router:
         unix_s: float = 0.0,
         states: Sequence[SlotState] = (),
         wanted: frozenset[str] = frozenset(),
+        grace_s: float = 60.0,
     ) -> None:
         """``shape``: of the store. ``figures``: what this endpoint tells operators of itself (SPEC section 2.4).
         ``resident``: the memory of this process in bytes; ``None``: nobody knows, and what connections hold is believed
         as it is counted. ``alone_at_url``: see ``Joining``. ``ping_s``: between two pings of a connection. ``unix_s``:
-        Unix time now. ``states``: what belongs to slots, beside the core's own. ``wanted``: features (``Features``)."""
+        Unix time now. ``states``: what belongs to slots, beside the core's own. ``wanted``: features (``Features``). ``grace_s``: how
+        long subscriptions until disconnect stay when their client has gone."""
         self.me = me
         self.limits = limits = limits or Limits()
         lookup = routing == "lookup"
@@ -105,7 +108,8 @@ class Router:
         self.stores = StoreCalls(counters.counts)
         self._jobs: deque[Job] = deque()
         self._acts: list[Act] = []
-        self._desk = desk = Desk(now, counters, calls, self.stores, self._jobs, self._acts)
+        self._desk = desk = Desk(now, counters, calls, self.stores, self._jobs, self._acts, unix_s)
+        ending = Switch()
 
         self.members = members = Membership(me, now, patience)
         self.hub = hub = Hub()
@@ -146,24 +150,40 @@ class Router:
         sharing = Sharing(desk, me.incarnation, homes, self.dedup, keys, copies, seen, guard, outcomes, sizes)
         make_home = LookupHome if lookup else Home
         self._home = home = make_home(
-            desk, me.incarnation, homes, routes, locations, whereabouts, outcomes, fanout, sharing, guard, sizes
+            desk, me.incarnation, homes, routes, locations, whereabouts, outcomes, fanout, sharing, guard, ending, sizes
         )
-        self.features = Features(desk, members, {} if lookup else {STANDBY: guard.switch}, wanted)
+        switches = {} if lookup else {STANDBY: guard.switch, ENDING: ending.turn}
+        self.features = Features(desk, members, switches, wanted)
         self.recovery = recovery = Recovery(desk, members, self.dedup, kept, outcomes, home.recover)
         self._origin = origin = Origin(
             desk, me.incarnation, homes, home, outcomes, repeats, inflight, replies, counters, dedup_ttl_s > 0
         )
 
-        self._writing = writing = Writing(desk, me.incarnation, homes, routes, links, self._writes, sizes)
+        shape = shape or Shape()
+        self.sweeping = sweeping = Sweeping(desk, members, hub, routes, self._writes, ending, shape, grace_s)
+        self._writing = writing = Writing(desk, me.incarnation, homes, routes, links, self._writes, sweeping, sizes)
+        may_end = None if lookup else self.features
         subscribing = Subscribing(
-            desk, me.incarnation, homes, writing, replies, memory, shape or Shape(), limits.subscriptions, sizes
+            desk,
+            me.incarnation,
+            homes,
+            writing,
+            may_end,
+            grace_s,
+            replies,
+            memory,
+            shape,
+            limits.subscriptions,
+            sizes,
         )
-        listening = Listening(desk, members, homes, hub, locations, moved_away, replies, sending, memory, sizes)
-        self._inspecting = inspecting = Inspecting(desk, members, replies, figures, sizes)
+        listening = Listening(
+            desk, members, homes, hub, locations, moved_away, replies, sending, memory, ending, grace_s, sizes
+        )
+        self._inspecting = inspecting = Inspecting(desk, members, replies, figures, ending, sizes)
 
         # In the order in which they are told of ticks, of the ends of turns, and of what becomes of the cluster.
         capabilities: list[Part] = [home, delivery, keys, copying, arriving, standbys, copies, recovery, self.features]
-        capabilities += [writing, subscribing, listening, keepalive, inspecting, fanout, origin]
+        capabilities += [writing, subscribing, sweeping, listening, keepalive, inspecting, fanout, origin]
         followers = [part for part in capabilities if part.follows_the_cluster()]
         self.joining = joining = Joining(
             desk, members, mesh, self._writes, handovers, followers, self._idle, alone_at_url=alone_at_url
@@ -172,6 +192,7 @@ class Router:
         joining.missed = arriving.missed
         joining.told_missed = standbys.renew
         joining.first_copy = copies.first_to
+        joining.greet = self.features.tell
         self._leaving = Leaving(desk, joining, copying, sessions, sending, inflight, sizes, patience)
         parts = [joining, mesh, *capabilities]
         commands: dict[str, CommandHandler] = {}
@@ -316,6 +337,7 @@ class Router:
     def tick(self, now: float, unix_s: float = 0.0) -> None:
         """Call every 100 ms or so: time-outs, signs of life, expiry. ``unix_s``: Unix time, which tokens go by."""
         self._at(now)
+        self._desk.unix_s = unix_s
         self.counters.observe()
         self.members.tick(now)
         self.calls.tick(now)

@@ -31,6 +31,8 @@ _COUNTERS = {
     "messages_delivered": "Messages put into outboxes of clients of this endpoint",
     "messages_forwarded": "Items sent by this endpoint, as home, to other endpoints",
     "lists_sent": "Lists of recipients sent to other endpoints, once for each version of a large set",
+    "subscriptions_ended": "Subscriptions that this endpoint, as home, has found to be over",
+    "renewals_failed": "Slots whose ending subscriptions the store has not renewed in time",
     "duplicates_dropped": "Publishes dropped by this endpoint, as home, because their payload was seen lately",
     "subscriptions_changed": "Subscriptions added or removed by this endpoint, as home",
     "relocations": "Locations read again because a client was not where it was thought to be",
@@ -178,6 +180,13 @@ class _Endpoint:
         yield "features_on", "Features of the store that are switched on", len(router.features.on)
         awaited = len(router.features.awaited)
         yield "features_awaited", "Features that are wanted, and are not on: not all endpoints are able", awaited
+        sweeping = router.sweeping
+        yield (
+            "ending_subscriptions",
+            "Subscriptions that end, to topics of this endpoint's, at its last walk",
+            sweeping.found,
+        )
+        yield "ending_clients_away", "Their clients that listen nowhere", sweeping.away
         yield "requests_under_way", "Requests to other endpoints without an answer yet", len(router.calls)
 
     def _links(self) -> Iterator[Metric]:

@@ -11,15 +11,16 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any, Final
 
-from ingeborg.protocol.errors import REPLACED, ProtocolError
+from ingeborg.protocol.errors import REPLACED, SUBSCRIPTIONS_ENDED, ProtocolError
 from ingeborg.protocol.messages import Command, success
 
+from ..cluster.features import Switch
 from ..cluster.homes import Homes
 from ..cluster.membership import Membership
 from ..desk import Desk
 from ..limits import SIZES, Sizes
 from ..links.calls import TIMEOUT_S, Call, Kind
-from ..model import Location
+from ..model import Ended, Location
 from ..part import CommandHandler, Part, RequestHandler
 from ..stores import unavailable
 from ..topics.locations import Locations
@@ -29,6 +30,12 @@ from .moved import MovedAway
 from .replies import Replies
 from .sending import Sending
 
+#: Places that could not be cleared and are to be cleared later; more are found out at the next message for the client.
+UNCLEARED_MAX: Final = 100_000
+
+#: How long after that, in seconds.
+CLEAR_AGAIN_S: Final = 1.0
+
 #: Listens in one store call and one announcement: each side takes up to 10 ms for so many.
 LISTENS_PER_BATCH: Final = 500
 
@@ -36,7 +43,7 @@ LISTENS_PER_BATCH: Final = 500
 class Listen:
     """A ``listen`` under way."""
 
-    __slots__ = ("again", "client", "connection", "former", "id", "reply")
+    __slots__ = ("again", "client", "connection", "ended", "former", "id", "reply")
 
     def __init__(
         self, client: str, connection: Connection, reply: Reply | None, number: Any, former: Binding | None
@@ -47,6 +54,7 @@ class Listen:
         self.id = number
         self.former = former  # the client's binding to another connection of this endpoint, until now
         self.again = False  # it listened on this connection already
+        self.ended: Ended | None = None  # of its subscriptions
 
 
 class Announcement:
@@ -63,7 +71,8 @@ class Announcement:
 
 
 class Listening(Part):
-    """One endpoint's clients and the word about them. ``homes``: say whether it has joined."""
+    """One endpoint's clients and the word about them. ``homes``: say whether it has joined. ``ending``: some may have
+    subscriptions that end by themselves, ``grace_s`` seconds after they have gone."""
 
     def __init__(
         self,
@@ -76,9 +85,16 @@ class Listening(Part):
         replies: Replies,
         sending: Sending,
         memory: Memory,
+        ending: Switch,
+        grace_s: float,
         sizes: Sizes = SIZES,
     ) -> None:
         self._desk = desk
+        self._ending = ending
+        self._grace_s = grace_s
+        self._lapsed_at: float | None = None  # since when nobody has heard of the clients here
+        self._uncleared: list[tuple[str, Location]] = []  # mappings that ended, and that the store did not clear
+        self._clear_at = desk.now
         self._closed_per_slice = sizes.closed_per_slice
         self._me = members.me.incarnation
         self._members = members
@@ -179,13 +195,18 @@ class Listening(Part):
             clients = list(dict.fromkeys(listen.client for listen in batch))
             self._desk.store("listen", (clients, self._me), self._listened, (clients, batch))
         if self._clears:
-            self._desk.store("unlisten", (self._clears,), self._cleared, len(self._clears))
+            self._desk.store("unlisten", (self._clears,), self._cleared, self._clears)
             self._clears = []
 
-    def _cleared(self, count: int, result: Any, error: Exception | None) -> None:
-        if error is not None:
-            # The mapping stays, and is found out at the next message for the client.
-            self._desk.counts["stale_mappings_left"] += count
+    def _cleared(self, clears: list[tuple[str, Location]], result: Any, error: Exception | None) -> None:
+        if error is None:
+            return
+        # The mapping stays, and is found out at the next message for the client.
+        self._desk.counts["stale_mappings_left"] += len(clears)
+        if self._ending.on and len(self._uncleared) < UNCLEARED_MAX:
+            # Its subscriptions until disconnect stay as long as it seems to listen.
+            self._uncleared += clears
+            self._clear_at = self._desk.now + CLEAR_AGAIN_S
 
     def _listened(self, context: tuple[list[str], list[Listen]], result: Any, error: Exception | None) -> None:
         clients, listens = context
@@ -225,11 +246,26 @@ class Listening(Part):
             if rival is not None:
                 self._superseded(listen.client, rival)
         announcement.news = news
+        if self._ending.on:
+            # After the location is written: what ends from here on is not this client's any more.
+            announcement.open += 1
+            self._desk.store("ended", (clients,), self._told_ended, (clients, announcement))
         if self._homes.joined:
             self._announce(announcement)
         else:
             # Who has to be told is known once we have joined: nobody acts then who has not let us in.
             self._parked.append(announcement)
+
+    def _told_ended(self, context: tuple[list[str], Announcement], result: Any, error: Exception | None) -> None:
+        clients, announcement = context
+        if error is not None:
+            text = f"What has ended of this client could not be read: {error or repr(error)}"
+            announcement.error = ProtocolError("peer_unavailable", text)
+        else:
+            ended: dict[str, Ended | None] = dict(zip(clients, result, strict=True))
+            for listen in announcement.listens:
+                listen.ended = ended[listen.client]
+        self._close(announcement)
 
     def _announce(self, announcement: Announcement) -> None:
         for peer in self._members.view():
@@ -238,7 +274,10 @@ class Listening(Part):
         self._close(announcement)
 
     def tick(self) -> None:
-        """Give up what has been parked for too long."""
+        """Give up what has been parked for too long; clear what the store did not."""
+        if self._uncleared and self._desk.now >= self._clear_at:
+            self._clears += self._uncleared
+            self._uncleared = []
         while self._parked and self._parked[0].deadline <= self._desk.now:
             announcement = self._parked.popleft()
             announcement.error = ProtocolError("peer_unavailable", "This endpoint has not joined the others yet")
@@ -266,6 +305,9 @@ class Listening(Part):
                 continue
             if announcement.error is not None:
                 self._replies.refuse(listen.connection, listen.reply, listen.id, announcement.error)
+            elif (ended := listen.ended) is not None:
+                reply = success(listen.id, ended=ended.topics, ended_count=ended.count)
+                self._replies.reply(listen.connection, listen.reply, reply)
             else:
                 self._replies.reply(listen.connection, listen.reply, success(listen.id))
 
@@ -297,9 +339,31 @@ class Listening(Part):
             ]
             self._announce(announcement)
         clients = list(self._hub.bindings)
+        # They measure from when they took us for dead, which was later.
+        alone = self._ending.on and self._lapsed_at is not None
+        alone = alone and self._desk.now - (self._lapsed_at or 0.0) >= self._grace_s
+        self._lapsed_at = None
         for start in range(0, len(clients), LISTENS_PER_BATCH):
             part = clients[start : start + LISTENS_PER_BATCH]
             self._desk.store("locations", (part,), self._revised, part)
+            if alone:
+                self._desk.store("ended", (part,), self._ended_alone, part)
+
+    def lapsed(self) -> None:
+        """Nobody knows of the clients here from now on."""
+        if self._lapsed_at is None:
+            self._lapsed_at = self._desk.now
+
+    def _ended_alone(self, clients: list[str], result: Any, error: Exception | None) -> None:
+        """The others have taken this endpoint for dead for so long that subscriptions of clients here may have ended:
+        whose have ended is told so when it listens anew."""
+        if error is not None:
+            self._desk.counts["stale_mappings_left"] += len(clients)
+            return
+        for client, ended in zip(clients, result, strict=True):
+            binding = self._hub.bindings.get(client)
+            if ended is not None and binding is not None and binding.connection.ends_at is None:
+                self._sending.close(binding.connection, SUBSCRIPTIONS_ENDED)
 
     def _revised(self, clients: list[str], result: Any, error: Exception | None) -> None:
         if error is not None:

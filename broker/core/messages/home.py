@@ -17,6 +17,7 @@ from typing import Any, Final
 from ingeborg.protocol.errors import ProtocolError
 from ingeborg.protocol.hashes import slot_of
 
+from ..cluster.features import Switch
 from ..cluster.homes import Homes
 from ..desk import Desk
 from ..limits import SIZES, Sizes
@@ -53,10 +54,12 @@ class Home(Part):
         fanout: Fanout,
         sharing: Sharing,
         guard: Guard,
+        ending: Switch,
         sizes: Sizes = SIZES,
     ) -> None:
         self._desk = desk
         self._sizes = sizes
+        self._ending = ending
         self._many = sizes.delivery_slice
         self._me = me
         self._homes = homes
@@ -311,7 +314,9 @@ class Home(Part):
             per_read = self._sizes.topics_per_read
             for start in range(0, len(read), per_read):
                 part = read[start : start + per_read]
-                self._desk.store("subscribers", ([topic for topic, _ in part],), self._subscribers, part)
+                topics = [topic for topic, _ in part]
+                arguments = (topics, True) if self._ending.on else (topics,)
+                self._desk.store("subscribers", arguments, self._subscribers, part)
         if self._finder.wanted:
             self._finder.flush()
 

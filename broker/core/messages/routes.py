@@ -206,12 +206,19 @@ class Routes:
             if route.subscribers is not None:
                 self._count(route, len(route.subscribers))
 
-    def doubt(self, topics: Iterable[str]) -> None:
-        """A write failed that may yet take effect: read these again before they are used again."""
+    def doubt(self, topics: Iterable[str]) -> list[str]:
+        """A write failed that may yet take effect: read these again before they are used again. Those that are in use
+        just now are not; they are returned."""
+        used: list[str] = []
         for topic in topics:
             route = self.get(topic)
-            if route is not None and route.first is None and route.stage != READING:
+            if route is None:
+                continue
+            if route.first is None and route.stage != READING:
                 self.drop(topic)
+            else:
+                used.append(topic)
+        return used
 
     def _count(self, route: Route, ids: int) -> None:
         self.ids += ids - route.ids

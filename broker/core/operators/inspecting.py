@@ -16,11 +16,12 @@ from ingeborg.protocol.messages import Command, success
 
 from ..clients.hub import Connection, Reply
 from ..clients.replies import Replies
+from ..cluster.features import Switch
 from ..cluster.membership import Membership
 from ..desk import Desk
 from ..limits import SIZES, Sizes
 from ..links.calls import Call, Kind
-from ..model import Location
+from ..model import Location, Term
 from ..part import CommandHandler, Part, RequestHandler
 from ..stores import unavailable
 
@@ -56,9 +57,11 @@ class Inspecting(Part):
         members: Membership,
         replies: Replies,
         figures: Callable[[], dict[str, Any]],
+        ending: Switch,
         sizes: Sizes = SIZES,
     ) -> None:
         self._desk = desk
+        self._ending = ending
         self._sort_slice = sizes.sort_slice
         self._me = members.me
         self._members = members
@@ -86,7 +89,10 @@ class Inspecting(Part):
     def subscriptions(self, connection: Connection, command: Command) -> None:
         """One page of the topics that a client has subscribed to."""
         context = (connection, self._replies.expect(connection), command)
-        self._desk.store("topics", (command.client, command.cursor, command.limit), self._topics, context)
+        arguments: tuple[Any, ...] = (command.client, command.cursor, command.limit)
+        if self._ending.on:
+            arguments = (*arguments, True)
+        self._desk.store("topics", arguments, self._topics, context)
 
     def _topics(self, context: Any, result: Any, error: Exception | None) -> None:
         connection, reply, command = context
@@ -97,7 +103,20 @@ class Inspecting(Part):
             self._refuse(context, error)
         else:
             topics, cursor = result
-            self._replies.reply(connection, reply, success(command.id, topic=topics, cursor=cursor))
+            if self._ending.on and topics:
+                pairs = [(command.client, topic) for topic in topics]
+                self._desk.store("terms", (pairs,), self._terms, (*context, topics, cursor))
+            else:
+                self._replies.reply(connection, reply, success(command.id, topic=topics, cursor=cursor))
+
+    def _terms(self, context: Any, result: Any, error: Exception | None) -> None:
+        connection, reply, command, topics, cursor = context
+        if error is not None:
+            self._refuse(context, error)
+            return
+        terms = {topic: _said(term) for topic, term in zip(topics, result, strict=True) if term is not None}
+        fields = {"topic": topics, "cursor": cursor, **({"terms": terms} if terms else {})}
+        self._replies.reply(connection, reply, success(command.id, **fields))
 
     # The endpoints
 
@@ -188,7 +207,8 @@ class Inspecting(Part):
         while self._waiting and self._reads < READS_AT_ONCE:
             self._reads += 1
             context = self._waiting.popleft()
-            self._desk.store("subscribers", (list(context[2].topics),), self._read, context)
+            topics = list(context[2].topics)
+            self._desk.store("subscribers", (topics, True) if self._ending.on else (topics,), self._read, context)
 
     def _ended(self) -> None:
         self._reads -= 1
@@ -228,6 +248,19 @@ class Inspecting(Part):
             for client, location in zip(page, result, strict=True)
         ]
         fields = {"topic": command.topics[0], "count": count, "subscribers": rows, "cursor": cursor}
+        if self._ending.on and page:
+            pairs = [(client, command.topics[0]) for client in page]
+            self._desk.store("terms", (pairs,), self._with_terms, (connection, reply, command, fields))
+        else:
+            self._replies.reply(connection, reply, success(command.id, **fields))
+
+    def _with_terms(self, context: Any, result: Any, error: Exception | None) -> None:
+        connection, reply, command, fields = context
+        if error is not None:
+            self._refuse(context, error)
+            return
+        for row, term in zip(fields["subscribers"], result, strict=True):
+            row.update(_said(term))
         self._replies.reply(connection, reply, success(command.id, **fields))
 
     def location(self, connection: Connection, command: Command) -> None:
@@ -256,3 +289,13 @@ class Inspecting(Part):
             return self._me.name
         peer = self._members.peers.get(location.incarnation)
         return peer.endpoint.name if peer is not None and peer.dead_since is None else None
+
+
+def _said(term: Term | None) -> dict[str, Any]:
+    """When a subscription ends, as a reply has it; nothing of one that is plain."""
+    said: dict[str, Any] = {}
+    if term is not None and term.disconnect:
+        said["until"] = "disconnect"
+    if term is not None and term.ends_at:
+        said["ends_at"] = round(term.ends_at, 3)
+    return said

@@ -28,12 +28,22 @@ class Change:
         "parked",
         "reply",
         "size",
+        "term",
         "topics",
     )
 
-    def __init__(self, client: str, added: bool, connection: Connection, reply: Reply, number: Any) -> None:
+    def __init__(
+        self,
+        client: str,
+        added: bool,
+        connection: Connection,
+        reply: Reply,
+        number: Any,
+        term: tuple[bool, int] | None = None,
+    ) -> None:
         self.client = client
         self.added = added
+        self.term = term  # of what ends, as ``Command.term``
         self.connection = connection
         self.reply = reply
         self.id = number

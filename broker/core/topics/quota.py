@@ -15,6 +15,7 @@ from typing import Any
 from ingeborg.protocol.errors import ProtocolError
 
 from ..clients.large import Topics
+from ..cluster.features import Switch
 from ..desk import Desk
 from ..limits import SIZES, Sizes
 from ..stores import unavailable
@@ -23,7 +24,7 @@ from .change import Change
 
 class Quota:
     """``limit``: topics of one client. ``begin`` is told of a change that is permitted, and of its topics; ``refuse``
-    of one that is not, and why."""
+    of one that is not, and why. ``ending``: there may be subscriptions that end, which count as the others do."""
 
     def __init__(
         self,
@@ -31,6 +32,7 @@ class Quota:
         limit: int,
         begin: Callable[[Change, Any], None],
         refuse: Callable[[Change, ProtocolError], None],
+        ending: Switch,
         sizes: Sizes = SIZES,
     ) -> None:
         self._sizes = sizes
@@ -38,6 +40,7 @@ class Quota:
         self._limit = limit
         self._begin = begin
         self._refuse = refuse
+        self._ending = ending
         # By client: the one being counted or written, and those behind it.
         self._rows: dict[str, deque[tuple[Change, Any]]] = {}
 
@@ -85,7 +88,10 @@ class Quota:
         self._refuse(change, ProtocolError("too_many_topics", text))
 
     def _read(self, context: Any, cursor: str | None) -> None:
-        self._desk.store("topics", (context[0].client, cursor, self._sizes.page_max), self._page, context)
+        arguments: tuple[Any, ...] = (context[0].client, cursor, self._sizes.page_max)
+        if self._ending.on:
+            arguments = (*arguments, True)
+        self._desk.store("topics", arguments, self._page, context)
 
     def _page(self, context: Any, result: Any, error: Exception | None) -> None:
         change, topics, new, count = context

@@ -6,6 +6,7 @@ Owns: the commands under way. Must never: say success before every home has.
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -17,10 +18,12 @@ from ..clients.hub import Connection
 from ..clients.large import Topics
 from ..clients.memory import Memory
 from ..clients.replies import Replies
+from ..cluster.features import Features
 from ..cluster.homes import Homes
 from ..desk import Desk
 from ..limits import SIZES, Sizes
 from ..links.calls import TIMEOUT_S, Call, Kind
+from ..links.capabilities import ENDING
 from ..model import Shape
 from ..part import CommandHandler, Part
 from .change import Change
@@ -39,6 +42,12 @@ TOPICS_UNDER_WAY: Final = 2_000
 #: first, less when it takes more than the second. Both are far within the time-out of a request.
 WRITE_S_SHORT: Final = 1.5
 WRITE_S_LONG: Final = 2.5
+
+#: How long the first one of its kind may wait for the feature to be on everywhere, in seconds.
+FEATURE_S: Final = 5.0
+
+#: Commands that may wait for it.
+EARLY_MAX: Final = 10_000
 
 #: By what part more is begun at once, each time.
 WINDOW_GROWTH: Final = 0.25
@@ -60,8 +69,9 @@ class Own(Writer):
 
 
 class Subscribing(Part):
-    """One endpoint's part in changing its clients' subscriptions. ``shape``: of the store; ``subscriptions_max``: of a
-    client, 0: any number."""
+    """One endpoint's part in changing its clients' subscriptions. ``features``: ask for that of ending ones, ``None``:
+    there are none here; ``grace_s``: how long those until disconnect stay. ``shape``: of the store;
+    ``subscriptions_max``: of a client, 0: any number."""
 
     def __init__(
         self,
@@ -69,6 +79,8 @@ class Subscribing(Part):
         me: str,
         homes: Homes,
         writing: Writing,
+        features: Features | None,
+        grace_s: float,
         replies: Replies,
         memory: Memory,
         shape: Shape,
@@ -80,13 +92,16 @@ class Subscribing(Part):
         self._me = me
         self._homes = homes
         self._writing = writing
+        self._features = features
+        self._grace_s = grace_s
+        self._early: deque[tuple[float, Change, Any]] = deque()  # until when they wait for the feature, in that order
         self._replies = replies
         self._memory = memory
         self._shape = shape
         self._own = Own(self)
         self._quota: Quota | None = None
         if subscriptions_max:
-            self._quota = Quota(desk, subscriptions_max, self._permitted, self._forbidden, sizes)
+            self._quota = Quota(desk, subscriptions_max, self._permitted, self._forbidden, writing.ending, sizes)
         self._topics = 0  # of all commands, under way
         self._window = float(TOPICS_UNDER_WAY)  # what these may be: found out, as a TCP sender's window is
 
@@ -97,14 +112,49 @@ class Subscribing(Part):
     def change(self, connection: Connection, command: Command) -> None:
         """A client's ``subscribe`` or ``unsubscribe``."""
         added = command.name == "subscribe"
-        change = Change(command.client, added, connection, self._replies.expect(connection), command.id)
+        change = Change(command.client, added, connection, self._replies.expect(connection), command.id, command.term)
         if isinstance(command.topics, Topics):
             change.size = command.topics.size
             self._memory.wait(connection, change.size)
-        if added and self._quota is not None:
-            self._quota.ask(change, command.topics)
+        if change.term is not None and not self._may_end(change, command.topics):
+            return
+        self._ask(change, command.topics)
+
+    def _ask(self, change: Change, topics: Any) -> None:
+        if change.added and self._quota is not None:
+            self._quota.ask(change, topics)
         else:
-            self._permitted(change, command.topics)
+            self._permitted(change, topics)
+
+    def _may_end(self, change: Change, topics: Any) -> bool:
+        """Do all endpoints know of ending subscriptions? If not, it waits, or is refused."""
+        if self._features is None:
+            text = "Keys 'until' and 'ttl_s': with lookup routing no subscription ends by itself; leave them out"
+            self._forbidden(change, ProtocolError("bad_state", text))
+            return False
+        why = self._features.want(ENDING)
+        if why is None and not self._early:
+            return True
+        if len(self._early) >= EARLY_MAX:
+            self._forbidden(change, ProtocolError("peer_unavailable", "Too many wait for subscriptions that end"))
+        else:
+            self._early.append((self._desk.now + FEATURE_S, change, topics))
+        return False
+
+    def tick(self) -> None:
+        """Go on with what has waited for the feature; refuse what has waited too long."""
+        if not self._early or self._features is None:
+            return
+        why = self._features.want(ENDING)
+        while self._early and (why is None or self._early[0][0] <= self._desk.now):
+            _, change, topics = self._early.popleft()
+            if why is None:
+                self._ask(change, topics)
+            else:
+                text = why or "not all endpoints know yet that there are such"
+                self._forbidden(
+                    change, ProtocolError("peer_unavailable", f"No subscription ends by itself yet: {text}")
+                )
 
     def _permitted(self, change: Change, topics: Any) -> None:
         if len(topics) <= TOPICS_PER_SLICE:
@@ -178,11 +228,14 @@ class Subscribing(Part):
         change.topics += len(topics)
         self._topics += len(topics)
         if home == self._me:
-            write = Write(change.client, topics, change.added, self._desk.now, deadline)
+            term = None if change.term is None else self._writing.term(*change.term)
+            write = Write(change.client, topics, change.added, self._desk.now, deadline, term)
             write.writer, write.context = self._own, change
             self._writing.take(write)
         else:
-            arguments = (change.client, topics, change.added)
+            arguments: tuple[Any, ...] = (change.client, topics, change.added)
+            if change.term is not None:
+                arguments = (*arguments, _options(*change.term))
             self._desk.ask(Kind.CHANGE, home, arguments, self, (change, deadline))
 
     def part_done(self, change: Change, topics: int, took_s: float, error: ProtocolError | None) -> None:
@@ -227,6 +280,8 @@ class Subscribing(Part):
             self._quota.ended(change)
         if change.error is not None:
             self._replies.refuse(change.connection, change.reply, change.id, change.error)
+        elif change.term is not None and change.term[0]:
+            self._replies.reply(change.connection, change.reply, success(change.id, grace_s=self._grace_s))
         else:
             self._replies.reply(change.connection, change.reply, success(change.id))
 
@@ -249,3 +304,13 @@ class Subscribing(Part):
         else:
             self.dispatch_again(change, topics, deadline)
         return None
+
+
+def _options(disconnect: bool, ttl_s: int) -> dict[str, Any]:
+    """A term, as a home is asked for it."""
+    options: dict[str, Any] = {}
+    if disconnect:
+        options["until"] = "disconnect"
+    if ttl_s:
+        options["ttl_s"] = ttl_s
+    return options

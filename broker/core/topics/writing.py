@@ -22,8 +22,10 @@ from ..limits import SIZES, Sizes
 from ..links.calls import NOT_HOME, TIMEOUT_S, Kind
 from ..links.link import Link
 from ..messages.routes import Routes
+from ..model import Term
 from ..part import Part, RequestHandler
 from ..stores import unavailable
+from .sweeping import Sweeping
 
 #: Changes that may wait for another of the same client to be written; more are refused.
 WRITES_WAITING_MAX: Final = 1_000
@@ -51,17 +53,23 @@ class Write:
         "link",
         "made_at",
         "number",
+        "operation",
         "peer",
         "round",
+        "term",
         "took_s",
         "topics",
         "writer",
     )
 
-    def __init__(self, client: str, topics: list[str], added: bool, now: float, deadline: float) -> None:
+    def __init__(
+        self, client: str, topics: list[str], added: bool, now: float, deadline: float, term: Term | None = None
+    ) -> None:
         self.client = client
         self.topics = topics
         self.added = added
+        self.term = term  # of what ends
+        self.operation = "unsubscribe" if not added else "subscribe" if term is None else "subscribe_ending"
         self.made_at = now
         self.took_s = math.inf  # from then to the answer of the store
         self.deadline = deadline  # when it is given up, if it cannot be begun
@@ -77,17 +85,18 @@ class Write:
 class Writes:
     """One client's writes at this home. Those of one kind overlap, the others wait: the store keeps no order."""
 
-    __slots__ = ("added", "begun_in_turns", "under_way", "waiting")
+    __slots__ = ("begun_in_turns", "operation", "under_way", "waiting")
 
     def __init__(self) -> None:
-        self.added = True
+        self.operation = ""  # of those under way
         self.under_way = 0
         self.waiting: deque[Write] = deque()
         self.begun_in_turns = False  # a job begins what waits
 
 
 class Writing(Part):
-    """One endpoint's part as the home of subscriptions. ``writes``: those that have been given to the store."""
+    """One endpoint's part as the home of subscriptions. ``writes``: those that have been given to the store.
+    ``sweeping``: is told of slots that have ending subscriptions."""
 
     def __init__(
         self,
@@ -97,9 +106,12 @@ class Writing(Part):
         routes: Routes,
         links: dict[str, Link],
         writes: UnderWay,
+        sweeping: Sweeping,
         sizes: Sizes = SIZES,
     ) -> None:
         self._desk = desk
+        self.ending = sweeping.switch
+        self._sweeping = sweeping
         self._at_once = sizes.topics_at_once
         self._me = me
         self._homes = homes
@@ -115,12 +127,23 @@ class Writing(Part):
 
     def change_requested(self, peer: str, number: int, arguments: list[Any]) -> None:
         """A peer takes us for the home of these topics."""
-        client, topics, added = arguments
-        write = Write(client, topics, added, self._desk.now, self._desk.now + TIMEOUT_S)
+        client, topics, added = arguments[:3]
+        term = None
+        if len(arguments) > 3:
+            if not self.ending.on:  # told too late, or by nobody: asked again it knows
+                self._desk.decline(peer, number, NOT_HOME)
+                return
+            options = arguments[3]
+            term = self.term("until" in options, options.get("ttl_s", 0))
+        write = Write(client, topics, added, self._desk.now, self._desk.now + TIMEOUT_S, term)
         write.peer = peer
         write.link = self._links.get(peer)
         write.number = number
         self._at_home(write)
+
+    def term(self, disconnect: bool, ttl_s: int) -> Term:
+        """When a subscription ends that is made now. ``ttl_s``: 0: not by time."""
+        return Term(disconnect, self._desk.unix_s + ttl_s if ttl_s else 0.0)
 
     def _at_home(self, write: Write) -> None:
         """Somebody takes us for the home of its topics."""
@@ -137,7 +160,7 @@ class Writing(Part):
             self._parked.append(write)
             return
         writes = self._writes_of(write.client)
-        if (writes.under_way and writes.added != write.added) or writes.waiting:
+        if (writes.under_way and writes.operation != write.operation) or writes.waiting:
             self._wait(writes, write)
         else:
             self._begin(writes, write)
@@ -163,7 +186,7 @@ class Writing(Part):
     def _begin_in_turns(self, client: str, writes: Writes) -> Iterator[bool]:
         """All that waits, up to one that others have to end for."""
         topics = 0
-        while writes.waiting and (not writes.under_way or writes.added == writes.waiting[0].added):
+        while writes.waiting and (not writes.under_way or writes.operation == writes.waiting[0].operation):
             write = writes.waiting.popleft()
             if self._is_ours(write):
                 if self._homes.joined:
@@ -199,12 +222,19 @@ class Writing(Part):
             self._desk.decline(write.peer, write.number, NOT_HOME)
 
     def _begin(self, writes: Writes, write: Write) -> None:
-        writes.added = write.added
+        operation = writes.operation = write.operation
         writes.under_way += 1
         write.round = self._homes.round
         self._under_way.begin(write)
-        operation = "subscribe" if write.added else "unsubscribe"
-        self._desk.store(operation, ([(write.client, write.topics)],), self._written, (writes, write))
+        arguments: tuple[Any, ...]
+        if write.term is not None:
+            arguments = ([(write.client, write.topics, write.term)],)
+            self._sweeping.written(write.topics)
+        elif self.ending.on:
+            arguments = ([(write.client, write.topics)], True)
+        else:
+            arguments = ([(write.client, write.topics)],)
+        self._desk.store(operation, arguments, self._written, (writes, write))
 
     def _written(self, context: Any, result: Any, error: Exception | None) -> None:
         writes, write = context
