@@ -66,7 +66,7 @@ class Ended(NamedTuple):
     """What has ended of a client: the latest topics (``ENDED_TOPICS_MAX`` at most), and how many there were."""
 
     topics: list[str]
-    count: int
+    total: int
 
 
 ENDED_TOPICS_MAX: Final = 1_000

@@ -306,7 +306,7 @@ class Listening(Part):
             if announcement.error is not None:
                 self._replies.refuse(listen.connection, listen.reply, listen.id, announcement.error)
             elif (ended := listen.ended) is not None:
-                reply = success(listen.id, ended=ended.topics, ended_count=ended.count)
+                reply = success(listen.id, ended=ended.topics, ended_count=ended.total)
                 self._replies.reply(listen.connection, listen.reply, reply)
             else:
                 self._replies.reply(listen.connection, listen.reply, success(listen.id))

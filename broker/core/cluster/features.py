@@ -82,9 +82,7 @@ class Features(Part):
             know = self._know[feature]
             return None if all(peer in know for peer in self._members.view()) else ""
         if feature in self._off:
-            return (
-                f"it was switched off (ingeborg features --off {feature}); endpoints that start anew may switch it on"
-            )
+            return f"it was switched off (ingeborg features --off {feature}); one that starts anew switches it on"
         if feature not in self.awaited:
             self.awaited[feature] = []
             self._look_at = self._desk.now
