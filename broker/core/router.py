@@ -96,8 +96,8 @@ class Router:
         """``shape``: of the store. ``figures``: what this endpoint tells operators of itself (SPEC section 2.4).
         ``resident``: the memory of this process in bytes; ``None``: nobody knows, and what connections hold is believed
         as it is counted. ``alone_at_url``: see ``Joining``. ``ping_s``: between two pings of a connection. ``unix_s``:
-        Unix time now. ``states``: what belongs to slots, beside the core's own. ``wanted``: features (``Features``). ``grace_s``: how
-        long subscriptions until disconnect stay when their client has gone."""
+        Unix time now. ``states``: what belongs to slots, beside the core's own. ``wanted``: features (``Features``).
+        ``grace_s``: how long subscriptions until disconnect stay when their client has gone."""
         self.me = me
         self.limits = limits = limits or Limits()
         lookup = routing == "lookup"

@@ -99,8 +99,8 @@ class Store(Protocol):
         subscriptions, too.
         """
 
-    # Ending subscriptions: asked only while the feature ``ending`` is on. They survive ``kill -9`` of every process, not a
-    # reboot of the machine (embedded), or the loss of a minority of the nodes (Riak).
+    # Ending subscriptions: asked only while the feature ``ending`` is on. They survive ``kill -9`` of every process, not
+    # a reboot of the machine (embedded), or the loss of a minority of the nodes (Riak).
 
     async def subscribe_ending(self, batch: Sequence[tuple[str, Sequence[str], Term]]) -> None:
         """Add each ``(client, topics, term)``, or give the ending subscription that is there the new term and a greater
@@ -116,8 +116,8 @@ class Store(Protocol):
         ``None``. What stays from the first page to the last comes, once. ``ValueError`` for a cursor that is none."""
 
     async def end(self, batch: Sequence[tuple[Sequence[Ending], Location | None, bool]]) -> list[list[Ending]]:
-        """Take out ending subscriptions, each entry's those of one client; what of each entry has been taken out, or was
-        gone, with no plain subscription beside it. One that has another stamp by now stays.
+        """Take out ending subscriptions, each entry's those of one client; what of each entry has been taken out, or
+        was gone, with no plain subscription beside it. One that has another stamp by now stays.
 
         The entry's flag: only if the client's location is the given one (``None``: it has none) when they are taken
         out. A client whose ``listen`` has returned before, or has returned when this returns, keeps them; or ``ended``,
@@ -135,8 +135,8 @@ class Store(Protocol):
         locations of clients that listen nowhere and last began to so long ago. How many records went."""
 
     def subscriptions(self) -> AsyncIterator[list[tuple[str, list[str]]]]:
-        """All plain subscriptions there are, in pages of ``(topic, clients)``: ``PAGE_SUBSCRIPTIONS`` a page at most, none
-        empty. A topic with many subscribers comes in parts. Order is the implementation's.
+        """All plain subscriptions there are, in pages of ``(topic, clients)``: ``PAGE_SUBSCRIPTIONS`` a page at most,
+        none empty. A topic with many subscribers comes in parts. Order is the implementation's.
 
         Not a snapshot, since endpoints may write meanwhile: what stays subscribed from the first page to the last
         comes out, once (twice where the store itself holds it twice: Riak after a cut); what comes or goes meanwhile
