@@ -22,21 +22,12 @@ part that knows that it has come."""
 
 
 class Desk:
-    """One endpoint's. ``now``: monotonic seconds, of the event that is being dealt with; ``unix_s``: Unix time of the
-    last tick, which may be set back or on: for what people or other machines are told."""
+    """One endpoint's. ``now``: monotonic seconds, of the event that is being dealt with."""
 
     def __init__(
-        self,
-        now: float,
-        counters: Counters,
-        calls: Calls,
-        stores: StoreCalls,
-        jobs: deque[Job],
-        acts: list[Act],
-        unix_s: float = 0.0,
+        self, now: float, counters: Counters, calls: Calls, stores: StoreCalls, jobs: deque[Job], acts: list[Act]
     ) -> None:
         self.now = now
-        self.unix_s = unix_s
         self.counts = counters.counts
         self.drops = counters.drops
         self._calls = calls

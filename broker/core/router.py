@@ -108,7 +108,7 @@ class Router:
         self.stores = StoreCalls(counters.counts)
         self._jobs: deque[Job] = deque()
         self._acts: list[Act] = []
-        self._desk = desk = Desk(now, counters, calls, self.stores, self._jobs, self._acts, unix_s)
+        self._desk = desk = Desk(now, counters, calls, self.stores, self._jobs, self._acts)
         ending = Switch()
 
         self.members = members = Membership(me, now, patience)
@@ -160,7 +160,7 @@ class Router:
         )
 
         shape = shape or Shape()
-        self.sweeping = sweeping = Sweeping(desk, members, hub, routes, self._writes, ending, shape, grace_s)
+        self.sweeping = sweeping = Sweeping(desk, members, hub, routes, self._writes, ending, shape, grace_s, unix_s)
         self._writing = writing = Writing(desk, me.incarnation, homes, routes, links, self._writes, sweeping, sizes)
         may_end = None if lookup else self.features
         subscribing = Subscribing(
@@ -337,7 +337,7 @@ class Router:
     def tick(self, now: float, unix_s: float = 0.0) -> None:
         """Call every 100 ms or so: time-outs, signs of life, expiry. ``unix_s``: Unix time, which tokens go by."""
         self._at(now)
-        self._desk.unix_s = unix_s
+        self.sweeping.unix_s = unix_s
         self.counters.observe()
         self.members.tick(now)
         self.calls.tick(now)

@@ -242,9 +242,9 @@ def test_a_message_may_have_a_key_of_its_own(own_key: str) -> None:
 
 
 def test_a_page_of_subscriptions_is_asked_for() -> None:
-    assert check(good("subscriptions"), PAYLOAD_MAX)[-2:] == (None, 1_000)
-    assert check(good("subscriptions", cursor=None, limit=1), PAYLOAD_MAX)[-2:] == (None, 1)
-    assert check(good("subscriptions", cursor="c", limit=10_000), PAYLOAD_MAX)[-2:] == ("c", 10_000)
+    assert check(good("subscriptions"), PAYLOAD_MAX)[7:9] == (None, 1_000)
+    assert check(good("subscriptions", cursor=None, limit=1), PAYLOAD_MAX)[7:9] == (None, 1)
+    assert check(good("subscriptions", cursor="c", limit=10_000), PAYLOAD_MAX)[7:9] == ("c", 10_000)
 
 
 # Replies

@@ -9,11 +9,11 @@ import pytest
 
 import ingeborg.protocol.messages
 from ingeborg.broker.command.config import ServeOptions
-from ingeborg.broker.core import limits, stores
+from ingeborg.broker.core import limits, model, stores
 from ingeborg.broker.core.clients import large, replies
 from ingeborg.broker.core.limits import SIZES
 from ingeborg.broker.core.links import calls
-from ingeborg.broker.core.topics import writing
+from ingeborg.broker.core.topics import sweeping, writing
 from ingeborg.broker.shell import client_socket, status
 from ingeborg.protocol import client, lines, sockets, topics, wire
 from ingeborg.protocol.errors import CLOSES, ERRORS, Next
@@ -62,6 +62,10 @@ FIGURES: dict[str, tuple[float, ...]] = {
         writing.WRITES_WAITING_MAX,
         SIZES.counting_max,
     ),
+    "grace time of subscriptions until disconnect, s": (OPTIONS.grace,),
+    "`ttl_s` of a subscribe": (ingeborg.protocol.messages.TTL_S_MAX,),
+    "topics of a client that are remembered as ended": (model.ENDED_TOPICS_MAX,),
+    "how long that is remembered, s": (sweeping.KEPT_S,),
 }
 
 
@@ -109,6 +113,8 @@ def test_a_command_with_the_fields_listed_is_accepted(row: list[str]) -> None:
         "dedup": False,
         "cursor": "c",
         "limit": 1,
+        "until": "disconnect",
+        "ttl_s": 1,
     }
     named = re.findall(r"`(\w+)`", row[1])
     name = row[0].strip("`")

@@ -21,7 +21,7 @@ from ..cluster.membership import Membership
 from ..cluster.underway import UnderWay
 from ..desk import Desk
 from ..messages.routes import Routes
-from ..model import Ending, Location, Shape
+from ..model import Ending, Location, Shape, Term
 from ..part import Part
 from ..stores import STORE_TIMEOUT_S
 
@@ -75,6 +75,7 @@ class Sweeping(Part):
         switch: Switch,
         shape: Shape,
         grace_s: float,
+        unix_s: float = 0.0,
     ) -> None:
         self._desk = desk
         self._members = members
@@ -85,6 +86,7 @@ class Sweeping(Part):
         self.switch = switch
         self._renew_s = shape.renew_s
         self._grace_s = grace_s
+        self.unix_s = unix_s  # Unix time of the last tick, which may be set back or on
         self._walk_s = min(max(grace_s / 6, WALK_S_MIN), WALK_S_MAX)
         self._records_per_tick = RECORDS_PER_TICK if shape.reads_memory else REQUESTS_PER_TICK
         self._slots_per_tick = SLOTS_PER_TICK if shape.reads_memory else SLOT_REQUESTS_PER_TICK
@@ -107,6 +109,10 @@ class Sweeping(Part):
         self._doubtful: list[str] = []  # topics whose sets are to be read again as soon as nothing waits in them
         self._tidying = False
         self._tidy_at = desk.now
+
+    def term(self, disconnect: bool, ttl_s: int) -> Term:
+        """When a subscription ends that is made now. ``ttl_s``: 0: not by time."""
+        return Term(disconnect, self.unix_s + ttl_s if ttl_s else 0.0)
 
     def written(self, topics: Iterable[str]) -> None:
         """Ending subscriptions to these topics are being written."""
@@ -203,7 +209,7 @@ class Sweeping(Part):
         if self._renew_s and now - self._renewed.get(slot, _NEVER) >= self._renew_s:
             self._renewed[slot] = now
             self._desk.store("renew", (slot,), self._renewed_or_not, slot)
-        unix_s, bindings = self._desk.unix_s, self._hub.bindings
+        unix_s, bindings = self.unix_s, self._hub.bindings
         overdue: list[Ending] = []
         until: dict[str, list[Ending]] = {}
         for record in records:

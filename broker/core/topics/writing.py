@@ -111,6 +111,7 @@ class Writing(Part):
     ) -> None:
         self._desk = desk
         self.ending = sweeping.switch
+        self.term = sweeping.term  # of what is subscribed to here
         self._sweeping = sweeping
         self._at_once = sizes.topics_at_once
         self._me = me
@@ -134,16 +135,12 @@ class Writing(Part):
                 self._desk.decline(peer, number, NOT_HOME)
                 return
             options = arguments[3]
-            term = self.term("until" in options, options.get("ttl_s", 0))
+            term = self._sweeping.term("until" in options, options.get("ttl_s", 0))
         write = Write(client, topics, added, self._desk.now, self._desk.now + TIMEOUT_S, term)
         write.peer = peer
         write.link = self._links.get(peer)
         write.number = number
         self._at_home(write)
-
-    def term(self, disconnect: bool, ttl_s: int) -> Term:
-        """When a subscription ends that is made now. ``ttl_s``: 0: not by time."""
-        return Term(disconnect, self._desk.unix_s + ttl_s if ttl_s else 0.0)
 
     def _at_home(self, write: Write) -> None:
         """Somebody takes us for the home of its topics."""

@@ -33,9 +33,9 @@ MEASURED_BYTES_MAX = 500_000
 measurements first."""
 
 CHECKOUT_BYTES_MAX = 8_700_000
-"""Of all tracked files. Nearly all of it is source: it grows with what is built, and this says by how much. It is raised
-when a capability comes in that has its tests and pages, after what can be made lighter has been; never for what was
-measured."""
+"""Of all tracked files. Nearly all of it is source: it grows with what is built, and this says by how much. It is
+raised when a capability comes in that has its tests and pages, after what can be made lighter has been; never for what
+was measured."""
 
 SET_BYTES_MAX = 400_000
 PAGE_BYTES_MAX = 700_000

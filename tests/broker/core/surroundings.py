@@ -19,16 +19,22 @@ from ingeborg.broker.core.clients.moved import MovedAway
 from ingeborg.broker.core.clients.outbox import Outbox
 from ingeborg.broker.core.clients.replies import Replies
 from ingeborg.broker.core.clients.sending import Sending
+from ingeborg.broker.core.cluster.features import Switch
 from ingeborg.broker.core.cluster.membership import Membership
+from ingeborg.broker.core.cluster.underway import UnderWay
 from ingeborg.broker.core.effects import Close
-from ingeborg.broker.core.model import Endpoint
+from ingeborg.broker.core.messages.routes import Routes
+from ingeborg.broker.core.model import Endpoint, Shape
 from ingeborg.broker.core.topics.locations import Locations
+from ingeborg.broker.core.topics.sweeping import Sweeping
 from ingeborg.protocol.hashes import slot_of
 from ingeborg.protocol.messages import Command, check
 
 from .fake_desk import FakeDesk, Stored
 
 ME = Endpoint("me", "m", "ws://me", 0)
+GRACE_S = 60.0
+MEMORY = Shape(reads_memory=True)
 
 
 def peer(incarnation: str) -> Endpoint:
@@ -60,6 +66,12 @@ class Surroundings:
         self.replies = Replies(self.sending, self.memory, fake.counters, bytes)
         self._numbers = 0
         self._written: defaultdict[Connection, list[bytes]] = defaultdict(list)
+
+    def sweeping(
+        self, routes: Routes, writes: UnderWay, *, shape: Shape = MEMORY, grace_s: float = GRACE_S
+    ) -> Sweeping:
+        """The part that ends subscriptions, and has the switch of those that end."""
+        return Sweeping(self.desk.real, self.members, self.hub, routes, writes, Switch(), shape, grace_s)
 
     def join(self) -> None:
         """Every peer has welcomed this endpoint."""

@@ -15,6 +15,7 @@ from ingeborg.broker.core.clients.outbox import Outbox
 from ingeborg.broker.core.clients.replies import Replies
 from ingeborg.broker.core.clients.sending import Sending
 from ingeborg.broker.core.cluster.copies import Copies
+from ingeborg.broker.core.cluster.features import Switch
 from ingeborg.broker.core.cluster.handover import KeyHandover, SeenPayloads
 from ingeborg.broker.core.cluster.homes import Homes
 from ingeborg.broker.core.cluster.membership import Membership
@@ -132,6 +133,7 @@ class Way:
             self.outcomes,
             sizes,
         )
+        self.ending = Switch()
         make_home = LookupHome if lookup else Home
         self.home = make_home(
             desk,
@@ -144,6 +146,7 @@ class Way:
             self.fanout,
             self.sharing,
             self.guard,
+            self.ending,
             sizes,
         )
         self.origin = Origin(

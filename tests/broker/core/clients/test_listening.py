@@ -8,13 +8,14 @@ import pytest
 
 from ingeborg.broker.core.clients.hub import Connection
 from ingeborg.broker.core.clients.listening import LISTENS_PER_BATCH, Listening
+from ingeborg.broker.core.cluster.features import Switch
 from ingeborg.broker.core.limits import SIZES
 from ingeborg.broker.core.links.calls import TIMEOUT_S, Kind
 from ingeborg.broker.core.model import Location, StoreUnavailable
 from ingeborg.protocol.errors import REPLACED
 
 from ..fake_desk import Stored
-from ..surroundings import Surroundings, command
+from ..surroundings import GRACE_S, Surroundings, command
 
 DOWN = StoreUnavailable("no quorum")
 
@@ -30,9 +31,10 @@ def at(peer: str, number: int, *, online: bool = True) -> Location:
 class Endpoint(Surroundings):
     def __init__(self, *peers: str, joined: bool = True) -> None:
         super().__init__(*peers, joined=joined)
+        self.ending = Switch()
         self.part = Listening(
             *(self.desk.real, self.members, self.members, self.hub, self.locations, self.moved_away),
-            *(self.replies, self.sending, self.memory),
+            *(self.replies, self.sending, self.memory, self.ending, GRACE_S),
         )
 
     def say(self, name: str, client: str = "anna", connection: Connection | None = None) -> Connection:

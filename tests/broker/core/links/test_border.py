@@ -34,6 +34,7 @@ SOUND: dict[Kind, list[list[Any]]] = {
     Kind.COPY_BEGINS: [[1, pack_slots([0, SLOTS - 1])], [1, b""]],
     Kind.COPY: [[1, "seen", b"1"]],
     Kind.COPIED: [[1, 7, False], [1, 0, True]],
+    Kind.SWITCHED: [[["ending"]], [[]]],
 }
 
 ANSWERS: dict[Kind, list[Any]] = {
@@ -45,6 +46,7 @@ ANSWERS: dict[Kind, list[Any]] = {
     Kind.COPIED: [True, False],
     Kind.FIGURES: [{"clients": 1, "of": {"a": [1, None, "x", True, 1.5]}}],
     **{kind: [None] for kind in (Kind.CHANGE, Kind.LISTEN, Kind.LEAVE, Kind.SEEN, Kind.COPY_BEGINS, Kind.COPY)},
+    Kind.SWITCHED: [None],
 }
 
 #: Anything that msgpack can say.
@@ -115,12 +117,23 @@ def test_an_argument_more_or_less_or_of_another_type_is_not(kind: Kind) -> None:
         (Kind.SEEN, [[[SLOTS.to_bytes(2) + KEY[2:], 1.0]]]),
         (Kind.DELIVER, ["o", 1, "t", b"1", None, False]),
         (Kind.CHANGE, ["anna", ["t", 1], True]),
+        (Kind.CHANGE, ["anna", ["t"], False, {"until": "disconnect"}]),
+        (Kind.CHANGE, ["anna", ["t"], True, {"until": "doomsday"}]),
+        (Kind.CHANGE, ["anna", ["t"], True, {"ttl_s": True}]),
+        (Kind.CHANGE, ["anna", ["t"], True, {"ttl_s": -1}]),
+        (Kind.CHANGE, ["anna", ["t"], True, {1: 2}]),
+        (Kind.CHANGE, ["anna", ["t"], True, None]),
         (Kind.LISTEN, [[["anna", 1, "o"]]]),
         (Kind.COPY_BEGINS, [1, b"1"]),
     ],
 )
 def test_other_things_that_are_none(kind: Any, arguments: list[Any]) -> None:
     assert not is_request(kind, arguments)
+
+
+@pytest.mark.parametrize("terms", [{"until": "disconnect"}, {"until": "disconnect", "ttl_s": 7}, {"of later": [1]}, {}])
+def test_a_change_may_say_when_it_ends(terms: dict[str, Any]) -> None:
+    assert is_request(Kind.CHANGE, packed(["anna", ["t", "u"], True, terms]))
 
 
 def test_what_a_batch_and_a_refusal_may_be() -> None:

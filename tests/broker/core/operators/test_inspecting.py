@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from ingeborg.broker.core.clients.hub import Connection
+from ingeborg.broker.core.cluster.features import Switch
 from ingeborg.broker.core.limits import Sizes
 from ingeborg.broker.core.links.calls import Call, Kind
 from ingeborg.broker.core.model import Location, StoreUnavailable
@@ -187,7 +188,8 @@ class Alone(Surroundings):
         super().__init__("p", "q")
         self.members.disconnected("q")
         self.own: Any = {"figures": "ours"}
-        self.part = inspecting.Inspecting(self.desk.real, self.members, self.replies, self.figures)
+        self.ending = Switch()
+        self.part = inspecting.Inspecting(self.desk.real, self.members, self.replies, self.figures, self.ending)
 
     def figures(self) -> dict[str, Any]:
         if isinstance(self.own, Exception):

@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from ingeborg.broker.core.clients.hub import Connection
+from ingeborg.broker.core.cluster.features import Features
 from ingeborg.broker.core.cluster.underway import UnderWay
 from ingeborg.broker.core.limits import SIZES
 from ingeborg.broker.core.links.calls import TIMEOUT_S, Kind
+from ingeborg.broker.core.links.capabilities import ENDING
 from ingeborg.broker.core.messages.routes import Routes
 from ingeborg.broker.core.model import Shape, StoreUnavailable
 from ingeborg.broker.core.topics.subscribing import TOPICS_PER_SLICE, TOPICS_UNDER_WAY, WRITE_S_LONG, Subscribing
@@ -26,11 +28,17 @@ DOWN = StoreUnavailable("no quorum")
 class Endpoint(Surroundings):
     """A client's endpoint, which is itself the home of some topics. ``writing`` is the real one."""
 
-    def __init__(self, *peers: str, joined: bool = True, shape: Shape | None = None, quota: int = 0) -> None:
+    def __init__(
+        self, *peers: str, joined: bool = True, shape: Shape | None = None, quota: int = 0, lookup: bool = False
+    ) -> None:
         super().__init__(*peers, joined=joined)
-        self.writing = Writing(self.desk.real, "m", self.members, Routes(1_000, 10_000), {}, UnderWay())
+        routes, writes = Routes(1_000, 10_000), UnderWay()
+        sweeps = self.sweeping(routes, writes)
+        self.features = Features(self.desk.real, self.members, {ENDING: sweeps.switch.turn}, ())
+        self.writing = Writing(self.desk.real, "m", self.members, routes, {}, writes, sweeps)
         self.part = Subscribing(
-            *(self.desk.real, "m", self.members, self.writing, self.replies, self.memory), shape or Shape(), quota
+            *(self.desk.real, "m", self.members, self.writing, None if lookup else self.features, 60.0),
+            *(self.replies, self.memory, shape or Shape(), quota),
         )
         self.anna = self.client()
 

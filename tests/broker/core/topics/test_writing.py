@@ -29,7 +29,8 @@ class Home(Surroundings):
         self.routes = Routes(1_000, 10_000)
         self.writes = UnderWay()
         self.links = {"p": Link("m.1")}
-        self.writing = Writing(self.desk.real, "m", self.members, self.routes, self.links, self.writes)
+        self.sweeps = self.sweeping(self.routes, self.writes)
+        self.writing = Writing(self.desk.real, "m", self.members, self.routes, self.links, self.writes, self.sweeps)
         self.ours = self.topics("m", 3)
 
     def ask(self, number: int, topics: list[str], *, added: bool = True, client: str = "anna") -> None:

@@ -1,0 +1,365 @@
+"""Subscriptions that end: which ones a home finds to be over, when, and what it has the store do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ingeborg.broker.core.clients.hub import Binding
+from ingeborg.broker.core.cluster.underway import UnderWay
+from ingeborg.broker.core.messages.message import Handover
+from ingeborg.broker.core.messages.routes import Routes
+from ingeborg.broker.core.model import Ending, Location, Shape, StoreUnavailable, Term
+from ingeborg.broker.core.stores import STORE_TIMEOUT_S
+from ingeborg.broker.core.topics.sweeping import (
+    EMPTY_S,
+    KEPT_S,
+    PAUSE_S,
+    RECORDS_PER_TICK,
+    REQUESTS_PER_TICK,
+    SLOT_REQUESTS_PER_TICK,
+    SLOTS_PER_TICK,
+    WALK_S_MAX,
+)
+from ingeborg.protocol.hashes import SLOTS, slot_of
+
+from ..fake_desk import Stored
+from ..surroundings import GRACE_S, MEMORY, Surroundings, peer
+
+DOWN = StoreUnavailable("no quorum")
+UNTIL, UNIX_S = Term(True, 0.0), 1_000_000.0
+
+
+class Endpoint(Surroundings):
+    """A home, and a store that a test says what is in: ``records``, ``places``."""
+
+    def __init__(self, *peers: str, joined: bool = True, shape: Shape = MEMORY) -> None:
+        super().__init__(*peers, joined=joined)
+        self.routes, self.writes = Routes(1_000, 10_000), UnderWay()
+        self.part = self.sweeping(self.routes, self.writes, shape=shape)
+        self.part.switch.turn(True)
+        self.part.unix_s = UNIX_S
+        self.records: list[Ending] = []
+        self.places: dict[str, Location] = {}
+        self.asked: list[Stored] = []  # all that the store has been asked
+        self.down = False
+        self.down_for: set[str] = set()  # operations
+        self.held: list[Stored] = []  # ends that the store has not answered
+        self.hold = False
+
+    def ending(self, client: str, topic: str | None = None, term: Term = UNTIL) -> str:
+        """A client's subscription; without a topic to one of ours."""
+        topic = topic or self.topics("m", 1)[0]
+        self.records.append(Ending(topic, client, term, len(self.records) + 1))
+        return topic
+
+    def tick(self, seconds: float = 0.1) -> list[Stored]:
+        """Time passes; what the store is asked meanwhile, and answers."""
+        self.desk.now += seconds
+        self.part.unix_s += seconds
+        self.part.tick()
+        asked: list[Stored] = []
+        while self.desk.stored:
+            call = self.desk.stored.pop(0)
+            asked.append(call)
+            if self.down or call.operation in self.down_for:
+                call.end(error=DOWN)
+            elif self.hold and call.operation == "end":
+                self.held.append(call)
+            else:
+                call.end(getattr(self, "_" + call.operation)(*call.arguments))
+        self.asked += asked
+        return asked
+
+    def walk(self, seconds: float = WALK_S_MAX) -> list[Stored]:
+        """Enough ticks for one walk over all slots."""
+        asked = self.tick(seconds)
+        for _ in range(SLOTS // SLOT_REQUESTS_PER_TICK + 1):
+            asked += self.tick(0.0)
+        return asked
+
+    def gone(self, seconds: float = WALK_S_MAX) -> list[str]:
+        """Whose subscriptions have ended with one more walk."""
+        before = self.records[:]
+        self.walk(seconds)
+        return sorted({record.client for record in before if record not in self.records})
+
+    def _ending(self, slot: int, cursor: str | None, limit: int) -> Any:
+        of_slot = [record for record in self.records if slot_of(record.topic) == slot]
+        start = int(cursor or 0)
+        page = of_slot[start : start + limit]
+        return page, str(start + limit) if start + limit < len(of_slot) else None
+
+    def _locations(self, clients: list[str]) -> Any:
+        return [self.places.get(client) for client in clients]
+
+    def _end(self, ends: Any) -> Any:
+        out: list[list[Ending]] = []
+        for records, location, conditional in ends:
+            keep = conditional and self.places.get(records[0].client) != location
+            out.append([] if keep else [record for record in records if record in self.records])
+            self.records = [record for record in self.records if record not in out[-1]]
+        return out
+
+    def _renew(self, slot: int) -> None:
+        assert any(slot_of(record.topic) == slot for record in self.records)
+
+    def _tidy(self, kept_s: float) -> int:
+        assert kept_s == KEPT_S
+        return 0
+
+
+def of(asked: list[Stored], operation: str) -> list[Any]:
+    return [call.arguments for call in asked if call.operation == operation]
+
+
+@pytest.fixture
+def endpoint() -> Endpoint:
+    return Endpoint()
+
+
+def test_while_there_can_be_none_nothing_is_asked(endpoint: Endpoint) -> None:
+    endpoint.part.switch.turn(False)
+    endpoint.ending("anna")
+    assert endpoint.walk() == []
+
+
+@pytest.mark.parametrize("place", [None, Location(7, "m", False), Location(7, "dead", True), Location(7, "m", True)])
+def test_one_ends_when_its_client_has_been_away_for_the_grace_time(endpoint: Endpoint, place: Location | None) -> None:
+    endpoint.ending("anna")
+    if place is not None:
+        endpoint.places["anna"] = place
+    assert endpoint.gone() == []
+    for _ in range(5):
+        assert endpoint.gone(WALK_S_MAX) == []
+    assert (endpoint.part.found, endpoint.part.away) == (1, 1)
+    assert endpoint.gone(WALK_S_MAX) == ["anna"]
+    assert of(endpoint.asked, "end")[-1][0][0][1:] == (place, True)
+    assert endpoint.desk.counts["subscriptions_ended"] == 1
+    endpoint.walk()
+    assert (endpoint.part.found, endpoint.part.away) == (0, 0)
+
+
+def test_who_came_back_and_went_again_is_away_from_then_on(endpoint: Endpoint) -> None:
+    endpoint.ending("anna")
+    endpoint.places["anna"] = Location(7, "m", False)
+    endpoint.gone()
+    endpoint.places["anna"] = Location(8, "m", False)
+    assert endpoint.gone(GRACE_S) == []
+    assert endpoint.gone(GRACE_S) == ["anna"]
+
+
+def test_who_comes_back_while_it_is_being_ended_keeps_it(endpoint: Endpoint) -> None:
+    endpoint.ending("anna")
+    endpoint.gone()
+    endpoint.hold = True
+    endpoint.walk(GRACE_S)
+    endpoint.places["anna"] = Location(8, "m", True)
+    (end,) = endpoint.held
+    end.end(endpoint._end(*end.arguments))
+    assert len(endpoint.records) == 1
+
+
+def test_one_whose_client_listens_stays() -> None:
+    endpoint = Endpoint("p")
+    topic = endpoint.ending("anna")
+    endpoint.ending("bert", topic)
+    endpoint.hub.bindings["anna"] = Binding(endpoint.client(), 1)
+    endpoint.places["bert"] = Location(3, "p", True)
+    for _ in range(5):
+        assert endpoint.gone(GRACE_S) == []
+    assert of(endpoint.asked, "end") == []
+    assert {client for (clients,) in of(endpoint.asked, "locations") for client in clients} == {"bert"}
+
+
+def test_who_was_at_an_endpoint_that_was_taken_for_dead_is_not_away_when_that_is_back() -> None:
+    endpoint = Endpoint("p")
+    endpoint.ending("anna")
+    endpoint.places["anna"] = Location(3, "p", True)
+    p = endpoint.members.peers["p"]
+    p.dead_since = endpoint.desk.now
+    endpoint.gone(GRACE_S / 2)
+    p.dead_since = None
+    endpoint.gone(GRACE_S / 4)
+    p.dead_since = endpoint.desk.now
+    assert endpoint.gone(GRACE_S / 4) == []
+    assert endpoint.gone(GRACE_S - 1) == []
+    assert endpoint.gone(1.0) == []  # no walk yet
+    assert endpoint.gone(WALK_S_MAX) == ["anna"]
+
+
+def test_one_with_a_time_ends_then_whoever_listens(endpoint: Endpoint) -> None:
+    topic = endpoint.ending("anna", term=Term(False, UNIX_S + 30.0))
+    endpoint.ending("bert", topic, Term(True, UNIX_S + 30.0))
+    endpoint.ending("carl", topic, Term(True, UNIX_S + 3_000.0))
+    for client in ("anna", "bert"):
+        endpoint.hub.bindings[client] = Binding(endpoint.client(), 1)
+    assert endpoint.gone(29.0) == []
+    assert endpoint.gone(WALK_S_MAX) == ["anna", "bert"]
+    assert of(endpoint.asked, "end")[0][0] == [
+        ([Ending(topic, "anna", Term(False, UNIX_S + 30.0), 1)], None, False),
+        ([Ending(topic, "bert", Term(True, UNIX_S + 30.0), 2)], None, False),
+    ]
+    assert endpoint.gone(GRACE_S) == ["carl"]
+
+
+def test_all_of_a_client_in_a_page_end_together(endpoint: Endpoint) -> None:
+    first = endpoint.ending("anna")
+    second = next(f"x{n}" for n in range(100_000) if slot_of(f"x{n}") == slot_of(first))
+    endpoint.ending("anna", second)
+    endpoint.gone()
+    endpoint.gone(GRACE_S)
+    ((ends,),) = of(endpoint.asked, "end")
+    assert [[record.topic for record in records] for records, _, _ in ends] == [[first, second]]
+
+
+def test_only_those_of_our_slots_are_looked_at() -> None:
+    endpoint = Endpoint("p")
+    endpoint.ending("anna", endpoint.topics("p", 1)[0])
+    endpoint.walk()
+    slots = {slot for slot, _, _ in of(endpoint.asked, "ending")}
+    assert slots == {slot for slot in range(SLOTS) if endpoint.members.table[slot] == "m"}
+
+
+def test_an_endpoint_that_may_not_act_looks_at_nothing() -> None:
+    waiting = Endpoint("p", joined=False)
+    assert waiting.walk() == []
+    endpoint = Endpoint("p")
+    endpoint.ending("anna")
+    endpoint.tick()
+    endpoint.desk.now += 10.0
+    endpoint.lose_lease()
+    assert endpoint.walk() == []
+    endpoint = Endpoint("p")
+    endpoint.members.leave()
+    assert endpoint.walk() == []
+
+
+# How much at once
+
+
+@pytest.mark.parametrize(
+    ("shape", "slots", "records"),
+    [(MEMORY, SLOTS_PER_TICK, RECORDS_PER_TICK), (Shape(), SLOT_REQUESTS_PER_TICK, REQUESTS_PER_TICK)],
+)
+def test_a_tick_looks_at_so_many(shape: Shape, slots: int, records: int) -> None:
+    endpoint = Endpoint(shape=shape)
+    assert len(of(endpoint.tick(), "ending")) == slots
+    endpoint = Endpoint(shape=shape)
+    topic = next(f"x{n}" for n in range(100_000) if slot_of(f"x{n}") == 0)
+    for number in range(records * 2 + 1):
+        endpoint.ending(f"c{number}", topic)
+    for expected in (records, records, 1):
+        read = of(endpoint.tick(), "locations")
+        assert [len(clients) for (clients,) in read] == [expected]
+
+
+def test_a_slot_without_any_is_left_alone_for_a_while(endpoint: Endpoint) -> None:
+    endpoint.walk()
+    assert of(endpoint.walk(), "ending") == []
+    assert len(of(endpoint.walk(EMPTY_S), "ending")) == SLOTS
+
+
+def test_a_slot_that_is_written_into_is_looked_at_again(endpoint: Endpoint) -> None:
+    endpoint.walk()
+    slot = slot_of("t")
+    endpoint.desk.now += WALK_S_MAX - STORE_TIMEOUT_S
+    endpoint.part.written(["t"])
+    assert of(endpoint.walk(STORE_TIMEOUT_S), "ending") == [(slot, None, RECORDS_PER_TICK)]
+    endpoint.ending("anna", "t")  # it was under way
+    assert of(endpoint.walk(), "ending") == [(slot, None, RECORDS_PER_TICK)]
+    endpoint.records.clear()
+    assert of(endpoint.walk(), "ending") == [(slot, None, RECORDS_PER_TICK)]
+    assert of(endpoint.walk(), "ending") == []
+
+
+def test_slots_that_come_are_looked_into() -> None:
+    endpoint = Endpoint("p")
+    endpoint.walk()
+    endpoint.members.left("p")
+    endpoint.part.view_changed()
+    assert len(of(endpoint.walk(), "ending")) == SLOTS
+
+
+# The store
+
+
+def test_a_store_that_fails_is_left_alone_for_a_moment_and_nothing_ends(endpoint: Endpoint) -> None:
+    endpoint.ending("anna")
+    endpoint.gone()
+    endpoint.down = True
+    assert [call.operation for call in endpoint.tick(GRACE_S)] == ["tidy", "ending"]
+    assert of(endpoint.tick(PAUSE_S / 2), "ending") == []
+    endpoint.down = False
+    assert endpoint.gone(PAUSE_S) == ["anna"]
+
+
+def test_sets_that_have_changed_are_read_again_also_those_that_are_in_use(endpoint: Endpoint) -> None:
+    topic = endpoint.ending("anna")
+    endpoint.routes.filled(topic, endpoint.routes.add(topic), ("anna",))
+    endpoint.gone()
+    route = endpoint.routes.get(topic)
+    assert route is not None
+    waits: Any = object()
+    route.put(waits)
+    endpoint.gone(GRACE_S)
+    assert endpoint.records == []
+    assert endpoint.routes.get(topic) is route
+    handover: Handover = route.take()
+    assert handover is waits
+    endpoint.tick()
+    assert endpoint.routes.get(topic) is None
+
+
+def test_a_newcomer_waits_for_what_is_being_ended(endpoint: Endpoint) -> None:
+    endpoint.ending("anna")
+    endpoint.gone()
+    endpoint.hold = True
+    endpoint.walk(GRACE_S)
+    let_in: list[bool] = []
+    endpoint.writes.after(lambda: let_in.append(True))
+    assert let_in == []
+    endpoint.held[0].end(error=DOWN)
+    assert let_in == [True]
+
+
+def test_a_walk_that_is_overtaken_by_a_newcomer_begins_anew() -> None:
+    endpoint = Endpoint("p")
+    endpoint.tick()
+    endpoint.members.connected(peer("q"), endpoint.desk.now)
+    endpoint.members.joined_by("q", 1, 1)
+    endpoint.part.view_changed()
+    first = next(slot for slot in range(SLOTS) if endpoint.members.table[slot] == "m")
+    assert of(endpoint.tick(), "ending")[0][0] == first
+
+
+def test_where_they_vanish_of_themselves_they_are_renewed() -> None:
+    endpoint = Endpoint(shape=Shape(renew_s=100.0))
+    topic = endpoint.ending("anna")
+    endpoint.hub.bindings["anna"] = Binding(endpoint.client(), 1)
+    assert of(endpoint.walk(), "renew") == [(slot_of(topic),)]
+    assert of(endpoint.walk(90.0), "renew") == []
+    assert of(endpoint.walk(11.0), "renew") == [(slot_of(topic),)]
+
+
+def test_a_renewal_that_failed_is_repeated_and_counted() -> None:
+    endpoint = Endpoint(shape=Shape(renew_s=100.0))
+    topic = endpoint.ending("anna")
+    endpoint.hub.bindings["anna"] = Binding(endpoint.client(), 1)
+    endpoint.down_for = {"renew"}
+    assert of(endpoint.walk(), "renew") == [(slot_of(topic),)]
+    assert endpoint.desk.counts["renewals_failed"] == 1
+    endpoint.down_for = set()
+    assert of(endpoint.walk(), "renew") == [(slot_of(topic),)]
+    assert of(endpoint.walk(), "renew") == []
+
+
+def test_the_home_of_the_first_slot_clears_up() -> None:
+    endpoint = Endpoint()
+    assert of(endpoint.tick(), "tidy") == [(KEPT_S,)]
+    assert of(endpoint.tick(0.5), "tidy") == []
+    assert of(endpoint.tick(0.6), "tidy") == [(KEPT_S,)]
+    other = Endpoint("p")
+    owner = other.members.table[0]
+    assert bool(of(other.tick(), "tidy")) == (owner == "m")
