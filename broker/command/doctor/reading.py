@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from ...store.base import StoreError
-from ...store.embedded.layout import DATABASES, Lane, open_for_reading
+from ...store.embedded.layout import Lane, open_for_reading
 
 #: Longer than this nobody waits: of a store with more than some ten million entries the rest is not looked at.
 READ_S = 8.0
@@ -30,7 +30,7 @@ def main(arguments: list[str]) -> int:
     entries, whole = 0, True
     try:
         environment = open_for_reading(directory, lane, map_size_bytes)
-        for name in DATABASES[lane]:
+        for name in environment.db:  # those that are there
             after: bytes | None = None  # the last key read
             while whole:
                 with environment.begin() as txn, txn.cursor(environment.db[name]) as cursor:

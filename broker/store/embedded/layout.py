@@ -14,11 +14,18 @@ its own after ``prepare`` has returned, or import asyncio (a writer starts in a 
         locations    client id      -> [number, incarnation, online]
         registry     hash of name   -> [name, incarnation, url, heartbeat]
         seen         payload hash   -> when it expires, in seconds of the machine's monotonic clock
+        ending       slot, hash of topic, hash of client -> [client id, topic, disconnect, ends_at, stamp]
+        ending_of    hash of client, hash of topic       -> topic
+        ended        client id      -> when the last one ended (Unix ms, 8 bytes), then [count, topics]
         boot_id      (a file) the boot the environment belongs to; under another one it is emptied
     either one also holds the file `gate`: the queue for its write lock, and the process that had it last
     DIR/made       that the durable environment was made (``files.py``)
 
 All of it is for one user: directories 700, files 600.
+
+The last three are of ending subscriptions (``endings.py``). A soft environment that an older version made has none of
+them until the first writer of this version starts; older versions do not look at them. While the feature ``ending`` is
+switched off they stay as they are.
 
 Hashes are ``ingeborg.protocol.hashes.digest``: LMDB keys hold 511 bytes and topics 1,024. Each unnamed database has
 the entry ``layout``. That of the durable environment also has the entry ``features`` while one is switched on. Nothing
@@ -35,7 +42,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -83,8 +90,11 @@ class Lane(enum.StrEnum):
 
 DATABASES: dict[Lane, dict[str, dict[str, bool]]] = {
     Lane.DURABLE: {"subscribers": {"dupsort": True}, "topics_of": {"dupsort": True, "dupfixed": True}, "texts": {}},
-    Lane.SOFT: {"locations": {}, "registry": {}, "seen": {}},
+    Lane.SOFT: {"locations": {}, "registry": {}, "seen": {}, "ending": {}, "ending_of": {}, "ended": {}},
 }
+
+ADDED = frozenset(("ending", "ending_of", "ended"))
+"""Databases that an environment of an older version has not got."""
 
 
 # --- environments ------------------------------------------------------------------------------------------------
@@ -95,10 +105,19 @@ class Environment:
 
     def __init__(self, env: lmdb.Environment, lane: Lane) -> None:
         """Open the databases, which ``prepare`` has made; waits for the write lock if ``env`` can write."""
-        self.env = env
-        self.db = {
-            name: env.open_db(name.encode(), None, create=False, **flags) for name, flags in DATABASES[lane].items()
-        }
+        self.env, self._lane = env, lane
+        self.db: dict[str, Any] = {}
+        self.open_databases()
+
+    def open_databases(self) -> None:
+        """Open those that are not open yet: one that only reads may have come before the writer that added some."""
+        for name, flags in DATABASES[self._lane].items():
+            if name not in self.db:
+                try:
+                    self.db[name] = self.env.open_db(name.encode(), None, create=False, **flags)
+                except lmdb.NotFoundError:
+                    if name not in ADDED:
+                        raise
 
     def begin(self, db: Any = None, *, write: bool = False) -> lmdb.Transaction:
         """A transaction, also after another process has been started with a larger map."""
@@ -274,8 +293,8 @@ def _make_way(directory: Path, lane: Lane, data: Path) -> list[str]:
             raise Damaged(f"{what}. Stop every endpoint of it; {files.RESTORE}") from None
         if not in_use:
             _remove(data.parent)
-            text = "it says who listens where, which nobody did any more: it has been made anew, and nothing is lost"
-            return [f"{what}; {text}"]
+            text = "it says who listens where, which nobody did any more: it has been made anew"
+            return [f"{what}; {text}, and nothing is lost but ending subscriptions"]
     if in_use:
         raise Damaged(f"{what}, though a process has it open: stop every endpoint of {directory}, and start again")
     if lane is Lane.DURABLE and files.is_made(directory):
@@ -314,7 +333,8 @@ def _empty_after_reboot(soft: Path) -> list[str]:
     else:
         _remove(soft)
         if found is not None and not _BOOT_ID.fullmatch(found):
-            notes.append(f"{mark} was damaged: who listens where has been forgotten, as after a reboot")
+            text = "who listens where has been forgotten, and ending subscriptions, as after a reboot"
+            notes.append(f"{mark} was damaged: {text}")
     # In one step: half a mark would be another boot's.
     draft = soft / "boot_id.new"
     draft.unlink(missing_ok=True)
@@ -328,15 +348,21 @@ def _empty_after_reboot(soft: Path) -> list[str]:
 
 
 def _check_layout(env: lmdb.Environment, lane: Lane, directory: Path) -> frozenset[str]:
-    """The features that are switched on, of an environment of this version's layout; one that is new gets it."""
-    with env.begin() as txn:
-        if txn.stat()["entries"]:
-            return _require_layout(txn, lane, directory)
-    with env.begin(write=True) as txn:
-        record_features(txn, frozenset())
-        for name, flags in DATABASES[lane].items():
-            env.open_db(name.encode(), txn=txn, **flags)
-    return frozenset()
+    """The features that are switched on, of an environment of this version's layout; one that is new gets it, and one
+    of an older version the databases that have been added since."""
+    features: frozenset[str] = frozenset()
+    with env.begin() as txn, txn.cursor() as cursor:
+        is_new = not txn.stat()["entries"]
+        if not is_new:
+            features = _require_layout(txn, lane, directory)
+        missing = [name for name in DATABASES[lane] if not cursor.set_key(name.encode())]
+    if is_new or not ADDED.isdisjoint(missing):
+        with env.begin(write=True) as txn:
+            if is_new:
+                record_features(txn, frozenset())
+            for name in missing if is_new else ADDED.intersection(missing):
+                env.open_db(name.encode(), txn=txn, **DATABASES[lane][name])
+    return features
 
 
 def _require_layout(txn: lmdb.Transaction, lane: Lane, directory: Path) -> frozenset[str]:
@@ -396,6 +422,24 @@ def pack(body: Any) -> bytes:
     packed = ormsgpack.packb(body)
     assert len(packed) <= FRAME_BYTES_MAX, f"frame of {len(packed)} bytes"
     return len(packed).to_bytes(_LENGTH_BYTES, "big") + packed
+
+
+def subscription_frames(batch: Iterable[tuple[Any, ...]]) -> Iterator[list[tuple[Any, ...]]]:
+    """The batch of ``(client, topics, …)`` cut into frames of ``FRAME_ITEMS`` topics, a client's many over several."""
+    frame: list[tuple[Any, ...]] = []
+    room = FRAME_ITEMS
+    for client, topics, *others in batch:
+        start = 0
+        while start < len(topics):
+            part = list(topics[start : start + room])
+            frame.append((client, part, *others))
+            start += len(part)
+            room -= len(part)
+            if not room:
+                yield frame
+                frame, room = [], FRAME_ITEMS
+    if frame:
+        yield frame
 
 
 class Unpacker:

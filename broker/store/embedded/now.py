@@ -14,6 +14,7 @@ from typing import Any
 import ormsgpack
 
 from ingeborg.broker.core.model import Location, Subscribers
+from ingeborg.broker.store.embedded.endings import client_in, prefix_of
 from ingeborg.protocol.hashes import digest
 
 
@@ -37,6 +38,30 @@ def subscribers(cursor: Any, topics: Sequence[str], members_max: int, until: flo
                 clients.update([member.decode() for member in members])
                 sets.append(clients)
         if perf_counter() >= until:  # each may have to wait for the disk
+            return sets if len(sets) == len(topics) else None
+    return sets
+
+
+def subscribers_and_ending(
+    cursor: Any, endings: Any, topics: Sequence[str], members_max: int, until: float
+) -> list[Subscribers] | None:
+    """The same with those whose subscription is an ending one. ``endings``: a cursor on these, of a transaction that
+    has begun before that of ``cursor``."""
+    sets: list[Subscribers] = []
+    for topic in topics:
+        topic_hash = digest(topic.encode())
+        prefix = prefix_of(topic, topic_hash)
+        clients: list[str] = []
+        found = endings.set_range(prefix)
+        while found and endings.key().startswith(prefix) and len(clients) < members_max:
+            clients.append(client_in(endings.value()))
+            found = endings.next()
+        if cursor.set_key(topic_hash):
+            clients += [member.decode() for member in islice(cursor.iternext_dup(), members_max)]
+        if len(clients) >= members_max:
+            return None
+        sets.append(tuple(clients) if len(clients) < 2 else set(clients))
+        if perf_counter() >= until:
             return sets if len(sets) == len(topics) else None
     return sets
 

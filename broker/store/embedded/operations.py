@@ -15,6 +15,7 @@ import lmdb
 import ormsgpack
 
 from ingeborg.broker.store.base import Location, Superseded
+from ingeborg.broker.store.embedded.ending_operations import EndingOperations
 from ingeborg.broker.store.embedded.layout import Environment, Lane, features_in, record_features
 from ingeborg.broker.store.features import switched
 from ingeborg.protocol.hashes import HASH_BYTES, digest
@@ -39,7 +40,7 @@ def operations(environment: Environment, lane: Lane) -> dict[str, Operation]:
             "unsubscribe": lambda txn, batch: subscriptions.remove(txn, _rows_of(batch)),
             "switch": _switch,
         }
-    soft = _Soft(environment)
+    soft, endings = _Soft(environment), EndingOperations(environment)
     return {
         "listen": soft.listen,
         "unlisten": soft.unlisten,
@@ -47,6 +48,10 @@ def operations(environment: Environment, lane: Lane) -> dict[str, Operation]:
         "register": soft.register,
         "heartbeat": soft.heartbeat,
         "deregister": soft.deregister,
+        "subscribe_ending": endings.subscribe,
+        "take_out": endings.take_out,
+        "end": endings.end,
+        "tidy": endings.tidy,
     }
 
 

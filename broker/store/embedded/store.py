@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -23,6 +23,8 @@ import ormsgpack
 
 from ingeborg.broker.store.base import (
     PAGE_SUBSCRIPTIONS,
+    Ended,
+    Ending,
     Endpoint,
     Location,
     Shape,
@@ -31,8 +33,10 @@ from ingeborg.broker.store.base import (
     StoreMisconfigured,
     StoreUnavailable,
     Subscribers,
+    Term,
 )
 from ingeborg.broker.store.embedded import now
+from ingeborg.broker.store.embedded.endings import SLICE_S, Endings, duplicates_after
 from ingeborg.broker.store.embedded.files import RESTORE, Files, require_latest, require_same
 from ingeborg.broker.store.embedded.layout import (
     DEFAULT_MAP_SIZE_BYTES,
@@ -42,13 +46,11 @@ from ingeborg.broker.store.embedded.layout import (
     features_in,
     of_this_boot,
     open_for_reading,
+    subscription_frames,
 )
 from ingeborg.broker.store.embedded.writer_link import WriterProcess
 from ingeborg.broker.store.features import require_name
 from ingeborg.protocol.hashes import HASH_BYTES, digest
-
-SLICE_S = 0.002
-"""How long a read keeps the event loop; 2 ms are about 500 small subscriber sets."""
 
 LOCATIONS_AT_ONCE = 500
 """Locations that are read without waiting for a turn: 1 ms."""
@@ -99,6 +101,9 @@ class EmbeddedStore:
         self._writes = 0
         # Reads of several slices take turns: each has one slice in a pass of the loop, and the loop waits for all.
         self._long = asyncio.Lock()
+        self._endings = Endings(
+            self._reading, self._database, self._soft_writer.call, turns=self._long, wall_clock=wall_clock
+        )
 
     @property
     def writer_restarts(self) -> int:
@@ -155,15 +160,22 @@ class EmbeddedStore:
 
     # --- subscriptions
 
-    async def subscribe(self, batch: Sequence[tuple[str, Sequence[str]]]) -> None:
+    async def subscribe(self, batch: Sequence[tuple[str, Sequence[str]]], ending: bool = False) -> None:
         self._writes += sum(len(others) for _, others in batch)
-        await self._durable_writer.call("subscribe", _subscription_frames(batch))
+        await self._durable_writer.call("subscribe", subscription_frames(batch))
+        if ending:
+            await self._endings.take_out(batch, is_subscribed=True)
 
-    async def unsubscribe(self, batch: Sequence[tuple[str, Sequence[str]]]) -> None:
+    async def unsubscribe(self, batch: Sequence[tuple[str, Sequence[str]]], ending: bool = False) -> None:
         self._writes += sum(len(others) for _, others in batch)
-        await self._durable_writer.call("unsubscribe", _subscription_frames(batch))
+        await self._durable_writer.call("unsubscribe", subscription_frames(batch))
+        if ending:
+            await self._endings.take_out(batch, is_subscribed=False)
 
-    async def subscribers(self, topics: Sequence[str]) -> list[set[str]]:
+    async def subscribers(self, topics: Sequence[str], ending: bool = False) -> list[set[str]]:
+        if ending and self._has_endings:
+            also = await self._endings.clients(topics)  # before the plain ones (``endings.py``)
+            return [found.union(mine) for found, mine in zip(await self.subscribers(topics), also, strict=True)]
         self._reads += len(topics)
         sets: list[set[str]] = []
         members: set[str] = set()
@@ -191,18 +203,33 @@ class EmbeddedStore:
                 if read_slice():
                     return sets
 
-    def subscribers_now(self, topics: Sequence[str]) -> list[Subscribers] | None:
+    def subscribers_now(self, topics: Sequence[str], ending: bool = False) -> list[Subscribers] | None:
+        if ending and self._has_endings:
+            return self._subscribers_and_ending_now(topics)
         with self._reading(Lane.DURABLE, "subscribers") as (_, cursor):
             sets = now.subscribers(cursor, topics, MEMBERS_PER_LOOK, time.perf_counter() + SLICE_S)
         if sets is not None:
             self._reads += len(topics)
         return sets
 
-    async def topics(self, client: str, cursor: str | None, limit: int) -> tuple[list[str], str | None]:
+    def _subscribers_and_ending_now(self, topics: Sequence[str]) -> list[Subscribers] | None:
+        soft, durable = self._reading(Lane.SOFT, "ending"), self._reading(Lane.DURABLE, "subscribers")
+        with soft as (_, endings), durable as (_, cursor):
+            until = time.perf_counter() + SLICE_S
+            sets = now.subscribers_and_ending(cursor, endings, topics, MEMBERS_PER_LOOK, until)
+        if sets is not None:
+            self._reads += len(topics)
+        return sets
+
+    async def topics(
+        self, client: str, cursor: str | None, limit: int, ending: bool = False
+    ) -> tuple[list[str], str | None]:
         if limit < 1:
             raise ValueError(f"limit {limit} is not positive")
         after = None if cursor is None else _hash_of_cursor(cursor)
         self._reads += 1
+        if ending and self._has_endings:
+            return await self._endings.topics(client, after, limit)
         async with self._long:
             return await self._page_of(digest(client.encode()), after, limit)
 
@@ -212,7 +239,7 @@ class EmbeddedStore:
             with self._reading(Lane.DURABLE, "topics_of") as (txn, entries):
                 texts = self._environments[Lane.DURABLE].db["texts"]
                 until = time.perf_counter() + SLICE_S
-                for topic_hash in _entries_after(entries, key, after):
+                for topic_hash in duplicates_after(entries, key, after):
                     if len(page) == limit:
                         assert after is not None
                         return page, after.hex()
@@ -255,6 +282,49 @@ class EmbeddedStore:
                 clients.append(client.decode())
         self._reads += len(entries)
         return page, entries[-1] if len(entries) == PAGE_SUBSCRIPTIONS else None
+
+    # --- ending subscriptions
+
+    async def subscribe_ending(self, batch: Sequence[tuple[str, Sequence[str], Term]]) -> None:
+        self._writes += sum(len(topics) for _, topics, _ in batch)
+        await self._endings.subscribe(batch)
+
+    async def terms(self, pairs: Sequence[tuple[str, str]]) -> list[Term | None]:
+        self._reads += len(pairs)
+        return await self._endings.terms(pairs)
+
+    async def ending(self, slot: int, cursor: str | None, limit: int) -> tuple[list[Ending], str | None]:
+        if not self._has_endings:
+            return [], None
+        page, rest = await self._endings.page(slot, cursor, limit)
+        self._reads += len(page)
+        return page, rest
+
+    async def end(self, batch: Sequence[tuple[Sequence[Ending], Location | None, bool]]) -> list[list[Ending]]:
+        self._writes += sum(len(endings) for endings, _, _ in batch)
+        return await self._endings.end(batch)
+
+    async def ended(self, clients: Sequence[str]) -> list[Ended | None]:
+        self._reads += len(clients)
+        return await self._endings.ended(clients)
+
+    async def renew(self, slot: int) -> None:
+        """They stay until they are taken out."""
+
+    async def tidy(self, kept_s: float) -> int:
+        return await self._endings.tidy(kept_s)
+
+    @property
+    def _has_endings(self) -> bool:
+        """Whether there is a place for them. Not so, for who only reads, where no endpoint of this version and of this
+        boot has made it."""
+        if not self._read_only:
+            return True
+        soft = self._environments.get(Lane.SOFT)
+        return Lane.DURABLE not in self._environments or (soft is not None and "ending" in soft.db)
+
+    def _database(self, lane: Lane, name: str) -> Any:
+        return self._environments[lane].db[name]
 
     # --- locations
 
@@ -400,24 +470,6 @@ def _parts(items: Sequence[Any]) -> Iterator[list[Any]]:
         yield list(items[start : start + FRAME_ITEMS])
 
 
-def _subscription_frames(batch: Iterable[tuple[str, Sequence[str]]]) -> Iterator[list[tuple[str, list[str]]]]:
-    """The batch cut into frames of ``FRAME_ITEMS`` subscriptions, a client's topics over several if many."""
-    frame: list[tuple[str, list[str]]] = []
-    room = FRAME_ITEMS
-    for client, topics in batch:
-        start = 0
-        while start < len(topics):
-            part = list(topics[start : start + room])
-            frame.append((client, part))
-            start += len(part)
-            room -= len(part)
-            if not room:
-                yield frame
-                frame, room = [], FRAME_ITEMS
-    if frame:
-        yield frame
-
-
 def _read_members(
     cursor: lmdb.Cursor, key: bytes, after: bytes | None, members: set[str], until: float
 ) -> bytes | None:
@@ -432,14 +484,6 @@ def _read_members(
             return None
         if time.perf_counter() >= until:
             return part[-1]
-
-
-def _entries_after(cursor: lmdb.Cursor, key: bytes, after: bytes | None) -> Iterator[bytes]:
-    """The key's values in order, those up to ``after`` left out."""
-    if cursor.set_key(key) if after is None else cursor.set_range_dup(key, after):
-        for value in cast(Iterator[bytes], cursor.iternext_dup()):
-            if value != after:
-                yield value
 
 
 def _seek_behind(cursor: lmdb.Cursor, after: tuple[bytes, bytes] | None) -> bool:
@@ -474,6 +518,7 @@ def _share(directory: Path, lane: Lane, map_size_bytes: int) -> Environment:
             open_for_reading(directory, lane, map_size_bytes),
             0,
         )
+        environment.open_databases()  # a writer may have made some since
     except (OSError, lmdb.Error) as error:
         raise StoreMisconfigured(
             f"the embedded store cannot read the directory {directory}: {error}. Is it the store's (lmdb:DIR)? The "
