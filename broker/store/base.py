@@ -99,8 +99,8 @@ class Store(Protocol):
         subscriptions, too.
         """
 
-    # Ending subscriptions: asked for only while the feature ``ending`` is on. They survive ``kill -9`` of every
-    # process, but no reboot of the machine (embedded); or the loss of a minority of the nodes (Riak).
+    # Ending subscriptions: asked only while the feature ``ending`` is on. They survive ``kill -9`` of every process, but
+    # no reboot of the machine (embedded), or the loss of a minority of the nodes (Riak).
 
     async def subscribe_ending(self, batch: Sequence[tuple[str, Sequence[str], Term]]) -> None:
         """Add each ``(client, topics, term)``, or give the ending subscription that is there the new term and a greater
@@ -117,22 +117,27 @@ class Store(Protocol):
 
     async def end(self, batch: Sequence[tuple[Sequence[Ending], Location | None, bool]]) -> list[list[Ending]]:
         """Take out ending subscriptions, each entry's those of one client; what of each entry has been taken out, or
-        was gone, with no plain subscription beside it. One that has another stamp by now stays.
+        was gone (wherever the client listens), with no plain subscription beside it. One that has another stamp by now
+        stays.
 
         The entry's flag: only if the client's location is the given one (``None``: it has none) when they are taken
         out. A client whose ``listen`` has returned before, or has returned when this returns, keeps them; or ``ended``,
-        asked after that ``listen``, names them. What is taken out goes to what has ended of the client.
+        asked after that ``listen``, names them. What is taken out goes to what has ended of the client, unless there is
+        a plain subscription beside it.
         """
 
     async def ended(self, clients: Sequence[str]) -> list[Ended | None]:
-        """What has ended of each client, not been subscribed to again since, and not been forgotten."""
+        """What has ended of each client, not been subscribed to again since, and not been forgotten. Of more than
+        ``ENDED_TOPICS_MAX`` topics the first ones are counted only, and stay counted."""
 
     async def renew(self, slot: int) -> None:
         """Have the slot's ending subscriptions stay for as long as new ones do (``Shape.renew_s``)."""
 
     async def tidy(self, kept_s: float) -> int:
         """A bounded step of clearing up, to be repeated: forget what ended more than ``kept_s`` seconds ago, and the
-        locations of clients that listen nowhere and last began to so long ago. How many records went."""
+        locations of clients that listen nowhere, last began to so long ago, and have no ending subscription (a home
+        that waits for the client goes by its location). How many records went; where the store clears up by itself
+        none."""
 
     def subscriptions(self) -> AsyncIterator[list[tuple[str, list[str]]]]:
         """All plain subscriptions there are, in pages of ``(topic, clients)``: ``PAGE_SUBSCRIPTIONS`` a page at most,

@@ -94,17 +94,21 @@ class EndingOperations:
         now_ms, kept_ms = argument
         before_ms = now_ms - kept_ms
 
-        def is_old(value: bytes) -> bool:
+        def is_old(_: bytes, value: bytes) -> bool:
             return int.from_bytes(value[:ENDED_AT_BYTES], "big") < before_ms
 
-        def is_away(value: bytes) -> bool:
+        def is_away(client_id: bytes, value: bytes) -> bool:
             number, _, online = ormsgpack.unpackb(value)
-            return not online and number < before_ms
+            if online or number >= before_ms:
+                return False
+            client_hash = digest(client_id)  # a home that waits for it goes by its location
+            with txn.cursor(self._ending_of) as cursor:
+                return not (cursor.set_range(client_hash) and cast(bytes, cursor.key()).startswith(client_hash))
 
         ended = self._clear(txn, "ended", self._ended, is_old)
         return [ended + self._clear(txn, "locations", self._locations, is_away)]
 
-    def _clear(self, txn: lmdb.Transaction, name: str, database: Any, is_over: Callable[[bytes], bool]) -> int:
+    def _clear(self, txn: lmdb.Transaction, name: str, database: Any, is_over: Callable[[bytes, bytes], bool]) -> int:
         until = time.monotonic() + TIDY_S
         after, went = self._tidied.get(name, b""), 0
         with txn.cursor(database) as cursor:
@@ -112,7 +116,7 @@ class EndingOperations:
             for _ in range(TIDY_RECORDS):
                 if not found or time.monotonic() >= until:
                     break
-                if is_over(cast(bytes, cursor.value())):
+                if is_over(*cast("tuple[bytes, bytes]", cursor.item())):
                     cursor.delete()  # which moves on to the next entry
                     went += 1
                     found = bool(cursor.key())
