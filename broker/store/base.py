@@ -99,8 +99,8 @@ class Store(Protocol):
         subscriptions, too.
         """
 
-    # Ending subscriptions: asked only while the feature ``ending`` is on. They survive ``kill -9`` of every process, but
-    # no reboot of the machine (embedded), or the loss of a minority of the nodes (Riak).
+    # Ending subscriptions: asked for only while the feature ``ending`` is on. They survive ``kill -9`` of every
+    # process, but no reboot of the machine (embedded); or the loss of a minority of the nodes (Riak).
 
     async def subscribe_ending(self, batch: Sequence[tuple[str, Sequence[str], Term]]) -> None:
         """Add each ``(client, topics, term)``, or give the ending subscription that is there the new term and a greater
