@@ -338,3 +338,36 @@ def test_any_object_is_a_command_or_is_refused_with_a_reply_that_can_be_sent(val
 def test_a_notification_says_what_was_published(topic: str, payload: Any) -> None:
     got = check(good("publish", topic=topic, payload=payload), PAYLOAD_MAX)
     assert decode(notification(got.topics[0], got.payload)) == {"key": topic, "broadcast": payload}
+
+
+@pytest.mark.parametrize(
+    ("fields", "term"),
+    [
+        ({}, None),
+        ({"until": "disconnect"}, (True, 0)),
+        ({"ttl_s": 1}, (False, 1)),
+        ({"until": "disconnect", "ttl_s": 2_592_000}, (True, 2_592_000)),
+    ],
+)
+def test_a_subscription_may_say_when_it_ends(fields: dict[str, Any], term: tuple[bool, int] | None) -> None:
+    assert check(good("subscribe", **fields), PAYLOAD_MAX).term == term
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        *({"until": until} for until in (None, True, "", "never", "Disconnect", 7, ["disconnect"])),
+        *({"ttl_s": ttl_s} for ttl_s in (None, 0, -1, 1.5, 2_592_001, "7", True, [1])),
+        {"until": "disconnect", "ttl_s": 0},
+        {"until": "x", "ttl_s": 7},
+    ],
+)
+def test_and_not_in_other_words(fields: dict[str, Any]) -> None:
+    with pytest.raises(ProtocolError) as refused:
+        check(good("subscribe", **fields), PAYLOAD_MAX)
+    assert refused.value.code == "bad_state"
+    assert next(iter(fields)) in refused.value.info or "ttl_s" in refused.value.info
+
+
+def test_who_takes_back_says_nothing_of_the_end() -> None:
+    assert check(good("unsubscribe", until="disconnect", ttl_s=-1), PAYLOAD_MAX).term is None

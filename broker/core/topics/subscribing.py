@@ -93,7 +93,7 @@ class Subscribing(Part):
         self._homes = homes
         self._writing = writing
         self._features = features
-        self._grace_s = grace_s
+        self._grace_s = int(grace_s) if grace_s == int(grace_s) else grace_s  # 60, and not 60.0
         self._early: deque[tuple[float, Change, Any]] = deque()  # until when they wait for the feature, in that order
         self._replies = replies
         self._memory = memory

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from ingeborg.broker.core.clients.hub import Connection
-from ingeborg.broker.core.clients.listening import LISTENS_PER_BATCH, Listening
+from ingeborg.broker.core.clients.listening import CLEAR_AGAIN_S, LISTENS_PER_BATCH, Listening
 from ingeborg.broker.core.cluster.features import Switch
 from ingeborg.broker.core.limits import SIZES
 from ingeborg.broker.core.links.calls import TIMEOUT_S, Kind
-from ingeborg.broker.core.model import Location, StoreUnavailable
-from ingeborg.protocol.errors import REPLACED
+from ingeborg.broker.core.model import Ended, Location, StoreUnavailable
+from ingeborg.protocol.errors import REPLACED, SUBSCRIPTIONS_ENDED
 
 from ..fake_desk import Stored
 from ..surroundings import GRACE_S, Surroundings, command
@@ -523,3 +523,78 @@ def test_where_the_store_cannot_say_its_clients_stay_and_that_is_counted(endpoin
     endpoint.stored("locations")[0].end(error=DOWN)
     assert endpoint.bound() is anna
     assert endpoint.desk.counts["stale_mappings_left"] == 1
+
+
+# Subscriptions that end by themselves
+
+
+def test_a_listen_says_what_has_ended_as_the_store_knows_it_when_the_place_is_written(endpoint: Endpoint) -> None:
+    endpoint.ending.turn(True)
+    anna, bert = endpoint.say("listen"), endpoint.say("listen", "bert")
+    endpoint.turn("listen")[0].end([here(1), here(2)])
+    (ended,) = endpoint.stored("ended")
+    assert ended.arguments == (["anna", "bert"],)
+    for call in endpoint.desk.asked:
+        endpoint.part.answered(call, None)
+    assert endpoint.heard(anna) == []
+    ended.end([Ended(["t", "u"], 3), None])
+    assert endpoint.heard(anna) == [{"result": "success", "id": 1, "ended": ["t", "u"], "ended_count": 3}]
+    assert endpoint.heard(bert) == [{"result": "success", "id": 1}]
+
+
+def test_where_that_cannot_be_read_it_is_to_be_repeated(endpoint: Endpoint) -> None:
+    endpoint.ending.turn(True)
+    anna = endpoint.say("listen")
+    endpoint.turn("listen")[0].end([here(1)])
+    for call in endpoint.desk.asked:
+        endpoint.part.answered(call, None)
+    endpoint.stored("ended")[0].end(error=DOWN)
+    assert endpoint.results(anna) == ["peer_unavailable 1"]
+    assert endpoint.bound() is anna
+
+
+def test_while_there_are_none_nothing_more_is_asked(endpoint: Endpoint) -> None:
+    endpoint.say("listen")
+    endpoint.turn("listen")[0].end([here(1)])
+    assert endpoint.stored() == []
+
+
+def test_a_place_that_could_not_be_cleared_is_cleared_later_where_subscriptions_wait_for_it(endpoint: Endpoint) -> None:
+    for on in (False, True):
+        endpoint.ending.turn(on)
+        connection = endpoint.client()
+        endpoint.hub.bind("anna", connection)
+        endpoint.hub.bindings["anna"].location = here(1)
+        endpoint.part.closed(connection)
+        endpoint.turn("unlisten")[0].end(error=DOWN)
+        endpoint.part.tick()
+        endpoint.turn()
+        endpoint.desk.now += CLEAR_AGAIN_S
+        endpoint.part.tick()
+        if on:
+            assert endpoint.turn("unlisten")[0].arguments == ([("anna", here(1))],)
+        else:
+            endpoint.turn()
+        endpoint.desk.stored.clear()
+
+
+@pytest.mark.parametrize("seconds", [GRACE_S - 1.0, GRACE_S])
+def test_who_has_stayed_here_while_the_others_took_us_for_dead_is_told_to_listen_anew_if_something_ended(
+    endpoint: Endpoint, seconds: float
+) -> None:
+    anna, bert = endpoint.listening(), endpoint.listening("bert", 2)
+    endpoint.ending.turn(True)
+    endpoint.part.lapsed()
+    endpoint.desk.now += seconds / 2
+    endpoint.part.lapsed()
+    endpoint.desk.now += seconds / 2
+    endpoint.part.joined()
+    if seconds < GRACE_S:
+        endpoint.stored("locations")
+        return
+    _, ended = endpoint.stored("locations", "ended")
+    ended.end([Ended(["t"], 1), None])
+    assert endpoint.closes() == [(anna.number, SUBSCRIPTIONS_ENDED.code)]
+    assert bert.ends_at is None
+    endpoint.part.joined()
+    endpoint.stored("locations")

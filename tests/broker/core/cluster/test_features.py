@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from ingeborg.broker.core.cluster.features import LOOK_S, Features
+from ingeborg.broker.core.cluster.features import LOOK_S, Features, Switch
 from ingeborg.broker.core.cluster.membership import Membership
 from ingeborg.broker.core.effects import Switched
-from ingeborg.broker.core.links.capabilities import COPIES, STANDBY
+from ingeborg.broker.core.links.calls import Kind
+from ingeborg.broker.core.links.capabilities import CAPABILITIES, COPIES, ENDING, STANDBY
 from ingeborg.broker.core.model import Endpoint
 from tests.simulator.world import Node, World
 
 from ..fake_desk import FakeDesk
+from ..surroundings import Surroundings
 from ..way import ME
 
 ABLE, NOT_ABLE = frozenset({COPIES, STANDBY}), frozenset({COPIES})
@@ -142,3 +144,152 @@ def test_all_endpoints_do_it_though_one_only_wanted_it() -> None:
 
 def _without(*nodes: Node) -> int:
     return sum(node.router.standbys.without for node in nodes)
+
+
+# Features that may be used only when all know that they are on
+
+
+class Together(Surroundings):
+    """An endpoint with the peers ``p`` and ``q``, which are able; what a feature's part is told."""
+
+    def __init__(self, *, joined: bool = True) -> None:
+        super().__init__("p", "q", joined=joined)
+        for state in self.members.peers.values():
+            state.capabilities = CAPABILITIES
+        self.switch = Switch()
+        self.part = Features(self.desk.real, self.members, {ENDING: self.switch.turn}, ())
+
+    def asked(self) -> list[tuple[str, list[str]]]:
+        """Which peers are being told, of what, since the last look."""
+        calls = self.desk.asked[:]
+        self.desk.asked.clear()
+        assert {call.kind for call in calls} <= {Kind.SWITCHED}
+        self.calls = calls
+        return [(call.target, call.arguments[0]) for call in calls]
+
+    def on_everywhere(self) -> None:
+        """It is on, and all know it."""
+        assert self.part.want(ENDING) == ""
+        self.part.tick()
+        self.stored("features")[0].end(frozenset())
+        self.stored("switch")[0].end()
+        self.part.tick()
+        self.stored("features")[0].end(frozenset({ENDING}))
+        assert sorted(self.asked()) == [("p", [ENDING]), ("q", [ENDING])]
+        for call in self.calls:
+            assert self.part.want(ENDING) == ""
+            self.part.answered(call, None)
+        assert self.part.want(ENDING) is None
+
+
+def test_whoever_wants_one_may_use_it_when_it_is_on_and_all_have_said_that_they_know() -> None:
+    together = Together()
+    together.on_everywhere()
+    assert together.switch.on
+
+
+def test_who_is_told_by_a_peer_knows_at_once_and_tells_the_others() -> None:
+    together = Together()
+    together.part.switched_on("p", 5, [[ENDING, "of a later release"]])
+    assert together.switch.on
+    assert together.asked() == [("q", [ENDING])]
+    assert together.desk.answers == [("p", 5, None)]
+
+
+def test_what_the_store_said_before_a_peer_did_is_not_believed() -> None:
+    together = Together()
+    together.part.tick()
+    together.part.switched_on("p", 5, [[ENDING]])
+    together.stored("features")[0].end(frozenset())
+    assert together.switch.on
+    together.part.tick()
+    together.stored("features")[0].end(frozenset({ENDING}))
+    assert together.switch.on
+
+
+def test_who_is_not_able_is_named_and_so_is_what_the_store_wants_first() -> None:
+    together = Together()
+    together.members.peers["q"].capabilities = NOT_ABLE
+    together.part.want(ENDING)
+    together.part.tick()
+    together.stored("features")[0].end(frozenset())
+    assert "q cannot do it" in (together.part.want(ENDING) or "")
+    together.members.left("q")
+    together.desk.now += LOOK_S
+    together.part.tick()
+    together.stored("features")[0].end(frozenset())
+    together.stored("switch")[0].end(error=OSError("no bucket type"))
+    assert together.part.want(ENDING) == "no bucket type"
+
+
+def test_what_people_have_switched_off_is_not_switched_on_by_whoever_wants_it() -> None:
+    together = Together()
+    together.on_everywhere()
+    together.desk.now += LOOK_S
+    together.part.tick()
+    together.stored("features")[0].end(frozenset())
+    assert not together.switch.on
+    assert "--off ending" in (together.part.want(ENDING) or "")
+    together.desk.now += LOOK_S
+    together.part.tick()
+    together.stored("features")[0].end(frozenset())
+
+
+def test_a_peer_is_told_before_it_is_let_in_unless_it_knows() -> None:
+    together = Together()
+    together.on_everywhere()
+    together.part.tell("p")
+    assert together.asked() == []
+    together.members.connected(NEW, together.desk.now, CAPABILITIES)
+    assert together.part.want(ENDING) is None  # it does not act yet
+    together.part.tell("new")
+    assert together.asked() == [("new", [ENDING])]
+    (call,) = together.calls
+    together.members.joined_by("new", 1, 1)
+    assert together.part.want(ENDING) == ""
+    together.part.failed(call, "peer_unavailable", "no answer in time")
+    assert together.asked() == [("new", [ENDING])]
+    together.part.answered(together.calls[0], None)
+    assert together.part.want(ENDING) is None
+
+
+def test_who_was_gone_is_told_anew() -> None:
+    together = Together()
+    together.on_everywhere()
+    gone = together.members.peers.pop("p")
+    together.part.view_changed()
+    together.members.peers["p"] = gone
+    assert together.part.want(ENDING) == ""
+    together.part.view_changed()
+    assert together.asked() == [("p", [ENDING])]
+
+
+def test_an_endpoint_does_not_join_before_it_has_asked_what_is_on() -> None:
+    together = Together(joined=False)
+    together.part.tick()
+    members = together.members
+    members.registry([state.endpoint for state in members.peers.values()], together.desk.now, together.desk.now)
+    for peer in members.view():
+        members.welcomed_by(peer, members.round)
+    assert not members.joined
+    together.stored("features")[0].end(frozenset({ENDING}))
+    assert members.joined
+    assert together.switch.on
+
+
+def test_after_a_lapse_it_asks_again_and_what_was_asked_before_does_not_count() -> None:
+    together = Together()
+    together.part.tick()
+    (before,) = together.stored("features")
+    together.desk.now += 10.0
+    together.lose_lease()
+    together.part.lapsed()
+    before.end(frozenset())
+    members = together.members
+    members.registry([state.endpoint for state in members.peers.values()], together.desk.now, together.desk.now)
+    for peer in members.view():
+        members.welcomed_by(peer, members.round)
+    assert not members.joined
+    together.part.tick()
+    together.stored("features")[0].end(frozenset())
+    assert members.joined

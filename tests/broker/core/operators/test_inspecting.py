@@ -12,7 +12,7 @@ from ingeborg.broker.core.clients.hub import Connection
 from ingeborg.broker.core.cluster.features import Switch
 from ingeborg.broker.core.limits import Sizes
 from ingeborg.broker.core.links.calls import Call, Kind
-from ingeborg.broker.core.model import Location, StoreUnavailable
+from ingeborg.broker.core.model import Location, StoreUnavailable, Term
 from ingeborg.broker.core.operators import inspecting
 
 from ..surroundings import Surroundings, command
@@ -360,3 +360,59 @@ def test_no_question_changes_anything_or_is_answered_without_the_store(alone: Al
         assert call.operation in {"topics", "subscribers", "locations"}
         call.end(error=StoreUnavailable("no quorum"))
         assert alone.results(anna) == ["store_unavailable"]
+
+
+# Subscriptions that end
+
+
+def test_topics_and_subscribers_have_the_terms_of_those_that_end() -> None:
+    alone = Alone()
+    alone.ending.turn(True)
+    anna = alone.client("subscriptions")
+    alone.part.commands()["subscriptions"](anna, command("subscriptions", id=1))
+    (topics,) = alone.stored("topics")
+    assert topics.arguments == ("anna", None, 1_000, True)
+    topics.end((["t", "u", "v"], None))
+    (terms,) = alone.stored("terms")
+    assert terms.arguments == ([("anna", "t"), ("anna", "u"), ("anna", "v")],)
+    terms.end([Term(True, 0.0), None, Term(True, 12.5)])
+    assert alone.heard(anna) == [
+        {
+            "result": "success",
+            "id": 1,
+            "topic": ["t", "u", "v"],
+            "cursor": None,
+            "terms": {"t": {"until": "disconnect"}, "v": {"until": "disconnect", "ends_at": 12.5}},
+        }
+    ]
+    alone.part.commands()["subscribers"](anna, command("subscribers", topic="t"))
+    (subscribers,) = alone.stored("subscribers")
+    assert subscribers.arguments == (["t"], True)
+    subscribers.end([{"anna", "bert"}])
+    alone.desk.work()
+    alone.stored("locations")[0].end([None, None])
+    (terms,) = alone.stored("terms")
+    assert terms.arguments == ([("anna", "t"), ("bert", "t")],)
+    terms.end([None, Term(False, 7.0)])
+    (reply,) = alone.heard(anna)
+    assert reply["subscribers"] == [
+        {"client_id": "anna", "endpoint": None},
+        {"client_id": "bert", "endpoint": None, "ends_at": 7.0},
+    ]
+
+
+def test_where_no_page_has_any_nothing_is_said_of_it_and_a_failure_is_told() -> None:
+    alone = Alone()
+    alone.ending.turn(True)
+    anna = alone.client("subscriptions")
+    for result in ([None], StoreUnavailable("down")):
+        alone.part.commands()["subscriptions"](anna, command("subscriptions"))
+        alone.stored("topics")[0].end((["t"], None))
+        (terms,) = alone.stored("terms")
+        if isinstance(result, Exception):
+            terms.end(error=result)
+        else:
+            terms.end(result)
+    first, second = alone.heard(anna)
+    assert first == {"result": "success", "topic": ["t"], "cursor": None}
+    assert second["error"] == "store_unavailable"

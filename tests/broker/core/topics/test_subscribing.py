@@ -12,10 +12,16 @@ from ingeborg.broker.core.cluster.features import Features
 from ingeborg.broker.core.cluster.underway import UnderWay
 from ingeborg.broker.core.limits import SIZES
 from ingeborg.broker.core.links.calls import TIMEOUT_S, Kind
-from ingeborg.broker.core.links.capabilities import ENDING
+from ingeborg.broker.core.links.capabilities import CAPABILITIES, ENDING
 from ingeborg.broker.core.messages.routes import Routes
-from ingeborg.broker.core.model import Shape, StoreUnavailable
-from ingeborg.broker.core.topics.subscribing import TOPICS_PER_SLICE, TOPICS_UNDER_WAY, WRITE_S_LONG, Subscribing
+from ingeborg.broker.core.model import Shape, StoreUnavailable, Term
+from ingeborg.broker.core.topics.subscribing import (
+    FEATURE_S,
+    TOPICS_PER_SLICE,
+    TOPICS_UNDER_WAY,
+    WRITE_S_LONG,
+    Subscribing,
+)
 from ingeborg.broker.core.topics.writing import Writing
 from ingeborg.protocol.hashes import slot_of
 
@@ -340,3 +346,96 @@ def test_to_take_topics_back_nobody_is_counted() -> None:
     endpoint.say("unsubscribe", ["a"])
     endpoint.stored("unsubscribe")[0].end()
     assert endpoint.results(endpoint.anna) == ["ok 1"]
+
+
+# What ends by itself
+
+
+def end_everywhere(endpoint: Endpoint) -> None:
+    """The feature is on, and all know it."""
+    for incarnation in endpoint.members.view():
+        endpoint.features.switched_on(incarnation, 1, [[ENDING]])
+    endpoint.features._turn(ENDING, True)
+    endpoint.desk.asked.clear()
+
+
+def say_ending(endpoint: Endpoint, topics: list[str], term: tuple[bool, int] = (True, 0)) -> None:
+    said = command("subscribe", topic=topics, id=1)._replace(term=term)
+    endpoint.part.commands()["subscribe"](endpoint.anna, said)
+
+
+def test_each_home_is_told_when_it_ends(endpoint: Endpoint) -> None:
+    end_everywhere(endpoint)
+    topics = {home: endpoint.topics(home, 1) for home in "mp"}
+    say_ending(endpoint, topics["m"] + topics["p"], (True, 7))
+    assert endpoint.asked() == [("p", ("anna", topics["p"], True, {"until": "disconnect", "ttl_s": 7}))]
+    (own,) = endpoint.stored("subscribe_ending")
+    assert own.arguments == ([("anna", topics["m"], Term(True, 7.0))],)
+    own.end()
+    endpoint.part.answered(endpoint.desk.asked[0], None)
+    assert endpoint.heard(endpoint.anna) == [{"result": "success", "id": 1, "grace_s": 60}]
+
+
+def test_one_that_ends_by_time_alone_has_no_grace_time(endpoint: Endpoint) -> None:
+    end_everywhere(endpoint)
+    say_ending(endpoint, endpoint.topics("m", 1), (False, 7))
+    (own,) = endpoint.stored("subscribe_ending")
+    own.end()
+    assert endpoint.heard(endpoint.anna) == [{"result": "success", "id": 1}]
+
+
+def test_the_first_one_waits_until_all_know_that_there_are_such(endpoint: Endpoint) -> None:
+    for state in endpoint.members.peers.values():
+        state.capabilities = CAPABILITIES
+    say_ending(endpoint, endpoint.topics("m", 1))
+    endpoint.part.tick()
+    assert endpoint.stored() == []
+    end_everywhere(endpoint)
+    endpoint.part.tick()
+    endpoint.stored("subscribe_ending")[0].end()
+    assert endpoint.results(endpoint.anna) == ["ok 1"]
+
+
+def test_and_is_refused_where_that_takes_too_long(endpoint: Endpoint) -> None:
+    say_ending(endpoint, endpoint.topics("m", 1))
+    endpoint.features.tick()
+    endpoint.stored("features")[0].end(frozenset())
+    endpoint.desk.now += FEATURE_S - 0.1
+    endpoint.part.tick()
+    assert endpoint.results(endpoint.anna) == []
+    endpoint.desk.now += 0.2
+    endpoint.part.tick()
+    (reply,) = endpoint.heard(endpoint.anna)
+    assert reply["error"] == "peer_unavailable"
+    assert "p, q cannot do it" in reply["info"]
+
+
+def test_with_lookup_routing_there_is_none() -> None:
+    endpoint = Endpoint(lookup=True)
+    say_ending(endpoint, ["t"])
+    (reply,) = endpoint.heard(endpoint.anna)
+    assert reply["error"] == "bad_state"
+    assert "lookup" in reply["info"]
+
+
+def test_while_there_may_be_some_the_store_is_told_so_with_plain_ones_too(endpoint: Endpoint) -> None:
+    end_everywhere(endpoint)
+    (topic,) = endpoint.topics("m", 1)
+    for name in ("subscribe", "unsubscribe"):
+        endpoint.say(name, [topic])
+        (call,) = endpoint.stored(name)
+        assert call.arguments == ([("anna", [topic])], True)
+        call.end()
+
+
+def test_a_plain_one_of_the_same_client_waits_for_an_ending_one(endpoint: Endpoint) -> None:
+    end_everywhere(endpoint)
+    (topic,) = endpoint.topics("m", 1)
+    say_ending(endpoint, [topic])
+    (first,) = endpoint.stored("subscribe_ending")
+    endpoint.say("subscribe", [topic])
+    assert endpoint.stored() == []
+    first.end()
+    endpoint.desk.work()
+    endpoint.stored("subscribe")[0].end()
+    assert endpoint.results(endpoint.anna) == ["ok 1", "ok 1"]
