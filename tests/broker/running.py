@@ -142,8 +142,8 @@ class Gated:
         """Calls go on, those that wait first."""
         self._gate.set()
 
-    def subscribers_now(self, topics: Sequence[str]) -> list[Subscribers] | None:
-        return self._store.subscribers_now(topics) if self._gate.is_set() else None
+    def subscribers_now(self, topics: Sequence[str], ending: bool = False) -> list[Subscribers] | None:
+        return self._store.subscribers_now(topics, ending) if self._gate.is_set() else None
 
     def locations_now(self, clients: Sequence[str]) -> list[Location | None] | None:
         return self._store.locations_now(clients) if self._gate.is_set() else None

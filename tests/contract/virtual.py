@@ -5,17 +5,19 @@ Owns: the way from an awaited operation to the one of the same name. Must never:
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
 
-from ingeborg.broker.store.base import Store
+from ingeborg.broker.store.base import Location, Shape, Store
 from tests.simulator import world
 
 
 class Virtual:
     """A handle on a store of the simulator's."""
+
+    shape = Shape()
 
     def __init__(self, store: world.Store) -> None:
         self._store = store
@@ -26,9 +28,16 @@ class Virtual:
     async def close(self) -> None:
         """Nor to close."""
 
+    async def listen(self, clients: Sequence[str], incarnation: str) -> list[Location]:
+        """It begins and takes effect in one instant."""
+        return self._store.listen(self._store.draw(list(clients), incarnation), incarnation)
+
+    def subscribers_now(self, topics: Sequence[str], ending: bool = False) -> None:
+        """Without waiting it says nothing."""
+
     def __getattr__(self, operation: str) -> Callable[..., Awaitable[Any]]:
-        async def ask(*arguments: Any) -> Any:
-            return getattr(self._store, operation)(*arguments)
+        async def ask(*arguments: Any, **options: Any) -> Any:
+            return getattr(self._store, operation)(*arguments, **options)
 
         return ask
 

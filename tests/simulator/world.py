@@ -5,6 +5,7 @@ Owns: what may happen to messages and processes, and when. Must never: know what
 * A store call takes effect at one instant between its begin and its end (so the store is linearizable), or fails: the
   store does not answer an endpoint, or anyone; a failed write may have taken effect all the same.
 * A store that ``reads_memory`` (its ``shape``) is mostly read at once, at the end of a turn.
+* An ``end`` may take its time: what it takes out is gone from one instant on, and has ended, or is back, at another.
 * A link's frames arrive in order after seeded delays. A cut holds them back in one direction or both; when it heals the
   connection breaks, as TCP's do, and is made again.
 * A process may crash (its frames on the way may still arrive or not), stall (everything waits for it), or restart.
@@ -43,16 +44,33 @@ from ingeborg.broker.core.effects import (
 )
 from ingeborg.broker.core.limits import Limits
 from ingeborg.broker.core.links.capabilities import CAPABILITIES, NONE
-from ingeborg.broker.core.model import Endpoint, Location, Shape, StoreUnavailable, Superseded
+from ingeborg.broker.core.model import (
+    ENDED_TOPICS_MAX,
+    Ended,
+    Ending,
+    Endpoint,
+    Location,
+    Shape,
+    StoreUnavailable,
+    Superseded,
+    Term,
+)
 from ingeborg.broker.core.router import Router
 from ingeborg.broker.store.features import require_name, switched
 from ingeborg.protocol.errors import GOING_AWAY
+from ingeborg.protocol.hashes import slot_of
 
 TICK_S = 0.1
 
 #: What an endpoint might forget: to tell the core that a socket has drained; to write on then; to read a connection
 #: again that it has held; to go on with what one turn was too short for.
 FORGETTABLE = ("to drain", "to write on", "to read on", "to go on")
+
+
+#: Records that go in one step of clearing up.
+TIDY_RECORDS = 10
+
+End = tuple[list[Ending], Location | None, bool]
 
 
 class SortedSet(set[str]):
@@ -66,11 +84,18 @@ class Store:
     """The truth. ``down``: nobody is answered; ``cut``: these endpoints are not; ``readonly``: these cannot write."""
 
     WRITES = frozenset(
-        {"subscribe", "unsubscribe", "listen", "unlisten", "register", "heartbeat", "deregister", "switch"}
+        {
+            *("subscribe", "unsubscribe", "subscribe_ending", "end", "renew", "tidy", "listen", "unlisten"),
+            *("register", "heartbeat", "deregister", "switch"),
+        }
     )
 
     def __init__(self) -> None:
         self.subscribers_of: dict[str, set[str]] = {}
+        self.endings: dict[tuple[str, str], Ending] = {}  # by topic and client
+        self.taken: dict[tuple[str, str], Ending] = {}  # out of these, by an `end` that is under way
+        self.ended_of: dict[str, tuple[float, int, list[str]]] = {}  # by client: when the last one, how many, topics
+        self.stamps = itertools.count(1)
         self.location_of: dict[str, Location] = {}
         self.registry: dict[str, Endpoint] = {}
         self.seen_until: dict[bytes, float] = {}
@@ -86,23 +111,133 @@ class Store:
             return False
         return not (operation in self.WRITES and incarnation in self.readonly)
 
-    def subscribe(self, batch: list[tuple[str, list[str]]]) -> None:
+    def subscribe(self, batch: list[tuple[str, list[str]]], ending: bool = False) -> None:
         for client, topics in batch:
             for topic in topics:
                 self.subscribers_of.setdefault(topic, set()).add(client)
+                if ending:
+                    self._take_out(topic, client)
+            if ending:
+                self._subscribed(client, topics)
 
-    def unsubscribe(self, batch: list[tuple[str, list[str]]]) -> None:
+    def unsubscribe(self, batch: list[tuple[str, list[str]]], ending: bool = False) -> None:
         for client, topics in batch:
             for topic in topics:
                 self.subscribers_of.get(topic, set()).discard(client)
+                if ending:
+                    self._take_out(topic, client)
 
-    def subscribers(self, topics: list[str]) -> list[SortedSet]:
-        return [SortedSet(self.subscribers_of.get(topic, ())) for topic in topics]
+    def subscribers(self, topics: list[str], ending: bool = False) -> list[SortedSet]:
+        sets = [SortedSet(self.subscribers_of.get(topic, ())) for topic in topics]
+        if ending:
+            for topic, client in self.endings:
+                for found in (found for name, found in zip(topics, sets, strict=True) if name == topic):
+                    found.add(client)
+        return sets
 
-    def topics(self, client: str, cursor: str | None, limit: int) -> tuple[list[str], str | None]:
-        mine = sorted(topic for topic, clients in self.subscribers_of.items() if client in clients)
-        rest = [topic for topic in mine if cursor is None or topic > cursor]
+    def topics(self, client: str, cursor: str | None, limit: int, ending: bool = False) -> tuple[list[str], str | None]:
+        mine = {topic for topic, clients in self.subscribers_of.items() if client in clients}
+        if ending:
+            mine |= {topic for topic, subscriber in self.endings if subscriber == client}
+        rest = [topic for topic in sorted(mine) if cursor is None or topic > cursor]
         return rest[:limit], rest[limit - 1] if len(rest) > limit else None
+
+    def subscribe_ending(self, batch: list[tuple[str, list[str], Term]]) -> None:
+        for client, topics, term in batch:
+            new = [topic for topic in topics if client not in self.subscribers_of.get(topic, ())]
+            for topic in new:
+                self._take_out(topic, client)
+                self.endings[topic, client] = Ending(topic, client, term, next(self.stamps))
+            self._subscribed(client, new)
+
+    def terms(self, pairs: list[tuple[str, str]]) -> list[Term | None]:
+        found = [self.endings.get((topic, client)) for client, topic in pairs]
+        return [None if ending is None else ending.term for ending in found]
+
+    def ending(self, slot: int, cursor: str | None, limit: int) -> tuple[list[Ending], str | None]:
+        if cursor is not None and "\0" not in cursor:
+            raise ValueError(f"{cursor!r} is no cursor")
+        names = sorted(f"{topic}\0{client}" for topic, client in self.endings if slot_of(topic) == slot)
+        rest = [name for name in names if cursor is None or name > cursor]
+        page = [self.endings[topic, client] for topic, _, client in (name.partition("\0") for name in rest[:limit])]
+        return page, rest[limit - 1] if len(rest) > limit else None
+
+    def end(self, batch: list[End]) -> list[list[Ending]]:
+        self.begin_end(batch)
+        return self.finish_end(batch)
+
+    def begin_end(self, batch: list[End]) -> None:
+        """What is to be taken out is there no more."""
+        for endings, location, only in batch:
+            for ending in endings:
+                key = ending.topic, ending.client
+                held = self.endings.get(key)
+                may = not only or self.location_of.get(ending.client) == location
+                if may and held is not None and held.stamp == ending.stamp:
+                    self.taken[key] = self.endings.pop(key)
+
+    def finish_end(self, batch: list[End]) -> list[list[Ending]]:
+        """It has ended; or is there again, if its client has listened meanwhile."""
+        results: list[list[Ending]] = []
+        for endings, location, only in batch:
+            over: list[Ending] = []
+            for ending in endings:
+                key = ending.topic, ending.client
+                held = self.taken.get(key)
+                is_ours = held is not None and held.stamp == ending.stamp
+                if is_ours and only and self.location_of.get(ending.client) != location:
+                    self.endings[key] = self.taken.pop(key)
+                elif is_ours:
+                    del self.taken[key]
+                    if not self._is_plain(ending):
+                        self._has_ended(ending)
+                if key not in self.endings and not self._is_plain(ending):
+                    over.append(ending)
+            results.append(over)
+        return results
+
+    def ended(self, clients: list[str]) -> list[Ended | None]:
+        found = [self.ended_of.get(client) for client in clients]
+        return [None if ended is None else Ended(list(ended[2]), ended[1]) for ended in found]
+
+    def renew(self, slot: int) -> None:
+        """They stay anyway."""
+
+    def tidy(self, kept_s: float) -> int:
+        before = self.now - kept_s
+        forgotten = [client for client, (at, _, _) in self.ended_of.items() if at < before]
+        waited_for = {client for _, client in (*self.endings, *self.taken)}
+        away = [
+            client
+            for client, location in self.location_of.items()
+            if not location.online and location.number < before * 1000 and client not in waited_for
+        ]
+        for client in forgotten[:TIDY_RECORDS]:
+            del self.ended_of[client]
+        for client in away[:TIDY_RECORDS]:
+            del self.location_of[client]
+        return len(forgotten[:TIDY_RECORDS]) + len(away[:TIDY_RECORDS])
+
+    def _is_plain(self, ending: Ending) -> bool:
+        return ending.client in self.subscribers_of.get(ending.topic, ())
+
+    def _take_out(self, topic: str, client: str) -> None:
+        self.endings.pop((topic, client), None)
+        self.taken.pop((topic, client), None)
+
+    def _has_ended(self, ending: Ending) -> None:
+        _, count, topics = self.ended_of.get(ending.client, (0.0, 0, []))
+        kept = [topic for topic in topics if topic != ending.topic]
+        count += 1 - (len(topics) - len(kept))
+        self.ended_of[ending.client] = self.now, count, [*kept, ending.topic][-ENDED_TOPICS_MAX:]
+
+    def _subscribed(self, client: str, topics: Sequence[str]) -> None:
+        at, count, held = self.ended_of.pop(client, (0.0, 0, []))
+        new = set(topics)
+        kept = [topic for topic in held if topic not in new]
+        count -= len(held) - len(kept)
+        if count:
+            self.ended_of[client] = at, count, kept
 
     def draw(self, clients: list[str], incarnation: str) -> list[tuple[str, Location]]:
         """The locations that a ``listen`` beginning now will write."""
@@ -424,6 +559,9 @@ class World:
     """The clock, the network, the store, the processes. ``forgets``: what every process does not do (``FORGETTABLE``),
     as a fault of ours might have it. ``options``: of the routers."""
 
+    #: Writes that may take effect though their endpoint is told that they have failed.
+    LATE = frozenset({"subscribe", "unsubscribe", "subscribe_ending", "end", "listen", "heartbeat"})
+
     def __init__(
         self,
         seed: int,
@@ -536,6 +674,10 @@ class World:
         error: Exception | None = None
         delay = self.delay()
         if self.store.answers(node.me.incarnation, call.operation):
+            if call.operation == "end" and self.random.random() < 0.5:
+                self.store.begin_end(*call.arguments)
+                self.at(self.delay(), self._finish_end, node, call)
+                return
             try:
                 result = getattr(self.store, call.operation)(*call.arguments)
             except Superseded as superseded:
@@ -543,13 +685,17 @@ class World:
         else:
             error = StoreUnavailable("the store does not answer")
             delay = self.random.uniform(0.5, 4.0)
-            late = call.operation in ("subscribe", "unsubscribe", "listen", "heartbeat") and self.random.random() < 0.3
+            late = call.operation in self.LATE and self.random.random() < 0.3
             if late:  # it took effect, and only its answer was lost
                 self.at(self.random.uniform(0, delay), self._apply_late, node, call)
         self.at(delay, node.event, lambda now: node.router.stored(call.number, result, error, now))
 
+    def _finish_end(self, node: Node, call: StoreCall) -> None:
+        result = self.store.finish_end(*call.arguments)
+        self.at(self.delay(), node.event, lambda now: node.router.stored(call.number, result, None, now))
+
     def _apply_late(self, node: Node, call: StoreCall) -> None:
-        if not node.alive and call.operation == "subscribe":
+        if not node.alive and call.operation in ("subscribe", "subscribe_ending"):
             self.posthumous_at.append(self.now)
         try:
             getattr(self.store, call.operation)(*call.arguments)

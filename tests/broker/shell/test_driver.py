@@ -27,12 +27,12 @@ class Memory:
         self.later: list[list[str]] = []  # topics that were asked for in the other way
         self.asked = asyncio.Event()
 
-    async def subscribers(self, topics: list[str]) -> list[Subscribers]:
+    async def subscribers(self, topics: list[str], ending: bool = False) -> list[Subscribers]:
         self.later.append(topics)
         self.asked.set()
         return [() for _ in topics]
 
-    def subscribers_now(self, topics: Sequence[str]) -> list[Subscribers] | None:
+    def subscribers_now(self, topics: Sequence[str], ending: bool = False) -> list[Subscribers] | None:
         answer: Any = self.at_once.pop(0)
         if isinstance(answer, Exception):
             raise answer
