@@ -551,7 +551,7 @@ class Node:
     def _tick(self) -> None:
         if not self.alive:
             return
-        self.event(self.router.tick)
+        self.event(lambda now: self.router.tick(now, self.world.now))
         self.world.at(TICK_S, self._tick)
 
 

@@ -36,6 +36,9 @@ UNCLEARED_MAX: Final = 100_000
 #: How long after that, in seconds.
 CLEAR_AGAIN_S: Final = 1.0
 
+#: When a `listen` that failed is looked for in the store, in seconds: it may have been written late.
+LATE_S: Final = 8.0
+
 #: Listens in one store call and one announcement: each side takes up to 10 ms for so many.
 LISTENS_PER_BATCH: Final = 500
 
@@ -92,7 +95,8 @@ class Listening(Part):
         self._desk = desk
         self._ending = ending
         self._grace_s = grace_s
-        self._lapsed_at: float | None = None  # since when nobody has heard of the clients here
+        self._acted_at = desk.now  # until when the others have known of the clients here, at least
+        self._failed: deque[tuple[float, str]] = deque()  # clients whose `listen` failed, and when to look for it
         self._uncleared: list[tuple[str, Location]] = []  # mappings that ended, and that the store did not clear
         self._clear_at = desk.now
         self._closed_per_slice = sizes.closed_per_slice
@@ -142,7 +146,7 @@ class Listening(Part):
         if binding is None or binding.location is None:
             self._replies.reply(connection, reply, success(command.id))
             return
-        self._locations.learn_offline(command.client, binding.location)
+        self._learn_gone(command.client, binding.location)
         context = (connection, reply, command)
         self._desk.store("unlisten", ([(command.client, binding.location)],), self._unlistened, context)
 
@@ -170,9 +174,22 @@ class Listening(Part):
         for client in clients:
             binding = self._hub.unbind(client, connection)
             if binding is not None and binding.location is not None:
-                self._locations.learn_offline(client, binding.location)
+                self._learn_gone(client, binding.location)
                 self._clears.append((client, binding.location))
+            elif binding is not None:
+                self._look_later([client])  # one that it had before may stand in the store
         self._memory.weigh(connection)
+
+    def _look_later(self, clients: list[str]) -> None:
+        """A ``listen`` of these has failed, or may: does the store take them for listening here all the same?"""
+        if self._ending.on and len(self._failed) < UNCLEARED_MAX:
+            self._failed.extend((self._desk.now + LATE_S, client) for client in clients)
+
+    def _learn_gone(self, client: str, location: Location) -> None:
+        """A client has left this endpoint. Where nothing is known of it, it may have listened elsewhere while the
+        others did not tell this endpoint, and the store is asked."""
+        if self._locations.get(client) is not None:
+            self._locations.learn_offline(client, location)
 
     def _learn_absent(self, client: str, location: Location) -> None:
         """A ``listen`` came into effect when its connection was gone. If the client was elsewhere before, it may still
@@ -211,6 +228,7 @@ class Listening(Part):
     def _listened(self, context: tuple[list[str], list[Listen]], result: Any, error: Exception | None) -> None:
         clients, listens = context
         if error is not None:
+            self._look_later(clients)
             failure = unavailable(error)
             for listen in listens:
                 if listen.reply is not None:
@@ -275,6 +293,13 @@ class Listening(Part):
 
     def tick(self) -> None:
         """Give up what has been parked for too long; clear what the store did not."""
+        if self._homes.joined:
+            self._acted_at = self._desk.now
+        late: list[str] = []
+        while self._failed and self._failed[0][0] <= self._desk.now and len(late) < LISTENS_PER_BATCH:
+            late.append(self._failed.popleft()[1])
+        if late:
+            self._absent(late)
         if self._uncleared and self._desk.now >= self._clear_at:
             self._clears += self._uncleared
             self._uncleared = []
@@ -340,19 +365,12 @@ class Listening(Part):
             self._announce(announcement)
         clients = list(self._hub.bindings)
         # They measure from when they took us for dead, which was later.
-        alone = self._ending.on and self._lapsed_at is not None
-        alone = alone and self._desk.now - (self._lapsed_at or 0.0) >= self._grace_s
-        self._lapsed_at = None
+        alone = self._ending.on and self._desk.now - self._acted_at >= self._grace_s
         for start in range(0, len(clients), LISTENS_PER_BATCH):
             part = clients[start : start + LISTENS_PER_BATCH]
             self._desk.store("locations", (part,), self._revised, part)
             if alone:
                 self._desk.store("ended", (part,), self._ended_alone, part)
-
-    def lapsed(self) -> None:
-        """Nobody knows of the clients here from now on."""
-        if self._lapsed_at is None:
-            self._lapsed_at = self._desk.now
 
     def _ended_alone(self, clients: list[str], result: Any, error: Exception | None) -> None:
         """The others have taken this endpoint for dead for so long that subscriptions of clients here may have ended:
@@ -386,12 +404,13 @@ class Listening(Part):
     def _checked(self, clients: list[str], result: Any, error: Exception | None) -> None:
         self._doubted.difference_update(clients)
         if error is not None:
+            self._look_later(clients)
             return
         news: list[tuple[str, int, str, bool]] = []
         for client, location in zip(clients, result, strict=True):
             here = location is not None and location.online and location.incarnation == self._me
             if here and client not in self._hub.bindings:
-                self._locations.learn_offline(client, location)
+                self._learn_absent(client, location)  # this answer may be late
                 self._clears.append((client, location))
                 news.append((client, location.number, location.incarnation, False))
         if news:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ingeborg.broker.core.clients.hub import Connection
-from ingeborg.broker.core.clients.listening import CLEAR_AGAIN_S, LISTENS_PER_BATCH, Listening
+from ingeborg.broker.core.clients.listening import CLEAR_AGAIN_S, LATE_S, LISTENS_PER_BATCH, Listening
 from ingeborg.broker.core.cluster.features import Switch
 from ingeborg.broker.core.limits import SIZES
 from ingeborg.broker.core.links.calls import TIMEOUT_S, Kind
@@ -584,10 +584,12 @@ def test_who_has_stayed_here_while_the_others_took_us_for_dead_is_told_to_listen
 ) -> None:
     anna, bert = endpoint.listening(), endpoint.listening("bert", 2)
     endpoint.ending.turn(True)
-    endpoint.part.lapsed()
+    endpoint.part.tick()
+    endpoint.members.joined = False
     endpoint.desk.now += seconds / 2
-    endpoint.part.lapsed()
+    endpoint.part.tick()
     endpoint.desk.now += seconds / 2
+    endpoint.members.joined = True
     endpoint.part.joined()
     if seconds < GRACE_S:
         endpoint.stored("locations")
@@ -596,5 +598,40 @@ def test_who_has_stayed_here_while_the_others_took_us_for_dead_is_told_to_listen
     ended.end([Ended(["t"], 1), None])
     assert endpoint.closes() == [(anna.number, SUBSCRIPTIONS_ENDED.code)]
     assert bert.ends_at is None
+    endpoint.part.tick()
     endpoint.part.joined()
     endpoint.stored("locations")
+
+
+def test_a_place_that_is_left_before_it_is_known_whether_it_was_the_last_is_not_learnt(endpoint: Endpoint) -> None:
+    anna, bert = endpoint.listening(), endpoint.listening("bert", 2)
+    endpoint.locations.clear()  # as when this endpoint has been let in again: they may have listened elsewhere
+    endpoint.part.closed(anna)
+    endpoint.part.commands()["unlisten"](bert, command("unlisten", "bert", id=2))
+    assert [endpoint.locations.get(client) for client in ("anna", "bert")] == [None, None]
+
+
+def test_a_listen_that_failed_is_looked_for_since_it_may_have_been_written_late(endpoint: Endpoint) -> None:
+    endpoint.ending.turn(True)
+    endpoint.say("listen")
+    endpoint.turn("listen")[0].end(error=DOWN)
+    endpoint.desk.now += LATE_S - 0.1
+    endpoint.part.tick()
+    endpoint.turn()
+    endpoint.desk.now += 0.2
+    endpoint.part.tick()
+    endpoint.turn("locations")[0].end(error=DOWN)
+    endpoint.desk.now += LATE_S
+    endpoint.part.tick()
+    endpoint.turn("locations")[0].end([here(3)])
+    assert endpoint.turn("unlisten")[0].arguments == ([("anna", here(3))],)
+
+
+def test_so_is_one_whose_connection_went_before_it_was_known_what_came_of_it(endpoint: Endpoint) -> None:
+    endpoint.ending.turn(True)
+    endpoint.part.closed(endpoint.say("listen"))
+    endpoint.turn("listen")[0].end(error=DOWN)
+    endpoint.desk.now += LATE_S
+    endpoint.part.tick()
+    (call,) = endpoint.turn("locations")
+    assert call.arguments == (["anna"],)

@@ -125,7 +125,7 @@ def test_while_there_can_be_none_nothing_is_asked(endpoint: Endpoint) -> None:
     assert endpoint.walk() == []
 
 
-@pytest.mark.parametrize("place", [None, Location(7, "m", False), Location(7, "dead", True), Location(7, "m", True)])
+@pytest.mark.parametrize("place", [None, Location(7, "m", False), Location(7, "dead", True)])
 def test_one_ends_when_its_client_has_been_away_for_the_grace_time(endpoint: Endpoint, place: Location | None) -> None:
     endpoint.ending("anna")
     if place is not None:
@@ -139,6 +139,16 @@ def test_one_ends_when_its_client_has_been_away_for_the_grace_time(endpoint: End
     assert endpoint.desk.counts["subscriptions_ended"] == 1
     endpoint.walk()
     assert (endpoint.part.found, endpoint.part.away) == (0, 0)
+
+
+def test_who_is_said_to_be_here_and_is_not_is_looked_for_first(endpoint: Endpoint) -> None:
+    endpoint.ending("anna")
+    endpoint.places["anna"] = Location(7, "m", True)
+    assert endpoint.gone() == endpoint.gone(GRACE_S) == endpoint.gone(GRACE_S) == []
+    assert set(endpoint.hub.missed) == {"anna"}
+    endpoint.places["anna"] = Location(7, "m", False)
+    assert endpoint.gone() == []
+    assert endpoint.gone(GRACE_S) == ["anna"]
 
 
 def test_who_came_back_and_went_again_is_away_from_then_on(endpoint: Endpoint) -> None:
