@@ -14,10 +14,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from ingeborg.broker.core.model import Ending
-from ingeborg.broker.core.topics.sweeping import WALK_S_MAX
+from ingeborg.broker.core.topics.sweeping import SLOT_REQUESTS_PER_TICK, WALK_S_MAX
+from ingeborg.protocol.hashes import SLOTS
 
 from .history import SETTLE_S, TOPICS, History, Subscriber
-from .world import Client
+from .world import TICK_S, Client
 
 GRACE_S = 8.0
 
@@ -27,8 +28,9 @@ TTL_S = (1, 5, 20)
 #: After so long nothing of a command that has failed can take effect any more.
 UNCERTAIN_S = 12.0
 
-#: A home has found one to be over so long after that it was: two walks, and word of an endpoint that has died.
-FOUND_S = 2 * WALK_S_MAX + 10.0
+#: A home has found one to be over so long after that it was: two walks, word of an endpoint that has died, and a look
+#: into each slot.
+FOUND_S = 2 * WALK_S_MAX + 10.0 + SLOTS / SLOT_REQUESTS_PER_TICK * TICK_S
 
 PLAIN = "plain"
 UNTIL = "until"

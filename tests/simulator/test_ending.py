@@ -8,11 +8,8 @@ from typing import Any
 
 import pytest
 
-from ingeborg.broker.core.cluster.features import Features
-from ingeborg.broker.core.messages.home import Home
 from ingeborg.broker.core.model import Location, Shape
 from ingeborg.broker.core.topics.sweeping import KEPT_S, Sweeping
-from ingeborg.protocol.messages import success
 from tests import wants
 
 from .ending import EndingHistory
@@ -20,14 +17,14 @@ from .world import Store, World
 
 #: Of a kind: the options, how many histories, and how many subscriptions end in them, and stay, at least.
 KINDS: dict[str, tuple[dict[str, Any], int, int]] = {
-    "in peace": ({"faults": False}, 25, 400),
-    "drains": ({"faults": False, "drains": True}, 25, 400),
-    "cuts": ({"faults": False, "drains": True, "cuts": True}, 20, 300),
-    "faults": ({}, 40, 500),
-    "memory": ({"shape": Shape(reads_memory=True)}, 30, 400),
+    "in peace": ({"faults": False}, 12, 200),
+    "drains": ({"faults": False, "drains": True}, 12, 200),
+    "cuts": ({"faults": False, "drains": True, "cuts": True}, 12, 150),
+    "faults": ({}, 20, 250),
+    "memory": ({"shape": Shape(reads_memory=True)}, 15, 200),
     "renewed": ({"shape": Shape(renew_s=30.0)}, 10, 100),
-    "alone": ({"endpoints": 1}, 15, 150),
-    "five": ({"endpoints": 5}, 15, 150),
+    "alone": ({"endpoints": 1}, 15, 80),
+    "five": ({"endpoints": 5}, 6, 60),
 }
 
 
@@ -79,7 +76,7 @@ def whoever_came_back(patch: pytest.MonkeyPatch) -> None:
 
 def too_early(patch: pytest.MonkeyPatch) -> None:
     """Half the grace time has to do."""
-    wants.interpreted(Sweeping)
+    wants.interpreted()
     true = Sweeping.__init__
 
     def impatient(sweeping: Sweeping, *arguments: Any) -> None:
@@ -91,13 +88,13 @@ def too_early(patch: pytest.MonkeyPatch) -> None:
 
 def never(patch: pytest.MonkeyPatch) -> None:
     """Nobody looks."""
-    wants.interpreted(Sweeping)
+    wants.interpreted()
     patch.setattr(Sweeping, "tick", lambda sweeping: None)
 
 
 def who_is_elsewhere(patch: pytest.MonkeyPatch) -> None:
     """A home takes whoever listens at another endpoint for away."""
-    wants.interpreted(Sweeping)
+    wants.interpreted()
 
     def listens(sweeping: Sweeping, client: str, location: Location | None) -> bool:
         return client in sweeping._hub.bindings

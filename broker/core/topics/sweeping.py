@@ -31,7 +31,7 @@ REQUESTS_PER_TICK: Final = 25
 
 #: Slots looked into in one tick.
 SLOTS_PER_TICK: Final = 64
-SLOT_REQUESTS_PER_TICK: Final = 8
+SLOT_REQUESTS_PER_TICK: Final = 16
 
 #: From the end of one walk to the next, in seconds: a sixth of the grace time, but
 WALK_S_MIN: Final = 0.5
