@@ -83,7 +83,8 @@ def parser() -> argparse.ArgumentParser:
         "import",
         help=text,
         description=f'{_sentence(text)}. A line is {{"client_id": "…", "topic": "…"}}, or has a list of topics, '
-        'or is {"topic": "…", "client_ids": […]}, as `ingeborg export` writes them; a line again is harmless.',
+        'or is {"topic": "…", "client_ids": […]}, as `ingeborg export` writes them; a line again is harmless. '
+        'Lines with "until": "disconnect" or "ends_at" are of subscriptions that end by themselves.',
         argument_default=argparse.SUPPRESS,
     )
     options.add_argument("file", metavar="FILE", help="-: standard input")

@@ -6,7 +6,8 @@ before that.
 
 A line is ``{"topic": "…", "client_ids": ["…"]}``: stores keep subscriber sets, so this is the order in which they can
 be gone through. A topic with more subscribers than a page holds has several lines. Endpoints may go on meanwhile;
-``Store.subscriptions`` says what is promised then.
+``Store.subscriptions`` says what is promised then. Behind all plain subscriptions come the ending ones, slot by slot,
+in lines that have ``"until": "disconnect"``, ``"ends_at"`` (Unix time in seconds), or both.
 """
 
 from __future__ import annotations
@@ -17,32 +18,41 @@ import os
 import stat
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import suppress
+from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
 import orjson
 
-from ..store.base import Store, StoreError
+from ingeborg.protocol.hashes import SLOTS
+
+from ..store.base import PAGE_SUBSCRIPTIONS, Ending, Store, StoreError, Term
 
 SAY_EVERY_S = 1.0
 
 #: What a pipe that has room takes without making its writer wait (pipe(7), ``PIPE_BUF``).
 PIPE_BYTES = 4096
 
+#: Slots whose ending subscriptions are asked for at once: on Riak each is a request or a few, and most have none.
+SLOTS_AT_ONCE = 16
+
 OK, FAILED = 0, 1
 
 
 class Exported(NamedTuple):
-    """How much has been written."""
+    """How much has been written. ``ending``: so many of the subscriptions end by themselves."""
 
     lines: int
     subscriptions: int
     seconds: float
+    ending: int = 0
 
     def __str__(self) -> str:
         rate = self.subscriptions / max(self.seconds, 1e-9)
-        counts = f"{self.subscriptions:,} subscriptions in {self.lines:,} lines"
+        ending = f" ({self.ending:,} of them ending ones)" if self.ending else ""
+        counts = f"{self.subscriptions:,} subscriptions{ending} in {self.lines:,} lines"
         return f"{counts}, in {self.seconds:.1f} s ({rate:,.0f} a second)"
 
 
@@ -87,20 +97,48 @@ class Lines:
 async def dump(store: Store, lines: Lines, told: TextIO | None) -> Exported:
     """Everything in an open store. ``StoreError``, ``OSError``. ``told``: where progress is said, if anywhere."""
     began_s = said_s = time.monotonic()
-    count = subscriptions = 0
-    async for page in store.subscriptions():
-        await lines.write(
-            b"".join(
-                orjson.dumps({"topic": topic, "client_ids": clients}, option=orjson.OPT_APPEND_NEWLINE)
-                for topic, clients in page
-            )
-        )
-        count += len(page)
-        subscriptions += sum(len(clients) for _, clients in page)
+    count = subscriptions = ending = 0
+
+    def exported() -> Exported:
+        return Exported(count, subscriptions, time.monotonic() - began_s, ending)
+
+    async def write(values: list[dict[str, Any]]) -> None:
+        nonlocal count, subscriptions, said_s
+        await lines.write(b"".join(orjson.dumps(value, option=orjson.OPT_APPEND_NEWLINE) for value in values))
+        count += len(values)
+        subscriptions += sum(len(value["client_ids"]) for value in values)
         if told is not None and time.monotonic() - said_s >= SAY_EVERY_S:
             said_s = time.monotonic()
-            print(f"ingeborg export: {Exported(count, subscriptions, said_s - began_s)}", file=told, flush=True)
-    return Exported(count, subscriptions, time.monotonic() - began_s)
+            print(f"ingeborg export: {exported()}", file=told, flush=True)
+
+    async for page in store.subscriptions():
+        await write([{"topic": topic, "client_ids": clients} for topic, clients in page])
+    if "ending" in await store.features():
+        for first in range(0, SLOTS, SLOTS_AT_ONCE):
+            slots = range(first, min(first + SLOTS_AT_ONCE, SLOTS))
+            pages = await asyncio.gather(*(store.ending(slot, None, PAGE_SUBSCRIPTIONS) for slot in slots))
+            for slot, (found, cursor) in zip(slots, pages, strict=True):
+                await write(_ending_lines(found))
+                ending += len(found)
+                while cursor is not None:
+                    found, cursor = await store.ending(slot, cursor, PAGE_SUBSCRIPTIONS)
+                    await write(_ending_lines(found))
+                    ending += len(found)
+            await asyncio.sleep(0)
+    return exported()
+
+
+def _ending_lines(page: Sequence[Ending]) -> list[dict[str, Any]]:
+    """Neighbours of one topic that end in the same way share a line."""
+    return [
+        {"topic": topic, "client_ids": [each.client for each in found], **_term_fields(term)}
+        for (topic, term), found in groupby(page, lambda each: (each.topic, each.term))
+    ]
+
+
+def _term_fields(term: Term) -> dict[str, Any]:
+    until = {"until": "disconnect"} if term.disconnect else {}
+    return {**until, "ends_at": term.ends_at} if term.ends_at else until
 
 
 async def run(store: Store, path: str, *, as_json: bool = False, told: TextIO | None = None) -> int:

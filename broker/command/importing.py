@@ -6,6 +6,9 @@ with living endpoints: their caches would not know, and publishes would miss the
 A line is ``{"client_id": "…", "topic": "…"}``, or has a list of topics; or it is ``{"topic": "…", "client_ids": […]}``,
 as `ingeborg export` writes them. They are checked as a ``subscribe`` is (SPEC section 2). Adding is idempotent: a file
 may be imported again, from any line on.
+
+A line with ``"until": "disconnect"``, ``"ends_at"`` (Unix time in seconds) or both is of ending subscriptions. Those
+that are over are left out, and counted. For the others the store's feature ``ending`` is switched on.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from ingeborg.protocol.messages import check
 from ingeborg.protocol.topics import check_topic
 from ingeborg.protocol.wire import decode
 
-from ..store.base import Store, StoreError
+from ..store.base import Store, StoreError, Term
 
 #: Subscriptions handed to the store at once, and how often that may be under way: 20 MB of topics of usual length. The
 #: embedded store writes large batches in the order of its pages.
@@ -33,10 +36,35 @@ READ_BYTES, LINE_BYTES_MAX = 1 << 20, 16 << 20
 #: Two looks at the registry so far apart tell living endpoints from dead ones: they show a sign of life each second.
 LOOK_S = 2.5
 SAY_EVERY_S = 1.0
+#: Of `ends_at`, in Unix seconds: the year 2286. What is above it is meant in milliseconds.
+ENDS_AT_MAX = 10_000_000_000
 
 OK, FAILED = 0, 1
 
-Batch = list[tuple[str, list[str]]]
+Subscriptions = list[tuple[str, list[str]]]
+
+
+class Batch:
+    """What some lines have."""
+
+    def __init__(self) -> None:
+        self.last_line = 0
+        self.plain: Subscriptions = []
+        self.ending: list[tuple[str, list[str], Term]] = []
+        self.size = 0  # subscriptions in both
+        self.expired = 0  # that are over already
+
+    def add(self, subscriptions: Subscriptions, term: Term | None, unix_s: float) -> None:
+        """Of one line."""
+        size = sum(len(topics) for _, topics in subscriptions)
+        if term is not None and term.ends_at and term.ends_at <= unix_s:
+            self.expired += size
+            return
+        self.size += size
+        if term is None:
+            self.plain += subscriptions
+        else:
+            self.ending += [(client, topics, term) for client, topics in subscriptions]
 
 
 class ImportFailed(Exception):
@@ -44,16 +72,21 @@ class ImportFailed(Exception):
 
 
 class Imported(NamedTuple):
-    """How much is in the store."""
+    """How much is in the store. ``ending``: so many of the subscriptions end by themselves; ``expired``: so many more
+    were over."""
 
     lines: int
     subscriptions: int
     seconds: float
+    ending: int = 0
+    expired: int = 0
 
     def __str__(self) -> str:
         rate = self.subscriptions / max(self.seconds, 1e-9)
-        counts = f"{self.subscriptions:,} subscriptions of {self.lines:,} lines"
-        return f"{counts} in {self.seconds:.1f} s ({rate:,.0f} a second)"
+        ending = f" ({self.ending:,} of them ending ones)" if self.ending else ""
+        expired = f"; {self.expired:,} were over and are left out" if self.expired else ""
+        counts = f"{self.subscriptions:,} subscriptions{ending} of {self.lines:,} lines"
+        return f"{counts} in {self.seconds:.1f} s ({rate:,.0f} a second){expired}"
 
 
 async def living(store: Store) -> list[str]:
@@ -67,33 +100,35 @@ async def living(store: Store) -> list[str]:
     ]
 
 
-async def _batches(lines: BinaryIO) -> AsyncIterator[tuple[int, int, Batch]]:
-    """Number of the batch's last line, its subscriptions' number, and itself. ``ImportFailed``: a bad line."""
+async def _batches(lines: BinaryIO) -> AsyncIterator[Batch]:
+    """``ImportFailed``: a bad line."""
     loop = asyncio.get_running_loop()
-    number = size = 0
-    batch: Batch = []
+    unix_s = time.time()
+    number = 0
+    batch = Batch()
     # In a thread, since a terminal or a pipe blocks.
     while part := await loop.run_in_executor(None, _read, lines):
         for line in part:
             number += 1
             if line.isspace():
+                batch.last_line = number
                 continue
             try:
-                subscriptions = _subscriptions(line)
+                subscriptions, term = _subscriptions(line)
             except ProtocolError as error:
-                if batch:
-                    yield number - 1, size, batch
+                if batch.last_line:
+                    yield batch
                 raise ImportFailed(
                     f"line {number}: {error}; everything before it is in the store: mend the line, and import the file "
                     "again"
                 ) from None
-            batch += subscriptions
-            size += sum(len(topics) for _, topics in subscriptions)
-            if size >= BATCH:
-                yield number, size, batch
-                batch, size = [], 0
-    if batch:
-        yield number, size, batch
+            batch.add(subscriptions, term, unix_s)
+            batch.last_line = number
+            if batch.size >= BATCH:
+                yield batch
+                batch = Batch()
+    if batch.last_line:
+        yield batch
 
 
 def _read(lines: BinaryIO) -> list[bytes]:
@@ -106,20 +141,40 @@ def _read(lines: BinaryIO) -> list[bytes]:
     return part
 
 
-def _subscriptions(line: bytes) -> Batch:
+def _subscriptions(line: bytes) -> tuple[Subscriptions, Term | None]:
     if len(line) > LINE_BYTES_MAX:
         raise ProtocolError(
             "too_large", f"longer than {LINE_BYTES_MAX} bytes; one client, or topic, may have several lines"
         )
     value = decode(line)
+    term = _term(value)
     if "client_ids" in value:
-        return _subscribers(value)
+        return _subscribers(value), term
     value["command"] = "subscribe"
     command = check(value, 0)
-    return [(command.client, list(command.topics))]
+    return [(command.client, list(command.topics))], term
 
 
-def _subscribers(value: dict[str, Any]) -> Batch:
+def _term(value: dict[str, Any]) -> Term | None:
+    """Of a line, without whose keys the rest is that of a plain one; ``None``: it is one."""
+    if "ttl_s" in value:
+        raise ProtocolError("bad_state", "Key 'ttl_s' is for commands: a line has 'ends_at', Unix time in seconds")
+    if "until" not in value and "ends_at" not in value:
+        return None
+    disconnect = "until" in value
+    if disconnect and value.pop("until") != "disconnect":
+        raise ProtocolError("bad_state", "Key 'until' has to be \"disconnect\"; leave it out for what stays")
+    if "ends_at" not in value:
+        return Term(disconnect, 0.0)
+    ends_at = value.pop("ends_at")
+    if type(ends_at) not in (int, float) or not 0 < ends_at < ENDS_AT_MAX:
+        raise ProtocolError(
+            "bad_state", f"Key 'ends_at' has to be a number above 0 and below {ENDS_AT_MAX}: Unix time in seconds"
+        )
+    return Term(disconnect, float(ends_at))
+
+
+def _subscribers(value: dict[str, Any]) -> Subscriptions:
     """Of a line with one topic and its clients."""
     clients, topic = value["client_ids"], value.get("topic")
     if "client_id" in value or type(clients) is not list:
@@ -136,31 +191,46 @@ def _subscribers(value: dict[str, Any]) -> Batch:
     return batch
 
 
-async def load(lines: BinaryIO, store: Store, told: TextIO | None) -> Imported:
+async def load(lines: BinaryIO, store: Store, told: TextIO, *, progress: bool = True) -> Imported:
     """Everything into an open store. ``ImportFailed``, ``StoreError``; what was handed over before is in. ``told``:
-    where progress is said, if anywhere.
+    where it is said that the feature has been switched on, and the progress, if that is wanted.
     """
     began_s = said_s = time.monotonic()
-    under_way: dict[asyncio.Task[None], tuple[int, int]] = {}
-    line = done = 0
+    under_way: dict[asyncio.Task[None], Batch] = {}
+    line = done = ending = expired = 0
+    is_on = "ending" in await store.features()
 
     async def finish_some(most: int) -> None:
-        nonlocal done
+        nonlocal done, ending
         while len(under_way) > most:
             finished, _ = await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
             for task in finished:
-                _, size = under_way.pop(task)
+                batch = under_way.pop(task)
                 task.result()
-                done += size
+                done += batch.size
+                ending += sum(len(topics) for _, topics, _ in batch.ending)
+
+    def imported() -> Imported:
+        return Imported(line, done, time.monotonic() - began_s, ending, expired)
 
     try:
-        async for number, size, batch in _batches(lines):
+        async for batch in _batches(lines):
             await finish_some(BATCHES_AT_ONCE - 1)
-            under_way[asyncio.create_task(store.subscribe(batch))] = (number, size)
-            line = number
-            if told is not None and time.monotonic() - said_s >= SAY_EVERY_S:
+            if batch.ending and not is_on:
+                await finish_some(0)  # these do not know of it
+                await store.switch("ending", True)
+                is_on = True
+                print(
+                    "ingeborg import: the file has subscriptions that end by themselves: the feature 'ending' has been "
+                    "switched on for this store (back: `ingeborg features --off ending`)",
+                    file=told,
+                )
+            under_way[asyncio.create_task(_write(store, batch, is_on))] = batch
+            line = batch.last_line
+            expired += batch.expired
+            if progress and time.monotonic() - said_s >= SAY_EVERY_S:
                 said_s = time.monotonic()
-                print(f"ingeborg import: {Imported(line, done, said_s - began_s)}", file=told, flush=True)
+                print(f"ingeborg import: {imported()}", file=told, flush=True)
         await finish_some(0)
     except ImportFailed:
         await finish_some(0)
@@ -169,7 +239,14 @@ async def load(lines: BinaryIO, store: Store, told: TextIO | None) -> Imported:
         for task in under_way:
             task.cancel()
         await asyncio.gather(*under_way, return_exceptions=True)
-    return Imported(line, done, time.monotonic() - began_s)
+    return imported()
+
+
+async def _write(store: Store, batch: Batch, is_on: bool) -> None:
+    if batch.plain:
+        await (store.subscribe(batch.plain, True) if is_on else store.subscribe(batch.plain))
+    if batch.ending:
+        await store.subscribe_ending(batch.ending)
 
 
 async def run(
@@ -185,7 +262,7 @@ async def run(
                     f"the store is in use by {', '.join(names)}, whose caches would not know of new subscriptions: "
                     "stop the endpoints first, or subscribe through one of them"
                 )
-            imported = await load(lines, store, None if as_json else told)
+            imported = await load(lines, store, told, progress=not as_json)
         finally:
             await store.close()
     except (ImportFailed, StoreError) as error:

@@ -48,8 +48,11 @@ FREE_BYTES_ERROR, FREE_BYTES_WARNING = 64 << 20, 1 << 30
 #: Of the map's size: beyond it the end is in sight.
 MAP_SHARE_WARNING = 0.8
 
-#: What is lost with the soft lane is nothing, as soon as no endpoint runs.
-REMAKE = "stop every endpoint of it, rm -r its directory soft (who listens where, which is known anew), and start again"
+#: What is lost with the soft lane, as soon as no endpoint runs, is nothing but ending subscriptions.
+REMAKE = (
+    "stop every endpoint of it, rm -r its directory soft (who listens where, which is known anew, and ending "
+    "subscriptions), and start again"
+)
 
 MOUNTS = Path("/proc/self/mountinfo")
 

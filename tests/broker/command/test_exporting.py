@@ -20,9 +20,10 @@ from hypothesis import strategies as st
 from ingeborg.bench.starting import environment
 from ingeborg.broker.command import cli, exporting, importing
 from ingeborg.broker.core.model import StoreUnavailable
-from ingeborg.broker.store.base import PAGE_SUBSCRIPTIONS, Store
+from ingeborg.broker.store.base import PAGE_SUBSCRIPTIONS, Store, Term
 from ingeborg.broker.store.embedded.store import EmbeddedStore
 from ingeborg.broker.store.riak import RiakStore
+from ingeborg.protocol.hashes import SLOTS
 from tests.riak.double import RiakDouble
 
 from ..running import PATIENCE_S, ingeborg, plain, serving
@@ -281,3 +282,72 @@ async def test_an_endpoint_goes_on_meanwhile_and_what_stays_is_in_it(tmp_path: P
         finally:
             busy.cancel()
         assert staying <= read(tmp_path / "out")
+
+
+# -- Ending subscriptions
+
+GONE, LATER, BOTH = Term(True, 0.0), Term(False, 4e9), Term(True, 4e9 + 0.25)
+
+
+async def ending_of(store: Store) -> set[tuple[str, str, Term]]:
+    """All of them, by topic."""
+    found = set()
+    for slot in range(SLOTS):
+        cursor: str | None = None
+        while True:
+            page, cursor = await store.ending(slot, cursor, 100)
+            found |= {(each.topic, each.client, each.term) for each in page}
+            if cursor is None:
+                break
+    return found
+
+
+async def test_ending_subscriptions_come_behind_the_plain_ones_and_are_there_again(tmp_path: Path) -> None:
+    wanted = {("hit", f"client {index}", (GONE, LATER, BOTH)[index % 3]) for index in range(PAGE_SUBSCRIPTIONS + 50)}
+    wanted |= {(f"topic {index}", "ann", BOTH) for index in range(50)}
+    async with opened(EmbeddedStore(tmp_path / "store")) as store:
+        await store.switch("ending", True)
+        await store.subscribe([("ann", ["hit", "plain"])], True)
+        await store.subscribe_ending([(client, [topic], term) for topic, client, term in sorted(wanted)])
+        code, told = await export(EmbeddedStore(tmp_path / "store", read_only=True), tmp_path / "out")
+        assert code == 0
+        assert "exported 1,102 subscriptions (1,100 of them ending ones) in " in told
+    lines = [orjson.loads(line) for line in (tmp_path / "out").read_bytes().splitlines()]
+    plain = [line for line in lines if line.keys() == {"topic", "client_ids"}]
+    assert lines[: len(plain)] == plain
+    assert {line["topic"]: line["client_ids"] for line in plain} == {"hit": ["ann"], "plain": ["ann"]}
+    found = [
+        (line["topic"], client, Term(line.get("until") == "disconnect", line.get("ends_at", 0.0)))
+        for line in lines[len(plain) :]
+        for client in line["client_ids"]
+    ]
+    assert sorted(found) == sorted(wanted)
+    assert len(lines) < 2 + 50 + PAGE_SUBSCRIPTIONS  # neighbours share lines
+
+    told_, out = io.StringIO(), io.StringIO()
+    with (tmp_path / "out").open("rb") as file:
+        assert await importing.run(file, EmbeddedStore(tmp_path / "second"), out=out, told=told_) == 0
+    assert told_.getvalue().count("the feature 'ending' has been switched on for this store") == 1
+    assert out.getvalue().startswith("imported 1,102 subscriptions (1,100 of them ending ones) of ")
+    async with opened(EmbeddedStore(tmp_path / "second")) as second:
+        assert await second.features() == {"ending"}
+        assert await ending_of(second) == wanted
+        assert await second.subscribers(["hit", "plain"]) == [{"ann"}, {"ann"}]
+
+
+async def test_with_the_feature_off_they_are_not_looked_for(tmp_path: Path) -> None:
+    async with opened(EmbeddedStore(tmp_path / "store")) as store:
+        await store.subscribe_ending([("ann", ["left"], GONE)])
+        await store.subscribe([("ann", ["plain"])])
+    assert (await export(EmbeddedStore(tmp_path / "store", read_only=True), tmp_path / "out"))[0] == 0
+    assert (tmp_path / "out").read_bytes() == b'{"topic":"plain","client_ids":["ann"]}\n'
+
+
+async def test_of_an_earlier_boot_there_are_none(tmp_path: Path) -> None:
+    async with opened(EmbeddedStore(tmp_path / "store")) as store:
+        await store.switch("ending", True)
+        await store.subscribe_ending([("ann", ["lost"], GONE)])
+        await store.subscribe([("ann", ["plain"])], True)
+    (tmp_path / "store" / "soft" / "boot_id").write_text("another boot")
+    assert (await export(EmbeddedStore(tmp_path / "store", read_only=True), tmp_path / "out"))[0] == 0
+    assert read(tmp_path / "out") == {("plain", "ann")}

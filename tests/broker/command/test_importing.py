@@ -10,6 +10,7 @@ import pytest
 
 from ingeborg.broker.command import cli, importing
 from ingeborg.broker.core.model import Endpoint
+from ingeborg.broker.store.base import Term
 from ingeborg.broker.store.embedded.store import EmbeddedStore
 
 
@@ -100,6 +101,62 @@ async def test_a_line_that_is_too_long_is_told_and_not_read_to_its_end(
     assert "line 3: too_large: longer than 100 bytes" in command.told.getvalue()
     assert lines.tell() == len(before) + 101
     assert await store.subscribers(["good", "after"]) == [{"c"}, set()]
+
+
+async def test_ending_ones_are_taken_from_lines_of_either_kind_and_those_that_are_over_left_out(
+    command: Command, store: EmbeddedStore
+) -> None:
+    lines = [
+        b'{"client_id": "c", "topic": ["a", "b"], "until": "disconnect"}',
+        b'{"topic": "a", "client_ids": ["d", 7], "ends_at": 4000000000.5}',
+        b'{"client_id": "d", "topic": ["over", "and out"], "ends_at": 1000000000}',
+        b'{"topic": "over", "client_ids": ["c"], "until": "disconnect", "ends_at": 1.5}',
+        b'{"client_id": "d", "topic": "a"}',  # plain: it wins
+        b'{"topic": "b", "client_ids": ["c"], "until": "disconnect", "ends_at": 4000000000}',
+    ]
+    assert await command.run(b"\n".join(lines)) == 0
+    assert command.out.getvalue().startswith("imported 6 subscriptions (5 of them ending ones) of 6 lines in ")
+    assert command.out.getvalue().endswith("; 3 were over and are left out\n")
+    assert "the feature 'ending' has been switched on" in command.told.getvalue()
+    assert await store.features() == {"ending"}
+    assert await store.subscribers(["a", "b", "over", "and out"], True) == [{"c", "d", "7"}, {"c"}, set(), set()]
+    pairs = [("c", "a"), ("c", "b"), ("7", "a"), ("d", "a")]
+    assert await store.terms(pairs) == [Term(True, 0.0), Term(True, 4e9), Term(False, 4e9 + 0.5), None]
+    assert await store.subscribers(["a"]) == [{"d"}]
+    # With the feature on nothing is said of it, and what is plain takes the place of what ends.
+    again = Command(store._directory)
+    assert await again.run(b'{"client_id": "c", "topic": "a"}') == 0
+    assert "switched on" not in again.told.getvalue()
+    assert await store.terms([("c", "a")]) == [None]
+
+
+async def test_a_file_without_them_or_with_none_but_such_as_are_over_switches_nothing_on(
+    command: Command, store: EmbeddedStore
+) -> None:
+    assert await command.run(b'{"client_id": "c", "topic": "a"}\n{"client_id": "c", "topic": "b", "ends_at": 1}') == 0
+    assert await store.features() == frozenset()
+    assert command.told.getvalue() == ""
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        (b'"until": "noon"', "Key 'until' has to be \"disconnect\""),
+        (b'"until": null', "Key 'until' has to be"),
+        (b'"ends_at": 0', "Key 'ends_at' has to be a number above 0"),
+        (b'"ends_at": true', "Key 'ends_at' has to be"),
+        (b'"ends_at": "soon"', "Key 'ends_at' has to be"),
+        (b'"until": "disconnect", "ends_at": null', "Key 'ends_at' has to be"),
+        (b'"ends_at": 4000000000000', "below 10000000000: Unix time in seconds"),
+        (b'"ttl_s": 60', "a line has 'ends_at'"),
+    ],
+)
+async def test_a_bad_term_is_named(command: Command, store: EmbeddedStore, keys: bytes, words: str) -> None:
+    for line in (b'{"client_id": "c", "topic": "t", %b}', b'{"client_ids": ["c"], "topic": "t", %b}'):
+        assert await command.run(b'{"client_id": "c", "topic": "good", "ends_at": 4e9}\n' + line % keys) == 1
+        assert "line 2: " in command.told.getvalue()
+        assert words in command.told.getvalue()
+    assert await store.subscribers(["t", "good"], True) == [set(), {"c"}]
 
 
 async def test_a_store_that_endpoints_are_using_is_left_alone(
