@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from ingeborg.broker.command.doctor import embedded as doctor
 from ingeborg.broker.store.base import Ended, Ending, Location, StoreError, Term
-from ingeborg.broker.store.embedded import ending_operations, endings
+from ingeborg.broker.store.embedded import ending_operations, endings, now
 from ingeborg.broker.store.embedded.layout import FRAME_ITEMS, Lane, open_for_reading, prepare
 from ingeborg.broker.store.embedded.operations import operations
 from ingeborg.broker.store.embedded.store import MEMBERS_PER_LOOK, EmbeddedStore
@@ -423,12 +423,12 @@ def test_the_two_databases_have_the_same_subscriptions_and_no_others(tmp_path: P
         found = [(key, endings.ending_in(value)) for key, value in txn.cursor(db["ending"])]
         for key, each in found:
             topic_hash = digest(each.topic.encode())
-            assert key == endings.prefix_of(each.topic, topic_hash) + digest(each.client.encode())
+            assert key == now.prefix_of(each.topic, topic_hash) + digest(each.client.encode())
         first = sorted((digest(each.client.encode()) + digest(each.topic.encode()), each.topic) for _, each in found)
         return first, [(key, value.decode()) for key, value in txn.cursor(db["ending_of"])]
 
     def stamp_of(txn: Any, client: str, topic: str) -> int:
-        value = txn.get(endings.prefix_of(topic, digest(topic.encode())) + digest(client.encode()), db=db["ending"])
+        value = txn.get(now.prefix_of(topic, digest(topic.encode())) + digest(client.encode()), db=db["ending"])
         return 1 if value is None else endings.ending_in(value).stamp
 
     with environment.env as env:

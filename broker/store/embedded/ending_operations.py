@@ -14,8 +14,9 @@ import lmdb
 import ormsgpack
 
 from ingeborg.broker.store.base import ENDED_TOPICS_MAX
-from ingeborg.broker.store.embedded.endings import ENDED_AT_BYTES, pack_ended, prefix_of, unpack_ended, value_of
+from ingeborg.broker.store.embedded.endings import ENDED_AT_BYTES, pack_ended, unpack_ended, value_of
 from ingeborg.broker.store.embedded.layout import Environment
+from ingeborg.broker.store.embedded.now import prefix_of
 from ingeborg.protocol.hashes import digest
 
 TIDY_RECORDS: Final = 2_000

@@ -33,15 +33,14 @@ import ormsgpack
 
 from ingeborg.broker.store.base import Ended, Ending, Location, Term
 from ingeborg.broker.store.embedded.layout import FRAME_ITEMS, Lane, subscription_frames
-from ingeborg.protocol.hashes import HASH_BYTES, digest, slot_of
+from ingeborg.broker.store.embedded.now import SLOT_BYTES, client_in, prefix_of
+from ingeborg.protocol.hashes import HASH_BYTES, digest
 
 SLICE_S: Final = 0.002
 """How long a read keeps the event loop; 2 ms are about 500 small subscriber sets."""
 
 LOOKS: Final = 32
 """Topics, or members, read between two looks at the clock: 0.05 ms."""
-
-SLOT_BYTES: Final = 2
 
 ENDED_AT_BYTES: Final = 8
 """In front of the value of ``ended``: who clears up reads these, and not a thousand topics."""
@@ -67,21 +66,10 @@ def value_of(txn: lmdb.Transaction, key: bytes, database: Any) -> bytes | None:
     return cast("bytes | None", txn.get(key, db=database))
 
 
-def prefix_of(topic: str, topic_hash: bytes) -> bytes:
-    """What all keys in ``ending`` begin with that are of the topic."""
-    return slot_of(topic).to_bytes(SLOT_BYTES, "big") + topic_hash
-
-
 def ending_in(value: bytes) -> Ending:
     """What ``ending`` has."""
     client, topic, disconnect, ends_at, stamp = ormsgpack.unpackb(value)
     return Ending(topic, client, Term(disconnect, float(ends_at)), stamp)
-
-
-def client_in(value: bytes) -> str:
-    """Whose subscription it is."""
-    client: str = ormsgpack.unpackb(value)[0]
-    return client
 
 
 def pack_ended(at_ms: int, count: int, topics: Sequence[str]) -> bytes:

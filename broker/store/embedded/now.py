@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import islice
 from time import perf_counter
-from typing import Any
+from typing import Any, Final
 
 import ormsgpack
 
 from ingeborg.broker.core.model import Location, Subscribers
-from ingeborg.broker.store.embedded.endings import client_in, prefix_of
-from ingeborg.protocol.hashes import digest
+from ingeborg.protocol.hashes import digest, slot_of
+
+SLOT_BYTES: Final = 2
+"""Of a key in ``ending``, in front of the topic's hash."""
 
 
 def subscribers(cursor: Any, topics: Sequence[str], members_max: int, until: float) -> list[Subscribers] | None:
@@ -64,6 +66,17 @@ def subscribers_and_ending(
         if perf_counter() >= until:
             return sets if len(sets) == len(topics) else None
     return sets
+
+
+def prefix_of(topic: str, topic_hash: bytes) -> bytes:
+    """What all keys in ``ending`` begin with that are of the topic."""
+    return slot_of(topic).to_bytes(SLOT_BYTES, "big") + topic_hash
+
+
+def client_in(value: bytes) -> str:
+    """Whose subscription a value in ``ending`` is of."""
+    client: str = ormsgpack.unpackb(value)[0]
+    return client
 
 
 def locations(txn: Any, clients: Sequence[str], until: float) -> list[Location | None] | None:
