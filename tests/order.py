@@ -39,6 +39,8 @@ LONG_S: dict[str, float] = {
     "tests/cluster/test_shared_port.py": 22,
     "tests/broker/shell/test_ends.py": 35,
     "tests/clients/test_js.py": 35,
+    "tests/contract/test_ending.py": 35,
+    "tests/store/test_endings.py": 12,
     "tests/broker/command/test_supervisor.py": 33,
     "tests/fuzz/test_attack.py": 33,
     "tests/bench/spark/test_mutations.py": 32,

@@ -500,7 +500,10 @@ async def test_a_client_that_listens_keeps_them_or_is_told(store: Store, other: 
                 await asyncio.sleep(0)
             return (await store.end([([rock], away, True)]))[0]
 
-        said, out = await asyncio.gather(listen(), end())
+        if turn % 2:
+            said, out = await asyncio.gather(listen(), end())
+        else:
+            out, said = await asyncio.gather(end(), listen())
         if out:
             assert said == Ended(["rock"], 1), "it has ended without a word"
             assert await members(other, "rock") == set()

@@ -5,12 +5,13 @@ Owns: the way from an awaited operation to the one of the same name. Must never:
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
 
-from ingeborg.broker.store.base import Location, Shape, Store
+from ingeborg.broker.store.base import Ending, Location, Shape, Store
 from tests.simulator import world
 
 
@@ -31,6 +32,12 @@ class Virtual:
     async def listen(self, clients: Sequence[str], incarnation: str) -> list[Location]:
         """It begins and takes effect in one instant."""
         return self._store.listen(self._store.draw(list(clients), incarnation), incarnation)
+
+    async def end(self, batch: list[world.End]) -> list[list[Ending]]:
+        """In two instants, as it may be in a simulation."""
+        self._store.begin_end(batch)
+        await asyncio.sleep(0)
+        return self._store.finish_end(batch)
 
     def subscribers_now(self, topics: Sequence[str], ending: bool = False) -> None:
         """Without waiting it says nothing."""

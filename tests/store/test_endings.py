@@ -265,6 +265,30 @@ async def interrupted(
     monkeypatch.setattr(store._endings, "_call", interrupting)
 
 
+async def test_whoever_reads_both_reads_the_ending_ones_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with opened(tmp_path) as store, opened(tmp_path) as other:
+        clients, reading, lanes = store._endings.clients, store._reading, list[Lane]()
+
+        async def becoming_plain(topics: list[str]) -> list[list[str]]:
+            await other.subscribe([("ann", ["before"])], True)
+            found = await clients(topics)
+            await other.subscribe([("ann", ["after"])], True)
+            return found
+
+        def noted(lane: Lane, database: str | None) -> Any:
+            lanes.append(lane)
+            return reading(lane, database)
+
+        await store.subscribe_ending([("ann", ["before", "after"], GONE)])
+        monkeypatch.setattr(store._endings, "clients", becoming_plain)
+        assert await store.subscribers(["before", "after"], True) == [{"ann"}, {"ann"}]
+        monkeypatch.setattr(store, "_reading", noted)
+        monkeypatch.setattr(store._endings, "_reading", noted)
+        store.subscribers_now(["before"], True)
+        await store.topics("ann", None, 10, True)
+        assert lanes == [Lane.SOFT, Lane.DURABLE] * 2
+
+
 async def test_one_that_becomes_plain_before_it_is_written_is_taken_out_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
