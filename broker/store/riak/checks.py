@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Final
+from typing import Final, NamedTuple
 
 from ..base import StoreMisconfigured, StoreUnavailable
 from ..features import require_known
@@ -26,18 +26,34 @@ log = logging.getLogger("ingeborg.riak")
 
 N_VAL: Final = 3
 GRANTS: Final = "riak_core.get_bucket_type,riak_kv.get,riak_kv.put"
-"""What the driver's user may do to both bucket types, and nothing else, where Riak's security is on."""
+"""What the driver's user may do to each bucket type, and nothing else, where Riak's security is on."""
 NODE_CONFIRMS_SINCE: Final = (3, 0)
 
 _NOT_GRANTED: Final = "not granted"
 
 
+ENDING: Final = "ending"
+"""The feature that wants the type of ending subscriptions."""
+
+ENDING_BACKEND: Final = "ending"
+"""What docs/riak.md calls the backend of that type. It may have another name."""
+
+ENDING_SECTION: Final = "Ending subscriptions"
+"""Of docs/riak.md."""
+
+
+_LASTING: Final = f'"allow_mult":true,"n_val":{N_VAL},"node_confirms":{WRITE_W}'
+_SEEN: Final = f'"allow_mult":false,"last_write_wins":true,"dvv_enabled":false,"n_val":{N_VAL}'
+
+
 def creation_commands(bucket_type: str, seen_type: str) -> dict[str, str]:
     """Per bucket type the properties it is created with, as ``riak-admin`` wants them."""
-    return {
-        bucket_type: f'{{"props":{{"allow_mult":true,"n_val":{N_VAL},"node_confirms":{WRITE_W}}}}}',
-        seen_type: f'{{"props":{{"allow_mult":false,"last_write_wins":true,"dvv_enabled":false,"n_val":{N_VAL}}}}}',
-    }
+    return {bucket_type: f'{{"props":{{{_LASTING}}}}}', seen_type: f'{{"props":{{{_SEEN}}}}}'}
+
+
+def ending_creation_commands(ending_type: str) -> dict[str, str]:
+    """The same of the type for ending subscriptions."""
+    return {ending_type: f'{{"props":{{{_LASTING},"backend":"{ENDING_BACKEND}"}}}}'}
 
 
 async def check_nodes(pool: Pool) -> list[tuple[int, ...]]:
@@ -72,40 +88,77 @@ async def check_nodes(pool: Pool) -> list[tuple[int, ...]]:
 
 async def check_types(pool: Pool, bucket_type: str, seen_type: str) -> None:
     """Raise ``StoreMisconfigured``, with every command that is needed, unless both bucket types can be used."""
+    props = {name: await _props(pool, name) for name in (bucket_type, seen_type)}
     problems = [
-        *await _problems(pool, bucket_type, allow_mult=True),
-        *await _problems(pool, seen_type, allow_mult=False),
+        *_problems(bucket_type, props[bucket_type], allow_mult=True),
+        *_problems(seen_type, props[seen_type], allow_mult=False),
     ]
+    _require_none(problems, creation_commands(bucket_type, seen_type))
+
+
+async def check_ending_type(pool: Pool, ending_type: str) -> str:
+    """The same for the type of ending subscriptions; the backend that it names, or nothing.
+
+    Whether that backend expires, and after how long, cannot be asked.
+    """
+    props = await _props(pool, ending_type)
+    problems = _problems(ending_type, props, allow_mult=True)
+    first = f"Every node has to have that backend before, in its riak.conf: docs/riak.md, {ENDING_SECTION}."
+    _require_none(problems, ending_creation_commands(ending_type), first)
+    assert isinstance(props, pb.RpbBucketProps), "else there was a problem"
+    backend = props.backend.decode("utf-8", "replace")
+    if not backend:
+        log.warning("riak: %s", no_backend(ending_type))
+    return backend
+
+
+def no_backend(ending_type: str) -> str:
+    """Of a type for ending subscriptions that names no backend."""
+    return (
+        f"bucket type '{ending_type}' names no backend, so that what has ended stays on the nodes' disks for good: "
+        f"give it one that expires (docs/riak.md, {ENDING_SECTION})"
+    )
+
+
+def _require_none(problems: list[str], commands: dict[str, str], first: str = "") -> None:
+    """Raise ``StoreMisconfigured`` for the problems, with what to do about them. ``commands``: of the types asked
+    about; ``first``: what comes before them."""
     if not problems:
         return
     if any(_NOT_GRANTED in problem for problem in problems):
         lines = ["Riak does not let the broker's user do what it has to:", *(f"  - {problem}" for problem in problems)]
         lines.append("Run these on one node of the cluster:")
-        lines += [f"  riak-admin security grant {GRANTS} on {name} to USER" for name in (bucket_type, seen_type)]
+        lines += [f"  riak-admin security grant {GRANTS} on {name} to USER" for name in commands]
         raise StoreMisconfigured("\n".join(lines))
     lines = ["Riak is not set up for this broker:", *(f"  - {problem}" for problem in problems)]
     lines.append("Run these on one node of the cluster (a type that exists already needs only 'activate' or 'update'):")
-    for name, properties in creation_commands(bucket_type, seen_type).items():
+    for name, properties in commands.items():
         if any(f"'{name}'" in problem for problem in problems):
             lines.append(f"  riak-admin bucket-type create {name} '{properties}'")
             lines.append(f"  riak-admin bucket-type activate {name}")
+    lines += [first] if first else []
     lines.append("On Riak before 3.0 leave node_confirms out. docs/riak.md has the reasons.")
     raise StoreMisconfigured("\n".join(lines))
 
 
-async def _problems(pool: Pool, name: str, *, allow_mult: bool) -> list[str]:
+async def _props(pool: Pool, name: str) -> pb.RpbBucketProps | str:
+    """The properties of a bucket type, or why there are none."""
     request = pb.RpbGetBucketTypeReq(type=name.encode()).SerializeToString()
-    refusal: wire.Refusal | None = None
     try:
         answer = await pool.request(wire.TYPE_PROPS_REQUEST, request, wire.BUCKET_PROPS_ANSWER, pb.RpbGetBucketResp)
     except StoreMisconfigured as error:
         refusal = error.__cause__ if isinstance(error.__cause__, wire.Refusal) else None
         if refusal is not None and refusal.not_granted:
-            return [f"{_NOT_GRANTED}: {refusal.text}"]
+            return f"{_NOT_GRANTED}: {refusal.text}"
         if refusal is None or not refusal.no_such_type:
             raise
-        return [f"bucket type '{name}' does not exist, or is not active"]
-    props = answer.props
+        return f"bucket type '{name}' does not exist, or is not active"
+    return answer.props
+
+
+def _problems(name: str, props: pb.RpbBucketProps | str, *, allow_mult: bool) -> list[str]:
+    if isinstance(props, str):
+        return [props]
     found = []
     if props.n_val < N_VAL:
         found.append(f"bucket type '{name}' has n_val {props.n_val}; it takes {N_VAL}, fixed at its creation")
@@ -122,9 +175,17 @@ def _word(value: bool) -> str:
     return "true" if value else "false"
 
 
-async def settle_layout(objects: Objects, buckets: Buckets, wanted: int | None, *, read_only: bool = False) -> int:
-    """The partitions per slot of this store: as it was first opened with, else ``wanted`` (or 1) from now on;
-    ``read_only``: one that was never opened is none. One with a feature that this version does not know is refused.
+class Settled(NamedTuple):
+    """A store as it is opened."""
+
+    partitions_per_slot: int
+    features: frozenset[str]
+
+
+async def settle_layout(objects: Objects, buckets: Buckets, wanted: int | None, *, read_only: bool = False) -> Settled:
+    """The partitions per slot of this store: as it was first opened with, else ``wanted`` (or 1) from now on; and the
+    features that are switched on. ``read_only``: a store that was never opened is none. One with a feature that this
+    version does not know is refused.
 
     Two endpoints that disagreed would each miss the other's subscriptions. Riak has no atomic create; so whoever
     creates it reads it once more, and of two that did so at once at least the later one sees both versions.
@@ -160,4 +221,4 @@ async def settle_layout(objects: Objects, buckets: Buckets, wanted: int | None, 
         raise StoreMisconfigured(
             f"this store was created with {partitions_per_slot} partitions per slot, and cannot be opened with {wanted}"
         )
-    return partitions_per_slot
+    return Settled(partitions_per_slot, layout.features)

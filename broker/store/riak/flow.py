@@ -32,3 +32,8 @@ async def each(items: Sequence[T], work: Callable[[T], Awaitable[None]], at_once
         for task in workers:
             task.cancel()
         await asyncio.gather(*workers, return_exceptions=True)
+
+
+async def together(*works: Callable[[], Awaitable[None]]) -> None:
+    """Do all of it at the same time. The first exception stops the rest, and is raised."""
+    await each(works, lambda work: work(), len(works))

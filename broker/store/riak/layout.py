@@ -47,7 +47,7 @@ in ten minutes are taken out by each home alone."""
 RECENT_MS: Final = 10 * 60 * 1000
 """How long a change of a client's list is known as one: longer than a cut that homes on both sides live through."""
 
-_ENTRY_BYTES: Final = 5  # the longest MessagePack header of a string or an array
+ENTRY_BYTES: Final = 5  # the longest MessagePack header of a string or an array
 _TIME_BYTES: Final = 9  # of a time in milliseconds
 
 
@@ -82,12 +82,26 @@ class Buckets:
         self.locations = prefix + b".locations"
         self.endpoints = prefix + b".endpoints"
         self.seen = prefix + b".seen"
+        # Of the type that expires.
+        self.ending = prefix + b".ending"
+        self.ending_subscribers = prefix + b".ending_subscribers"
+        self.ending_names = prefix + b".ending_names"
+        self.ending_clients = prefix + b".ending_clients"
+        self.ended = prefix + b".ended"
         self.layout = Address(prefix + b".layout", b"layout")
         self.directory = Address(self.endpoints, b"directory")
 
     def partition(self, slot: int, part: int) -> Address:
         """The partition object of some topics."""
         return Address(self.topics, b"%03x.%02x" % (slot, part))
+
+    def ending_partition(self, slot: int, part: int) -> Address:
+        """The partition object of the ending subscriptions to the same topics."""
+        return Address(self.ending, b"%03x.%02x" % (slot, part))
+
+    def ended_of(self, client: str) -> Address:
+        """What has ended of a client."""
+        return Address(self.ended, client.encode())
 
     def location(self, client: str) -> Address:
         """Where a client listens."""
@@ -108,7 +122,7 @@ def set_shard(bucket: bytes, name: str, level: int, shard: int) -> Address:
     return Address(bucket, b"%s.%d.%03x" % (digest(name.encode()).hex().encode(), level, shard))
 
 
-def _unpack(value: bytes, items: int, version: int = VERSION) -> list[Any]:
+def unpack(value: bytes, items: int, version: int = VERSION) -> list[Any]:
     """The items after the version; ``ValueError`` for another version, or another number of ``items``."""
     try:
         unpacked = ormsgpack.unpackb(value)
@@ -140,9 +154,9 @@ class Layout:
     def absorb(self, value: bytes) -> None:
         features: list[str] = []
         try:
-            slots, partitions_per_slot, features = _unpack(value, 3, FEATURES_VERSION)
+            slots, partitions_per_slot, features = unpack(value, 3, FEATURES_VERSION)
         except ValueError:
-            slots, partitions_per_slot = _unpack(value, 2)
+            slots, partitions_per_slot = unpack(value, 2)
         if slots != SLOTS:
             raise ValueError(f"{slots} slots where {SLOTS} belong")
         if not isinstance(features, list) or not all(isinstance(feature, str) for feature in features):
@@ -184,7 +198,7 @@ class Partition:
         self._bytes = 32
 
     def absorb(self, value: bytes) -> None:
-        topics, spilled, full = _unpack(value, 3)
+        topics, spilled, full = unpack(value, 3)
         for topic, clients in topics.items():
             if topic in self.topics:
                 self.topics[topic].update(clients)
@@ -217,11 +231,11 @@ class Partition:
         self.dirty = True
         if clients is not None and len(clients) >= TOPIC_CLIENTS_MAX:
             self.spilled.add(topic)
-            self._bytes += _utf8_bytes(topic) + _ENTRY_BYTES
+            self._bytes += utf8_bytes(topic) + ENTRY_BYTES
             return False
-        more = _utf8_bytes(client) + _ENTRY_BYTES
+        more = utf8_bytes(client) + ENTRY_BYTES
         if clients is None:
-            more += _utf8_bytes(topic) + 2 * _ENTRY_BYTES
+            more += utf8_bytes(topic) + 2 * ENTRY_BYTES
         if self._bytes + more > OBJECT_BYTES_MAX:
             self.full = True
             return False
@@ -239,10 +253,10 @@ class Partition:
             return
         self.dirty = True
         clients.discard(client)
-        self._bytes -= _utf8_bytes(client) + 1
+        self._bytes -= utf8_bytes(client) + 1
         if not clients:
             del self.topics[topic]
-            self._bytes -= _utf8_bytes(topic) + 1
+            self._bytes -= utf8_bytes(topic) + 1
 
 
 class SetObject:
@@ -256,7 +270,7 @@ class SetObject:
         self._bytes = 32
 
     def absorb(self, value: bytes) -> None:
-        name, level, members = _unpack(value, 3)
+        name, level, members = unpack(value, 3)
         self._of(name, level, value)
         self.members.update(members)
 
@@ -274,7 +288,7 @@ class SetObject:
         """Note the name of the set, which the key has only as a hash."""
         if not self.name:
             self.name = name
-            self._bytes += _utf8_bytes(name) + _ENTRY_BYTES
+            self._bytes += utf8_bytes(name) + ENTRY_BYTES
 
     def add(self, member: str, limit: int) -> bool:
         """Whether it is in here now, and written as ``Partition.add``; if not, there is no room in ``limit`` bytes."""
@@ -293,10 +307,10 @@ class SetObject:
         if member in self.members:
             self.dirty = True
             self.members.discard(member)
-            self._bytes -= _utf8_bytes(member) + 1
+            self._bytes -= utf8_bytes(member) + 1
 
     def _entry_bytes(self, member: str) -> int:
-        return _utf8_bytes(member) + _ENTRY_BYTES
+        return utf8_bytes(member) + ENTRY_BYTES
 
     def spread(self, level: int) -> None:
         """From now on there are this many levels of further objects. Never fewer."""
@@ -322,9 +336,9 @@ class ListObject(SetObject):
 
     def absorb(self, value: bytes) -> None:
         try:
-            name, level, members, removed = _unpack(value, 4, LIST_VERSION)
+            name, level, members, removed = unpack(value, 4, LIST_VERSION)
         except ValueError:
-            name, level, listed = _unpack(value, 3)
+            name, level, listed = unpack(value, 3)
             members, removed = dict.fromkeys(listed, 0), {}
         self._of(name, level, value)
         self.members.update(members)
@@ -336,7 +350,7 @@ class ListObject(SetObject):
             member for member, at_ms in self._removed.items() if at_ms > self._added.get(member, 0)
         )
         # Of the members alone: a list does not grow by what has left it.
-        self._bytes = 32 + _utf8_bytes(name) + sum(map(self._entry_bytes, self.members))
+        self._bytes = 32 + utf8_bytes(name) + sum(map(self._entry_bytes, self.members))
 
     def encode(self) -> bytes:
         members = {member: self._added.get(member, 0) for member in sorted(self.members)}
@@ -372,7 +386,7 @@ class Whereabouts:
         self.location: Location | None = None
 
     def absorb(self, value: bytes) -> None:
-        location = Location(*_unpack(value, 3))
+        location = Location(*unpack(value, 3))
         if self.location is None or location.rank > self.location.rank:
             self.location = location
 
@@ -393,7 +407,7 @@ class Directory:
         self.names: set[str] = set()
 
     def absorb(self, value: bytes) -> None:
-        (names,) = _unpack(value, 1)
+        (names,) = unpack(value, 1)
         self.names.update(names)
 
     def encode(self) -> bytes:
@@ -426,7 +440,7 @@ class Entry:
 
     def absorb(self, value: bytes) -> None:
         other = Entry()
-        other.registration, other.incarnation, other.present, other.url, other.heartbeat = _unpack(value, 5)
+        other.registration, other.incarnation, other.present, other.url, other.heartbeat = unpack(value, 5)
         if other._rank > self._rank:
             self.registration, self.incarnation = other.registration, other.incarnation
             self.present, self.url, self.heartbeat = other.present, other.url, other.heartbeat
@@ -435,5 +449,5 @@ class Entry:
         return ormsgpack.packb([VERSION, self.registration, self.incarnation, self.present, self.url, self.heartbeat])
 
 
-def _utf8_bytes(text: str) -> int:
+def utf8_bytes(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode())

@@ -48,7 +48,7 @@ class Listing:
         pool: Pool,
         objects: Objects,
         buckets: Buckets,
-        large_topics: LargeSets,
+        large_topics: LargeSets[SetObject],
         *,
         bucket_type: bytes,
         partitions_per_slot: int,

@@ -11,20 +11,31 @@ from __future__ import annotations
 import re
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from typing import Final
 
 import ormsgpack
 
-from ..base import Endpoint, Location, Shape, StoreMisconfigured, StoreUnavailable, Subscribers
+from ..base import (
+    Ended,
+    Ending,
+    Endpoint,
+    Location,
+    Shape,
+    StoreMisconfigured,
+    StoreUnavailable,
+    Subscribers,
+    Term,
+)
 from ..features import require_name
 from . import riak_pb2 as pb
 from . import wire
-from .checks import check_nodes, check_types, settle_layout
+from .checks import ENDING, check_ending_type, check_nodes, check_types, settle_layout
 from .connecting import Connecting
 from .counters import zeroed
-from .flow import each
-from .layout import VERSION, Buckets, Layout, ListObject, Partition, Whereabouts, partition_of, place_of
+from .ending import EndingSubscriptions, Pair
+from .flow import each, together
+from .layout import VERSION, Buckets, Layout, ListObject, Partition, SetObject, Whereabouts, partition_of, place_of
 from .listing import Listing
 from .objects import Address, Objects
 from .pool import Pool
@@ -39,6 +50,9 @@ ATTEMPT_TIMEOUT_S: Final = 1.5
 
 CONNECTIONS_PER_NODE: Final = 8
 """A node does 1,000 requests a second on one connection and about twice that on many; eight are plenty."""
+
+ENDING_EXPIRY_S: Final = 86_400.0
+"""A day: renewed three times in it, what clients subscribed to lives through a night without any endpoint."""
 
 SWITCHES_MAX: Final = 3
 """Tries to switch off what others switch on meanwhile. Two may be chance; the third says that they mean it."""
@@ -59,15 +73,14 @@ class RiakStore:
     :param connections_per_node: so many requests a node works on at the same time.
     :param bucket_type: created with ``allow_mult=true``; holds everything but the hashes.
     :param seen_type: for the hashes of ``lookup`` routing.
+    :param ending_type: for ending subscriptions, while the feature ``ending`` is on; its backend expires.
+    :param ending_expiry_s: what is not written again for so long, that backend may delete, and not before.
     :param namespace: what the names of all buckets start with; several brokers can share a cluster.
     :param partitions_per_slot: a power of two; ``None`` takes what the store was created with (1 for a new one).
     :param node_confirms: machines that must have a write before it counts. 1 for a cluster of one node, for trying out.
     :param read_only: of a store that is there already; nothing is written, siblings that are found are left.
     :param connecting: ``Secured`` where Riak's security is on; in plain text where none is given.
     """
-
-    #: A cluster of three nodes writes 600 objects a second; a partition's is written once for all its topics.
-    shape = Shape(topics_at_once=2_000, slots_together=True)
 
     def __init__(
         self,
@@ -78,6 +91,8 @@ class RiakStore:
         connections_per_node: int = CONNECTIONS_PER_NODE,
         bucket_type: str = "ingeborg",
         seen_type: str = "ingeborg_seen",
+        ending_type: str = "ingeborg_ending",
+        ending_expiry_s: float = ENDING_EXPIRY_S,
         namespace: str = "ingeborg",
         partitions_per_slot: int | None = None,
         node_confirms: int = 2,
@@ -98,23 +113,29 @@ class RiakStore:
         )
         # The node gives up a little before the driver does: its own error says more than silence.
         self._server_timeout_s = attempt_timeout_s * 0.9
-        self._objects = Objects(
-            self._pool,
-            self.counters,
-            bucket_type=bucket_type.encode(),
-            node_confirms=node_confirms,
-            server_timeout_s=self._server_timeout_s,
-            read_only=read_only,
+        self._objects, self._ending_objects = (
+            Objects(
+                self._pool,
+                self.counters,
+                bucket_type=name.encode(),
+                node_confirms=node_confirms,
+                server_timeout_s=self._server_timeout_s,
+                read_only=read_only,
+            )
+            for name in (bucket_type, ending_type)
         )
         self._read_only = read_only
         self._buckets = Buckets(namespace)
         self._types = (bucket_type, seen_type)
+        self._ending_type = ending_type
         self._wanted = partitions_per_slot
         self._partitions_per_slot = 0  # not open
         self._wall_clock = wall_clock
         # One operation may fill the pool; several share it by its line.
         self._at_once = self._pool.capacity
-        self._large_topics = LargeSets(self._objects, self._buckets.subscribers, self.counters, at_once=self._at_once)
+        self._large_topics = LargeSets(
+            self._objects, self._buckets.subscribers, self.counters, at_once=self._at_once, kind=SetObject
+        )
         self._topics_of = LargeSets(
             self._objects,
             self._buckets.clients,
@@ -123,33 +144,72 @@ class RiakStore:
             kind=lambda: ListObject(int(self._wall_clock() * 1000)),
         )
         self._registry = Registry(self._objects, self._buckets, at_once=self._at_once)
+        self._ending = EndingSubscriptions(
+            self._ending_objects,
+            self._buckets,
+            self.counters,
+            expiry_s=ending_expiry_s,
+            at_once=self._at_once,
+            wall_clock=self._wall_clock,
+            plain=self._plain,
+            locations=self.locations,
+        )
+        #: A cluster of three nodes writes 600 objects a second; a partition's is written once for all its topics.
+        self.shape = Shape(topics_at_once=2_000, slots_together=True, renew_s=self._ending.renew_s)
 
     async def open(self) -> None:
         await check_nodes(self._pool)
         await check_types(self._pool, *self._types)
-        self._partitions_per_slot = await settle_layout(
+        partitions_per_slot, features = await settle_layout(
             self._objects, self._buckets, self._wanted, read_only=self._read_only
         )
+        if ENDING in features:
+            await check_ending_type(self._pool, self._ending_type)
+        self._ending.open(partitions_per_slot)
+        self._partitions_per_slot = partitions_per_slot
 
     async def close(self) -> None:
         self._partitions_per_slot = 0
         self._pool.close()
         await self._objects.close()
+        await self._ending_objects.close()
 
     async def repaired(self) -> None:
         """Wait until the siblings that reads have found are written back, or could not be."""
         await self._objects.repaired()
+        await self._ending_objects.repaired()
+
+    async def ending_backend(self) -> str:
+        """The backend of the type for ending subscriptions; empty: the cluster's default. ``StoreMisconfigured``, with
+        the commands that make it, if the type is not there or cannot be used; asked while nodes answer."""
+        return await check_ending_type(self._pool, self._ending_type)
 
     # Subscriptions. The subscriber set first, the client's index after it: what a crash in between leaves is a topic
     # missing from a listing until the client subscribes again, and never a listed topic that delivers nothing.
 
-    async def subscribe(self, batch: Sequence[tuple[str, Sequence[str]]]) -> None:
+    async def subscribe(self, batch: Sequence[tuple[str, Sequence[str]]], ending: bool = False) -> None:
         await self._change_subscribers(self._plan(batch, 0))
-        await self._change_topics(batch, adding=True)
+        if not ending:
+            await self._change_topics(batch, adding=True)
+            return
+        # Only now: a crash leaves both, of which the plain one counts, or neither an older one nor the new one.
+        pairs = [(client, topic) for client, topics in batch for topic in topics]
+        await together(
+            lambda: self._change_topics(batch, adding=True),
+            lambda: self._ending.take_out(pairs),
+            lambda: self._ending.come_back(pairs),
+        )
+        # After the plain list has them: a listing finds them in one of the two at any moment.
+        await self._ending.unlist(pairs)
 
-    async def unsubscribe(self, batch: Sequence[tuple[str, Sequence[str]]]) -> None:
-        await self._change_subscribers(self._plan(batch, 1))
-        await self._change_topics(batch, adding=False)
+    async def unsubscribe(self, batch: Sequence[tuple[str, Sequence[str]]], ending: bool = False) -> None:
+        if not ending:
+            await self._change_subscribers(self._plan(batch, 1))
+            await self._change_topics(batch, adding=False)
+            return
+        pairs = [(client, topic) for client, topics in batch for topic in topics]
+        await together(lambda: self._change_subscribers(self._plan(batch, 1)), lambda: self._ending.take_out(pairs))
+        await together(lambda: self._change_topics(batch, adding=False), lambda: self._ending.unlist(pairs))
 
     def _plan(self, batch: Sequence[tuple[str, Sequence[str]]], side: int) -> _Plan:
         plan: _Plan = {}
@@ -199,14 +259,26 @@ class RiakStore:
 
         await each(list({*adding, *removing}), change_large, self._at_once)
 
-    async def subscribers(self, topics: Sequence[str]) -> list[set[str]]:
-        places = [self._partition(topic) for topic in topics]
-        partitions: dict[Address, Partition] = {}
+    async def subscribers(self, topics: Sequence[str], ending: bool = False) -> list[set[str]]:
+        if not ending:
+            return await self._plain_subscribers(topics)
+        self._require_open()
+        found: list[set[str]] = []
+        others: list[set[str]] = []
 
-        async def read(address: Address) -> None:
-            partitions[address] = await self._objects.read(Partition, address)
+        async def read() -> None:
+            found.extend(await self._plain_subscribers(topics))
 
-        await each(list(dict.fromkeys(places)), read, self._at_once)
+        async def read_ending() -> None:
+            others.extend(await self._ending.subscribers(topics))
+
+        await together(read, read_ending)
+        for clients, more in zip(found, others, strict=True):
+            clients |= more
+        return found
+
+    async def _plain_subscribers(self, topics: Sequence[str]) -> list[set[str]]:
+        places, partitions = await self._read_partitions(topics)
         found = [set(partitions[place].topics.get(topic, ())) for topic, place in zip(topics, places, strict=True)]
 
         async def read_large(position: int) -> None:
@@ -216,10 +288,43 @@ class RiakStore:
         await each(large, read_large, self._at_once)
         return found
 
-    def subscribers_now(self, topics: Sequence[str]) -> list[Subscribers] | None:
+    async def _read_partitions(self, topics: Sequence[str]) -> tuple[list[Address], dict[Address, Partition]]:
+        """Of each topic the address of its partition, and these."""
+        places = [self._partition(topic) for topic in topics]
+        partitions: dict[Address, Partition] = {}
+
+        async def read(address: Address) -> None:
+            partitions[address] = await self._objects.read(Partition, address)
+
+        await each(list(dict.fromkeys(places)), read, self._at_once)
+        return places, partitions
+
+    async def _plain(self, pairs: Collection[Pair]) -> set[Pair]:
+        """Those of these clients and topics that are plain subscriptions."""
+        places, partitions = await self._read_partitions([topic for _, topic in pairs])
+        found: set[Pair] = set()
+        large: defaultdict[str, set[str]] = defaultdict(set)
+        for (client, topic), place in zip(pairs, places, strict=True):
+            if client in partitions[place].topics.get(topic, ()):
+                found.add((client, topic))
+            elif partitions[place].elsewhere(topic):
+                large[topic].add(client)
+
+        async def look(topic: str) -> None:
+            def meet(shard: SetObject) -> None:
+                found.update((client, topic) for client in large[topic] & shard.members)
+
+            await self._large_topics.look(topic, large[topic], meet)
+
+        await each(list(large), look, self._at_once)
+        return found
+
+    def subscribers_now(self, topics: Sequence[str], ending: bool = False) -> list[Subscribers] | None:
         return None
 
-    async def topics(self, client: str, cursor: str | None, limit: int) -> tuple[list[str], str | None]:
+    async def topics(
+        self, client: str, cursor: str | None, limit: int, ending: bool = False
+    ) -> tuple[list[str], str | None]:
         self._require_open()
         if limit < 1:
             raise ValueError("a page has at least one topic")
@@ -227,10 +332,45 @@ class RiakStore:
             raise ValueError(f"{cursor!r} is no cursor of this store")
         after = bytes.fromhex(cursor) if cursor is not None else b""
         # One more than asked for tells whether there is a next page, so that no page is ever empty but the only one.
+        # The ending ones first: one that becomes plain meanwhile is in the plain list before it has left the other.
+        others = await self._ending.topics(client, after, limit + 1) if ending else []
         page = await self._topics_of.page(client, after, limit + 1)
+        if others:
+            page = sorted({*page, *others}, key=place_of)[: limit + 1]
         if len(page) <= limit:
             return page, None
         return page[:limit], place_of(page[limit - 1]).hex()
+
+    # Ending subscriptions.
+
+    async def subscribe_ending(self, batch: Sequence[tuple[str, Sequence[str], Term]]) -> None:
+        self._require_open()
+        await self._ending.subscribe(batch)
+
+    async def terms(self, pairs: Sequence[tuple[str, str]]) -> list[Term | None]:
+        self._require_open()
+        return await self._ending.terms(pairs)
+
+    async def ending(self, slot: int, cursor: str | None, limit: int) -> tuple[list[Ending], str | None]:
+        self._require_open()
+        return await self._ending.page(slot, cursor, limit)
+
+    async def end(self, batch: Sequence[tuple[Sequence[Ending], Location | None, bool]]) -> list[list[Ending]]:
+        self._require_open()
+        return await self._ending.end(batch)
+
+    async def ended(self, clients: Sequence[str]) -> list[Ended | None]:
+        self._require_open()
+        return await self._ending.ended(clients)
+
+    async def renew(self, slot: int) -> None:
+        self._require_open()
+        await self._ending.renew(slot)
+
+    async def tidy(self, kept_s: float) -> int:
+        # Riak forgets what has expired by itself. Locations stay: docs/riak.md, Ending subscriptions.
+        self._ending.forget_after(kept_s)
+        return 0
 
     async def subscriptions(self) -> AsyncIterator[list[tuple[str, list[str]]]]:
         self._require_open()
@@ -349,6 +489,8 @@ class RiakStore:
 
     async def switch(self, feature: str, on: bool) -> None:
         require_name(feature)
+        if feature == ENDING and on:
+            await check_ending_type(self._pool, self._ending_type)
         for _ in range(SWITCHES_MAX):
             await self._objects.change(Layout, self._buckets.layout, lambda layout: layout.switch(feature, on))
             # An *off* that missed a write under way is not true, and this is when it shows.
