@@ -41,7 +41,7 @@ from .flow import each, together
 from .layout import Buckets, ListObject, SetObject, partition_of, place_of
 from .objects import Address, Objects
 from .sets import RENEWED_AT_ONCE, LargeSets
-from .terms import EndedTopics, Entry, TermObject, TermPartition, keep_later
+from .terms import EndedTopics, Stamped, TermObject, TermPartition, keep_later
 
 LISTS_RENEWED_MAX: Final = 65_536
 """Clients whose list is known to have been written again lately: 10 MB. Of more of them some are written more often."""
@@ -201,7 +201,7 @@ class EndingSubscriptions:
         """``Store.end``; the order of the steps is in the module's text."""
         going = await self._in_place(batch, range(len(batch)))
         asked = {(ending.client, ending.topic) for number in going for ending in batch[number][0]}
-        found: dict[Pair, Entry] = {}
+        found: dict[Pair, Stamped] = {}
         plain: set[Pair] = set()
 
         async def find() -> None:
@@ -308,10 +308,10 @@ class EndingSubscriptions:
         await each(list(dict.fromkeys(map(self._address, topics))), read, self._at_once)
         return partitions
 
-    async def _find(self, pairs: Collection[Pair]) -> dict[Pair, Entry]:
+    async def _find(self, pairs: Collection[Pair]) -> dict[Pair, Stamped]:
         """Those that are ending subscriptions."""
         partitions = await self._read_partitions(topic for _, topic in pairs)
-        found: dict[Pair, Entry] = {}
+        found: dict[Pair, Stamped] = {}
         large: defaultdict[str, set[str]] = defaultdict(set)
         for client, topic in pairs:
             partition = partitions[self._address(topic)]
@@ -321,11 +321,11 @@ class EndingSubscriptions:
                 large[topic].add(client)
 
         async def look(topic: str) -> None:
-            entries: dict[str, Entry] = {}
+            entries: dict[str, Stamped] = {}
             await self._topics.look(topic, large[topic], lambda shard: keep_later(entries, shard.terms))
             for client in large[topic] & entries.keys():
                 held = found.get((client, topic))
-                if held is None or held.stamp < entries[client].stamp:
+                if held is None or held.rank < entries[client].rank:
                     found[client, topic] = entries[client]
 
         await each(list(large), look, self._at_once)
@@ -340,7 +340,7 @@ class EndingSubscriptions:
 
     async def _entries(
         self, topic: str, partition: TermPartition, phase: int, after: bytes
-    ) -> AsyncGenerator[tuple[int, dict[str, Entry]], None]:
+    ) -> AsyncGenerator[tuple[int, dict[str, Stamped]], None]:
         """The topic's subscriptions, those of its partition (phase 0) before those in objects of its own (1); from the
         first above the place ``after`` on, of the phase given."""
         here = partition.topics.get(topic, {})
@@ -349,7 +349,7 @@ class EndingSubscriptions:
             after = b""
         if not partition.elsewhere(topic):
             return
-        terms: dict[str, Entry] = {}
+        terms: dict[str, Stamped] = {}
         stretches = self._topics.stretches(topic, after, lambda shard: keep_later(terms, shard.terms))
         async with aclosing(stretches):
             async for stretch in stretches:

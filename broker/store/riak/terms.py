@@ -33,7 +33,7 @@ _TERM_BYTES: Final = 1 + 1 + 9 + 9
 _TIME_BYTES: Final = 9
 
 
-class Entry(NamedTuple):
+class Stamped(NamedTuple):
     """An ending subscription of a client whose topic is known."""
 
     disconnect: bool
@@ -41,23 +41,32 @@ class Entry(NamedTuple):
     stamp: int
 
     @property
+    def rank(self) -> tuple[int, float, bool]:
+        """Of two the greater is true; where two writers drew one stamp, some one of both, the same for everybody."""
+        return (self.stamp, self.ends_at, self.disconnect)
+
+    @property
     def term(self) -> Term:
         """When it ends."""
         return Term(self.disconnect, self.ends_at)
 
 
-def keep_later(known: dict[str, Entry], others: Mapping[str, Any]) -> None:
+def keep_later(known: dict[str, Stamped], others: Mapping[str, Any]) -> None:
     """Add the others: of a client that both have, the entry with the greater stamp. ``TypeError`` for no entries."""
     for client, packed in others.items():
-        entry = Entry(*packed)
+        entry = Stamped(*packed)
         held = known.get(client)
-        if held is None or entry.stamp > held.stamp:
+        if held is None or entry.rank > held.rank:
             known[client] = entry
 
 
-def _anew(held: Entry | None, term: Term, now_ms: int) -> Entry:
+def _packed(entries: Mapping[str, Stamped]) -> dict[str, tuple[bool, float, int]]:
+    return {client: tuple(entry) for client, entry in sorted(entries.items())}
+
+
+def _anew(held: Stamped | None, term: Term, now_ms: int) -> Stamped:
     """The entry of a subscription that is made now."""
-    return Entry(term.disconnect, term.ends_at, max(now_ms, held.stamp + 1) if held else now_ms)
+    return Stamped(term.disconnect, term.ends_at, max(now_ms, held.stamp + 1) if held else now_ms)
 
 
 class TermPartition:
@@ -70,7 +79,7 @@ class TermPartition:
 
     def __init__(self) -> None:
         self.dirty = False
-        self.topics: dict[str, dict[str, Entry]] = {}
+        self.topics: dict[str, dict[str, Stamped]] = {}
         self.spilled: set[str] = set()
         self.full = False
         self._bytes = 32
@@ -84,7 +93,7 @@ class TermPartition:
         self._bytes = max(self._bytes, len(value))  # as in ``layout.Partition``
 
     def encode(self) -> bytes:
-        topics = {topic: dict(sorted(clients.items())) for topic, clients in self.topics.items()}
+        topics = {topic: _packed(clients) for topic, clients in self.topics.items()}
         return ormsgpack.packb([VERSION, topics, sorted(self.spilled), self.full])
 
     def elsewhere(self, topic: str) -> bool:
@@ -117,7 +126,7 @@ class TermPartition:
         self.topics.setdefault(topic, {})[client] = _anew(None, term, now_ms)
         return True
 
-    def take(self, topic: str, client: str, stamp: int | None) -> Entry | None:
+    def take(self, topic: str, client: str, stamp: int | None) -> Stamped | None:
         """Take the subscription out if it has this stamp (``None``: whichever it has); the one that has another."""
         clients = self.topics.get(topic, {})
         held = clients.get(client)
@@ -141,7 +150,7 @@ class TermObject(SetObject):
 
     def __init__(self) -> None:
         super().__init__()
-        self.terms: dict[str, Entry] = {}
+        self.terms: dict[str, Stamped] = {}
 
     def absorb(self, value: bytes) -> None:
         name, level, terms = unpack(value, 3)
@@ -150,7 +159,7 @@ class TermObject(SetObject):
         self.members.update(terms)
 
     def encode(self) -> bytes:
-        return ormsgpack.packb([VERSION, self.name, self.level, dict(sorted(self.terms.items()))])
+        return ormsgpack.packb([VERSION, self.name, self.level, _packed(self.terms)])
 
     def put(self, client: str, term: Term, now_ms: int, limit: int) -> bool:
         """As ``SetObject.add``, with the term."""
@@ -159,7 +168,7 @@ class TermObject(SetObject):
         self.terms[client] = _anew(self.terms.get(client), term, now_ms)
         return True
 
-    def take(self, client: str, stamp: int | None) -> Entry | None:
+    def take(self, client: str, stamp: int | None) -> Stamped | None:
         """As ``TermPartition.take``."""
         held = self.terms.get(client)
         if held is None or stamp not in (None, held.stamp):
