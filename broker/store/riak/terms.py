@@ -60,7 +60,7 @@ def keep_later(known: dict[str, Stamped], others: Mapping[str, Any]) -> None:
             known[client] = entry
 
 
-def _packed(entries: Mapping[str, Stamped]) -> dict[str, tuple[bool, float, int]]:
+def _packed(entries: Mapping[str, Stamped]) -> dict[str, tuple[object, ...]]:
     return {client: tuple(entry) for client, entry in sorted(entries.items())}
 
 
