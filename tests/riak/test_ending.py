@@ -322,10 +322,10 @@ async def single() -> AsyncIterator[RiakDouble]:
         yield riak
 
 
-async def requests_of_an_end(riak: RiakDouble, store_on: StoreOn) -> int:
+async def requests_of_an_end(riak: RiakDouble, store_on: StoreOn, topics: list[str] = TOPICS) -> int:
     """How many there are in the tests below, where nothing disturbs it."""
     store = await store_on(riak, **ONE_BY_ONE)
-    await store.subscribe_ending([("nobody", TOPICS, GONE)])
+    await store.subscribe_ending([("nobody", topics, GONE)])
     location, endings = await offline(store, "nobody"), await all_ending(store, *TOPICS)
     count = 0
 
@@ -335,21 +335,22 @@ async def requests_of_an_end(riak: RiakDouble, store_on: StoreOn) -> int:
 
     before_each_request(store).append(note)
     assert await store.end([(endings, location, True)]) == [endings]
-    assert count >= 20
+    assert count >= 16
     return count
 
 
 async def test_an_end_against_a_listen_at_every_moment(single: RiakDouble, store_on: StoreOn) -> None:
     """The location is written before one request of the ``end``, what has ended is asked for before another one."""
-    requests = await requests_of_an_end(single, store_on)
+    topics = TOPICS[:2]
+    requests = await requests_of_an_end(single, store_on, topics)
     outcomes = set()
     store, elsewhere = await store_on(single, **ONE_BY_ONE), await store_on(single, **ONE_BY_ONE)
     acts = before_each_request(store)
     for listens, asks in itertools.combinations_with_replacement(range(requests + 1), 2):
         client = f"{listens}-{asks}"
-        await store.subscribe_ending([(client, TOPICS, GONE)])
+        await store.subscribe_ending([(client, topics, GONE)])
         location = await offline(store, client)
-        endings = [ending for ending in await all_ending(store, *TOPICS) if ending.client == client]
+        endings = [ending for ending in await all_ending(store, *topics) if ending.client == client]
         named: list[Ended | None] = []
 
         listen, hear = partial(elsewhere.listen, [client], "after"), partial(ask, elsewhere, client, named)
@@ -360,12 +361,12 @@ async def test_an_end_against_a_listen_at_every_moment(single: RiakDouble, store
             await listen()
         if asks == requests:
             await hear()
-        kept = await holding(elsewhere, client)
-        assert kept in (set(), set(TOPICS)), client
+        kept = await holding(elsewhere, client, topics)
+        assert kept in (set(), set(topics)), client
         assert kept == await listed(elsewhere, client), client
-        assert {ending.topic for ending in out} == set(TOPICS) - kept, client
+        assert {ending.topic for ending in out} == set(topics) - kept, client
         if not kept:  # then it knows
-            assert named == [Ended(sorted(TOPICS), 3)], client
+            assert named == [Ended(sorted(topics), 2)], client
         else:
             assert await elsewhere.ended([client]) == [None], client
         outcomes.add((bool(kept), named == [None]))
@@ -530,7 +531,7 @@ async def test_what_does_not_fit_is_found_read_in_pages_renewed_and_ended(
     for client in clients:
         await store.subscribe_ending([(client, topics, GONE)])
     assert store.counters["topics_spilled" if count == 1 else "partitions_filled"] >= 1
-    assert store.counters["sets_grown"] >= 1
+    assert store.counters["sets_grown"] or count > 1
 
     async def pages(limit: int) -> list[Ending]:
         found: list[Ending] = []
