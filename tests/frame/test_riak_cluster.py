@@ -77,6 +77,8 @@ file.write_text(json.dumps(state))
 sys.exit(0 if ok else 1)
 """
 
+ALL_ACTIVE = {"ingeborg": "active", "ingeborg_seen": "active", "ingeborg_ending": "active"}
+
 EMPTY = {
     "calls": [],
     "valid": 1,
@@ -137,7 +139,7 @@ def test_five_nodes_become_one_cluster_with_its_bucket_types(tmp_path: Path) -> 
     assert done.returncode == 0, done.stderr
     assert cluster.formed
     assert cluster.state["valid"] == 5
-    assert cluster.state["types"] == {"ingeborg": "active", "ingeborg_seen": "active"}
+    assert cluster.state["types"] == ALL_ACTIVE
     assert cluster.calls("cluster", "commit") == 1
 
 
@@ -149,7 +151,7 @@ def test_a_refused_commit_is_planned_again(tmp_path: Path) -> None:
 
 
 def test_a_restart_changes_nothing(tmp_path: Path) -> None:
-    cluster = Cluster(tmp_path, valid=5, to_come=0, types={"ingeborg": "active", "ingeborg_seen": "active"})
+    cluster = Cluster(tmp_path, valid=5, to_come=0, types=ALL_ACTIVE)
     assert cluster.form().returncode == 0
     assert cluster.formed
     assert cluster.calls("cluster") == cluster.calls("bucket-type", "create") == 0

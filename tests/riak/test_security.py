@@ -158,6 +158,23 @@ async def test_missing_grants_are_listed_with_the_commands(
     assert "does not have 'riak_kv.get' on ingeborg/ingeborg.layout" in await complaint(store_on, riak, credentials)
 
 
+async def test_a_grant_that_ending_subscriptions_lack_is_told_when_they_are_switched_on(
+    riak: RiakDouble, store_on: StoreOn, credentials: Credentials
+) -> None:
+    grants = security_of(riak).grants[USER.encode()]
+    grants -= {grant for grant in grants if grant[1] == b"ingeborg_ending"}
+    store = await store_on(riak, connecting=hurried(credentials))
+    with pytest.raises(StoreMisconfigured) as raised:
+        await store.switch("ending", True)
+    assert str(raised.value).splitlines() == [
+        "Riak does not let the broker's user do what it has to:",
+        "  - not granted: Permission denied: User 'ingeborg' does not have 'riak_core.get_bucket_type' on "
+        "ingeborg_ending",
+        "Run these on one node of the cluster:",
+        "  riak-admin security grant riak_core.get_bucket_type,riak_kv.get,riak_kv.put on ingeborg_ending to USER",
+    ]
+
+
 @pytest.mark.parametrize("step", ["StartTls", "handshake", "user"])
 @pytest.mark.parametrize("silently", [True, False])
 async def test_a_step_that_does_not_come_is_given_up(

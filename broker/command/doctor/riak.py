@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from ...store.base import StoreError, StoreMisconfigured
 from ...store.riak import Connecting, RiakStore, riak_pb2, wire
-from ...store.riak.checks import NODE_CONFIRMS_SINCE
+from ...store.riak.checks import ENDING_SECTION, NODE_CONFIRMS_SINCE, no_backend
 from ...store.riak.counters import zeroed
 from ...store.riak.node import Node
 from ...store.riak.pool import Pool
@@ -65,19 +65,39 @@ async def set_up(
     """The bucket types and the layout, as an endpoint will want them at its start."""
     check = "Riak bucket types"
     store = RiakStore(addresses, namespace=namespace, read_only=True, connecting=connecting)
+    contents = f"a store, under the namespace {namespace}"
     try:
-        await store.open()
-    except StoreMisconfigured as failure:
-        text = str(failure)
-        if text.startswith("there is no store"):
-            return [
-                ok(check, "as they have to be"),
-                ok("store's contents", f"none yet under the namespace {namespace}"),
-            ]
-        seen, _, todo = text.partition("\nRun these")
-        return [error(check, seen.replace("\n  -", ""), f"Run these{todo}" if todo else "see docs/riak.md")]
+        try:
+            await store.open()
+        except StoreMisconfigured as failure:
+            if not str(failure).startswith("there is no store"):
+                return [_misconfigured(check, failure)]
+            contents = f"none yet under the namespace {namespace}"
+        return [ok(check, "as they have to be"), ok("store's contents", contents), await _ending(store)]
     except StoreError as failure:
         return [error(check, str(failure), "have a node answer first")]
     finally:
         await store.close()
-    return [ok(check, "as they have to be"), ok("store's contents", f"a store, under the namespace {namespace}")]
+
+
+async def _ending(store: RiakStore) -> Finding:
+    """The type for ending subscriptions. Where the feature is on and the type is wrong, the store does not open."""
+    check = "Riak type of ending subscriptions"
+    try:
+        backend = await store.ending_backend()
+    except StoreMisconfigured as failure:
+        if "does not exist" in str(failure) or "not let" in str(failure):
+            return ok(check, "not there, or not granted; wanted only while the feature `ending` is switched on")
+        return _misconfigured(check, failure)._replace(level=Level.WARNING)
+    if not backend:
+        return warning(check, no_backend(store.ending_type), f"docs/riak.md, {ENDING_SECTION}")
+    return ok(
+        check,
+        f"on the backend {backend!r}. Not to be seen from here: whether it expires, and that riak.conf says so with at "
+        f"least riak-ending-expiry (docs/riak.md, {ENDING_SECTION})",
+    )
+
+
+def _misconfigured(check: str, failure: StoreMisconfigured) -> Finding:
+    seen, _, todo = str(failure).partition("\nRun these")
+    return error(check, seen.replace("\n  -", ""), f"Run these{todo}" if todo else "see docs/riak.md")

@@ -127,7 +127,7 @@ class RiakStore:
         self._read_only = read_only
         self._buckets = Buckets(namespace)
         self._types = (bucket_type, seen_type)
-        self._ending_type = ending_type
+        self.ending_type = ending_type
         self._wanted = partitions_per_slot
         self._partitions_per_slot = 0  # not open
         self._wall_clock = wall_clock
@@ -164,7 +164,7 @@ class RiakStore:
             self._objects, self._buckets, self._wanted, read_only=self._read_only
         )
         if ENDING in features:
-            await check_ending_type(self._pool, self._ending_type)
+            await check_ending_type(self._pool, self.ending_type)
         self._ending.open(partitions_per_slot)
         self._partitions_per_slot = partitions_per_slot
 
@@ -182,7 +182,7 @@ class RiakStore:
     async def ending_backend(self) -> str:
         """The backend of the type for ending subscriptions; empty: the cluster's default. ``StoreMisconfigured``, with
         the commands that make it, if the type is not there or cannot be used; asked while nodes answer."""
-        return await check_ending_type(self._pool, self._ending_type)
+        return await check_ending_type(self._pool, self.ending_type)
 
     # Subscriptions. The subscriber set first, the client's index after it: what a crash in between leaves is a topic
     # missing from a listing until the client subscribes again, and never a listed topic that delivers nothing.
@@ -490,7 +490,7 @@ class RiakStore:
     async def switch(self, feature: str, on: bool) -> None:
         require_name(feature)
         if feature == ENDING and on:
-            await check_ending_type(self._pool, self._ending_type)
+            await check_ending_type(self._pool, self.ending_type)
         for _ in range(SWITCHES_MAX):
             await self._objects.change(Layout, self._buckets.layout, lambda layout: layout.switch(feature, on))
             # An *off* that missed a write under way is not true, and this is when it shows.
