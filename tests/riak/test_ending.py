@@ -259,7 +259,7 @@ async def test_more_than_are_named_are_counted(
     assert await store.ended(["ann"]) == [Ended(topics[:2:-1], 8)]
     assert store.counters["ended_unnamed"] == 3
     await store.tidy(2.5)
-    assert await store.ended(["ann"]) == [Ended(topics[:4:-1], 6)]
+    assert await store.ended(["ann"]) == [Ended(topics[:4:-1], 3)]
     clock.go_on(3.0)
     assert await store.ended(["ann"]) == [None]
 

@@ -211,10 +211,10 @@ class EndedTopics:
 
     def add(self, topics: Iterable[str], kept_ms: int) -> int:
         """These have ended. What ended more than ``kept_ms`` before is forgotten; how many lost their names."""
+        self._forget(kept_ms)
         for topic in topics:
             self.dirty = True
             self.topics[topic] = max(self._now_ms, self._back.pop(topic, 0))
-        self._forget(kept_ms)
         latest = self._latest()
         lost = len(self.topics) - len(latest)
         self.topics = dict(latest)
@@ -240,9 +240,10 @@ class EndedTopics:
         return Ended([topic for topic, _ in latest], len(self.topics) + self.unnamed)
 
     def _forget(self, kept_ms: int) -> None:
-        self.topics = {topic: at_ms for topic, at_ms in self.topics.items() if at_ms >= self._now_ms - kept_ms}
-        if not self.topics:
-            self.unnamed = 0
+        kept = {topic: at_ms for topic, at_ms in self.topics.items() if at_ms >= self._now_ms - kept_ms}
+        if len(kept) < len(self.topics):
+            self.unnamed = 0  # what lost its name ended before what kept it
+        self.topics = kept
 
     def _latest(self) -> list[tuple[str, int]]:
         """As many as there may be, and have room."""
