@@ -20,7 +20,8 @@ out before R2 would be wrong for messages, and for a crash.)
 
 **Against a new subscription** the stamp decides: T takes out only what has the stamp that was given. A new one writes
 its entry, then takes its topic out of what has ended and puts it into the client's list; so where T finds another stamp
-``end`` does these two as well, which it had undone before.
+``end`` does these two as well, which it had undone before. A plain one likewise takes its topic out of what has ended
+after it is written; one that was written before E is found by a read after T.
 
 What is written last is not lost before it expires: the objects that lead to others are written with them, and ``renew``
 writes them all. The list of a client has topics of many slots; each home writes it again once in a while.
@@ -86,7 +87,7 @@ class EndingSubscriptions:
         self._parts = 0  # of each slot; 0: not open
         self._lists_renewed: BoundedMap[str, float] = BoundedMap(LISTS_RENEWED_MAX)
         self._topics = LargeSets(
-            objects, buckets.ending_subscribers, counters, at_once=at_once, kind=TermObject, expiring=True
+            objects, buckets.ending_subscribers, counters, at_once=at_once, kind=self._new_object, expiring=True
         )
         self._names = LargeSets(objects, buckets.ending_names, counters, at_once=at_once, kind=SetObject, expiring=True)
         self._lists = LargeSets(
@@ -111,7 +112,7 @@ class EndingSubscriptions:
             del wanted[pair]
         await self._put(wanted)
         # What is plain already is subscribed to as well, so it has not ended either.
-        ended = _topics_of((client, topic) for client, topics, _ in batch for topic in topics)
+        ended = _topics_of({(client, topic) for client, topics, _ in batch for topic in topics})
         await together(
             lambda: self._change_lists(_topics_of(wanted), adding=True), lambda: self._change_ended(ended, adding=False)
         )
@@ -120,16 +121,20 @@ class EndingSubscriptions:
         """These are no ending subscriptions any more. They stay in their clients' lists."""
         await self._take(dict.fromkeys(pairs))
 
-    async def unlist(self, pairs: Iterable[Pair]) -> None:
+    async def make_plain(self, pairs: Collection[Pair]) -> None:
+        """These have become plain ones, and are written as such. They stay in their clients' lists."""
+        await self._take(dict.fromkeys(pairs), marking=True)
+
+    async def unlist(self, pairs: Collection[Pair]) -> None:
         """Take them out of their clients' lists."""
         await self._change_lists(_topics_of(pairs), adding=False)
 
-    async def come_back(self, pairs: Iterable[Pair]) -> None:
+    async def come_back(self, pairs: Collection[Pair]) -> None:
         """These have been subscribed to, so they are not among what has ended."""
         await self._change_ended(_topics_of(pairs), adding=False)
 
     async def subscribers(self, topics: Sequence[str]) -> list[set[str]]:
-        """The clients with an ending subscription to each topic."""
+        """The clients with an ending subscription to each topic, or one that has become plain lately."""
         partitions = await self._read_partitions(topics)
         found = [set(partitions[self._address(topic)].topics.get(topic, ())) for topic in topics]
 
@@ -162,7 +167,7 @@ class EndingSubscriptions:
             raise ValueError(f"{cursor!r} is no cursor of this store")
         found: list[Ending] = []
         while part < self._parts:
-            partition = await self._objects.read(TermPartition, self._buckets.ending_partition(slot, part))
+            partition = await self._objects.read(self._new_partition, self._buckets.ending_partition(slot, part))
             for place, topic in sorted((place_of(topic), topic) for topic in await self._named(slot, part, partition)):
                 if place < after_topic:
                     continue
@@ -172,6 +177,8 @@ class EndingSubscriptions:
                     async for phase, entries in stretches:
                         for position, client in sorted((place_of(client), client) for client in entries):
                             entry = entries[client]
+                            if entry.mark:
+                                continue
                             found.append(Ending(topic, client, entry.term, entry.stamp))
                             if len(found) >= limit:
                                 return found, f"{part:02x}{place.hex()}{phase}{position.hex()}"
@@ -199,45 +206,47 @@ class EndingSubscriptions:
 
     async def end(self, batch: Sequence[tuple[Sequence[Ending], Location | None, bool]]) -> list[list[Ending]]:
         """``Store.end``; the order of the steps is in the module's text."""
-        going = await self._in_place(batch, range(len(batch)))
-        asked = {(ending.client, ending.topic) for number in going for ending in batch[number][0]}
+        asked = {(ending.client, ending.topic) for endings, _, _ in batch for ending in endings}
         found: dict[Pair, Stamped] = {}
-        plain: set[Pair] = set()
+        going: list[int] = []
 
         async def find() -> None:
             found.update(await self._find(asked))
 
-        async def find_plain() -> None:
-            plain.update(await self._plain(asked))
+        async def find_places() -> None:
+            going.extend(await self._in_place(batch, range(len(batch))))
 
-        await together(find, find_plain)
+        await together(find, find_places)
 
-        def has_stamp(ending: Ending) -> bool:
-            held = found.get((ending.client, ending.topic))
-            return held is not None and held.stamp == ending.stamp
+        def of(numbers: Iterable[int]) -> dict[Pair, int]:
+            """What of these entries has the stamp that was given."""
+            endings = [ending for number in numbers for ending in batch[number][0]]
+            stamps = {(ending.client, ending.topic): ending.stamp for ending in endings}
+            return {pair: stamp for pair, stamp in stamps.items() if pair in found and found[pair].stamp == stamp}
 
-        def named(numbers: Iterable[int]) -> dict[str, set[str]]:
-            pairs = {(e.client, e.topic) for number in numbers for e in batch[number][0] if has_stamp(e)}
-            return _topics_of(pairs - plain)
-
-        await self._change_ended(named(going), adding=True)
+        await self._change_ended(_topics_of(of(going)), adding=True)
         still = await self._in_place(batch, going)
         moved = [number for number in going if number not in still]
         self._counters["ends_called_off"] += len(moved)
-        await self._change_ended(named(moved), adding=False)
-        stamps = {(e.client, e.topic): e.stamp for number in still for e in batch[number][0] if has_stamp(e)}
+        await self._change_ended(_topics_of(of(moved)), adding=False)
+        stamps = of(still)
         await self.unlist(stamps)
-        anew = _topics_of(await self._take(stamps))
-        await together(lambda: self._change_lists(anew, adding=True), lambda: self._change_ended(anew, adding=False))
+        left = await self._take(stamps)
+        # Last of all: one that became plain after this was named before, and takes its name out by itself.
+        plain = await self._plain(stamps.keys() | (asked - found.keys()))
+        stays = [pair for pair in stamps if pair in left or pair in plain]
+        await together(
+            lambda: self._change_lists(_topics_of([pair for pair in left if not left[pair].mark]), adding=True),
+            lambda: self._change_ended(_topics_of(stays), adding=False),
+        )
 
-        def is_out(ending: Ending) -> bool:
+        def is_out(number: int, ending: Ending) -> bool:
             pair = (ending.client, ending.topic)
-            gone = pair not in found or (pair in stamps and has_stamp(ending) and pair[1] not in anew.get(pair[0], ()))
-            return gone and pair not in plain
+            taken = number in still and stamps.get(pair) == ending.stamp and pair not in left
+            return (taken or pair not in found) and pair not in plain
 
         return [
-            [ending for ending in endings if is_out(ending)] if number in still else []
-            for number, (endings, _, _) in enumerate(batch)
+            [ending for ending in endings if is_out(number, ending)] for number, (endings, _, _) in enumerate(batch)
         ]
 
     async def _in_place(
@@ -260,7 +269,7 @@ class EndingSubscriptions:
                 partition.renew()
                 return partition
 
-            partition = await self._objects.change(TermPartition, address, edit)
+            partition = await self._objects.change(self._new_partition, address, edit)
             self._counters["endings_renewed"] += partition.dirty
             if partition.full:
                 self._counters["endings_renewed"] += await self._names.renew(_name_of(address))
@@ -293,6 +302,12 @@ class EndingSubscriptions:
     def _now_ms(self) -> int:
         return int(self._wall_clock() * 1000)
 
+    def _new_partition(self) -> TermPartition:
+        return TermPartition(self._now_ms())
+
+    def _new_object(self) -> TermObject:
+        return TermObject(self._now_ms())
+
     def _new_ended(self) -> EndedTopics:
         return EndedTopics(self._now_ms())
 
@@ -303,7 +318,7 @@ class EndingSubscriptions:
         partitions: dict[Address, TermPartition] = {}
 
         async def read(address: Address) -> None:
-            partitions[address] = await self._objects.read(TermPartition, address)
+            partitions[address] = await self._objects.read(self._new_partition, address)
 
         await each(list(dict.fromkeys(map(self._address, topics))), read, self._at_once)
         return partitions
@@ -329,7 +344,7 @@ class EndingSubscriptions:
                     found[client, topic] = entries[client]
 
         await each(list(large), look, self._at_once)
-        return found
+        return {pair: entry for pair, entry in found.items() if not entry.mark}
 
     async def _named(self, slot: int, part: int, partition: TermPartition) -> set[str]:
         """All topics of the partition that can have ending subscriptions."""
@@ -364,17 +379,17 @@ class EndingSubscriptions:
 
         async def change(address: Address) -> None:
             def edit(partition: TermPartition) -> tuple[list[Pair], bool]:
-                full, spilled, now_ms = partition.full, len(partition.spilled), self._now_ms()
+                full, spilled = partition.full, len(partition.spilled)
                 elsewhere = [
                     (client, topic)
                     for client, topic in plan[address]
-                    if not partition.put(topic, client, wanted[client, topic], now_ms)
+                    if not partition.put(topic, client, wanted[client, topic])
                 ]
                 self._counters["partitions_filled"] += partition.full - full
                 self._counters["topics_spilled"] += len(partition.spilled) - spilled
                 return elsewhere, partition.full
 
-            elsewhere, full = await self._objects.change(TermPartition, address, edit)
+            elsewhere, full = await self._objects.change(self._new_partition, address, edit)
             for client, topic in elsewhere:
                 large[topic].add(client)
             if full and elsewhere:
@@ -385,50 +400,55 @@ class EndingSubscriptions:
 
         async def change_large(topic: str) -> None:
             def put(shard: TermObject, client: str, limit: int) -> bool:
-                return shard.put(client, wanted[client, topic], self._now_ms(), limit)
+                return shard.put(client, wanted[client, topic], limit)
 
             await self._topics.update(topic, large[topic], (), put=put)
 
         await each(list(large), change_large, self._at_once)
 
-    async def _take(self, stamps: Mapping[Pair, int | None]) -> set[Pair]:
-        """Take out what has the stamp given with it; those that have another one."""
+    async def _take(self, stamps: Mapping[Pair, int | None], *, marking: bool = False) -> dict[Pair, Stamped]:
+        """Take out what has the stamp given with it (``None``: whichever it has), or mark it; those that have another
+        stamp."""
         plan: defaultdict[Address, list[Pair]] = defaultdict(list)
         for client, topic in stamps:
             plan[self._address(topic)].append((client, topic))
-        left: set[Pair] = set()
+        left: dict[Pair, Stamped] = {}
         large: defaultdict[str, set[str]] = defaultdict(set)
 
         async def change(address: Address) -> None:
             def edit(partition: TermPartition) -> list[Pair]:
                 for client, topic in plan[address]:
-                    if partition.take(topic, client, stamps[client, topic]):
-                        left.add((client, topic))
+                    if marking:
+                        partition.mark(topic, client)
+                    elif held := partition.take(topic, client, stamps[client, topic]):
+                        left[client, topic] = held
                 return [pair for pair in plan[address] if partition.elsewhere(pair[1])]
 
-            for client, topic in await self._objects.change(TermPartition, address, edit):
+            for client, topic in await self._objects.change(self._new_partition, address, edit):
                 large[topic].add(client)
 
         await each(list(plan), change, self._at_once)
 
         async def change_large(topic: str) -> None:
             def take(shard: TermObject, client: str) -> None:
-                if shard.take(client, stamps[client, topic]):
-                    left.add((client, topic))
+                if marking:
+                    shard.mark(client)
+                elif held := shard.take(client, stamps[client, topic]):
+                    left[client, topic] = held
 
             await self._topics.update(topic, (), large[topic], take=take)
 
         await each(list(large), change_large, self._at_once)
         return left
 
-    async def _change_lists(self, topics_of: Mapping[str, set[str]], *, adding: bool) -> None:
+    async def _change_lists(self, topics_of: Mapping[str, list[str]], *, adding: bool) -> None:
         async def change(client: str) -> None:
             topics = topics_of[client]
             await self._lists.update(client, topics if adding else (), () if adding else topics)
 
         await each(list(topics_of), change, self._at_once)
 
-    async def _change_ended(self, topics_of: Mapping[str, set[str]], *, adding: bool) -> None:
+    async def _change_ended(self, topics_of: Mapping[str, list[str]], *, adding: bool) -> None:
         kept_ms = round(self._expiry_s * 1000)
 
         async def change(client: str) -> None:
@@ -443,11 +463,11 @@ class EndingSubscriptions:
         await each(list(topics_of), change, self._at_once)
 
 
-def _topics_of(pairs: Iterable[Pair]) -> dict[str, set[str]]:
+def _topics_of(pairs: Collection[Pair]) -> dict[str, list[str]]:
     """By client."""
-    topics: dict[str, set[str]] = {}
+    topics: dict[str, list[str]] = {}
     for client, topic in pairs:
-        topics.setdefault(client, set()).add(topic)
+        topics.setdefault(client, []).append(topic)
     return topics
 
 

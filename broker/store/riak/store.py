@@ -193,10 +193,10 @@ class RiakStore:
             await self._change_topics(batch, adding=True)
             return
         # Only now: a crash leaves both, of which the plain one counts, or neither an older one nor the new one.
-        pairs = [(client, topic) for client, topics in batch for topic in topics]
+        pairs = {(client, topic) for client, topics in batch for topic in topics}
         await together(
             lambda: self._change_topics(batch, adding=True),
-            lambda: self._ending.take_out(pairs),
+            lambda: self._ending.make_plain(pairs),
             lambda: self._ending.come_back(pairs),
         )
         # After the plain list has them: a listing finds them in one of the two at any moment.
@@ -207,7 +207,7 @@ class RiakStore:
             await self._change_subscribers(self._plan(batch, 1))
             await self._change_topics(batch, adding=False)
             return
-        pairs = [(client, topic) for client, topics in batch for topic in topics]
+        pairs = {(client, topic) for client, topics in batch for topic in topics}
         await together(lambda: self._change_subscribers(self._plan(batch, 1)), lambda: self._ending.take_out(pairs))
         await together(lambda: self._change_topics(batch, adding=False), lambda: self._ending.unlist(pairs))
 

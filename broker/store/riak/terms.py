@@ -5,6 +5,9 @@ union. Must never: do I/O, or forget a subscription in a merge that another vers
 
 An entry that was taken out is not remembered, so a version from before may bring it back: an ``end`` or an
 ``unsubscribe`` may have to be repeated, a subscription never (SPEC section 8.1).
+
+Where a plain subscription takes the place of an ending one, a *mark* does so here, for ``MARKED_MS``: an entry that
+never ends. Who has read the plain ones before that, and the ending ones after it, finds the client all the same.
 """
 
 from __future__ import annotations
@@ -32,6 +35,10 @@ _TERM_BYTES: Final = 1 + 1 + 9 + 9
 
 _TIME_BYTES: Final = 9
 
+MARKED_MS: Final = 60_000
+"""How long a mark is one: longer than a reader takes for two reads. After it nobody sees it, and the next write leaves
+it out; so one that an ``unsubscribe`` of a time when the feature was off did not know of comes to nothing."""
+
 
 class Stamped(NamedTuple):
     """An ending subscription of a client whose topic is known."""
@@ -46,16 +53,24 @@ class Stamped(NamedTuple):
         return (self.stamp, self.ends_at, self.disconnect)
 
     @property
+    def mark(self) -> bool:
+        """It is none, but has become a plain one lately."""
+        return not self.disconnect and not self.ends_at
+
+    @property
     def term(self) -> Term:
         """When it ends."""
         return Term(self.disconnect, self.ends_at)
 
 
-def keep_later(known: dict[str, Stamped], others: Mapping[str, Any]) -> None:
-    """Add the others: of a client that both have, the entry with the greater stamp. ``TypeError`` for no entries."""
+def keep_later(known: dict[str, Stamped], others: Mapping[str, Any], marked_since_ms: int = 0) -> None:
+    """Add the others: of a client that both have, the entry with the greater stamp. Marks from before are left out.
+    ``TypeError`` for no entries."""
     for client, packed in others.items():
         entry = Stamped(*packed)
         held = known.get(client)
+        if entry.mark and entry.stamp < marked_since_ms:
+            continue
         if held is None or entry.rank > held.rank:
             known[client] = entry
 
@@ -69,6 +84,9 @@ def _anew(held: Stamped | None, term: Term, now_ms: int) -> Stamped:
     return Stamped(term.disconnect, term.ends_at, max(now_ms, held.stamp + 1) if held else now_ms)
 
 
+_MARK: Final = Term(disconnect=False, ends_at=0.0)
+
+
 class TermPartition:
     """The ending subscriptions to the topics of one partition, those of small topics.
 
@@ -77,8 +95,9 @@ class TermPartition:
     through: so the topics that a full partition has no room to name are in a set that is named after it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, now_ms: int) -> None:
         self.dirty = False
+        self._now_ms = now_ms
         self.topics: dict[str, dict[str, Stamped]] = {}
         self.spilled: set[str] = set()
         self.full = False
@@ -87,7 +106,10 @@ class TermPartition:
     def absorb(self, value: bytes) -> None:
         topics, spilled, full = unpack(value, 3)
         for topic, clients in topics.items():
-            keep_later(self.topics.setdefault(topic, {}), clients)
+            known = self.topics.setdefault(topic, {})
+            keep_later(known, clients, self._now_ms - MARKED_MS)
+            if not known:
+                del self.topics[topic]
         self.spilled.update(spilled)
         self.full = self.full or full
         self._bytes = max(self._bytes, len(value))  # as in ``layout.Partition``
@@ -100,7 +122,7 @@ class TermPartition:
         """Whether the topic can have ending subscriptions in objects of its own, too."""
         return self.full or topic in self.spilled
 
-    def put(self, topic: str, client: str, term: Term, now_ms: int) -> bool:
+    def put(self, topic: str, client: str, term: Term) -> bool:
         """Whether it is in here now; if not, it belongs into the topic's own objects (and that has been noted).
 
         Either way this object is written: a mark that expired before what it leads to would hide it.
@@ -108,7 +130,7 @@ class TermPartition:
         self.dirty = True
         clients = self.topics.get(topic)
         if clients is not None and client in clients:
-            clients[client] = _anew(clients[client], term, now_ms)
+            clients[client] = _anew(clients[client], term, self._now_ms)
             return True
         if self.elsewhere(topic):
             return False
@@ -123,8 +145,15 @@ class TermPartition:
             self.full = True
             return False
         self._bytes += more
-        self.topics.setdefault(topic, {})[client] = _anew(None, term, now_ms)
+        self.topics.setdefault(topic, {})[client] = _anew(None, term, self._now_ms)
         return True
+
+    def mark(self, topic: str, client: str) -> None:
+        """The subscription has become a plain one."""
+        clients = self.topics.get(topic, {})
+        if client in clients:
+            self.dirty = True
+            clients[client] = _anew(clients[client], _MARK, self._now_ms)
 
     def take(self, topic: str, client: str, stamp: int | None) -> Stamped | None:
         """Take the subscription out if it has this stamp (``None``: whichever it has); the one that has another."""
@@ -148,25 +177,32 @@ class TermPartition:
 class TermObject(SetObject):
     """One object of a topic's own: some of its clients, with the terms of their subscriptions."""
 
-    def __init__(self) -> None:
+    def __init__(self, now_ms: int) -> None:
         super().__init__()
+        self._now_ms = now_ms
         self.terms: dict[str, Stamped] = {}
 
     def absorb(self, value: bytes) -> None:
         name, level, terms = unpack(value, 3)
         self._of(name, level, value)
-        keep_later(self.terms, terms)
-        self.members.update(terms)
+        keep_later(self.terms, terms, self._now_ms - MARKED_MS)
+        self.members.update(self.terms)
 
     def encode(self) -> bytes:
         return ormsgpack.packb([VERSION, self.name, self.level, _packed(self.terms)])
 
-    def put(self, client: str, term: Term, now_ms: int, limit: int) -> bool:
+    def put(self, client: str, term: Term, limit: int) -> bool:
         """As ``SetObject.add``, with the term."""
         if not self.add(client, limit):
             return False
-        self.terms[client] = _anew(self.terms.get(client), term, now_ms)
+        self.terms[client] = _anew(self.terms.get(client), term, self._now_ms)
         return True
+
+    def mark(self, client: str) -> None:
+        """As ``TermPartition.mark``."""
+        if client in self.terms:
+            self.dirty = True
+            self.terms[client] = _anew(self.terms[client], _MARK, self._now_ms)
 
     def take(self, client: str, stamp: int | None) -> Stamped | None:
         """As ``TermPartition.take``."""
@@ -186,28 +222,32 @@ class EndedTopics:
     an end and a new subscription the later is true, for ``RECENT_MS``, as in ``layout.ListObject``; an end if they are
     equal.
 
-    ``unnamed``: how many more there were, whose names had no room.
+    ``unnamed``: how many more there were, whose names had no room; ``unnamed_ms``: when the last of them ended.
     """
 
     def __init__(self, now_ms: int) -> None:
         self.dirty = False
         self.topics: dict[str, int] = {}  # when, as a Unix time in milliseconds
         self.unnamed = 0
+        self.unnamed_ms = 0
         self._now_ms = now_ms
         self._back: dict[str, int] = {}  # subscribed to again, and when
 
     def absorb(self, value: bytes) -> None:
-        topics, back, unnamed = unpack(value, 3)
+        topics, back, unnamed, unnamed_ms = unpack(value, 4)
         for times, known in ((topics, self.topics), (back, self._back)):
             for topic, at_ms in times.items():
                 known[topic] = max(at_ms, known.get(topic, 0))
         self._back = {topic: at_ms for topic, at_ms in self._back.items() if at_ms > self._now_ms - RECENT_MS}
         self.topics = {topic: at_ms for topic, at_ms in self.topics.items() if at_ms >= self._back.get(topic, 0)}
         self.unnamed = max(self.unnamed, unnamed)
+        self.unnamed_ms = max(self.unnamed_ms, unnamed_ms)
 
     def encode(self) -> bytes:
         back = sorted(self._back.items(), key=lambda entry: entry[1], reverse=True)[:REMOVED_MAX]
-        return ormsgpack.packb([VERSION, self.topics, dict(_that_fit(back, OBJECT_BYTES_MAX // 4)), self.unnamed])
+        return ormsgpack.packb(
+            [VERSION, self.topics, dict(_that_fit(back, OBJECT_BYTES_MAX // 4)), self.unnamed, self.unnamed_ms]
+        )
 
     def add(self, topics: Iterable[str], kept_ms: int) -> int:
         """These have ended. What ended more than ``kept_ms`` before is forgotten; how many lost their names."""
@@ -216,39 +256,37 @@ class EndedTopics:
             self.dirty = True
             self.topics[topic] = max(self._now_ms, self._back.pop(topic, 0))
         latest = self._latest()
-        lost = len(self.topics) - len(latest)
-        self.topics = dict(latest)
-        self.unnamed += lost
-        return lost
+        lost = self.topics.keys() - latest.keys()
+        self.unnamed += len(lost)
+        self.unnamed_ms = max([self.unnamed_ms, *(self.topics[topic] for topic in lost)])
+        self.topics = latest
+        return len(lost)
 
     def discard(self, topics: Iterable[str]) -> None:
-        """These have been subscribed to again."""
+        """These have been subscribed to again. Those without names stay counted: which they are nobody knows."""
         for topic in topics:
             at_ms = self.topics.pop(topic, None)
             if at_ms is not None:
                 self.dirty = True
                 self._back[topic] = max(self._now_ms, at_ms + 1)
-        if not self.topics:
-            self.unnamed = 0
 
     def ended(self, kept_ms: int) -> Ended | None:
-        """What a reader is told: the latest first."""
+        """What a reader is told: the latest last."""
         self._forget(kept_ms)
-        if not self.topics:
+        if not self.topics and not self.unnamed:
             return None
-        latest = self._latest()
-        return Ended([topic for topic, _ in latest], len(self.topics) + self.unnamed)
+        return Ended(list(self._latest()), len(self.topics) + self.unnamed)
 
     def _forget(self, kept_ms: int) -> None:
-        kept = {topic: at_ms for topic, at_ms in self.topics.items() if at_ms >= self._now_ms - kept_ms}
-        if len(kept) < len(self.topics):
-            self.unnamed = 0  # what lost its name ended before what kept it
-        self.topics = kept
+        since_ms = self._now_ms - kept_ms
+        self.topics = {topic: at_ms for topic, at_ms in self.topics.items() if at_ms >= since_ms}
+        if self.unnamed_ms < since_ms:
+            self.unnamed = 0
 
-    def _latest(self) -> list[tuple[str, int]]:
-        """As many as there may be, and have room."""
-        by_time = sorted(self.topics.items(), key=lambda entry: (-entry[1], entry[0]))
-        return _that_fit(by_time[:ENDED_TOPICS_MAX], OBJECT_BYTES_MAX // 2)
+    def _latest(self) -> dict[str, int]:
+        """As many as there may be, and have room; the latest last."""
+        latest = sorted(self.topics.items(), key=lambda entry: entry[1])[-ENDED_TOPICS_MAX:]
+        return dict(reversed(_that_fit(latest[::-1], OBJECT_BYTES_MAX // 2)))
 
 
 def _that_fit(entries: list[tuple[str, int]], room: int) -> list[tuple[str, int]]:
