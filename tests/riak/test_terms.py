@@ -24,7 +24,9 @@ GONE = Term(disconnect=True, ends_at=0.0)
 
 NAMES = st.sampled_from("abc")
 STAMPED = st.tuples(
-    st.booleans(), st.sampled_from([0.0, 1.5]), st.sampled_from([NOW_MS - MARKED_MS - 1, *range(NOW_MS - 3, NOW_MS)])
+    st.booleans(),
+    st.sampled_from([-1.0, 0.0, 1.5]),
+    st.sampled_from([NOW_MS - MARKED_MS - 1, *range(NOW_MS - 3, NOW_MS)]),
 )
 PARTITIONS = st.builds(
     lambda topics, spilled, full: ormsgpack.packb([VERSION, topics, spilled, full]),

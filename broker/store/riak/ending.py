@@ -218,11 +218,14 @@ class EndingSubscriptions:
 
         await together(find, find_places)
 
+        def has_stamp(ending: Ending) -> bool:
+            held = found.get((ending.client, ending.topic))
+            return held is not None and held.stamp == ending.stamp
+
         def of(numbers: Iterable[int]) -> dict[Pair, int]:
             """What of these entries has the stamp that was given."""
             endings = [ending for number in numbers for ending in batch[number][0]]
-            stamps = {(ending.client, ending.topic): ending.stamp for ending in endings}
-            return {pair: stamp for pair, stamp in stamps.items() if pair in found and found[pair].stamp == stamp}
+            return {(ending.client, ending.topic): ending.stamp for ending in endings if has_stamp(ending)}
 
         await self._change_ended(_topics_of(of(going)), adding=True)
         still = await self._in_place(batch, going)
@@ -240,14 +243,18 @@ class EndingSubscriptions:
             lambda: self._change_ended(_topics_of(stays), adding=False),
         )
 
-        def is_out(number: int, ending: Ending) -> bool:
-            pair = (ending.client, ending.topic)
-            taken = number in still and stamps.get(pair) == ending.stamp and pair not in left
-            return (taken or pair not in found) and pair not in plain
-
-        return [
-            [ending for ending in endings if is_out(number, ending)] for number, (endings, _, _) in enumerate(batch)
-        ]
+        outcome: list[list[Ending]] = []
+        gone = asked - found.keys()
+        for number, (endings, _, _) in enumerate(batch):
+            out = []
+            for ending in endings:
+                pair = (ending.client, ending.topic)
+                if number in still and has_stamp(ending) and pair not in left:
+                    gone.add(pair)  # also for what comes after it
+                if pair in gone and pair not in plain:
+                    out.append(ending)
+            outcome.append(out)
+        return outcome
 
     async def _in_place(
         self, batch: Sequence[tuple[Sequence[Ending], Location | None, bool]], numbers: Iterable[int]

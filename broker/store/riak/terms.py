@@ -6,8 +6,8 @@ union. Must never: do I/O, or forget a subscription in a merge that another vers
 An entry that was taken out is not remembered, so a version from before may bring it back: an ``end`` or an
 ``unsubscribe`` may have to be repeated, a subscription never (SPEC section 8.1).
 
-Where a plain subscription takes the place of an ending one, a *mark* does so here, for ``MARKED_MS``: an entry that
-never ends. Who has read the plain ones before that, and the ending ones after it, finds the client all the same.
+Where a plain subscription takes the place of an ending one, a *mark* does so here, for ``MARKED_MS``: an entry
+whose time is before all times. Who has read the plain ones before that, and the ending ones after it, finds the client all the same.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Stamped(NamedTuple):
     @property
     def mark(self) -> bool:
         """It is none, but has become a plain one lately."""
-        return not self.disconnect and not self.ends_at
+        return self.ends_at < 0
 
     @property
     def term(self) -> Term:
@@ -84,7 +84,7 @@ def _anew(held: Stamped | None, term: Term, now_ms: int) -> Stamped:
     return Stamped(term.disconnect, term.ends_at, max(now_ms, held.stamp + 1) if held else now_ms)
 
 
-_MARK: Final = Term(disconnect=False, ends_at=0.0)
+_MARK: Final = Term(disconnect=False, ends_at=-1.0)
 
 
 class TermPartition:
