@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import random as random_module
 import secrets
+import warnings
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType, TracebackType
@@ -24,25 +25,26 @@ import orjson
 from websockets.exceptions import InvalidStatus, InvalidURI, WebSocketException
 from websockets.uri import parse_uri
 
-from .errors import CLOSES, ProtocolError
+from .again import Endings, Reply
+from .ending import Again, term_fields
+from .errors import CLOSES, SUBSCRIPTIONS_ENDED, ProtocolError
 from .messages import check_dedup
 from .outgoing import OutgoingSocket, connect, explained
+from .pacing import paced
 from .requests import body, check_client_id, error_of, keys_of, may_retry, topic_bodies
 from .topics import check_topic
 
 FRAME_BYTES_MAX = 16 * 1024 * 1024  # the endpoints' default, SPEC section 1
 #: Commands that wait for their replies; more would only grow the time-outs, since an endpoint answers in order.
 IN_FLIGHT_MAX = 1024
-#: A large subscribe is sent as commands of so many bytes, one after the other at first, and one more at once for each
-#: that took less than the first time, half as many for each that took longer than the second. Together they fill what
-#: an endpoint with an embedded store has under way, and one of them is written by a slow one within a time-out.
-TOPICS_BYTES_MAX, TOPICS_AT_ONCE_MAX = 256 * 1024, 32
-_TOPICS_S_SHORT, _TOPICS_S_LONG = 1.5, 3.0
+#: A large subscribe is sent as commands of so many bytes.
+TOPICS_BYTES_MAX = 256 * 1024
 #: Errors of unacknowledged publishes that are kept to be looked at; all are counted.
 ERRORS_KEPT_MAX = 1000
 #: A number may grow when it is written again (``1e15`` becomes ``1000000000000000.0``), nearly fourfold at worst, so a
 #: notification may be longer than the publish it comes from; and a page of ``subscriptions`` than any command.
 _GROWTH_MAX = 4
+_NO_FIELDS: Mapping[str, Any] = MappingProxyType({})
 
 
 class ClientError(Exception):
@@ -97,6 +99,13 @@ class Client:
     ``on_notification(key, payload)`` takes the place of the iterator: called as they come, it has to be quick, and its
     exception ends the client (``close`` raises it). ``on_error(error)`` is told of publishes that failed without
     ``ack``, ``on_lost(error)`` of each lost connection.
+
+    Of subscriptions that end (``subscribe``) those until disconnect are subscribed to again by itself, if they have
+    ended while the client was away. ``on_ended(topics, count)`` is told of the others: what a ``ttl_s`` ended, what an
+    earlier program with this client id had subscribed to, and what was refused now (``on_error`` is told why).
+    ``topics`` are the latest 1,000 at most, ``count`` how many there are. Each ``listen`` says so until they are
+    subscribed to again, for ten minutes. ``on_plain(url)`` is told once if an endpoint of before ending subscriptions
+    made plain ones of them; without it there is a warning (``RuntimeWarning``).
     """
 
     def __init__(
@@ -116,6 +125,8 @@ class Client:
         on_notification: Callable[[str | None, Any], None] | None = None,
         on_error: Callable[[ProtocolError], None] | None = None,
         on_lost: Callable[[ConnectionLost], None] | None = None,
+        on_ended: Callable[[list[str], int], None] | None = None,
+        on_plain: Callable[[str], None] | None = None,
     ) -> None:
         self._urls = [urls] if isinstance(urls, str) else list(urls)
         if not self._urls:
@@ -138,6 +149,8 @@ class Client:
         self._on_notification = on_notification
         self._on_error = on_error
         self._on_lost = on_lost
+        self._on_ended = on_ended
+        self._on_plain = on_plain
 
         self.url: str | None = None  # where it is connected; None: nowhere
         self.reconnects = 0
@@ -158,6 +171,17 @@ class Client:
         self._slots = asyncio.Semaphore(IN_FLIGHT_MAX)
         self._queue: deque[Notification] = deque()
         self._consumer_waiter: asyncio.Future[None] | None = None
+        self._endings = Endings(
+            subscribe=self._subscribe_once,
+            listen=self._listen_once_more,
+            delay_s=self._delay_s,
+            on_ended=self._on_these_ended,
+            on_refused=self._note,
+            on_plain=self._on_these_plain,
+            on_failure=self._fail,
+        )
+        self._warned = False  # of an endpoint that knows no ending subscriptions
+        self._listened: Reply | None = None  # to what `_open` sent, not looked at yet
 
     @property
     def in_lines(self) -> bool:
@@ -198,6 +222,7 @@ class Client:
         socket = self._socket
         if socket is not None:
             await socket.end()
+        await self._endings.ended()
         if self._task is not None:
             self._task.cancel()
             try:
@@ -210,27 +235,48 @@ class Client:
     # -- commands
 
     async def listen(self) -> None:
-        """Receive this client's messages here, after reconnecting too. SPEC section 2."""
-        await self._request(self._body("listen"), retry=True)
+        """Receive this client's messages here, after reconnecting too. SPEC section 2. What has ended meanwhile is told
+        to ``on_ended``."""
+        reply = await self._request(self._body("listen"), retry=True)
         self._listening = True
+        self._endings.listened(reply)
 
     async def unlisten(self) -> None:
         """Receive no more of them."""
         self._listening = False
+        self._endings.left()
         await self._request(self._body("unlisten"), retry=True)
 
-    async def subscribe(self, topics: str | Sequence[str], *, timeout_s: float | None = None) -> None:
+    async def subscribe(
+        self,
+        topics: str | Sequence[str],
+        *,
+        until: str | None = None,
+        ttl_s: int | None = None,
+        timeout_s: float | None = None,
+    ) -> None:
         """Subscribe to one topic or to any number of them.
+
+        A plain subscription stays until it is taken back. With ``until="disconnect"`` it ends when the client has
+        listened nowhere for the endpoints' grace time (60 s by default): for a client whose id is not used again. The
+        client keeps a list of these topics, and subscribes to them again where they have ended while it was away. With
+        ``ttl_s`` it ends after so many seconds, 30 days at most. A plain one that is there stays plain. Where not all
+        endpoints know such subscriptions yet, that is ``peer_unavailable``.
 
         Many are sent as several commands, of which more are under way at once as long as they are quick, each with
         ``timeout_s``. After an error some topics may be subscribed to; repeating is safe. ``bad_topic``: checked before
         anything is sent.
         """
-        await self._with_topics("subscribe", topics, timeout_s)
+        chosen = [topics] if isinstance(topics, str) else topics
+        fields = term_fields(until, ttl_s)
+        self._endings.subscribed(chosen, fields, await self._with_topics("subscribe", chosen, timeout_s, fields))
 
     async def unsubscribe(self, topics: str | Sequence[str], *, timeout_s: float | None = None) -> None:
         """Undo ``subscribe``, in the same way."""
-        await self._with_topics("unsubscribe", topics, timeout_s)
+        chosen = [topics] if isinstance(topics, str) else topics
+        self._endings.gone(chosen)  # now, so that it is not subscribed to again meanwhile
+        await self._with_topics("unsubscribe", chosen, timeout_s)
+        self._endings.gone(chosen)  # and if a subscribe was under way before
 
     async def publish(
         self, topic: str, payload: Any, *, ack: bool = False, dedup: bool | str = True, timestamp: int | None = None
@@ -323,6 +369,9 @@ class Client:
             while True:
                 self._socket = socket
                 self._changed.set()
+                if self._listened is not None:
+                    reply, self._listened = self._listened, None
+                    self._endings.listened(reply)
                 if len(self._queue) >= self._queue_max:
                     socket.pause()
                 code, why = await socket.over
@@ -334,6 +383,8 @@ class Client:
                 self._changed.clear()
                 lost = ConnectionLost(why)
                 self._fail_pending(lost)
+                if self._listening:
+                    self._endings.left(is_over=code == SUBSCRIPTIONS_ENDED.code)
                 if self._on_lost is not None:
                     self._on_lost(lost)
                 row = CLOSES.get(code) if code is not None else None
@@ -399,7 +450,7 @@ class Client:
             await asyncio.wait((future, socket.over), return_when=asyncio.FIRST_COMPLETED)
             if not future.done():
                 raise ConnectionLost(socket.over.result()[1])
-            future.result()
+            self._listened = future.result()
         finally:
             self._forget(number)
 
@@ -411,8 +462,7 @@ class Client:
         except _Garbage as error:
             socket.give_up(str(error))
         except Exception as error:
-            self._failure = error
-            self._end(error)
+            self._fail(error)
             socket.abort()
         else:
             # Not while it only listens: its reply has to come, however full the queue is.
@@ -448,45 +498,70 @@ class Client:
             else:
                 future.set_result(reply)
         elif error is not None:
-            self.errors.append(error)
-            self.error_counts[error.code] += 1
-            if self._on_error is not None:
-                self._on_error(error)
+            self._note(error)
         else:
             raise _Garbage("the endpoint sent a success that belongs to no command")
 
-    async def _with_topics(self, command: str, topics: str | Sequence[str], timeout_s: float | None) -> None:
-        chosen = [topics] if isinstance(topics, str) else topics
-        bytes_max = min(self._frame_max, TOPICS_BYTES_MAX)
-        bodies = deque(topic_bodies(command, self.client_id, chosen, bytes_max))
-        if len(bodies) == 1:
-            await self._request(bodies[0], retry=True, timeout_s=timeout_s)
-            return
-        at_once = 1.0
-        under_way: set[asyncio.Task[float]] = set()
-        try:
-            while bodies or under_way:
-                while bodies and len(under_way) < at_once:
-                    under_way.add(asyncio.create_task(self._timed_request(bodies.popleft(), timeout_s)))
-                done, _ = await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
-                for task in done:
-                    took_s = task.result()
-                    under_way.discard(task)
-                    if took_s > _TOPICS_S_LONG:
-                        at_once = max(at_once / 2, 1.0)
-                    elif took_s < _TOPICS_S_SHORT:
-                        at_once = min(at_once + 1.0, TOPICS_AT_ONCE_MAX)
-        finally:
-            for task in under_way:
-                task.cancel()
-            await asyncio.gather(*under_way, return_exceptions=True)
+    def _note(self, error: ProtocolError) -> None:
+        """An error that no command waits for."""
+        self.errors.append(error)
+        self.error_counts[error.code] += 1
+        if self._on_error is not None:
+            self._on_error(error)
 
-    async def _timed_request(self, command_body: bytes, timeout_s: float | None) -> float:
-        """Returns how long it took, in seconds."""
-        loop = asyncio.get_running_loop()
-        start_s = loop.time()
-        await self._request(command_body, retry=True, timeout_s=timeout_s)
-        return loop.time() - start_s
+    async def _with_topics(
+        self, command: str, topics: Sequence[str], timeout_s: float | None, fields: Mapping[str, Any] = _NO_FIELDS
+    ) -> list[dict[str, Any]]:
+        async def send(command_body: bytes) -> dict[str, Any]:
+            return await self._request(command_body, retry=True, timeout_s=timeout_s)
+
+        return await paced(self._topic_bodies(command, topics, fields), send)
+
+    def _topic_bodies(self, command: str, topics: Sequence[str], fields: Mapping[str, Any]) -> list[bytes]:
+        bytes_max = min(self._frame_max, TOPICS_BYTES_MAX)
+        return topic_bodies(command, self.client_id, topics, bytes_max, fields)
+
+    async def _subscribe_once(self, again: Again) -> list[dict[str, Any]] | None:
+        """To what has ended. ``None``: not now; ``ProtocolError``: it is refused for good."""
+        try:
+            async with asyncio.timeout(self._timeout_s), self._slots:
+                bodies = self._topic_bodies("subscribe", again.topics, again.fields)
+                return [await self._exchange(command_body) for command_body in bodies]
+        except ProtocolError as error:
+            if error is not self._ended and not may_retry(error):
+                raise
+        except (ClientError, TimeoutError):
+            pass  # a later try, or the client's end, is the answer to both
+        return None
+
+    async def _listen_once_more(self) -> dict[str, Any] | None:
+        """``None``: it does not listen, or not now."""
+        try:
+            return await self._request(self._body("listen"), retry=True) if self._listening else None
+        except (ClientError, ProtocolError):
+            return None  # what was not named is told when it listens the next time
+
+    def _on_these_ended(self, topics: list[str], count: int) -> None:
+        if self._on_ended is not None:
+            self._call(self._on_ended, topics, count)
+
+    def _on_these_plain(self) -> None:
+        if self._warned:
+            return
+        self._warned = True
+        url = self.url or "the endpoint"
+        if self._on_plain is not None:
+            self._call(self._on_plain, url)
+        else:
+            text = f"{url} is of a release without ending subscriptions: they are plain, and stay until unsubscribed"
+            warnings.warn(text, RuntimeWarning, stacklevel=4)  # where `subscribe` was called
+
+    def _call(self, callback: Callable[..., None], *arguments: object) -> None:
+        try:
+            callback(*arguments)
+        except Exception as error:
+            self._fail(error)
+            raise
 
     async def _publish(self, command: str, fields: dict[str, Any], ack: bool, dedup: bool | str) -> bool | None:
         fields |= self._dedup(dedup)
@@ -584,9 +659,17 @@ class Client:
             if not future.done():
                 future.set_exception(error)
 
+    def _fail(self, error: Exception) -> None:
+        """A callback has raised: that ends the client, and ``close`` raises it."""
+        self._failure = error
+        self._end(error)
+        if self._socket is not None:
+            self._socket.abort()
+
     def _end(self, why: Exception) -> None:
         if self._ended is None:
             self._ended = why
+        self._endings.end()
         self._changed.set()
         self._fail_pending(self._ended)
         if self._consumer_waiter is not None:
@@ -596,7 +679,7 @@ class Client:
         # Full jitter (Brooker, "Exponential Backoff And Jitter", 2015). 2**32 is beyond any sensible maximum.
         return self._random.random() * min(self._backoff_max_s, self._backoff_base_s * 2.0 ** min(attempt, 32))
 
-    def _body(self, command: str, fields: Mapping[str, Any] = MappingProxyType({})) -> bytes:
+    def _body(self, command: str, fields: Mapping[str, Any] = _NO_FIELDS) -> bytes:
         return body(command, self.client_id, fields, self._frame_max)
 
 

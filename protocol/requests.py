@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, count
+from types import MappingProxyType
 from typing import Any
 
 import orjson
@@ -49,15 +50,21 @@ def body(command: str, client_id: str | int, fields: Mapping[str, Any], frame_by
     return frame
 
 
-def topic_bodies(command: str, client_id: str | int, topics: Sequence[str], frame_bytes_max: int) -> list[bytes]:
-    """As many commands as the frame limit asks for. Raises ``bad_topic`` for any of the topics.
+def topic_bodies(
+    command: str,
+    client_id: str | int,
+    topics: Sequence[str],
+    frame_bytes_max: int,
+    fields: Mapping[str, Any] = MappingProxyType({}),
+) -> list[bytes]:
+    """As many commands as the frame limit asks for, each with the fields. Raises ``bad_topic`` for any of the topics.
 
     Where they are several, neighbours are in one: topics by CRC-32 modulo 4,096, as a store may share its objects among
     them (SPEC section 9) and write each once per command.
     """
     for topic in topics:
         check_topic(topic)
-    head = body(command, client_id, {}, frame_bytes_max) + b',"topic":'
+    head = body(command, client_id, fields, frame_bytes_max) + b',"topic":'
     try:
         return [head + part for part in _parts(topics, frame_bytes_max - _ENVELOPE_BYTES - len(head))]
     except orjson.JSONEncodeError:

@@ -56,6 +56,8 @@ LAYERS = (
     Layer("protocol.client", ("protocol",)),
     Layer("protocol.sockets", ("protocol",)),
     Layer("protocol.outgoing", ("protocol",)),
+    Layer("protocol.pacing", ("protocol",)),
+    Layer("protocol.again", ("protocol",)),
     Layer("protocol.pages", ("protocol",)),
     Layer("broker.core", ("protocol", "broker.core"), pure=True),
     Layer("broker.children", ()),

@@ -12,6 +12,7 @@ import pytest
 from websockets.asyncio.server import ServerConnection
 
 import ingeborg.protocol.client
+import ingeborg.protocol.pacing
 from ingeborg.protocol.client import (
     Client,
     ClosedForGood,
@@ -20,9 +21,9 @@ from ingeborg.protocol.client import (
     ConnectionLost,
     Notification,
 )
-from ingeborg.protocol.errors import REPLACED, SLOW_CONSUMER, CloseCode, ProtocolError
+from ingeborg.protocol.errors import REPLACED, SLOW_CONSUMER, SUBSCRIPTIONS_ENDED, CloseCode, ProtocolError
 
-from .scripted import PATIENCE_S, ScriptedEndpoint, free_url, succeed
+from .scripted import PATIENCE_S, Script, ScriptedEndpoint, free_url, succeed
 
 pytestmark = pytest.mark.usefixtures("transport", "logged")
 
@@ -169,9 +170,9 @@ async def test_more_and_more_of_a_large_subscribe_is_under_way_while_it_is_quick
     endpoint: ScriptedEndpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ingeborg.protocol.client, "TOPICS_BYTES_MAX", 1500)
-    monkeypatch.setattr(ingeborg.protocol.client, "TOPICS_AT_ONCE_MAX", 5)
-    monkeypatch.setattr(ingeborg.protocol.client, "_TOPICS_S_SHORT", 60.0)  # whatever this machine takes is quick
-    monkeypatch.setattr(ingeborg.protocol.client, "_TOPICS_S_LONG", 120.0)
+    monkeypatch.setattr(ingeborg.protocol.pacing, "AT_ONCE_MAX", 5)
+    monkeypatch.setattr(ingeborg.protocol.pacing, "_S_SHORT", 60.0)  # whatever this machine takes is quick
+    monkeypatch.setattr(ingeborg.protocol.pacing, "_S_LONG", 120.0)
     held: deque[dict[str, Any]] = deque()
     most: list[int] = []
     topics = [f"topic {number:04}" for number in range(3000)]
@@ -519,6 +520,176 @@ async def test_garbage_from_an_endpoint_costs_it_the_connection(endpoint: Script
         await client.subscribe("t")
         assert endpoint.connections[0].close_code == 1002
         assert client.url == second.url
+
+
+# -- subscriptions that end
+
+
+async def end_them(endpoint: ScriptedEndpoint, connection: ServerConnection, command: dict[str, Any]) -> None:
+    """An endpoint that knows subscriptions until disconnect, and has ended none."""
+    fields = {"grace_s": 60.0} if "until" in command else {}
+    await endpoint.reply(connection, command, result="success", **fields)
+
+
+def ended(*topics: str) -> Script:
+    """The same, and these have ended."""
+
+    async def script(endpoint: ScriptedEndpoint, connection: ServerConnection, command: dict[str, Any]) -> None:
+        if command["command"] == "listen":
+            await endpoint.reply(connection, command, result="success", ended=topics, ended_count=len(topics))
+        else:
+            await end_them(endpoint, connection, command)
+
+    return script
+
+
+async def test_a_subscribe_says_when_it_ends(endpoint: ScriptedEndpoint) -> None:
+    endpoint.script = end_them
+    async with client_of(endpoint) as client:
+        await client.subscribe("a", until="disconnect")
+        await client.subscribe(["b"], ttl_s=60)
+        await client.subscribe("c", until="disconnect", ttl_s=5)
+        for bad in ({"until": "tomorrow"}, {"ttl_s": 0}):
+            with pytest.raises(ProtocolError, match="bad_state"):
+                await client.subscribe("d", **bad)  # type: ignore[arg-type]
+    frames = [endpoint.frames.get_nowait() for _ in range(endpoint.frames.qsize())]
+    assert [{key: frame[key] for key in frame.keys() & {"topic", "until", "ttl_s"}} for frame in frames] == [
+        {"topic": ["a"], "until": "disconnect"},
+        {"topic": ["b"], "ttl_s": 60},
+        {"topic": ["c"], "until": "disconnect", "ttl_s": 5},
+    ]
+
+
+async def test_what_has_ended_while_it_was_away_is_subscribed_to_again(endpoint: ScriptedEndpoint) -> None:
+    endpoint.script = end_them
+    told: asyncio.Queue[tuple[list[str], int]] = asyncio.Queue()
+
+    def on_ended(topics: list[str], count: int) -> None:
+        told.put_nowait((topics, count))
+
+    async with client_of(endpoint, listen=True, on_ended=on_ended) as client:
+        await client.subscribe(["a", "b", "c"], until="disconnect")
+        await client.subscribe("plain")
+        await client.unsubscribe("b")
+        await endpoint.next("unsubscribe")
+        endpoint.script = ended("a", "b", "other")
+        endpoint.cut()
+        again = await endpoint.next("subscribe")
+        assert (again["topic"], again["until"]) == (["a"], "disconnect")
+        async with asyncio.timeout(PATIENCE_S):
+            assert await told.get() == (["b", "other"], 2)
+
+
+async def test_all_is_subscribed_to_again_after_close_code_4007(endpoint: ScriptedEndpoint) -> None:
+    endpoint.script = end_them
+    async with client_of(endpoint, listen=True) as client:
+        await client.subscribe(["a", "b"], until="disconnect")
+        await endpoint.next("subscribe")
+        await endpoint.connections[0].close(SUBSCRIPTIONS_ENDED.code, SUBSCRIPTIONS_ENDED.reason)
+        assert (await endpoint.next("subscribe"))["topic"] == ["a", "b"]
+
+
+async def test_subscribing_again_outlasts_errors_that_pass_and_lost_connections(endpoint: ScriptedEndpoint) -> None:
+    tries: list[dict[str, Any]] = []
+
+    async def grudging(endpoint: ScriptedEndpoint, connection: ServerConnection, command: dict[str, Any]) -> None:
+        if command["command"] != "subscribe":
+            await end_them(endpoint, connection, command)
+            return
+        tries.append(command)
+        if len(tries) == 1:
+            await endpoint.reply(connection, command, error="peer_unavailable", info="not yet")
+        elif len(tries) == 2:
+            endpoint.cut()
+        else:
+            await end_them(endpoint, connection, command)
+
+    endpoint.script = end_them
+    async with client_of(endpoint, listen=True) as client:
+        await client.subscribe("a", until="disconnect")
+        endpoint.script = grudging
+        await endpoint.connections[0].close(SUBSCRIPTIONS_ENDED.code, SUBSCRIPTIONS_ENDED.reason)
+        for _ in range(4):
+            assert (await endpoint.next("subscribe"))["topic"] == ["a"]
+        await client.publish("t", 1, ack=True)
+        assert len(tries) == 3
+
+
+async def test_what_ended_before_it_connected_is_told_once_it_is(endpoint: ScriptedEndpoint) -> None:
+    told: asyncio.Queue[tuple[list[str], int]] = asyncio.Queue()
+    endpoint.script = ended("of an earlier program")
+    options: dict[str, Any] = {"on_ended": lambda topics, count: told.put_nowait((topics, count))}
+    async with client_of(endpoint, listen=True, **options), asyncio.timeout(PATIENCE_S):
+        assert await told.get() == (["of an earlier program"], 1)
+    async with client_of(endpoint, **options) as client:
+        assert told.empty()
+        await client.listen()
+        assert told.get_nowait() == (["of an earlier program"], 1)
+
+
+async def test_what_is_refused_now_is_told_with_the_reason(endpoint: ScriptedEndpoint) -> None:
+    async def refuse(endpoint: ScriptedEndpoint, connection: ServerConnection, command: dict[str, Any]) -> None:
+        if command["command"] == "subscribe":
+            await endpoint.reply(connection, command, error="forbidden", info="not any more")
+        else:
+            await ended("a")(endpoint, connection, command)
+
+    told: asyncio.Queue[tuple[list[str], int]] = asyncio.Queue()
+    endpoint.script = end_them
+    options: dict[str, Any] = {"on_ended": lambda topics, count: told.put_nowait((topics, count))}
+    async with client_of(endpoint, listen=True, **options) as client, asyncio.timeout(PATIENCE_S):
+        await client.subscribe("a", until="disconnect")
+        endpoint.script = refuse
+        endpoint.cut()
+        assert await told.get() == (["a"], 1)
+        assert client.error_counts == {"forbidden": 1}
+
+
+async def test_an_endpoint_of_before_is_said_once(endpoint: ScriptedEndpoint) -> None:
+    told: list[str] = []
+    async with client_of(endpoint, listen=True, on_plain=told.append) as client:
+        await client.subscribe("a", until="disconnect")
+        await client.subscribe("b", until="disconnect")
+        await client.subscribe("c", ttl_s=5)
+        assert told == [endpoint.url]
+    async with client_of(endpoint) as client:
+        with pytest.warns(RuntimeWarning, match="without ending subscriptions") as warned:
+            await client.subscribe("a", until="disconnect")
+            await client.subscribe("b", until="disconnect")
+        assert [warning.filename for warning in warned] == [__file__]
+
+
+async def test_what_its_callbacks_of_ended_ones_raise_is_not_swallowed(endpoint: ScriptedEndpoint) -> None:
+    def on_ended(topics: list[str], count: int) -> None:
+        raise LookupError("the program's own")
+
+    endpoint.script = ended("x")
+    client = client_of(endpoint, on_ended=on_ended)
+    await client.connect()
+    with pytest.raises(LookupError):
+        await client.listen()
+    with pytest.raises(LookupError):
+        await client.subscribe("t")
+    with pytest.raises(LookupError):
+        await client.close()
+
+
+async def test_closing_ends_what_subscribes_again(endpoint: ScriptedEndpoint) -> None:
+    async def silent(endpoint: ScriptedEndpoint, connection: ServerConnection, command: dict[str, Any]) -> None:
+        if command["command"] == "listen":
+            await ended("a")(endpoint, connection, command)
+
+    endpoint.script = end_them
+    client = client_of(endpoint, listen=True)
+    async with client:
+        await client.subscribe("a", until="disconnect")
+        await endpoint.next("subscribe")
+        endpoint.script = silent
+        endpoint.cut()
+        await endpoint.next("subscribe")
+    task = client._endings._task
+    assert task is not None
+    assert task.done()
 
 
 # -- notifications

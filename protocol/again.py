@@ -1,0 +1,143 @@
+"""What becomes of one client's subscriptions that end: noticed, subscribed to again, or told. SPEC section 9.
+
+Owns: the task that subscribes again, and when it begins and ends. Must never: know a connection, or ask for two things
+at a time: after a crash many clients do this in the same seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from .ending import Again, Kept, Now
+from .errors import ProtocolError
+
+Reply = Mapping[str, Any]
+
+
+class Endings:
+    """One client's. It runs a task only while something is due.
+
+    ``subscribe``: one try; ``None``: it may be at another time, ``ProtocolError``: it is refused for good. ``listen``:
+    once more; ``None``: there is no reply. ``delay_s``: how long to wait after so many failures in a row.
+    ``on_ended``: topics, and how many, that are not renewed here; ``on_refused``: why, where that is the reason;
+    ``on_plain``: the endpoint knows no ending subscriptions, and made plain ones. ``on_failure``: one of these has
+    raised something.
+    """
+
+    def __init__(
+        self,
+        *,
+        subscribe: Callable[[Again], Awaitable[Sequence[Reply] | None]],
+        listen: Callable[[], Awaitable[Reply | None]],
+        delay_s: Callable[[int], float],
+        on_ended: Callable[[list[str], int], None],
+        on_refused: Callable[[ProtocolError], None],
+        on_plain: Callable[[], None],
+        on_failure: Callable[[Exception], None],
+    ) -> None:
+        self._subscribe = subscribe
+        self._listen = listen
+        self._delay_s = delay_s
+        self._on_ended = on_ended
+        self._on_refused = on_refused
+        self._on_plain = on_plain
+        self._on_failure = on_failure
+        self._kept = Kept()
+        self._task: asyncio.Task[None] | None = None
+        self._over = False
+
+    def subscribed(self, topics: Iterable[str], fields: Mapping[str, Any], replies: Iterable[Reply]) -> None:
+        """There was success for these, with the fields of an ending subscription, or none."""
+        if "until" not in fields:
+            self._kept.gone(topics)  # plain now, or with another term
+        elif self._is_ending(replies):
+            self._kept.subscribed(topics, fields.get("ttl_s"), _now())
+        else:
+            self._on_plain()
+
+    def gone(self, topics: Iterable[str]) -> None:
+        """They were unsubscribed from, or are about to be."""
+        self._kept.gone(topics)
+
+    def left(self, *, is_over: bool = False) -> None:
+        """The client listens nowhere any more. ``is_over``: endpoints took it for gone before."""
+        self._kept.left(_now(), is_over=is_over)
+
+    def listened(self, reply: Reply, *, is_last: bool = False) -> None:
+        """The client listens: what the reply says has ended is told, or subscribed to again."""
+        ended = self._kept.listened(reply, _now(), is_last=is_last)
+        if self._kept.is_due and not self._over and (self._task is None or self._task.done()):
+            self._task = asyncio.create_task(self._renew(), name="subscribing again")
+        if ended is not None:
+            self._on_ended(ended.topics, ended.total)
+
+    def end(self) -> None:
+        """Subscribe to nothing any more."""
+        self._over = True
+        if self._task is not None:
+            self._task.cancel()
+
+    async def ended(self) -> None:
+        """Nothing of it runs."""
+        if self._task is not None:
+            await asyncio.wait((self._task,))
+
+    async def _renew(self) -> None:
+        """For as long as it takes."""
+        try:
+            while True:
+                await self._take_all()
+                if not self._kept.is_unsure:
+                    return
+                # Those that were not named are known now that the client's own are not among them any more.
+                reply = await self._listen()
+                if reply is not None:
+                    self.listened(reply, is_last=True)
+                elif not self._kept.is_due:
+                    return
+        except Exception as error:
+            self._on_failure(error)
+
+    async def _take_all(self) -> None:
+        attempt = 0
+        while (again := self._kept.take(_now())) is not None:
+            if await self._is_taken(again):
+                attempt = 0
+            else:
+                self._kept.put_back(again)
+                await asyncio.sleep(self._delay_s(attempt))
+                attempt += 1
+
+    async def _is_taken(self, again: Again) -> bool:
+        """False: it may be at another time. What is refused for good is not asked for any more."""
+        try:
+            replies = await self._subscribe(again)
+        except ProtocolError as error:
+            self._kept.gone(again.topics)
+            self._on_refused(error)
+            self._on_ended(again.topics, len(again.topics))
+            return True
+        if replies is None:
+            return False
+        if not self._is_ending(replies):
+            self._kept.gone(again.topics)
+            self._on_plain()
+        return True
+
+    def _is_ending(self, replies: Iterable[Reply]) -> bool:
+        """Do subscriptions until disconnect end there? An endpoint that does not know them says success, too."""
+        for reply in replies:
+            grace_s = reply.get("grace_s")
+            if type(grace_s) is not float and type(grace_s) is not int:
+                return False
+            self._kept.grace_s = grace_s
+        return True
+
+
+def _now() -> Now:
+    awake_s = time.monotonic()
+    return Now(awake_s, time.clock_gettime(time.CLOCK_BOOTTIME) if sys.platform == "linux" else time.time())

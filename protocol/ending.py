@@ -1,0 +1,162 @@
+"""Subscriptions that end by themselves, as a client sees them: what it has asked for, and what it asks for again.
+
+Owns: the list of topics that were subscribed to until the client disconnects, and which of them are due once more. Must
+never: send anything, or read a clock: both clocks come in as arguments. SPEC sections 2.2 and 9.
+
+The list is as long as what was subscribed to so; who never asks for such a subscription has an empty one.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from math import ceil, inf
+from typing import Any, Final, NamedTuple
+
+from .errors import ProtocolError
+from .messages import TTL_S_MAX
+from .requests import neighbours
+
+#: Topics that are subscribed to again in one command: many clients do this in the same seconds, after a crash, so each
+#: sends one command after the other, and none is long.
+AGAIN_TOPICS_MAX: Final = 1_000
+
+#: Of the grace time: who was away for longer may have come too late, by the endpoints' clocks.
+_SURE: Final = 0.5
+
+
+def term_fields(until: str | None, ttl_s: int | None) -> dict[str, Any]:
+    """The fields of a subscribe that ends by itself; empty: a plain one. Raises ``bad_state`` for what is neither."""
+    fields: dict[str, Any] = {}
+    if until is not None:
+        if until != "disconnect":
+            raise ProtocolError("bad_state", "Key 'until' has to be \"disconnect\"; leave it out for what stays")
+        fields["until"] = until
+    if ttl_s is not None:
+        if type(ttl_s) is not int or not 1 <= ttl_s <= TTL_S_MAX:
+            raise ProtocolError("bad_state", f"Key 'ttl_s' has to be an integer from 1 to {TTL_S_MAX}, of seconds")
+        fields["ttl_s"] = ttl_s
+    return fields
+
+
+class Now(NamedTuple):
+    """One moment by two clocks, in seconds: one stands still while the machine sleeps, the other does not."""
+
+    awake_s: float
+    all_s: float
+
+
+class Ended(NamedTuple):
+    """Topics whose subscriptions have ended, the latest 1,000 at most, and how many there were."""
+
+    topics: list[str]
+    total: int
+
+
+class Again(NamedTuple):
+    """Topics to subscribe to in one command, and its other fields."""
+
+    topics: list[str]
+    fields: dict[str, Any]
+
+
+class Kept:
+    """What one client has subscribed to until it disconnects."""
+
+    def __init__(self) -> None:
+        self.grace_s = inf  # as an endpoint said last
+        self.is_unsure = False  # more had ended than were named: whose they are is known when these are subscribed to
+        self._ends_s: dict[str, float] = {}  # by topic: when its time is up, by the clock that goes on; or infinity
+        self._timed_max = 1_000  # of those whose time may be up, before they are looked through
+        self._due: deque[str] = deque()
+        self._listens: Now | None = None  # since when; None: nowhere
+        self._left_s = 0.0  # since when it listens nowhere
+
+    def __len__(self) -> int:
+        return len(self._ends_s)
+
+    def __contains__(self, topic: str) -> bool:
+        return topic in self._ends_s
+
+    @property
+    def is_due(self) -> bool:
+        """Is there something to subscribe to again?"""
+        return bool(self._due)
+
+    def subscribed(self, topics: Iterable[str], ttl_s: int | None, now: Now) -> None:
+        """There was success for these."""
+        if not self._ends_s and self._listens is None:
+            self._left_s = now.all_s  # SPEC 2.2: for a client that has never listened, from the subscribe on
+        ends_s = inf if ttl_s is None else now.all_s + ttl_s
+        self._ends_s |= dict.fromkeys(topics, ends_s)
+        if ttl_s is not None and len(self._ends_s) > self._timed_max:
+            # A program may subscribe to ever new topics whose time is up later; twice as many until the next look.
+            self._ends_s = {topic: at_s for topic, at_s in self._ends_s.items() if at_s > now.all_s}
+            self._timed_max = max(2 * len(self._ends_s), 1_000)
+
+    def gone(self, topics: Iterable[str]) -> None:
+        """They were unsubscribed from, or are plain subscriptions now."""
+        if self._ends_s:
+            for topic in topics:
+                self._ends_s.pop(topic, None)
+
+    def left(self, now: Now, *, is_over: bool = False) -> None:
+        """It listens nowhere any more. What the machine slept through before counts: endpoints did not sleep.
+        ``is_over``: they took it for gone before (close code 4007)."""
+        if is_over:
+            self._left_s, self._listens = -inf, None
+        elif self._listens is not None:
+            slept_s = (now.all_s - self._listens.all_s) - (now.awake_s - self._listens.awake_s)
+            self._left_s = now.all_s - max(slept_s, 0.0)
+            self._listens = None
+
+    def listened(self, reply: Mapping[str, Any], now: Now, *, is_last: bool = False) -> Ended | None:
+        """The reply to ``listen`` has come: what is due is known, and what has ended that is not in the list.
+
+        ``is_last``: what the reply names is none of these any more, since they have been subscribed to again.
+        """
+        self.left(now)
+        away_s = now.all_s - self._left_s
+        self._listens = now
+        named = reply.get("ended")
+        ended = [topic for topic in named if type(topic) is str] if type(named) is list else []
+        counted = reply.get("ended_count")
+        count = max(counted, len(ended)) if type(counted) is int else len(ended)
+        others = [topic for topic in ended if self._ends_s.get(topic, 0.0) <= now.all_s]
+        self.is_unsure = count > len(ended) and bool(self._ends_s) and not is_last
+        if self._ends_s and (self.is_unsure or away_s > _SURE * self.grace_s):
+            due: Iterable[str] = self._ends_s
+        else:
+            mine = set(ended).difference(others)
+            due = [*self._due, *(topic for topic in ended if topic in mine)]
+        self._due = deque(_ordered(list(dict.fromkeys(due))))
+        self.gone(others)
+        left = count - (len(ended) - len(others))
+        return Ended(others, left) if left and not self.is_unsure else None
+
+    def take(self, now: Now) -> Again | None:
+        """The next ones that are due, with what is left of their time; ``None``: there are none."""
+        topics: list[str] = []
+        of_these: int | None = None  # seconds
+        while self._due and len(topics) < AGAIN_TOPICS_MAX:
+            topic = self._due[0]
+            left_s = self._ends_s.get(topic, 0.0) - now.all_s
+            if left_s <= 0:  # its time is up, or it was unsubscribed from meanwhile
+                self._due.popleft()
+                self.gone((topic,))
+                continue
+            ttl_s = None if left_s == inf else min(ceil(left_s), TTL_S_MAX)
+            if topics and ttl_s != of_these:
+                break
+            of_these = ttl_s
+            topics.append(self._due.popleft())
+        return Again(topics, term_fields("disconnect", of_these)) if topics else None
+
+    def put_back(self, again: Again) -> None:
+        """That did not work: they are due still."""
+        self._due.extendleft(reversed(again.topics))
+
+
+def _ordered(topics: list[str]) -> list[str]:
+    """Neighbours together, where they are more than go into one command."""
+    return neighbours(topics) if len(topics) > AGAIN_TOPICS_MAX else topics

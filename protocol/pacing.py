@@ -1,0 +1,55 @@
+"""The commands of a large subscribe: how many of them are under way at once.
+
+Owns: their number, and that none is left under way at the end. Must never: know what they say, or repeat one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+#: One after the other at first, and one more at once for each that took less than the first time, half as many for each
+#: that took longer than the second. Together they fill what an endpoint with an embedded store has under way, and one
+#: of them is written by a slow one within a time-out.
+AT_ONCE_MAX = 32
+_S_SHORT, _S_LONG = 1.5, 3.0
+
+Send = Callable[[bytes], Awaitable[dict[str, Any]]]
+
+
+async def paced(bodies: Iterable[bytes], send: Send) -> list[dict[str, Any]]:
+    """Send them all; their replies, in any order. The first error ends it, and is raised."""
+    waiting = deque(bodies)
+    if len(waiting) == 1:
+        return [await send(waiting[0])]
+    replies: list[dict[str, Any]] = []
+    at_once = 1.0
+    under_way: set[asyncio.Task[tuple[float, dict[str, Any]]]] = set()
+    try:
+        while waiting or under_way:
+            while waiting and len(under_way) < at_once:
+                under_way.add(asyncio.create_task(_timed(send, waiting.popleft())))
+            done, _ = await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                took_s, reply = task.result()
+                under_way.discard(task)
+                replies.append(reply)
+                if took_s > _S_LONG:
+                    at_once = max(at_once / 2, 1.0)
+                elif took_s < _S_SHORT:
+                    at_once = min(at_once + 1.0, AT_ONCE_MAX)
+    finally:
+        for task in under_way:
+            task.cancel()
+        await asyncio.gather(*under_way, return_exceptions=True)
+    return replies
+
+
+async def _timed(send: Send, command_body: bytes) -> tuple[float, dict[str, Any]]:
+    """How long it took, in seconds, and the reply."""
+    loop = asyncio.get_running_loop()
+    start_s = loop.time()
+    reply = await send(command_body)
+    return loop.time() - start_s, reply

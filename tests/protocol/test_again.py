@@ -1,0 +1,214 @@
+"""Subscribing again to what has ended: when, how often, and what is told; with a client that a test plays."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import pytest
+
+from ingeborg.protocol import again as module
+from ingeborg.protocol.again import Endings
+from ingeborg.protocol.ending import Again, Now
+from ingeborg.protocol.errors import ProtocolError
+
+UNTIL = {"until": "disconnect"}
+ENDS = {"result": "success", "grace_s": 60.0}
+PLAIN = {"result": "success"}
+
+
+class Played:
+    """A client whose answers are given beforehand."""
+
+    def __init__(self) -> None:
+        self.asked: list[Again] = []
+        self.answers: list[Any] = []  # to what is asked: replies, None, or an error; success where there is none
+        self.listens: list[dict[str, Any] | None] = []
+        self.told: list[Any] = []
+        self.endings = Endings(
+            subscribe=self.subscribe,
+            listen=self.listen,
+            delay_s=self.delay_s,
+            on_ended=lambda topics, count: self.told.append((topics, count)),
+            on_refused=lambda error: self.told.append(error.code),
+            on_plain=lambda: self.told.append("plain"),
+            on_failure=lambda error: self.told.append(error),
+        )
+
+    async def subscribe(self, again: Again) -> Sequence[dict[str, Any]] | None:
+        self.asked.append(again)
+        answer = self.answers.pop(0) if self.answers else [ENDS]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def listen(self) -> dict[str, Any] | None:
+        self.told.append("listen")
+        return self.listens.pop(0)
+
+    def delay_s(self, attempt: int) -> float:
+        self.told.append(attempt)
+        return 0.0
+
+    def subscribed(self, *topics: str, **fields: Any) -> None:
+        self.endings.subscribed(topics, UNTIL | fields, [ENDS])
+
+    async def settled(self) -> None:
+        async with asyncio.timeout(10):
+            await self.endings.ended()
+
+
+def reply(*topics: str, count: int | None = None) -> dict[str, Any]:
+    return {"result": "success", "ended": list(topics), "ended_count": count or len(topics)}
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    seconds = [0.0]
+    monkeypatch.setattr(module, "_now", lambda: Now(seconds[0], 1e6 + seconds[0]))
+    return seconds
+
+
+@pytest.fixture
+async def played(clock: list[float]) -> AsyncIterator[Played]:
+    played = Played()
+    played.endings.listened({})
+    yield played
+    played.endings.end()
+    await played.settled()
+
+
+async def test_both_clocks_are_of_this_machine() -> None:
+    before, after = module._now(), module._now()
+    assert before.awake_s <= after.awake_s
+    assert before.all_s <= after.all_s
+
+
+async def test_what_has_ended_is_subscribed_to_again_and_what_is_another_s_told(played: Played) -> None:
+    played.subscribed("a", "b")
+    played.endings.left()
+    played.endings.listened(reply("a", "x"))
+    await played.settled()
+    assert played.asked == [Again(["a"], UNTIL)]
+    assert played.told == [(["x"], 1)]
+
+
+async def test_all_of_it_after_a_long_absence(played: Played, clock: list[float]) -> None:
+    played.subscribed("a", "b")
+    played.endings.left()
+    clock[0] = 31.0
+    played.endings.listened({})
+    await played.settled()
+    assert played.asked == [Again(["a", "b"], UNTIL)]
+
+
+async def test_what_is_plain_or_has_only_a_time_is_not_kept(played: Played, clock: list[float]) -> None:
+    played.subscribed("a", "b", "c", "d")
+    played.endings.subscribed(["a"], {}, [PLAIN])
+    played.endings.subscribed(["b"], {"ttl_s": 5}, [PLAIN])
+    played.endings.gone(["c"])
+    played.endings.left()
+    clock[0] = 100.0
+    played.endings.listened(reply("b", "d"))
+    await played.settled()
+    assert played.asked == [Again(["d"], UNTIL)]
+    assert played.told == [(["b"], 1)]
+
+
+async def test_it_is_tried_again_until_it_is_taken_without_what_was_unsubscribed_from(played: Played) -> None:
+    played.subscribed("a", "b")
+    played.answers = [None, None]
+    delay_s = played.delay_s
+
+    def unsubscribing(attempt: int) -> float:
+        if attempt == 1:
+            played.endings.gone(["a"])
+        return delay_s(attempt)
+
+    played.endings._delay_s = unsubscribing
+    played.endings.listened(reply("a", "b"))
+    await played.settled()
+    assert [again.topics for again in played.asked] == [["a", "b"], ["a", "b"], ["b"]]
+    assert played.told == [0, 1]
+
+
+async def test_what_is_refused_for_good_is_told_and_not_asked_for_any_more(played: Played, clock: list[float]) -> None:
+    played.subscribed("a", "b")
+    played.answers = [ProtocolError("forbidden", "no")]
+    played.endings.listened(reply("a"))
+    await played.settled()
+    assert played.told == ["forbidden", (["a"], 1)]
+    played.endings.left()
+    clock[0] = 100.0
+    played.endings.listened({})
+    await played.settled()
+    assert [again.topics for again in played.asked] == [["a"], ["b"]]
+
+
+async def test_an_endpoint_of_before_makes_plain_ones_which_is_told(played: Played, clock: list[float]) -> None:
+    played.endings.subscribed(["a"], UNTIL, [ENDS, PLAIN])
+    assert played.told == ["plain"]
+    played.subscribed("b")
+    played.answers = [[PLAIN]]
+    played.endings.listened(reply("b"))
+    await played.settled()
+    assert played.told == ["plain", "plain"]
+    played.endings.left()
+    clock[0] = 100.0
+    played.endings.listened({})
+    await played.settled()
+    assert len(played.asked) == 1  # neither is kept
+
+
+async def test_where_more_have_ended_than_are_named_it_listens_once_more(played: Played) -> None:
+    played.subscribed("a", "b")
+    played.listens = [reply("x", count=1)]
+    played.endings.listened(reply("b", count=1_200))
+    await played.settled()
+    assert played.asked == [Again(["a", "b"], UNTIL)]
+    assert played.told == ["listen", (["x"], 1)]
+    played.listens = [None]  # it listens no more, or not now
+    played.endings.listened(reply("b", count=1_200))
+    await played.settled()
+    assert played.told[2:] == ["listen"]
+
+
+async def test_what_is_due_while_it_listens_once_more_is_not_left(played: Played, clock: list[float]) -> None:
+    played.subscribed("a")
+    began, reached = asyncio.Event(), asyncio.Event()
+
+    async def listen() -> dict[str, Any] | None:
+        reached.set()
+        await began.wait()
+        return reply("a")
+
+    played.endings._listen = listen
+    played.endings.listened(reply("a", count=1_200))
+    async with asyncio.timeout(10):
+        await reached.wait()
+        played.endings.left()
+        clock[0] = 100.0
+        played.endings.listened({})  # of another connection
+        began.set()
+    await played.settled()
+    assert [again.topics for again in played.asked] == [["a"], ["a"]]
+
+
+async def test_an_exception_of_a_callback_is_told_and_ends_it(played: Played) -> None:
+    played.subscribed("a")
+    played.answers = [LookupError("the program's own")]
+    played.endings.listened(reply("a"))
+    await played.settled()
+    assert [str(error) for error in played.told] == ["the program's own"]
+
+
+async def test_after_the_end_nothing_is_asked_for(played: Played) -> None:
+    played.subscribed("a")
+    played.answers = [None] * 1_000
+    played.endings.listened(reply("a"))
+    played.endings.end()
+    await played.settled()
+    played.endings.listened(reply("a"))
+    await played.settled()
+    assert played.asked == []
