@@ -551,7 +551,7 @@ async def test_a_subscribe_says_when_it_ends(endpoint: ScriptedEndpoint) -> None
         await client.subscribe("c", until="disconnect", ttl_s=5)
         for bad in ({"until": "tomorrow"}, {"ttl_s": 0}):
             with pytest.raises(ProtocolError, match="bad_state"):
-                await client.subscribe("d", **bad)  # type: ignore[arg-type]
+                await client.subscribe("d", **bad)
     frames = [endpoint.frames.get_nowait() for _ in range(endpoint.frames.qsize())]
     assert [{key: frame[key] for key in frame.keys() & {"topic", "until", "ttl_s"}} for frame in frames] == [
         {"topic": ["a"], "until": "disconnect"},
@@ -655,7 +655,7 @@ async def test_an_endpoint_of_before_is_said_once(endpoint: ScriptedEndpoint) ->
     async with client_of(endpoint) as client:
         with pytest.warns(RuntimeWarning, match="without ending subscriptions") as warned:
             await client.subscribe("a", until="disconnect")
-            await client.subscribe("b", until="disconnect")
+        await client.subscribe("b", until="disconnect")
         assert [warning.filename for warning in warned] == [__file__]
 
 

@@ -1,4 +1,4 @@
-"""Which topics a client has to subscribe to again: the list, by hand and against a model that knows what endpoints do."""
+"""Which topics a client has to subscribe to again: by hand, and against a model that knows what endpoints do."""
 
 from __future__ import annotations
 
