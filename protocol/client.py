@@ -416,6 +416,7 @@ class Client:
         url = self._urls[self._next_url]
         self._next_url = (self._next_url + 1) % len(self._urls)
         socket: OutgoingSocket | None = None
+        self._listened = None  # of one that came to nothing
         try:
             async with asyncio.timeout(self._timeout_s):
                 token = self._token() if callable(self._token) else self._token

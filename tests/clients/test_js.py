@@ -26,7 +26,7 @@ from websockets.asyncio.server import serve
 
 from ingeborg.broker.access.tokens import make_token, new_keys
 from tests import wants
-from tests.broker.running import serving
+from tests.broker.running import plain, serving
 from tests.broker.transports import Authority, Pair
 from tests.browser.devtools import Page
 from tests.clients import vectors
@@ -238,6 +238,33 @@ async def test_a_page_uses_all_commands(page: Page, origin: str, tmp_path: Path,
         *("bad_topic", "AbortError", [10, 91], ["topic 1", 91], ["ClosedForGood", 4001], None, "ClosedForGood"),
         ["TypeError", "TypeError"],
     ]
+
+
+async def test_what_a_page_subscribes_to_ends_with_it_unless_it_says_otherwise(
+    page: Page, origin: str, tmp_path: Path
+) -> None:
+    await page.open(f"{origin}/")
+    async with serving(tmp_path) as (_, url):
+        await run_in(
+            page,
+            origin,
+            """
+            window.ann = await Client.open(url, "ann", { ...options, listen: true });
+            await ann.subscribe("for now");
+            await ann.subscribe("for good", { until: null });
+            const bob = await Client.open(url, "bob", { ...options, until: null });
+            await bob.subscribe("for good");
+            """,
+            url=url,
+        )
+        async with plain(url) as connection:
+            listed = {
+                client: await connection.ask({"command": "subscriptions", "client_id": client})
+                for client in ("ann", "bob")
+            }
+    assert sorted(listed["ann"]["topic"]) == ["for good", "for now"]
+    assert listed["ann"]["terms"] == {"for now": {"until": "disconnect"}}
+    assert "terms" not in listed["bob"]
 
 
 async def test_a_page_that_asks_for_lines_refuses_an_endpoint_of_before(page: Page, origin: str) -> None:

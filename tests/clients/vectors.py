@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
+from ingeborg.protocol.ending import term_fields
 from ingeborg.protocol.errors import ERRORS, Next, ProtocolError
 from ingeborg.protocol.requests import neighbours, topic_bodies
 from ingeborg.protocol.topics import check_topic
@@ -38,6 +39,12 @@ _TOPICS = [
 ]
 
 
+_TERMS: list[tuple[Any, Any]] = [
+    *((None, None), ("disconnect", None), (None, 1), ("disconnect", 2_592_000)),
+    *(("", None), ("plain", None), (1, None), (None, 0), (None, -1), (None, 2_592_001), (None, 1.5), (None, "1")),
+]
+
+
 def _code(topic: str) -> str | None:
     try:
         check_topic(topic)
@@ -46,12 +53,23 @@ def _code(topic: str) -> str | None:
     return None
 
 
-def _batch(topics: list[str], *limits: int) -> dict[str, Any]:
-    """Bodies by their SHA-256: what they say is said by the topics already."""
+def _term(until: Any, ttl_s: Any) -> dict[str, Any] | str:
+    """The fields of such a subscribe, or the error's code."""
+    try:
+        return term_fields(until, ttl_s)
+    except ProtocolError as error:
+        return error.code
+
+
+def _batch(topics: list[str], *limits: int, until: str | None = None, ttl_s: int | None = None) -> dict[str, Any]:
+    """Bodies by their SHA-256: what they say is said by the topics and the term already."""
+    fields = term_fields(until, ttl_s)
     bodies = {
-        limit: [sha256(body).hexdigest() for body in topic_bodies("subscribe", "c", topics, limit)] for limit in limits
+        limit: [sha256(body).hexdigest() for body in topic_bodies("subscribe", "c", topics, limit, fields)]
+        for limit in limits
     }
-    return {"topics": topics, "neighbours": [topics.index(one) for one in neighbours(topics)], "bodies": bodies}
+    order = [topics.index(one) for one in neighbours(topics)]
+    return {"topics": topics, "term": [until, ttl_s], "neighbours": order, "bodies": bodies}
 
 
 def vectors() -> dict[str, Any]:
@@ -63,12 +81,15 @@ def vectors() -> dict[str, Any]:
         "errors": {row.code: _NEXT[row.next] for row in ERRORS.values()},
         "crc32": [[text, crc32(text.encode())] for text in ("", "a", "123456789", "é☃😀", "topic 7")],
         "topics": [[topic, _code(topic)] for topic in _TOPICS],
+        "terms": [[until, ttl_s, _term(until, ttl_s)] for until, ttl_s in _TERMS],
         "batches": [
             _batch(plain, 1300, 2000, 65_536),
             _batch(mixed, 1500, 3000),
             _batch(uneven, 2000),
             _batch(["only one"], 1300),
             _batch([], 1300),
+            _batch(mixed, 1500, until="disconnect"),
+            _batch(mixed, 1500, until="disconnect", ttl_s=3600),
         ],
     }
 

@@ -9,6 +9,7 @@
  * connection takes no more.
  */
 
+import { Endings, SUBSCRIPTIONS_ENDED } from "./again.js";
 import {
   CLOSED_FOR_GOOD,
   ClosedForGood,
@@ -19,23 +20,17 @@ import {
   Unreachable,
 } from "./errors.js";
 import { FRAME_BYTES_MAX, checkOptions, checkToken, checkUrl } from "./options.js";
+import { paced } from "./pacing.js";
 import { NotificationQueue } from "./queue.js";
 import { FreshKeys, body, errorOf, topicBodies } from "./requests.js";
-import { checkClientId, checkDedup, checkTopic } from "./text.js";
+import { checkClientId, checkDedup, checkTopic, termFields } from "./text.js";
 import { Bell, deferred, limited, onAbort, raced, sleep } from "./waiting.js";
 
 /** Commands that wait for their replies; more would only grow the time-outs, since an endpoint answers in order. */
 const IN_FLIGHT_MAX = 1024;
 
-/**
- * A large subscribe is sent as commands of so many bytes, one after the other at first, and one more at once for each
- * that took less than the first time, half as many for each that took longer than the second. Together they fill what an
- * endpoint with an embedded store has under way, and one of them is written by a slow one within a time-out.
- */
+/** A large subscribe is sent as commands of so many bytes. */
 const TOPICS_BYTES_MAX = 256 * 1024;
-const TOPICS_AT_ONCE_MAX = 32;
-const TOPICS_MS_SHORT = 1_500;
-const TOPICS_MS_LONG = 3_000;
 
 /** Errors of unacknowledged publishes that are kept to be looked at; all are counted. */
 const ERRORS_KEPT_MAX = 1_000;
@@ -48,7 +43,8 @@ const CODES_MAX = 100;
  */
 const GROWTH_MAX = 4;
 
-/** @import { BroadcastOptions, ClientOptions, PublishOptions, WaitOptions } from "./options.js" */
+/** @import { BroadcastOptions, ClientOptions, PublishOptions, SubscribeOptions, WaitOptions } from "./options.js" */
+/** @import { Again } from "./kept.js" */
 /** @import { Notification } from "./queue.js" */
 /** @import { Connect, Socket } from "./transport.js" */
 
@@ -74,9 +70,18 @@ export class Client {
     throw new TypeError("import Client from `ingeborg-client`, or from src/index.js");
   };
 
+  /**
+   * Whether it lives as long as a page does, and its client id with it: a subclass says.
+   * @internal
+   */
+  static get isInPage() {
+    return false;
+  }
+
   #urls;
   #clientId;
   #options;
+  #until;
   #listening;
   #nextUrl = 0;
   #failures = 0; // connections in a row that brought nothing; what the backoff grows with
@@ -106,6 +111,10 @@ export class Client {
   #handling = false; // an async handler is at work
   /** @type {ReturnType<typeof deferred<Error | null>>} */
   #closed = deferred();
+  #endings;
+  /** @type {Record<string, any> | null} */
+  #listened = null; // the reply to the `listen` of a new connection, not looked at yet
+  #isPlainTold = false;
 
   /** @type {string | null} */
   #url = null;
@@ -129,6 +138,16 @@ export class Client {
     this.#clientId = checkClientId(clientId);
     this.#options = checkOptions(options);
     this.#listening = options.listen ?? false;
+    this.#until = options.until === undefined ? (new.target.isInPage ? "disconnect" : null) : options.until;
+    this.#endings = new Endings({
+      signal: this.#ending.signal,
+      subscribe: (again) => this.#subscribeOnce(again),
+      listen: () => this.#listenOnceMore(),
+      delayMs: (attempt) => this.#delayMs(attempt),
+      onEnded: (topics, count) => this.#tell(() => this.#options.onEnded?.(topics, count)),
+      onRefused: (error) => this.#note(error),
+      onPlain: () => this.#plain(),
+    });
   }
 
   /**
@@ -240,13 +259,15 @@ export class Client {
   // -- commands
 
   /**
-   * Receive this client's messages here, after reconnecting too. SPEC section 2.
+   * Receive this client's messages here, after reconnecting too. SPEC section 2. What has ended meanwhile is told to
+   * `onEnded`.
    * @param {WaitOptions} [options]
    * @returns {Promise<void>}
    */
   async listen(options) {
-    await this.#request(this.#body("listen", {}), true, options);
+    const reply = await this.#request(this.#body("listen", {}), true, options);
     this.#listening = true;
+    this.#endings.listened(reply);
   }
 
   /**
@@ -256,21 +277,29 @@ export class Client {
    */
   async unlisten(options) {
     this.#listening = false;
+    this.#endings.left(Date.now());
     await this.#request(this.#body("unlisten", {}), true, options);
   }
 
   /**
    * Subscribe to one topic or to any number of them.
    *
+   * A plain subscription stays until it is taken back. With `until: "disconnect"`, the default in a page, it ends when the
+   * client has listened nowhere for the endpoints' grace time (60 s by default). The client keeps a list of these topics,
+   * and subscribes to them again where they have ended while it was away. `ttlS`: it ends after so many seconds. A plain
+   * one that is there stays plain. Where not all endpoints know such subscriptions yet, that is `peer_unavailable`.
+   *
    * Many are sent as several commands, of which more are under way at once as long as they are quick, each with
    * `timeoutMs`. After an error some topics may be subscribed to; repeating is safe. `bad_topic`: checked before
    * anything is sent.
    * @param {string | readonly string[]} topics
-   * @param {WaitOptions} [options]
+   * @param {SubscribeOptions} [options]
    * @returns {Promise<void>}
    */
-  async subscribe(topics, options) {
-    await this.#withTopics("subscribe", topics, options);
+  async subscribe(topics, options = {}) {
+    const chosen = listOf(topics);
+    const fields = termFields(options.until === undefined ? this.#until : options.until, options.ttlS);
+    this.#endings.subscribed(chosen, fields, await this.#withTopics("subscribe", chosen, options, fields));
   }
 
   /**
@@ -280,7 +309,10 @@ export class Client {
    * @returns {Promise<void>}
    */
   async unsubscribe(topics, options) {
-    await this.#withTopics("unsubscribe", topics, options);
+    const chosen = listOf(topics);
+    this.#endings.gone(chosen); // now, so that it is not subscribed to again meanwhile
+    await this.#withTopics("unsubscribe", chosen, options);
+    this.#endings.gone(chosen); // and if a subscribe was under way before
   }
 
   /**
@@ -420,6 +452,9 @@ export class Client {
     if (this.#isFull()) socket.pause();
     this.#changed.ring();
     this.#tell(() => this.#options.onConnected?.(/** @type {string} */ (this.#url)));
+    const listened = this.#listened;
+    this.#listened = null;
+    if (listened !== null) this.#endings.listened(listened);
   }
 
   /**
@@ -436,6 +471,8 @@ export class Client {
     const lost = new ConnectionLost(socket.why, socket.closeCode);
     this.#failPending(this.#ended ?? lost);
     if (this.#ended !== null) return;
+    // After this code endpoints have taken it for gone, whatever it has heard.
+    if (this.#listening) this.#endings.left(socket.closeCode === SUBSCRIPTIONS_ENDED ? -Infinity : socket.heardMs);
     this.#lastFailure = lost;
     this.#tell(() => this.#options.onLost?.(lost));
     const reason = socket.closeCode === null ? undefined : CLOSED_FOR_GOOD[socket.closeCode];
@@ -475,6 +512,7 @@ export class Client {
     const url = this.#urls[this.#nextUrl];
     this.#nextUrl = (this.#nextUrl + 1) % this.#urls.length;
     const { timeoutMs, maxFrameBytes, ca, lines } = this.#options;
+    this.#listened = null; // of one that came to nothing
     const late = () => new Unreachable(`${url}: no answer within ${timeoutMs} ms`);
     return limited(timeoutMs, signal, late, async (limit) => {
       const attempt = new AbortController();
@@ -540,7 +578,7 @@ export class Client {
   async #listenFirst(socket, signal) {
     if (socket.isOver) throw new Unreachable(socket.why);
     this.#fresh = socket;
-    await this.#ask(socket, this.#body("listen", {}), signal);
+    this.#listened = await this.#ask(socket, this.#body("listen", {}), signal);
   }
 
   /**
@@ -644,58 +682,88 @@ export class Client {
       else if (error !== null) waiting.reject(error);
       else waiting.resolve(reply);
     } else if (error !== null) {
-      this.#errors.push(error);
-      if (this.#errors.length > ERRORS_KEPT_MAX) this.#errors.shift();
-      const known = this.#errorCounts.has(error.code) || this.#errorCounts.size < CODES_MAX;
-      const code = known ? error.code : "other";
-      this.#errorCounts.set(code, (this.#errorCounts.get(code) ?? 0) + 1);
-      this.#tell(() => this.#options.onError?.(error));
+      this.#note(error);
     } else {
       throw new Garbage("the endpoint sent a success that belongs to no command");
     }
   }
 
   /**
-   * @param {string} command
-   * @param {string | readonly string[]} topics
-   * @param {WaitOptions | undefined} options
+   * An error that no command waits for.
+   * @param {ProtocolError} error
    */
-  async #withTopics(command, topics, options) {
-    const chosen = typeof topics === "string" ? [topics] : topics;
-    if (!Array.isArray(chosen)) throw new TypeError("topics have to be a string, or an array of strings");
+  #note(error) {
+    this.#errors.push(error);
+    if (this.#errors.length > ERRORS_KEPT_MAX) this.#errors.shift();
+    const known = this.#errorCounts.has(error.code) || this.#errorCounts.size < CODES_MAX;
+    const code = known ? error.code : "other";
+    this.#errorCounts.set(code, (this.#errorCounts.get(code) ?? 0) + 1);
+    this.#tell(() => this.#options.onError?.(error));
+  }
+
+  /**
+   * @param {string} command
+   * @param {readonly string[]} topics
+   * @param {WaitOptions | undefined} options
+   * @param {Record<string, unknown>} [fields]
+   */
+  async #withTopics(command, topics, options, fields) {
+    const bodies = this.#topicBodies(command, topics, fields);
+    return paced(bodies, options?.signal, (text, signal) =>
+      this.#request(text, true, { timeoutMs: options?.timeoutMs, signal }),
+    );
+  }
+
+  /**
+   * @param {string} command
+   * @param {readonly string[]} topics
+   * @param {Record<string, unknown>} [fields]
+   */
+  #topicBodies(command, topics, fields) {
     const bytesMax = Math.min(this.#options.maxFrameBytes, TOPICS_BYTES_MAX);
-    const bodies = topicBodies(command, this.#clientId, chosen, bytesMax);
-    if (bodies.length <= 1) {
-      for (const one of bodies) await this.#request(one, true, options);
-      return;
-    }
-    const stopped = new AbortController();
-    const { signal } = options ?? {};
-    const forget = signal === undefined ? undefined : onAbort(signal, () => stopped.abort(signal.reason));
-    let atOnce = 1;
-    let next = 0;
-    /** @type {Set<Promise<void>>} */
-    const underWay = new Set();
-    const send = async (/** @type {string} */ text) => {
-      const beganMs = performance.now();
-      await this.#request(text, true, { timeoutMs: options?.timeoutMs, signal: stopped.signal });
-      const tookMs = performance.now() - beganMs;
-      if (tookMs > TOPICS_MS_LONG) atOnce = Math.max(atOnce / 2, 1);
-      else if (tookMs < TOPICS_MS_SHORT) atOnce = Math.min(atOnce + 1, TOPICS_AT_ONCE_MAX);
-    };
+    return topicBodies(command, this.#clientId, topics, bytesMax, fields);
+  }
+
+  /**
+   * To what has ended. null: not now; `ProtocolError`: it is refused for good.
+   * @param {Again} again
+   * @returns {Promise<Record<string, any>[] | null>}
+   */
+  async #subscribeOnce({ topics, fields }) {
+    const { signal } = this.#ending;
+    const { timeoutMs } = this.#options;
+    const late = () => this.#late(`no answer within ${timeoutMs} ms`);
     try {
-      while (next < bodies.length || underWay.size > 0) {
-        while (next < bodies.length && underWay.size < atOnce) {
-          const sent = send(bodies[next++]).finally(() => underWay.delete(sent));
-          underWay.add(sent);
+      return await limited(timeoutMs, signal, late, async (limit) => {
+        const replies = [];
+        for (const text of this.#topicBodies("subscribe", topics, fields)) {
+          replies.push(await this.#ask(await this.#writable(false, limit), text, limit));
         }
-        await Promise.race(underWay);
-      }
-    } finally {
-      forget?.();
-      stopped.abort();
-      await Promise.allSettled(underWay);
+        return replies;
+      });
+    } catch (error) {
+      if (error instanceof ProtocolError && error.next !== "retry" && !signal.aborted) throw error;
+      return null; // a later try, or the client's end, is the answer to it
     }
+  }
+
+  /** @returns {Promise<Record<string, any> | null>} null: it does not listen, or not now. */
+  async #listenOnceMore() {
+    if (!this.#listening) return null;
+    try {
+      return await this.#request(this.#body("listen", {}), true, { signal: this.#ending.signal });
+    } catch {
+      return null; // what was not named is told when it listens the next time
+    }
+  }
+
+  #plain() {
+    if (this.#isPlainTold) return;
+    this.#isPlainTold = true;
+    const url = this.#url ?? this.#urls[0];
+    const { onPlain } = this.#options;
+    if (onPlain !== undefined) this.#tell(() => onPlain(url));
+    else console.warn(`${url} is of a release without ending subscriptions: they are plain, and stay until unsubscribed`);
   }
 
   /**
@@ -873,4 +941,14 @@ export class Client {
   #body(command, fields) {
     return body(command, this.#clientId, fields, this.#options.maxFrameBytes);
   }
+}
+
+/**
+ * @param {string | readonly string[]} topics
+ * @returns {readonly string[]}
+ */
+function listOf(topics) {
+  const chosen = typeof topics === "string" ? [topics] : topics;
+  if (!Array.isArray(chosen)) throw new TypeError("topics have to be a string, or an array of strings");
+  return chosen;
 }

@@ -14,12 +14,18 @@ export { checkClientId, checkTopic } from "./text.js";
 
 /** @typedef {import("./options.js").ClientOptions} ClientOptions */
 /** @typedef {import("./options.js").WaitOptions} WaitOptions */
+/** @typedef {import("./options.js").SubscribeOptions} SubscribeOptions */
 /** @typedef {import("./options.js").BroadcastOptions} BroadcastOptions */
 /** @typedef {import("./options.js").PublishOptions} PublishOptions */
 /** @typedef {import("./errors.js").Next} Next */
 /** @typedef {import("./queue.js").Notification} Notification */
 
 export class Client extends AnyClient {
+  /** @internal */
+  static get isInPage() {
+    return isPage();
+  }
+
   /**
    * @internal
    * @type {Connect}
@@ -32,6 +38,11 @@ export class Client extends AnyClient {
 
 /** Not spelled out in the `import`, so that bundlers for browsers pass over it. */
 const NODE = "./node-socket.js";
+
+/** Where there is a document that a window shows: not in Node, and not in a worker. */
+function isPage() {
+  return typeof window !== "undefined" && typeof document !== "undefined";
+}
 
 function isNode() {
   return typeof process !== "undefined" && process.versions?.node !== undefined && typeof window === "undefined";

@@ -149,6 +149,7 @@ async function refusal(response) {
 class NodeSocket {
   isOver = false;
   canPause = true;
+  heardMs = Date.now();
   /** @type {number | null} */
   closeCode = null;
   why = "";
@@ -274,6 +275,7 @@ class NodeSocket {
   /** @param {Buffer} chunk */
   #receive(chunk) {
     this.#heard = true;
+    this.heardMs = Date.now();
     try {
       this.#reader.push(chunk);
     } catch (error) {

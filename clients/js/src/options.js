@@ -30,6 +30,8 @@ const TOKEN = /^[\x21-\x7e]+$/;
  *   each connection, since an endpoint closes a connection whose token has expired.
  * @property {string | Uint8Array | readonly (string | Uint8Array)[]} [ca] Node only: certificates of the authorities to
  *   trust instead of Node's own, PEM.
+ * @property {"disconnect" | null} [until] What `subscribe` does where it does not say so. Default: `"disconnect"` in a page,
+ *   else null, a plain subscription.
  * @property {boolean} [lines] What is to be sent at the same moment shares a message, each way, where the endpoint can
  *   do that (SPEC section 1.6): cheaper where there is much. A browser refuses an endpoint that cannot. Default: false.
  * @property {() => number} [random] In [0, 1), for the waits before connecting again. Default: `Math.random`.
@@ -41,6 +43,10 @@ const TOKEN = /^[\x21-\x7e]+$/;
  * @property {(error: Unreachable) => void} [onUnreachable] An attempt to connect again has failed.
  * @property {(notification: Notification, dropped: number) => void} [onDropped] The queue was full. `dropped`: how many
  *   in all.
+ * @property {(topics: string[], count: number) => void} [onEnded] Subscriptions have ended by themselves, and are not
+ *   subscribed to again by this client: the latest 1,000 at most, and how many there are.
+ * @property {(url: string) => void} [onPlain] An endpoint of before subscriptions that end made plain ones of them. Told
+ *   once; without a handler the console is.
  */
 
 /**
@@ -48,6 +54,15 @@ const TOKEN = /^[\x21-\x7e]+$/;
  * @property {number} [timeoutMs] In place of the client's.
  * @property {AbortSignal} [signal] Stops waiting, with the signal's reason; what was sent already may take effect.
  */
+
+/**
+ * @typedef {object} TermOptions
+ * @property {"disconnect" | null} [until] `"disconnect"`: the subscription ends when the client has listened nowhere for the
+ *   endpoints' grace time (60 s by default). null: a plain one. Default: the client's, which is `"disconnect"` in a page.
+ * @property {number} [ttlS] It ends after so many seconds, 30 days at most; with both whichever comes first.
+ */
+
+/** @typedef {TermOptions & WaitOptions} SubscribeOptions */
 
 /**
  * @typedef {object} BroadcastOptions
@@ -77,6 +92,7 @@ export function checkOptions(options) {
     token: options.token,
     ca: options.ca,
     lines: options.lines ?? false,
+    until: options.until,
     random: options.random ?? Math.random,
     onNotification: options.onNotification,
     onError: options.onError,
@@ -84,7 +100,12 @@ export function checkOptions(options) {
     onLost: options.onLost,
     onUnreachable: options.onUnreachable,
     onDropped: options.onDropped,
+    onEnded: options.onEnded,
+    onPlain: options.onPlain,
   };
+  if (options.until !== undefined && options.until !== null && options.until !== "disconnect") {
+    throw new TypeError("until has to be 'disconnect' or null");
+  }
   if (checked.overflow !== "drop_oldest" && checked.overflow !== "pause") {
     throw new TypeError("overflow has to be 'drop_oldest' or 'pause'");
   }

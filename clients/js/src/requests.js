@@ -78,11 +78,12 @@ export function body(command, clientId, fields, frameBytesMax) {
  * @param {string | number} clientId
  * @param {readonly string[]} topics
  * @param {number} frameBytesMax
+ * @param {Record<string, unknown>} [fields] That each of them has.
  * @returns {string[]}
  */
-export function topicBodies(command, clientId, topics, frameBytesMax) {
+export function topicBodies(command, clientId, topics, frameBytesMax, fields = {}) {
   for (const topic of topics) checkTopic(topic);
-  const head = `${body(command, clientId, {}, frameBytesMax)},"topic":`;
+  const head = `${body(command, clientId, fields, frameBytesMax)},"topic":`;
   const bytesMax = frameBytesMax - ENVELOPE_BYTES - utf8Bytes(head);
   if (topics.length === 0) return [];
   const whole = JSON.stringify(topics);

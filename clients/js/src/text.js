@@ -19,6 +19,9 @@ const DEDUP_NO_KEYS = ["false", "retry", "true"];
 /** The deepest nesting that an endpoint is sure to take. */
 export const LEVELS_MAX = 250;
 
+/** Seconds after which a subscription may be said to end: 30 days. */
+export const TTL_S_MAX = 30 * 24 * 3600;
+
 const CONTROL = /[\u0000-\u001f\u007f-\u009f]/;
 const LONE_SURROGATE = /\p{Surrogate}/u;
 
@@ -98,6 +101,24 @@ export function checkDedup(dedup) {
     `Key 'dedup' has to be true, false, or this message's own key: a string of 1 to ${DEDUP_KEY_BYTES_MAX} bytes of ` +
       `UTF-8 that is none of ${DEDUP_NO_KEYS.join(", ")}`,
   );
+}
+
+/**
+ * The fields of a subscribe that ends by itself; none: a plain one. `bad_state`: it is neither.
+ * @param {unknown} until
+ * @param {unknown} ttlS
+ * @returns {{ until?: "disconnect", ttl_s?: number }}
+ */
+export function termFields(until, ttlS) {
+  /** @type {{ until?: "disconnect", ttl_s?: number }} */
+  const fields = {};
+  if (until === "disconnect") fields.until = until;
+  else if (until !== null) throw new ProtocolError("bad_state", "Key 'until' has to be \"disconnect\", or null here");
+  if (typeof ttlS === "number" && Number.isInteger(ttlS) && ttlS >= 1 && ttlS <= TTL_S_MAX) fields.ttl_s = ttlS;
+  else if (ttlS !== undefined) {
+    throw new ProtocolError("bad_state", `Key 'ttl_s' has to be an integer from 1 to ${TTL_S_MAX}, of seconds`);
+  }
+  return fields;
 }
 
 /**

@@ -21,6 +21,7 @@
  * @typedef {object} Socket
  * @property {boolean} takesMore It is open, and what has been written is not waiting for the endpoint to read.
  * @property {boolean} isOver
+ * @property {number} heardMs When the endpoint was heard of last, as of `Date.now()`.
  * @property {number | null} closeCode What the endpoint closed with, if it did.
  * @property {string} why What ended it, in words.
  * @property {(texts: readonly string[]) => void} write Send text messages, in one write where that is possible. Where

@@ -41,6 +41,7 @@ export async function connect(url, options) {
 class BrowserSocket {
   isOver = false;
   canPause = false;
+  heardMs = Date.now();
   /** @type {number | null} */
   closeCode = null;
   why = "";
@@ -154,6 +155,7 @@ class BrowserSocket {
   /** @param {unknown} data */
   #receive(data) {
     if (this.#deaf) return;
+    this.heardMs = Date.now();
     if (typeof data !== "string") return this.giveUp("the endpoint sent a binary message");
     if (data.length > this.#options.messageBytesMax) return this.giveUp("the endpoint sent too large a message");
     for (const line of this.#together === null ? [data] : linesOf(data)) {
@@ -169,6 +171,7 @@ class BrowserSocket {
     if (this.isOver) return;
     this.isOver = true;
     this.closeCode = code;
+    if (code !== null) this.heardMs = Date.now();
     const said = code === null ? "the connection was cut" : `closed by the endpoint, ${code}${reason ? `: ${reason}` : ""}`;
     this.why = `${this.#url}: ${this.why || said}`;
     this.#options.onOver(this);

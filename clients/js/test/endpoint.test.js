@@ -79,6 +79,34 @@ const everything = (options) => async (t) => {
 test("one endpoint: what all commands do", real, everything({}));
 test("one endpoint: what all commands do in lines", real, everything({ lines: true }));
 
+test("a subscription until disconnect ends when nobody listens, and is there again when its client is", real, async (t) => {
+  const endpoint = await Endpoint.start(t, { options: ["--grace", "1"] });
+  const told = [];
+  const ann = await opened(t, endpoint, "ann", { listen: true, onEnded: (topics, count) => told.push([topics, count]) });
+  const radio = await opened(t, endpoint, "radio");
+  const topics = async () => {
+    const found = [];
+    for await (const topic of ann.subscriptions()) found.push(topic);
+    return found.sort();
+  };
+  const becomes = async (...expected) => {
+    while ((await topics()).join() !== expected.join()) await new Promise((resolve) => setTimeout(resolve, 50));
+  };
+  await ann.subscribe(["a", "b"], { until: "disconnect" });
+  await ann.subscribe("plain");
+  await ann.subscribe("short", { ttlS: 1 });
+  await radio.publish("a", "first", { ack: true });
+  assert.deepEqual(await next(ann), { key: "a", broadcast: "first" });
+  await ann.unsubscribe("b");
+  await ann.unlisten();
+  await within(becomes("plain"), "the subscriptions' end");
+  await ann.listen();
+  await within(becomes("a", "plain"), "the subscription that is asked for again");
+  assert.deepEqual(told, [[["short"], 1]]);
+  await radio.publish("a", "second", { ack: true });
+  assert.deepEqual(await next(ann), { key: "a", broadcast: "second" });
+});
+
 /** What the endpoint says to whoever connects here instead: how many messages it was, and how many lines. */
 async function overheard(t, endpoint) {
   const heard = { messages: 0, lines: 0 };

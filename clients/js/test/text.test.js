@@ -7,7 +7,7 @@ import { test } from "node:test";
 
 import { ERRORS, ProtocolError } from "../src/errors.js";
 import { body, crc32, neighbours, topicBodies } from "../src/requests.js";
-import { checkClientId, checkTopic, json, utf8Bytes } from "../src/text.js";
+import { checkClientId, checkTopic, json, utf8Bytes, termFields } from "../src/text.js";
 
 const vectors = JSON.parse(readFileSync(new URL("vectors.json", import.meta.url), "utf8"));
 const bytes = (text) => new TextEncoder().encode(text);
@@ -23,13 +23,22 @@ test("CRC-32 is zlib's", () => {
 });
 
 test("topics are put together and cut as the Python client does it, byte for byte", () => {
-  for (const { topics, neighbours: order, bodies } of vectors.batches) {
+  for (const { topics, term, neighbours: order, bodies } of vectors.batches) {
+    const fields = termFields(term[0], term[1] ?? undefined);
     assert.deepEqual(neighbours(topics), order.map((index) => topics[index]));
     for (const [limit, digests] of Object.entries(bodies)) {
-      const made = topicBodies("subscribe", "c", topics, Number(limit));
+      const made = topicBodies("subscribe", "c", topics, Number(limit), fields);
       assert.deepEqual(made.map((one) => createHash("sha256").update(one).digest("hex")), digests, made.join("\n"));
       for (const one of made) assert.ok(bytes(`${one},"id":9007199254740991}`).length <= Number(limit));
     }
+  }
+});
+
+test("when a subscription ends is said as the Python client says it, or refused", () => {
+  for (const [until, ttlS, found] of vectors.terms) {
+    const make = () => termFields(until, ttlS ?? undefined);
+    if (typeof found === "string") assert.throws(make, { code: found }, `${until}, ${ttlS}`);
+    else assert.deepEqual(make(), found);
   }
 });
 

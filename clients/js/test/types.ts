@@ -6,12 +6,17 @@ const options: ClientOptions = {
   listen: true,
   overflow: "pause",
   lines: true,
+  until: null,
+  onEnded: (topics: string[], count: number) => console.log(topics.length, count),
+  onPlain: (url: string) => console.log(url),
   token: async () => "a.b.c",
   onDropped: (notification: Notification, dropped: number) => console.log(notification.key, dropped),
 };
 const client: Client = await Client.open(["ws://127.0.0.1:9000"], "ann", { ...options, signal: AbortSignal.timeout(1000) });
 await client.subscribe(["a", "b"] as const, { timeoutMs: 60_000 });
 const duplicate: boolean | undefined = await client.publish("a", { any: ["value", null] }, { ack: true, timestamp: 1 });
+await client.subscribe("a", { until: "disconnect", ttlS: 60, signal: AbortSignal.timeout(1000) });
+await client.subscribe("a", { until: null });
 await client.publishMany(new Map([["a", 1]]), { dedup: false });
 await client.publish("a", 1, { dedup: "retry" });
 for await (const topic of client.subscriptions({ limit: 10 })) topic.toUpperCase();
@@ -27,6 +32,8 @@ if (ended instanceof ProtocolError) {
 new Client("ws://127.0.0.1:9000", {});
 // @ts-expect-error: no such option
 new Client("ws://127.0.0.1:9000", "ann", { lisen: true });
+// @ts-expect-error: no such end
+await client.subscribe("a", { until: "plain" });
 // @ts-expect-error: topics are strings
 await client.subscribe([1]);
 // @ts-expect-error: read only

@@ -9,7 +9,7 @@
  * connection takes no more.
  */
 import { ProtocolError } from "./errors.js";
-import type { BroadcastOptions, ClientOptions, PublishOptions, WaitOptions } from "./options.js";
+import type { BroadcastOptions, ClientOptions, PublishOptions, SubscribeOptions, WaitOptions } from "./options.js";
 import type { Notification } from "./queue.js";
 /**
  * One client. Make it, `connect()`, and `close()` it at the end; or `await Client.open(…)`.
@@ -74,7 +74,8 @@ export declare class Client {
      */
     close(): Promise<void>;
     /**
-     * Receive this client's messages here, after reconnecting too. SPEC section 2.
+     * Receive this client's messages here, after reconnecting too. SPEC section 2. What has ended meanwhile is told to
+     * `onEnded`.
      * @param {WaitOptions} [options]
      * @returns {Promise<void>}
      */
@@ -88,14 +89,19 @@ export declare class Client {
     /**
      * Subscribe to one topic or to any number of them.
      *
+     * A plain subscription stays until it is taken back. With `until: "disconnect"`, the default in a page, it ends when the
+     * client has listened nowhere for the endpoints' grace time (60 s by default). The client keeps a list of these topics,
+     * and subscribes to them again where they have ended while it was away. `ttlS`: it ends after so many seconds. A plain
+     * one that is there stays plain. Where not all endpoints know such subscriptions yet, that is `peer_unavailable`.
+     *
      * Many are sent as several commands, of which more are under way at once as long as they are quick, each with
      * `timeoutMs`. After an error some topics may be subscribed to; repeating is safe. `bad_topic`: checked before
      * anything is sent.
      * @param {string | readonly string[]} topics
-     * @param {WaitOptions} [options]
+     * @param {SubscribeOptions} [options]
      * @returns {Promise<void>}
      */
-    subscribe(topics: string | readonly string[], options?: WaitOptions): Promise<void>;
+    subscribe(topics: string | readonly string[], options?: SubscribeOptions): Promise<void>;
     /**
      * Undo `subscribe`, in the same way.
      * @param {string | readonly string[]} topics

@@ -9,6 +9,7 @@ export * from "./errors.js";
 export { checkClientId, checkTopic } from "./text.js";
 export type ClientOptions = import("./options.js").ClientOptions;
 export type WaitOptions = import("./options.js").WaitOptions;
+export type SubscribeOptions = import("./options.js").SubscribeOptions;
 export type BroadcastOptions = import("./options.js").BroadcastOptions;
 export type PublishOptions = import("./options.js").PublishOptions;
 export type Next = import("./errors.js").Next;
@@ -16,6 +17,7 @@ export type Notification = import("./queue.js").Notification;
 /** @import { Connect } from "./transport.js" */
 /** @typedef {import("./options.js").ClientOptions} ClientOptions */
 /** @typedef {import("./options.js").WaitOptions} WaitOptions */
+/** @typedef {import("./options.js").SubscribeOptions} SubscribeOptions */
 /** @typedef {import("./options.js").BroadcastOptions} BroadcastOptions */
 /** @typedef {import("./options.js").PublishOptions} PublishOptions */
 /** @typedef {import("./errors.js").Next} Next */

@@ -51,6 +51,11 @@ export type ClientOptions = {
      */
     ca?: string | Uint8Array | readonly (string | Uint8Array)[];
     /**
+     * What `subscribe` does where it does not say so. Default: `"disconnect"` in a page,
+     * else null, a plain subscription.
+     */
+    until?: "disconnect" | null;
+    /**
      * What is to be sent at the same moment shares a message, each way, where the endpoint can
      * do that (SPEC section 1.6): cheaper where there is much. A browser refuses an endpoint that cannot. Default: false.
      */
@@ -85,6 +90,16 @@ export type ClientOptions = {
      * in all.
      */
     onDropped?: (notification: Notification, dropped: number) => void;
+    /**
+     * Subscriptions have ended by themselves, and are not
+     * subscribed to again by this client: the latest 1,000 at most, and how many there are.
+     */
+    onEnded?: (topics: string[], count: number) => void;
+    /**
+     * An endpoint of before subscriptions that end made plain ones of them. Told
+     * once; without a handler the console is.
+     */
+    onPlain?: (url: string) => void;
 };
 export type WaitOptions = {
     /**
@@ -96,6 +111,18 @@ export type WaitOptions = {
      */
     signal?: AbortSignal;
 };
+export type TermOptions = {
+    /**
+     * `"disconnect"`: the subscription ends when the client has listened nowhere for the
+     * endpoints' grace time (60 s by default). null: a plain one. Default: the client's, which is `"disconnect"` in a page.
+     */
+    until?: "disconnect" | null;
+    /**
+     * It ends after so many seconds, 30 days at most; with both whichever comes first.
+     */
+    ttlS?: number;
+};
+export type SubscribeOptions = TermOptions & WaitOptions;
 export type BroadcastOptions = {
     /**
      * Wait until it is in the outboxes of all recipients' endpoints. Default: false.
@@ -127,6 +154,8 @@ export type PublishOptions = BroadcastOptions & {
  *   each connection, since an endpoint closes a connection whose token has expired.
  * @property {string | Uint8Array | readonly (string | Uint8Array)[]} [ca] Node only: certificates of the authorities to
  *   trust instead of Node's own, PEM.
+ * @property {"disconnect" | null} [until] What `subscribe` does where it does not say so. Default: `"disconnect"` in a page,
+ *   else null, a plain subscription.
  * @property {boolean} [lines] What is to be sent at the same moment shares a message, each way, where the endpoint can
  *   do that (SPEC section 1.6): cheaper where there is much. A browser refuses an endpoint that cannot. Default: false.
  * @property {() => number} [random] In [0, 1), for the waits before connecting again. Default: `Math.random`.
@@ -138,12 +167,23 @@ export type PublishOptions = BroadcastOptions & {
  * @property {(error: Unreachable) => void} [onUnreachable] An attempt to connect again has failed.
  * @property {(notification: Notification, dropped: number) => void} [onDropped] The queue was full. `dropped`: how many
  *   in all.
+ * @property {(topics: string[], count: number) => void} [onEnded] Subscriptions have ended by themselves, and are not
+ *   subscribed to again by this client: the latest 1,000 at most, and how many there are.
+ * @property {(url: string) => void} [onPlain] An endpoint of before subscriptions that end made plain ones of them. Told
+ *   once; without a handler the console is.
  */
 /**
  * @typedef {object} WaitOptions
  * @property {number} [timeoutMs] In place of the client's.
  * @property {AbortSignal} [signal] Stops waiting, with the signal's reason; what was sent already may take effect.
  */
+/**
+ * @typedef {object} TermOptions
+ * @property {"disconnect" | null} [until] `"disconnect"`: the subscription ends when the client has listened nowhere for the
+ *   endpoints' grace time (60 s by default). null: a plain one. Default: the client's, which is `"disconnect"` in a page.
+ * @property {number} [ttlS] It ends after so many seconds, 30 days at most; with both whichever comes first.
+ */
+/** @typedef {TermOptions & WaitOptions} SubscribeOptions */
 /**
  * @typedef {object} BroadcastOptions
  * @property {boolean} [ack] Wait until it is in the outboxes of all recipients' endpoints. Default: false.
@@ -169,6 +209,7 @@ export declare function checkOptions(options: ClientOptions): {
     token: string | (() => string | Promise<string>) | undefined;
     ca: string | readonly (string | Uint8Array<ArrayBufferLike>)[] | Uint8Array<ArrayBufferLike> | undefined;
     lines: boolean;
+    until: "disconnect" | null | undefined;
     random: () => number;
     onNotification: ((key: string | null, broadcast: any) => void | Promise<void>) | undefined;
     onError: ((error: ProtocolError) => void) | undefined;
@@ -176,6 +217,8 @@ export declare function checkOptions(options: ClientOptions): {
     onLost: ((error: ConnectionLost) => void) | undefined;
     onUnreachable: ((error: Unreachable) => void) | undefined;
     onDropped: ((notification: Notification, dropped: number) => void) | undefined;
+    onEnded: ((topics: string[], count: number) => void) | undefined;
+    onPlain: ((url: string) => void) | undefined;
 };
 /** @param {string} text */
 export declare function checkUrl(text: string): void;

@@ -37,9 +37,10 @@ export declare function body(command: string, clientId: string | number, fields:
  * @param {string | number} clientId
  * @param {readonly string[]} topics
  * @param {number} frameBytesMax
+ * @param {Record<string, unknown>} [fields] That each of them has.
  * @returns {string[]}
  */
-export declare function topicBodies(command: string, clientId: string | number, topics: readonly string[], frameBytesMax: number): string[];
+export declare function topicBodies(command: string, clientId: string | number, topics: readonly string[], frameBytesMax: number, fields?: Record<string, unknown>): string[];
 /**
  * The topics in the order of their CRC-32 modulo 4,096.
  * @param {readonly string[]} topics

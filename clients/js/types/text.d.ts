@@ -11,6 +11,8 @@ export declare const CLIENT_ID_BYTES_MAX = 128;
 export declare const DEDUP_KEY_BYTES_MAX = 128;
 /** The deepest nesting that an endpoint is sure to take. */
 export declare const LEVELS_MAX = 250;
+/** Seconds after which a subscription may be said to end: 30 days. */
+export declare const TTL_S_MAX: number;
 /**
  * Bytes of UTF-8 that a text takes.
  * @param {string} text
@@ -35,6 +37,16 @@ export declare function checkClientId(clientId: unknown): string | number;
  * @returns {boolean | string}
  */
 export declare function checkDedup(dedup: unknown): boolean | string;
+/**
+ * The fields of a subscribe that ends by itself; none: a plain one. `bad_state`: it is neither.
+ * @param {unknown} until
+ * @param {unknown} ttlS
+ * @returns {{ until?: "disconnect", ttl_s?: number }}
+ */
+export declare function termFields(until: unknown, ttlS: unknown): {
+    until?: "disconnect";
+    ttl_s?: number;
+};
 /**
  * A value as JSON that an endpoint accepts. `bad_json`: there is none. NaN and infinities become `null`, as
  * `JSON.stringify` has it, and an integer beyond 64 bits is written as the double that it is.

@@ -1,0 +1,146 @@
+/**
+ * What becomes of one client's subscriptions that end: noticed, subscribed to again, or told. SPEC section 9.
+ *
+ * Owns: the loop that subscribes again, and when it begins and ends. Must never: know a connection, or ask for two
+ * things at a time: after a crash many clients do this in the same seconds.
+ */
+
+import { ProtocolError } from "./errors.js";
+import { Kept } from "./kept.js";
+import { sleep } from "./waiting.js";
+
+/** The close code with which an endpoint that was cut off says that subscriptions of its clients have ended. */
+export const SUBSCRIPTIONS_ENDED = 4007;
+
+/** @import { Again } from "./kept.js" */
+
+/**
+ * @typedef {object} Asking What a client does for it.
+ * @property {AbortSignal} signal The client's end.
+ * @property {(again: Again) => Promise<Record<string, any>[] | null>} subscribe One try. null: it may be at another time;
+ *   a `ProtocolError`: it is refused for good.
+ * @property {() => Promise<Record<string, any> | null>} listen Once more. null: there is no reply.
+ * @property {(attempt: number) => number} delayMs How long to wait after so many failures in a row.
+ * @property {(topics: string[], count: number) => void} onEnded These are not renewed here.
+ * @property {(error: ProtocolError) => void} onRefused Why, where that is the reason.
+ * @property {() => void} onPlain The endpoint knows no ending subscriptions, and made plain ones.
+ */
+
+/** One client's. Its loop runs only while something is due. */
+export class Endings {
+  #asking;
+  #kept = new Kept();
+  #renewing = false;
+
+  /** @param {Asking} asking */
+  constructor(asking) {
+    this.#asking = asking;
+  }
+
+  /**
+   * There was success for these, with the fields of an ending subscription, or none.
+   * @param {readonly string[]} topics
+   * @param {Record<string, any>} fields
+   * @param {readonly Record<string, any>[]} replies
+   */
+  subscribed(topics, fields, replies) {
+    if (fields.until === undefined) this.#kept.gone(topics); // plain now, or with another term
+    else if (this.#isEnding(replies)) this.#kept.subscribed(topics, fields.ttl_s, Date.now());
+    else this.#asking.onPlain();
+  }
+
+  /**
+   * They were unsubscribed from, or are about to be.
+   * @param {readonly string[]} topics
+   */
+  gone(topics) {
+    this.#kept.gone(topics);
+  }
+
+  /**
+   * The client listens nowhere any more, for all it knows since then, in ms as of `Date.now()`.
+   * @param {number} sinceMs
+   */
+  left(sinceMs) {
+    this.#kept.left(sinceMs);
+  }
+
+  /**
+   * The client listens: what the reply says has ended is told, or subscribed to again.
+   * @param {Record<string, any>} reply
+   * @param {boolean} [isLast]
+   */
+  listened(reply, isLast = false) {
+    const ended = this.#kept.listened(reply, Date.now(), isLast);
+    if (this.#kept.isDue && !this.#renewing && !this.#asking.signal.aborted) {
+      this.#renewing = true;
+      this.#renew();
+    }
+    if (ended !== null) this.#asking.onEnded(ended.topics, ended.count);
+  }
+
+  /** For as long as it takes. Never rejects: the client's end is what ends it. */
+  async #renew() {
+    const { signal } = this.#asking;
+    try {
+      while (!signal.aborted) {
+        await this.#takeAll();
+        if (!this.#kept.isUnsure || signal.aborted) return;
+        // Those that were not named are known now that the client's own are not among them any more.
+        const reply = await this.#asking.listen();
+        if (reply !== null) this.listened(reply, true);
+        else if (!this.#kept.isDue) return;
+      }
+    } finally {
+      this.#renewing = false;
+    }
+  }
+
+  async #takeAll() {
+    const { signal } = this.#asking;
+    for (let attempt = 0, again; (again = this.#kept.take(Date.now())) !== null; ) {
+      if (await this.#isTaken(again)) {
+        attempt = 0;
+      } else {
+        this.#kept.putBack(again);
+        await sleep(this.#asking.delayMs(attempt++), signal).catch(() => {});
+      }
+      if (signal.aborted) return;
+    }
+  }
+
+  /**
+   * False: it may be at another time. What is refused for good is not asked for any more.
+   * @param {Again} again
+   */
+  async #isTaken(again) {
+    let replies;
+    try {
+      replies = await this.#asking.subscribe(again);
+    } catch (error) {
+      if (!(error instanceof ProtocolError)) throw error;
+      this.#kept.gone(again.topics);
+      this.#asking.onRefused(error);
+      this.#asking.onEnded(again.topics, again.topics.length);
+      return true;
+    }
+    if (replies === null) return false;
+    if (!this.#isEnding(replies)) {
+      this.#kept.gone(again.topics);
+      this.#asking.onPlain();
+    }
+    return true;
+  }
+
+  /**
+   * Do subscriptions until disconnect end there? An endpoint that does not know them says success, too.
+   * @param {readonly Record<string, any>[]} replies
+   */
+  #isEnding(replies) {
+    for (const { grace_s: graceS } of replies) {
+      if (typeof graceS !== "number") return false;
+      this.#kept.graceMs = graceS * 1_000;
+    }
+    return true;
+  }
+}

@@ -1,0 +1,56 @@
+/**
+ * The commands of a large subscribe: how many of them are under way at once.
+ *
+ * Owns: their number, and that none is left under way at the end. Must never: know what they say, or repeat one.
+ */
+
+import { onAbort } from "./waiting.js";
+
+/**
+ * One after the other at first, and one more at once for each that took less than the first time, half as many for each
+ * that took longer than the second. Together they fill what an endpoint with an embedded store has under way, and one of
+ * them is written by a slow one within a time-out.
+ */
+const AT_ONCE_MAX = 32;
+const MS_SHORT = 1_500;
+const MS_LONG = 3_000;
+
+/**
+ * Send them all; their replies, in any order. The first error ends it, and is thrown.
+ * @param {readonly string[]} bodies
+ * @param {AbortSignal | undefined} signal
+ * @param {(text: string, signal: AbortSignal | undefined) => Promise<Record<string, any>>} send
+ * @returns {Promise<Record<string, any>[]>}
+ */
+export async function paced(bodies, signal, send) {
+  if (bodies.length === 1) return [await send(bodies[0], signal)];
+  /** @type {Record<string, any>[]} */
+  const replies = [];
+  const stopped = new AbortController();
+  const forget = signal === undefined ? undefined : onAbort(signal, () => stopped.abort(signal.reason));
+  let atOnce = 1;
+  let next = 0;
+  /** @type {Set<Promise<void>>} */
+  const underWay = new Set();
+  const timed = async (/** @type {string} */ text) => {
+    const beganMs = performance.now();
+    replies.push(await send(text, stopped.signal));
+    const tookMs = performance.now() - beganMs;
+    if (tookMs > MS_LONG) atOnce = Math.max(atOnce / 2, 1);
+    else if (tookMs < MS_SHORT) atOnce = Math.min(atOnce + 1, AT_ONCE_MAX);
+  };
+  try {
+    while (next < bodies.length || underWay.size > 0) {
+      while (next < bodies.length && underWay.size < atOnce) {
+        const sent = timed(bodies[next++]).finally(() => underWay.delete(sent));
+        underWay.add(sent);
+      }
+      await Promise.race(underWay);
+    }
+  } finally {
+    forget?.();
+    stopped.abort();
+    await Promise.allSettled(underWay);
+  }
+  return replies;
+}

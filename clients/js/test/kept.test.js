@@ -1,0 +1,119 @@
+/** Which topics a client has to subscribe to again. */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { AGAIN_TOPICS_MAX, Kept } from "../src/kept.js";
+
+const UNTIL = { until: "disconnect" };
+const NOW = 1_800_000_000_000;
+const at = (seconds) => NOW + seconds * 1_000;
+
+const reply = (...topics) => ({ ended: topics, ended_count: topics.length });
+
+/** Of a client that listens since second 0, and has subscribed to the topics. */
+function kept(...topics) {
+  const found = new Kept();
+  found.graceMs = 60_000;
+  assert.equal(found.listened({}, at(0), false), null);
+  found.subscribed(topics, undefined, at(0));
+  return found;
+}
+
+function allDue(found, nowMs) {
+  const topics = [];
+  for (let again; (again = found.take(nowMs)) !== null; ) topics.push(...again.topics);
+  return topics;
+}
+
+test("nothing is due after a short absence, and all after half of the grace time", () => {
+  const found = kept("a", "b");
+  found.left(at(100));
+  found.listened({}, at(130), false);
+  assert.equal(found.isDue, false);
+  found.left(at(200));
+  found.listened({}, at(230.1), false);
+  assert.deepEqual(allDue(found, at(230.1)), ["a", "b"]);
+  found.left(at(300));
+  found.listened({}, at(200), false); // a clock that was set back says nothing
+  assert.deepEqual(allDue(found, at(200)), ["a", "b"]);
+  found.left(-Infinity);
+  found.listened({}, at(201), false);
+  assert.deepEqual(allDue(found, at(201)), ["a", "b"]);
+});
+
+test("what has ended is due where it is the client's own, and told where not", () => {
+  const found = kept("a", "b");
+  found.left(at(10));
+  assert.deepEqual(found.listened(reply("b", "x"), at(11), false), { topics: ["x"], count: 1 });
+  assert.deepEqual(found.take(at(11)), { topics: ["b"], fields: UNTIL });
+  assert.equal(found.take(at(11)), null);
+  for (const bad of [{ ended: 1 }, { ended: [1, null] }, { ended: {}, ended_count: "x" }]) {
+    assert.equal(found.listened(bad, at(12), false), null);
+  }
+});
+
+test("who has never listened is away since the first subscribe", () => {
+  const found = new Kept();
+  found.graceMs = 60_000;
+  found.subscribed(["a"], undefined, at(5));
+  found.subscribed(["b"], undefined, at(35));
+  found.listened({}, at(36), false);
+  assert.deepEqual(allDue(found, at(36)), ["a", "b"]);
+});
+
+test("what is due stays so until it is taken, unless it is unsubscribed from", () => {
+  const found = kept("a", "b", "c");
+  found.left(at(0));
+  found.listened({}, at(100), false);
+  found.putBack(found.take(at(100)));
+  found.gone(["a"]);
+  found.left(at(101));
+  assert.deepEqual(found.listened(reply("c", "a"), at(102), false), { topics: ["a"], count: 1 });
+  assert.deepEqual(allDue(found, at(102)), ["b", "c"]);
+});
+
+test("a time to live goes on, and is over when it is", () => {
+  const found = kept();
+  found.subscribed(["a", "b"], 100, at(0));
+  found.subscribed(["c"], 500, at(0));
+  found.subscribed(["d"], undefined, at(0));
+  found.left(at(0));
+  assert.equal(found.listened(reply("a", "b", "c", "d"), at(60.5), false), null);
+  assert.deepEqual([1, 2, 3, 4].map(() => found.take(at(60.5))), [
+    { topics: ["a", "b"], fields: { ...UNTIL, ttl_s: 40 } },
+    { topics: ["c"], fields: { ...UNTIL, ttl_s: 440 } },
+    { topics: ["d"], fields: UNTIL },
+    null,
+  ]);
+  assert.deepEqual(found.listened(reply("a", "c"), at(100), false), { topics: ["a"], count: 1 });
+  assert.deepEqual(allDue(found, at(100)), ["c"]);
+  let most = 0;
+  for (let second = 1_000; second < 20_000; second++) {
+    found.subscribed([`topic ${second}`], 10, at(second));
+    most = Math.max(most, found.size);
+  }
+  assert.ok(most <= 1_001, String(most));
+});
+
+test("where more have ended than are named, it is said when the own ones are back", () => {
+  const found = kept("a", "b");
+  assert.equal(found.listened({ ended: ["b", "x"], ended_count: 1_500 }, at(1), false), null);
+  assert.equal(found.isUnsure, true);
+  assert.deepEqual(allDue(found, at(1)), ["a", "b"]);
+  const named = { ended: ["x", "y"], ended_count: 1_400 };
+  assert.deepEqual(found.listened(named, at(2), true), { topics: ["x", "y"], count: 1_400 });
+  assert.deepEqual([found.isUnsure, found.isDue], [false, false]);
+});
+
+test("many are taken in commands of neighbours", () => {
+  const topics = Array.from({ length: 2 * AGAIN_TOPICS_MAX + 1 }, (_, number) => `topic ${number}`);
+  const found = kept(...topics);
+  found.left(-Infinity);
+  found.listened({}, at(1), false);
+  const first = found.take(at(1));
+  assert.equal(first.topics.length, AGAIN_TOPICS_MAX);
+  const rest = allDue(found, at(1));
+  assert.deepEqual([...first.topics, ...rest].sort(), [...topics].sort());
+  assert.notDeepEqual([...first.topics, ...rest], topics);
+});

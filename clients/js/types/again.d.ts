@@ -1,0 +1,82 @@
+/**
+ * What becomes of one client's subscriptions that end: noticed, subscribed to again, or told. SPEC section 9.
+ *
+ * Owns: the loop that subscribes again, and when it begins and ends. Must never: know a connection, or ask for two
+ * things at a time: after a crash many clients do this in the same seconds.
+ */
+import { ProtocolError } from "./errors.js";
+/** The close code with which an endpoint that was cut off says that subscriptions of its clients have ended. */
+export declare const SUBSCRIPTIONS_ENDED = 4007;
+import type { Again } from "./kept.js";
+export type Asking = {
+    /**
+     * The client's end.
+     */
+    signal: AbortSignal;
+    /**
+     * One try. null: it may be at another time;
+     * a `ProtocolError`: it is refused for good.
+     */
+    subscribe: (again: Again) => Promise<Record<string, any>[] | null>;
+    /**
+     * Once more. null: there is no reply.
+     */
+    listen: () => Promise<Record<string, any> | null>;
+    /**
+     * How long to wait after so many failures in a row.
+     */
+    delayMs: (attempt: number) => number;
+    /**
+     * These are not renewed here.
+     */
+    onEnded: (topics: string[], count: number) => void;
+    /**
+     * Why, where that is the reason.
+     */
+    onRefused: (error: ProtocolError) => void;
+    /**
+     * The endpoint knows no ending subscriptions, and made plain ones.
+     */
+    onPlain: () => void;
+};
+/** @import { Again } from "./kept.js" */
+/**
+ * @typedef {object} Asking What a client does for it.
+ * @property {AbortSignal} signal The client's end.
+ * @property {(again: Again) => Promise<Record<string, any>[] | null>} subscribe One try. null: it may be at another time;
+ *   a `ProtocolError`: it is refused for good.
+ * @property {() => Promise<Record<string, any> | null>} listen Once more. null: there is no reply.
+ * @property {(attempt: number) => number} delayMs How long to wait after so many failures in a row.
+ * @property {(topics: string[], count: number) => void} onEnded These are not renewed here.
+ * @property {(error: ProtocolError) => void} onRefused Why, where that is the reason.
+ * @property {() => void} onPlain The endpoint knows no ending subscriptions, and made plain ones.
+ */
+/** One client's. Its loop runs only while something is due. */
+export declare class Endings {
+    #private;
+    /** @param {Asking} asking */
+    constructor(asking: Asking);
+    /**
+     * There was success for these, with the fields of an ending subscription, or none.
+     * @param {readonly string[]} topics
+     * @param {Record<string, any>} fields
+     * @param {readonly Record<string, any>[]} replies
+     */
+    subscribed(topics: readonly string[], fields: Record<string, any>, replies: readonly Record<string, any>[]): void;
+    /**
+     * They were unsubscribed from, or are about to be.
+     * @param {readonly string[]} topics
+     */
+    gone(topics: readonly string[]): void;
+    /**
+     * The client listens nowhere any more, for all it knows since then, in ms as of `Date.now()`.
+     * @param {number} sinceMs
+     */
+    left(sinceMs: number): void;
+    /**
+     * The client listens: what the reply says has ended is told, or subscribed to again.
+     * @param {Record<string, any>} reply
+     * @param {boolean} [isLast]
+     */
+    listened(reply: Record<string, any>, isLast?: boolean): void;
+}

@@ -1,0 +1,73 @@
+/**
+ * Subscriptions that end by themselves, as a client sees them: what it has asked for, and what it asks for again.
+ *
+ * Owns: the list of topics that were subscribed to until the client disconnects, and which of them are due once more.
+ * Must never: send anything, or read a clock: the time, in ms as of `Date.now()`, comes in as an argument. SPEC sections
+ * 2.2 and 9.
+ *
+ * The list is as long as what was subscribed to so; who never asks for such a subscription has an empty one.
+ */
+/**
+ * Topics that are subscribed to again in one command: many clients do this in the same seconds, after a crash, so each
+ * sends one command after the other, and none is long.
+ */
+export declare const AGAIN_TOPICS_MAX = 1000;
+export type Again = {
+    topics: string[];
+    fields: Record<string, unknown>;
+};
+/**
+ * Topics to subscribe to in one command, and its other fields.
+ * @typedef {{ topics: string[], fields: Record<string, unknown> }} Again
+ */
+/** What one client has subscribed to until it disconnects. */
+export declare class Kept {
+    #private;
+    /** As an endpoint said last. */
+    graceMs: number;
+    /** More had ended than were named: whose they are is known when these are subscribed to. */
+    isUnsure: boolean;
+    get size(): number;
+    get isDue(): boolean;
+    /**
+     * There was success for these.
+     * @param {readonly string[]} topics
+     * @param {number | undefined} ttlS
+     * @param {number} nowMs
+     */
+    subscribed(topics: readonly string[], ttlS: number | undefined, nowMs: number): void;
+    /**
+     * They were unsubscribed from, or are plain subscriptions now.
+     * @param {readonly string[]} topics
+     */
+    gone(topics: readonly string[]): void;
+    /**
+     * It listens nowhere any more, for all it knows since then: what was heard last of the endpoint. A page does not
+     * notice when its machine sleeps, or when a network goes silent.
+     * @param {number} sinceMs
+     */
+    left(sinceMs: number): void;
+    /**
+     * The reply to `listen` has come: what is due is known, and what has ended that is not in the list. `isLast`: what the
+     * reply names is none of these any more, since they have been subscribed to again.
+     * @param {Record<string, any>} reply
+     * @param {number} nowMs
+     * @param {boolean} isLast
+     * @returns {{ topics: string[], count: number } | null}
+     */
+    listened(reply: Record<string, any>, nowMs: number, isLast: boolean): {
+        topics: string[];
+        count: number;
+    } | null;
+    /**
+     * The next ones that are due, with what is left of their time; null: there are none.
+     * @param {number} nowMs
+     * @returns {Again | null}
+     */
+    take(nowMs: number): Again | null;
+    /**
+     * That did not work: they are due still.
+     * @param {Again} again
+     */
+    putBack({ topics }: Again): void;
+}
