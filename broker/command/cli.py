@@ -62,6 +62,19 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("topics", metavar="TOPIC", nargs="*")
     options.add_argument("--topics-file", metavar="FILE", help="more topics, one a line")
     options.add_argument("--count", metavar="N", type=_positive, help="end after so many notifications")
+    options.add_argument(
+        "--until",
+        choices=("disconnect",),
+        metavar="disconnect",
+        help="these subscriptions end by themselves when the client has listened nowhere for the endpoints' grace "
+        "time: for an ID that is not used again. Without it, and without --ttl-s, they stay",
+    )
+    options.add_argument(
+        "--ttl-s",
+        metavar="SECONDS",
+        type=_positive,
+        help="they end after so many, 30 days at most; with both at whichever comes first",
+    )
 
     text = "publish a payload to a topic"
     options = subcommands.add_parser("pub", help=text, description=_sentence(text) + ".")
@@ -304,7 +317,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             url, client_id = parsed["url"], parsed["client_id"]
             if command == "sub":
                 topics, file, count = parsed["topics"], parsed["topics_file"], parsed["count"]
-                return asyncio.run(commands.sub(url, client_id, topics, file, count, token=token))
+                until, ttl_s = parsed["until"], parsed["ttl_s"]
+                sub = commands.sub(url, client_id, topics, file, count, until=until, ttl_s=ttl_s, token=token)
+                return asyncio.run(sub)
             topic, payload, ack, dedup = (parsed[name] for name in ("topic", "payload", "ack", "dedup"))
             return asyncio.run(commands.pub(url, client_id, topic, payload, ack, dedup=dedup, token=token))
         return asyncio.run(commands.status(parsed["url"], parsed["json"]))

@@ -31,6 +31,8 @@ USAGE = 2
 
 #: A million topics may take the store a while; nobody waits longer than this for one frame of them.
 _SUBSCRIBE_TIMEOUT_S = 300.0
+#: Topics that have ended are named, so many of them.
+_NAMED_MAX = 10
 #: Between the two scrapes that rates are taken from.
 _RATE_INTERVAL_S = 1.0
 
@@ -50,12 +52,15 @@ async def sub(
     topics_file: str | None = None,
     count: int | None = None,
     *,
+    until: str | None = None,
+    ttl_s: int | None = None,
     token: str | None = None,
     out: TextIO | None = None,
 ) -> int:
     """Subscribe, listen, and print each notification as one line of JSON; end after ``count`` of them, if given.
 
-    ``topics_file``: one topic a line, UTF-8, empty lines left out; ``-`` is standard input.
+    ``topics_file``: one topic a line, UTF-8, empty lines left out; ``-`` is standard input. ``until`` and ``ttl_s``:
+    when these subscriptions end, of ``Client.subscribe``.
     """
     out = out or sys.stdout
     try:
@@ -67,12 +72,22 @@ async def sub(
     def lost(error: ConnectionLost) -> None:
         _say(f"ingeborg sub: connection lost, connecting again: {error}")
 
+    def ended(topics: list[str], count: int) -> None:
+        named = ", ".join(topics[:_NAMED_MAX]) + (", …" if count > min(len(topics), _NAMED_MAX) else "")
+        _say(f"ingeborg sub: ended by themselves, and not subscribed to again: {count} topics: {named}")
+
+    def plain(where: str) -> None:
+        _say(f"ingeborg sub: {where} is of a release without subscriptions that end: these stay")
+
     left = count
     try:
-        async with Client(url, client_id, token=token, on_lost=lost) as client:
+        async with Client(url, client_id, token=token, on_lost=lost, on_ended=ended, on_plain=plain) as client:
+            if until is not None:
+                await client.listen()  # first: they end while nobody listens, and many take their time
             if wanted:
-                await client.subscribe(wanted, timeout_s=_SUBSCRIBE_TIMEOUT_S)
-            await client.listen()
+                await client.subscribe(wanted, until=until, ttl_s=ttl_s, timeout_s=_SUBSCRIBE_TIMEOUT_S)
+            if until is None:
+                await client.listen()
             _say(f"ingeborg sub: listening at {url}, {len(wanted)} topics subscribed to")
             if left is not None and left <= 0:
                 return OK

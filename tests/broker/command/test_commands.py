@@ -103,6 +103,38 @@ async def test_sub_ends_when_another_listen_replaces_it(
     assert "4001" in capsys.readouterr().err
 
 
+async def test_sub_says_until_when_listens_first_and_tells_what_has_ended(
+    endpoint: ScriptedEndpoint, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def end(endpoint: ScriptedEndpoint, connection: ServerConnection, command: dict[str, Any]) -> None:
+        if command["command"] == "listen":
+            topics = [f"t{number}" for number in range(12)]
+            await endpoint.reply(connection, command, result="success", ended=topics, ended_count=1_500)
+        else:
+            await endpoint.reply(connection, command, result="success", grace_s=60.0)
+            await endpoint.notify("t", 1)
+
+    endpoint.script = end
+    assert await commands.sub(endpoint.url, "c", ["t"], count=1, until="disconnect", ttl_s=5) == 0
+    said = capsys.readouterr().err
+    assert "not subscribed to again: 1500 topics: t0, t1, t2, t3, t4, t5, t6, t7, t8, t9, …" in said
+    first, second = endpoint.frames.get_nowait(), endpoint.frames.get_nowait()
+    assert first["command"] == "listen"
+    assert (second["command"], second["until"], second["ttl_s"]) == ("subscribe", "disconnect", 5)
+
+
+async def test_sub_says_that_an_endpoint_of_before_ends_none(
+    endpoint: ScriptedEndpoint, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def notify(endpoint: ScriptedEndpoint, connection: ServerConnection, command: dict[str, Any]) -> None:
+        await succeed(endpoint, connection, command)
+        await endpoint.notify("t", 1)
+
+    endpoint.script = notify
+    assert await commands.sub(endpoint.url, "c", ["t"], count=1, until="disconnect") == 0
+    assert "of a release without subscriptions that end: these stay" in capsys.readouterr().err
+
+
 # -- pub
 
 
