@@ -298,7 +298,7 @@ async def test_what_sub_subscribes_to_until_disconnect_ends_when_it_has_gone(tmp
             assert term["ends_at"] > 0
             assert await sub.end(signal.SIGINT) == 130
         async with asyncio.timeout(PATIENCE_S):
-            while (await connection.ask(listed))["topic"]:
+            while (await connection.ask(listed))["topic"]:  # noqa: ASYNC110 - of another process
                 await asyncio.sleep(0.1)
 
 
