@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -235,6 +236,30 @@ async def test_a_topic_s_subscribers_are_found_page_by_page(page: Page, cluster:
         await page.until(says("topics-result", "bad_topic: The topic is not valid"))
 
 
+async def test_it_shows_which_subscriptions_end_and_when(page: Page, cluster: Cluster) -> None:
+    a = cluster["a"]
+    subscribe = {"command": "subscribe", "client_id": "ends"}
+    async with listener(a, "ends", "constructor") as ends:
+        assert "grace_s" in await ends.ask({**subscribe, "topic": "later", "until": "disconnect"})
+        await ends.ask({**subscribe, "topic": "soon", "ttl_s": 600})
+        await console(page, a, "#clients/ends")
+        await page.until(says("clients-result", "3 topics"))
+        rows = "return [...document.querySelectorAll('#clients-result tbody tr')].map(row => row.innerText).sort();"
+        first, second, third = await page.run(rows)
+        assert (first, second) == ("constructor", "later until it disconnects")
+        assert re.fullmatch(r"soon until (\d\d/\d\d/\d{4}, )?\d\d:\d\d:\d\d", third)
+        await page.run("location.hash = '#topics/later';")
+        await page.until(says("topics-result", "ends until it disconnects"))
+    assert await page.run(
+        """
+        const { ending } = await import("/console/words.js");
+        const now = new Date(2026, 0, 31, 12, 0, 0), at = ms => new Date(now.getTime() + ms).getTime() / 1e3;
+        const terms = [undefined, {}, { ends_at: at(3_600_000) }, { until: "disconnect", ends_at: at(86_400_000) }];
+        return terms.map(term => ending(term, now));
+        """
+    ) == ["", "", "until 13:00:00", "until it disconnects, or 01/02/2026, 12:00:00"]
+
+
 async def test_a_name_that_is_markup_is_shown_and_not_run(page: Page, cluster: Cluster) -> None:
     a = cluster["a"]
     async with plain(a.url) as other:
@@ -297,6 +322,7 @@ async def test_publish_and_subscribe_by_hand(page: Page, cluster: Cluster) -> No
         await fill(page, subscribe_topic="by hand")
         await page.run("document.getElementById('subscribe-form').requestSubmit();")
         await page.until(says("topics-count", "1 topic"))
+        await page.until(says("topics-list", "until it disconnects"))  # it is the page's own client's
 
         await fill(page, publish_topic="by hand", publish_payload="hello\n\u2603")
         publish = "document.getElementById('publish-form').requestSubmit();"

@@ -43,4 +43,9 @@ export function client_id(text) {
     return subject.endsWith("*") ? subject.slice(0, -1) + mine : subject;
 }
 
+/** Is it an id that nobody uses again once this page has gone? */
+export function is_mine(client_id) {
+    return client_id.endsWith(mine);
+}
+
 const mine = `console-${Array.from(crypto.getRandomValues(new Uint8Array(4)), (byte) => byte.toString(16).padStart(2, "0")).join("")}`;

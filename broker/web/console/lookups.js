@@ -3,7 +3,7 @@
 
 import { element, part } from "./dom.js";
 import { Pages } from "./pages.js";
-import { counted } from "./words.js";
+import { counted, ending } from "./words.js";
 
 /** The address of a view in this page, of a topic or client. */
 export function address(view, name) {
@@ -13,6 +13,12 @@ export function address(view, name) {
 function place(endpoint) {
     if (endpoint === null) return element("span", { class: "mark away" }, "does not listen");
     return element("span", { class: "mark up" }, endpoint);
+}
+
+/** A link with when the subscription ends beside it, where it does. */
+export function with_term(link, term) {
+    const text = ending(term, new Date());
+    return text === "" ? link : element("span", {}, link, " ", element("span", { class: "muted" }, text));
 }
 
 /** One view: a field for the name, and what was found. */
@@ -40,6 +46,11 @@ class Lookup {
     }
 }
 
+/** The term of one of the topics in a page of `subscriptions`; undefined: it stays. */
+export function term_of(page, topic) {
+    return Object.hasOwn(page.terms ?? {}, topic) ? page.terms[topic] : undefined;
+}
+
 /** A topic's subscribers. `identity`: a function: the client id to ask as. */
 export class Topics extends Lookup {
     constructor(connection, identity) {
@@ -47,7 +58,10 @@ export class Topics extends Lookup {
             what: "Subscribers",
             headings: ["Client", "Listens at"],
             empty: "None",
-            row: (found) => [element("a", { href: address("clients", found.client_id) }, found.client_id), place(found.endpoint)],
+            row: (found) => [
+                with_term(element("a", { href: address("clients", found.client_id) }, found.client_id), found),
+                place(found.endpoint),
+            ],
             load: async (cursor, limit) => {
                 const fields = { client_id: identity(), topic: this.name, limit, cursor };
                 const reply = await connection.ask("subscribers", fields);
@@ -66,7 +80,7 @@ export class Clients extends Lookup {
             what: "Topics",
             headings: ["Topic"],
             empty: "No topics",
-            row: (topic) => [element("a", { href: address("topics", topic) }, topic)],
+            row: ({ topic, term }) => [with_term(element("a", { href: address("topics", topic) }, topic), term)],
             load: async (cursor, limit) => {
                 const client_id = this.name;
                 const [location, page] = await Promise.all([
@@ -75,7 +89,8 @@ export class Clients extends Lookup {
                 ]);
                 const title = location.endpoint === null ? "Does not listen" : `Listens at ${location.endpoint}`;
                 const topics = page.cursor === null && cursor === null ? `, ${counted(page.topic.length, "topic")}` : "";
-                return { items: page.topic, cursor: page.cursor, title, note: `client “${client_id}”${topics}` };
+                const items = page.topic.map((topic) => ({ topic, term: term_of(page, topic) }));
+                return { items, cursor: page.cursor, title, note: `client “${client_id}”${topics}` };
             },
         });
         super("clients", pages);

@@ -4,7 +4,8 @@
 
 import { Connection } from "./connection.js";
 import { element, part, say } from "./dom.js";
-import { address } from "./lookups.js";
+import { is_mine } from "./identity.js";
+import { address, term_of, with_term } from "./lookups.js";
 import { clock, count, counted, trouble } from "./words.js";
 
 /** Messages in the list, outcomes of publishes in theirs, topics shown as subscribed, characters of a payload. */
@@ -23,7 +24,7 @@ export class Messages {
     #received = 0;
     #unseen = 0; // of them, those that have left the list
     #due = false;
-    #topics = new Set();
+    #topics = new Map(); // each with its term, or undefined
     #more = false; // the client has further topics that are not shown
 
     /** `token`: a function: the token to connect with; `identity`: another: the client id that is proposed. */
@@ -42,7 +43,7 @@ export class Messages {
         part("take-over").addEventListener("click", () => void this.#listen());
         part("leave-it").addEventListener("click", () => this.#ask_first(null));
         part("messages-clear").addEventListener("click", () => this.#clear());
-        part("unsubscribe-all").addEventListener("click", () => void this.#unsubscribe([...this.#topics]));
+        part("unsubscribe-all").addEventListener("click", () => void this.#unsubscribe([...this.#topics.keys()]));
         this.#count();
     }
 
@@ -141,8 +142,9 @@ export class Messages {
         const client_id = this.#wanted;
         if (client_id === null || this.#listening) return;
         this.#listening = true;
+        let reply = {};
         try {
-            await this.#connection.ask("listen", { client_id });
+            reply = await this.#connection.ask("listen", { client_id });
         } catch (error) {
             if (this.#connection.state !== "open") return; // it is tried again with the next connection
             this.#wanted = null;
@@ -150,7 +152,20 @@ export class Messages {
             this.#outcome("bad", trouble(error));
         }
         this.#changed();
+        await this.#have_ended(client_id, reply);
         await this.#reread();
+    }
+
+    /** What `listen` says has ended: of the page's own client it is subscribed to again. */
+    async #have_ended(client_id, { ended = [], ended_count = 0 }) {
+        if (ended_count === 0) return;
+        this.#outcome("unready", `${counted(ended_count, "subscription")} of ${client_id} had ended`);
+        if (!is_mine(client_id)) return;
+        try {
+            await this.#subscribe_to(client_id, ended);
+        } catch (error) {
+            this.#outcome("bad", trouble(error));
+        }
     }
 
     #changed() {
@@ -180,11 +195,26 @@ export class Messages {
     async #subscribe() {
         const field = part("subscribe-topic");
         const topic = field.value;
-        await (await this.#open()).ask("subscribe", { client_id: this.#client, topic });
+        await this.#open();
+        const term = await this.#subscribe_to(this.#client, topic);
         field.value = "";
         this.#topics.delete(topic);
-        this.#show_topics([topic, ...this.#topics], this.#more);
+        this.#show_topics([[topic, term], ...this.#topics], this.#more);
         this.#outcome("good", `${this.#client} subscribes to “${topic}”`);
+    }
+
+    /** What nobody would take back ends with this page, where the endpoint can do that. How it ends: its term. */
+    async #subscribe_to(client_id, topic) {
+        if (is_mine(client_id)) {
+            try {
+                const { grace_s } = await this.#connection.ask("subscribe", { client_id, topic, until: "disconnect" });
+                return grace_s === undefined ? undefined : { until: "disconnect" };
+            } catch (error) {
+                if (error.code !== "bad_state" && error.code !== "peer_unavailable") throw error;
+            }
+        }
+        await this.#connection.ask("subscribe", { client_id, topic });
+        return undefined;
     }
 
     async #unsubscribe(topics) {
@@ -204,23 +234,24 @@ export class Messages {
         if (client_id === "" || this.#connection.state !== "open") return;
         try {
             const page = await this.#connection.ask("subscriptions", { client_id, limit: TOPICS_MAX });
-            if (client_id === this.#client) this.#show_topics(page.topic, page.cursor !== null);
+            if (client_id === this.#client) this.#show_topics(page.topic.map((topic) => [topic, term_of(page, topic)]), page.cursor !== null);
         } catch {
             if (client_id === this.#client) this.#show_topics([], false); // what is asked of it next says why
         }
     }
 
+    /** `topics`: pairs of a topic and its term. */
     #show_topics(topics, more) {
-        this.#topics = new Set(topics.slice(0, TOPICS_MAX));
+        this.#topics = new Map(topics.slice(0, TOPICS_MAX));
         this.#more = more || topics.length > TOPICS_MAX;
         part("topics-list").replaceChildren(
-            ...[...this.#topics].map((topic) => {
+            ...[...this.#topics].map(([topic, term]) => {
                 const away = element(
                     "button",
                     { type: "button", class: "quiet", "aria-label": `Unsubscribe from ${topic}`, title: "Unsubscribe", click: () => void this.#unsubscribe([topic]) },
                     "×",
                 );
-                return element("li", {}, element("a", { href: address("topics", topic) }, topic), away);
+                return element("li", {}, with_term(element("a", { href: address("topics", topic) }, topic), term), away);
             }),
         );
         say(part("topics-count"), this.#more ? `The first ${this.#topics.size} topics` : counted(this.#topics.size, "topic"));

@@ -65,6 +65,16 @@ export function clock(date) {
     return date.toLocaleTimeString("en-GB");
 }
 
+/** When a subscription ends (`until`, `ends_at`: SPEC section 2.3); "": it stays. */
+export function ending(term, now) {
+    if (term?.until === undefined && term?.ends_at === undefined) return "";
+    const listens = term.until === undefined ? "" : "until it disconnects";
+    if (term.ends_at === undefined) return listens;
+    const at = new Date(term.ends_at * 1e3);
+    const day = at.toDateString() === now.toDateString() ? "" : `${at.toLocaleDateString("en-GB")}, `;
+    return `${listens === "" ? "until" : `${listens}, or`} ${day}${clock(at)}`;
+}
+
 /** An error reply (SPEC section 5), or why a command got none. */
 export function trouble(error) {
     if (error.code === undefined) return error.message;
