@@ -89,7 +89,7 @@ async def run(options: argparse.Namespace) -> None:
     async with Client(
         options.url, "dashboard", token=token(options.token_file), on_notification=heard, listen=True
     ) as client:
-        await client.subscribe(options.topics)
+        await client.subscribe(options.topics, until="disconnect")  # and where it is killed, a minute later
         try:
             await watch(options.url, notes, options.seconds)
         finally:
