@@ -58,6 +58,7 @@ LONG_S: dict[str, float] = {
     "tests/broker/shell/test_internal.py": 21,
     "tests/broker/autoscaling/kafka/test_control.py": 20,
     "tests/bench/autoscale/test_job.py": 15,
+    "tests/cluster/test_ending_clients.py": 16,
     "tests/frame/test_builds.py": 20,
     "tests/simulator/test_broadcasts.py": 20,
     "tests/cluster/test_identity.py": 19,
