@@ -529,10 +529,10 @@ class Client:
                 bodies = self._topic_bodies("subscribe", again.topics, again.fields)
                 return [await self._exchange(command_body) for command_body in bodies]
         except ProtocolError as error:
-            if error is not self._ended and not may_retry(error):
+            if not may_retry(error):
                 raise
         except (ClientError, TimeoutError):
-            pass  # a later try, or the client's end, is the answer to both
+            pass
         return None
 
     async def _listen_once_more(self) -> dict[str, Any] | None:

@@ -195,6 +195,22 @@ async def test_what_is_due_while_it_listens_once_more_is_not_left(played: Played
     assert [again.topics for again in played.asked] == [["a"], ["a"]]
 
 
+async def test_nor_is_it_where_there_is_no_reply(played: Played, clock: list[float]) -> None:
+    played.subscribed("a")
+
+    async def listen() -> dict[str, Any] | None:
+        if len(played.asked) == 1:
+            played.endings.left()
+            clock[0] = 100.0
+            played.endings.listened(reply("a", count=1_200))  # of another connection
+        return None
+
+    played.endings._listen = listen
+    played.endings.listened(reply("a", count=1_200))
+    await played.settled()
+    assert [again.topics for again in played.asked] == [["a"], ["a"]]
+
+
 async def test_an_exception_of_a_callback_is_told_and_ends_it(played: Played) -> None:
     played.subscribed("a")
     played.answers = [LookupError("the program's own")]

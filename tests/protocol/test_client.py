@@ -615,6 +615,29 @@ async def test_subscribing_again_outlasts_errors_that_pass_and_lost_connections(
         assert len(tries) == 3
 
 
+async def test_what_is_unsubscribed_from_meanwhile_is_not_subscribed_to_again(endpoint: ScriptedEndpoint) -> None:
+    async def refuse(endpoint: ScriptedEndpoint, connection: ServerConnection, command: dict[str, Any]) -> None:
+        if command["command"] == "subscribe":
+            await endpoint.reply(connection, command, error="peer_unavailable", info="not now")
+        elif command["command"] != "unsubscribe":
+            await ended("a")(endpoint, connection, command)
+
+    endpoint.script = end_them
+    async with client_of(endpoint, listen=True, backoff_max_s=0.001) as client:
+        await client.subscribe("a", until="disconnect")
+        endpoint.script = refuse
+        endpoint.cut()
+        for _ in range(3):
+            await endpoint.next("subscribe")
+        unsubscribing = asyncio.create_task(client.unsubscribe("a"))
+        await endpoint.next("unsubscribe")  # and nobody answers
+        for number in range(50):
+            await client.publish("t", number, ack=True)
+        unsubscribing.cancel()
+        sent = [endpoint.frames.get_nowait()["command"] for _ in range(endpoint.frames.qsize())]
+        assert set(sent) == {"publish"}
+
+
 async def test_what_ended_before_it_connected_is_told_once_it_is(endpoint: ScriptedEndpoint) -> None:
     told: asyncio.Queue[tuple[list[str], int]] = asyncio.Queue()
     endpoint.script = ended("of an earlier program")

@@ -15,6 +15,9 @@ async function opened(t, endpoint, options = {}) {
   return client;
 }
 
+/** Settled, and how: a rejection is its error. */
+const outcome = (promise) => promise.then((value) => value, (error) => error);
+
 /** An endpoint that knows such subscriptions; these have ended. */
 const ended = (...topics) => (connection, command) => {
   if (command.command === "listen" && topics.length) {
@@ -136,6 +139,24 @@ test("subscribing again outlasts errors that pass and lost connections, and ends
   assert.equal(await client.closed, null);
 });
 
+test("what is unsubscribed from meanwhile is not subscribed to again", async (t) => {
+  const endpoint = await ScriptedEndpoint.start(t, ended());
+  const client = await opened(t, endpoint, { backoffMaxMs: 1 });
+  await client.subscribe("a", { until: "disconnect" });
+  endpoint.script = (connection, command) => {
+    if (command.command === "subscribe") connection.reply(command, { error: "peer_unavailable", info: "not now" });
+    else if (command.command !== "unsubscribe") ended("a")(connection, command);
+  };
+  endpoint.connection.cut();
+  for (let tried = 0; tried < 3; tried++) await endpoint.next("subscribe");
+  const unsubscribing = outcome(client.unsubscribe("a"));
+  await endpoint.next("unsubscribe"); // and nobody answers
+  for (let number = 0; number < 50; number++) await client.publish("t", number, { ack: true });
+  assert.deepEqual(new Set(endpoint.frames.all().map(({ command }) => command)), new Set(["publish"]));
+  await client.close();
+  assert.equal((await unsubscribing).name, "ClosedForGood");
+});
+
 test("what ended before it connected is told, and what is refused now with the reason", async (t) => {
   const endpoint = await ScriptedEndpoint.start(t, ended("of an earlier page"));
   const { onEnded, next, told } = telling();
@@ -162,7 +183,7 @@ test("where more have ended than are named, it listens once more when its own ar
   endpoint.frames.all();
   const replies = [
     { ended: ["a"], ended_count: 1_200 },
-    { ended: ["x"], ended_count: 1 },
+    { ended: ["x"], ended_count: 1_100 },
   ];
   endpoint.script = (connection, command) => {
     if (command.command === "listen") connection.reply(command, { result: "success", ...replies.shift() });
@@ -170,7 +191,7 @@ test("where more have ended than are named, it listens once more when its own ar
   };
   endpoint.connection.cut();
   assert.deepEqual((await endpoint.next("subscribe")).topic, ["a", "b"]);
-  assert.deepEqual(await next(), [["x"], 1]);
+  assert.deepEqual(await next(), [["x"], 1_100]);
 });
 
 test("an endpoint of before is said once", async (t) => {

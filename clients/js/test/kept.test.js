@@ -86,7 +86,9 @@ test("a time to live goes on, and is over when it is", () => {
     { topics: ["d"], fields: UNTIL },
     null,
   ]);
+  assert.equal(found.size, 4);
   assert.deepEqual(found.listened(reply("a", "c"), at(100), false), { topics: ["a"], count: 1 });
+  assert.equal(found.size, 3);
   assert.deepEqual(allDue(found, at(100)), ["c"]);
   let most = 0;
   for (let second = 1_000; second < 20_000; second++) {
