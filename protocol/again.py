@@ -50,12 +50,20 @@ class Endings:
         self._task: asyncio.Task[None] | None = None
         self._over = False
 
-    def subscribed(self, topics: Iterable[str], fields: Mapping[str, Any], replies: Iterable[Reply]) -> None:
-        """There was success for these, with the fields of an ending subscription, or none."""
+    def now(self) -> Now:
+        """The time, to be given to ``subscribed``."""
+        return _now()
+
+    def subscribed(
+        self, topics: Sequence[str], fields: Mapping[str, Any], replies: Sequence[Reply], began: Now
+    ) -> None:
+        """There was success for these, with the fields of an ending subscription, or none: so many replies, to commands
+        of which the first was sent at ``began``."""
         if "until" not in fields:
             self._kept.gone(topics)  # plain now, or with another term
         elif self._is_ending(replies):
-            self._kept.subscribed(topics, fields.get("ttl_s"), _now())
+            self._kept.subscribed(topics, fields.get("ttl_s"), _now(), began if len(replies) > 1 else None)
+            self._begin()
         else:
             self._on_plain()
 
@@ -70,10 +78,13 @@ class Endings:
     def listened(self, reply: Reply, *, is_last: bool = False) -> None:
         """The client listens: what the reply says has ended is told, or subscribed to again."""
         ended = self._kept.listened(reply, _now(), is_last=is_last)
-        if self._kept.is_due and not self._over and (self._task is None or self._task.done()):
-            self._task = asyncio.create_task(self._renew(), name="subscribing again")
+        self._begin()
         if ended is not None:
             self._on_ended(ended.topics, ended.total)
+
+    def _begin(self) -> None:
+        if self._kept.is_due and not self._over and (self._task is None or self._task.done()):
+            self._task = asyncio.create_task(self._renew(), name="subscribing again")
 
     def end(self) -> None:
         """Subscribe to nothing any more."""

@@ -269,7 +269,9 @@ class Client:
         """
         chosen = [topics] if isinstance(topics, str) else topics
         fields = term_fields(until, ttl_s)
-        self._endings.subscribed(chosen, fields, await self._with_topics("subscribe", chosen, timeout_s, fields))
+        began = self._endings.now()
+        replies = await self._with_topics("subscribe", chosen, timeout_s, fields)
+        self._endings.subscribed(chosen, fields, replies, began)
 
     async def unsubscribe(self, topics: str | Sequence[str], *, timeout_s: float | None = None) -> None:
         """Undo ``subscribe``, in the same way."""

@@ -9,7 +9,7 @@ The list is as long as what was subscribed to so; who never asks for such a subs
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from math import ceil, inf
 from typing import Any, Final, NamedTuple
 
@@ -83,16 +83,20 @@ class Kept:
         """Is there something to subscribe to again?"""
         return bool(self._due)
 
-    def subscribed(self, topics: Iterable[str], ttl_s: int | None, now: Now) -> None:
-        """There was success for these."""
+    def subscribed(self, topics: Sequence[str], ttl_s: int | None, now: Now, began: Now | None = None) -> None:
+        """There was success for these. ``began``: when the first of several commands was sent."""
+        first = began or now
         if not self._ends_s and self._listens is None:
-            self._left_s = now.all_s  # SPEC 2.2: for a client that has never listened, from the subscribe on
+            self._left_s = first.all_s  # SPEC 2.2: for a client that has never listened, from the subscribe on
         ends_s = inf if ttl_s is None else now.all_s + ttl_s
         self._ends_s |= dict.fromkeys(topics, ends_s)
         if ttl_s is not None and len(self._ends_s) > self._timed_max:
             # A program may subscribe to ever new topics whose time is up later; twice as many until the next look.
             self._ends_s = {topic: at_s for topic, at_s in self._ends_s.items() if at_s > now.all_s}
             self._timed_max = max(2 * len(self._ends_s), 1_000)
+        if self._listens is not None and self._listens.all_s > first.all_s:
+            # It was away in between: what the first commands had subscribed to may have ended before the last one.
+            self._due.extend(topics)
 
     def gone(self, topics: Iterable[str]) -> None:
         """They were unsubscribed from, or are plain subscriptions now."""

@@ -52,7 +52,7 @@ class Played:
         return 0.0
 
     def subscribed(self, *topics: str, **fields: Any) -> None:
-        self.endings.subscribed(topics, UNTIL | fields, [ENDS])
+        self.endings.subscribed(topics, UNTIL | fields, [ENDS], self.endings.now())
 
     async def settled(self) -> None:
         async with asyncio.timeout(10):
@@ -103,10 +103,26 @@ async def test_all_of_it_after_a_long_absence(played: Played, clock: list[float]
     assert played.asked == [Again(["a", "b"], UNTIL)]
 
 
+async def test_a_subscribe_of_several_commands_during_which_it_was_away_is_made_again(
+    played: Played, clock: list[float]
+) -> None:
+    began = played.endings.now()
+    played.endings.left()
+    clock[0] = 100.0
+    played.endings.listened({})
+    clock[0] = 101.0
+    played.endings.subscribed(["a"], UNTIL, [ENDS], began)  # one command, whose success came after it
+    await played.settled()
+    assert played.asked == []
+    played.endings.subscribed(["b", "c"], UNTIL, [ENDS, ENDS], began)
+    await played.settled()
+    assert played.asked == [Again(["b", "c"], UNTIL)]
+
+
 async def test_what_is_plain_or_has_only_a_time_is_not_kept(played: Played, clock: list[float]) -> None:
     played.subscribed("a", "b", "c", "d")
-    played.endings.subscribed(["a"], {}, [PLAIN])
-    played.endings.subscribed(["b"], {"ttl_s": 5}, [PLAIN])
+    played.endings.subscribed(["a"], {}, [PLAIN], played.endings.now())
+    played.endings.subscribed(["b"], {"ttl_s": 5}, [PLAIN], played.endings.now())
     played.endings.gone(["c"])
     played.endings.left()
     clock[0] = 100.0
@@ -147,7 +163,7 @@ async def test_what_is_refused_for_good_is_told_and_not_asked_for_any_more(playe
 
 
 async def test_an_endpoint_of_before_makes_plain_ones_which_is_told(played: Played, clock: list[float]) -> None:
-    played.endings.subscribed(["a"], UNTIL, [ENDS, PLAIN])
+    played.endings.subscribed(["a"], UNTIL, [ENDS, PLAIN], played.endings.now())
     assert played.told == ["plain"]
     played.subscribed("b")
     played.answers = [[PLAIN]]

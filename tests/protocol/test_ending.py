@@ -104,6 +104,11 @@ def test_who_has_never_listened_is_away_since_the_first_subscribe() -> None:
     found.subscribed(["b"], None, at(50))
     found.listened({}, at(40))
     assert all_due(found, at(40)) == ["a", "b"]
+    slow = Kept()
+    slow.grace_s = 60.0
+    slow.subscribed(["a"], None, at(50), began=at(5))
+    slow.listened({}, at(51))
+    assert all_due(slow, at(51)) == ["a"]
     early = Kept()
     early.grace_s = 60.0
     early.subscribed(["a"], None, at(5))

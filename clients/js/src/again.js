@@ -38,15 +38,22 @@ export class Endings {
   }
 
   /**
-   * There was success for these, with the fields of an ending subscription, or none.
+   * There was success for these, with the fields of an ending subscription, or none: so many replies, to commands of
+   * which the first was sent at `beganMs`.
    * @param {readonly string[]} topics
    * @param {Record<string, any>} fields
    * @param {readonly Record<string, any>[]} replies
+   * @param {number} beganMs
    */
-  subscribed(topics, fields, replies) {
-    if (fields.until === undefined) this.#kept.gone(topics); // plain now, or with another term
-    else if (this.#isEnding(replies)) this.#kept.subscribed(topics, fields.ttl_s, Date.now());
-    else this.#asking.onPlain();
+  subscribed(topics, fields, replies, beganMs) {
+    if (fields.until === undefined) {
+      this.#kept.gone(topics); // plain now, or with another term
+    } else if (this.#isEnding(replies)) {
+      this.#kept.subscribed(topics, fields.ttl_s, Date.now(), replies.length > 1 ? beganMs : undefined);
+      this.#begin();
+    } else {
+      this.#asking.onPlain();
+    }
   }
 
   /**
@@ -72,11 +79,14 @@ export class Endings {
    */
   listened(reply, isLast = false) {
     const ended = this.#kept.listened(reply, Date.now(), isLast);
-    if (this.#kept.isDue && !this.#renewing && !this.#asking.signal.aborted) {
-      this.#renewing = true;
-      this.#renew();
-    }
+    this.#begin();
     if (ended !== null) this.#asking.onEnded(ended.topics, ended.count);
+  }
+
+  #begin() {
+    if (!this.#kept.isDue || this.#renewing || this.#asking.signal.aborted) return;
+    this.#renewing = true;
+    this.#renew();
   }
 
   /** For as long as it takes. Never rejects: the client's end is what ends it. */

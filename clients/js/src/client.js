@@ -299,7 +299,8 @@ export class Client {
   async subscribe(topics, options = {}) {
     const chosen = listOf(topics);
     const fields = termFields(options.until === undefined ? this.#until : options.until, options.ttlS);
-    this.#endings.subscribed(chosen, fields, await this.#withTopics("subscribe", chosen, options, fields));
+    const beganMs = Date.now();
+    this.#endings.subscribed(chosen, fields, await this.#withTopics("subscribe", chosen, options, fields), beganMs);
   }
 
   /**

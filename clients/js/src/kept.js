@@ -40,6 +40,7 @@ export class Kept {
   /** @type {string[]} */
   #due = []; // the next one last
   #listens = false;
+  #sinceMs = 0; // that it listens
   #leftMs = 0;
 
   get size() {
@@ -51,14 +52,15 @@ export class Kept {
   }
 
   /**
-   * There was success for these.
+   * There was success for these. `beganMs`: when the first of several commands was sent.
    * @param {readonly string[]} topics
    * @param {number | undefined} ttlS
    * @param {number} nowMs
+   * @param {number} [beganMs]
    */
-  subscribed(topics, ttlS, nowMs) {
+  subscribed(topics, ttlS, nowMs, beganMs = nowMs) {
     // SPEC 2.2: for a client that has never listened, from the subscribe on.
-    if (this.#ends.size === 0 && !this.#listens) this.#leftMs = nowMs;
+    if (this.#ends.size === 0 && !this.#listens) this.#leftMs = beganMs;
     const endsMs = ttlS === undefined ? Infinity : nowMs + ttlS * 1_000;
     for (const topic of topics) this.#ends.set(topic, endsMs);
     if (ttlS !== undefined && this.#ends.size > this.#timedMax) {
@@ -66,6 +68,8 @@ export class Kept {
       for (const [topic, atMs] of this.#ends) if (atMs <= nowMs) this.#ends.delete(topic);
       this.#timedMax = Math.max(2 * this.#ends.size, TIMED_MAX);
     }
+    // It was away in between: what the first commands had subscribed to may have ended before the last one.
+    if (this.#listens && this.#sinceMs > beganMs) this.#due = topics.toReversed().concat(this.#due);
   }
 
   /**
@@ -97,6 +101,7 @@ export class Kept {
   listened(reply, nowMs, isLast) {
     const awayMs = this.#listens ? 0 : nowMs - this.#leftMs;
     this.#listens = true;
+    this.#sinceMs = nowMs;
     /** @type {string[]} */
     const ended = Array.isArray(reply.ended) ? reply.ended.filter((topic) => typeof topic === "string") : [];
     const count = Number.isSafeInteger(reply.ended_count) ? Math.max(reply.ended_count, ended.length) : ended.length;

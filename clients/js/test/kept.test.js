@@ -62,6 +62,21 @@ test("who has never listened is away since the first subscribe", () => {
   assert.deepEqual(allDue(found, at(36)), ["a", "b"]);
 });
 
+test("a subscribe of several commands during which it was away is made again", () => {
+  const found = kept("a");
+  found.left(at(10));
+  found.listened({}, at(20), false);
+  found.subscribed(["b"], undefined, at(21));
+  assert.equal(found.isDue, false);
+  found.subscribed(["c", "d"], undefined, at(22), at(9));
+  assert.deepEqual(allDue(found, at(22)), ["c", "d"]);
+  const slow = new Kept();
+  slow.graceMs = 60_000;
+  slow.subscribed(["a"], undefined, at(50), at(5));
+  slow.listened({}, at(51), false);
+  assert.deepEqual(allDue(slow, at(51)), ["a"]);
+});
+
 test("what is due stays so until it is taken, unless it is unsubscribed from", () => {
   const found = kept("a", "b", "c");
   found.left(at(0));

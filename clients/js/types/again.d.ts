@@ -57,12 +57,14 @@ export declare class Endings {
     /** @param {Asking} asking */
     constructor(asking: Asking);
     /**
-     * There was success for these, with the fields of an ending subscription, or none.
+     * There was success for these, with the fields of an ending subscription, or none: so many replies, to commands of
+     * which the first was sent at `beganMs`.
      * @param {readonly string[]} topics
      * @param {Record<string, any>} fields
      * @param {readonly Record<string, any>[]} replies
+     * @param {number} beganMs
      */
-    subscribed(topics: readonly string[], fields: Record<string, any>, replies: readonly Record<string, any>[]): void;
+    subscribed(topics: readonly string[], fields: Record<string, any>, replies: readonly Record<string, any>[], beganMs: number): void;
     /**
      * They were unsubscribed from, or are about to be.
      * @param {readonly string[]} topics

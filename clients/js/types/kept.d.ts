@@ -30,12 +30,13 @@ export declare class Kept {
     get size(): number;
     get isDue(): boolean;
     /**
-     * There was success for these.
+     * There was success for these. `beganMs`: when the first of several commands was sent.
      * @param {readonly string[]} topics
      * @param {number | undefined} ttlS
      * @param {number} nowMs
+     * @param {number} [beganMs]
      */
-    subscribed(topics: readonly string[], ttlS: number | undefined, nowMs: number): void;
+    subscribed(topics: readonly string[], ttlS: number | undefined, nowMs: number, beganMs?: number): void;
     /**
      * They were unsubscribed from, or are plain subscriptions now.
      * @param {readonly string[]} topics
