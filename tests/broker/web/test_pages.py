@@ -327,7 +327,7 @@ async def test_stopped_writer_processes_make_it_unready_and_it_recovers_by_itsel
 @pytest.mark.over_tcp
 async def test_a_refusing_store_is_reported_to_the_client_in_its_own_words(tmp_path: Path) -> None:
     class Refusing(EmbeddedStore):
-        async def subscribe(self, batch: object) -> None:
+        async def subscribe(self, batch: object, ending: bool = False) -> None:
             raise StoreUnavailable("the disk is full: make room")
 
     async with running(tmp_path, store=Refusing(tmp_path)) as endpoint, plain(endpoint.url) as connection:
