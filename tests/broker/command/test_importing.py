@@ -12,6 +12,7 @@ from ingeborg.broker.command import cli, importing
 from ingeborg.broker.core.model import Endpoint
 from ingeborg.broker.store.base import Term
 from ingeborg.broker.store.embedded.store import EmbeddedStore
+from ingeborg.protocol.hashes import slot_of
 
 
 @pytest.fixture
@@ -127,7 +128,7 @@ async def test_ending_ones_are_taken_from_lines_of_either_kind_and_those_that_ar
     again = Command(store._directory)
     assert await again.run(b'{"client_id": "c", "topic": "a"}') == 0
     assert "switched on" not in again.told.getvalue()
-    assert await store.terms([("c", "a")]) == [None]
+    assert [each.client for each in (await store.ending(slot_of("a"), None, 10))[0]] == ["7"]
 
 
 async def test_a_file_without_them_or_with_none_but_such_as_are_over_switches_nothing_on(
