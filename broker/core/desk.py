@@ -7,7 +7,7 @@ never: lead from one part to another. What two parts share is given to both when
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from .effects import Act
@@ -78,3 +78,9 @@ class Desk:
     def emit(self, act: Act) -> None:
         """Have the shell do this at the end of the turn."""
         self._acts.append(act)
+
+
+def in_turn(step: Callable[..., None], *arguments: Any) -> Job:
+    """A job of one slice."""
+    step(*arguments)
+    yield from ()

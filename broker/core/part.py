@@ -9,8 +9,8 @@ A new capability is a new part: made in the router, and a line in that list.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 from ingeborg.protocol.messages import Command
 from ingeborg.protocol.native import mypyc_attr
@@ -61,3 +61,29 @@ class Part(Asker):
 
     def lapsed(self) -> None:
         """The lease has lapsed: others may act as homes of this endpoint's slots."""
+
+
+class Bound(NamedTuple):
+    """What all parts together take part in."""
+
+    commands: dict[str, CommandHandler]
+    requests: dict[Kind, RequestHandler]
+    ticks: list[Callable[[], None]]
+    flushes: list[Callable[[], None]]
+    closed: list[Callable[[Connection], None]]
+
+
+def bind(parts: Sequence[Part]) -> Bound:
+    """Ask the parts, in their order."""
+    commands: dict[str, CommandHandler] = {}
+    requests: dict[Kind, RequestHandler] = {}
+    for part in parts:
+        commands.update(part.commands())
+        requests.update(part.requests())
+    return Bound(
+        commands,
+        requests,
+        [part.tick for part in parts if type(part).tick is not Part.tick],
+        [part.flush for part in parts if type(part).flush is not Part.flush],
+        [part.closed for part in parts if type(part).closed is not Part.closed],
+    )

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from .clients.cut_off import CutOff
 from .clients.grants import Grant
 from .clients.hub import Connection, Hub
 from .clients.keepalive import Keepalive
@@ -40,7 +41,7 @@ from .cluster.underway import UnderWay
 from .desk import Desk, Job
 from .effects import Act, Effects, StoreCall
 from .limits import PATIENCE, SIZES, Limits, Patience, Sizes
-from .links.calls import Calls, Kind
+from .links.calls import Calls
 from .links.capabilities import ENDING, NONE, STANDBY
 from .links.mesh import Mesh
 from .messages.dedup import Dedup
@@ -61,7 +62,7 @@ from .messages.sharing import Sharing
 from .model import Endpoint, Shape
 from .operators.counters import Counters
 from .operators.inspecting import Inspecting
-from .part import CommandHandler, Part, RequestHandler
+from .part import Part, bind
 from .stores import StoreCalls
 from .topics.locations import Locations, Whereabouts
 from .topics.subscribing import Subscribing
@@ -153,7 +154,7 @@ class Router:
             desk, me.incarnation, homes, routes, locations, whereabouts, outcomes, fanout, sharing, guard, ending, sizes
         )
         switches = {} if lookup else {STANDBY: guard.switch, ENDING: ending.turn}
-        self.features = Features(desk, members, switches, wanted)
+        self.features = features = Features(desk, members, switches, wanted)
         self.recovery = recovery = Recovery(desk, members, self.dedup, kept, outcomes, home.recover)
         self._origin = origin = Origin(
             desk, me.incarnation, homes, home, outcomes, repeats, inflight, replies, counters, dedup_ttl_s > 0
@@ -162,28 +163,17 @@ class Router:
         shape = shape or Shape()
         self.sweeping = sweeping = Sweeping(desk, members, hub, routes, self._writes, ending, shape, grace_s, unix_s)
         self._writing = writing = Writing(desk, me.incarnation, homes, routes, links, self._writes, sweeping, sizes)
-        may_end = None if lookup else self.features
+        may_end = None if lookup else features
         subscribing = Subscribing(
-            desk,
-            me.incarnation,
-            homes,
-            writing,
-            may_end,
-            grace_s,
-            replies,
-            memory,
-            shape,
-            limits.subscriptions,
-            sizes,
+            desk, me.incarnation, homes, writing, may_end, replies, memory, shape, limits.subscriptions, sizes
         )
-        listening = Listening(
-            desk, members, homes, hub, locations, moved_away, replies, sending, memory, ending, grace_s, sizes
-        )
+        listening = Listening(desk, members, homes, hub, locations, moved_away, replies, sending, memory, ending, sizes)
+        cut_off = CutOff(desk, homes, hub, sending, ending, grace_s)
         self._inspecting = inspecting = Inspecting(desk, members, replies, figures, ending, sizes)
 
         # In the order in which they are told of ticks, of the ends of turns, and of what becomes of the cluster.
-        capabilities: list[Part] = [home, delivery, keys, copying, arriving, standbys, copies, recovery, self.features]
-        capabilities += [writing, subscribing, sweeping, listening, keepalive, inspecting, fanout, origin]
+        capabilities: list[Part] = [home, delivery, keys, copying, arriving, standbys, copies, recovery, features]
+        capabilities += [writing, subscribing, sweeping, listening, cut_off, keepalive, inspecting, fanout, origin]
         followers = [part for part in capabilities if part.follows_the_cluster()]
         self.joining = joining = Joining(
             desk, members, mesh, self._writes, handovers, followers, self._idle, alone_at_url=alone_at_url
@@ -192,20 +182,13 @@ class Router:
         joining.missed = arriving.missed
         joining.told_missed = standbys.renew
         joining.first_copy = copies.first_to
-        joining.greet = self.features.tell
+        joining.greet = features.tell
         self._leaving = Leaving(desk, joining, copying, sessions, sending, inflight, sizes, patience)
-        parts = [joining, mesh, *capabilities]
-        commands: dict[str, CommandHandler] = {}
-        requests: dict[Kind, RequestHandler] = {}
-        for part in parts:
-            commands.update(part.commands())
-            requests.update(part.requests())
-        sessions.bind(commands)
-        mesh.bind(requests)
+        bound = bind([joining, mesh, *capabilities])
+        sessions.bind(bound.commands)
+        mesh.bind(bound.requests)
+        self._ticks, self._flushes, self._closed = bound.ticks, bound.flushes, bound.closed
         self.frame_under_way = b""  # of a client; for the log, should it make the core fail
-        self._ticks = [part.tick for part in parts if type(part).tick is not Part.tick]
-        self._flushes = [part.flush for part in parts if type(part).flush is not Part.flush]
-        self._closed = [part.closed for part in parts if type(part).closed is not Part.closed]
 
     def _at(self, now: float) -> None:
         """It is ``now``. Comes before everything else: a home whose lease has lapsed is none any more."""
@@ -357,11 +340,7 @@ class Router:
         self._at(now)
         if self._jobs:
             job = self._jobs.popleft()
-            try:
-                parked = next(job)
-            except StopIteration:
-                return
-            if not parked:
+            if not next(job, True):
                 self._jobs.append(job)
 
     def _idle(self) -> bool:

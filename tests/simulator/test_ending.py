@@ -81,7 +81,7 @@ def too_early(patch: pytest.MonkeyPatch) -> None:
 
     def impatient(sweeping: Sweeping, *arguments: Any) -> None:
         true(sweeping, *arguments)
-        sweeping._grace_s /= 2
+        sweeping.grace_s /= 2
 
     patch.setattr(Sweeping, "__init__", impatient)
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any, Final
 
-from ingeborg.protocol.errors import REPLACED, SUBSCRIPTIONS_ENDED, ProtocolError
+from ingeborg.protocol.errors import REPLACED, ProtocolError
 from ingeborg.protocol.messages import Command, success
 
 from ..cluster.features import Switch
@@ -24,58 +24,21 @@ from ..model import Ended, Location
 from ..part import CommandHandler, Part, RequestHandler
 from ..stores import unavailable
 from ..topics.locations import Locations
-from .hub import Binding, Connection, Hub, Reply
+from .announcement import Announcement, Listen
+from .doubts import Doubts, Place
+from .hub import Connection, Hub
 from .memory import Memory
 from .moved import MovedAway
 from .replies import Replies
 from .sending import Sending
 
-#: Places that could not be cleared and are to be cleared later; more are found out at the next message for the client.
-UNCLEARED_MAX: Final = 100_000
-
-#: How long after that, in seconds.
-CLEAR_AGAIN_S: Final = 1.0
-
-#: When a `listen` that failed is looked for in the store, in seconds: it may have been written late.
-LATE_S: Final = 8.0
-
 #: Listens in one store call and one announcement: each side takes up to 10 ms for so many.
 LISTENS_PER_BATCH: Final = 500
 
 
-class Listen:
-    """A ``listen`` under way."""
-
-    __slots__ = ("again", "client", "connection", "ended", "former", "id", "reply")
-
-    def __init__(
-        self, client: str, connection: Connection, reply: Reply | None, number: Any, former: Binding | None
-    ) -> None:
-        self.client = client
-        self.connection = connection
-        self.reply = reply  # None: nobody asked, the endpoint repeats what it was told
-        self.id = number
-        self.former = former  # the client's binding to another connection of this endpoint, until now
-        self.again = False  # it listened on this connection already
-        self.ended: Ended | None = None  # of its subscriptions
-
-
-class Announcement:
-    """A batch of listens that the peers are being told of."""
-
-    __slots__ = ("deadline", "error", "listens", "news", "open")
-
-    def __init__(self, listens: list[Listen], deadline: float) -> None:
-        self.listens = listens
-        self.deadline = deadline
-        self.news: list[tuple[str, int, str, bool]] = []  # (client, *location)
-        self.open = 1
-        self.error: ProtocolError | None = None
-
-
 class Listening(Part):
     """One endpoint's clients and the word about them. ``homes``: say whether it has joined. ``ending``: some may have
-    subscriptions that end by themselves, ``grace_s`` seconds after they have gone."""
+    subscriptions that end by themselves."""
 
     def __init__(
         self,
@@ -89,16 +52,10 @@ class Listening(Part):
         sending: Sending,
         memory: Memory,
         ending: Switch,
-        grace_s: float,
         sizes: Sizes = SIZES,
     ) -> None:
         self._desk = desk
         self._ending = ending
-        self._grace_s = grace_s
-        self._acted_at = desk.now  # until when the others have known of the clients here, at least
-        self._failed: deque[tuple[float, str]] = deque()  # clients whose `listen` failed, and when to look for it
-        self._uncleared: list[tuple[str, Location]] = []  # mappings that ended, and that the store did not clear
-        self._clear_at = desk.now
         self._closed_per_slice = sizes.closed_per_slice
         self._me = members.me.incarnation
         self._members = members
@@ -109,10 +66,10 @@ class Listening(Part):
         self._replies = replies
         self._sending = sending
         self._memory = memory
+        self._doubts = Doubts(desk, hub, self._me, ending, self._are_absent)
         self._listens: list[Listen] = []  # of this turn
         self._clears: list[tuple[str, Location]] = []  # mappings that ended in this turn
         self._parked: deque[Announcement] = deque()  # until we have joined
-        self._doubted: set[str] = set()  # being looked up because a home looked for them here
         # Announced by a peer while a `listen` of the same client is written: where it listens, and where it did not any
         # more when that came into effect.
         self._rivals: dict[str, Location] = {}
@@ -177,13 +134,8 @@ class Listening(Part):
                 self._learn_gone(client, binding.location)
                 self._clears.append((client, binding.location))
             elif binding is not None:
-                self._look_later([client])  # one that it had before may stand in the store
+                self._doubts.look_later([client])  # one that it had before may stand in the store
         self._memory.weigh(connection)
-
-    def _look_later(self, clients: list[str]) -> None:
-        """A ``listen`` of these has failed, or may: does the store take them for listening here all the same?"""
-        if self._ending.on and len(self._failed) < UNCLEARED_MAX:
-            self._failed.extend((self._desk.now + LATE_S, client) for client in clients)
 
     def _learn_gone(self, client: str, location: Location) -> None:
         """A client has left this endpoint. Where nothing is known of it, it may have listened elsewhere while the
@@ -204,7 +156,7 @@ class Listening(Part):
         """Write this turn's listens, and clear what ended; look for those whom a home looked for here."""
         if self._hub.missed:
             missed, self._hub.missed = self._hub.missed, []
-            self._absent(missed)
+            self._doubts.look(missed)
         listens, self._listens = self._listens, []
         for start in range(0, len(listens), LISTENS_PER_BATCH):
             batch = listens[start : start + LISTENS_PER_BATCH]
@@ -216,19 +168,13 @@ class Listening(Part):
             self._clears = []
 
     def _cleared(self, clears: list[tuple[str, Location]], result: Any, error: Exception | None) -> None:
-        if error is None:
-            return
-        # The mapping stays, and is found out at the next message for the client.
-        self._desk.counts["stale_mappings_left"] += len(clears)
-        if self._ending.on and len(self._uncleared) < UNCLEARED_MAX:
-            # Its subscriptions until disconnect stay as long as it seems to listen.
-            self._uncleared += clears
-            self._clear_at = self._desk.now + CLEAR_AGAIN_S
+        if error is not None:
+            self._doubts.not_cleared(clears)
 
     def _listened(self, context: tuple[list[str], list[Listen]], result: Any, error: Exception | None) -> None:
         clients, listens = context
         if error is not None:
-            self._look_later(clients)
+            self._doubts.look_later(clients)
             failure = unavailable(error)
             for listen in listens:
                 if listen.reply is not None:
@@ -293,16 +239,7 @@ class Listening(Part):
 
     def tick(self) -> None:
         """Give up what has been parked for too long; clear what the store did not."""
-        if self._homes.joined:
-            self._acted_at = self._desk.now
-        late: list[str] = []
-        while self._failed and self._failed[0][0] <= self._desk.now and len(late) < LISTENS_PER_BATCH:
-            late.append(self._failed.popleft()[1])
-        if late:
-            self._absent(late)
-        if self._uncleared and self._desk.now >= self._clear_at:
-            self._clears += self._uncleared
-            self._uncleared = []
+        self._clears += self._doubts.due()
         while self._parked and self._parked[0].deadline <= self._desk.now:
             announcement = self._parked.popleft()
             announcement.error = ProtocolError("peer_unavailable", "This endpoint has not joined the others yet")
@@ -364,24 +301,9 @@ class Listening(Part):
             ]
             self._announce(announcement)
         clients = list(self._hub.bindings)
-        # They measure from when they took us for dead, which was later.
-        alone = self._ending.on and self._desk.now - self._acted_at >= self._grace_s
         for start in range(0, len(clients), LISTENS_PER_BATCH):
             part = clients[start : start + LISTENS_PER_BATCH]
             self._desk.store("locations", (part,), self._revised, part)
-            if alone:
-                self._desk.store("ended", (part,), self._ended_alone, part)
-
-    def _ended_alone(self, clients: list[str], result: Any, error: Exception | None) -> None:
-        """The others have taken this endpoint for dead for so long that subscriptions of clients here may have ended:
-        whose have ended is told so when it listens anew."""
-        if error is not None:
-            self._desk.counts["stale_mappings_left"] += len(clients)
-            return
-        for client, ended in zip(clients, result, strict=True):
-            binding = self._hub.bindings.get(client)
-            if ended is not None and binding is not None and binding.connection.ends_at is None:
-                self._sending.close(binding.connection, SUBSCRIPTIONS_ENDED)
 
     def _revised(self, clients: list[str], result: Any, error: Exception | None) -> None:
         if error is not None:
@@ -392,32 +314,15 @@ class Listening(Part):
             if location is not None:
                 self._superseded(client, location)
 
-    def _absent(self, clients: list[str]) -> None:
-        """A home looks for clients here that are not. Does the store say so, too? A ``listen`` that failed here may
-        have been written late, over the place where the client is.
-        """
-        unknown = [client for client in dict.fromkeys(clients) if client not in self._doubted]
-        if unknown:
-            self._doubted.update(unknown)
-            self._desk.store("locations", (unknown,), self._checked, unknown)
-
-    def _checked(self, clients: list[str], result: Any, error: Exception | None) -> None:
-        self._doubted.difference_update(clients)
-        if error is not None:
-            self._look_later(clients)
-            return
-        news: list[tuple[str, int, str, bool]] = []
-        for client, location in zip(clients, result, strict=True):
-            here = location is not None and location.online and location.incarnation == self._me
-            if here and client not in self._hub.bindings:
-                self._learn_absent(client, location)  # this answer may be late
-                self._clears.append((client, location))
-                news.append((client, location.number, location.incarnation, False))
-        if news:
-            # Whoever holds one of them with a lower number says so anew.
-            announcement = Announcement([], self._desk.now + TIMEOUT_S)
-            announcement.news = news
-            self._announce(announcement)
+    def _are_absent(self, places: list[Place]) -> None:
+        """The store has these clients here, and they are not."""
+        announcement = Announcement([], self._desk.now + TIMEOUT_S)
+        for client, location in places:
+            self._learn_absent(client, location)  # the answer may be late
+            self._clears.append((client, location))
+            announcement.news.append((client, location.number, location.incarnation, False))
+        # Whoever holds one of them with a lower number says so anew.
+        self._announce(announcement)
 
     def listen_announced(self, peer: str, number: int, arguments: list[Any]) -> None:
         """Clients listen at the peer now."""

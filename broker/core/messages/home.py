@@ -19,7 +19,7 @@ from ingeborg.protocol.hashes import slot_of
 
 from ..cluster.features import Switch
 from ..cluster.homes import Homes
-from ..desk import Desk
+from ..desk import Desk, in_turn
 from ..limits import SIZES, Sizes
 from ..links.calls import NOT_HOME, TIMEOUT_S, Kind
 from ..part import Part, RequestHandler
@@ -85,12 +85,8 @@ class Home(Part):
     def publish_requested(self, peer: str, number: int, arguments: list[Any]) -> None:
         """A peer takes us for the home of the message's topic; ``again``: it took another for it before. Of a topic
         that was ours: it asks what becomes of a message that we are still handing over."""
-        if len(arguments) > 4:
-            *arguments, options = arguments
-            origin, origin_number = options["from"]
-        else:
-            origin, origin_number = peer, number
-        topic, payload, packed, again = arguments
+        origin, origin_number = arguments[4]["from"] if len(arguments) > 4 else (peer, number)
+        topic, payload, packed, again = arguments[:4]
         slot = slot_of(topic)
         key = int.from_bytes(packed) if packed else None
         waiters = None
@@ -366,11 +362,7 @@ class Home(Part):
     def _look_at_parked(self) -> None:
         """In a turn to come, when all parts know what has happened, and not with the next tick."""
         if self._parked:
-            self._desk.job(self._retry())
-
-    def _retry(self) -> Iterator[bool]:
-        self.tick()
-        yield from ()
+            self._desk.job(in_turn(self.tick))
 
     def _release(self, topic: str) -> None:
         """Forget the topic; the messages that wait in it are its new home's."""

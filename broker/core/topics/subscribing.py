@@ -20,7 +20,7 @@ from ..clients.memory import Memory
 from ..clients.replies import Replies
 from ..cluster.features import Features
 from ..cluster.homes import Homes
-from ..desk import Desk
+from ..desk import Desk, in_turn
 from ..limits import SIZES, Sizes
 from ..links.calls import TIMEOUT_S, Call, Kind
 from ..links.capabilities import ENDING
@@ -28,7 +28,7 @@ from ..model import Shape
 from ..part import CommandHandler, Part
 from .change import Change
 from .quota import Quota
-from .writing import Write, Writer, Writing, in_turn
+from .writing import Write, Writer, Writing
 
 #: Topics of one command taken in one go, and in one request to a home: about 1 ms of work on either side.
 TOPICS_PER_SLICE: Final = 1_000
@@ -70,7 +70,7 @@ class Own(Writer):
 
 class Subscribing(Part):
     """One endpoint's part in changing its clients' subscriptions. ``features``: ask for that of ending ones, ``None``:
-    there are none here; ``grace_s``: how long those until disconnect stay. ``shape``: of the store;
+    there are none here. ``shape``: of the store;
     ``subscriptions_max``: of a client, 0: any number."""
 
     def __init__(
@@ -80,7 +80,6 @@ class Subscribing(Part):
         homes: Homes,
         writing: Writing,
         features: Features | None,
-        grace_s: float,
         replies: Replies,
         memory: Memory,
         shape: Shape,
@@ -93,7 +92,7 @@ class Subscribing(Part):
         self._homes = homes
         self._writing = writing
         self._features = features
-        self._grace_s = int(grace_s) if grace_s == int(grace_s) else grace_s  # 60, and not 60.0
+        self._grace_s = writing.grace_s
         self._early: deque[tuple[float, Change, Any]] = deque()  # until when they wait for the feature, in that order
         self._replies = replies
         self._memory = memory

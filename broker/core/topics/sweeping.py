@@ -85,7 +85,8 @@ class Sweeping(Part):
         self._writes = writes
         self.switch = switch
         self._renew_s = shape.renew_s
-        self._grace_s = grace_s
+        #: How long those until disconnect stay when their client has gone: 60, and not 60.0.
+        self.grace_s = int(grace_s) if grace_s == int(grace_s) else grace_s
         self.unix_s = unix_s  # Unix time of the last tick, which may be set back or on
         self._walk_s = min(max(grace_s / 6, WALK_S_MIN), WALK_S_MAX)
         self._records_per_tick = RECORDS_PER_TICK if shape.reads_memory else REQUESTS_PER_TICK
@@ -252,7 +253,7 @@ class Sweeping(Part):
             known = self._since.get(client) or self._since_before.get(client)
             if known is None or known[0] != location:
                 known = (location, now)
-            if now - known[1] >= self._grace_s:
+            if now - known[1] >= self.grace_s:
                 ends.append((until[client], location, True))
             if len(self._since) < AWAY_MAX:
                 self._since[client] = known

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, Final
 
 from ingeborg.protocol.errors import ProtocolError
@@ -17,7 +17,7 @@ from ingeborg.protocol.native import mypyc_attr
 
 from ..cluster.homes import Homes
 from ..cluster.underway import UnderWay
-from ..desk import Desk
+from ..desk import Desk, in_turn
 from ..limits import SIZES, Sizes
 from ..links.calls import NOT_HOME, TIMEOUT_S, Kind
 from ..links.link import Link
@@ -112,6 +112,7 @@ class Writing(Part):
         self._desk = desk
         self.ending = sweeping.switch
         self.term = sweeping.term  # of what is subscribed to here
+        self.grace_s = sweeping.grace_s
         self._sweeping = sweeping
         self._at_once = sizes.topics_at_once
         self._me = me
@@ -287,9 +288,3 @@ class Writing(Part):
                 self._finish(write, ProtocolError("peer_unavailable", "This endpoint has not joined the others yet"))
             else:
                 self._at_home(write)
-
-
-def in_turn(step: Callable[..., None], *arguments: Any) -> Iterator[bool]:
-    """A job of one slice."""
-    step(*arguments)
-    yield from ()

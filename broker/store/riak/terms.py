@@ -7,7 +7,8 @@ An entry that was taken out is not remembered, so a version from before may brin
 ``unsubscribe`` may have to be repeated, a subscription never (SPEC section 8.1).
 
 Where a plain subscription takes the place of an ending one, a *mark* does so here, for ``MARKED_MS``: an entry
-whose time is before all times. Who has read the plain ones before that, and the ending ones after it, finds the client all the same.
+whose time is before all times. Who has read the plain ones before that, and the ending ones after it, finds the client
+all the same.
 """
 
 from __future__ import annotations

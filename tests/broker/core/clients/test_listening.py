@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from ingeborg.broker.core.clients.cut_off import CutOff
+from ingeborg.broker.core.clients.doubts import CLEAR_AGAIN_S, LATE_S
 from ingeborg.broker.core.clients.hub import Connection
-from ingeborg.broker.core.clients.listening import CLEAR_AGAIN_S, LATE_S, LISTENS_PER_BATCH, Listening
+from ingeborg.broker.core.clients.listening import LISTENS_PER_BATCH, Listening
 from ingeborg.broker.core.cluster.features import Switch
 from ingeborg.broker.core.limits import SIZES
 from ingeborg.broker.core.links.calls import TIMEOUT_S, Kind
@@ -34,7 +36,7 @@ class Endpoint(Surroundings):
         self.ending = Switch()
         self.part = Listening(
             *(self.desk.real, self.members, self.members, self.hub, self.locations, self.moved_away),
-            *(self.replies, self.sending, self.memory, self.ending, GRACE_S),
+            *(self.replies, self.sending, self.memory, self.ending),
         )
 
     def say(self, name: str, client: str = "anna", connection: Connection | None = None) -> Connection:
@@ -584,23 +586,24 @@ def test_who_has_stayed_here_while_the_others_took_us_for_dead_is_told_to_listen
 ) -> None:
     anna, bert = endpoint.listening(), endpoint.listening("bert", 2)
     endpoint.ending.turn(True)
-    endpoint.part.tick()
+    part = CutOff(endpoint.desk.real, endpoint.members, endpoint.hub, endpoint.sending, endpoint.ending, GRACE_S)
+    part.tick()
     endpoint.members.joined = False
     endpoint.desk.now += seconds / 2
-    endpoint.part.tick()
+    part.tick()
     endpoint.desk.now += seconds / 2
     endpoint.members.joined = True
-    endpoint.part.joined()
+    part.joined()
     if seconds < GRACE_S:
-        endpoint.stored("locations")
+        endpoint.stored()
         return
-    _, ended = endpoint.stored("locations", "ended")
+    (ended,) = endpoint.stored("ended")
     ended.end([Ended(["t"], 1), None])
     assert endpoint.closes() == [(anna.number, SUBSCRIPTIONS_ENDED.code)]
     assert bert.ends_at is None
-    endpoint.part.tick()
-    endpoint.part.joined()
-    endpoint.stored("locations")
+    part.tick()
+    part.joined()
+    endpoint.stored()
 
 
 def test_a_place_that_is_left_before_it_is_known_whether_it_was_the_last_is_not_learnt(endpoint: Endpoint) -> None:

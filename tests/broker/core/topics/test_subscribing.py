@@ -43,7 +43,7 @@ class Endpoint(Surroundings):
         self.features = Features(self.desk.real, self.members, {ENDING: sweeps.switch.turn}, ())
         self.writing = Writing(self.desk.real, "m", self.members, routes, {}, writes, sweeps)
         self.part = Subscribing(
-            *(self.desk.real, "m", self.members, self.writing, None if lookup else self.features, 60.0),
+            *(self.desk.real, "m", self.members, self.writing, None if lookup else self.features),
             *(self.replies, self.memory, shape or Shape(), quota),
         )
         self.anna = self.client()

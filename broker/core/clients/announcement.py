@@ -1,0 +1,43 @@
+"""A `listen` under way, and a batch of them that the peers are being told of.
+
+Owns: what is known of each. Must never: act; ``listening`` moves them along.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ingeborg.protocol.errors import ProtocolError
+
+from ..model import Ended
+from .hub import Binding, Connection, Reply
+
+
+class Listen:
+    """A ``listen`` under way."""
+
+    __slots__ = ("again", "client", "connection", "ended", "former", "id", "reply")
+
+    def __init__(
+        self, client: str, connection: Connection, reply: Reply | None, number: Any, former: Binding | None
+    ) -> None:
+        self.client = client
+        self.connection = connection
+        self.reply = reply  # None: nobody asked, the endpoint repeats what it was told
+        self.id = number
+        self.former = former  # the client's binding to another connection of this endpoint, until now
+        self.again = False  # it listened on this connection already
+        self.ended: Ended | None = None  # of its subscriptions
+
+
+class Announcement:
+    """A batch of listens that the peers are being told of."""
+
+    __slots__ = ("deadline", "error", "listens", "news", "open")
+
+    def __init__(self, listens: list[Listen], deadline: float) -> None:
+        self.listens = listens
+        self.deadline = deadline
+        self.news: list[tuple[str, int, str, bool]] = []  # (client, *location)
+        self.open = 1
+        self.error: ProtocolError | None = None

@@ -1,0 +1,61 @@
+"""Clients that have stayed here while the others took this endpoint for dead: what of their subscriptions has ended?
+
+Owns: since when nobody has heard of this endpoint. Must never: end a subscription.
+
+To the others the clients of an endpoint that is dead listen nowhere. If that lasts for the grace time, their
+subscriptions until disconnect end, though they have been connected all the time. They are told to connect anew, and the
+reply to their ``listen`` says what has ended.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from ingeborg.protocol.errors import SUBSCRIPTIONS_ENDED
+
+from ..cluster.features import Switch
+from ..cluster.homes import Homes
+from ..desk import Desk
+from ..part import Part
+from .hub import Hub
+from .sending import Sending
+
+#: Clients that one question to the store is about.
+PER_QUESTION: Final = 500
+
+
+class CutOff(Part):
+    """One endpoint's part. ``grace_s``: how long such subscriptions stay when their client has gone."""
+
+    def __init__(self, desk: Desk, homes: Homes, hub: Hub, sending: Sending, ending: Switch, grace_s: float) -> None:
+        self._desk = desk
+        self._homes = homes
+        self._hub = hub
+        self._sending = sending
+        self._ending = ending
+        self._grace_s = grace_s
+        self._acted_at = desk.now  # until when the others have known of this endpoint, at least
+
+    def tick(self) -> None:
+        """They know of it."""
+        if self._homes.joined:
+            self._acted_at = self._desk.now
+
+    def joined(self) -> None:
+        """They know of it again."""
+        # They have measured from when they took it for dead, which was later.
+        if not self._ending.on or self._desk.now - self._acted_at < self._grace_s:
+            return
+        clients = list(self._hub.bindings)
+        for start in range(0, len(clients), PER_QUESTION):
+            part = clients[start : start + PER_QUESTION]
+            self._desk.store("ended", (part,), self._told, part)
+
+    def _told(self, clients: list[str], result: Any, error: Exception | None) -> None:
+        if error is not None:
+            self._desk.counts["stale_mappings_left"] += len(clients)
+            return
+        for client, ended in zip(clients, result, strict=True):
+            binding = self._hub.bindings.get(client)
+            if ended is not None and binding is not None and binding.connection.ends_at is None:
+                self._sending.close(binding.connection, SUBSCRIPTIONS_ENDED)
