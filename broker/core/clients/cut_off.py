@@ -17,6 +17,7 @@ from ..cluster.features import Switch
 from ..cluster.homes import Homes
 from ..desk import Desk
 from ..part import Part
+from ..topics.sweeping import KEPT_S
 from .hub import Hub
 from .sending import Sending
 
@@ -44,9 +45,13 @@ class CutOff(Part):
     def joined(self) -> None:
         """They know of it again."""
         # They have measured from when they took it for dead, which was later.
-        if not self._ending.on or self._desk.now - self._acted_at < self._grace_s:
+        alone_s = self._desk.now - self._acted_at
+        if not self._ending.on or alone_s < self._grace_s:
             return
         clients = list(self._hub.bindings)
+        if alone_s >= self._grace_s + KEPT_S:
+            self._close(clients)  # of whoever it was, it may be forgotten what has ended
+            return
         for start in range(0, len(clients), PER_QUESTION):
             part = clients[start : start + PER_QUESTION]
             self._desk.store("ended", (part,), self._told, part)
@@ -55,7 +60,10 @@ class CutOff(Part):
         if error is not None:
             self._desk.counts["stale_mappings_left"] += len(clients)
             return
-        for client, ended in zip(clients, result, strict=True):
+        self._close([client for client, ended in zip(clients, result, strict=True) if ended is not None])
+
+    def _close(self, clients: list[str]) -> None:
+        for client in clients:
             binding = self._hub.bindings.get(client)
-            if ended is not None and binding is not None and binding.connection.ends_at is None:
+            if binding is not None and binding.connection.ends_at is None:
                 self._sending.close(binding.connection, SUBSCRIPTIONS_ENDED)

@@ -279,7 +279,7 @@ class Subscribing(Part):
             self._quota.ended(change)
         if change.error is not None:
             self._replies.refuse(change.connection, change.reply, change.id, change.error)
-        elif change.term is not None and change.term[0]:
+        elif change.term is not None:
             self._replies.reply(change.connection, change.reply, success(change.id, grace_s=self._grace_s))
         else:
             self._replies.reply(change.connection, change.reply, success(change.id))

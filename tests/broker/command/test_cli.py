@@ -54,6 +54,7 @@ def test_help_of_serve_names_every_option_that_is_typed(capsys: pytest.CaptureFi
             "--advertise",
             "--routing",
             "--dedup-ttl",
+            "--grace",
             "--standby",
             "--share-port",
         ),

@@ -14,6 +14,7 @@ from ingeborg.broker.core.cluster.features import Switch
 from ingeborg.broker.core.limits import SIZES
 from ingeborg.broker.core.links.calls import TIMEOUT_S, Kind
 from ingeborg.broker.core.model import Ended, Location, StoreUnavailable
+from ingeborg.broker.core.topics.sweeping import KEPT_S
 from ingeborg.protocol.errors import REPLACED, SUBSCRIPTIONS_ENDED
 
 from ..fake_desk import Stored
@@ -604,6 +605,17 @@ def test_who_has_stayed_here_while_the_others_took_us_for_dead_is_told_to_listen
     part.tick()
     part.joined()
     endpoint.stored()
+
+
+def test_after_so_long_that_it_is_forgotten_what_has_ended_everybody_is_told(endpoint: Endpoint) -> None:
+    anna = endpoint.listening()
+    endpoint.ending.turn(True)
+    part = CutOff(endpoint.desk.real, endpoint.members, endpoint.hub, endpoint.sending, endpoint.ending, GRACE_S)
+    part.tick()
+    endpoint.desk.now += GRACE_S + KEPT_S
+    part.joined()
+    assert endpoint.stored() == []
+    assert endpoint.closes() == [(anna.number, SUBSCRIPTIONS_ENDED.code)]
 
 
 def test_a_place_that_is_left_before_it_is_known_whether_it_was_the_last_is_not_learnt(endpoint: Endpoint) -> None:

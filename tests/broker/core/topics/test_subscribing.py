@@ -376,12 +376,13 @@ def test_each_home_is_told_when_it_ends(endpoint: Endpoint) -> None:
     assert endpoint.heard(endpoint.anna) == [{"result": "success", "id": 1, "grace_s": 60}]
 
 
-def test_one_that_ends_by_time_alone_has_no_grace_time(endpoint: Endpoint) -> None:
+def test_the_reply_to_a_plain_one_says_no_grace_time_and_so_that_it_is_plain(endpoint: Endpoint) -> None:
     end_everywhere(endpoint)
-    say_ending(endpoint, endpoint.topics("m", 1), (False, 7))
-    (own,) = endpoint.stored("subscribe_ending")
-    own.end()
-    assert endpoint.heard(endpoint.anna) == [{"result": "success", "id": 1}]
+    for term, more in (((False, 7), {"grace_s": 60}), (None, {})):
+        said = command("subscribe", topic=endpoint.topics("m", 1), id=1)._replace(term=term)
+        endpoint.part.commands()["subscribe"](endpoint.anna, said)
+        endpoint.desk.stored.pop().end()
+        assert endpoint.heard(endpoint.anna) == [{"result": "success", "id": 1, **more}]
 
 
 def test_the_first_one_waits_until_all_know_that_there_are_such(endpoint: Endpoint) -> None:
