@@ -15,8 +15,9 @@ from ingeborg.broker.store.riak import RiakStore, layout, sets, terms
 from ingeborg.broker.store.riak.layout import Buckets, partition_of
 from ingeborg.protocol.hashes import slot_of
 
-from .conftest import StoreOn
+from .conftest import StoreOn, give_up_after
 from .double import Key, RiakDouble
+from .double.cluster import Refuse
 
 GONE = Term(disconnect=True, ends_at=0.0)
 TOPICS = ["rock", "jazz", "folk"]
@@ -591,3 +592,23 @@ async def test_a_new_subscription_in_a_large_topic_that_is_old_is_not_cut_off_by
     clock.go_on(2)
     assert "ann" in (await store.subscribers(["hit"], ending=True))[0]
     assert "ann" in {ending.client for ending in await all_ending(store, "hit")}
+
+
+async def test_a_backend_that_nodes_do_not_have_is_guessed_before_the_feature_is_on(
+    riak: RiakDouble, store_on: StoreOn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a real node answers then: the type is there, and whatever is asked of it times out."""
+    store = await store_on(riak)
+    read = riak.memory.read
+
+    def without_backend(at: int, key: Key, request: dict[str, Any]) -> Any:
+        if key.type == b"ingeborg_ending":
+            raise Refuse("timeout")
+        return read(at, key, request)
+
+    monkeypatch.setattr(riak.memory, "read", without_backend)
+    give_up_after(store, 0.3, 0.1)
+    with pytest.raises(StoreUnavailable, match=r"a node has no backend 'ending' in its riak\.conf \(docs"):
+        await store.switch("ending", True)
+    give_up_after(store, 20.0, 5.0)
+    assert await store.features() == frozenset()

@@ -30,7 +30,7 @@ from ..base import (
 from ..features import require_name
 from . import riak_pb2 as pb
 from . import wire
-from .checks import ENDING, check_ending_type, check_nodes, check_types, settle_layout
+from .checks import ENDING, ENDING_SECTION, check_ending_type, check_nodes, check_types, settle_layout
 from .connecting import Connecting
 from .counters import zeroed
 from .ending import EndingSubscriptions, Pair
@@ -490,7 +490,15 @@ class RiakStore:
     async def switch(self, feature: str, on: bool) -> None:
         require_name(feature)
         if feature == ENDING and on:
-            await check_ending_type(self._pool, self.ending_type)
+            backend = await check_ending_type(self._pool, self.ending_type)
+            try:
+                # Riak makes a type whatever backend it names; one that a node does not have shows when it is used.
+                await self._ending_objects.get(self._buckets.ending_partition(0, 0))
+            except StoreUnavailable as error:
+                raise StoreUnavailable(
+                    f"nothing can be read in bucket type {self.ending_type!r}: {error}. If other types can be read, a "
+                    f"node has no backend {backend!r} in its riak.conf (docs/riak.md, {ENDING_SECTION})"
+                ) from error
         for _ in range(SWITCHES_MAX):
             await self._objects.change(Layout, self._buckets.layout, lambda layout: layout.switch(feature, on))
             # An *off* that missed a write under way is not true, and this is when it shows.

@@ -6,9 +6,9 @@ union. Must never: do I/O, or forget a subscription in a merge that another vers
 An entry that was taken out is not remembered, so a version from before may bring it back: an ``end`` or an
 ``unsubscribe`` may have to be repeated, a subscription never (SPEC section 8.1).
 
-Where a plain subscription takes the place of an ending one, a *mark* does so here, for ``MARKED_MS``: an entry
-whose time is before all times. Who has read the plain ones before that, and the ending ones after it, finds the client
-all the same.
+Where a plain subscription takes the place of an ending one, a *mark* does so here, for ``MARKED_MS``: an entry whose
+time is before all times. Whoever has read the plain ones before that, and reads the ending ones after it, finds the
+client all the same.
 """
 
 from __future__ import annotations
