@@ -129,6 +129,15 @@ def dead_from(moment: int) -> Act:
     return act
 
 
+def noted_in(numbers: list[int]) -> Act:
+    """The numbers of the requests."""
+
+    async def act(number: int) -> None:
+        numbers.append(number)
+
+    return act
+
+
 async def told(store: RiakStore, *clients: str) -> list[Ended | None]:
     """What has ended of each client, its topics sorted."""
     found = await store.ended(clients)
@@ -429,6 +438,48 @@ async def test_what_is_subscribed_to_anew_meanwhile_stays_is_listed_and_has_not_
         reported.append("rock" in {ending.topic for ending in out})
     assert reported == sorted(reported)  # from the moment on at which the old one is out
     assert {*reported} == {False, True}
+
+
+@pytest.mark.parametrize("spilled", [False, True])
+async def test_a_reader_finds_who_becomes_plain_meanwhile_at_every_moment(
+    single: RiakDouble, store_on: StoreOn, monkeypatch: pytest.MonkeyPatch, spilled: bool
+) -> None:
+    if spilled:
+        monkeypatch.setattr(terms, "TOPIC_CLIENTS_MAX", 1)
+    reader, home = await store_on(single, **ONE_BY_ONE), await store_on(single, **ONE_BY_ONE)
+    acts = before_each_request(reader)
+    met: list[int] = []
+    await home.subscribe_ending([("first", ["rock"], GONE)])
+    for moment in itertools.count():
+        client = f"client {moment}"
+        met.clear()
+        await home.subscribe_ending([(client, ["rock"], GONE)])
+        acts[:] = [noted_in(met), at(moment, partial(home.subscribe, [(client, ["rock"])], ending=True))]
+        assert await holding(reader, client, ["rock"]) == {"rock"}, moment
+        acts.clear()
+        if max(met) < moment:
+            break
+        # Its mark is no subscription.
+        assert await holding(reader, client, ["rock"]) == {"rock"}
+        assert await home.terms([(client, "rock")]) == [None]
+        assert client not in {ending.client for ending in await all_ending(home, "rock")}
+        await home.unsubscribe([(client, ["rock"])], ending=True)
+        assert await holding(reader, client, ["rock"]) == set()
+    assert moment >= 2
+
+
+async def test_a_mark_of_a_subscription_that_left_while_the_feature_was_off_comes_to_nothing(
+    riak: RiakDouble, store_on: StoreOn, clock: Clock
+) -> None:
+    store = await store_on(riak, wall_clock=clock)
+    await store.subscribe_ending([("ann", ["rock"], GONE)])
+    await store.subscribe([("ann", ["rock"])], ending=True)
+    await store.unsubscribe([("ann", ["rock"])])
+    clock.go_on(terms.MARKED_MS / 1000 + 1)
+    assert await holding(store, "ann") == set()
+    # A new ending one begins where nothing was.
+    await store.subscribe_ending([("ann", ["rock"], GONE)])
+    assert await store.terms([("ann", "rock")]) == [GONE]
 
 
 async def test_of_two_versions_the_later_term_is_true_and_what_one_of_them_took_out_has_to_go_again(
