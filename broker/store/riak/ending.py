@@ -228,7 +228,7 @@ class EndingSubscriptions:
             return {(ending.client, ending.topic): ending.stamp for ending in endings if has_stamp(ending)}
 
         await self._change_ended(_topics_of(of(going)), adding=True)
-        still = await self._in_place(batch, going)
+        still = dict.fromkeys(await self._in_place(batch, going))
         moved = [number for number in going if number not in still]
         self._counters["ends_called_off"] += len(moved)
         await self._change_ended(_topics_of(of(moved)), adding=False)
