@@ -186,6 +186,40 @@ async def test_own_keys_do_where_homes_are_of_an_older_release(tmp_path: Path, o
             assert await said(new, "paid", "first") == dict.fromkeys(TOPICS, True)
 
 
+async def test_subscriptions_end_once_the_last_endpoint_can(tmp_path: Path, old: dict[str, str]) -> None:
+    variables = {**VARIABLES, "INGEBORG_GRACE": "1"}
+    async with cluster_of("abc", tmp_path, **VARIABLES, **old) as cluster:
+        await again(cluster, "a", variables)
+        async with Client(cluster["a"].url, "ann", listen=True, timeout_s=7) as ann:
+            with pytest.raises(ProtocolError, match="b, c cannot do it") as refused:
+                await ann.subscribe(TOPICS, until="disconnect")
+            assert refused.value.code == "peer_unavailable"
+            await ann.subscribe("plain")
+        for name in "bc":
+            await again(cluster, name, variables)
+        async with Client(cluster["a"].url, "ann", listen=True, timeout_s=30) as ann:
+            await ann.subscribe(TOPICS, until="disconnect")
+        async with Client(cluster["b"].url, "ann", timeout_s=30) as ann:
+            assert {topic async for topic in ann.subscriptions()} == {"plain", *TOPICS}
+
+            async def have_ended() -> bool:
+                return [topic async for topic in ann.subscriptions()] == ["plain"]
+
+            await eventually(have_ended, "subscriptions until disconnect end")
+        # An older release starts again when it is off, and has what is plain.
+        url = cluster.options[1]
+        refusing = cluster["c"]
+        refusing.signal(signal.SIGTERM)
+        assert await refusing.ended(within_s=25) == 0
+        refusing.variables = {**VARIABLES, **old}
+        code, said = await asyncio.to_thread(ingeborg_features, "--store", url, "--off", "ending")
+        assert code == 0, said
+        await refusing.start()
+        await cluster.linked(*"abc")
+        async with Client(refusing.url, "ann", timeout_s=30) as ann:
+            assert [topic async for topic in ann.subscriptions()] == ["plain"]
+
+
 async def again(cluster: Cluster, name: str, variables: Mapping[str, str] | None = None) -> None:
     """The endpoint ends in order and starts again."""
     endpoint = cluster[name]
