@@ -155,6 +155,9 @@ def _texts(name: str, size: int) -> bytes:
         "payload": lambda: _filled(_PAYLOAD + b"[", b"[]", b"]}", min(size, MiB)),
         "not ASCII": lambda: _PUBLISH + b'"' + "a€b𝄞".encode() * ((size - 100) // 9) + b'","payload":1}',
         "subscribe": lambda: _numbered(b'{"command":"subscribe","client_id":"h","topic":[', b'"song %d"', b"]}", size),
+        "until": lambda: _numbered(
+            b'{"command":"subscribe","client_id":"h","until":"disconnect","topic":[', b'"song %d"', b"]}", size
+        ),
         "unsubscribe": lambda: _numbered(
             b'{"command":"unsubscribe","client_id":"h","topic":[', b'"song %d"', b"]}", size
         ),
@@ -422,6 +425,7 @@ SCENARIOS: dict[str, Scenario] = {
     "nested-lists-64k": Scenario(frames_of("nested lists", 64 << 10)),
     "keys-64k": Scenario(frames_of("keys", 64 << 10)),
     "subscribe": Scenario(frames_of("subscribe")),
+    "until": Scenario(frames_of("until")),
     "unsubscribe": Scenario(frames_of("unsubscribe")),
     "fragments": Scenario(pieces),
     "listens": Scenario(listens),

@@ -194,6 +194,8 @@ def _fields(rng: Random) -> dict[str, object]:
     fields: dict[str, object] = {"command": name, "client_id": "attacker"}
     if name in ("subscribe", "unsubscribe"):
         fields["topic"] = rng.choice(("attack", ["attack", "and another"]))
+    if name == "subscribe" and rng.random() < 0.5:
+        fields |= {"until": "disconnect", "ttl_s": 1}
     if name == "publish":
         fields |= {"topic": "attack", "timestamp": 1}
     if name in ("publish", "broadcast"):
@@ -210,6 +212,8 @@ WRONG: dict[str, tuple[object, ...]] = {
     "topic": (None, 1, 1.5, True, {}, "", "x" * 1025, "a\0", "\x7f", "a\x85b", [1], [None], [["a"]], ["a", ""]),
     "ack": (None, 0, 1, "true", [], {}),
     "dedup": (None, 0, 1, "true", "retry", "", "k" * 129, [], {}),
+    "until": (None, True, 1, "", "never", "Disconnect", ["disconnect"], {}),
+    "ttl_s": (None, True, 0, -1, 1.5, "1", 2_592_001, 2**64 - 1, [], {}),
     "timestamp": (None, "now", True, [], {}),
     "limit": (None, 0, -1, 10_001, 1.0, "10", True, [], {}),
     "id": (1.5, True, [], {}),

@@ -70,6 +70,8 @@ COMMANDS = st.fixed_dictionaries(
         "payload": VALUES,
         "ack": st.booleans() | VALUES,
         "dedup": st.booleans() | st.text(max_size=3) | VALUES,
+        "until": st.just("disconnect") | VALUES,
+        "ttl_s": st.integers(0, 5) | VALUES,
         "id": st.integers(0, 100) | VALUES,
         "timestamp": st.integers(0, 2**41) | VALUES,
         "limit": st.integers(-1, 10_001) | VALUES,
@@ -116,12 +118,14 @@ def good(random: random.Random) -> bytes:
     """A command that is taken, mostly. Not Hypothesis's to draw: there must be enough of each kind in every run."""
     name = random.choice(["listen", "unlisten", "subscribe", "unsubscribe", "publish", "broadcast", "subscriptions"])
     topic = random.choice([*"abcdef", ["a", "b"], "", "a\0"])
-    return b'{"command":"%b","client_id":%d,"topic":%b,"payload":%d,"ack":%b,"limit":10}' % (
+    ends = random.choice([b"", b"", b',"until":"disconnect"', b',"ttl_s":1'])
+    return b'{"command":"%b","client_id":%d,"topic":%b,"payload":%d,"ack":%b,"limit":10%b}' % (
         name.encode(),
         random.randrange(21),
         orjson.dumps(topic),
         random.randrange(1000),
         random.choice([b"true", b"false"]),
+        ends,
     )
 
 
