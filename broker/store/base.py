@@ -19,6 +19,7 @@ from typing import Protocol
 from ingeborg.broker.core.model import (
     Endpoint,
     Location,
+    Revocation,
     Shape,
     StoreError,
     StoreLost,
@@ -26,12 +27,14 @@ from ingeborg.broker.core.model import (
     StoreUnavailable,
     Subscribers,
     Superseded,
+    TooManyRevocations,
 )
 
 __all__ = [
     "PAGE_SUBSCRIPTIONS",
     "Endpoint",
     "Location",
+    "Revocation",
     "Shape",
     "Store",
     "StoreError",
@@ -40,6 +43,7 @@ __all__ = [
     "StoreUnavailable",
     "Subscribers",
     "Superseded",
+    "TooManyRevocations",
 ]
 
 PAGE_SUBSCRIPTIONS = 1_000
@@ -141,3 +145,14 @@ class Store(Protocol):
         Versions from before features start on the store again when the last one is off. Against a concurrent
         ``switch``, also of another feature, an *off* may be lost, never an *on*: then it has to be repeated.
         """
+
+    async def revoke(self, batch: Sequence[Revocation]) -> None:
+        """Record these, as durably as a ``subscribe``; as often as one likes, and by several processes at once: of two
+        revocations of one claim and value the later times are true. Those that are over go at a write.
+
+        ``TooManyRevocations``: the record would grow beyond ``REVOCATIONS_MAX`` (``revocations.py``); none is recorded.
+        """
+
+    async def revocations(self) -> list[Revocation]:
+        """All that are recorded, one for each claim and value; some of them may be over. Sees every ``revoke`` that has
+        returned, at whichever process."""

@@ -18,6 +18,8 @@ from ingeborg.broker.core.model import StoreError, StoreMisconfigured
 MEANING: Final = {
     # Every endpoint may become the second one, so every endpoint has to be able to.
     "standby": "what belongs to slots is kept at a second endpoint as well",
+    # An endpoint that does not know of it would let revoked tokens in.
+    "revocation": "tokens that have been revoked are let in nowhere",
 }
 """For people: what each feature does while it is switched on."""
 

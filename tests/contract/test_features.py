@@ -104,7 +104,9 @@ async def test_one_that_is_not_known_here_is_refused_at_the_start_only(open_stor
     assert await store.features() == {"standby", "later"}
     if isinstance(store, Virtual):
         return  # nothing is asked when it is opened
-    with pytest.raises(StoreMisconfigured, match="the feature 'later', and this version knows the feature 'standby'"):
+    with pytest.raises(
+        StoreMisconfigured, match="the feature 'later', and this version knows the features 'revocation', 'standby'"
+    ):
         await open_store()
     await store.switch("later", False)
     assert await (await open_store()).subscribers(["rock"]) == [{"ann"}]

@@ -21,8 +21,11 @@ STANDBY: Final = "standby"
 #: It says to whoever joins whether it has acted without it (``cluster.membership``).
 MISSED: Final = "missed"
 
+#: It is told which tokens have been revoked, and lets none of them in (``clients.revoking``).
+REVOCATION: Final = "revocation"
+
 #: All of this release's.
-CAPABILITIES: Final = frozenset((COPIES, STANDBY, MISSED))
+CAPABILITIES: Final = frozenset((COPIES, STANDBY, MISSED, REVOCATION))
 
 #: A peer's of before there were any.
 NONE: Final[frozenset[str]] = frozenset()

@@ -23,7 +23,8 @@ All of it is for one user: directories 700, files 600.
 Hashes are ``ingeborg.protocol.hashes.digest``: LMDB keys hold 511 bytes and topics 1,024. Each unnamed database has
 the entry ``layout``. That of the durable environment also has the entry ``features`` while one is switched on. Nothing
 of features is in the soft one, which a reboot empties: every process that opens the store opens the durable one, and
-in one transaction there is no half of a change.
+in one transaction there is no half of a change. Beside it is the entry ``revocations`` once a token has been revoked:
+[[claim, value, issued until, expires at], …].
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -43,10 +44,19 @@ from typing import Any, NamedTuple, cast
 import lmdb
 import ormsgpack
 
-from ingeborg.broker.store.base import StoreError, StoreLost, StoreMisconfigured, StoreUnavailable, Superseded
+from ingeborg.broker.store.base import (
+    Revocation,
+    StoreError,
+    StoreLost,
+    StoreMisconfigured,
+    StoreUnavailable,
+    Superseded,
+    TooManyRevocations,
+)
 from ingeborg.broker.store.embedded import files
 from ingeborg.broker.store.embedded.files import Damaged, Files
 from ingeborg.broker.store.features import require_known
+from ingeborg.broker.store.revocations import unpacked
 
 LAYOUT_NAME = b"ingeborg embedded store"
 LAYOUT_NUMBER = 1
@@ -369,6 +379,17 @@ def record_features(txn: lmdb.Transaction, features: frozenset[str]) -> None:
         txn.delete(b"features")
 
 
+def revocations_in(txn: lmdb.Transaction) -> list[Revocation]:
+    """Those that are recorded. ``ValueError`` for what is no record of them."""
+    packed = txn.get(b"revocations")
+    return [] if packed is None else unpacked(ormsgpack.unpackb(packed))
+
+
+def record_revocations(txn: lmdb.Transaction, revocations: Sequence[Revocation]) -> None:
+    """Write them in the place of those that are there."""
+    txn.put(b"revocations", ormsgpack.packb([list(revocation) for revocation in revocations]))
+
+
 # --- frames ------------------------------------------------------------------------------------------------------
 #
 # To the writer: [number, operation, argument]. From it, in any order, [number, outcome, results] for each: the outcome
@@ -385,7 +406,15 @@ LAST_WORDS = -3
 
 ERRORS: dict[str, type[StoreError]] = {
     error.__name__: error
-    for error in (StoreError, StoreUnavailable, StoreMisconfigured, Damaged, StoreLost, Superseded)
+    for error in (
+        StoreError,
+        StoreUnavailable,
+        StoreMisconfigured,
+        Damaged,
+        StoreLost,
+        Superseded,
+        TooManyRevocations,
+    )
 }
 
 _LENGTH_BYTES = 4

@@ -15,8 +15,16 @@ import lmdb
 import ormsgpack
 
 from ingeborg.broker.store.base import Location, Superseded
-from ingeborg.broker.store.embedded.layout import Environment, Lane, features_in, record_features
+from ingeborg.broker.store.embedded.layout import (
+    Environment,
+    Lane,
+    features_in,
+    record_features,
+    record_revocations,
+    revocations_in,
+)
 from ingeborg.broker.store.features import switched
+from ingeborg.broker.store.revocations import recorded, unpacked
 from ingeborg.protocol.hashes import HASH_BYTES, digest
 
 SWEEP_PER_HASH = 2
@@ -38,6 +46,7 @@ def operations(environment: Environment, lane: Lane) -> dict[str, Operation]:
             "subscribe": lambda txn, batch: subscriptions.add(txn, _rows_of(batch)),
             "unsubscribe": lambda txn, batch: subscriptions.remove(txn, _rows_of(batch)),
             "switch": _switch,
+            "revoke": _revoke,
         }
     soft = _Soft(environment)
     return {
@@ -55,6 +64,12 @@ def _switch(txn: lmdb.Transaction, argument: tuple[str, bool]) -> list[Any]:
     found = features_in(txn)
     if (features := switched(found, feature, on)) != found:
         record_features(txn, features)
+    return []
+
+
+def _revoke(txn: lmdb.Transaction, argument: tuple[float, list[list[Any]]]) -> list[Any]:
+    unix_s, batch = argument
+    record_revocations(txn, recorded(revocations_in(txn), unpacked(batch), unix_s))
     return []
 
 

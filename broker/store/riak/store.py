@@ -16,7 +16,7 @@ from typing import Final
 
 import ormsgpack
 
-from ..base import Endpoint, Location, Shape, StoreMisconfigured, StoreUnavailable, Subscribers
+from ..base import Endpoint, Location, Revocation, Shape, StoreMisconfigured, StoreUnavailable, Subscribers
 from ..features import require_name
 from . import riak_pb2 as pb
 from . import wire
@@ -24,7 +24,7 @@ from .checks import check_nodes, check_types, settle_layout
 from .connecting import Connecting
 from .counters import zeroed
 from .flow import each
-from .layout import VERSION, Buckets, Layout, ListObject, Partition, Whereabouts, partition_of, place_of
+from .layout import VERSION, Buckets, Layout, ListObject, Partition, Revoked, Whereabouts, partition_of, place_of
 from .listing import Listing
 from .objects import Address, Objects
 from .pool import Pool
@@ -355,6 +355,15 @@ class RiakStore:
             if on or feature not in await self.features():
                 return
         raise StoreUnavailable(f"other processes switch {feature!r} on at the same time: it is still on, try again")
+
+    # Revoked tokens, in an object beside it.
+
+    async def revoke(self, batch: Sequence[Revocation]) -> None:
+        now = self._wall_clock()
+        await self._objects.change(Revoked, self._buckets.revocations, lambda revoked: revoked.revoke(batch, now))
+
+    async def revocations(self) -> list[Revocation]:
+        return (await self._objects.read(Revoked, self._buckets.revocations)).revocations
 
 
 def _expiry(value: bytes) -> float:

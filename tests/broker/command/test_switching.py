@@ -20,8 +20,10 @@ from tests.simulator import world
 
 from ..running import ingeborg, serving
 
-ON = "standby: on (what belongs to slots is kept at a second endpoint as well)\n"
-OFF = ON.replace("on (", "off (")
+OTHER = "revocation: off (tokens that have been revoked are let in nowhere)\n"
+STANDBY_ON = "standby: on (what belongs to slots is kept at a second endpoint as well)\n"
+STANDBY_OFF = STANDBY_ON.replace("on (", "off (")
+ON, OFF = OTHER + STANDBY_ON, OTHER + STANDBY_OFF
 
 
 @asynccontextmanager
@@ -45,10 +47,14 @@ async def features(directory: Path, off: str | None = None, *, as_json: bool = F
 async def test_those_that_are_on_are_listed_beside_those_that_are_known(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
         assert await features(tmp_path) == (0, OFF, "")
-        assert await features(tmp_path, as_json=True) == (0, '{"on":[],"known":["standby"]}\n', "")
+        assert await features(tmp_path, as_json=True) == (0, '{"on":[],"known":["revocation","standby"]}\n', "")
         await store.switch("standby", True)
         assert await features(tmp_path) == (0, ON, "")
-        assert await features(tmp_path, as_json=True) == (0, '{"on":["standby"],"known":["standby"]}\n', "")
+        assert await features(tmp_path, as_json=True) == (
+            0,
+            '{"on":["standby"],"known":["revocation","standby"]}\n',
+            "",
+        )
 
 
 async def test_one_is_switched_off_beside_a_running_endpoint_and_what_that_means_is_said(tmp_path: Path) -> None:
@@ -87,7 +93,7 @@ async def test_an_unknown_name_is_wrong_usage_and_says_what_to_do(tmp_path: Path
     assert await features(tmp_path / "absent", "Standby") == (
         2,
         "",
-        "ingeborg features: this version knows no feature 'Standby', but standby. "
+        "ingeborg features: this version knows no feature 'Standby', but revocation, standby. "
         "Switch it off with a version that knows it\n",
     )
 
@@ -114,7 +120,7 @@ async def test_as_a_command_beside_an_endpoint_and_on_riak(tmp_path: Path) -> No
         await store.switch("standby", True)
         url = f"lmdb:{tmp_path / 'store'}"
         async with ingeborg(tmp_path, "features", "--store", url, "--off", "standby", "--json") as command:
-            assert orjson.loads(await command.line("")) == {"on": [], "known": ["standby"]}
+            assert orjson.loads(await command.line("")) == {"on": [], "known": ["revocation", "standby"]}
             assert await command.ended() == 0
         assert await store.features() == frozenset()
     async with RiakDouble(nodes=3) as riak:
@@ -124,7 +130,7 @@ async def test_as_a_command_beside_an_endpoint_and_on_riak(tmp_path: Path) -> No
         await riak_store.switch("standby", True)
         url = "riak:" + ",".join(f"{host}:{port}" for host, port in riak.addresses)
         async with ingeborg(tmp_path, "features", "--store", url, "--off", "standby") as command:
-            assert f"{await command.line('standby')}\n".endswith(OFF)
+            assert f"{await command.line('standby')}\n".endswith(STANDBY_OFF)
             assert await command.ended() == 0
             assert "within seconds" in command.said()
         assert await riak_store.features() == frozenset()
