@@ -23,6 +23,7 @@ from .clients.memory import Memory
 from .clients.moved import MovedAway
 from .clients.outbox import PIECE_BYTES
 from .clients.replies import Replies
+from .clients.revoking import Revoking
 from .clients.sending import Sending
 from .clients.sessions import Sessions
 from .cluster.arriving import Arriving
@@ -148,7 +149,8 @@ class Router:
         self._home = home = make_home(
             desk, me.incarnation, homes, routes, locations, whereabouts, outcomes, fanout, sharing, guard, sizes
         )
-        self.features = Features(desk, members, {} if lookup else {STANDBY: guard.switch}, wanted)
+        self.features = features = Features(desk, members, {} if lookup else {STANDBY: guard.switch}, wanted)
+        self.revoking = revoking = Revoking(desk, members, features, sessions, sending, replies, keepalive, sizes)
         self.recovery = recovery = Recovery(desk, members, self.dedup, kept, outcomes, home.recover)
         self._origin = origin = Origin(
             desk, me.incarnation, homes, home, outcomes, repeats, inflight, replies, counters, dedup_ttl_s > 0
@@ -162,8 +164,8 @@ class Router:
         self._inspecting = inspecting = Inspecting(desk, members, replies, figures, sizes)
 
         # In the order in which they are told of ticks, of the ends of turns, and of what becomes of the cluster.
-        capabilities: list[Part] = [home, delivery, keys, copying, arriving, standbys, copies, recovery, self.features]
-        capabilities += [writing, subscribing, listening, keepalive, inspecting, fanout, origin]
+        capabilities: list[Part] = [home, delivery, keys, copying, arriving, standbys, copies, recovery, features]
+        capabilities += [revoking, writing, subscribing, listening, keepalive, inspecting, fanout, origin]
         followers = [part for part in capabilities if part.follows_the_cluster()]
         self.joining = joining = Joining(
             desk, members, mesh, self._writes, handovers, followers, self._idle, alone_at_url=alone_at_url
@@ -335,11 +337,7 @@ class Router:
         self._at(now)
         if self._jobs:
             job = self._jobs.popleft()
-            try:
-                parked = next(job)
-            except StopIteration:
-                return
-            if not parked:
+            if not next(job, True):
                 self._jobs.append(job)
 
     def _idle(self) -> bool:

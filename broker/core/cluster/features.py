@@ -34,13 +34,23 @@ class Features(Part):
     ) -> None:
         self._desk = desk
         self._members = members
-        self._switches = switches
+        self._switches = dict(switches)
         self.on: frozenset[str] = frozenset()
         #: What is wanted and not on: the names of those that are not able to do it, or not known to be.
         self.awaited: dict[str, list[str]] = {feature: [] for feature in sorted(wanted)}
         self._ours: dict[str, float] = {}  # switched on by this endpoint, which looks until then whether that was right
         self._look_at = desk.now
         self._asking = False
+
+    def follow(self, feature: str, switch: Callable[[bool], None]) -> None:
+        """This is told, too, whether that feature is on."""
+        self._switches[feature] = switch
+
+    def want(self, feature: str) -> None:
+        """Have it switched on as soon as all others are able to, also where people have switched it off before."""
+        if feature not in self.on and feature not in self.awaited:
+            self.awaited[feature] = []
+            self._look_at = self._desk.now
 
     def tick(self) -> None:
         """Ask the store when it is time to; not while this endpoint leaves, which would wait for the answer."""

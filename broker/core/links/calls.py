@@ -49,6 +49,8 @@ class Kind(IntEnum):
     COPY_BEGINS = 11
     COPY = 12  # home -> next home: copy, name of the state, what that has packed
     COPIED = 13  # home -> next home: copy, keys sent in all, final?; answered: are they all here?
+    # -> every peer, all of which have "revocation": [[claim, value, issued_until, expires_at], ...]
+    REVOKED = 14
 
 
 #: The answer of an endpoint that is not home of the topic: ask again, the views will agree.
