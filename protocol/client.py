@@ -28,7 +28,7 @@ from websockets.uri import parse_uri
 from .again import Endings, Reply
 from .ending import Again, term_fields
 from .errors import CLOSES, SUBSCRIPTIONS_ENDED, ProtocolError
-from .messages import check_dedup
+from .messages import check_dedup, check_revoke
 from .outgoing import OutgoingSocket, connect, explained
 from .pacing import paced
 from .requests import body, check_client_id, error_of, keys_of, may_retry, topic_bodies
@@ -79,6 +79,14 @@ class Notification(NamedTuple):
     broadcast: Any
 
 
+class Revoked(NamedTuple):
+    """What a ``revoke`` has done. Unix times in seconds: until when it is remembered; of a subject, the second up to
+    which its tokens had been issued."""
+
+    expires_at: int
+    issued_until: int | None = None
+
+
 class Client:
     """One client; use as ``async with Client(urls, client_id) as client``.
 
@@ -90,7 +98,8 @@ class Client:
 
     A lost connection is renewed after ``random() * min(backoff_max_s, backoff_base_s * 2**failures)`` seconds (full
     jitter), at the next URL, for as long as it takes, and listens again by itself; subscriptions are the broker's to
-    keep. Notifications sent in between are missed. A client that listened elsewhere since (code 4001) ends instead.
+    keep. Notifications sent in between are missed. A client that listened elsewhere since (code 4001), or whose token
+    has been revoked (4006), ends instead.
     ``wss`` URLs are verified against the system's certificates. ``token``: for an endpoint that wants one; or what
     gives one for each connection, since an endpoint closes a connection whose token has expired.
 
@@ -333,6 +342,21 @@ class Client:
             cursor = page.get("cursor")
             if cursor is None:
                 return
+
+    async def revoke(
+        self, *, jti: str | None = None, sub: str | None = None, expires_at: float | None = None
+    ) -> Revoked:
+        """Take back the token with this ``jti``, or all tokens of exactly this ``sub`` that have been issued up to now.
+        It wants a token with the permission `revoke`, and is known to every endpoint when it returns.
+
+        ``expires_at``: until when it is to be remembered, in Unix seconds, which is the token's `exp`; by default 30
+        days from now, and 400 at the most. ``bad_state``: not one of the two, or not of the right form.
+        """
+        named = {"jti": jti, "sub": sub, "expires_at": expires_at}
+        fields = {name: value for name, value in named.items() if value is not None}
+        check_revoke(fields)
+        reply = await self._request(self._body("revoke", fields), retry=True)
+        return Revoked(reply["expires_at"], reply.get("issued_until"))
 
     # -- notifications
 

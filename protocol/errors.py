@@ -84,6 +84,7 @@ SLOW_CONSUMER: Final = CloseCode(4002, "slow consumer: its outbox is full", True
 PING_TIMEOUT: Final = CloseCode(4003, "two pings went unanswered", True)
 TOKEN_EXPIRED: Final = CloseCode(4004, "the token has expired; connect with a new one", True)
 HELD_TOO_MUCH: Final = CloseCode(4005, "the endpoint holds as much as it may, and most of it for this connection", True)
+TOKEN_REVOKED: Final = CloseCode(4006, "the token has been revoked", False)
 SUBSCRIPTIONS_ENDED: Final = CloseCode(
     4007, "subscriptions have ended while this endpoint was cut off; connect and listen anew", True
 )
@@ -102,6 +103,7 @@ CLOSES: Final[dict[int, CloseCode]] = {
         PING_TIMEOUT,
         TOKEN_EXPIRED,
         HELD_TOO_MUCH,
+        TOKEN_REVOKED,
         SUBSCRIPTIONS_ENDED,
     )
 }

@@ -5,7 +5,7 @@ Owns: which fields each has, how they are checked, and the bytes of every reply.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from .errors import ERRORS, ProtocolError
@@ -35,6 +35,15 @@ TTL_S_MAX: Final = 30 * 24 * 3600
 PAGE_LIMIT_DEFAULT: Final = 1_000
 PAGE_LIMIT_MAX: Final = 10_000
 
+#: Of a token's `jti`: an endpoint lets no token in whose id could not be revoked.
+JTI_BYTES_MAX: Final = 128
+
+#: Of a token's `sub` that is revoked: no client has a longer one, nor is there a longer beginning of its ids, with `*`.
+SUBJECT_BYTES_MAX: Final = CLIENT_ID_BYTES_MAX + 1
+
+#: Times beyond it are no seconds (the year 9999).
+UNIX_TIME_MAX_S: Final = 253_402_300_800
+
 Id = str | int | None
 
 
@@ -52,6 +61,9 @@ class Command(NamedTuple):
     limit: int = PAGE_LIMIT_DEFAULT
     #: Of a subscribe that ends: until its client disconnects?, after so many seconds (0: not by time).
     term: tuple[bool, int] | None = None
+    jti: str | None = None  # of a `revoke`: either this one or the next has a string
+    subject: str | None = None
+    expires_at: float | None = None  # Unix time in seconds
 
 
 def check(value: dict[str, Any], payload_bytes_max: int) -> Command:
@@ -140,6 +152,30 @@ def _plain(name: str, client: str, number: Id, value: dict[str, Any], payload_by
     return Command(name, client, number)
 
 
+def is_text_of(value: object, bytes_max: int) -> bool:
+    """A string of 1 to so many bytes of UTF-8?"""
+    return type(value) is str and 1 <= len(value.encode(errors="replace")) <= bytes_max
+
+
+def check_revoke(value: Mapping[str, Any]) -> tuple[str | None, str | None, float | None]:
+    """`jti`, `sub` and `expires_at` of a `revoke`. Raises ``ProtocolError``."""
+    jti, subject, expires_at = value.get("jti"), value.get("sub"), value.get("expires_at")
+    if (jti is None) is (subject is None):
+        raise ProtocolError("bad_state", "Either key 'jti' or key 'sub' has to be there, and not both")
+    if jti is not None and not is_text_of(jti, JTI_BYTES_MAX):
+        raise ProtocolError("bad_state", f"Key 'jti' has to be a string of 1 to {JTI_BYTES_MAX} bytes of UTF-8")
+    if subject is not None and not is_text_of(subject, SUBJECT_BYTES_MAX):
+        raise ProtocolError("bad_state", f"Key 'sub' has to be a string of 1 to {SUBJECT_BYTES_MAX} bytes of UTF-8")
+    if expires_at is not None and (type(expires_at) not in (int, float) or not 0 <= expires_at < UNIX_TIME_MAX_S):
+        raise ProtocolError("bad_state", "Key 'expires_at' has to be a Unix time in seconds")
+    return jti, subject, None if expires_at is None else float(expires_at)
+
+
+def _revoke(name: str, client: str, number: Id, value: dict[str, Any], payload_bytes_max: int) -> Command:
+    jti, subject, expires_at = check_revoke(value)
+    return Command(name, client, number, jti=jti, subject=subject, expires_at=expires_at)
+
+
 def _with_topics(name: str, client: str, number: Id, value: dict[str, Any], payload_bytes_max: int) -> Command:
     topic = value.get("topic")
     if type(topic) is list:
@@ -209,6 +245,7 @@ _COMMANDS: Final = {
     "endpoints": _plain,
     "subscribers": _subscribers,
     "location": _plain,
+    "revoke": _revoke,
 }
 
 _SUCCESS: Final = encode({"result": "success"})

@@ -17,6 +17,7 @@ from websockets.datastructures import MultipleValuesError
 from websockets.http11 import Request
 
 from ..core.clients.grants import Grant
+from ..core.clients.revoking import Revoking
 from .callback import Callback, Denied, Question, Unanswered
 from .claims import TokenError
 from .counting import Counting, OwnCount
@@ -70,6 +71,13 @@ class Access:
         self._per_address_max = per_address_max
         self._proxies = tuple(proxies)
         self._counting = counting or OwnCount()  # by address, or network
+        #: Knows which tokens have been revoked; ``None``: there is no endpoint behind this.
+        self.revoking: Revoking | None = None
+
+    @property
+    def wants_token(self) -> bool:
+        """Is nobody let in without a token, or an answer of the operator's server?"""
+        return self._wants_token
 
     def arrived(self, request: Request, peer: str) -> str | None:
         """A connection from the numeric address ``peer`` is let in: count it, until ``left``. Returns under what it is,
@@ -125,9 +133,23 @@ class Access:
         if self._keys is None:
             return None
         try:
-            return self._keys.grant(_token(request.path, authorization))
+            return self._standing(self._keys.grant(_token(request.path, authorization)))
         except TokenError as error:
             raise _not_accepted(error) from None
+
+    def _standing(self, grant: Grant) -> Grant:
+        """The grant, if it has not been taken back. Raises ``Refused``, ``TokenError``."""
+        if self.revoking is None:
+            return grant
+        if not self.revoking.knows:
+            raise Refused(
+                http.HTTPStatus.SERVICE_UNAVAILABLE,
+                "This endpoint does not know yet which tokens have been revoked; try again in a moment",
+                **{"Retry-After": "1"},
+            )
+        if self.revoking.refuses(grant):
+            raise TokenError("it has been revoked")
+        return grant
 
     async def answer(self, question: Question) -> Grant:
         """What the connection may do, as the operator's server says. Raises ``Refused``."""
@@ -141,7 +163,11 @@ class Access:
                 **{"Retry-After": "1"},
             ) from None
         if not isinstance(verdict, Denied):
-            return verdict
+            try:
+                return self._standing(verdict)  # whenever the server has said it
+            except TokenError:
+                text = "You are not let in: that you were let in has been revoked"
+                raise Refused(http.HTTPStatus.UNAUTHORIZED, text, **{"WWW-Authenticate": "Bearer"}) from None
         if verdict.status == http.HTTPStatus.UNAUTHORIZED:
             text = "You are not let in: what your request says of who you are is not accepted"
             raise Refused(http.HTTPStatus.UNAUTHORIZED, text, **{"WWW-Authenticate": "Bearer"})

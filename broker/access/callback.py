@@ -96,8 +96,9 @@ class Unanswered(Exception):
     """It could not be asked."""
 
 
-def read_answer(answer: Answer, unix_s: float) -> Verdict:
-    """What the answer says that came at this Unix time in seconds. Raises ``CallFailed``."""
+def read_answer(answer: Answer, unix_s: float, asked_at: float | None = None) -> Verdict:
+    """What the answer says that came at this Unix time in seconds, to what was ``asked_at`` then. Raises
+    ``CallFailed``."""
     status = answer.status
     if status in (401, 403):
         return Denied(status)
@@ -112,7 +113,7 @@ def read_answer(answer: Answer, unix_s: float) -> Verdict:
         why = f"the answer's lifetime_s has to be seconds, above 0 and at most {LIFETIME_MAX_S:.0f}"
         raise CallFailed(why, is_down=False)
     try:
-        return granted(claims, unix_s + lifetime_s)
+        return granted(claims, unix_s + lifetime_s, asked_at)
     except TokenError as error:
         why = str(error).partition(", not ")[0]  # what comes then is of the answer
         raise CallFailed(f"the answer's claims are not those of SPEC section 1.5: {why}", is_down=False) from None
@@ -326,11 +327,11 @@ class Callback:
                 self.under_way -= 1
 
     async def _call(self, key: bytes, question: Question, turn: Turn) -> Verdict | None:
-        begun = self._clock()
+        begun, asked_at = self._clock(), self._unix_clock()
         try:
             answer = await self._ask(question)
             unix_s = self._unix_clock()
-            verdict = read_answer(answer, unix_s)
+            verdict = read_answer(answer, unix_s, asked_at)
         except CallFailed as error:
             now = self._clock()
             self._ended("timed_out" if error.timed_out else "failed", now - begun)

@@ -1,6 +1,7 @@
-"""What claims permit: `sub` and `ingeborg`, of a token and of the operator's server alike. SPEC section 1.5.
+"""What claims permit: `sub` and `ingeborg`, of a token and of the operator's server alike; and by which of them a token
+may be revoked, `sub`, `jti` and `iat`. SPEC section 1.5.
 
-Owns: the names of the permissions, and the checks of these two claims. Must never: know where claims come from, whether
+Owns: the names of the permissions, and the checks of these claims. Must never: know where claims come from, whether
 they are genuine, or until when they hold.
 """
 
@@ -9,26 +10,29 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ingeborg.protocol.messages import JTI_BYTES_MAX, UNIX_TIME_MAX_S, is_text_of
+
 from ..core.clients.grants import Grant
 
 #: The claim with the permissions, and what it may have. An endpoint refuses a token that has more: what it does not
 #: know it cannot hold to. So what narrows a permission gets a name of its own, and no name is given a second meaning.
 CLAIM = "ingeborg"
-PERMISSIONS = ("publish", "publish_topics", "subscribe", "subscribe_topics", "broadcast", "inspect")
+PERMISSIONS = ("publish", "publish_topics", "subscribe", "subscribe_topics", "broadcast", "inspect", "revoke")
 
 
 class TokenError(Exception):
     """The token is not accepted. ``str(error)`` says why, and never holds any of it."""
 
 
-def granted(claims: Mapping[str, Any], expires_at: float) -> Grant:
-    """What the claims permit until that Unix time in seconds. Raises ``TokenError``."""
+def granted(claims: Mapping[str, Any], expires_at: float, issued_at: float | None = None) -> Grant:
+    """What the claims permit until that Unix time in seconds. ``issued_at``: when they were made, where they do not say
+    so themselves. Raises ``TokenError``."""
     permissions = claims.get(CLAIM, {})
     if not isinstance(permissions, dict):
         raise TokenError(f"claim {CLAIM!r} has to be an object")
     if unknown := sorted(set(permissions) - set(PERMISSIONS)):
         raise TokenError(f"claim {CLAIM!r} has {', '.join(PERMISSIONS)}, not {unknown[0][:64]!r}")
-    broadcast, inspect = (_flag(permissions, name) for name in ("broadcast", "inspect"))
+    broadcast, inspect, revoke = (_flag(permissions, name) for name in ("broadcast", "inspect", "revoke"))
     client = claims.get("sub")
     if not isinstance(client, str) or not client:
         raise TokenError("sub has to be a client id, or the beginning of several and a *")
@@ -36,7 +40,25 @@ def granted(claims: Mapping[str, Any], expires_at: float) -> Grant:
     publish_topics, subscribe_topics = (
         frozenset(_texts(permissions, name, "names")) for name in ("publish_topics", "subscribe_topics")
     )
-    grant = Grant(client, publish, subscribe, broadcast, expires_at, inspect, publish_topics, subscribe_topics)
+    jti = claims.get("jti")
+    if "jti" in claims and not is_text_of(jti, JTI_BYTES_MAX):
+        raise TokenError(f"jti has to be a string of 1 to {JTI_BYTES_MAX} bytes, by which the token can be revoked")
+    iat: Any = claims.get("iat")
+    if type(iat) in (int, float) and 0 <= iat < UNIX_TIME_MAX_S:  # else it says nothing
+        issued_at = float(iat)
+    grant = Grant(
+        client,
+        publish,
+        subscribe,
+        broadcast,
+        expires_at,
+        inspect,
+        publish_topics,
+        subscribe_topics,
+        revoke=revoke,
+        jti=jti,
+        issued_at=issued_at,
+    )
     try:
         return grant.prepared()
     except ValueError as error:

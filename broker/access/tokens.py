@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ingeborg.protocol.errors import ProtocolError
+from ingeborg.protocol.messages import JTI_BYTES_MAX, UNIX_TIME_MAX_S, is_text_of
 from ingeborg.protocol.topics import check_topic
 
 from ..command.config import ConfigError
@@ -51,11 +52,9 @@ LOOK_S = 1.0
 #: Larger than any sensible token; a header of HTTP may not be longer than 8 KiB anyway.
 TOKEN_BYTES_MAX = 8 * 1024
 
-#: Times beyond it are no seconds (the year 9999).
-TIME_MAX_S = 253_402_300_800
-
-#: Of the registered claims `exp` and `sub` have to be there; these two and `nbf` are looked at, here, and no other. So
-#: `iat` is not: RFC 7519 section 4.1.6 gives it no part in whether a token is valid; `nbf` is for that.
+#: Of the registered claims `exp` and `sub` have to be there; these two and `nbf` are looked at, here, and `jti` and
+#: `iat` for what a revocation names. `iat` has no other part in whether a token is valid (RFC 7519 section 4.1.6);
+#: `nbf` is for that.
 _DECODING: Options = {
     "require": ["exp", "sub"],
     "verify_exp": False,
@@ -65,6 +64,10 @@ _DECODING: Options = {
     "verify_iss": False,
     "verify_jti": False,
 }
+
+
+#: Random bytes of an id that is made here: of a million tokens no two have the same.
+JTI_BYTES = 12
 
 
 class Keys:
@@ -127,13 +130,27 @@ class Keys:
     def _granted(self, claims: Mapping[str, Any]) -> Grant:
         now = self._clock()
         expires_at, not_before = claims["exp"], claims.get("nbf", 0)
-        if not all(type(value) in (int, float) and 0 <= value < TIME_MAX_S for value in (expires_at, not_before)):
+        if not all(type(value) in (int, float) and 0 <= value < UNIX_TIME_MAX_S for value in (expires_at, not_before)):
             raise TokenError("exp and nbf have to be Unix times in seconds")
         if not_before > now + LEEWAY_S:
             raise TokenError("it is not valid yet")
         if expires_at + LEEWAY_S <= now:
             raise TokenError("it has expired")
         return granted(claims, expires_at + LEEWAY_S)
+
+
+def id_and_end(token: str) -> tuple[str | None, float | None]:
+    """`jti` and `exp` of a token that nobody has checked; ``None``: it has none. Raises ``TokenError``."""
+    import jwt
+
+    try:
+        claims = jwt.decode(token, options={"verify_signature": False, **_DECODING, "require": []})
+    except jwt.InvalidTokenError:
+        raise TokenError("it is no JWT") from None
+    jti: Any = claims.get("jti")
+    expires_at: Any = claims.get("exp")
+    is_time = type(expires_at) in (int, float) and 0 <= expires_at < UNIX_TIME_MAX_S
+    return jti if is_text_of(jti, JTI_BYTES_MAX) else None, float(expires_at) if is_time else None
 
 
 def _verifying(key: jwt.PyJWK) -> Any:
@@ -207,13 +224,16 @@ def make_token(
     subscribe_topics: Sequence[str] = (),
     broadcast: bool = False,
     inspect: bool = False,
+    revoke: bool = False,
+    jti: str | None = None,
     lifetime_s: float = 3600.0,
     kid: str | None = None,
     clock: Callable[[], float] = time.time,
 ) -> str:
     """A token, signed with the file's first key that can sign, or with that of the id. ``publish``, ``subscribe``: what
     topics begin with; ``publish_topics``, ``subscribe_topics``: single ones; in all of them ``{sub}`` is the client's
-    id. Raises ``ConfigError``.
+    id. ``jti``: its own id; a random one where none is given, so that each token can be revoked. Raises
+    ``ConfigError``.
     """
     import jwt
 
@@ -231,6 +251,8 @@ def make_token(
                 check_entry(text, is_prefix=what == "prefix")
             except ValueError as error:
                 raise ConfigError(f"{what} {text[:64]!r}: {error}") from None
+    if jti is not None and not is_text_of(jti, JTI_BYTES_MAX):
+        raise ConfigError(f"jti {jti[:64]!r}: has to have 1 to {JTI_BYTES_MAX} bytes")
     for key in read_keys(path):
         if kid in (None, key.key_id) and (isinstance(key.key, bytes) or hasattr(key.key, "public_key")):
             now = int(clock())
@@ -240,9 +262,11 @@ def make_token(
                 **{name: topics for name, topics in exact.items() if topics},  # else endpoints before them take it, too
                 "broadcast": broadcast,
                 "inspect": inspect,
+                **({"revoke": True} if revoke else {}),
             }
             claims = {
                 "sub": client,
+                "jti": secrets.token_urlsafe(JTI_BYTES) if jti is None else jti,
                 "iat": now,
                 "exp": int(now + lifetime_s),
                 CLAIM: permissions,

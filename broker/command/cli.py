@@ -1,4 +1,5 @@
-"""The command line: `ingeborg serve | sub | pub | import | export | features | token | status | doctor | autoscale`.
+"""The command line: `ingeborg serve | sub | pub | import | export | features | token | revoke | status | doctor |
+autoscale`.
 
 Owns: the options' spelling and help. Must never: do what they say (``serve``, ``supervisor``, ``commands`` and those
 beside them do).
@@ -151,9 +152,37 @@ def parser() -> argparse.ArgumentParser:
             )
     options.add_argument("--broadcast", action="store_true", help="it may broadcast")
     options.add_argument("--inspect", action="store_true", help="it may look at endpoints and subscribers (/console)")
+    options.add_argument("--revoke", action="store_true", help="it may take tokens back (`ingeborg revoke`)")
+    options.add_argument("--jti", metavar="ID", help="the token's own id, to revoke it by (a random one)")
     options.add_argument("--lifetime", metavar="SECONDS", type=_positive, default=3600, help="until it expires (3600)")
     options.add_argument("--kid", metavar="ID", help="of the key to sign with (the first that can)")
     options.add_argument("--json", action="store_true", help='the token as one line of JSON: {"token": …}')
+
+    text = "take back a token, or all that a subject has, before they expire"
+    options = subcommands.add_parser(
+        "revoke",
+        help=text,
+        description=f"{_sentence(text)}. Who has one is sent away within a second, by every endpoint, and let in "
+        "nowhere. --token-file holds your own token, which has to permit it (`ingeborg token --revoke`).",
+    )
+    _client(options)
+    named = options.add_mutually_exclusive_group(required=True)
+    named.add_argument("--jti", metavar="ID", help="the token with this id")
+    named.add_argument(
+        "--subject",
+        metavar="SUB",
+        help="all tokens of exactly this sub that have been issued up to now",
+    )
+    named.add_argument(
+        "--token", metavar="FILE", help="the token in this file (-: standard input): its jti, until its exp"
+    )
+    options.add_argument(
+        "--expires-at",
+        metavar="SECONDS",
+        type=float,
+        help="until when it is remembered, as the token's exp (with --token that, else in 30 days; in 400 at the most)",
+    )
+    options.add_argument("--json", action="store_true", help="the outcome as one line of JSON")
 
     text = "show the endpoints, their clients and rates"
     options = subcommands.add_parser("status", help=text, description=_sentence(text) + ".")
@@ -307,7 +336,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return autoscale.run(parsed)
         if command == "token":
             return commands.token(**parsed)
-        if command in ("sub", "pub"):
+        if command in ("sub", "pub", "revoke"):
             try:
                 token = _token(parsed["token_file"])
             except (OSError, UnicodeDecodeError) as error:
@@ -320,6 +349,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 until, ttl_s = parsed["until"], parsed["ttl_s"]
                 sub = commands.sub(url, client_id, topics, file, count, until=until, ttl_s=ttl_s, token=token)
                 return asyncio.run(sub)
+            if command == "revoke":
+                what = {name: parsed[name] for name in ("jti", "subject", "token", "expires_at")}
+                return asyncio.run(commands.revoke(url, client_id, **what, own_token=token, as_json=parsed["json"]))
             topic, payload, ack, dedup = (parsed[name] for name in ("topic", "payload", "ack", "dedup"))
             return asyncio.run(commands.pub(url, client_id, topic, payload, ack, dedup=dedup, token=token))
         return asyncio.run(commands.status(parsed["url"], parsed["json"]))

@@ -1,7 +1,7 @@
-"""What ``ingeborg sub``, ``ingeborg pub`` and ``ingeborg status`` do; the command line itself is ``cli``'s.
+"""What ``ingeborg sub``, ``pub``, ``revoke``, ``token`` and ``status`` do; the command line itself is ``cli``'s.
 
 Owns: their input, output and exit codes (0: done; 1: refused or failed; 2: wrong usage). Must never: know the inside of
-an endpoint: these three are clients like any other, and work against an endpoint of another machine or version.
+an endpoint: these are clients like any other, and work against an endpoint of another machine or version.
 
 Results go to standard output, everything said to the person to standard error.
 """
@@ -12,6 +12,7 @@ import asyncio
 import re
 import sys
 from collections.abc import AsyncIterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TextIO
 
@@ -22,6 +23,7 @@ from ingeborg.protocol.errors import ProtocolError
 from ingeborg.protocol.pages import PageError, fetch, samples
 
 from ..access import tokens as auth
+from ..access.claims import TokenError
 from ..shell.terminal import printable
 from .config import ConfigError
 
@@ -119,6 +121,8 @@ def token(
     lifetime: int,
     kid: str | None,
     json: bool = False,
+    revoke: bool = False,
+    jti: str | None = None,
 ) -> int:
     """Print a token for the client, or make the file of keys first, or only that. ``json``: in a line of JSON."""
     path = Path(keys).expanduser()
@@ -131,13 +135,74 @@ def token(
         if client_id is not None:
             permissions: dict[str, Any] = {"publish": publish_prefix, "subscribe": subscribe_prefix}
             permissions |= {"publish_topics": publish, "subscribe_topics": subscribe}
-            permissions |= {"broadcast": broadcast, "inspect": inspect}
-            made = auth.make_token(path, client_id, lifetime_s=lifetime, kid=kid, **permissions)
+            permissions |= {"broadcast": broadcast, "inspect": inspect, "revoke": revoke}
+            made = auth.make_token(path, client_id, lifetime_s=lifetime, kid=kid, jti=jti, **permissions)
             print(orjson.dumps({"token": made}).decode() if json else made)
     except ConfigError as error:
         _say(f"ingeborg token: {error}")
         return USAGE
     return OK
+
+
+async def revoke(
+    url: str,
+    client_id: str,
+    jti: str | None = None,
+    subject: str | None = None,
+    token: str | None = None,
+    expires_at: float | None = None,
+    *,
+    own_token: str | None = None,
+    as_json: bool = False,
+    out: TextIO | None = None,
+) -> int:
+    """Take back a token, or a subject's, and say until when that is remembered. ``token``: the file that holds the one;
+    ``expires_at``: Unix time in seconds."""
+    out = out or sys.stdout
+    try:
+        if token is not None:
+            jti, its_end = _named_by(token)
+            expires_at = its_end if expires_at is None else expires_at
+        async with Client(url, client_id, token=own_token) as client:
+            revoked = await client.revoke(jti=jti, sub=subject, expires_at=expires_at)
+    except _Unusable as error:
+        _say(f"ingeborg revoke: {error}")
+        return USAGE
+    except (ClientError, ProtocolError, ValueError) as error:
+        _say(f"ingeborg revoke: {error}")
+        return FAILED
+    if as_json:
+        named = {"sub": subject, "issued_until": revoked.issued_until} if jti is None else {"jti": jti}
+        print(printable(orjson.dumps({**named, "expires_at": revoked.expires_at}).decode()), file=out)
+        return OK
+    what = f"token {jti}" if jti is not None else f"tokens of {subject} issued until {_time(revoked.issued_until)}"
+    said = f"revoked: {what}; every endpoint knows, and remembers it until {_time(revoked.expires_at)}"
+    print(printable(said), file=out)
+    return OK
+
+
+class _Unusable(Exception):
+    """What was given names no token."""
+
+
+def _named_by(path: str) -> tuple[str, float | None]:
+    """The id and the end of the token in the file. Raises ``_Unusable``."""
+    try:
+        text = sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "it is not UTF-8"
+        raise _Unusable(f"--token {path}: {why}; it is a file that holds the token") from None
+    try:
+        jti, expires_at = auth.id_and_end(text.strip())
+    except TokenError as error:
+        raise _Unusable(f"--token {path}: {error}") from None
+    if jti is None:
+        raise _Unusable(f"--token {path}: the token has no jti: revoke all of its subject, with --subject")
+    return jti, expires_at
+
+
+def _time(unix_s: int | None) -> str:
+    return "?" if unix_s is None else f"{datetime.fromtimestamp(unix_s, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _read_topics(path: str) -> list[str]:

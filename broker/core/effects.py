@@ -84,6 +84,10 @@ class Joined(NamedTuple):
     """All other endpoints have let this one in; it serves from here on."""
 
 
+class Knows(NamedTuple):
+    """It knows which tokens have been revoked: clients with tokens may come from here on."""
+
+
 class Stop(NamedTuple):
     """This process has to end at once."""
 
@@ -110,7 +114,9 @@ class Left(NamedTuple):
     in_time: bool
 
 
-Act = Read | Forget | Close | Hold | Ping | Dial | DropLink | Gone | Joined | Stop | Switched | HandedOver | Left
+Act = (
+    Read | Forget | Close | Hold | Ping | Dial | DropLink | Gone | Joined | Knows | Stop | Switched | HandedOver | Left
+)
 
 
 class Effects(NamedTuple):

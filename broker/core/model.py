@@ -1,11 +1,15 @@
-"""What the core and the stores both speak of: two records, and the errors.
+"""What the core and the stores both speak of: a few records, and the errors.
 
-Owns: their fields, and which of two locations is true. Must never: grow behaviour.
+Owns: their fields, and which of two locations, or of two revocations, is true. Must never: grow behaviour.
 """
 
 from __future__ import annotations
 
 from typing import Final, NamedTuple
+
+#: The claims of a token that it may be revoked by.
+JTI: Final = "jti"
+SUB: Final = "sub"
 
 
 class Location(NamedTuple):
@@ -32,6 +36,18 @@ class Endpoint(NamedTuple):
     incarnation: str  # random, new at every start
     url: str  # ws://host:port, where its peers reach it
     heartbeat: int  # counts up; that it moves is what shows life, its value means nothing
+
+
+class Revocation(NamedTuple):
+    """Tokens that have been taken back: the one with this id, or those of this subject that had been issued by then.
+
+    Of two of one claim and value the later ``issued_until`` and the later ``expires_at`` are true.
+    """
+
+    claim: str  # JTI or SUB
+    value: str
+    issued_until: int  # of a subject: whole Unix seconds, that second included; of an id: 0
+    expires_at: int  # whole Unix seconds: until then it has to be remembered
 
 
 class Shape(NamedTuple):
@@ -86,6 +102,10 @@ class StoreUnavailable(StoreError):
 
 class StoreMisconfigured(StoreError):
     """The store cannot be used as it is set up (a missing bucket type, a foreign layout). Says what to do."""
+
+
+class TooManyRevocations(StoreError):
+    """As many as a store records have not expired yet; nothing has been recorded."""
 
 
 class Superseded(StoreError):

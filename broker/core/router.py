@@ -24,6 +24,7 @@ from .clients.memory import Memory
 from .clients.moved import MovedAway
 from .clients.outbox import PIECE_BYTES
 from .clients.replies import Replies
+from .clients.revoking import Revoking
 from .clients.sending import Sending
 from .clients.sessions import Sessions
 from .cluster.arriving import Arriving
@@ -121,11 +122,9 @@ class Router:
         )
         self.locations = locations = Locations(0 if lookup else limits.locations_clients)
         self.dedup: Dedup[Handover] = Dedup(dedup_ttl_s, limits.dedup_keys)
-        self._writes = UnderWay()
+        self._writes, handovers = UnderWay(), UnderWay()
         homes = Homes(me.incarnation, joined=True) if lookup else members
-        repeats = Repeats(dedup_ttl_s, sizes)
-        handovers = UnderWay()
-        moved_away = MovedAway(sizes)
+        repeats, moved_away = Repeats(dedup_ttl_s, sizes), MovedAway(sizes)
         whereabouts = Whereabouts(locations, members, counters.drops)
 
         self._sending = sending = Sending(desk, memory)
@@ -155,6 +154,7 @@ class Router:
         )
         switches = {} if lookup else {STANDBY: guard.switch, ENDING: ending.turn}
         self.features = features = Features(desk, members, switches, wanted)
+        self.revoking = revoking = Revoking(desk, members, features, sessions, sending, replies, keepalive, sizes)
         self.recovery = recovery = Recovery(desk, members, self.dedup, kept, outcomes, home.recover)
         self._origin = origin = Origin(
             desk, me.incarnation, homes, home, outcomes, repeats, inflight, replies, counters, dedup_ttl_s > 0
@@ -173,7 +173,8 @@ class Router:
 
         # In the order in which they are told of ticks, of the ends of turns, and of what becomes of the cluster.
         capabilities: list[Part] = [home, delivery, keys, copying, arriving, standbys, copies, recovery, features]
-        capabilities += [writing, subscribing, sweeping, listening, cut_off, keepalive, inspecting, fanout, origin]
+        capabilities += [revoking, writing, subscribing, sweeping, listening, cut_off, keepalive, inspecting, fanout]
+        capabilities.append(origin)
         followers = [part for part in capabilities if part.follows_the_cluster()]
         self.joining = joining = Joining(
             desk, members, mesh, self._writes, handovers, followers, self._idle, alone_at_url=alone_at_url
@@ -376,8 +377,7 @@ class Router:
         write = sending.write() if sending.dirty else []
         store = self.stores.take() if self.stores.made else []
         links = mesh.take() if self.calls.due or mesh.due else []
-        acts = self._acts[:]
-        self._acts.clear()
+        acts, self._acts[:] = self._acts[:], []
         more = bool(self._jobs or sessions.ready or sending.dirty)
         return Effects(store, links, write, acts, more)
 

@@ -22,7 +22,7 @@ from websockets.protocol import OPEN
 from websockets.server import ServerProtocol
 from websockets.typing import Subprotocol
 
-from ingeborg.protocol.errors import CLOSES, GOING_AWAY, HELD_TOO_MUCH
+from ingeborg.protocol.errors import CLOSES, GOING_AWAY, HELD_TOO_MUCH, TOKEN_REVOKED, CloseCode
 from ingeborg.protocol.frames import LargeMessage, text_frame
 from ingeborg.protocol.lines import LINES, LINES_BYTES_MAX, Lined, together
 from ingeborg.protocol.sockets import Socket, library_log
@@ -381,10 +381,10 @@ class ClientSocket(Socket):
                 self.transport.write(text_frame(frame) if self._terms.compression else frame)
         super().send_protocol()
 
-    def let_go(self) -> None:
-        """It holds too much: close it, and hold nothing. Where the client does not read what it has been sent, it
-        will not read the close either."""
-        self.fail(HELD_TOO_MUCH)
+    def let_go(self, code: CloseCode) -> None:
+        """Close it, and hold nothing for it. Where the client does not read what it has been sent, it will not read the
+        close either."""
+        self.fail(code)
         self.discard()
         if self.connection is not None:
             self._router.let_go(self.connection, time.monotonic())
@@ -482,8 +482,8 @@ class Clients:
 
     def _close(self, close: Close) -> None:
         client = self.sockets.get(close.connection)
-        if client is not None and close.code is HELD_TOO_MUCH:
-            client.let_go()
+        if client is not None and (close.code is HELD_TOO_MUCH or close.code is TOKEN_REVOKED):
+            client.let_go(close.code)
         elif client is not None:
             # What a client has sent before it hears that it is to go still counts, though it gets no reply.
             client.close(close.code, deaf=close.code is not GOING_AWAY)

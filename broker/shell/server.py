@@ -21,7 +21,7 @@ from ..access.admission import Access
 from ..core.clients.large import Outcome
 from ..core.cluster.leaving import LEAVE_S
 from ..core.cluster.slots import SlotState
-from ..core.effects import Forget, Gone, HandedOver, Joined, Left, Read, Stop, Switched
+from ..core.effects import Forget, Gone, HandedOver, Joined, Knows, Left, Read, Stop, Switched
 from ..core.limits import PATIENCE, SIZES, Limits, Patience, Sizes
 from ..core.model import Endpoint
 from ..core.router import Router
@@ -114,14 +114,17 @@ class EndpointServer:
         self.status = Status(self.router, store, store_name, routing, self.reader, driver.loop_lag)
         self.peers = Peers(driver, secret)
         access = access or Access()
+        access.revoking = self.router.revoking
         self.status.callback = self._callback = access.callback
+        self.status.wants_tokens = access.wants_token
         terms = Terms(frame_bytes_max, self.router.limits.large_bytes, compression)
         self.clients = Clients(driver, self.peers, Pages(self.status, access), access, self.status, terms)
         driver.carry_out(Read, self.reader.read)
         driver.carry_out(Forget, lambda act: self.reader.forget(act.number))
         driver.carry_out(Gone, lambda act: log.info("%s: %s is gone", me.name, act.endpoint.name))
         driver.carry_out(Switched, self._switched)
-        driver.carry_out(Joined, self._joined)
+        driver.carry_out(Joined, self._serves)
+        driver.carry_out(Knows, self._serves)
         driver.carry_out(Stop, self._stop)
         driver.carry_out(HandedOver, self._handed_over)
         driver.carry_out(Left, self._left)
@@ -191,9 +194,10 @@ class EndpointServer:
         await self.driver.stop()
         await self.store.close()
 
-    def _joined(self, act: Joined) -> None:
-        self._show(time.monotonic())  # whoever hears that it is ready finds it accepting
-        self.ready.set()
+    def _serves(self, act: Joined | Knows) -> None:
+        if self.router.members.joined and not self.status.knows_nothing_of_tokens:
+            self._show(time.monotonic())  # whoever hears that it is ready finds it accepting
+            self.ready.set()
 
     def _switched(self, act: Switched) -> None:
         name, feature = self.router.me.name, act.feature

@@ -34,7 +34,13 @@ class Status:
         self.started_unix_s = time.time()
         self.internal = False  # it has an internal address
         self.callback: Callback | None = None  # whom it asks whether clients may connect
+        self.wants_tokens = False  # it lets nobody in without
         self.leaving = False
+
+    @property
+    def knows_nothing_of_tokens(self) -> bool:
+        """It wants them, and has yet to find out which have been revoked."""
+        return self.wants_tokens and not self.router.revoking.knows
 
     def not_ready(self) -> list[str]:
         """Why this endpoint should not be given new clients; nothing: it should."""
@@ -49,4 +55,6 @@ class Status:
             reasons.append("not all other endpoints have let this one in yet")
         if not joining.name_awaited and not self.router.members.store_fresh(time.monotonic(), STORE_FRESH_S):
             reasons.append("the store does not answer")
+        if self.knows_nothing_of_tokens and not self.leaving and self.router.members.joined:
+            reasons.append("the store has not said yet which tokens have been revoked")
         return reasons

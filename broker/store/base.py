@@ -22,6 +22,7 @@ from ingeborg.broker.core.model import (
     Ending,
     Endpoint,
     Location,
+    Revocation,
     Shape,
     StoreError,
     StoreLost,
@@ -30,6 +31,7 @@ from ingeborg.broker.core.model import (
     Subscribers,
     Superseded,
     Term,
+    TooManyRevocations,
 )
 
 __all__ = [
@@ -39,6 +41,7 @@ __all__ = [
     "Ending",
     "Endpoint",
     "Location",
+    "Revocation",
     "Shape",
     "Store",
     "StoreError",
@@ -48,6 +51,7 @@ __all__ = [
     "Subscribers",
     "Superseded",
     "Term",
+    "TooManyRevocations",
 ]
 
 PAGE_SUBSCRIPTIONS = 1_000
@@ -196,3 +200,14 @@ class Store(Protocol):
         Versions from before features start on the store again when the last one is off. Against a concurrent
         ``switch``, also of another feature, an *off* may be lost, never an *on*: then it has to be repeated.
         """
+
+    async def revoke(self, batch: Sequence[Revocation]) -> None:
+        """Record these, as durably as a ``subscribe``; as often as one likes, and by several processes at once: of two
+        revocations of one claim and value the later times are true. Those that are over go at a write.
+
+        ``TooManyRevocations``: the record would grow beyond ``REVOCATIONS_MAX`` (``revocations.py``); none is recorded.
+        """
+
+    async def revocations(self) -> list[Revocation]:
+        """All that are recorded, one for each claim and value; some of them may be over. Sees every ``revoke`` that has
+        returned, at whichever process."""

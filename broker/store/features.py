@@ -20,6 +20,8 @@ MEANING: Final = {
     "standby": "what belongs to slots is kept at a second endpoint as well",
     # A home that does not know of them would deliver nothing to them.
     "ending": "there may be subscriptions that end by themselves, beside the plain ones",
+    # An endpoint that does not know of it would let revoked tokens in.
+    "revocation": "tokens that have been revoked are let in nowhere",
 }
 """For people: what each feature does while it is switched on."""
 

@@ -53,10 +53,13 @@ _COUNTERS = {
     "store_errors": "Calls to the store that failed",
     "stale_mappings_left": "Client mappings that could not be cleared when their connection closed",
     "connections_accepted": "Connections accepted",
-    "connections_refused": "Connections refused: no token, auth-url, a page of another origin, too many of an address",
+    "connections_refused": "Connections refused: no token, a revoked one, auth-url, a page of another origin, too many "
+    "of an address",
     "accepts_failed": "Times a shared port could not be accepted from, mostly for want of a file or of memory",
     "connections_held_too_much": "Connections closed because all together held more than max-held-bytes",
     "tokens_expired": "Connections closed because their token expired",
+    "connections_revoked": "Connections closed because their token has been revoked",
+    "revoked_refused": "Connections refused because their token has been revoked",
     "pings_unanswered": "Connections closed because two pings went unanswered",
     "turns_failed": "Events whose handling failed; each is a fault of the endpoint and logged",
 }
@@ -187,6 +190,7 @@ class _Endpoint:
             sweeping.found,
         )
         yield "ending_clients_away", "Their clients that listen nowhere", sweeping.away
+        yield "revocations", "Revoked tokens and subjects that this endpoint remembers", len(router.revoking.known)
         yield "requests_under_way", "Requests to other endpoints without an answer yet", len(router.calls)
 
     def _links(self) -> Iterator[Metric]:

@@ -20,8 +20,16 @@ from ingeborg.protocol.client import (
     ConnectFailed,
     ConnectionLost,
     Notification,
+    Revoked,
 )
-from ingeborg.protocol.errors import REPLACED, SLOW_CONSUMER, SUBSCRIPTIONS_ENDED, CloseCode, ProtocolError
+from ingeborg.protocol.errors import (
+    REPLACED,
+    SLOW_CONSUMER,
+    SUBSCRIPTIONS_ENDED,
+    TOKEN_REVOKED,
+    CloseCode,
+    ProtocolError,
+)
 
 from .scripted import PATIENCE_S, Script, ScriptedEndpoint, free_url, succeed
 
@@ -143,6 +151,27 @@ async def test_subscriptions_are_paged_with_the_cursor(endpoint: ScriptedEndpoin
     endpoint.script = page
     async with client_of(endpoint) as client:
         assert [topic async for topic in client.subscriptions(limit=2)] == ["a", "b", "c"]
+
+
+async def test_a_token_is_taken_back_by_its_id_or_by_its_subject(endpoint: ScriptedEndpoint) -> None:
+    async def revoke(endpoint: ScriptedEndpoint, connection: ServerConnection, command: dict[str, Any]) -> None:
+        more = {} if "jti" in command else {"issued_until": 1}
+        await endpoint.reply(connection, command, result="success", expires_at=command.get("expires_at", 2), **more)
+
+    endpoint.script = revoke
+    wrong: list[dict[str, Any]] = [
+        {},
+        {"jti": "a", "sub": "b"},
+        {"jti": ""},
+        {"sub": 7},
+        {"jti": "a", "expires_at": -1},
+    ]
+    async with client_of(endpoint) as client:
+        assert await client.revoke(jti="t-1", expires_at=7) == Revoked(7)
+        assert await client.revoke(sub="ann") == Revoked(2, 1)
+        for fields in wrong:
+            with pytest.raises(ProtocolError, match="bad_state"):
+                await client.revoke(**fields)
 
 
 async def test_a_page_may_be_longer_than_a_command(endpoint: ScriptedEndpoint) -> None:
@@ -495,7 +524,7 @@ async def test_the_backoff_starts_again_after_a_connection_that_was_of_use(endpo
         await endpoint.next("listen")
 
 
-@pytest.mark.parametrize("code", [REPLACED, SLOW_CONSUMER])
+@pytest.mark.parametrize("code", [REPLACED, TOKEN_REVOKED, SLOW_CONSUMER])
 async def test_close_codes_decide_whether_to_reconnect(endpoint: ScriptedEndpoint, code: CloseCode) -> None:
     async with client_of(endpoint, listen=True) as client:
         await endpoint.next("listen")
@@ -507,7 +536,7 @@ async def test_close_codes_decide_whether_to_reconnect(endpoint: ScriptedEndpoin
         else:
             with pytest.raises(ClosedForGood) as caught:
                 await asyncio.wait_for(anext(client), PATIENCE_S)
-            assert caught.value.code == 4001
+            assert caught.value.code == code.code
             with pytest.raises(ClosedForGood):
                 await client.subscribe("t")
             assert len(endpoint.connections) == 1

@@ -371,3 +371,34 @@ def test_and_not_in_other_words(fields: dict[str, Any]) -> None:
 
 def test_who_takes_back_says_nothing_of_the_end() -> None:
     assert check(good("unsubscribe", until="disconnect", ttl_s=-1), PAYLOAD_MAX).term is None
+
+
+# Revocations
+
+
+def test_a_token_is_revoked_by_its_id_or_its_subject_until_a_time() -> None:
+    by_id = check({"command": "revoke", "client_id": "ops", "jti": "é" * 64, "expires_at": 5}, PAYLOAD_MAX)
+    assert (by_id.jti, by_id.subject, by_id.expires_at) == ("é" * 64, None, 5.0)
+    by_subject = check({"command": "revoke", "client_id": "ops", "sub": "x" * 128 + "*", "jti": None}, PAYLOAD_MAX)
+    assert (by_subject.jti, by_subject.subject, by_subject.expires_at) == (None, "x" * 128 + "*", None)
+
+
+@pytest.mark.parametrize(
+    ("fields", "word"),
+    [
+        ({}, "Either key 'jti' or key 'sub'"),
+        ({"jti": "t", "sub": "ann"}, "not both"),
+        ({"jti": 7}, "'jti' has to be a string"),
+        ({"jti": ""}, "'jti' has to be a string"),
+        ({"jti": "é" * 65}, "1 to 128 bytes"),
+        ({"sub": ["ann"]}, "'sub' has to be a string"),
+        ({"sub": "x" * 130}, "1 to 129 bytes"),
+        ({"jti": "t", "expires_at": "tomorrow"}, "'expires_at'"),
+        ({"jti": "t", "expires_at": True}, "'expires_at'"),
+        ({"jti": "t", "expires_at": -1}, "'expires_at'"),
+        ({"jti": "t", "expires_at": 253_402_300_800}, "'expires_at'"),
+    ],
+)
+def test_what_revokes_nothing_is_refused(fields: dict[str, Any], word: str) -> None:
+    refused = refusal({"command": "revoke", "client_id": "ops", **fields})
+    assert (refused.code, word in refused.info) == ("bad_state", True)

@@ -10,12 +10,13 @@ import pytest
 import ingeborg.protocol.messages
 from ingeborg.broker.command.config import ServeOptions
 from ingeborg.broker.core import limits, model, stores
-from ingeborg.broker.core.clients import large, replies
+from ingeborg.broker.core.clients import large, replies, revoking
 from ingeborg.broker.core.limits import SIZES
 from ingeborg.broker.core.links import calls
 from ingeborg.broker.core.topics import sweeping, writing
 from ingeborg.broker.shell import client_socket, status
-from ingeborg.protocol import client, lines, sockets, topics, wire
+from ingeborg.broker.store import revocations
+from ingeborg.protocol import client, lines, messages, sockets, topics, wire
 from ingeborg.protocol.errors import CLOSES, ERRORS, Next
 from ingeborg.protocol.messages import check
 
@@ -66,6 +67,8 @@ FIGURES: dict[str, tuple[float, ...]] = {
     "`ttl_s` of a subscribe": (ingeborg.protocol.messages.TTL_S_MAX,),
     "topics of a client that are remembered as ended": (model.ENDED_TOPICS_MAX,),
     "how long that is remembered, s": (sweeping.KEPT_S,),
+    "revoked tokens and subjects of a store whose `expires_at` is not over": (revocations.REVOCATIONS_MAX,),
+    "revocations of an endpoint waiting for others of it": (revoking.WAITING_MAX,),
 }
 
 
@@ -115,8 +118,11 @@ def test_a_command_with_the_fields_listed_is_accepted(row: list[str]) -> None:
         "limit": 1,
         "until": "disconnect",
         "ttl_s": 1,
+        "jti": "t-1",
+        "expires_at": 1.5,
     }
-    named = re.findall(r"`(\w+)`", row[1])
+    # Of fields with an "or" between them one is there.
+    named = re.findall(r"`(\w+)`", row[1].replace("`jti` or `sub`", "`jti`"))
     name = row[0].strip("`")
     command = check({"command": name, "client_id": 1, **{field: samples[field] for field in named}}, 100)
     assert command.name == name
@@ -144,6 +150,14 @@ def test_figures_in_the_text_are_those_of_the_code() -> None:
     assert f"every {OPTIONS.ping_interval:g} s" in transport
     assert f"The handshake may take {sockets.PATIENCE_S:g} s" in transport
     assert f"{status.STORE_FRESH_S:g} s" in section("1.2")
+    of_operators = section("2.4")
+    assert (
+        f"{revoking.REMEMBERED_S // 86_400} days from now, and {revoking.REMEMBERED_MAX_S // 86_400} days"
+        in of_operators
+    )
+    assert (
+        f"a `jti` of 1 to {messages.JTI_BYTES_MAX} bytes, a `sub` of 1 to {messages.SUBJECT_BYTES_MAX}" in of_operators
+    )
     json = section("2.1")
     assert str(wire._INTEGER_MIN) in json
     assert str(wire._INTEGER_MAX) in json

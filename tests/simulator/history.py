@@ -41,6 +41,7 @@ from ingeborg.broker.core.links.capabilities import STANDBY
 from ingeborg.broker.core.model import Endpoint, Shape
 from ingeborg.protocol.errors import REPLACED, SLOW_CONSUMER
 
+from .tokens import Tokens
 from .world import Client, Node, World
 
 #: A publish's outcome and its deliveries are all there so long after it was sent, in virtual seconds.
@@ -131,12 +132,13 @@ class History:
         standby: bool = False,
         crashes: bool = False,
         own_keys: bool = False,
+        revokes: bool = False,
     ) -> None:
         """``cuts``: links are cut, for less than a request may take, so that everything succeeds at last. ``limits``,
         ``sizes``: of the routers. ``shape``: of the store. ``forgets``, ``mixed``: see ``World``. ``standby``: slots
         have standbys. ``crashes``: of one endpoint at a time, when every slot has its standby (again). ``own_keys``:
         all publishes are one client's, each message with a key of its own, which is given to another one now and
-        then."""
+        then. ``revokes``: subscribers have tokens, which are revoked now and then."""
         limits = limits or (SLOW_LIMITS if slow else Limits())
         self.world = World(
             seed,
@@ -157,6 +159,7 @@ class History:
         self.crashed = 0
         self.sent = 0
         self.own_keys = own_keys
+        self.tokens = Tokens(self) if revokes else None
         self.conflicts_checked = 0  # keys given to two payloads, of which one had to be refused
         self.slow = slow  # clients that do not read for a while, bursts, and little room for either
         self.blocked = self.held = self.slow_closed = 0  # how often that was noticed
@@ -208,6 +211,8 @@ class History:
                 self.slow_down()
             if self.crashes and self.random.random() < 0.1:
                 self.crash_one()
+            if self.tokens is not None and self.random.random() < 0.1:
+                self.tokens.revoke_one()
         self.say("no more faults; those under way end by themselves")
         world.run(SETTLE_S + 6.0)
         for subscriber in self.subscribers:  # who went on while its socket was full was slow, too
@@ -216,6 +221,7 @@ class History:
         self.check_subscriptions()
         self.check_replies()
         self.check_conflicts()
+        self.check_tokens()
         for node in world.nodes.values():
             self.held += node.holds
             self.blocked += node.blocks
@@ -279,7 +285,12 @@ class History:
         node = self.node()
         if node is None:
             return
-        client = Client(self.world, subscriber.name, node)
+        grant = None if self.tokens is None else self.tokens.grant(subscriber.name)
+        client = Client(self.world, subscriber.name, node, grant)
+        if self.tokens is not None:
+            self.tokens.connected(subscriber, client)
+            if client.is_refused:
+                return
         client.on_going = lambda: self.told_to_go(client)
         subscriber.connections.append(client)
         self.say(f"{subscriber.name} listens at {node.me.name}")
@@ -650,6 +661,11 @@ class History:
                 self.conflicts_checked += len(late)
                 if any(sending in other.accepted for sending in late):
                     self.violations.append(f"{other.payload} was taken with the key of {one.payload}")
+
+    def check_tokens(self) -> None:
+        """Section 2.4: who is revoked is served nowhere, and nobody else is sent away."""
+        if self.tokens is not None:
+            self.violations += self.tokens.check(self.subscribers)
 
     def check_replies(self) -> None:
         """Every command got its reply, unless its connection broke."""

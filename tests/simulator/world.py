@@ -25,6 +25,7 @@ from functools import partial
 from typing import Any
 
 from ingeborg.broker.core.clients import large
+from ingeborg.broker.core.clients.grants import Grant
 from ingeborg.broker.core.clients.hub import Connection
 from ingeborg.broker.core.clients.outbox import PIECE_BYTES
 from ingeborg.broker.core.cluster.slots import SlotState
@@ -43,13 +44,14 @@ from ingeborg.broker.core.effects import (
     StoreCall,
 )
 from ingeborg.broker.core.limits import Limits
-from ingeborg.broker.core.links.capabilities import CAPABILITIES, NONE
+from ingeborg.broker.core.links.capabilities import CAPABILITIES, NONE, REVOCATION
 from ingeborg.broker.core.model import (
     ENDED_TOPICS_MAX,
     Ended,
     Ending,
     Endpoint,
     Location,
+    Revocation,
     Shape,
     StoreUnavailable,
     Superseded,
@@ -57,6 +59,7 @@ from ingeborg.broker.core.model import (
 )
 from ingeborg.broker.core.router import Router
 from ingeborg.broker.store.features import require_name, switched
+from ingeborg.broker.store.revocations import recorded
 from ingeborg.protocol.errors import GOING_AWAY
 from ingeborg.protocol.hashes import slot_of
 
@@ -86,7 +89,7 @@ class Store:
     WRITES = frozenset(
         {
             *("subscribe", "unsubscribe", "subscribe_ending", "end", "renew", "tidy", "listen", "unlisten"),
-            *("register", "heartbeat", "deregister", "switch"),
+            *("register", "heartbeat", "deregister", "switch", "revoke"),
         }
     )
 
@@ -100,6 +103,7 @@ class Store:
         self.registry: dict[str, Endpoint] = {}
         self.seen_until: dict[bytes, float] = {}
         self.switched_on: frozenset[str] = frozenset()
+        self.revoked: list[Revocation] = []
         self.down = False
         self.cut: set[str] = set()
         self.readonly: set[str] = set()
@@ -292,11 +296,18 @@ class Store:
         require_name(feature)
         self.switched_on = switched(self.switched_on, feature, on)
 
+    def revoke(self, batch: list[Revocation]) -> None:
+        self.revoked = recorded(self.revoked, batch, self.now)
+
+    def revocations(self) -> list[Revocation]:
+        return list(self.revoked)
+
 
 class Client:
-    """One client's connection: what it sent, what it got. A reconnect is a new object."""
+    """One client's connection: what it sent, what it got. A reconnect is a new object. ``grant``: what its token says;
+    where that is not accepted there is no connection, and it ``is_refused``: since it is revoked, or nobody knows."""
 
-    def __init__(self, world: World, name: str, node: Node) -> None:
+    def __init__(self, world: World, name: str, node: Node, grant: Grant | None = None) -> None:
         self.world = world
         self.name = name
         self.node = node
@@ -309,8 +320,14 @@ class Client:
         self.on_reply: Callable[[dict[str, Any]], None] = lambda _: None
         self.on_going: Callable[[], None] = lambda: None  # it is told that its endpoint ends
         self.number = next(world.numbers)
-        self.core: Connection | None = node.router.connected(self.number, world.now, piece_bytes=world.piece_bytes)
-        node.clients[self.core] = self
+        self.grant = grant
+        self.written_at: list[float] = []  # when the endpoint wrote to its socket
+        self.told_to_go_at: float | None = None
+        self.core: Connection | None = None
+        self.is_refused = grant is not None and not node.lets_in(grant)
+        if not self.is_refused:
+            self.core = node.router.connected(self.number, world.now, grant, piece_bytes=world.piece_bytes)
+            node.clients[self.core] = self
         self.deaf_until = 0.0  # it does not read before that
         self._unread: deque[bytes] = deque()  # has come to an endpoint that does not read it
         self._reads_on = False  # the endpoint reads the next of them in a moment
@@ -355,6 +372,8 @@ class Client:
         """The endpoint writes to the connection's socket."""
         assert not self.is_full, "what is written to a full socket has to wait"
         world = self.world
+        if self.told_to_go_at is None:  # a socket that is being closed sends nothing more
+            self.written_at.append(world.now)
         for frame in frames:
             delay = max(world.delay(), self.deaf_until - world.now)
             self._unsent += len(frame)
@@ -428,10 +447,10 @@ class Node:
         incarnation = f"{world.random.getrandbits(64):016x}"
         self.me = Endpoint(name, incarnation, f"ws://{name}", 0)
         # Of a mixed cluster, each life of an endpoint is of the new release or of one before capabilities.
-        is_old = world.mixed and world.random.random() < 0.5
+        is_old = world.mixed and world.random.random() < 0.5 and REVOCATION not in world.store.switched_on
         self.capabilities = NONE if is_old else CAPABILITIES
         self.states = world.make_states()
-        self.router = Router(self.me, world.now, wrap=bytes, states=self.states, **options)
+        self.router = Router(self.me, world.now, wrap=bytes, states=self.states, unix_s=world.now, **options)
         self.alive = True
         self.stalled_until = 0.0
         self.clients: dict[Connection, Client] = {}
@@ -445,6 +464,12 @@ class Node:
         self.links: dict[str, int] = {}  # the connections to others that it has and has not seen to end
         self._deferred: list[Callable[[float], object]] = []
         world.at(world.random.random() * TICK_S, self._tick)
+
+    def lets_in(self, grant: Grant) -> bool:
+        """What the shell asks before it lets a client in."""
+        revoking = self.router.revoking
+        is_awake = self.alive and self.world.now >= self.stalled_until and not self._deferred
+        return is_awake and revoking.knows and not revoking.refuses(grant)
 
     def event(self, do: Callable[[float], object]) -> None:
         """Something happens to the process: now, or when it runs again."""
@@ -512,6 +537,7 @@ class Node:
                 client = self.clients.get(connection)
                 if client is not None:
                     client.ended_full = client.is_full
+                    client.told_to_go_at = client.told_to_go_at or world.now
                     if code is GOING_AWAY:
                         client.on_going()
                     world.deliver(("client", client.number, "down"), world.delay(), client.closed, code.code)
@@ -551,7 +577,7 @@ class Node:
     def _tick(self) -> None:
         if not self.alive:
             return
-        self.event(lambda now: self.router.tick(now, self.world.now))
+        self.event(lambda now: self.router.tick(now, now))  # Unix time is that of the world
         self.world.at(TICK_S, self._tick)
 
 
@@ -658,16 +684,17 @@ class World:
         """One call: an instant at which it takes effect, and one at which its answer arrives."""
         if call.operation == "listen":
             call = call._replace(arguments=(self.store.draw(*call.arguments), call.arguments[1]))
-        if call.operation == "features":  # without a draw: whether anybody wants one is not to change the history
-            self.at(0.0003, self._features, node, call.number)
+        # Without a draw: whether anybody wants a feature, or revokes, is not to change the history.
+        if call.operation in ("features", "revocations"):
+            self.at(0.0003, self._recorded, node, call)
             return
         self.at(self.delay(), self._apply, node, call)
 
-    def _features(self, node: Node, number: int) -> None:
-        found = self.store.features()
-        answers = self.store.answers(node.me.incarnation, "features")
+    def _recorded(self, node: Node, call: StoreCall) -> None:
+        found = getattr(self.store, call.operation)()
+        answers = self.store.answers(node.me.incarnation, call.operation)
         error = None if answers else StoreUnavailable("the store does not answer")
-        self.at(0.0003, node.event, lambda now: node.router.stored(number, found if answers else None, error, now))
+        self.at(0.0003, node.event, lambda now: node.router.stored(call.number, found if answers else None, error, now))
 
     def _apply(self, node: Node, call: StoreCall) -> None:
         result: Any = None

@@ -18,7 +18,9 @@ class Grant(NamedTuple):
     ``publish``, ``subscribe``: what the topics may begin with (``""``: every topic); ``expires_at``: Unix time in
     seconds, with leeway; ``inspect``: it may look at the endpoints, and at every client's and topic's subscriptions;
     ``publish_topics``, ``subscribe_topics``: single topics, beside those prefixes; ``own``: the entries with ``{sub}``
-    that are filled for each command, since the token is for several clients, or that permit nothing to its one client.
+    that are filled for each command, since the token is for several clients, or that permit nothing to its one client;
+    ``revoke``: it may take tokens back; ``jti``, ``issued_at``: by which its own token may be: the id, ``None``: it has
+    none, and the Unix time in seconds, ``None``: nobody has said.
     """
 
     client: str
@@ -30,6 +32,9 @@ class Grant(NamedTuple):
     publish_topics: frozenset[str] = frozenset()
     subscribe_topics: frozenset[str] = frozenset()
     own: Own | None = None
+    revoke: bool = False
+    jti: str | None = None
+    issued_at: float | None = None
 
     def prepared(self) -> Grant:
         """The grant with each ``{sub}`` of its entries seen to: filled where the token is for one client, else kept
@@ -70,6 +75,8 @@ class Grant(NamedTuple):
             raise ProtocolError("forbidden", "The token does not permit to broadcast")
         elif name in ("endpoints", "subscribers") and not self.inspect:
             raise ProtocolError("forbidden", "The token does not permit to inspect")
+        elif name == "revoke" and not self.revoke:
+            raise ProtocolError("forbidden", "The token does not permit to revoke")
 
     def _topics(self, what: str, command: Command, prefixes: tuple[str, ...], exact: frozenset[str]) -> None:
         if "" in prefixes:

@@ -46,6 +46,7 @@ class Connection:
         "pings_unanswered",
         "quiet",
         "replies",
+        "revoked",
         "tally",
         "throttled",
         "unread",
@@ -67,6 +68,7 @@ class Connection:
         self.quiet = False  # this endpoint ends: it is told to go as soon as its commands are done
         self.going = False  # it has been told to go; it is read for its close only
         self.closed = False
+        self.revoked = False  # its token has been: nothing of it is begun, and nothing is sent to it
         self.pings_unanswered = 0
         self.ping_slot = self.expiry_slot = 0  # of its next ping, and of its token's end, in the timer wheels
         self.ends_at: float | None = None  # when the last of its commands may be begun; None: it is not told to go yet

@@ -1,7 +1,7 @@
 """How long a connection may live: pings that have to be answered, and tokens that expire. SPEC sections 1.2 and 1.5.
 
-Owns: when each connection is pinged next, and when its token is over. Must never: read a clock. Pings go by monotonic
-time, tokens by Unix time, which may be set back or on.
+Owns: when each connection is pinged next, when its token is over, and what Unix time it is, by the last tick. Must
+never: read a clock. Pings go by monotonic time, tokens by Unix time, which may be set back or on.
 """
 
 from __future__ import annotations
@@ -32,8 +32,15 @@ class Keepalive(Part):
         self._desk = desk
         self._sending = sending
         self._ping_s = ping_s
+        self._unix_s = unix_s  # at the last tick,
+        self._ticked_at = desk.now
         self._pings: Wheel[Connection] = Wheel(desk.now, PING_SLOT_S)
         self._expiries: Wheel[Connection] = Wheel(unix_s, 1.0)
+
+    @property
+    def unix_s(self) -> float:
+        """Unix time, in seconds, of the event that is being dealt with."""
+        return self._unix_s + (self._desk.now - self._ticked_at)
 
     def connected(self, connection: Connection) -> None:
         """The connection is there: keep it alive, as long as its token is valid."""
@@ -70,6 +77,7 @@ class Keepalive(Part):
 
     def expire(self, unix_s: float) -> None:
         """Close the connections whose token has expired since the last look; to the second."""
+        self._unix_s, self._ticked_at = unix_s, self._desk.now
         for connection in self._expiries.due(unix_s):
             self._desk.counts["tokens_expired"] += 1
             self._sending.close(connection, TOKEN_EXPIRED)

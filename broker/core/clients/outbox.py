@@ -117,6 +117,11 @@ class Outbox:
         """Let go of everything. Returns how many frames that were."""
         return len(self.rest()) + len(self.take())
 
+    def shut(self) -> int:
+        """Let go of everything, and take nothing more. Returns how many frames that were."""
+        self.overflowed = True
+        return self.drop()
+
 
 class DroppingOutbox(Outbox):
     """One that drops its oldest notifications, and not the connection. Replies stay, since commands wait for them; full

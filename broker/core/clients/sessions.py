@@ -81,6 +81,8 @@ class Sessions:
         self._commands: Mapping[str, CommandHandler] = {}
         self.ready = replies.ready  # connections whose backlog may go on
         self.holding: dict[Connection, None] = {}  # not read until less is in flight
+        #: Commands of connections with a grant wait; of these connections some do. ``None``: they are begun.
+        self._held_back: dict[Connection, None] | None = None
         self._read_number = 0
         self._reads: dict[int, tuple[Connection, Large]] = {}  # large frames that are being read
         self.connections: dict[int, Connection] = {}
@@ -104,7 +106,8 @@ class Sessions:
     def disconnected(self, connection: Connection) -> None:
         """Its connection is gone. What it published is still handed over; what waits is begun for ``AFTER_CLOSE_S``."""
         connection.closed = True
-        connection.ends_at = self._desk.now + AFTER_CLOSE_S
+        if not connection.revoked:
+            connection.ends_at = self._desk.now + AFTER_CLOSE_S
         del self.connections[connection.number]
         self._sending.drop(connection, "connection_closed")
         if connection.throttled:
@@ -140,6 +143,24 @@ class Sessions:
             self._sending.close(connection, HELD_TOO_MUCH)
             self._memory.weigh(connection)
 
+    def revoke(self, connection: Connection) -> None:
+        """Its token has been revoked: nothing more of it is begun, and it is sent nothing more."""
+        connection.revoked = True
+        connection.ends_at = self._desk.now
+        self._drop_backlog(connection, 0)
+        self._sending.shut(connection)
+
+    def hold_back(self) -> None:
+        """Begin nothing for connections with a grant; what they send waits, and they are not read for long."""
+        if self._held_back is None:
+            self._held_back = {}
+
+    def serve_again(self) -> None:
+        """Begin what has waited."""
+        if self._held_back is not None:
+            self.ready.extend(self._held_back)
+            self._held_back = None
+
     # Commands
 
     def frame(self, connection: Connection, data: bytes | Large, is_text: bool) -> None:
@@ -159,6 +180,9 @@ class Sessions:
     def _begin(self, connection: Connection, frame: bytes | Large) -> bool:
         """Begin the command in the frame. False: it has to wait for the commands before it, or to be read."""
         if len(connection.replies) >= REPLIES_MAX:
+            return False
+        if self._held_back is not None and connection.grant is not None:
+            self._held_back[connection] = None
             return False
         if isinstance(frame, bytes):
             try:

@@ -55,7 +55,7 @@ class Features(Part):
     ) -> None:
         self._desk = desk
         self._members = members
-        self._switches = switches
+        self._switches = dict(switches)
         self.on: frozenset[str] = frozenset()
         #: What is wanted and not on: the names of those that are not able to do it, or not known to be.
         self.awaited: dict[str, list[str]] = {feature: [] for feature in sorted(wanted)}
@@ -76,12 +76,12 @@ class Features(Part):
     # Using one
 
     def want(self, feature: str) -> str | None:
-        """Somebody wants to use the feature. ``None``: it is on, and all in the view know it; else why not: it may be
-        a matter of moments (``""``), or takes people to do something."""
+        """Somebody wants to use the feature. ``None``: it is on, and all in the view know it, if they have to; else why
+        not: it may be a matter of moments (``""``), or takes people to do something."""
+        know = self._know.get(feature)
         if feature in self.on:
-            know = self._know[feature]
-            return None if all(peer in know for peer in self._members.view()) else ""
-        if feature in self._off:
+            return None if know is None or all(peer in know for peer in self._members.view()) else ""
+        if know is not None and feature in self._off:
             return f"it was switched off (ingeborg features --off {feature}); one that starts anew switches it on"
         if feature not in self.awaited:
             self.awaited[feature] = []
@@ -135,6 +135,10 @@ class Features(Part):
             self._look_at = self._desk.now
 
     # The store
+
+    def follow(self, feature: str, switch: Callable[[bool], None]) -> None:
+        """This is told, too, whether that feature is on."""
+        self._switches[feature] = switch
 
     def tick(self) -> None:
         """Ask the store when it is time to; not while this endpoint leaves, which would wait for the answer."""

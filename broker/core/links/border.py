@@ -14,6 +14,7 @@ from typing import Any, Final
 from ingeborg.protocol.hashes import SLOTS
 
 from ..messages.dedup import KEY_BYTES
+from ..model import JTI, SUB
 from .calls import Kind
 
 #: A key begins with its topic's slot, in two bytes: more than this the first of them never is.
@@ -146,6 +147,20 @@ def _is_copied(arguments: list[Any]) -> bool:
     return type(copy) is int and type(keys) is int and type(final) is bool
 
 
+def _is_revoked(arguments: list[Any]) -> bool:
+    if len(arguments) != 1 or not _are(arguments[0], list):
+        return False
+    for revocation in arguments[0]:
+        if len(revocation) != 4:
+            return False
+        claim, value, issued_until, expires_at = revocation
+        if type(claim) is not str or claim not in (JTI, SUB) or type(value) is not str:
+            return False
+        if type(issued_until) is not int or type(expires_at) is not int:
+            return False
+    return True
+
+
 def _is_bare(arguments: list[Any]) -> bool:
     return not arguments
 
@@ -165,6 +180,7 @@ REQUESTS: Final[dict[int, Check]] = {
     Kind.COPY: _is_copy,
     Kind.COPIED: _is_copied,
     Kind.SWITCHED: _is_switched,
+    Kind.REVOKED: _is_revoked,
 }
 
 

@@ -52,6 +52,8 @@ class Kind(IntEnum):
     COPIED = 13  # home -> next home: copy, keys sent in all, final?; answered: are they all here?
     # any endpoint -> every peer that has the capability "ending": names of features that are on; answered: it knows
     SWITCHED = 14
+    # -> every peer, all of which have "revocation": [[claim, value, issued_until, expires_at], ...]
+    REVOKED = 15
 
 
 #: The answer of an endpoint that is not home of the topic: ask again, the views will agree.

@@ -24,8 +24,11 @@ MISSED: Final = "missed"
 #: It takes subscriptions that end by themselves, and word of features that are on (``cluster.features``).
 ENDING: Final = "ending"
 
+#: It is told which tokens have been revoked, and lets none of them in (``clients.revoking``).
+REVOCATION: Final = "revocation"
+
 #: All of this release's.
-CAPABILITIES: Final = frozenset((COPIES, STANDBY, MISSED, ENDING))
+CAPABILITIES: Final = frozenset((COPIES, STANDBY, MISSED, ENDING, REVOCATION))
 
 #: A peer's of before there were any.
 NONE: Final[frozenset[str]] = frozenset()

@@ -30,7 +30,8 @@ switched off they stay as they are.
 Hashes are ``ingeborg.protocol.hashes.digest``: LMDB keys hold 511 bytes and topics 1,024. Each unnamed database has
 the entry ``layout``. That of the durable environment also has the entry ``features`` while one is switched on. Nothing
 of features is in the soft one, which a reboot empties: every process that opens the store opens the durable one, and
-in one transaction there is no half of a change.
+in one transaction there is no half of a change. Beside it is the entry ``revocations`` once a token has been revoked:
+[[claim, value, issued until, expires at], …].
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -50,10 +51,19 @@ from typing import Any, NamedTuple, cast
 import lmdb
 import ormsgpack
 
-from ingeborg.broker.store.base import StoreError, StoreLost, StoreMisconfigured, StoreUnavailable, Superseded
+from ingeborg.broker.store.base import (
+    Revocation,
+    StoreError,
+    StoreLost,
+    StoreMisconfigured,
+    StoreUnavailable,
+    Superseded,
+    TooManyRevocations,
+)
 from ingeborg.broker.store.embedded import files
 from ingeborg.broker.store.embedded.files import Damaged, Files
 from ingeborg.broker.store.features import require_known
+from ingeborg.broker.store.revocations import unpacked
 
 LAYOUT_NAME = b"ingeborg embedded store"
 LAYOUT_NUMBER = 1
@@ -395,6 +405,17 @@ def record_features(txn: lmdb.Transaction, features: frozenset[str]) -> None:
         txn.delete(b"features")
 
 
+def revocations_in(txn: lmdb.Transaction) -> list[Revocation]:
+    """Those that are recorded. ``ValueError`` for what is no record of them."""
+    packed = txn.get(b"revocations")
+    return [] if packed is None else unpacked(ormsgpack.unpackb(packed))
+
+
+def record_revocations(txn: lmdb.Transaction, revocations: Sequence[Revocation]) -> None:
+    """Write them in the place of those that are there."""
+    txn.put(b"revocations", ormsgpack.packb([list(revocation) for revocation in revocations]))
+
+
 # --- frames ------------------------------------------------------------------------------------------------------
 #
 # To the writer: [number, operation, argument]. From it, in any order, [number, outcome, results] for each: the outcome
@@ -411,7 +432,15 @@ LAST_WORDS = -3
 
 ERRORS: dict[str, type[StoreError]] = {
     error.__name__: error
-    for error in (StoreError, StoreUnavailable, StoreMisconfigured, Damaged, StoreLost, Superseded)
+    for error in (
+        StoreError,
+        StoreUnavailable,
+        StoreMisconfigured,
+        Damaged,
+        StoreLost,
+        Superseded,
+        TooManyRevocations,
+    )
 }
 
 _LENGTH_BYTES = 4

@@ -16,8 +16,16 @@ import ormsgpack
 
 from ingeborg.broker.store.base import Location, Superseded
 from ingeborg.broker.store.embedded.ending_operations import EndingOperations
-from ingeborg.broker.store.embedded.layout import Environment, Lane, features_in, record_features
+from ingeborg.broker.store.embedded.layout import (
+    Environment,
+    Lane,
+    features_in,
+    record_features,
+    record_revocations,
+    revocations_in,
+)
 from ingeborg.broker.store.features import switched
+from ingeborg.broker.store.revocations import recorded, unpacked
 from ingeborg.protocol.hashes import HASH_BYTES, digest
 
 SWEEP_PER_HASH = 2
@@ -39,6 +47,7 @@ def operations(environment: Environment, lane: Lane) -> dict[str, Operation]:
             "subscribe": lambda txn, batch: subscriptions.add(txn, _rows_of(batch)),
             "unsubscribe": lambda txn, batch: subscriptions.remove(txn, _rows_of(batch)),
             "switch": _switch,
+            "revoke": _revoke,
         }
     soft, endings = _Soft(environment), EndingOperations(environment)
     return {
@@ -60,6 +69,12 @@ def _switch(txn: lmdb.Transaction, argument: tuple[str, bool]) -> list[Any]:
     found = features_in(txn)
     if (features := switched(found, feature, on)) != found:
         record_features(txn, features)
+    return []
+
+
+def _revoke(txn: lmdb.Transaction, argument: tuple[float, list[list[Any]]]) -> list[Any]:
+    unix_s, batch = argument
+    record_revocations(txn, recorded(revocations_in(txn), unpacked(batch), unix_s))
     return []
 
 

@@ -27,6 +27,7 @@ from ingeborg.broker.store.base import (
     Ending,
     Endpoint,
     Location,
+    Revocation,
     Shape,
     StoreError,
     StoreLost,
@@ -46,6 +47,7 @@ from ingeborg.broker.store.embedded.layout import (
     features_in,
     of_this_boot,
     open_for_reading,
+    revocations_in,
     subscription_frames,
 )
 from ingeborg.broker.store.embedded.writer_link import WriterProcess
@@ -413,6 +415,16 @@ class EmbeddedStore:
     async def switch(self, feature: str, on: bool) -> None:
         require_name(feature)
         await self._durable_writer.call("switch", [(feature, on)])
+
+    # --- revoked tokens
+
+    async def revoke(self, batch: Sequence[Revocation]) -> None:
+        # In one frame, for one that is too many must leave no part of the batch behind. (A frame has room for 30,000.)
+        await self._durable_writer.call("revoke", [(self._wall_clock(), [list(one) for one in batch])])
+
+    async def revocations(self) -> list[Revocation]:
+        with self._reading(Lane.DURABLE, None) as (txn, _):
+            return revocations_in(txn)
 
     @property
     def lost(self) -> bool:

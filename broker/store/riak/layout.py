@@ -9,14 +9,16 @@ table of buckets.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import ormsgpack
 
 from ingeborg.protocol.hashes import SLOTS, digest, slot_of
 
-from ..base import Location, StoreMisconfigured
+from ..base import Location, Revocation, StoreMisconfigured
 from ..features import switched
+from ..revocations import recorded, union, unpacked
 from .objects import Address
 
 VERSION: Final = 2
@@ -89,6 +91,7 @@ class Buckets:
         self.ending_clients = prefix + b".ending_clients"
         self.ended = prefix + b".ended"
         self.layout = Address(prefix + b".layout", b"layout")
+        self.revocations = Address(prefix + b".layout", b"revocations")
         self.directory = Address(self.endpoints, b"directory")
 
     def partition(self, slot: int, part: int) -> Address:
@@ -180,6 +183,27 @@ class Layout:
         # an *off* that the other side of a cut has seen.
         self.dirty = self.dirty or on or features != self.features
         self.features = features
+
+
+class Revoked:
+    """The tokens that have been revoked: the union, and of two revocations of one thing the later times. What was over
+    and is back by a merge, is over."""
+
+    def __init__(self) -> None:
+        self.dirty = False
+        self.revocations: list[Revocation] = []
+
+    def absorb(self, value: bytes) -> None:
+        (revocations,) = unpack(value, 1)
+        self.revocations = union(self.revocations, unpacked(revocations))
+
+    def encode(self) -> bytes:
+        return ormsgpack.packb([VERSION, [list(revocation) for revocation in self.revocations]])
+
+    def revoke(self, batch: Sequence[Revocation], unix_s: float) -> None:
+        """``TooManyRevocations``: there are as many as there may be."""
+        self.revocations = recorded(self.revocations, batch, unix_s)
+        self.dirty = True  # as in a partition: this may be an old copy
 
 
 class Partition:

@@ -21,6 +21,7 @@ from ..base import (
     Ending,
     Endpoint,
     Location,
+    Revocation,
     Shape,
     StoreMisconfigured,
     StoreUnavailable,
@@ -35,7 +36,18 @@ from .connecting import Connecting
 from .counters import zeroed
 from .ending import EndingSubscriptions, Pair
 from .flow import each, together
-from .layout import VERSION, Buckets, Layout, ListObject, Partition, SetObject, Whereabouts, partition_of, place_of
+from .layout import (
+    VERSION,
+    Buckets,
+    Layout,
+    ListObject,
+    Partition,
+    Revoked,
+    SetObject,
+    Whereabouts,
+    partition_of,
+    place_of,
+)
 from .listing import Listing
 from .objects import Address, Objects
 from .pool import Pool
@@ -505,6 +517,15 @@ class RiakStore:
             if on or feature not in await self.features():
                 return
         raise StoreUnavailable(f"other processes switch {feature!r} on at the same time: it is still on, try again")
+
+    # Revoked tokens, in an object beside it.
+
+    async def revoke(self, batch: Sequence[Revocation]) -> None:
+        now = self._wall_clock()
+        await self._objects.change(Revoked, self._buckets.revocations, lambda revoked: revoked.revoke(batch, now))
+
+    async def revocations(self) -> list[Revocation]:
+        return (await self._objects.read(Revoked, self._buckets.revocations)).revocations
 
 
 def _expiry(value: bytes) -> float:

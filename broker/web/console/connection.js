@@ -15,6 +15,7 @@ const PENDING_MAX = 200;
 const REPLACED = 4001;
 const POLICY = 1008;
 const EXPIRED = 4004;
+const REVOKED = 4006;
 
 /** The place of the endpoint: one level above its `/console`, whatever path a proxy has put before. */
 const ROOT = new URL("./", document.baseURI);
@@ -127,6 +128,7 @@ export class Connection extends EventTarget {
         this.#refuse_all(why);
         if (event.code === REPLACED) this.#enter("replaced", why);
         else if (event.code === EXPIRED) this.#enter("token", "The token has expired");
+        else if (event.code === REVOKED) this.#enter("token", "The token has been revoked");
         else this.#later(why, event.code === POLICY);
     }
 

@@ -23,7 +23,7 @@ import { FRAME_BYTES_MAX, checkOptions, checkToken, checkUrl } from "./options.j
 import { paced } from "./pacing.js";
 import { NotificationQueue } from "./queue.js";
 import { FreshKeys, body, errorOf, topicBodies } from "./requests.js";
-import { checkClientId, checkDedup, checkTopic, termFields } from "./text.js";
+import { checkClientId, checkDedup, checkRevoke, checkTopic, termFields } from "./text.js";
 import { Bell, deferred, limited, onAbort, raced, sleep } from "./waiting.js";
 
 /** Commands that wait for their replies; more would only grow the time-outs, since an endpoint answers in order. */
@@ -56,7 +56,8 @@ class Garbage extends Error {}
  *
  * A lost connection is renewed after `random() * min(backoffMaxMs, backoffBaseMs * 2 ** failures)` ms (full jitter), at
  * the next URL, for as long as it takes, and listens again by itself; subscriptions are the broker's to keep.
- * Notifications sent in between are missed. A client that listened elsewhere since (code 4001) ends instead.
+ * Notifications sent in between are missed. A client that listened elsewhere since (code 4001), or whose token has been
+ * revoked (4006), ends instead.
  *
  * A handler has to be quick, and what it throws ends the client: `closed` tells it, and `close` throws it.
  */
@@ -377,6 +378,25 @@ export class Client {
       yield* page.topic;
       cursor = page.cursor ?? null;
     } while (cursor !== null);
+  }
+
+  /**
+   * Take back the token with this `jti`, or all tokens of exactly this `sub` that have been issued up to now. It wants a
+   * token with the permission `revoke`, and is known to every endpoint when it is done.
+   *
+   * `expiresAt`: until when it is to be remembered, in Unix seconds, which is the token's `exp`; by default 30 days from
+   * now, and 400 at the most. Gives until when it is remembered and, of a subject, the second up to which its tokens had
+   * been issued. `bad_state`: not one of the two, or not of the right form.
+   * @param {{ jti?: string, sub?: string, expiresAt?: number }} what
+   * @param {WaitOptions} [options]
+   * @returns {Promise<{ expiresAt: number, issuedUntil: number | null }>}
+   */
+  async revoke({ jti, sub, expiresAt }, options) {
+    /** @type {Record<string, unknown>} */
+    const fields = checkRevoke(jti, sub);
+    if (expiresAt !== undefined) fields.expires_at = expiresAt;
+    const reply = await this.#request(this.#body("revoke", fields), true, options);
+    return { expiresAt: reply.expires_at, issuedUntil: reply.issued_until ?? null };
   }
 
   // -- notifications

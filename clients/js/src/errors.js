@@ -30,6 +30,7 @@ export const ERRORS = Object.freeze({
 export const CLOSED_FOR_GOOD = Object.freeze({
   1008: "policy violation",
   4001: "replaced by a newer listen of this client",
+  4006: "the token has been revoked",
 });
 
 /** What all errors of this library are. An aborted command rejects with its signal's reason instead. */

@@ -12,6 +12,9 @@ import { ProtocolError } from "./errors.js";
 export const TOPIC_BYTES_MAX = 1024;
 export const CLIENT_ID_BYTES_MAX = 128;
 export const DEDUP_KEY_BYTES_MAX = 128;
+/** Of a token that is revoked: its own id, and its subject. */
+export const JTI_BYTES_MAX = 128;
+export const SUBJECT_BYTES_MAX = 129;
 
 /** Strings that are no key: who sends one means something else, and would have one key for all messages. */
 const DEDUP_NO_KEYS = ["false", "retry", "true"];
@@ -119,6 +122,23 @@ export function termFields(until, ttlS) {
     throw new ProtocolError("bad_state", `Key 'ttl_s' has to be an integer from 1 to ${TTL_S_MAX}, of seconds`);
   }
   return fields;
+}
+
+/**
+ * The fields by which a `revoke` names tokens. `bad_state`: not one of the two, or not of the right form.
+ * @param {unknown} jti
+ * @param {unknown} sub
+ * @returns {Record<string, unknown>}
+ */
+export function checkRevoke(jti, sub) {
+  if ((jti === undefined) === (sub === undefined)) {
+    throw new ProtocolError("bad_state", "Either key 'jti' or key 'sub' has to be there, and not both");
+  }
+  const [name, value, most] = jti === undefined ? ["sub", sub, SUBJECT_BYTES_MAX] : ["jti", jti, JTI_BYTES_MAX];
+  if (typeof value === "string" && value !== "" && !LONE_SURROGATE.test(value) && utf8Bytes(value) <= most) {
+    return { [name]: value };
+  }
+  throw new ProtocolError("bad_state", `Key '${name}' has to be a string of 1 to ${most} bytes of UTF-8`);
 }
 
 /**

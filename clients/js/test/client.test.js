@@ -154,6 +154,20 @@ test("subscriptions are paged with the cursor", async (t) => {
   assert.deepEqual(topics, ["a", "b", "c"]);
 });
 
+test("a token is taken back by its id or by its subject", async (t) => {
+  const endpoint = await ScriptedEndpoint.start(t, (connection, command) => {
+    const until = command.expires_at ?? 2;
+    const more = command.sub === undefined ? {} : { issued_until: 1 };
+    connection.reply(command, { result: "success", expires_at: until, ...more });
+  });
+  const client = await opened(t, endpoint);
+  assert.deepEqual(await client.revoke({ jti: "t-1", expiresAt: 7 }), { expiresAt: 7, issuedUntil: null });
+  assert.deepEqual(await client.revoke({ sub: "ann" }), { expiresAt: 2, issuedUntil: 1 });
+  for (const wrong of [{}, { jti: "a", sub: "b" }, { jti: "" }, { jti: "é".repeat(65) }, { sub: 7 }, { jti: "\ud800" }]) {
+    await assert.rejects(client.revoke(wrong), { code: "bad_state" });
+  }
+});
+
 test("more and more of a large subscribe is under way while it is quick, and none is lost", async (t) => {
   t.mock.method(performance, "now", () => 0); // whatever this machine takes is quick
   const topics = Array.from({ length: 5000 }, (_, number) => `topic ${String(number).padStart(1000, "0")}`);
@@ -407,7 +421,7 @@ test("the backoff has full jitter, grows to its maximum, and starts again after 
   assert.equal(slept().at(-1), 7);
 });
 
-for (const code of [4001, 1008, 1001, 4002, 4004, null]) {
+for (const code of [4001, 4006, 1008, 1001, 4002, 4004, null]) {
   test(`closed with ${code}: connects again, or never does`, async (t) => {
     const endpoint = await ScriptedEndpoint.start(t);
     const client = await opened(t, endpoint, { listen: true });
@@ -415,7 +429,7 @@ for (const code of [4001, 1008, 1001, 4002, 4004, null]) {
     endpoint.connection.notify("t", "before");
     endpoint.connection.send(code === null ? serverFrame(0x88) : closeFrame(code, "why"));
     assert.deepEqual(await take(client, 1), [["t", "before"]]);
-    if (code !== 4001 && code !== 1008) {
+    if (![4001, 4006, 1008].includes(code)) {
       await endpoint.next("listen");
       return;
     }

@@ -16,7 +16,8 @@ import type { Notification } from "./queue.js";
  *
  * A lost connection is renewed after `random() * min(backoffMaxMs, backoffBaseMs * 2 ** failures)` ms (full jitter), at
  * the next URL, for as long as it takes, and listens again by itself; subscriptions are the broker's to keep.
- * Notifications sent in between are missed. A client that listened elsewhere since (code 4001) ends instead.
+ * Notifications sent in between are missed. A client that listened elsewhere since (code 4001), or whose token has been
+ * revoked (4006), ends instead.
  *
  * A handler has to be quick, and what it throws ends the client: `closed` tells it, and `close` throws it.
  */
@@ -148,6 +149,25 @@ export declare class Client {
     subscriptions(options?: {
         limit?: number;
     } & WaitOptions): AsyncGenerator<string, void, void>;
+    /**
+     * Take back the token with this `jti`, or all tokens of exactly this `sub` that have been issued up to now. It wants a
+     * token with the permission `revoke`, and is known to every endpoint when it is done.
+     *
+     * `expiresAt`: until when it is to be remembered, in Unix seconds, which is the token's `exp`; by default 30 days from
+     * now, and 400 at the most. Gives until when it is remembered and, of a subject, the second up to which its tokens had
+     * been issued. `bad_state`: not one of the two, or not of the right form.
+     * @param {{ jti?: string, sub?: string, expiresAt?: number }} what
+     * @param {WaitOptions} [options]
+     * @returns {Promise<{ expiresAt: number, issuedUntil: number | null }>}
+     */
+    revoke({ jti, sub, expiresAt }: {
+        jti?: string;
+        sub?: string;
+        expiresAt?: number;
+    }, options?: WaitOptions): Promise<{
+        expiresAt: number;
+        issuedUntil: number | null;
+    }>;
     /**
      * The notifications as they come, those that were received before the end included. Ends after `close`; throws
      * `ClosedForGood` or `ProtocolError` when the endpoint ended it. One iteration at a time.

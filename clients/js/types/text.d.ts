@@ -9,6 +9,9 @@
 export declare const TOPIC_BYTES_MAX = 1024;
 export declare const CLIENT_ID_BYTES_MAX = 128;
 export declare const DEDUP_KEY_BYTES_MAX = 128;
+/** Of a token that is revoked: its own id, and its subject. */
+export declare const JTI_BYTES_MAX = 128;
+export declare const SUBJECT_BYTES_MAX = 129;
 /** The deepest nesting that an endpoint is sure to take. */
 export declare const LEVELS_MAX = 250;
 /** Seconds after which a subscription may be said to end: 30 days. */
@@ -47,6 +50,13 @@ export declare function termFields(until: unknown, ttlS: unknown): {
     until?: "disconnect";
     ttl_s?: number;
 };
+/**
+ * The fields by which a `revoke` names tokens. `bad_state`: not one of the two, or not of the right form.
+ * @param {unknown} jti
+ * @param {unknown} sub
+ * @returns {Record<string, unknown>}
+ */
+export declare function checkRevoke(jti: unknown, sub: unknown): Record<string, unknown>;
 /**
  * A value as JSON that an endpoint accepts. `bad_json`: there is none. NaN and infinities become `null`, as
  * `JSON.stringify` has it, and an integer beyond 64 bits is written as the double that it is.

@@ -349,7 +349,7 @@ async def test_requests_with_the_same_headers_share_a_call(asked: Asked) -> None
     assert (asked.callback.under_way, asked.callback.waiting) == (2, 0)
     asked.waiting[0].set_result(yes())
     grants = [await client for client in clients]
-    assert grants == [Grant("ann", (), (), False, NOW_UNIX + 700)] * 5
+    assert grants == [Grant("ann", (), (), False, NOW_UNIX + 700, issued_at=NOW_UNIX + 100)] * 5
     asked.waiting[1].set_result(Answer(403))
     assert await other == Denied(403)
     assert asked.callback.answers == {"call": 2, "shared": 4, "cache": 0, "breaker": 0, "busy": 0}
@@ -382,7 +382,9 @@ async def test_a_grant_is_kept_for_a_minute_and_its_end_stays_where_it_was(asked
 async def test_a_grant_is_not_kept_beyond_its_lifetime(asked: Asked) -> None:
     await asked.answered("a", answer(yes(2)))
     asked.now += 1.5
-    assert await asked.callback.answer(question("a")) == Grant("ann", (), (), False, NOW_UNIX + 102)
+    assert await asked.callback.answer(question("a")) == Grant(
+        "ann", (), (), False, NOW_UNIX + 102, issued_at=NOW_UNIX + 100
+    )
     asked.now += 0.5
     assert await asked.answered("a", answer(Answer(401))) == Denied(401)
 

@@ -193,9 +193,11 @@ def test_a_token_names_no_topic_that_cannot_be(file: Path, topic: str) -> None:
 @pytest.mark.parametrize(
     "claims",
     [
-        {"iat": NOW + 86_400},
         {"iat": "tomorrow"},
-        {"iat": None, "aud": ["others"], "iss": "x", "jti": 7},
+        {"iat": True},
+        {"iat": -1},
+        {"iat": 1e300},
+        {"iat": None, "aud": ["others"], "iss": "x"},
         {"aud": {}, "azp": "x", "scope": "all"},
     ],
 )
@@ -204,12 +206,43 @@ def test_other_claims_are_not_looked_at(keys: Keys, claims: dict[str, Any]) -> N
     assert keys.grant(jwt.encode(body, SECRET, algorithm="HS256", headers={"kid": "mac"})) == keys.grant(token())
 
 
+@pytest.mark.parametrize("iat", [0, NOW - 60, NOW + 86_400, NOW + 0.5])
+def test_when_it_was_issued_is_known_and_no_reason_to_refuse_it(keys: Keys, iat: float) -> None:
+    body = {"sub": "anna", "exp": NOW + 60, "iat": iat}
+    grant = keys.grant(jwt.encode(body, SECRET, algorithm="HS256", headers={"kid": "mac"}))
+    assert grant == keys.grant(token())._replace(issued_at=iat)
+
+
+def test_its_id_is_known_and_one_that_could_not_be_revoked_is_not_accepted(keys: Keys) -> None:
+    def grant(jti: Any) -> Grant:
+        body = {"sub": "anna", "exp": NOW + 60, "jti": jti}
+        return keys.grant(jwt.encode(body, SECRET, algorithm="HS256", headers={"kid": "mac"}))
+
+    for jti in ("x", "é" * 64):
+        assert grant(jti).jti == jti
+    for none in (7, None, "", "x" * 129, "é" * 65, ["x"], True):
+        with pytest.raises(TokenError, match="jti has to be a string of 1 to 128 bytes"):
+            grant(none)
+
+
+def test_a_token_that_is_made_can_be_revoked_by_an_id_of_its_own(file: Path) -> None:
+    made = [make_token(file, "anna", clock=lambda: NOW) for _ in range(2)]
+    grants = [Keys(file, clock=lambda: NOW).grant(each) for each in made]
+    assert len({grant.jti for grant in grants}) == 2
+    assert {grant.issued_at for grant in grants} == {NOW}
+    given = Keys(file, clock=lambda: NOW).grant(make_token(file, "anna", jti="mine", revoke=True, clock=lambda: NOW))
+    assert (given.jti, given.revoke) == ("mine", True)
+    for bad in ("", "x" * 129):
+        with pytest.raises(ConfigError, match="has to have 1 to 128 bytes"):
+            make_token(file, "anna", jti=bad)
+
+
 def test_the_specification_names_every_permission() -> None:
     spec = (Path(__file__).parents[3] / "protocol" / "SPEC.md").read_text(encoding="utf-8")
     (row,) = re.findall(r"^\| `ingeborg` \| (.*) \|$", spec, re.MULTILINE)
     assert set(re.findall(r"`([a-z_]+)`", row)) == set(PERMISSIONS)
     (row,) = re.findall(r"^\| others \| (.*) \|$", spec, re.MULTILINE)
-    assert set(re.findall(r"`([a-z_]+)`", row)) == {"iat", "iss", "aud", "jti"}
+    assert set(re.findall(r"`([a-z_]+)`", row)) == {"iss", "aud"}
     assert LEEWAY_S == 10
     assert "not before that time, but for ten seconds" in spec
 

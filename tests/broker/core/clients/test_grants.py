@@ -17,7 +17,7 @@ ANNA = Grant("anna", ("news/", "anna/"), ("news/",), False, 0.0)
 GATEWAY = Grant("gw-7/*", (), ("",), True, 0.0)
 OTHER_COMMANDS = (
     *("listen", "unlisten", "unsubscribe", "broadcast"),
-    *("subscriptions", "endpoints", "subscribers", "location"),
+    *("subscriptions", "endpoints", "subscribers", "location", "revoke"),
 )
 OPERATOR = Grant("console", (), (), False, 0.0, inspect=True)
 
@@ -107,6 +107,7 @@ def claimed(claims: Claims) -> Grant | None:
         inspect=claims["inspect"],
         publish_topics=frozenset(claims["publish_topics"]),
         subscribe_topics=frozenset(claims["subscribe_topics"]),
+        revoke=claims["revoke"],
     )
     try:
         return grant.prepared()
@@ -161,6 +162,8 @@ def naive(claims: Claims, command: Command) -> str | None:
         return None if claims["broadcast"] else "forbidden"
     if name in ("endpoints", "subscribers"):
         return None if claims["inspect"] else "forbidden"
+    if name == "revoke":
+        return None if claims["revoke"] else "forbidden"
     if name in ("publish", "subscribe"):
         for topic in command.topics:
             by_prefix = [
@@ -190,7 +193,7 @@ _IDS = st.sampled_from(("a", "b", "ab", "a/b", "a.b", "{sub}", "{", "}", "4", "4
 def _claims_and_command(draw: st.DrawFn) -> tuple[Claims, Command]:
     """Topics are mostly near to what the claims name."""
     claims: Claims = {name: draw(st.lists(_ENTRIES, max_size=2)) for name in LISTS}
-    claims |= {name: draw(st.booleans()) for name in ("broadcast", "inspect")}
+    claims |= {name: draw(st.booleans()) for name in ("broadcast", "inspect", "revoke")}
     client = draw(_IDS)
     claims["sub"] = draw(st.sampled_from((client, client, "*", "a*", "b")))
     name = draw(st.sampled_from(("publish", "publish", "subscribe", "subscribe", *OTHER_COMMANDS)))

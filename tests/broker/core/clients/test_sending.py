@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ingeborg.broker.core.clients.grants import Grant
 from ingeborg.broker.core.clients.hub import Connection
 from ingeborg.broker.core.clients.memory import Memory
 from ingeborg.broker.core.clients.outbox import BURST, Outbox
-from ingeborg.broker.core.clients.sending import Sending
+from ingeborg.broker.core.clients.sending import SENT_AGAIN_PER_SLICE, Sending
 from ingeborg.broker.core.effects import Act, Close
 from ingeborg.protocol.errors import HELD_TOO_MUCH, SLOW_CONSUMER
 
@@ -226,3 +227,116 @@ def test_whatever_the_sockets_do_each_gets_all_its_frames_in_order_and_none_whil
     assert got == pushed
     assert memory.total == 0
     assert not desk.drops
+
+
+# Held back
+
+
+def with_token(number: int = 1) -> Connection:
+    held = connection(number)
+    held.grant = Grant("anna", (), (), False, 0.0)
+    return held
+
+
+def go_on(sending: Sending) -> None:
+    for _ in sending.send_again():
+        pass
+
+
+def test_who_has_a_token_is_written_nothing_until_all_may_again(sending: Sending, memory: Memory) -> None:
+    anna, bert = with_token(1), connection(2)
+    sending.hold_back()
+    for to in (anna, bert):
+        sending.push(to, b"1")
+    assert sending.write() == [(bert, [b"1"])]
+    sending.push(anna, b"2")
+    assert sending.write() == []
+    assert memory.of(anna) == 2
+    go_on(sending)
+    assert sending.write() == [(anna, [b"1", b"2"])]
+    assert memory.total == 0
+    sending.push(anna, b"3")
+    assert sending.write() == [(anna, [b"3"])]
+
+
+def test_what_is_held_back_has_the_bound_of_a_slow_readers_outbox(sending: Sending, desk: FakeDesk) -> None:
+    anna = with_token()
+    sending.hold_back()
+    sending.push(anna, b"x" * BYTES_MAX)
+    assert sending.write() == []
+    sending.push(anna, b"x")
+    assert closes(desk) == [Close(anna, SLOW_CONSUMER)]
+    assert desk.drops == {"slow_consumer": 2}
+
+
+def test_a_socket_that_is_full_meanwhile_says_by_itself_when_it_is_not(sending: Sending) -> None:
+    anna, bert, chris = with_token(1), with_token(2), with_token(3)
+    sending.push(anna, b"1")
+    sending.write()
+    sending.blocked(anna, 5)
+    sending.hold_back()
+    for to in (anna, bert, chris):
+        sending.push(to, b"2")
+    assert sending.write() == []
+    sending.blocked(bert, 5)  # by a pong, which is not held back
+    sending.drained(anna)
+    assert sending.write() == []
+    go_on(sending)
+    assert sending.write() == [(chris, [b"2"]), (anna, [b"2"])]
+    sending.drained(bert)
+    assert sending.write() == [(bert, [b"2"])]
+
+
+def test_what_was_leaving_in_pieces_is_held_back_too_and_not_put_before_a_close(
+    sending: Sending, desk: FakeDesk
+) -> None:
+    anna, bert = with_token(1), with_token(2)
+    for to in (anna, bert):
+        for _ in range(3):
+            sending.push(to, b"x" * BYTES_MAX)
+    assert len(sending.write()) == 2
+    sending.hold_back()
+    assert sending.write() == []
+    assert sending.rest(anna) == []
+    assert desk.drops == {"connection_closed": 2}
+    go_on(sending)
+    assert sending.write() == [(bert, [b"x" * BYTES_MAX])]
+
+
+def test_of_many_who_may_go_on_none_is_forgotten_when_all_are_held_back_again_meanwhile(sending: Sending) -> None:
+    many = [with_token(number) for number in range(2 * SENT_AGAIN_PER_SLICE + 1)]
+    sending.hold_back()
+    for to in many:
+        sending.push(to, b"1")
+    assert sending.write() == []
+    first = sending.send_again()
+    next(first)
+    sending.hold_back()
+    assert sending.write() == []
+    second = sending.send_again()
+    for job in (second, first):
+        assert not any(job)
+    assert sorted(connection.number for connection, _ in sending.write()) == [each.number for each in many]
+
+
+def test_who_has_gone_is_not_remembered(sending: Sending) -> None:
+    anna, bert = with_token(1), with_token(2)
+    sending.hold_back()
+    for to in (anna, bert):
+        sending.push(to, b"1")
+    sending.write()
+    sending.drop(anna, "connection_closed")
+    sending.shut(bert)
+    go_on(sending)
+    assert sending.write() == []
+
+
+def test_who_is_revoked_is_written_nothing_more(sending: Sending, desk: FakeDesk, memory: Memory) -> None:
+    anna = with_token()
+    sending.push(anna, b"1")
+    anna.revoked = True
+    sending.shut(anna)
+    sending.push(anna, b"2")
+    assert sending.write() == []
+    assert desk.drops == {"token_revoked": 2}
+    assert (closes(desk), memory.total) == ([], 0)

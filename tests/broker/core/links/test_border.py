@@ -35,6 +35,7 @@ SOUND: dict[Kind, list[list[Any]]] = {
     Kind.COPY: [[1, "seen", b"1"]],
     Kind.COPIED: [[1, 7, False], [1, 0, True]],
     Kind.SWITCHED: [[["ending"]], [[]]],
+    Kind.REVOKED: [[[["jti", "t-1", 0, 1_800_000_000], ["sub", "gw-*", 1_700_000_000, 1_800_000_000]]], [[]]],
 }
 
 ANSWERS: dict[Kind, list[Any]] = {
@@ -47,6 +48,7 @@ ANSWERS: dict[Kind, list[Any]] = {
     Kind.FIGURES: [{"clients": 1, "of": {"a": [1, None, "x", True, 1.5]}}],
     **{kind: [None] for kind in (Kind.CHANGE, Kind.LISTEN, Kind.LEAVE, Kind.SEEN, Kind.COPY_BEGINS, Kind.COPY)},
     Kind.SWITCHED: [None],
+    Kind.REVOKED: [None],
 }
 
 #: Anything that msgpack can say.
@@ -125,6 +127,9 @@ def test_an_argument_more_or_less_or_of_another_type_is_not(kind: Kind) -> None:
         (Kind.CHANGE, ["anna", ["t"], True, None]),
         (Kind.LISTEN, [[["anna", 1, "o"]]]),
         (Kind.COPY_BEGINS, [1, b"1"]),
+        (Kind.REVOKED, [[["kid", "k", 0, 1]]]),
+        (Kind.REVOKED, [[["jti", "t", 0, 1.5]]]),
+        (Kind.REVOKED, [[["jti", "t", 0]]]),
     ],
 )
 def test_other_things_that_are_none(kind: Any, arguments: list[Any]) -> None:

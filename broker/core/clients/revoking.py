@@ -1,0 +1,381 @@
+"""Tokens that are taken back: the command `revoke`, the word of it to every peer, and the end of connections that are
+named. SPEC section 2.4.
+
+Owns: the revocations that this endpoint knows, and the revokes under way. Must never: say success before the store has
+it and every peer that serves clients knows it; or have clients with tokens served while others may rely on what this
+endpoint has not been told.
+
+Why that holds. A revocation is in the store before any peer is told. Who is in the view is told, or is dead, and an
+endpoint's lease has lapsed before others take it for dead. From then on this part has nothing begun and nothing sent
+for clients with tokens, until all others have let the endpoint in again, and it has read since what the store has. So
+an endpoint that others do not tell knows it all the same before it serves. At its start it lets nobody with a token in
+before that.
+
+What nobody has ever used costs nothing: while the store's feature is off, the store is read once when the endpoint has
+joined, and a lapse holds nothing back.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import Any, Final
+
+from ingeborg.protocol.errors import TOKEN_REVOKED, ProtocolError
+from ingeborg.protocol.messages import Command, success
+
+from ..cluster.features import Features
+from ..cluster.membership import Membership
+from ..desk import Desk
+from ..effects import Knows
+from ..limits import SIZES, Sizes
+from ..links.calls import TIMEOUT_S, Call, Kind
+from ..links.capabilities import REVOCATION
+from ..model import JTI, SUB, Revocation, TooManyRevocations
+from ..part import CommandHandler, Part, RequestHandler
+from ..stores import unavailable
+from .grants import Grant
+from .hub import Connection, Reply
+from .keepalive import Keepalive
+from .replies import Replies
+from .revocations import KEPT_S, Revocations
+from .sending import Sending
+from .sessions import Sessions
+
+#: How long a revocation is remembered where nobody says, and at the most, in seconds: longer than most tokens live, and
+#: than any should.
+REMEMBERED_S: Final = 30 * 86_400
+REMEMBERED_MAX_S: Final = 400 * 86_400
+
+#: The record is read anew so often, in seconds: for an endpoint that was not told, whyever.
+READ_S: Final = 10.0
+
+#: And so often while the endpoint lets nobody in for want of it.
+AGAIN_S: Final = 0.5
+
+#: Revokes that wait for the store, or for the others to be able to do it; more are refused. Those that come while the
+#: store writes others are written together.
+WAITING_MAX: Final = 1_000
+
+
+class Revoke:
+    """A command under way."""
+
+    __slots__ = ("connection", "deadline", "id", "reply", "revocation")
+
+    def __init__(
+        self, connection: Connection, reply: Reply, number: Any, revocation: Revocation, deadline: float
+    ) -> None:
+        self.connection = connection
+        self.reply = reply
+        self.id = number
+        self.revocation = revocation
+        self.deadline = deadline
+
+
+class Word:
+    """Revocations that the peers are being told of."""
+
+    __slots__ = ("deadline", "error", "open", "revokes")
+
+    def __init__(self, revokes: list[Revoke], deadline: float) -> None:
+        self.revokes = revokes
+        self.deadline = deadline
+        self.open = 1
+        self.error: ProtocolError | None = None
+
+
+class Revoking(Part):
+    """One endpoint's part. ``keepalive``: knows the Unix time."""
+
+    def __init__(
+        self,
+        desk: Desk,
+        members: Membership,
+        features: Features,
+        sessions: Sessions,
+        sending: Sending,
+        replies: Replies,
+        keepalive: Keepalive,
+        sizes: Sizes = SIZES,
+    ) -> None:
+        self._desk = desk
+        self._members = members
+        self._features = features
+        self._sessions = sessions
+        self._sending = sending
+        self._replies = replies
+        self._keepalive = keepalive
+        self._looked_at_per_slice = sizes.looked_at_per_slice
+        self._revoked_per_slice = sizes.revoked_per_slice
+        self.on = False  # the store's feature
+        #: It knows what others rely on that it knows: clients with tokens may be let in, and served.
+        self.knows = False
+        self.known = Revocations()
+        self._is_current = False  # all of the record has been read since all others have let this endpoint in
+        self._round = 0  # of joining
+        self._holds_back = False
+        self._waiting: deque[Revoke] = deque()
+        self._writes = 0  # under way
+        self._parked: deque[Word] = deque()  # until we have joined
+        self._read_at = desk.now
+        self._reading = False
+        self._news = self._seen = 0  # times that more were named; and when all connections were last looked at
+        self._looking = False
+        features.follow(REVOCATION, self.switch)
+
+    def commands(self) -> dict[str, CommandHandler]:
+        """A token is taken back."""
+        return {"revoke": self.revoke}
+
+    def requests(self) -> dict[Kind, RequestHandler]:
+        """One was, at a peer."""
+        return {Kind.REVOKED: self.told}
+
+    def refuses(self, grant: Grant) -> bool:
+        """Has the token been revoked of a client that wants to connect? If so, that is counted."""
+        named = self.known.names(grant)
+        if named:
+            self._desk.counts["revoked_refused"] += 1
+        return named
+
+    # The command
+
+    def revoke(self, connection: Connection, command: Command) -> None:
+        """An operator takes back a token, or those of a subject."""
+        reply = self._replies.expect(connection)
+        try:
+            revocation = self._revocation(connection, command)
+            if len(self._waiting) >= WAITING_MAX:
+                raise ProtocolError("store_unavailable", f"{WAITING_MAX:,} others wait to be recorded; try again later")
+        except ProtocolError as error:
+            self._replies.refuse(connection, reply, command.id, error)
+            return
+        self._waiting.append(Revoke(connection, reply, command.id, revocation, self._desk.now + TIMEOUT_S))
+        if not self.on:
+            self._features.want(REVOCATION)
+        self._write_waiting()
+
+    def _revocation(self, connection: Connection, command: Command) -> Revocation:
+        """Raises ``ProtocolError``."""
+        if connection.grant is None:
+            raise ProtocolError("forbidden", "This endpoint wants no tokens, so there are none to be revoked")
+        now = self._keepalive.unix_s
+        expires_at = now + REMEMBERED_S if command.expires_at is None else command.expires_at
+        if expires_at > now + REMEMBERED_MAX_S + KEPT_S:  # clocks differ
+            days = REMEMBERED_MAX_S // 86_400
+            raise ProtocolError("bad_state", f"Key 'expires_at' may be {days} days from now at the most")
+        if expires_at + KEPT_S <= now:
+            text = "Key 'expires_at' is over, and so is a token that expires then: there is nothing to be revoked"
+            raise ProtocolError("bad_state", text)
+        # To the end of its second.
+        until = int(expires_at) + (expires_at != int(expires_at))
+        if command.jti is not None:
+            return Revocation(JTI, command.jti, 0, until)
+        assert command.subject is not None, "one of the two is there"
+        return Revocation(SUB, command.subject, int(now), until)
+
+    def _lacking(self) -> list[str]:
+        """Names of the peers that take part and cannot be told."""
+        members = self._members
+        return [members.peers[peer].endpoint.name for peer in members.view() if not members.has(peer, REVOCATION)]
+
+    def _write_waiting(self) -> None:
+        if self._waiting and not self._writes and self.on and self._members.joined and not self._lacking():
+            revokes = list(self._waiting)
+            self._waiting.clear()
+            self._write(revokes)
+
+    def _write(self, revokes: list[Revoke]) -> None:
+        self._writes += 1
+        self._desk.store("revoke", ([revoke.revocation for revoke in revokes],), self._written, revokes)
+
+    def _written(self, revokes: list[Revoke], result: Any, error: Exception | None) -> None:
+        self._writes -= 1
+        if isinstance(error, TooManyRevocations) and len(revokes) > 1:
+            for revoke in revokes:  # which of them is one too many?
+                self._write([revoke])
+        elif error is not None:
+            is_full = isinstance(error, TooManyRevocations)
+            self._refuse(revokes, ProtocolError("bad_state", str(error)) if is_full else unavailable(error))
+        else:
+            self._learn([revoke.revocation for revoke in revokes])
+            word = Word(revokes, self._desk.now + TIMEOUT_S)
+            if self._members.joined:
+                self._tell(word)
+            else:
+                self._parked.append(word)
+        self._write_waiting()
+
+    def _refuse(self, revokes: list[Revoke], error: ProtocolError) -> None:
+        for revoke in revokes:
+            self._replies.refuse(revoke.connection, revoke.reply, revoke.id, error)
+
+    # The word of it
+
+    def _tell(self, word: Word) -> None:
+        said = [list(revoke.revocation) for revoke in word.revokes]
+        for peer in self._members.view():
+            if self._members.has(peer, REVOCATION):
+                word.open += 1
+                self._desk.ask(Kind.REVOKED, peer, (said,), self, word)
+        if lacking := self._lacking():
+            word.error = _unable(lacking)
+        self._close(word)
+
+    def told(self, peer: str, number: int, arguments: list[Any]) -> None:
+        """A peer has recorded these."""
+        self._learn([Revocation(*revocation) for revocation in arguments[0]])
+        self._desk.answer(peer, number)
+
+    def answered(self, call: Call, value: Any) -> None:
+        """A peer knows."""
+        self._close(call.context)
+
+    def failed(self, call: Call, code: str, info: Any) -> None:
+        """A peer that is alive may not know."""
+        call.context.error = ProtocolError(code, info)
+        self._close(call.context)
+
+    def lost(self, call: Call) -> str | None:
+        """A peer that is dead serves nobody before it has read the record."""
+        self._close(call.context)
+        return None
+
+    def _close(self, word: Word) -> None:
+        word.open -= 1
+        if word.open:
+            return
+        if word.error is not None:
+            self._refuse(word.revokes, word.error)
+            return
+        for revoke in word.revokes:
+            claim, _, issued_until, expires_at = revoke.revocation
+            fields = {"issued_until": issued_until} if claim == SUB else {}
+            data = success(revoke.id, expires_at=expires_at, **fields)
+            self._replies.reply(revoke.connection, revoke.reply, data)
+
+    # What the store has
+
+    def switch(self, on: bool) -> None:
+        """The store's feature is on, or is not any more. What is recorded holds either way."""
+        self.on = on
+        if on:
+            self._read()
+        self._write_waiting()
+
+    def _read(self) -> None:
+        self._reading = True
+        self._read_at = self._desk.now + READ_S
+        self._desk.store("revocations", (), self._listed, self._round)
+
+    def _listed(self, round: int, result: Any, error: Exception | None) -> None:
+        self._reading = False
+        if error is not None:
+            self._read_at = self._desk.now + (AGAIN_S if not self._is_current else READ_S)
+            return
+        self._learn(result)
+        if round == self._round and self._members.joined:
+            self._is_current = True
+            self._settle()
+
+    def tick(self) -> None:
+        """Read the record when it is time to; give up what has waited for too long."""
+        now = self._desk.now
+        if now >= self._read_at and not self._reading and self._members.joined and (self.on or not self._is_current):
+            self.known.forget(self._keepalive.unix_s)
+            self._read()
+        self._write_waiting()
+        while self._waiting and self._waiting[0].deadline <= now:
+            self._refuse([self._waiting.popleft()], self._why_not())
+        while self._parked and self._parked[0].deadline <= now:
+            self._refuse(self._parked.popleft().revokes, _NOT_JOINED)
+
+    def _why_not(self) -> ProtocolError:
+        """What those wait for that have not been written."""
+        if not self._members.joined:
+            return _NOT_JOINED
+        lacking = self._members.lacking(REVOCATION) if not self.on else self._lacking()
+        if lacking:
+            return _unable(lacking)
+        text = "The store has not answered in time"
+        if not self.on:
+            text = f"The store's feature {REVOCATION!r} could not be switched on in time"
+        return ProtocolError("store_unavailable", text)
+
+    def joined(self) -> None:
+        """All others have let this endpoint in, and tell it from here on; what they had told before, the store has."""
+        self._round += 1
+        self._read()
+        while self._parked:
+            self._tell(self._parked.popleft())
+        self._write_waiting()
+
+    def lapsed(self) -> None:
+        """Others may take this endpoint for dead, and need not tell it."""
+        self._is_current = False
+        if self.knows and (self.on or len(self.known)) and not self._members.leaving:
+            self.knows = False
+            self._holds_back = True
+            self._sending.hold_back()
+            self._sessions.hold_back()
+
+    def _settle(self) -> None:
+        """It knows everything, and has found everybody who is named: go on."""
+        if not self._is_current or self._seen != self._news or self.knows:
+            return
+        self.knows = True
+        self._desk.emit(Knows())
+        if self._holds_back:
+            self._holds_back = False
+            self._sessions.serve_again()
+            self._desk.job(self._sending.send_again())
+
+    # Who is named
+
+    def _learn(self, revocations: list[Revocation]) -> None:
+        if not self.known.add(revocations, self._keepalive.unix_s):
+            return
+        self._news += 1
+        if not self._looking:
+            self._looking = True
+            self._desk.job(self._look())
+
+    def _look(self) -> Iterator[bool]:
+        """Have nothing more begun or sent for any connection that is named, which is quick; then close them. What is
+        named meanwhile comes first."""
+        named: list[Connection] = []
+        while self._seen != self._news or named:
+            if self._seen != self._news:
+                yield from self._look_at_all(named)
+                self._settle()
+                continue
+            for connection in named[-self._revoked_per_slice :]:
+                if not connection.closed:
+                    self._sending.close(connection, TOKEN_REVOKED)
+            del named[-self._revoked_per_slice :]
+            yield False
+        self._looking = False
+
+    def _look_at_all(self, named: list[Connection]) -> Iterator[bool]:
+        news, connections, known = self._news, self._sessions.connections, self.known
+        numbers = list(connections)
+        for start in range(0, len(numbers), self._looked_at_per_slice):
+            for number in numbers[start : start + self._looked_at_per_slice]:
+                connection = connections.get(number)
+                if connection is None or connection.grant is None or connection.revoked:
+                    continue
+                if known.names(connection.grant):
+                    self._desk.counts["connections_revoked"] += 1
+                    self._sessions.revoke(connection)
+                    named.append(connection)
+            yield False
+        self._seen = news
+
+
+_NOT_JOINED: Final = ProtocolError("peer_unavailable", "This endpoint has not joined the others yet")
+
+
+def _unable(names: list[str]) -> ProtocolError:
+    text = f"{', '.join(names)} cannot be told, being of an older version, or not linked yet: it would let the token in"
+    return ProtocolError("peer_unavailable", text)

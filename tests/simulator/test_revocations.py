@@ -1,0 +1,148 @@
+"""Who is revoked is served nowhere from a second after the operator was told of the success, whatever befalls; who logs
+in anew is let in; and each fault that would break this is found when it is planted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ingeborg.broker.core.clients.revocations import Revocations
+from ingeborg.broker.core.clients.revoking import Revoking
+from ingeborg.broker.core.clients.sending import Sending
+from ingeborg.broker.core.clients.sessions import Sessions
+from ingeborg.broker.core.limits import Sizes
+from ingeborg.broker.core.model import Shape
+from tests import wants
+
+from .history import History
+from .world import Node, Store
+
+ONE_BY_ONE = Sizes(looked_at_per_slice=1, revoked_per_slice=1, closed_per_slice=0)
+
+#: Options of histories; how many of 25 revokes, at the least, have success, and connections closed, and tokens of later
+#: let in.
+WAYS: dict[str, tuple[dict[str, Any], int]] = {
+    "peace": ({"faults": False}, 250),
+    "faults": ({}, 150),
+    "drains": ({"drains": True}, 120),
+    "slow": ({"slow": True}, 150),
+    "cuts": ({"faults": False, "cuts": True, "drains": True}, 150),
+    "crashes": ({"standby": True, "crashes": True}, 150),
+    "mixed": ({"mixed": True, "faults": False, "drains": True}, 40),
+    "mixed, faults": ({"mixed": True}, 20),
+    "lookup": ({"faults": False, "routing": "lookup"}, 150),
+    "slices": ({"sizes": ONE_BY_ONE, "faults": False}, 150),
+    "slices, faults": ({"sizes": ONE_BY_ONE}, 150),
+    "memory": ({"shape": Shape(reads_memory=True), "drains": True}, 120),
+}
+
+
+@pytest.mark.parametrize(("options", "least"), WAYS.values(), ids=WAYS)
+def test_who_is_revoked_is_served_nowhere_and_who_logs_in_anew_is(options: dict[str, Any], least: int) -> None:
+    succeeded = closed = anew = 0
+    for seed in range(130_000, 130_025):
+        history = History(seed, revokes=True, **options)
+        assert not history.run(), f"seed {seed}: {history.violations[:5]}"
+        assert history.tokens is not None
+        succeeded += sum(one.succeeded_at < 1e9 for one in history.tokens.revoked)
+        closed += history.tokens.closed
+        anew += history.tokens.let_in_anew
+    assert min(succeeded, closed, anew) >= least // 2
+    assert succeeded >= least
+
+
+# Planted faults
+
+
+def a_peer_forgets(patch: pytest.MonkeyPatch) -> None:
+    """A peer that is told says that it knows, and does not."""
+    patch.setattr(Revoking, "told", lambda revoking, peer, number, arguments: revoking._desk.answer(peer, number))
+
+
+def nobody_is_told(patch: pytest.MonkeyPatch) -> None:
+    """Success is said when the store has it, and the peers find out when they look."""
+    patch.setattr(Revoking, "_tell", lambda revoking, word: revoking._close(word))
+
+
+def not_recorded(patch: pytest.MonkeyPatch) -> None:
+    """The store has lost it when an endpoint starts."""
+    patch.setattr(Store, "revocations", lambda store: [])
+
+
+def read_before_the_others_tell(patch: pytest.MonkeyPatch) -> None:
+    """After a lapse what was read before it is taken for all."""
+
+    def joined(revoking: Revoking) -> None:
+        revoking._round += 1
+        revoking._is_current = True
+        revoking._settle()
+
+    patch.setattr(Revoking, "joined", joined)
+
+
+def never_looked_for(patch: pytest.MonkeyPatch) -> None:
+    """Who was not told, since a link was cut for longer than a request may take, never finds out."""
+    read = Revoking._read
+
+    def once(revoking: Revoking) -> None:
+        if not revoking._is_current:
+            read(revoking)
+
+    patch.setattr(Revoking, "_read", once)
+
+
+def nobody_held_back(patch: pytest.MonkeyPatch) -> None:
+    """An endpoint whose lease has lapsed goes on sending."""
+    patch.setattr(Sending, "hold_back", lambda sending: None)
+    patch.setattr(Sessions, "hold_back", lambda sessions: None)
+
+
+def closed_and_not_shut(patch: pytest.MonkeyPatch) -> None:
+    """Connections are closed some time, and go on until then."""
+    patch.setattr(Sessions, "revoke", lambda sessions, connection: None)
+    patch.setattr(Sending, "close", lambda sending, connection, code: None)
+
+
+def let_in_unasked(patch: pytest.MonkeyPatch) -> None:
+    """Whoever connects is let in."""
+    patch.setattr(Node, "lets_in", lambda node, grant: True)
+
+
+def too_many_named(patch: pytest.MonkeyPatch) -> None:
+    """Of a subject every token is taken for revoked, those of later, too."""
+
+    def names(known: Revocations, grant: Any) -> bool:
+        return grant.jti in known._ids or grant.client in known._subjects
+
+    patch.setattr(Revocations, "names", names)
+
+
+@pytest.mark.parametrize(
+    ("plant", "options"),
+    [
+        (a_peer_forgets, {"faults": False}),
+        (nobody_is_told, {"faults": False}),
+        (not_recorded, {}),
+        (read_before_the_others_tell, {}),
+        (never_looked_for, {}),
+        (nobody_held_back, {}),
+        (closed_and_not_shut, {"faults": False}),
+        (let_in_unasked, {"faults": False}),
+        (too_many_named, {"faults": False}),
+    ],
+)
+def test_a_planted_fault_is_found(
+    plant: Callable[[pytest.MonkeyPatch], None], options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wants.interpreted()
+    plant(monkeypatch)
+    for seed in range(131_000, 131_200):
+        history = History(seed, revokes=True, **options)
+        history.run()
+        assert history.tokens is not None
+        if history.tokens.check(history.subscribers):
+            return
+    raise AssertionError(f"{plant.__doc__}")
