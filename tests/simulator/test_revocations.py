@@ -22,28 +22,28 @@ from .world import Node, Store
 
 ONE_BY_ONE = Sizes(looked_at_per_slice=1, revoked_per_slice=1, closed_per_slice=0)
 
-#: Options of histories; how many of 25 revokes, at the least, have success, and connections closed, and tokens of later
+#: Options of histories; how many revokes of 12 histories, at the least, have success, and connections closed, and tokens of later
 #: let in.
 WAYS: dict[str, tuple[dict[str, Any], int]] = {
-    "peace": ({"faults": False}, 250),
-    "faults": ({}, 150),
-    "drains": ({"drains": True}, 120),
-    "slow": ({"slow": True}, 150),
-    "cuts": ({"faults": False, "cuts": True, "drains": True}, 150),
-    "crashes": ({"standby": True, "crashes": True}, 150),
-    "mixed": ({"mixed": True, "faults": False, "drains": True}, 40),
-    "mixed, faults": ({"mixed": True}, 20),
-    "lookup": ({"faults": False, "routing": "lookup"}, 150),
-    "slices": ({"sizes": ONE_BY_ONE, "faults": False}, 150),
-    "slices, faults": ({"sizes": ONE_BY_ONE}, 150),
-    "memory": ({"shape": Shape(reads_memory=True), "drains": True}, 120),
+    "peace": ({"faults": False}, 110),
+    "faults": ({}, 66),
+    "drains": ({"drains": True}, 52),
+    "slow": ({"slow": True}, 66),
+    "cuts": ({"faults": False, "cuts": True, "drains": True}, 66),
+    "crashes": ({"standby": True, "crashes": True}, 66),
+    "mixed": ({"mixed": True, "faults": False, "drains": True}, 17),
+    "mixed, faults": ({"mixed": True}, 8),
+    "lookup": ({"faults": False, "routing": "lookup"}, 66),
+    "slices": ({"sizes": ONE_BY_ONE, "faults": False}, 66),
+    "slices, faults": ({"sizes": ONE_BY_ONE}, 66),
+    "memory": ({"shape": Shape(reads_memory=True), "drains": True}, 52),
 }
 
 
 @pytest.mark.parametrize(("options", "least"), WAYS.values(), ids=WAYS)
 def test_who_is_revoked_is_served_nowhere_and_who_logs_in_anew_is(options: dict[str, Any], least: int) -> None:
     succeeded = closed = anew = 0
-    for seed in range(130_000, 130_025):
+    for seed in range(130_000, 130_012):
         history = History(seed, revokes=True, **options)
         assert not history.run(), f"seed {seed}: {history.violations[:5]}"
         assert history.tokens is not None
