@@ -14,7 +14,16 @@ from ..core.clients.grants import Grant
 #: The claim with the permissions, and what it may have. An endpoint refuses a token that has more: what it does not
 #: know it cannot hold to. So what narrows a permission gets a name of its own, and no name is given a second meaning.
 CLAIM = "ingeborg"
-PERMISSIONS = ("publish", "publish_topics", "subscribe", "subscribe_topics", "broadcast", "inspect")
+PERMISSIONS = (
+    "publish",
+    "publish_topics",
+    "subscribe",
+    "subscribe_topics",
+    "broadcast",
+    "inspect",
+    "presence",
+    "presence_topics",
+)
 
 
 class TokenError(Exception):
@@ -37,6 +46,9 @@ def granted(claims: Mapping[str, Any], expires_at: float) -> Grant:
         frozenset(_texts(permissions, name, "names")) for name in ("publish_topics", "subscribe_topics")
     )
     grant = Grant(client, publish, subscribe, broadcast, expires_at, inspect, publish_topics, subscribe_topics)
+    if "presence" in permissions or "presence_topics" in permissions:
+        topics = frozenset(_texts(permissions, "presence_topics", "names"))
+        grant = grant._replace(presence=tuple(_texts(permissions, "presence", "prefixes")), presence_topics=topics)
     try:
         return grant.prepared()
     except ValueError as error:
