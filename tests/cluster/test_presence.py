@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from ingeborg.broker.access.tokens import make_token, new_keys
 from ingeborg.protocol.client import Client
 from ingeborg.protocol.errors import ProtocolError
 
@@ -72,3 +73,21 @@ async def test_the_death_of_the_home_keeps_nobody_waiting_and_the_next_one_tells
             assert await heard(watcher, room) == {"joined": ["ann"]}
         with pytest.raises(ProtocolError, match="No client publishes to"):
             await ann.publish(f"presence:{rooms[0]}", {"joined": ["forged"]}, ack=True)
+
+
+async def test_a_token_lets_see_who_is_in_a_room_and_forge_nothing(tmp_path: Path) -> None:
+    keys = tmp_path / "keys.json"
+    new_keys(keys)
+    token = make_token(keys, "ann", presence=["room"], subscribe=["room", "presence:room"], publish=[""])
+    async with cluster_of("ab", tmp_path, "--presence", "room", "--auth-keys", str(keys)) as cluster:
+        (room,) = cluster.topics_at_home("a", "room", 1)
+        async with Client(cluster["b"].url, "ann", token=token, listen=True) as ann:
+            await ann.subscribe(f"presence:{room}")
+            await ann.subscribe(room)
+            assert await heard(ann, room) == {"joined": ["ann"]}
+            assert [subscriber async for subscriber in ann.subscribers(room)] == [("ann", True)]
+            with pytest.raises(ProtocolError, match="does not permit to ask who has subscribed to 'hall'"):
+                await anext(ann.subscribers("hall"))
+            for size in (1, 100_000):
+                with pytest.raises(ProtocolError, match="No client publishes to"):
+                    await ann.publish(f"presence:{room}", {"joined": ["x" * size]}, ack=True)

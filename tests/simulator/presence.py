@@ -12,7 +12,7 @@ from typing import Any
 
 from .ending import EndingHistory
 from .history import TOPICS
-from .world import Client
+from .world import Client, Node
 
 #: Topic and client, and what becomes of them.
 Change = tuple[str, str, str]
@@ -28,10 +28,17 @@ class PresenceHistory(EndingHistory):
         self.world.options["presence"] = ("topic ",)
         self.changes: list[Change] = []
         self.watchers: list[Client] = []
+        self.lives: list[Node] = []  # of all endpoints
         self._sets: set[tuple[str, str]] = set()
         for name in WRITES:
             self._watch_writes(name)
         self.world.at(2.2, self._watch)
+
+    def start(self, name: str) -> Node:
+        """A life of an endpoint."""
+        node = super().start(name)
+        self.lives.append(node)
+        return node
 
     def _watch_writes(self, name: str) -> None:
         store = self.world.store
@@ -75,6 +82,8 @@ class PresenceHistory(EndingHistory):
             self.compare_kinds()
         else:
             self.compare_all()
+        if not self.faults:
+            self.compare_counts()
         return self.violations
 
     def compare_all(self) -> None:
@@ -88,6 +97,14 @@ class PresenceHistory(EndingHistory):
         """Whatever befalls the cluster, nobody is told to have joined or left more often than so."""
         for change, count in (Counter(self.told()) - Counter(self.changes)).items():
             self.violations.append(f"{change} was told {count} times more than it happened")
+
+    def compare_counts(self) -> None:
+        """Where no process dies, homes tell all, also while they end in order. (The watcher may be away meanwhile.)"""
+        told, lost = (
+            sum(node.router.counters.counts[name] for node in self.lives) for name in ("presence_told", "presence_lost")
+        )
+        if (told, lost) != (len(self.changes), 0):
+            self.violations.append(f"{len(self.changes)} changes: {told} were told, {lost} lost")
 
 
 def _by_pair(changes: list[Change]) -> defaultdict[tuple[str, str], list[str]]:
