@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         ConnectFailed,
         ConnectionLost,
         Notification,
+        Subscriber,
     )
     from ingeborg.protocol.errors import ProtocolError
 
@@ -32,6 +33,7 @@ __all__ = [
     "ConnectionLost",
     "Notification",
     "ProtocolError",
+    "Subscriber",
 ]
 
 # Git and archives write a link as a file, with its target as text, where they cannot or may not make links.

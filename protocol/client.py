@@ -87,6 +87,13 @@ class Revoked(NamedTuple):
     issued_until: int | None = None
 
 
+class Subscriber(NamedTuple):
+    """Of a topic. ``online``: it listens somewhere."""
+
+    client_id: str
+    online: bool
+
+
 class Client:
     """One client; use as ``async with Client(urls, client_id) as client``.
 
@@ -333,15 +340,26 @@ class Client:
 
     async def subscriptions(self, limit: int = 1000) -> AsyncIterator[str]:
         """This client's topics, read in pages of at most ``limit``."""
-        cursor: object = None
-        while True:
-            fields = {"limit": limit} if cursor is None else {"limit": limit, "cursor": cursor}
-            page = await self._request(self._body("subscriptions", fields), retry=True)
+        async for page in self._pages("subscriptions", {"limit": limit}):
             for topic in page["topic"]:
                 yield topic
+
+    async def subscribers(self, topic: str, limit: int = 1000) -> AsyncIterator[Subscriber]:
+        """The topic's subscribers, in the order of their ids, read in pages of at most ``limit``: what changes
+        meanwhile may be missed. ``forbidden``: the token does not permit it (``presence``)."""
+        async for page in self._pages("subscribers", {"topic": check_topic(topic), "limit": limit}):
+            for row in page["subscribers"]:
+                # Of a release that does not say it, to an operator.
+                yield Subscriber(row["client_id"], row.get("online", row.get("endpoint") is not None))
+
+    async def _pages(self, command: str, fields: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
+        while True:
+            page = await self._request(self._body(command, fields), retry=True)
+            yield page
             cursor = page.get("cursor")
             if cursor is None:
                 return
+            fields = {**fields, "cursor": cursor}
 
     async def revoke(
         self, *, jti: str | None = None, sub: str | None = None, expires_at: float | None = None

@@ -11,6 +11,9 @@ from .errors import ProtocolError
 
 TOPIC_BYTES_MAX: Final = 1024
 
+#: What the topic begins with on which another one's joins and leaves are told. SPEC section 2.5.
+PRESENCE: Final = "presence:"
+
 # Unicode category Cc is exactly these 65 code points, and that set is closed for good (Unicode stability policy).
 CONTROL: Final = frozenset(map(chr, (*range(0x20), *range(0x7F, 0xA0))))
 

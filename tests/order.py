@@ -42,6 +42,7 @@ LONG_S: dict[str, float] = {
     "tests/broker/shell/test_ends.py": 35,
     "tests/clients/test_js.py": 35,
     "tests/contract/test_ending.py": 35,
+    "tests/simulator/test_presence.py": 30,
     "tests/store/test_endings.py": 12,
     "tests/broker/command/test_supervisor.py": 33,
     "tests/fuzz/test_attack.py": 33,

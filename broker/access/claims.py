@@ -17,7 +17,17 @@ from ..core.clients.grants import Grant
 #: The claim with the permissions, and what it may have. An endpoint refuses a token that has more: what it does not
 #: know it cannot hold to. So what narrows a permission gets a name of its own, and no name is given a second meaning.
 CLAIM = "ingeborg"
-PERMISSIONS = ("publish", "publish_topics", "subscribe", "subscribe_topics", "broadcast", "inspect", "revoke")
+PERMISSIONS = (
+    "publish",
+    "publish_topics",
+    "subscribe",
+    "subscribe_topics",
+    "broadcast",
+    "inspect",
+    "revoke",
+    "presence",
+    "presence_topics",
+)
 
 
 class TokenError(Exception):
@@ -59,6 +69,9 @@ def granted(claims: Mapping[str, Any], expires_at: float, issued_at: float | Non
         jti=jti,
         issued_at=issued_at,
     )
+    if "presence" in permissions or "presence_topics" in permissions:
+        topics = frozenset(_texts(permissions, "presence_topics", "names"))
+        grant = grant._replace(presence=tuple(_texts(permissions, "presence", "prefixes")), presence_topics=topics)
     try:
         return grant.prepared()
     except ValueError as error:

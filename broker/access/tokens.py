@@ -222,6 +222,8 @@ def make_token(
     publish_topics: Sequence[str] = (),
     subscribe: Sequence[str] = (),
     subscribe_topics: Sequence[str] = (),
+    presence: Sequence[str] = (),
+    presence_topics: Sequence[str] = (),
     broadcast: bool = False,
     inspect: bool = False,
     revoke: bool = False,
@@ -230,22 +232,28 @@ def make_token(
     kid: str | None = None,
     clock: Callable[[], float] = time.time,
 ) -> str:
-    """A token, signed with the file's first key that can sign, or with that of the id. ``publish``, ``subscribe``: what
-    topics begin with; ``publish_topics``, ``subscribe_topics``: single ones; in all of them ``{sub}`` is the client's
-    id. ``jti``: its own id; a random one where none is given, so that each token can be revoked. Raises
-    ``ConfigError``.
+    """A token, signed with the file's first key that can sign, or with that of the id. ``publish``, ``subscribe``,
+    ``presence``: what topics begin with; ``publish_topics``, ``subscribe_topics``, ``presence_topics``: single ones; in
+    all of them ``{sub}`` is the client's id. ``jti``: its own id; a random one where none is given, so that each token
+    can be revoked. Raises ``ConfigError``.
     """
     import jwt
 
-    exact = {"publish_topics": list(publish_topics), "subscribe_topics": list(subscribe_topics)}
-    for topic in (*publish_topics, *subscribe_topics):
+    beside = {
+        "publish_topics": list(publish_topics),
+        "subscribe_topics": list(subscribe_topics),
+        "presence": list(presence),
+        "presence_topics": list(presence_topics),
+    }
+    exact = (*publish_topics, *subscribe_topics, *presence_topics)
+    for topic in exact:
         try:
             check_topic(topic).encode()
         except ProtocolError as error:
             raise ConfigError(f"topic {topic[:64]!r}: {error.info}; of prefixes '' is every topic") from None
         except UnicodeEncodeError:
             raise ConfigError(f"topic {topic[:64]!r}: has to be UTF-8") from None
-    for what, texts in (("prefix", (*publish, *subscribe)), ("topic", (*publish_topics, *subscribe_topics))):
+    for what, texts in (("prefix", (*publish, *subscribe, *presence)), ("topic", exact)):
         for text in texts:
             try:
                 check_entry(text, is_prefix=what == "prefix")
@@ -259,7 +267,9 @@ def make_token(
             permissions = {
                 "publish": list(publish),
                 "subscribe": list(subscribe),
-                **{name: topics for name, topics in exact.items() if topics},  # else endpoints before them take it, too
+                **{
+                    name: topics for name, topics in beside.items() if topics
+                },  # else endpoints before them take it, too
                 "broadcast": broadcast,
                 "inspect": inspect,
                 **({"revoke": True} if revoke else {}),

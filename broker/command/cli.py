@@ -145,7 +145,11 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("keys", metavar="FILE", help="the JWK set that `ingeborg serve --auth-keys` is given")
     options.add_argument("client_id", metavar="CLIENT", nargs="?", help="its id; ending in *: what its ids begin with")
     options.add_argument("--new-keys", action="store_true", help="make FILE, with a new HS256 key")
-    for command, may in (("publish", "publish to"), ("subscribe", "subscribe to")):
+    for command, may in (
+        ("publish", "publish to"),
+        ("subscribe", "subscribe to"),
+        ("presence", "ask who has subscribed to"),
+    ):
         for flag, metavar, what in (("", "TOPIC", "this very topic"), ("-prefix", "PREFIX", "all that begin so")):
             options.add_argument(
                 f"--{command}{flag}", metavar=metavar, action="append", default=[], help=f"it may {may} {what}"

@@ -116,6 +116,8 @@ def token(
     publish_prefix: Sequence[str],
     subscribe: Sequence[str],
     subscribe_prefix: Sequence[str],
+    presence: Sequence[str],
+    presence_prefix: Sequence[str],
     broadcast: bool,
     inspect: bool,
     lifetime: int,
@@ -135,6 +137,7 @@ def token(
         if client_id is not None:
             permissions: dict[str, Any] = {"publish": publish_prefix, "subscribe": subscribe_prefix}
             permissions |= {"publish_topics": publish, "subscribe_topics": subscribe}
+            permissions |= {"presence": presence_prefix, "presence_topics": presence}
             permissions |= {"broadcast": broadcast, "inspect": inspect, "revoke": revoke}
             made = auth.make_token(path, client_id, lifetime_s=lifetime, kid=kid, jti=jti, **permissions)
             print(orjson.dumps({"token": made}).decode() if json else made)

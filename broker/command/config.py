@@ -16,7 +16,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from ingeborg.protocol.errors import ProtocolError
 from ingeborg.protocol.options import converted, option, out_of_bounds, shown, spelling, wrong_kind
+from ingeborg.protocol.topics import PRESENCE, TOPIC_BYTES_MAX, check_topic
 
 ENVIRONMENT_PREFIX = "INGEBORG_"
 
@@ -113,6 +115,12 @@ class ServeOptions:
     routing: str = option("home", "home, or the thesis's lookup per message", "home|lookup")
     dedup_ttl: float = option(60.0, "a payload repeated within so many seconds is dropped; 0: none is", "SECONDS")
     grace: float = option(60.0, "subscriptions until disconnect end so many seconds after their client went", "SECONDS")
+    presence: str = option(
+        "",
+        "topics that begin so have presence: who joins and leaves them is told on presence:TOPIC; the same at all "
+        "endpoints; empty: none",
+        "PREFIX[,PREFIX…]",
+    )
     standby: bool = option(
         False,
         "switch on for all endpoints: a slot's next home has its duplicates and messages under way, so that a crash "
@@ -218,6 +226,11 @@ class ServeOptions:
         return [origin.strip() for origin in self.allowed_origins.split(",") if origin.strip()]
 
     @property
+    def presence_prefixes(self) -> tuple[str, ...]:
+        """``presence``, one by one, each once."""
+        return tuple(dict.fromkeys(prefix.strip() for prefix in self.presence.split(",") if prefix.strip()))
+
+    @property
     def headers_sent_on(self) -> tuple[str, ...]:
         """``auth_headers``, one by one, in lower case, each once."""
         return tuple(dict.fromkeys(name.strip().lower() for name in self.auth_headers.split(",") if name.strip()))
@@ -321,6 +334,16 @@ def _check(options: ServeOptions) -> None:
         raise wrong("standby", "needs routing home: with lookup there are no homes")
     if options.standby and not options.dedup_ttl:
         raise wrong("standby", "needs a dedup-ttl: without one nothing is known of payloads that could be kept")
+    if options.presence and options.routing != "home":
+        raise wrong("presence", "needs routing home: with lookup no endpoint knows who joins and leaves a topic")
+    for prefix in options.presence_prefixes:
+        if prefix.startswith(PRESENCE):
+            raise wrong("presence", f"{shown(prefix)}: nothing is told of topics that begin with {PRESENCE}")
+        try:
+            check_topic(PRESENCE + prefix).encode()
+        except (ProtocolError, UnicodeEncodeError):
+            most = TOPIC_BYTES_MAX - len(PRESENCE)
+            raise wrong("presence", f"each prefix has to be UTF-8, of {most} bytes at most") from None
     if options.auth_url and options.auth_keys:
         raise ConfigError("auth-url and auth-keys: give one of them, for tokens are checked there or with these keys")
     if options.auth_url and not _is_http_url(options.auth_url):

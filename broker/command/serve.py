@@ -265,6 +265,7 @@ async def _serve(options: ServeOptions, given: Inherited | None, endpoint: Calla
         routing=options.routing,
         dedup_ttl_s=options.dedup_ttl,
         grace_s=options.grace,
+        presence=options.presence_prefixes,
         limits=Limits(
             payload_bytes=options.max_payload_bytes,
             outbox_bytes=options.max_outbox_bytes,

@@ -66,6 +66,7 @@ from .operators.inspecting import Inspecting
 from .part import Part, bind
 from .stores import StoreCalls
 from .topics.locations import Locations, Whereabouts
+from .topics.presence import Presence
 from .topics.subscribing import Subscribing
 from .topics.sweeping import Sweeping
 from .topics.writing import Writing
@@ -94,16 +95,17 @@ class Router:
         states: Sequence[SlotState] = (),
         wanted: frozenset[str] = frozenset(),
         grace_s: float = 60.0,
+        presence: Sequence[str] = (),
     ) -> None:
         """``shape``: of the store. ``figures``: what this endpoint tells operators of itself (SPEC section 2.4).
         ``resident``: the memory of this process in bytes; ``None``: nobody knows, and what connections hold is believed
         as it is counted. ``alone_at_url``: see ``Joining``. ``ping_s``: between two pings of a connection. ``unix_s``:
         Unix time now. ``states``: what belongs to slots, beside the core's own. ``wanted``: features (``Features``).
-        ``grace_s``: how long subscriptions until disconnect stay when their client has gone."""
+        ``grace_s``: how long subscriptions until disconnect outlast their client. ``presence``: see ``Presence``."""
         self.me = me
         self.limits = limits = limits or Limits()
-        lookup = routing == "lookup"
-        held_bytes = limits.held_bytes
+        shape = shape or Shape()
+        lookup, held_bytes = routing == "lookup", limits.held_bytes
 
         self.counters = counters = Counters()
         self.calls = calls = Calls()
@@ -117,9 +119,7 @@ class Router:
         self.hub = hub = Hub()
         self.memory = memory = Memory(held_bytes, resident or (lambda: held_bytes + 1))
         self.inflight = inflight = InFlight(limits.inflight_messages, limits.inflight_bytes)
-        self.routes = routes = Routes(
-            limits.routes_topics, limits.routes_ids, choosy=shape is not None and shape.reads_memory
-        )
+        self.routes = routes = Routes(limits.routes_topics, limits.routes_ids, choosy=shape.reads_memory)
         self.locations = locations = Locations(0 if lookup else limits.locations_clients)
         self.dedup: Dedup[Handover] = Dedup(dedup_ttl_s, limits.dedup_keys)
         self._writes, handovers = UnderWay(), UnderWay()
@@ -148,8 +148,7 @@ class Router:
         keys = KeyHandover(desk, members, self.dedup, repeats, handovers, copies, seen, sizes)
         self._outcomes = outcomes = Outcomes(desk, inflight)
         sharing = Sharing(desk, me.incarnation, homes, self.dedup, keys, copies, seen, guard, outcomes, sizes)
-        make_home = LookupHome if lookup else Home
-        self._home = home = make_home(
+        self._home = home = (LookupHome if lookup else Home)(
             desk, me.incarnation, homes, routes, locations, whereabouts, outcomes, fanout, sharing, guard, ending, sizes
         )
         switches = {} if lookup else {STANDBY: guard.switch, ENDING: ending.turn}
@@ -160,9 +159,12 @@ class Router:
             desk, me.incarnation, homes, home, outcomes, repeats, inflight, replies, counters, dedup_ttl_s > 0
         )
 
-        shape = shape or Shape()
         self.sweeping = sweeping = Sweeping(desk, members, hub, routes, self._writes, ending, shape, grace_s, unix_s)
         self._writing = writing = Writing(desk, me.incarnation, homes, routes, links, self._writes, sweeping, sizes)
+        if presence and not lookup:
+            sweeping.presence = Presence(
+                desk, me.incarnation, homes, home, outcomes, inflight, routes, replies, ending, origin.publish, presence
+            )
         may_end = None if lookup else features
         subscribing = Subscribing(
             desk, me.incarnation, homes, writing, may_end, replies, memory, shape, limits.subscriptions, sizes
@@ -172,18 +174,16 @@ class Router:
         self._inspecting = inspecting = Inspecting(desk, members, replies, figures, ending, sizes)
 
         # In the order in which they are told of ticks, of the ends of turns, and of what becomes of the cluster.
-        capabilities: list[Part] = [home, delivery, keys, copying, arriving, standbys, copies, recovery, features]
-        capabilities += [revoking, writing, subscribing, sweeping, listening, cut_off, keepalive, inspecting, fanout]
-        capabilities.append(origin)
+        capabilities: list[Part] = [origin, sweeping.presence] if sweeping.presence is not None else [origin]
+        capabilities += [home, delivery, keys, copying, arriving, standbys, copies, recovery, features, revoking]
+        capabilities += [writing, subscribing, sweeping, listening, cut_off, keepalive, inspecting, fanout]
         followers = [part for part in capabilities if part.follows_the_cluster()]
         self.joining = joining = Joining(
             desk, members, mesh, self._writes, handovers, followers, self._idle, alone_at_url=alone_at_url
         )
         copying.peer_leaves = joining.peer_leaves
-        joining.missed = arriving.missed
-        joining.told_missed = standbys.renew
-        joining.first_copy = copies.first_to
-        joining.greet = features.tell
+        joining.missed, joining.told_missed = arriving.missed, standbys.renew
+        joining.first_copy, joining.greet = copies.first_to, features.tell
         self._leaving = Leaving(desk, joining, copying, sessions, sending, inflight, sizes, patience)
         bound = bind([joining, mesh, *capabilities])
         sessions.bind(bound.commands)

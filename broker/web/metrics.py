@@ -33,6 +33,8 @@ _COUNTERS = {
     "lists_sent": "Lists of recipients sent to other endpoints, once for each version of a large set",
     "subscriptions_ended": "Subscriptions that this endpoint, as home, has found to be over",
     "renewals_failed": "Slots whose ending subscriptions the store has not renewed in time",
+    "presence_told": "Joins and leaves of topics with presence told by this endpoint, as home",
+    "presence_lost": "Joins and leaves that it could not tell, or not to all, or that it could not know of",
     "duplicates_dropped": "Publishes dropped by this endpoint, as home, because their payload was seen lately",
     "subscriptions_changed": "Subscriptions added or removed by this endpoint, as home",
     "relocations": "Locations read again because a client was not where it was thought to be",

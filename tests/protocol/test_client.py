@@ -174,6 +174,25 @@ async def test_a_token_is_taken_back_by_its_id_or_by_its_subject(endpoint: Scrip
                 await client.revoke(**fields)
 
 
+async def test_subscribers_are_paged_with_the_cursor(endpoint: ScriptedEndpoint) -> None:
+    rows = [{"client_id": "a", "online": True}, {"client_id": "b", "online": False}]
+    rows += [{"client_id": "c", "endpoint": "x"}, {"client_id": "d", "endpoint": None}]  # as former releases have it
+
+    async def page(endpoint: ScriptedEndpoint, connection: ServerConnection, command: dict[str, Any]) -> None:
+        assert (command["command"], command["topic"], command["limit"]) == ("subscribers", "room/1", 2)
+        begin = int(command.get("cursor", 0))
+        cursor = "2" if begin == 0 else None
+        some = {"count": 4, "subscribers": rows[begin : begin + 2]}
+        await endpoint.reply(connection, command, result="success", topic="room/1", cursor=cursor, **some)
+
+    endpoint.script = page
+    async with client_of(endpoint) as client:
+        found = [subscriber async for subscriber in client.subscribers("room/1", limit=2)]
+        with pytest.raises(ProtocolError, match="topic"):
+            _ = [subscriber async for subscriber in client.subscribers("")]
+    assert found == [("a", True), ("b", False), ("c", True), ("d", False)]
+
+
 async def test_a_page_may_be_longer_than_a_command(endpoint: ScriptedEndpoint) -> None:
     topics = [f"topic {number}" for number in range(1_000)]
 

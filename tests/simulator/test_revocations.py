@@ -22,8 +22,8 @@ from .world import Node, Store
 
 ONE_BY_ONE = Sizes(looked_at_per_slice=1, revoked_per_slice=1, closed_per_slice=0)
 
-#: Options of histories; how many revokes of 12 histories, at the least, have success, and connections closed, and tokens of later
-#: let in.
+#: Options of histories; how many revokes of 12 histories, at the least, have success. Half as many connections are
+#: closed, and tokens of later let in.
 WAYS: dict[str, tuple[dict[str, Any], int]] = {
     "peace": ({"faults": False}, 110),
     "faults": ({}, 66),

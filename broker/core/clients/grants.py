@@ -21,6 +21,7 @@ class Grant(NamedTuple):
     that are filled for each command, since the token is for several clients, or that permit nothing to its one client;
     ``revoke``: it may take tokens back; ``jti``, ``issued_at``: by which its own token may be: the id, ``None``: it has
     none, and the Unix time in seconds, ``None``: nobody has said.
+    ``presence``, ``presence_topics``: topics whose subscribers it may ask for.
     """
 
     client: str
@@ -35,18 +36,25 @@ class Grant(NamedTuple):
     revoke: bool = False
     jti: str | None = None
     issued_at: float | None = None
+    presence: tuple[str, ...] = ()
+    presence_topics: frozenset[str] = frozenset()
 
     def prepared(self) -> Grant:
         """The grant with each ``{sub}`` of its entries seen to: filled where the token is for one client, else kept
         apart. Raises ``ValueError``, which names the list, for an entry that would permit a client another's topics.
         """
-        own = own_entries(self.publish, self.publish_topics, self.subscribe, self.subscribe_topics)
+        presence, presence_topics = self.presence, self.presence_topics
+        own = own_entries(
+            self.publish, self.publish_topics, self.subscribe, self.subscribe_topics, presence, presence_topics
+        )
         if own is None:
             return self
         client = None if self.client.endswith("*") else self.client
         publish, publish_topics = _beside(self.publish, self.publish_topics, own.publish, client)
         subscribe, subscribe_topics = _beside(self.subscribe, self.subscribe_topics, own.subscribe, client)
-        if client is not None and all(entry.stops.isdisjoint(client) for entry in (*own.publish, *own.subscribe)):
+        presence, presence_topics = _beside(presence, presence_topics, own.presence, client)
+        entries = (*own.publish, *own.subscribe, *own.presence)
+        if client is not None and all(entry.stops.isdisjoint(client) for entry in entries):
             own = None
         return self._replace(
             publish=publish,
@@ -54,6 +62,8 @@ class Grant(NamedTuple):
             publish_topics=publish_topics,
             subscribe_topics=subscribe_topics,
             own=own,
+            presence=presence,
+            presence_topics=presence_topics,
         )
 
     def check(self, command: Command) -> None:
@@ -73,7 +83,9 @@ class Grant(NamedTuple):
             self._topics("subscribe to", command, self.subscribe, self.subscribe_topics)
         elif name == "broadcast" and not self.broadcast:
             raise ProtocolError("forbidden", "The token does not permit to broadcast")
-        elif name in ("endpoints", "subscribers") and not self.inspect:
+        elif name == "subscribers" and not self.inspect:
+            self._topics("ask who has subscribed to", command, self.presence, self.presence_topics)
+        elif name == "endpoints" and not self.inspect:
             raise ProtocolError("forbidden", "The token does not permit to inspect")
         elif name == "revoke" and not self.revoke:
             raise ProtocolError("forbidden", "The token does not permit to revoke")
@@ -87,7 +99,7 @@ class Grant(NamedTuple):
             if topic not in exact and not topic.startswith(prefixes):
                 if filled is None:
                     if self.own is not None:
-                        entries = self.own.publish if command.name == "publish" else self.own.subscribe
+                        entries = _entries(self.own, command.name)
                     filled = fill(entries, command.client)
                 if topic not in filled[1] and not topic.startswith(filled[0]):
                     text = f"The token does not permit to {what} {topic[:128]!r}"
@@ -95,6 +107,13 @@ class Grant(NamedTuple):
                     if stop is not None:
                         text += f": its {PLACEHOLDER} permits nothing to a client whose id has the character {stop!r}"
                     raise ProtocolError("forbidden", text)
+
+
+def _entries(own: Own, name: str) -> tuple[Entry, ...]:
+    """Those that permit the command with this name."""
+    if name == "publish":
+        return own.publish
+    return own.subscribe if name == "subscribe" else own.presence
 
 
 def _beside(

@@ -38,6 +38,7 @@ class Own(NamedTuple):
 
     publish: tuple[Entry, ...] = ()
     subscribe: tuple[Entry, ...] = ()
+    presence: tuple[Entry, ...] = ()  # of ``subscribers``
 
 
 def check_entry(entry: str, is_prefix: bool) -> None:
@@ -48,22 +49,29 @@ def check_entry(entry: str, is_prefix: bool) -> None:
     if is_prefix and entry.endswith(PLACEHOLDER):
         raise ValueError(
             "a prefix that ends in {sub} begins other clients' topics, too, as user/4 begins user/42; write {sub}/, or "
-            "name the one topic (publish_topics, subscribe_topics)"
+            "name the one topic (publish_topics, subscribe_topics, presence_topics)"
         )
 
 
 def own_entries(
-    publish: Iterable[str], publish_topics: Iterable[str], subscribe: Iterable[str], subscribe_topics: Iterable[str]
+    publish: Iterable[str],
+    publish_topics: Iterable[str],
+    subscribe: Iterable[str],
+    subscribe_topics: Iterable[str],
+    presence: Iterable[str] = (),
+    presence_topics: Iterable[str] = (),
 ) -> Own | None:
     """Those of a token's entries that have a placeholder; None: none has. Raises ``ValueError`` as ``check_entry``
     does, with the name of the list in front."""
     stops: dict[str, frozenset[str]] = {}
-    pieces: dict[str, list[tuple[list[str], bool]]] = {"publish": [], "subscribe": []}
+    pieces: dict[str, list[tuple[list[str], bool]]] = {"publish": [], "subscribe": [], "presence": []}
     for command, name, texts in (
         ("publish", "publish", publish),
         ("publish", "publish_topics", publish_topics),
         ("subscribe", "subscribe", subscribe),
         ("subscribe", "subscribe_topics", subscribe_topics),
+        ("presence", "presence", presence),
+        ("presence", "presence_topics", presence_topics),
     ):
         for text in texts:
             if PLACEHOLDER in text:
@@ -79,7 +87,7 @@ def own_entries(
     def entries(command: str) -> tuple[Entry, ...]:
         return tuple(Entry(tuple(parts), is_prefix, stops[parts[0]]) for parts, is_prefix in pieces[command])
 
-    return Own(entries("publish"), entries("subscribe")) if stops else None
+    return Own(entries("publish"), entries("subscribe"), entries("presence")) if stops else None
 
 
 def fill(entries: Iterable[Entry], client: str) -> tuple[tuple[str, ...], frozenset[str]]:

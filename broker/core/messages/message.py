@@ -105,6 +105,16 @@ class Handover:
         self.outcome: Outcome | None = None
 
 
+class Telling(Handover):
+    """A message that this endpoint itself publishes, at its home here. ``news``: what its outcome belongs to."""
+
+    __slots__ = ("news",)
+
+    def __init__(self, message: Message, slot: int, news: Any) -> None:
+        super().__init__(message, slot, None, None)
+        self.news = news
+
+
 def refusal(code: str, info: Any) -> ProtocolError:
     """What a home has answered of a message that it could not hand over, or not to all."""
     text, extra = info if isinstance(info, list) else (info, {})

@@ -12,7 +12,7 @@ from ingeborg.protocol.errors import ProtocolError
 from ..desk import Desk
 from ..links.calls import NOT_HOME
 from .inflight import InFlight
-from .message import ELSEWHERE, Handover, Outcome
+from .message import ELSEWHERE, Handover, Outcome, Telling
 
 
 class Outcomes:
@@ -25,6 +25,8 @@ class Outcomes:
         self.due: deque[Handover] = deque()
         #: Messages that nobody waits for, and what has become of them: ``Recovery`` takes them.
         self.recovered: deque[tuple[Handover, Outcome]] = deque()
+        #: This endpoint's own messages that had to wait: ``Presence`` takes them.
+        self.told: deque[Telling] = deque()
 
     def wait(self, handover: Handover) -> None:
         """It is in flight from here on."""
@@ -43,7 +45,10 @@ class Outcomes:
             if waited:
                 self.due.append(handover)
         elif not handover.peer:
-            self.recovered.append((handover, outcome))
+            if not isinstance(handover, Telling):
+                self.recovered.append((handover, outcome))
+            elif waited:
+                self.told.append(handover)
         elif outcome is ELSEWHERE:
             self._desk.decline(handover.peer, handover.number, NOT_HOME)
         elif isinstance(outcome, ProtocolError):

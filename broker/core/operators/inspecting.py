@@ -32,8 +32,9 @@ FIGURES_S: Final = 1.0
 #: Sets of subscribers that are read and sorted at once: each may be so large that memory has room for two.
 READS_AT_ONCE: Final = 2
 
-#: Questions that may wait for others to be answered; more are refused. People ask them, and a page or two.
-WAITING_MAX: Final = 100
+#: Questions that may wait for others to be answered, some 500 bytes each; more are refused. People ask them, and who
+#: comes to a topic with presence.
+WAITING_MAX: Final = 1_000
 
 
 class Census:
@@ -195,7 +196,8 @@ class Inspecting(Part):
     # Subscribers and places
 
     def subscribers(self, connection: Connection, command: Command) -> None:
-        """One page of a topic's subscribers, in the order of their ids, and where each listens."""
+        """One page of a topic's subscribers, in the order of their ids, and whether each listens. Where, and until when
+        they have subscribed, is the operators' to know."""
         context = (connection, self._replies.expect(connection), command)
         if len(self._waiting) >= WAITING_MAX:
             self._refuse_more(*context)
@@ -243,12 +245,14 @@ class Inspecting(Part):
         if error is not None:
             self._refuse(context, error)
             return
-        rows = [
-            {"client_id": client, "endpoint": self._name(location)}
-            for client, location in zip(page, result, strict=True)
-        ]
+        operator = connection.grant is None or connection.grant.inspect
+        rows: list[dict[str, Any]] = []
+        for client, location in zip(page, result, strict=True):
+            place = self._name(location)
+            row = {"client_id": client, "online": place is not None}
+            rows.append({**row, "endpoint": place} if operator else row)
         fields = {"topic": command.topics[0], "count": count, "subscribers": rows, "cursor": cursor}
-        if self._ending.on and page:
+        if self._ending.on and page and operator:
             pairs = [(client, command.topics[0]) for client in page]
             self._desk.store("terms", (pairs,), self._with_terms, (connection, reply, command, fields))
         else:

@@ -10,7 +10,7 @@ location; the store takes nothing out then (``Store.end``).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from ingeborg.protocol.hashes import SLOTS, slot_of
@@ -24,6 +24,7 @@ from ..messages.routes import Routes
 from ..model import Ending, Location, Shape, Term
 from ..part import Part
 from ..stores import STORE_TIMEOUT_S
+from .presence import Presence
 
 #: Subscriptions read in one tick, where the store reads memory: 2 ms. Else each client that is asked for is a request.
 RECORDS_PER_TICK: Final = 500
@@ -58,12 +59,16 @@ _NEVER: Final = float("-inf")
 End = tuple[list[Ending], Location | None, bool]
 """What is to end of one client: see ``Store.end``."""
 
+Leavers = dict[str, list[str]]
+"""Clients that would leave topics which have presence, and these topics. No write of theirs is under way (``hold``)."""
+
 Away = tuple[Location | None, float]
 """Where the client was last, and since when it has been found not to listen (monotonic seconds)."""
 
 
 class Sweeping(Part):
-    """One endpoint's part. ``writes``: what has to end before another may be home. ``switch``: may there be any?"""
+    """One endpoint's part. ``writes``: what has to end before another may be home. ``switch``: may there be any?
+    ``presence``: is told who leaves topics that have it; ``None``: none has."""
 
     def __init__(
         self,
@@ -78,6 +83,10 @@ class Sweeping(Part):
         unix_s: float = 0.0,
     ) -> None:
         self._desk = desk
+        self.presence: Presence | None = None
+        # Of ``Writing``: whether nothing is being written of the client, nor will be until it is released.
+        self.hold: Callable[[str], bool] = _nobody_writes
+        self.release: Callable[[str], None] = _nobody_waits
         self._members = members
         self._me = members.me.incarnation
         self._hub = hub
@@ -259,6 +268,18 @@ class Sweeping(Part):
                 self._since[client] = known
         self._end(ends)
 
+    def _tell(self, presence: Presence, leavers: Leavers, result: Any, error: Exception | None) -> None:
+        """Who has gone. Nobody of them has subscribed anew meanwhile: they were held."""
+        if error is not None:
+            presence.lose(sum(map(len, leavers.values())))
+        else:
+            over = {(record.client, record.topic) for records in result for record in records}
+            for client, topics in leavers.items():
+                gone = [topic for topic in topics if (client, topic) in over]
+                self._routes.change(client, gone, False)
+                presence.tell(client, gone, False)
+        self._release(leavers)
+
     def _listens(self, client: str, location: Location | None) -> bool:
         """Does the client listen, as far as anybody knows? Who is at a peer that has just come is there."""
         if client in self._hub.bindings:
@@ -269,16 +290,65 @@ class Sweeping(Part):
         return peer is not None and peer.dead_since is None
 
     def _end(self, ends: list[End]) -> None:
+        leavers: Leavers = {}
+        if self.presence is not None:
+            ends = self._held(self.presence, ends, leavers)
         if not ends:
             self._go_on()
             return
-        write = object()
         self._busy = True
-        self._writes.begin(write)
-        self._desk.store("end", (ends,), self._ended, (write, ends))
+        if leavers:
+            # Some may have been taken back since the page was read: of these it has been told.
+            pairs = [(client, topic) for client, topics in leavers.items() for topic in topics]
+            self._desk.store("terms", (pairs,), self._looked, (ends, leavers, pairs))
+        else:
+            self._take_out(ends, leavers)
 
-    def _ended(self, context: tuple[object, list[End]], result: Any, error: Exception | None) -> None:
-        write, ends = context
+    def _held(self, presence: Presence, ends: list[End], leavers: Leavers) -> list[End]:
+        """Of these, those that no write of the client is under way for, where somebody is told of it. The others are
+        found again with the next walk."""
+        may: list[End] = []
+        for end in ends:
+            client = end[0][0].client
+            topics = presence.of([record.topic for record in end[0]])
+            if topics and client not in leavers:
+                if not self.hold(client):
+                    continue
+                leavers[client] = []
+            if topics:
+                leavers[client] += topics
+            may.append(end)
+        return may
+
+    def _looked(
+        self, context: tuple[list[End], Leavers, list[tuple[str, str]]], result: Any, error: Exception | None
+    ) -> None:
+        ends, leavers, pairs = context
+        if self._outdated():
+            self._release(leavers)
+        elif error is not None:
+            self._release(leavers)
+            self._walk_at = self._desk.now + PAUSE_S
+        else:
+            self._busy = True
+            for (client, topic), term in zip(pairs, result, strict=True):
+                if term is None:
+                    leavers[client].remove(topic)
+            self._take_out(ends, leavers)
+
+    def _release(self, leavers: Leavers) -> None:
+        for client in leavers:
+            self.release(client)
+
+    def _take_out(self, ends: list[End], leavers: Leavers) -> None:
+        write = object()
+        self._writes.begin(write)
+        self._desk.store("end", (ends,), self._ended, (write, ends, leavers))
+
+    def _ended(self, context: tuple[object, list[End], Leavers], result: Any, error: Exception | None) -> None:
+        write, ends, leavers = context
+        if leavers and self.presence is not None:
+            self._tell(self.presence, leavers, result, error)
         topics = {record.topic for records, _, _ in ends for record in records}
         if error is None:
             topics = {record.topic for records in result for record in records}
@@ -288,3 +358,11 @@ class Sweeping(Part):
         self._writes.end(write)
         if not self._outdated():
             self._go_on()
+
+
+def _nobody_writes(client: str) -> bool:
+    return True
+
+
+def _nobody_waits(client: str) -> None:
+    pass

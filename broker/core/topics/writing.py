@@ -47,6 +47,7 @@ class Write:
 
     __slots__ = (
         "added",
+        "changed",
         "client",
         "context",
         "deadline",
@@ -54,11 +55,13 @@ class Write:
         "made_at",
         "number",
         "operation",
+        "order",
         "peer",
         "round",
         "term",
         "took_s",
         "topics",
+        "watched",
         "writer",
     )
 
@@ -70,6 +73,9 @@ class Write:
         self.added = added
         self.term = term  # of what ends
         self.operation = "unsubscribe" if not added else "subscribe" if term is None else "subscribe_ending"
+        self.order = self.operation  # it overlaps those of the same; "": none
+        self.watched: list[str] | None = None  # of its topics those that have presence
+        self.changed: list[str] | None = None  # of these, those whose sets it changes
         self.made_at = now
         self.took_s = math.inf  # from then to the answer of the store
         self.deadline = deadline  # when it is given up, if it cannot be begun
@@ -83,12 +89,13 @@ class Write:
 
 
 class Writes:
-    """One client's writes at this home. Those of one kind overlap, the others wait: the store keeps no order."""
+    """One client's writes at this home. Those of one kind overlap, the others wait: the store keeps no order. One that
+    changes a topic with presence overlaps none: what it changes is read before it."""
 
-    __slots__ = ("begun_in_turns", "operation", "under_way", "waiting")
+    __slots__ = ("begun_in_turns", "order", "under_way", "waiting")
 
     def __init__(self) -> None:
-        self.operation = ""  # of those under way
+        self.order = ""  # of those under way
         self.under_way = 0
         self.waiting: deque[Write] = deque()
         self.begun_in_turns = False  # a job begins what waits
@@ -96,7 +103,7 @@ class Writes:
 
 class Writing(Part):
     """One endpoint's part as the home of subscriptions. ``writes``: those that have been given to the store.
-    ``sweeping``: is told of slots that have ending subscriptions."""
+    ``sweeping``: is told of slots that have ending subscriptions, and has the part that tells of presence."""
 
     def __init__(
         self,
@@ -110,6 +117,7 @@ class Writing(Part):
         sizes: Sizes = SIZES,
     ) -> None:
         self._desk = desk
+        sweeping.hold, sweeping.release = self.hold, self.release
         self.ending = sweeping.switch
         self.term = sweeping.term  # of what is subscribed to here
         self.grace_s = sweeping.grace_s
@@ -146,6 +154,7 @@ class Writing(Part):
     def _at_home(self, write: Write) -> None:
         """Somebody takes us for the home of its topics."""
         if len(write.topics) > self._at_once:
+            self._watch(write)
             writes = self._writes_of(write.client)
             self._wait(writes, write)
             self._begin_waiting(write.client, writes)
@@ -157,11 +166,40 @@ class Writing(Part):
         if not self._homes.joined:
             self._parked.append(write)
             return
+        self._watch(write)
         writes = self._writes_of(write.client)
-        if (writes.under_way and writes.operation != write.operation) or writes.waiting:
+        if writes.waiting or not self._may_overlap(writes, write):
             self._wait(writes, write)
         else:
             self._begin(writes, write)
+
+    def _watch(self, write: Write) -> None:
+        """What of it is told."""
+        presence = self._sweeping.presence
+        if presence is not None:
+            write.watched = presence.of(write.topics)
+            if write.watched:
+                write.order = ""
+
+    @staticmethod
+    def _may_overlap(writes: Writes, write: Write) -> bool:
+        return not writes.under_way or (writes.order == write.order and write.order != "")
+
+    def hold(self, client: str) -> bool:
+        """Until ``release`` nothing of the client is written. False: something is under way, or waits."""
+        writes = self._clients.get(client)
+        if writes is not None:
+            return False
+        writes = self._writes_of(client)
+        writes.order = ""
+        writes.under_way = 1
+        return True
+
+    def release(self, client: str) -> None:
+        """Its subscriptions have ended, or have not."""
+        writes = self._clients[client]
+        writes.under_way -= 1
+        self._go_on(client, writes)
 
     def _writes_of(self, client: str) -> Writes:
         writes = self._clients.get(client)
@@ -184,7 +222,7 @@ class Writing(Part):
     def _begin_in_turns(self, client: str, writes: Writes) -> Iterator[bool]:
         """All that waits, up to one that others have to end for."""
         topics = 0
-        while writes.waiting and (not writes.under_way or writes.operation == writes.waiting[0].operation):
+        while writes.waiting and self._may_overlap(writes, writes.waiting[0]):
             write = writes.waiting.popleft()
             if self._is_ours(write):
                 if self._homes.joined:
@@ -220,10 +258,30 @@ class Writing(Part):
             self._desk.decline(write.peer, write.number, NOT_HOME)
 
     def _begin(self, writes: Writes, write: Write) -> None:
-        operation = writes.operation = write.operation
+        writes.order = write.order
         writes.under_way += 1
         write.round = self._homes.round
         self._under_way.begin(write)
+        presence = self._sweeping.presence if write.watched else None
+        if write.watched and presence is not None:
+            presence.look(write.client, write.watched, write.added, self._looked, (writes, write))
+        else:
+            self._store(writes, write)
+
+    def _looked(self, context: tuple[Writes, Write], changed: list[str]) -> None:
+        """It is known what the write changes."""
+        writes, write = context
+        if write.round == self._homes.round and self._homes.joined:
+            write.changed = changed
+            self._store(writes, write)
+            return
+        # Another may be home by now: it would be written behind what that has written.
+        writes.under_way -= 1
+        self._parked.append(write)
+        self._go_on(write.client, writes)
+        self._under_way.end(write)
+
+    def _store(self, writes: Writes, write: Write) -> None:
         arguments: tuple[Any, ...]
         if write.term is not None:
             arguments = ([(write.client, write.topics, write.term)],)
@@ -232,7 +290,7 @@ class Writing(Part):
             arguments = ([(write.client, write.topics)], True)
         else:
             arguments = ([(write.client, write.topics)],)
-        self._desk.store(operation, arguments, self._written, (writes, write))
+        self._desk.store(write.operation, arguments, self._written, (writes, write))
 
     def _written(self, context: Any, result: Any, error: Exception | None) -> None:
         writes, write = context
@@ -244,6 +302,8 @@ class Writing(Part):
 
     def _end(self, writes: Writes, write: Write, error: Exception | None) -> None:
         writes.under_way -= 1
+        if write.changed:
+            self._tell(write.changed, write, error)
         if error is not None:
             self._routes.doubt(write.topics)
             self._finish(write, unavailable(error))
@@ -255,11 +315,24 @@ class Writing(Part):
             self._routes.change(write.client, write.topics, write.added)
             self._desk.counts["subscriptions_changed"] += len(write.topics)
             self._finish(write, None)
-        if writes.waiting:
-            self._begin_waiting(write.client, writes)
-        else:
-            self._forget_ended(write.client, writes)
+        self._go_on(write.client, writes)
         self._under_way.end(write)
+
+    def _go_on(self, client: str, writes: Writes) -> None:
+        """One of the client's has ended."""
+        if writes.waiting:
+            self._begin_waiting(client, writes)
+        else:
+            self._forget_ended(client, writes)
+
+    def _tell(self, changed: list[str], write: Write, error: Exception | None) -> None:
+        """Who has come, or gone. Nothing where it is not certain, or where another home may have told it."""
+        presence = self._sweeping.presence
+        assert presence is not None
+        if error is None and write.round == self._homes.round:
+            presence.tell(write.client, changed, write.added)
+        else:
+            presence.lose(len(changed))
 
     def _finish(self, write: Write, error: ProtocolError | None) -> None:
         if write.writer is not None:

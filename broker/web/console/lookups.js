@@ -10,9 +10,10 @@ export function address(view, name) {
     return `#${view}/${encodeURIComponent(name)}`;
 }
 
-function place(endpoint) {
-    if (endpoint === null) return element("span", { class: "mark away" }, "does not listen");
-    return element("span", { class: "mark up" }, endpoint);
+/** Where a subscriber listens; a token without `inspect` is not told more than that it does. */
+function place({ endpoint = null, online = endpoint !== null }) {
+    if (!online) return element("span", { class: "mark away" }, "does not listen");
+    return element("span", { class: "mark up" }, endpoint ?? "listens");
 }
 
 /** A link with when the subscription ends beside it, where it does. */
@@ -60,7 +61,7 @@ export class Topics extends Lookup {
             empty: "None",
             row: (found) => [
                 with_term(element("a", { href: address("clients", found.client_id) }, found.client_id), found),
-                place(found.endpoint),
+                place(found),
             ],
             load: async (cursor, limit) => {
                 const fields = { client_id: identity(), topic: this.name, limit, cursor };

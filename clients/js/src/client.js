@@ -371,11 +371,38 @@ export class Client {
    */
   async *subscriptions(options = {}) {
     const { limit = 1000 } = options;
+    for await (const page of this.#pages("subscriptions", { limit }, options)) yield* page.topic;
+  }
+
+  /**
+   * A topic's subscribers, in the order of their ids, and whether each listens somewhere. Read in pages of at most
+   * `limit`: what changes meanwhile may be missed. `forbidden`: the token does not permit it (`presence`).
+   * @param {string} topic
+   * @param {{ limit?: number } & WaitOptions} [options]
+   * @returns {AsyncGenerator<{ clientId: string, online: boolean }, void, void>}
+   */
+  async *subscribers(topic, options = {}) {
+    const { limit = 1000 } = options;
+    for await (const page of this.#pages("subscribers", { topic: checkTopic(topic), limit }, options)) {
+      for (const row of page.subscribers) {
+        // Of a release that does not say it, to an operator.
+        yield { clientId: row.client_id, online: row.online ?? (row.endpoint ?? null) !== null };
+      }
+    }
+  }
+
+  /**
+   * @param {string} command
+   * @param {Record<string, unknown>} fields
+   * @param {WaitOptions} options
+   * @returns {AsyncGenerator<Record<string, any>, void, void>}
+   */
+  async *#pages(command, fields, options) {
     let cursor = null;
     do {
-      const fields = cursor === null ? { limit } : { limit, cursor };
-      const page = await this.#request(this.#body("subscriptions", fields), true, options);
-      yield* page.topic;
+      const more = cursor === null ? fields : { ...fields, cursor };
+      const page = await this.#request(this.#body(command, more), true, options);
+      yield page;
       cursor = page.cursor ?? null;
     } while (cursor !== null);
   }

@@ -168,6 +168,21 @@ test("a token is taken back by its id or by its subject", async (t) => {
   }
 });
 
+test("subscribers are paged with the cursor", async (t) => {
+  const former = [{ client_id: "c", endpoint: "x" }, { client_id: "d", endpoint: null }]; // as former releases have it
+  const pages = { undefined: [[{ client_id: "a", online: true }, { client_id: "b", online: false }], "b"], b: [former, null] };
+  const endpoint = await ScriptedEndpoint.start(t, (connection, command) => {
+    const [subscribers, cursor] = pages[command.cursor];
+    const right = command.command === "subscribers" && command.topic === "room/1" && command.limit === 2;
+    connection.reply(command, right ? { result: "success", count: 4, subscribers, cursor } : { error: "bad_state" });
+  });
+  const client = await opened(t, endpoint);
+  const found = [];
+  for await (const { clientId, online } of client.subscribers("room/1", { limit: 2 })) found.push([clientId, online]);
+  assert.deepEqual(found, [["a", true], ["b", false], ["c", true], ["d", false]]);
+  await assert.rejects(client.subscribers("").next(), { code: "bad_topic" });
+});
+
 test("more and more of a large subscribe is under way while it is quick, and none is lost", async (t) => {
   t.mock.method(performance, "now", () => 0); // whatever this machine takes is quick
   const topics = Array.from({ length: 5000 }, (_, number) => `topic ${String(number).padStart(1000, "0")}`);

@@ -22,6 +22,7 @@ await client.publish("a", 1, { dedup: "retry" });
 for await (const topic of client.subscriptions({ limit: 10 })) topic.toUpperCase();
 const until: number = (await client.revoke({ jti: "t", expiresAt: 7 }, { timeoutMs: 5 })).expiresAt;
 until.toFixed();
+for await (const { clientId, online } of client.subscribers("room/1", { limit: 10 })) clientId.at(Number(online));
 for await (const { key, broadcast } of client) key?.toUpperCase() ?? broadcast.anything;
 const ended: Error | null = await client.closed;
 if (ended instanceof ClosedForGood) ended.closeCode.toFixed();

@@ -169,6 +169,19 @@ export declare class Client {
         issuedUntil: number | null;
     }>;
     /**
+     * A topic's subscribers, in the order of their ids, and whether each listens somewhere. Read in pages of at most
+     * `limit`: what changes meanwhile may be missed. `forbidden`: the token does not permit it (`presence`).
+     * @param {string} topic
+     * @param {{ limit?: number } & WaitOptions} [options]
+     * @returns {AsyncGenerator<{ clientId: string, online: boolean }, void, void>}
+     */
+    subscribers(topic: string, options?: {
+        limit?: number;
+    } & WaitOptions): AsyncGenerator<{
+        clientId: string;
+        online: boolean;
+    }, void, void>;
+    /**
      * The notifications as they come, those that were received before the end included. Ends after `close`; throws
      * `ClosedForGood` or `ProtocolError` when the endpoint ended it. One iteration at a time.
      * @returns {AsyncGenerator<Notification, void, void>}

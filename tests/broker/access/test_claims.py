@@ -16,6 +16,14 @@ def test_what_is_named_is_permitted_until_then() -> None:
     assert granted({"sub": "ann", "ingeborg": permissions, "exp": 1, "others": {}}, 7.5) == expected
 
 
+def test_whose_subscribers_may_be_asked_for_is_a_list_of_beginnings_and_one_of_topics() -> None:
+    permissions = {"presence": ["room/", "user/{sub}/"], "presence_topics": ["hall"]}
+    grant = granted({"sub": "ann", "ingeborg": permissions}, 7.5)
+    assert grant.presence == ("room/", "user/ann/")
+    assert grant.presence_topics == {"hall"}
+    assert (grant.publish, grant.subscribe, grant.inspect, grant.own) == ((), (), False, None)
+
+
 @pytest.mark.parametrize(
     "claims",
     [
@@ -28,6 +36,9 @@ def test_what_is_named_is_permitted_until_then() -> None:
         {"sub": "ann", "ingeborg": {"pubish": []}},
         {"sub": "ann", "ingeborg": {"publish": "news"}},
         {"sub": "ann", "ingeborg": {"inspect": 1}},
+        {"sub": "ann", "ingeborg": {"presence": "room/"}},
+        {"sub": "ann", "ingeborg": {"presence_topics": True}},
+        {"sub": "ann", "ingeborg": {"presence": ["user/{sub}"]}},
     ],
 )
 def test_what_is_not_as_it_has_to_be_permits_nothing(claims: dict[str, Any]) -> None:

@@ -168,6 +168,8 @@ def test_the_client_s_own_id_is_filled_when_the_token_is_read(file: Path, keys: 
         ("subscribe", "{sub}", "prefix '{sub}': a prefix that ends in {sub} "),
         ("subscribe", "{sub}{sub}/", "prefix '{sub}{sub}/': two {sub} in a row "),
         ("publish_topics", "{sub}{sub}", "topic '{sub}{sub}': two {sub} in a row "),
+        ("presence", "room/{sub}", "prefix 'room/{sub}': a prefix that ends in {sub} "),
+        ("presence_topics", "{sub}{sub}", "topic '{sub}{sub}': two {sub} in a row "),
     ],
 )
 def test_no_token_is_made_that_an_endpoint_would_not_accept(file: Path, permission: str, entry: str, why: str) -> None:
@@ -182,6 +184,12 @@ def test_a_token_made_without_single_topics_is_one_of_before(file: Path, keys: K
     claims = [jwt.decode(each, options={"verify_signature": False})[CLAIM] for each in made]
     assert claims[0] == {"publish": [], "subscribe": ["order/"], "broadcast": False, "inspect": False}
     assert claims[1] == {**claims[0], "subscribe": [], "subscribe_topics": ["order/4"]}
+
+
+def test_a_token_may_permit_to_ask_who_has_subscribed(file: Path, keys: Keys) -> None:
+    grant = keys.grant(make_token(file, "anna", presence=["room/"], presence_topics=["hall"], clock=lambda: NOW))
+    assert grant.presence == ("room/",)
+    assert grant.presence_topics == {"hall"}
 
 
 @pytest.mark.parametrize("topic", ["", "a\nb", "x" * 1025, "\ud800"])

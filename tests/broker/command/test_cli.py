@@ -55,6 +55,7 @@ def test_help_of_serve_names_every_option_that_is_typed(capsys: pytest.CaptureFi
             "--routing",
             "--dedup-ttl",
             "--grace",
+            "--presence",
             "--standby",
             "--share-port",
         ),

@@ -17,6 +17,7 @@ from websockets.asyncio.server import ServerConnection, serve
 from websockets.http11 import Request, Response
 
 from ingeborg import form
+from ingeborg.broker.access.tokens import Keys
 from ingeborg.broker.command import cli, commands
 from tests.broker.transports import Authority
 from tests.protocol.scripted import ScriptedEndpoint, free_url, succeed
@@ -316,6 +317,15 @@ async def test_status_says_what_is_wrong_with_the_way_there(
         assert "wss://" in await said(f"ws://{at}")
     async with await asyncio.start_server(_bad_request, "127.0.0.1", 0) as server:
         assert "does not speak TLS" in await said(f"wss://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+
+
+def test_a_token_for_presence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    keys = str(tmp_path / "keys.json")
+    permitting = ["--presence", "hall", "--presence-prefix", "room/"]
+    assert cli.main(["token", keys, "ann", "--new-keys", *permitting]) == 0
+    grant = Keys(keys).grant(capsys.readouterr().out.strip())
+    assert grant.presence == ("room/",)
+    assert grant.presence_topics == {"hall"}
 
 
 def test_a_token_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -440,3 +440,21 @@ def test_whatever_an_option_is_given_one_line_says_what_is_wrong_with_it(
         else:
             arguments, variables = [f"--{name}={text}"] if option.metadata["metavar"] else [f"--{name}"], {}
         _one_line(started(arguments, variables), capsys.readouterr().err)
+
+
+def test_prefixes_of_presence_are_taken_one_by_one() -> None:
+    assert load({"presence": " room/, hall,,room/"}, {}, None).presence_prefixes == ("room/", "hall")
+    assert load({}, {}, None).presence_prefixes == ()
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"presence": "room/", "routing": "lookup"}, "presence 'room/': needs routing home: with lookup no endpoint"),
+        ({"presence": "room/,presence:x"}, "nothing is told of topics that begin with presence:"),
+        ({"presence": "x" * 1_016}, "each prefix has to be UTF-8, of 1015 bytes at most"),
+    ],
+)
+def test_presence_that_cannot_be_is_refused_in_words(options: dict[str, str], says: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(says)):
+        load(options, {}, None)

@@ -81,7 +81,7 @@ async def test_a_subscribe_of_16_MiB(endpoint: Running) -> None:
         assert replies[-1] == {**SUCCESS, "id": 1}
         for topic in (topics[0], topics[-1]):
             reply = await client.ask({"command": "subscribers", "client_id": "a", "topic": topic})
-            assert reply["subscribers"] == [{"client_id": "a", "endpoint": None}]
+            assert reply["subscribers"] == [{"client_id": "a", "online": False, "endpoint": None}]
         bad = orjson.dumps({"command": "subscribe", "client_id": "a", "topic": [*topics[:300_000], ""], "id": 2})
         reply = await client.ask(bad.decode())
         assert (reply["error"], reply["id"]) == ("bad_topic", 2)

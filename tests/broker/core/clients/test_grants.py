@@ -80,6 +80,11 @@ def test_topics_and_broadcast_are_permitted_one_by_one(
         (OPERATOR, "unsubscribe", "anna", "unauthorized"),
         (ANNA, "endpoints", "anna", "forbidden"),
         (ANNA, "subscribers", "anna", "forbidden"),
+        (ANNA._replace(presence=("any",)), "subscribers", "anna", None),
+        (ANNA._replace(presence=("any",)), "subscribers", "bert", "unauthorized"),
+        (ANNA._replace(presence=("any",)), "endpoints", "anna", "forbidden"),
+        (ANNA._replace(presence_topics=frozenset({"any topic"})), "subscribers", "anna", None),
+        (ANNA._replace(presence_topics=frozenset({"any"})), "subscribers", "anna", "forbidden"),
         (ANNA, "location", "anna", None),
         (ANNA, "location", "bert", "unauthorized"),
     ],
@@ -92,7 +97,7 @@ def test_looking_at_others_needs_a_permission_of_its_own(
 
 # All permissions, against a naive reading of SPEC section 1.5
 
-LISTS = ("publish", "subscribe", "publish_topics", "subscribe_topics")
+LISTS = ("publish", "subscribe", "presence", "publish_topics", "subscribe_topics", "presence_topics")
 Claims = dict[str, Any]
 
 
@@ -108,6 +113,8 @@ def claimed(claims: Claims) -> Grant | None:
         publish_topics=frozenset(claims["publish_topics"]),
         subscribe_topics=frozenset(claims["subscribe_topics"]),
         revoke=claims["revoke"],
+        presence=tuple(claims["presence"]),
+        presence_topics=frozenset(claims["presence_topics"]),
     )
     try:
         return grant.prepared()
@@ -160,11 +167,14 @@ def naive(claims: Claims, command: Command) -> str | None:
         return "unauthorized"
     if name == "broadcast":
         return None if claims["broadcast"] else "forbidden"
-    if name in ("endpoints", "subscribers"):
+    if name == "endpoints":
         return None if claims["inspect"] else "forbidden"
     if name == "revoke":
         return None if claims["revoke"] else "forbidden"
-    if name in ("publish", "subscribe"):
+    if name == "subscribers" and claims["inspect"]:
+        return None
+    if name in ("publish", "subscribe", "subscribers"):
+        name = "presence" if name == "subscribers" else name
         for topic in command.topics:
             by_prefix = [
                 entry
@@ -196,12 +206,12 @@ def _claims_and_command(draw: st.DrawFn) -> tuple[Claims, Command]:
     claims |= {name: draw(st.booleans()) for name in ("broadcast", "inspect", "revoke")}
     client = draw(_IDS)
     claims["sub"] = draw(st.sampled_from((client, client, "*", "a*", "b")))
-    name = draw(st.sampled_from(("publish", "publish", "subscribe", "subscribe", *OTHER_COMMANDS)))
+    name = draw(st.sampled_from(("publish", "publish", "subscribe", "subscribe", "subscribers", *OTHER_COMMANDS)))
     near = [entry for each in LISTS for entry in claims[each]] or ["u/{sub}/"]
     topics = [
         filled(draw(st.sampled_from(near)), draw(st.sampled_from((client, client, client, "a", "{sub}"))))
         + draw(st.sampled_from(("", "", "/", "x")))
-        for _ in range(1 if name == "publish" else draw(st.integers(1, 3)))
+        for _ in range(1 if name in ("publish", "subscribers") else draw(st.integers(1, 3)))
     ]
     return claims, Command(name, client, topics=topics)
 

@@ -15,7 +15,7 @@ from ingeborg.protocol.errors import ProtocolError
 from ingeborg.protocol.messages import Command
 
 #: Names of lists in the claim.
-LISTS = ("publish", "subscribe", "publish_topics", "subscribe_topics")
+LISTS = ("publish", "subscribe", "presence", "publish_topics", "subscribe_topics", "presence_topics")
 
 
 def token(sub: str, *entries: tuple[str, str]) -> Grant:
@@ -29,6 +29,8 @@ def token(sub: str, *entries: tuple[str, str]) -> Grant:
         expires_at=0.0,
         publish_topics=frozenset(lists["publish_topics"]),
         subscribe_topics=frozenset(lists["subscribe_topics"]),
+        presence=lists["presence"],
+        presence_topics=frozenset(lists["presence_topics"]),
     ).prepared()
 
 
@@ -41,8 +43,8 @@ def refusal(grant: Grant, name: str, client: str, topic: str) -> ProtocolError |
 
 
 def permitted(grant: Grant, client: str, topic: str) -> bool:
-    """To publish to it, or to subscribe."""
-    return any(refusal(grant, name, client, topic) is None for name in ("publish", "subscribe"))
+    """To publish to it, to subscribe, or to ask who has."""
+    return any(refusal(grant, name, client, topic) is None for name in ("publish", "subscribe", "subscribers"))
 
 
 @pytest.mark.parametrize("sub", [None, "*"], ids=["one client", "a gateway"])
@@ -99,6 +101,15 @@ def test_an_id_with_what_ends_ids_is_permitted_nothing_and_told_why(
     assert error.info.endswith(f"its {{sub}} permits nothing to a client whose id has the character {character!r}")
 
 
+@pytest.mark.parametrize("sub", ["ann", "*"], ids=["one client", "a gateway"])
+@pytest.mark.parametrize("name", ["presence", "presence_topics"])
+def test_in_lists_of_presence_it_permits_to_ask_who_has_subscribed_and_nothing_else(sub: str, name: str) -> None:
+    grant = token(sub, (name, "user/{sub}/x"), ("subscribe", "news/{sub}/"))
+    assert refusal(grant, "subscribers", "ann", "user/ann/x") is None
+    for command, topic in (("subscribers", "news/ann/x"), ("subscribe", "user/ann/x"), ("publish", "user/ann/x")):
+        assert refusal(grant, command, "ann", topic) is not None
+
+
 def test_an_entry_with_another_beginning_has_its_own_characters() -> None:
     grant = token("*", ("subscribe", "mail/{sub}@"), ("subscribe", "user/{sub}/"), ("subscribe_topics", "of/{sub}"))
     for topic, reached in (("user/a@b/x", True), ("of/a@b", True), ("mail/a@b@x", False)):
@@ -133,7 +144,7 @@ def test_a_topic_that_is_not_permitted_anyway_says_nothing_of_ids() -> None:
 def test_an_entry_that_would_open_other_clients_topics_is_none(entry: str, is_prefix: bool, why: str) -> None:
     with pytest.raises(ValueError, match=why) as error:
         check_entry(entry, is_prefix)
-    for command in ("publish", "subscribe"):
+    for command in ("publish", "subscribe", "presence"):
         name = command if is_prefix else f"{command}_topics"
         with pytest.raises(ValueError, match=why) as named:
             token("ann", (name, entry))

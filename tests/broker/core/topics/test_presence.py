@@ -1,0 +1,575 @@
+"""Presence: what is told of who joins and leaves a topic, and what is not. SPEC section 2.5. First the parts alone,
+then among endpoints."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import pytest
+
+from ingeborg.broker.core.cluster.homes import home_table
+from ingeborg.broker.core.cluster.underway import UnderWay
+from ingeborg.broker.core.links.calls import TIMEOUT_S, Call, Kind
+from ingeborg.broker.core.model import Ending, Shape, StoreUnavailable, Term
+from ingeborg.broker.core.topics import presence
+from ingeborg.broker.core.topics.presence import Presence
+from ingeborg.broker.core.topics.sweeping import WALK_S_MAX, Sweeping
+from ingeborg.broker.core.topics.writing import Write, Writer, Writing
+from ingeborg.protocol.errors import ProtocolError
+from ingeborg.protocol.hashes import SLOTS, slot_of
+from ingeborg.protocol.topics import PRESENCE, TOPIC_BYTES_MAX
+
+from ..fake_desk import Stored
+from ..talk import Cluster, Talker
+from ..way import ANN, BOB, ME, Way, publish
+
+DOWN = StoreUnavailable("no quorum")
+
+
+class Ours(Writer):
+    """Who has written."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def written(self, write: Write, error: ProtocolError | None) -> None:
+        self.told.append("ok" if error is None else error.code)
+
+    def not_home(self, write: Write) -> None:
+        self.told.append("not_home")
+
+
+class Told(Way):
+    """A home of topics with presence, which begin with ``room/``."""
+
+    def __init__(self, *peers: Any, prefixes: tuple[str, ...] = ("room/", "hall/")) -> None:
+        super().__init__(*(peers or (ANN,)))
+        desk, me = self.desk.real, ME.incarnation
+        writes = UnderWay()
+        self.sweeping = Sweeping(
+            desk, self.members, self.hub, self.routes, writes, self.ending, Shape(reads_memory=True), 60.0
+        )
+        self.part = self.sweeping.presence = Presence(
+            desk,
+            me,
+            self.members,
+            self.home,
+            self.outcomes,
+            self.inflight,
+            self.routes,
+            self.replies,
+            self.ending,
+            self.origin.publish,
+            prefixes,
+        )
+        self.writing = Writing(desk, me, self.members, self.routes, self.links, writes, self.sweeping)
+        self.elsewhere = self.room(ANN.incarnation)
+        self.here = self.room(ME.incarnation)
+
+    def room(self, told_at: str, *, number: int = 0) -> str:
+        """A topic of ours whose joins and leaves this endpoint tells."""
+        homes = self.members.table
+        return next(
+            topic
+            for topic in (f"room/{number}" for number in range(number, 100_000))
+            if homes[slot_of(topic)] == ME.incarnation and homes[slot_of(PRESENCE + topic)] == told_at
+        )
+
+    def write(self, client: str, *topics: str, added: bool = True, term: Term | None = None) -> Ours:
+        """Somebody here changes subscriptions to topics of ours."""
+        write = Write(client, list(topics), added, self.desk.now, self.desk.now + TIMEOUT_S, term)
+        write.writer = ours = Ours()
+        self.writing.take(write)
+        return ours
+
+    def store(self, *operations: str) -> list[Stored]:
+        """What the store is asked has to be these."""
+        calls = self.take_stored()
+        assert [call.operation for call in calls] == list(operations)
+        return calls
+
+    def cached(self, topic: str, *clients: str) -> None:
+        """The set is in the routing cache."""
+        self.subscribed(topic, *clients)
+
+    def asked(self) -> list[Call]:
+        """The turn ends; what other homes are asked."""
+        self.part.flush()
+        return self.take_asked()
+
+    def said(self) -> list[Any]:
+        """The same, as what they are to hand over."""
+        return [orjson.loads(call.arguments[1]) for call in self.asked()]
+
+    @property
+    def lost(self) -> int:
+        return self.desk.counts["presence_lost"]
+
+
+@pytest.fixture
+def told() -> Told:
+    return Told()
+
+
+# What is a join, and what is a leave
+
+
+def test_a_join_is_told_when_the_store_and_the_cache_have_it_and_nobody_waits_for_the_telling(told: Told) -> None:
+    ours = told.write("carl", told.elsewhere)
+    (read,) = told.store("subscribers")
+    assert read.arguments == ([told.elsewhere],)
+    read.end([{"dora"}])
+    (write,) = told.store("subscribe")
+    told.cached(told.elsewhere, "dora")
+    assert (told.said(), ours.told) == ([], [])
+    write.end()
+    assert ours.told == ["ok"]
+    route = told.routes.get(told.elsewhere)
+    assert route is not None
+    assert route.subscribers is not None
+    assert "carl" in route.subscribers
+    (call,) = told.asked()
+    assert (call.kind, call.target) == (Kind.PUBLISH, ANN.incarnation)
+    assert call.arguments == (PRESENCE + told.elsewhere, b'{"joined":["carl"]}', b"", False)
+    told.part.answered(call, False)
+    assert (told.desk.counts["presence_told"], told.lost, told.part.waiting) == (1, 0, 0)
+
+
+@pytest.mark.parametrize("added", [True, False])
+@pytest.mark.parametrize("is_in", [True, False])
+@pytest.mark.parametrize("is_cached", [True, False])
+def test_only_who_was_not_in_the_set_joins_and_only_who_was_leaves(
+    told: Told, added: bool, is_in: bool, is_cached: bool
+) -> None:
+    before = {"carl", "dora"} if is_in else {"dora"}
+    if is_cached:
+        told.cached(told.elsewhere, *before)
+    told.write("carl", told.elsewhere, added=added)
+    if not is_cached:
+        told.store("subscribers")[0].end([before])
+    told.store("subscribe" if added else "unsubscribe")[0].end()
+    assert told.said() == ([] if added == is_in else [{"joined" if added else "left": ["carl"]}])
+
+
+def test_with_subscriptions_that_end_the_whole_set_is_read_and_an_ending_one_is_a_join(told: Told) -> None:
+    told.ending.turn(True)
+    told.write("carl", told.elsewhere, term=Term(True, 0.0))
+    (read,) = told.store("subscribers")
+    assert read.arguments == ([told.elsewhere], True)
+    read.end([set()])
+    told.store("subscribe_ending")[0].end()
+    assert told.said() == [{"joined": ["carl"]}]
+
+
+def test_topics_without_presence_are_written_as_ever(told: Told) -> None:
+    told.write("carl", "other", f"{PRESENCE}room/1", "hall")
+    told.store("subscribe")[0].end()
+    told.write("carl", "other")
+    told.write("carl", "other")
+    assert len(told.store("subscribe", "subscribe")) == 2
+    assert told.said() == []
+
+
+def test_of_who_is_told_nothing_is_told_whatever_the_prefix() -> None:
+    told = Told(prefixes=("p",))
+    assert told.part.of(["presence:room/1", "people", "presence", "room/1"]) == ["people", "presence"]
+
+
+def test_of_a_topic_that_leaves_no_room_for_the_prefix_nothing_is_told_but_counted(told: Told) -> None:
+    homes = told.members.table
+    longest = TOPIC_BYTES_MAX - len(PRESENCE)
+    fits, too_long = (
+        next(
+            topic
+            for topic in (
+                f"room/{number:04}" + "é" * ((length - 9) // 2) + "x" * (length % 2 ^ 1) for number in range(999)
+            )
+            if homes[slot_of(topic)] == ME.incarnation and homes[slot_of(PRESENCE + topic)] == ANN.incarnation
+        )
+        for length in (longest, longest + 1)
+    )
+    assert (len(fits.encode()), len(too_long.encode())) == (longest, longest + 1)
+    told.write("carl", fits, too_long)
+    (read,) = told.store("subscribers")
+    assert read.arguments == ([fits],)
+    read.end([set()])
+    told.store("subscribe")[0].end()
+    assert [call.arguments[0] for call in told.asked()] == [PRESENCE + fits]
+    assert told.lost == 1
+
+
+# Order
+
+
+def test_two_subscribes_of_a_client_that_overlap_are_one_join(told: Told) -> None:
+    first, second = told.write("carl", told.elsewhere), told.write("carl", told.elsewhere)
+    told.store("subscribers")[0].end([set()])
+    told.store("subscribe")[0].end()
+    assert (first.told, second.told) == (["ok"], [])
+    told.desk.work()
+    told.store("subscribers")[0].end([{"carl"}])
+    told.store("subscribe")[0].end()
+    assert second.told == ["ok"]
+    assert told.said() == [{"joined": ["carl"]}]
+
+
+def test_a_leave_behind_a_join_waits_for_it_and_is_told_behind_it(told: Told) -> None:
+    told.write("carl", told.elsewhere)
+    told.write("carl", told.elsewhere, added=False)
+    told.store("subscribers")[0].end([set()])
+    told.store("subscribe")[0].end()
+    (join,) = told.asked()
+    told.desk.work()
+    told.store("subscribers")[0].end([{"carl"}])
+    told.store("unsubscribe")[0].end()
+    assert told.said() == []  # one message of a topic at a time
+    told.part.answered(join, False)
+    assert told.said() == [{"left": ["carl"]}]
+
+
+def test_what_changes_while_a_message_is_under_way_goes_into_the_next(told: Told) -> None:
+    told.part.tell("c0", [told.elsewhere], True)
+    (first,) = told.asked()
+    for number in range(1, 4):
+        told.part.tell(f"c{number}", [told.elsewhere], True)
+    told.part.tell("c0", [told.elsewhere], False)
+    told.part.tell("c4", [told.elsewhere], True)
+    said: list[Any] = []
+    while first is not None:
+        told.part.answered(first, False)
+        calls = told.asked()
+        said += [orjson.loads(call.arguments[1]) for call in calls]
+        first = calls[0] if calls else None  # type: ignore[assignment]
+    assert said == [{"joined": ["c1", "c2", "c3"]}, {"left": ["c0"]}, {"joined": ["c4"]}]
+    assert (told.part.waiting, told.inflight.messages) == (0, 0)
+
+
+def test_a_message_has_a_thousand_ids_at_most(told: Told) -> None:
+    for number in range(presence.IDS_PER_MESSAGE + 1):
+        told.part.tell(f"c{number}", [told.elsewhere], True)
+    (first,) = told.asked()
+    assert len(orjson.loads(first.arguments[1])["joined"]) == presence.IDS_PER_MESSAGE
+    told.part.answered(first, False)
+    assert told.said() == [{"joined": [f"c{presence.IDS_PER_MESSAGE}"]}]
+
+
+def test_other_writes_of_a_client_wait_for_one_that_is_told_and_others_clients_do_not(told: Told) -> None:
+    told.write("carl", told.elsewhere)
+    told.write("carl", "other")
+    told.write("dora", "other")
+    read, write = told.store("subscribers", "subscribe")
+    assert write.arguments == ([("dora", ["other"])],)
+    read.end([set()])
+    told.store("subscribe")[0].end()
+    told.desk.work()
+    (write,) = told.store("subscribe")
+    assert write.arguments == ([("carl", ["other"])],)
+
+
+# What cannot be told
+
+
+def test_where_the_set_cannot_be_read_the_change_is_made_and_counted_as_lost(told: Told) -> None:
+    ours = told.write("carl", told.elsewhere, told.here)
+    told.store("subscribers")[0].end(error=DOWN)
+    told.store("subscribe")[0].end()
+    assert (ours.told, told.said(), told.lost) == (["ok"], [], 2)
+
+
+def test_of_a_write_that_fails_nothing_is_told(told: Told) -> None:
+    ours = told.write("carl", told.elsewhere)
+    told.store("subscribers")[0].end([set()])
+    told.store("subscribe")[0].end(error=DOWN)
+    assert (ours.told, told.said(), told.lost) == (["store_unavailable"], [], 1)
+
+
+def test_nor_of_one_that_another_home_may_have_made_meanwhile(told: Told) -> None:
+    ours = told.write("carl", told.elsewhere)
+    told.store("subscribers")[0].end([set()])
+    (write,) = told.store("subscribe")
+    told.members.round += 1
+    write.end()
+    assert (ours.told, told.said(), told.lost) == (["not_home"], [], 1)
+
+
+def test_who_is_home_no_more_when_the_set_has_been_read_does_not_write(told: Told) -> None:
+    ours = told.write("carl", told.elsewhere)
+    (read,) = told.store("subscribers")
+    told.members.round += 1
+    read.end([set()])
+    told.store()
+    told.writing.tick()  # it is again by now
+    told.store("subscribers")[0].end([set()])
+    told.store("subscribe")[0].end()
+    assert ours.told == ["ok"]
+
+
+@pytest.mark.parametrize("code", ["partial", "store_unavailable", "peer_unavailable"])
+def test_what_a_home_does_not_hand_over_is_counted_and_not_repeated(told: Told, code: str) -> None:
+    told.part.tell("carl", [told.elsewhere], True)
+    told.part.tell("dora", [told.elsewhere], True)
+    (call,) = told.asked()
+    told.part.failed(call, code, ["some did not", {"failed": ["x"]}])
+    assert (told.said(), told.lost, told.part.waiting, told.inflight.messages) == ([], 2, 0, 0)
+
+
+def test_too_many_that_wait_are_dropped_and_counted(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+    topics = [f"room/{number}" for number in range(presence.WAITING_MAX + 3)]
+    told.part.tell("carl", topics, True)
+    assert (told.lost, told.part.waiting) == (3, presence.WAITING_MAX)
+    told.part.flush()
+    assert told.inflight.messages >= presence.UNDER_WAY_MAX
+    under_way = len(told.take_asked()) + len(told.flush())
+    assert under_way <= presence.UNDER_WAY_MAX
+
+
+# Where it is told
+
+
+def test_the_next_home_is_asked_when_one_is_gone_and_told_so() -> None:
+    way = Told(ANN, BOB)
+    now, then = way.members.table, home_table([(ME.name, ME.incarnation), (BOB.name, BOB.incarnation)])
+    rooms = {topic: slot_of(PRESENCE + topic) for topic in (f"room/{number}" for number in range(1_000))}
+    topic = next(room for room, slot in rooms.items() if (now[slot], then[slot]) == (ANN.incarnation, BOB.incarnation))
+    way.part.tell("carl", [topic], True)
+    (call,) = way.asked()
+    way.loses(ANN)
+    assert way.part.lost(call) == BOB.incarnation
+    assert call.arguments == (PRESENCE + topic, b'{"joined":["carl"]}', b"", True)
+
+
+def test_it_is_handed_over_here_when_this_endpoint_is_the_next_home(told: Told) -> None:
+    told.part.tell("carl", [told.elsewhere], True)
+    (call,) = told.asked()
+    told.loses(ANN)
+    watcher = told.listens("watcher")
+    told.cached(PRESENCE + told.elsewhere, "watcher")
+    assert told.part.lost(call) is None
+    told.part.flush()
+    assert told.desk.counts["presence_told"] == 1
+    (frame,) = told.written(watcher)
+    assert orjson.loads(frame) == {"key": PRESENCE + told.elsewhere, "broadcast": {"joined": ["carl"]}}
+
+
+def test_where_this_endpoint_is_its_home_it_waits_for_the_store_as_any_message(told: Told) -> None:
+    watcher = told.listens("watcher")
+    told.part.tell("carl", [told.here], False)
+    told.part.flush()
+    (read,) = told.flush()
+    assert read.arguments == ([PRESENCE + told.here],)
+    read.end([{"watcher"}])
+    told.part.flush()
+    assert (told.desk.counts["presence_told"], told.part.waiting, told.inflight.messages) == (1, 0, 0)
+    assert [orjson.loads(frame)["broadcast"] for frame in told.written(watcher)] == [{"left": ["carl"]}]
+
+
+def test_here_too_what_fails_is_counted(told: Told) -> None:
+    told.part.tell("carl", [told.here], True)
+    told.part.flush()
+    told.flush()[0].end(error=DOWN)
+    told.part.flush()
+    assert (told.lost, told.part.waiting, told.inflight.messages) == (1, 0, 0)
+
+
+def test_it_moves_with_the_topic_it_is_told_on(told: Told) -> None:
+    told.part.tell("carl", [told.here], True)
+    told.part.flush()
+    told.flush()
+    before = told.members.table[:]
+    told.members.table[slot_of(PRESENCE + told.here)] = ANN.incarnation
+    told.members.only_home = None
+    told.home.view_changed()
+    told.part.flush()
+    told.members.table[:] = before
+    (call,) = told.take_asked()
+    assert call.arguments[:2] == (PRESENCE + told.here, b'{"joined":["carl"]}')
+
+
+# Nobody else tells it
+
+
+@pytest.mark.parametrize("topic", ["presence:room/1", "presence:room/", "presence:hall/2"])
+def test_no_client_publishes_where_it_is_told(told: Told, topic: str) -> None:
+    connection = told.connection()
+    told.part.commands()["publish"](connection, publish(topic, id=7))
+    (frame,) = told.written(connection)
+    reply = orjson.loads(frame)
+    assert (reply["error"], reply["command"], reply["id"]) == ("forbidden", "publish", 7)
+    assert "No client publishes to" in reply["info"]
+    assert told.flush() == []
+    assert told.take_asked() == []
+
+
+@pytest.mark.parametrize("topic", ["presence:other", "presence:", "room/1", "presence:roo"])
+def test_to_all_other_topics_they_do(told: Told, topic: str) -> None:
+    told.subscribed(topic)
+    told.part.commands()["publish"](told.connection(), publish(topic))
+    assert told.desk.counts["publishes_received"] == 1
+
+
+# Subscriptions that end
+
+
+class Ends(Told):
+    """One client's ending subscription to the room is over, and found to be."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ending.turn(True)
+        self.sweeping.unix_s = 100.0
+        self.record = Ending(self.elsewhere, "carl", Term(False, 50.0), 1)
+
+    def find(self) -> None:
+        """The walk comes to it."""
+        self.desk.now += WALK_S_MAX
+        for _ in range(SLOTS):
+            self.desk.now += 0.1
+            self.sweeping.tick()
+            for call in self.take_stored():
+                if call.operation == "ending":
+                    found = [self.record] if call.arguments[0] == slot_of(self.elsewhere) else []
+                    call.end((found, None))
+                    if found:
+                        return
+                elif call.operation == "tidy":
+                    call.end(0)
+        raise AssertionError("it was not found")
+
+
+def test_who_is_taken_out_has_left() -> None:
+    told = Ends()
+    told.cached(told.elsewhere, "carl", "dora")
+    told.find()
+    (terms,) = told.store("terms")
+    assert terms.arguments == ([("carl", told.elsewhere)],)
+    terms.end([told.record.term])
+    (end,) = told.store("end")
+    assert told.said() == []
+    end.end([[told.record]])
+    assert told.said() == [{"left": ["carl"]}]
+
+
+@pytest.mark.parametrize("taken", [[], None])
+def test_who_stays_has_not(taken: list[Ending] | None) -> None:
+    told = Ends()
+    told.find()
+    told.store("terms")[0].end([told.record.term])
+    (end,) = told.store("end")
+    if taken is None:
+        end.end(error=DOWN)
+    else:
+        end.end([taken])
+    assert (told.said(), told.lost) == ([], int(taken is None))
+    told.write("carl", told.elsewhere)  # and is held no longer
+    told.store("ending", "subscribers")
+
+
+def test_who_had_left_before_does_not_leave_twice() -> None:
+    told = Ends()
+    told.find()
+    told.store("terms")[0].end([None])
+    told.store("end")[0].end([[told.record]])
+    assert told.said() == []
+
+
+def test_who_subscribes_anew_meanwhile_joins_behind_the_leave() -> None:
+    told = Ends()
+    told.cached(told.elsewhere, "carl")
+    told.find()
+    told.write("carl", told.elsewhere)
+    told.store("terms")[0].end([told.record.term])
+    told.store("end")[0].end([[told.record]])
+    (left,) = told.asked()
+    told.desk.work()
+    (write,) = [call for call in told.take_stored() if call.operation in ("subscribe", "subscribers")]
+    if write.operation == "subscribers":
+        write.end([set()])
+        (write,) = told.store("subscribe")
+    write.end()
+    told.part.answered(left, False)
+    assert orjson.loads(left.arguments[1]) == {"left": ["carl"]}
+    assert told.said() == [{"joined": ["carl"]}]
+
+
+def test_while_something_of_it_is_written_nothing_of_it_ends() -> None:
+    told = Ends()
+    told.write("carl", told.elsewhere)
+    told.store("subscribers")
+    told.find()
+    assert not {"end", "terms"} & {call.operation for call in told.take_stored()}
+
+
+def test_a_store_that_does_not_say_what_is_there_is_asked_again() -> None:
+    told = Ends()
+    told.find()
+    told.store("terms")[0].end(error=DOWN)
+    told.store()
+    told.find()
+    told.store("terms")
+
+
+# Among endpoints
+
+
+def watch(cluster: Cluster, name: str, at: str, topic: str) -> Talker:
+    watcher = cluster.listener(name, at)
+    assert watcher.say(f"subscribe {PRESENCE}{topic}") == ["ok"]
+    return watcher
+
+
+def test_whoever_asks_for_them_is_told_wherever_the_homes_are() -> None:
+    cluster = Cluster("a", "b", presence=("room/",))
+    for number in range(12):
+        topic = f"room/{number}"
+        watcher = watch(cluster, f"w{number}", "ab"[number % 2], topic)
+        anna = cluster.client(f"anna{number}", "ba"[number // 6])
+        heard = f"{PRESENCE}{topic}: "
+        anna.say(f"subscribe {topic}", f"subscribe {topic}")
+        assert watcher.hear() == []
+        assert watcher.heard[-1] == heard + str({"joined": [anna.name]})
+        anna.say(f"unsubscribe {topic}")
+        assert watcher.heard[-1] == heard + str({"left": [anna.name]})
+        assert len(watcher.heard) == 4
+
+
+def test_who_hears_of_a_join_reaches_the_newcomer() -> None:
+    cluster = Cluster("a", "b", presence=("room/",))
+    watcher = watch(cluster, "watcher", "a", "room/1")
+    anna = cluster.listener("anna", "b")
+    seen = len(watcher.heard)
+    anna.send(command="subscribe", topic="room/1")
+    while len(watcher.heard) == seen:
+        cluster.world.run(0.001)
+    watcher.say("publish room/1 'welcome'")
+    assert "room/1: 'welcome'" in anna.heard
+
+
+def test_a_forged_one_is_refused_in_a_large_frame_too() -> None:
+    cluster = Cluster("a", presence=("room/",))
+    anna = cluster.client("anna", "a")
+    watcher = watch(cluster, "watcher", "a", "room/1")
+    for size in (1, 100_000):
+        anna.send(command="publish", topic=f"{PRESENCE}room/1", payload={"joined": ["x" * size]}, ack=True)
+        assert anna.hear(2.0) == ["error forbidden"]
+    assert watcher.hear() == []
+
+
+def test_an_end_in_order_tells_what_it_has_to() -> None:
+    cluster = Cluster("a", "b", presence=("room/",))
+    rooms = [cluster.topic_at("a", f"room/{number}/") for number in range(20)]
+    watcher = cluster.listener("watcher", "b", *(PRESENCE + room for room in rooms))
+    anna = cluster.client("anna", "a")
+    anna.send(command="subscribe", topic=rooms)
+    cluster.world.run(0.045)  # they are being written
+    leaving = cluster.nodes["a"]
+    leaving.event(lambda now: leaving.router.leave(now, 0.5))
+    watcher.hear(5.0)
+    assert sum("joined" in text for text in watcher.heard) == 20
+
+
+def test_with_lookup_routing_nothing_is_told() -> None:
+    cluster = Cluster("a", presence=("room/",), routing="lookup")
+    assert cluster.nodes["a"].router.sweeping.presence is None
+    anna = cluster.client("anna", "a")
+    assert anna.say(f"publish {PRESENCE}room/1 'x'") == ["ok"]

@@ -1,0 +1,87 @@
+"""Presence in random histories: in peace every change of a set is told, once and in order, and nothing else; through
+faults nobody is told to have come or gone who has not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ingeborg.broker.core.model import Shape
+from ingeborg.broker.core.topics.presence import Presence
+from ingeborg.broker.core.topics.sweeping import Sweeping
+from ingeborg.broker.core.topics.writing import Writing
+from tests import wants
+
+from .presence import PresenceHistory
+from .world import Store
+
+#: Of a kind: the options, how many histories, and how much is told in them, at least.
+KINDS: dict[str, tuple[dict[str, Any], int, int]] = {
+    "in peace": ({"faults": False}, 8, 600),
+    "memory": ({"faults": False, "shape": Shape(reads_memory=True)}, 8, 600),
+    "alone": ({"faults": False, "endpoints": 1}, 8, 500),
+    "drains": ({"faults": False, "drains": True}, 8, 500),
+    "faults": ({}, 15, 900),
+    "five": ({"endpoints": 5}, 5, 250),
+}
+
+
+@pytest.mark.parametrize(("options", "histories", "least"), KINDS.values(), ids=KINDS)
+def test_what_is_told_has_happened(options: dict[str, Any], histories: int, least: int) -> None:
+    told = 0
+    for seed in range(160_000, 160_000 + histories):
+        history = PresenceHistory(seed, **options)
+        assert not history.run(), f"seed {seed}: {history.violations[:5]}"
+        assert all(node.router.sweeping.presence.waiting == 0 for node in history.world.live())  # type: ignore[union-attr]
+        told += len(history.told())
+    assert told >= least
+
+
+# Planted faults
+
+
+def each_subscribe(patch: pytest.MonkeyPatch) -> None:
+    """Whoever subscribes joins, and whoever takes it back leaves, wherever they were before."""
+    wants.interpreted()
+
+    def look(part: Presence, client: str, topics: list[str], added: bool, then: Any, context: Any) -> None:
+        then(context, topics)
+
+    patch.setattr(Presence, "look", look)
+
+
+def before_it_is_written(patch: pytest.MonkeyPatch) -> None:
+    """What could not be written is told as well."""
+    wants.interpreted()
+    true = Writing._tell
+    patch.setattr(Writing, "_tell", lambda writing, changed, write, error: true(writing, changed, write, None))
+
+
+def plain_ones_only(patch: pytest.MonkeyPatch) -> None:
+    """Those whose subscriptions end are not in the sets that are read."""
+    true = Store.subscribers
+    patch.setattr(Store, "subscribers", lambda store, topics, ending=False: true(store, topics))
+
+
+def ends_untold(patch: pytest.MonkeyPatch) -> None:
+    """Whose subscription has ended has not left."""
+    wants.interpreted()
+    patch.setattr(Sweeping, "_tell", lambda sweeping, presence, leavers, *_: sweeping._release(leavers))
+
+
+PLANTED: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], dict[str, Any]]] = {
+    "each subscribe": (each_subscribe, {"faults": False}),
+    "before it is written": (before_it_is_written, {}),
+    "plain ones only": (plain_ones_only, {"faults": False}),
+    "ends untold": (ends_untold, {"faults": False}),
+}
+
+
+@pytest.mark.parametrize(("plant", "options"), PLANTED.values(), ids=PLANTED)
+def test_a_planted_fault_is_found(
+    plant: Callable[[pytest.MonkeyPatch], None], options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(monkeypatch)
+    assert any(PresenceHistory(seed, **options).run() for seed in range(161_000, 161_010))
