@@ -150,6 +150,19 @@ export declare class Client {
         limit?: number;
     } & WaitOptions): AsyncGenerator<string, void, void>;
     /**
+     * A topic's subscribers, in the order of their ids, and whether each listens somewhere. Read in pages of at most
+     * `limit`: what changes meanwhile may be missed. `forbidden`: the token does not permit it (`presence`).
+     * @param {string} topic
+     * @param {{ limit?: number } & WaitOptions} [options]
+     * @returns {AsyncGenerator<{ clientId: string, online: boolean }, void, void>}
+     */
+    subscribers(topic: string, options?: {
+        limit?: number;
+    } & WaitOptions): AsyncGenerator<{
+        clientId: string;
+        online: boolean;
+    }, void, void>;
+    /**
      * Take back the token with this `jti`, or all tokens of exactly this `sub` that have been issued up to now. It wants a
      * token with the permission `revoke`, and is known to every endpoint when it is done.
      *
@@ -168,19 +181,6 @@ export declare class Client {
         expiresAt: number;
         issuedUntil: number | null;
     }>;
-    /**
-     * A topic's subscribers, in the order of their ids, and whether each listens somewhere. Read in pages of at most
-     * `limit`: what changes meanwhile may be missed. `forbidden`: the token does not permit it (`presence`).
-     * @param {string} topic
-     * @param {{ limit?: number } & WaitOptions} [options]
-     * @returns {AsyncGenerator<{ clientId: string, online: boolean }, void, void>}
-     */
-    subscribers(topic: string, options?: {
-        limit?: number;
-    } & WaitOptions): AsyncGenerator<{
-        clientId: string;
-        online: boolean;
-    }, void, void>;
     /**
      * The notifications as they come, those that were received before the end included. Ends after `close`; throws
      * `ClosedForGood` or `ProtocolError` when the endpoint ended it. One iteration at a time.
