@@ -27,7 +27,7 @@ from websockets.uri import parse_uri
 
 from .again import Endings, Reply
 from .ending import Again, term_fields
-from .errors import CLOSES, SUBSCRIPTIONS_ENDED, ProtocolError
+from .errors import CLOSES, SUBSCRIPTIONS_ENDED, TOKEN_REVOKED, ProtocolError
 from .messages import check_dedup, check_revoke
 from .outgoing import OutgoingSocket, connect, explained
 from .pacing import paced
@@ -435,7 +435,10 @@ class Client:
                 if row is not None and not row.reconnect:
                     self._end(ClosedForGood(row.code, row.reason))
                     return
-                socket = await self._reconnect()
+                again = await self._reconnect()
+                if again is None:
+                    return
+                socket = again
                 self.reconnects += 1
         except ProtocolError as error:
             self._end(error)  # listening again was refused for good
@@ -445,14 +448,18 @@ class Client:
             self._end(error)
             raise
 
-    async def _reconnect(self) -> OutgoingSocket:
+    async def _reconnect(self) -> OutgoingSocket | None:
+        """``None``: the client has ended, since its token will not be accepted any more."""
         while True:
             delay_s = self._delay_s(self._failures)
             self._failures += 1
             await asyncio.sleep(delay_s)
             try:
                 return await self._open()
-            except _Unreachable:
+            except _Unreachable as error:
+                if not callable(self._token) and _is_revoked(error.__cause__):
+                    self._end(ClosedForGood(TOKEN_REVOKED.code, TOKEN_REVOKED.reason))
+                    return None
                 continue  # told by the commands that time out; the next URL is tried
 
     async def _open(self) -> OutgoingSocket:
@@ -739,6 +746,14 @@ class _Garbage(Exception):
 def _wake(waiter: asyncio.Future[None]) -> None:
     if not waiter.done():
         waiter.set_result(None)
+
+
+def _is_revoked(error: BaseException | None) -> bool:
+    """Has the endpoint refused the connection since its token has been revoked? SPEC section 1.5."""
+    if not isinstance(error, InvalidStatus) or error.response.status_code != 401:
+        return False
+    challenges = error.response.headers.get_all("WWW-Authenticate")
+    return any('error_description="revoked"' in challenge for challenge in challenges)
 
 
 def _refusal(error: InvalidStatus) -> str:

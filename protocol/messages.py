@@ -154,7 +154,10 @@ def _plain(name: str, client: str, number: Id, value: dict[str, Any], payload_by
 
 def is_text_of(value: object, bytes_max: int) -> bool:
     """A string of 1 to so many bytes of UTF-8?"""
-    return type(value) is str and 1 <= len(value.encode(errors="replace")) <= bytes_max
+    try:
+        return type(value) is str and 1 <= len(value.encode()) <= bytes_max
+    except UnicodeEncodeError:
+        return False  # a lone surrogate, which nobody can write
 
 
 def check_revoke(value: Mapping[str, Any]) -> tuple[str | None, str | None, float | None]:

@@ -19,7 +19,7 @@ from websockets.http11 import Request
 from ..core.clients.grants import Grant
 from ..core.clients.revoking import Revoking
 from .callback import Callback, Denied, Question, Unanswered
-from .claims import TokenError
+from .claims import TokenError, TokenRevoked
 from .counting import Counting, OwnCount
 from .tokens import Keys
 
@@ -148,7 +148,7 @@ class Access:
                 **{"Retry-After": "1"},
             )
         if self.revoking.refuses(grant):
-            raise TokenError("it has been revoked")
+            raise TokenRevoked("it has been revoked")
         return grant
 
     async def answer(self, question: Question) -> Grant:
@@ -175,7 +175,8 @@ class Access:
 
 
 def _not_accepted(error: TokenError) -> Refused:
-    challenge = {"WWW-Authenticate": 'Bearer error="invalid_token"'}
+    more = ', error_description="revoked"' if isinstance(error, TokenRevoked) else ""
+    challenge = {"WWW-Authenticate": f'Bearer error="invalid_token"{more}'}
     return Refused(http.HTTPStatus.UNAUTHORIZED, f"The token is not accepted: {error}", **challenge)
 
 

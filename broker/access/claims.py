@@ -34,6 +34,10 @@ class TokenError(Exception):
     """The token is not accepted. ``str(error)`` says why, and never holds any of it."""
 
 
+class TokenRevoked(TokenError):
+    """It was good, and has been taken back."""
+
+
 def granted(claims: Mapping[str, Any], expires_at: float, issued_at: float | None = None) -> Grant:
     """What the claims permit until that Unix time in seconds. ``issued_at``: when they were made, where they do not say
     so themselves. Raises ``TokenError``."""

@@ -19,7 +19,7 @@ from typing import Any, BinaryIO, NamedTuple, TextIO
 import orjson
 
 from ingeborg.protocol.client import FRAME_BYTES_MAX, Client, ClientError, ClosedForGood, ConnectionLost
-from ingeborg.protocol.errors import ProtocolError
+from ingeborg.protocol.errors import TOKEN_REVOKED, ProtocolError
 from ingeborg.protocol.pages import PageError, fetch, samples
 
 from ..access import tokens as auth
@@ -86,6 +86,9 @@ async def sub(
         async with Client(url, client_id, token=token, on_lost=lost, on_ended=ended, on_plain=plain) as client:
             if until is not None:
                 await client.listen()  # first: they end while nobody listens, and many take their time
+            if wanted and (until is not None or ttl_s is not None):
+                # A cluster that cannot do it says so within seconds, and a long list may take minutes.
+                await client.subscribe(wanted[:1], until=until, ttl_s=ttl_s)
             if wanted:
                 await client.subscribe(wanted, until=until, ttl_s=ttl_s, timeout_s=_SUBSCRIBE_TIMEOUT_S)
             if until is None:
@@ -171,6 +174,13 @@ async def revoke(
     except _Unusable as error:
         _say(f"ingeborg revoke: {error}")
         return USAGE
+    except ClosedForGood as error:
+        if error.code != TOKEN_REVOKED.code:
+            _say(f"ingeborg revoke: {error}")
+            return FAILED
+        # Its reply is among what the connection is not sent any more.
+        _say("ingeborg revoke: the token that asked is revoked itself: every endpoint knows within ten seconds")
+        return OK
     except (ClientError, ProtocolError, ValueError) as error:
         _say(f"ingeborg revoke: {error}")
         return FAILED

@@ -122,7 +122,8 @@ class Router:
         self.routes = routes = Routes(limits.routes_topics, limits.routes_ids, choosy=shape.reads_memory)
         self.locations = locations = Locations(0 if lookup else limits.locations_clients)
         self.dedup: Dedup[Handover] = Dedup(dedup_ttl_s, limits.dedup_keys)
-        self._writes, handovers = UnderWay(), UnderWay()
+        self._writes = writes = UnderWay()
+        handovers = UnderWay()
         homes = Homes(me.incarnation, joined=True) if lookup else members
         repeats, moved_away = Repeats(dedup_ttl_s, sizes), MovedAway(sizes)
         whereabouts = Whereabouts(locations, members, counters.drops)
@@ -159,7 +160,7 @@ class Router:
             desk, me.incarnation, homes, home, outcomes, repeats, inflight, replies, counters, dedup_ttl_s > 0
         )
 
-        self.sweeping = sweeping = Sweeping(desk, members, hub, routes, self._writes, ending, shape, grace_s, unix_s)
+        self.sweeping = sweeping = Sweeping(desk, members, hub, routes, locations, writes, ending, shape, grace_s)
         self._writing = writing = Writing(desk, me.incarnation, homes, routes, links, self._writes, sweeping, sizes)
         if presence and not lookup:
             sweeping.presence = Presence(
@@ -378,8 +379,7 @@ class Router:
         store = self.stores.take() if self.stores.made else []
         links = mesh.take() if self.calls.due or mesh.due else []
         acts, self._acts[:] = self._acts[:], []
-        more = bool(self._jobs or sessions.ready or sending.dirty)
-        return Effects(store, links, write, acts, more)
+        return Effects(store, links, write, acts, bool(self._jobs or sessions.ready or sending.dirty))
 
     def _bring_back(self) -> None:
         """What has become of messages since the last turn, from the end of their way to its beginning."""

@@ -10,6 +10,9 @@ from typing import Any
 
 import pytest
 from websockets.asyncio.server import ServerConnection
+from websockets.datastructures import Headers
+from websockets.exceptions import InvalidStatus
+from websockets.http11 import Response
 
 import ingeborg.protocol.client
 import ingeborg.protocol.pacing
@@ -30,6 +33,8 @@ from ingeborg.protocol.errors import (
     CloseCode,
     ProtocolError,
 )
+from ingeborg.protocol.outgoing import connect
+from tests import wants
 
 from .scripted import PATIENCE_S, Script, ScriptedEndpoint, free_url, succeed
 
@@ -559,6 +564,34 @@ async def test_close_codes_decide_whether_to_reconnect(endpoint: ScriptedEndpoin
             with pytest.raises(ClosedForGood):
                 await client.subscribe("t")
             assert len(endpoint.connections) == 1
+
+
+@pytest.mark.parametrize("fixed", [True, False])
+async def test_who_is_revoked_while_it_is_away_ends_unless_it_can_have_another_token(
+    endpoint: ScriptedEndpoint, fixed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wants.interpreted()
+    tries = 0
+    challenge = {"WWW-Authenticate": 'Bearer error="invalid_token", error_description="revoked"'}
+
+    async def refused(*arguments: Any, **options: Any) -> Any:
+        nonlocal tries
+        tries += 1
+        if tries == 1:
+            raise InvalidStatus(Response(401, "Unauthorized", Headers(challenge), b"it has been revoked"))
+        return await connect(*arguments, **options)
+
+    async with client_of(endpoint, listen=True, token="t" if fixed else lambda: "t") as client:
+        await endpoint.next("listen")
+        monkeypatch.setattr(ingeborg.protocol.client, "connect", refused)
+        endpoint.cut()
+        if fixed:
+            with pytest.raises(ClosedForGood) as caught:
+                await asyncio.wait_for(anext(client), PATIENCE_S)
+            assert caught.value.code == TOKEN_REVOKED.code
+        else:
+            await endpoint.next("listen")
+        assert tries == 2 - fixed
 
 
 async def test_garbage_from_an_endpoint_costs_it_the_connection(endpoint: ScriptedEndpoint) -> None:

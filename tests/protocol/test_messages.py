@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ingeborg.protocol.errors import ERRORS, ProtocolError
-from ingeborg.protocol.messages import Command, check, failure, notification, reply_fields, success
+from ingeborg.protocol.messages import Command, check, failure, is_text_of, notification, reply_fields, success
 from ingeborg.protocol.wire import canonical, decode
 
 PAYLOAD_MAX = 1 << 20
@@ -402,3 +402,10 @@ def test_a_token_is_revoked_by_its_id_or_its_subject_until_a_time() -> None:
 def test_what_revokes_nothing_is_refused(fields: dict[str, Any], word: str) -> None:
     refused = refusal({"command": "revoke", "client_id": "ops", **fields})
     assert (refused.code, word in refused.info) == ("bad_state", True)
+
+
+def test_an_id_that_nobody_could_write_names_no_token() -> None:
+    assert [is_text_of(text, 3) for text in ("", "é", "abc", "abcd", "éé", "\ud800", 7, None)] == [
+        *(False, True, True, False, False),
+        *(False, False, False),
+    ]

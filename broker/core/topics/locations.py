@@ -66,6 +66,10 @@ class Locations:
         """The client does not listen there any more."""
         self.learn(client, location._replace(online=False))
 
+    def forget(self, client: str) -> None:
+        """Nobody will look for it soon: the store knows where it is."""
+        self._known.pop(client, None)
+
     def clear(self) -> None:
         """Forget everything."""
         self._known.clear()

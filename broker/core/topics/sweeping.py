@@ -24,6 +24,7 @@ from ..messages.routes import Routes
 from ..model import Ending, Location, Shape, Term
 from ..part import Part
 from ..stores import STORE_TIMEOUT_S
+from .locations import Locations
 from .presence import Presence
 
 #: Subscriptions read in one tick, where the store reads memory: 2 ms. Else each client that is asked for is a request.
@@ -76,11 +77,11 @@ class Sweeping(Part):
         members: Membership,
         hub: Hub,
         routes: Routes,
+        locations: Locations,
         writes: UnderWay,
         switch: Switch,
         shape: Shape,
         grace_s: float,
-        unix_s: float = 0.0,
     ) -> None:
         self._desk = desk
         self.presence: Presence | None = None
@@ -91,12 +92,13 @@ class Sweeping(Part):
         self._me = members.me.incarnation
         self._hub = hub
         self._routes = routes
+        self._locations = locations
         self._writes = writes
         self.switch = switch
         self._renew_s = shape.renew_s
         #: How long those until disconnect stay when their client has gone: 60, and not 60.0.
         self.grace_s = int(grace_s) if grace_s == int(grace_s) else grace_s
-        self.unix_s = unix_s  # Unix time of the last tick, which may be set back or on
+        self.unix_s = 0.0  # Unix time of the last tick, which may be set back or on
         self._walk_s = min(max(grace_s / 6, WALK_S_MIN), WALK_S_MAX)
         self._records_per_tick = RECORDS_PER_TICK if shape.reads_memory else REQUESTS_PER_TICK
         self._slots_per_tick = SLOTS_PER_TICK if shape.reads_memory else SLOT_REQUESTS_PER_TICK
@@ -353,6 +355,9 @@ class Sweeping(Part):
         if error is None:
             topics = {record.topic for records in result for record in records}
             self._desk.counts["subscriptions_ended"] += sum(map(len, result))
+            for records, _, has_gone in ends:
+                if has_gone:  # and with a fresh id each time it never comes back
+                    self._locations.forget(records[0].client)
         # Read again: who has subscribed anew meanwhile is in the store.
         self._doubtful += self._routes.doubt(topics)
         self._writes.end(write)

@@ -13,9 +13,10 @@ import orjson
 import pytest
 from websockets.exceptions import InvalidStatus
 
-from ingeborg.broker.access.admission import Access
+from ingeborg.broker.access.admission import Access, _not_accepted
 from ingeborg.broker.access.callback import Callback
 from ingeborg.broker.access.calling import Calling
+from ingeborg.broker.access.claims import TokenError, TokenRevoked
 from ingeborg.broker.access.tokens import Keys, make_token, new_keys
 from ingeborg.broker.command.serve import listen
 from ingeborg.broker.core.model import SUB, Endpoint, Revocation
@@ -229,3 +230,11 @@ async def test_a_token_is_taken_back_by_a_command(tmp_path: Path, file: Path) ->
             assert await process.ended() == 1
             assert "bad_state" in process.said()
         assert "t-1" not in endpoint.said()
+
+
+def test_the_answer_says_to_programs_that_a_token_has_been_revoked() -> None:
+    said = {error: _not_accepted(error).headers["WWW-Authenticate"] for error in (TokenRevoked("x"), TokenError("y"))}
+    assert list(said.values()) == [
+        'Bearer error="invalid_token", error_description="revoked"',
+        'Bearer error="invalid_token"',
+    ]

@@ -71,7 +71,9 @@ class Surroundings:
         self, routes: Routes, writes: UnderWay, *, shape: Shape = MEMORY, grace_s: float = GRACE_S
     ) -> Sweeping:
         """The part that ends subscriptions, and has the switch of those that end."""
-        return Sweeping(self.desk.real, self.members, self.hub, routes, writes, Switch(), shape, grace_s)
+        return Sweeping(
+            self.desk.real, self.members, self.hub, routes, self.locations, writes, Switch(), shape, grace_s
+        )
 
     def join(self) -> None:
         """Every peer has welcomed this endpoint."""

@@ -48,7 +48,15 @@ class Told(Way):
         desk, me = self.desk.real, ME.incarnation
         writes = UnderWay()
         self.sweeping = Sweeping(
-            desk, self.members, self.hub, self.routes, writes, self.ending, Shape(reads_memory=True), 60.0
+            desk,
+            self.members,
+            self.hub,
+            self.routes,
+            self.locations,
+            writes,
+            self.ending,
+            Shape(reads_memory=True),
+            60.0,
         )
         self.part = self.sweeping.presence = Presence(
             desk,
