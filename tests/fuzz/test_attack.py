@@ -22,14 +22,14 @@ KINDS = len(malformed.FRAMES) + len(malformed.REQUESTS) + 2 * len(malformed.MESS
 def test_what_is_drawn_is_the_seeds_and_of_every_kind() -> None:
     def drawn(seed: int) -> list[Attack]:
         rng = random.Random(seed)
-        return [malformed.draw(rng) for _ in range(2_000)]
+        return [malformed.draw(rng) for _ in range(4_000)]
 
     assert drawn(1) == drawn(1) != drawn(2)
     kinds = Counter(one.kind for one in drawn(1))
     assert len(kinds) == KINDS
     assert min(kinds.values()) >= 3
     rng = random.Random(1)
-    kinds = Counter(malformed.draw(rng, tls=True).kind for _ in range(2_000))
+    kinds = Counter(malformed.draw(rng, tls=True).kind for _ in range(4_000))
     assert len(kinds) == KINDS + len(malformed.TLS)
     assert min(kinds.values()) >= 3
 

@@ -8,7 +8,7 @@ import pytest
 
 from ingeborg.broker.core.clients.hub import Binding
 from ingeborg.broker.core.cluster.underway import UnderWay
-from ingeborg.broker.core.messages.message import Handover
+from ingeborg.broker.core.messages.message import Handover, Message
 from ingeborg.broker.core.messages.routes import Routes
 from ingeborg.broker.core.model import Ending, Location, Shape, StoreUnavailable, Term
 from ingeborg.broker.core.stores import STORE_TIMEOUT_S
@@ -313,7 +313,7 @@ def test_sets_that_have_changed_are_read_again_also_those_that_are_in_use(endpoi
     endpoint.gone()
     route = endpoint.routes.get(topic)
     assert route is not None
-    waits: Any = object()
+    waits = Handover(Message(topic, b"1", "m", 1, endpoint.desk.now), slot_of(topic), None, None)
     route.put(waits)
     endpoint.gone(GRACE_S)
     assert endpoint.records == []
