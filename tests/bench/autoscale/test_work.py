@@ -30,7 +30,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scale, "PARTITIONS", 4)
     monkeypatch.setattr(scale, "COUNTS", (2,))
     monkeypatch.setattr(scale, "ITERATION_S", 1.0)
-    monkeypatch.setattr(work, "_SETTLE_S_MAX", 8.0)
+    monkeypatch.setattr(work, "_SETTLE_S_MAX", 30.0)
     monkeypatch.setattr(work, "_RAMP_S", 2)
 
 

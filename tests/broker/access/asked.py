@@ -128,7 +128,7 @@ def endless(begin: bytes, part: bytes, pause_s: float = 0.0) -> Behaviour:
 
     async def behave(server: Server, request: dict[str, str], writer: asyncio.StreamWriter) -> None:
         writer.write(begin)
-        while True:
+        while not writer.is_closing():  # a transport of uvloop's that is closed is not to be written to
             writer.write(part)
             await writer.drain()
             await asyncio.sleep(pause_s)
