@@ -1,7 +1,8 @@
 """What the embedded store costs on this machine: ``python -m ingeborg.bench.parts.embedded [--directory DIR]``.
 
-Owns: the figures of docs/adr/0002. Prints one table; runs for about half a minute, in a temporary directory (under
-DIR if given: the disk matters), and removes what it wrote. Must never: be collected as a test.
+Owns: the figures of docs/adr/0002, and of the embedded store in 0032. Prints one table; runs for about half a minute,
+in a temporary directory (under DIR if given: the disk matters), and removes what it wrote. Must never: be collected as
+a test.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from ingeborg.broker.store.base import Endpoint
+from ingeborg.broker.store.base import Endpoint, Term
 from ingeborg.broker.store.embedded.store import EmbeddedStore
 
 BULK_TOPICS = 100_000
@@ -63,6 +64,15 @@ async def _each_ms(operation: Callable[[int], Awaitable[object]], count: int) ->
     return f"p50 {times_ms[len(times_ms) // 2]:.3f} ms, max {times_ms[-1]:.1f} ms"
 
 
+def _now_us(store: EmbeddedStore, topic: str, ending: bool) -> float:
+    """Microseconds of CPU for what the store says at once of one topic."""
+    names = [[f"{topic}{index}"] for index in range(CONCURRENT_WRITES)]
+    began = time.thread_time()
+    for name in names:
+        store.subscribers_now(name, ending)
+    return (time.thread_time() - began) / len(names) * 1e6
+
+
 def _row(what: str, figure: str) -> None:
     print(f"{what:<66} {figure}", flush=True)
 
@@ -92,6 +102,14 @@ async def _measure(directory: Path, loop_name: str) -> None:
     took_s, _ = await _longest_gap(many)
     _row(f"subscribe 1 topic, {CONCURRENT_WRITES:,} callers at once", f"{CONCURRENT_WRITES / took_s:,.0f} a second")
     _row("subscribers of 1 topic", await _each_ms(lambda i: store.subscribers([f"t{i}"]), 5_000))
+    await store.switch("ending", True)
+    await store.subscribe_ending([(f"c{i}", [f"e{i}"], Term(True, 0.0)) for i in range(CONCURRENT_WRITES)])
+    for what, topic, ending in (
+        ("subscribers of 1 topic, at once", "t", False),
+        ("  the same while there may be ending ones", "t", True),
+        ("  of a topic with an ending one", "e", True),
+    ):
+        _row(what, f"{_now_us(store, topic, ending):.1f} us")
     me = Endpoint("e", "i", "ws://127.0.0.1:1", 1)
     _row("heartbeat", await _each_ms(lambda i: store.heartbeat(me), SINGLE_WRITES))
     took_s, gap_s = await _longest_gap(store.listen([f"c{i}" for i in range(BULK_TOPICS)], "i"))

@@ -113,7 +113,6 @@ class Router:
         self._jobs: deque[Job] = deque()
         self._acts: list[Act] = []
         self._desk = desk = Desk(now, counters, calls, self.stores, self._jobs, self._acts)
-        ending = Switch()
 
         self.members = members = Membership(me, now, patience)
         self.hub = hub = Hub()
@@ -123,7 +122,7 @@ class Router:
         self.locations = locations = Locations(0 if lookup else limits.locations_clients)
         self.dedup: Dedup[Handover] = Dedup(dedup_ttl_s, limits.dedup_keys)
         self._writes = writes = UnderWay()
-        handovers = UnderWay()
+        handovers, ending = UnderWay(), Switch()
         homes = Homes(me.incarnation, joined=True) if lookup else members
         repeats, moved_away = Repeats(dedup_ttl_s, sizes), MovedAway(sizes)
         whereabouts = Whereabouts(locations, members, counters.drops)
@@ -160,7 +159,9 @@ class Router:
             desk, me.incarnation, homes, home, outcomes, repeats, inflight, replies, counters, dedup_ttl_s > 0
         )
 
-        self.sweeping = sweeping = Sweeping(desk, members, hub, routes, locations, writes, ending, shape, grace_s)
+        self.sweeping = sweeping = Sweeping(
+            desk, members, hub, routes, locations, writes, ending, keepalive, shape, grace_s
+        )
         self._writing = writing = Writing(desk, me.incarnation, homes, routes, links, self._writes, sweeping, sizes)
         if presence and not lookup:
             sweeping.presence = Presence(
@@ -322,7 +323,6 @@ class Router:
     def tick(self, now: float, unix_s: float = 0.0) -> None:
         """Call every 100 ms or so: time-outs, signs of life, expiry. ``unix_s``: Unix time, which tokens go by."""
         self._at(now)
-        self.sweeping.unix_s = unix_s
         self.counters.observe()
         self.members.tick(now)
         self.calls.tick(now)

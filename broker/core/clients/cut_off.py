@@ -9,7 +9,7 @@ reply to their ``listen`` says what has ended.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 from ingeborg.protocol.errors import SUBSCRIPTIONS_ENDED
 
@@ -18,11 +18,9 @@ from ..cluster.homes import Homes
 from ..desk import Desk
 from ..part import Part
 from ..topics.sweeping import KEPT_S
+from .doubts import PER_QUESTION
 from .hub import Hub
 from .sending import Sending
-
-#: Clients that one question to the store is about.
-PER_QUESTION: Final = 500
 
 
 class CutOff(Part):

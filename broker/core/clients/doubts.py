@@ -57,8 +57,12 @@ class Doubts:
 
     def look_later(self, clients: list[str]) -> None:
         """A ``listen`` of these has failed, or may."""
-        if self._ending.on and len(self._later) < LATER_MAX:
-            self._later.extend((self._desk.now + LATE_S, client) for client in clients)
+        if not self._ending.on:
+            return
+        if len(self._later) < LATER_MAX:
+            self._later.extend([(self._desk.now + LATE_S, client) for client in clients])
+        else:
+            self._desk.counts["stale_mappings_left"] += len(clients)
 
     def not_cleared(self, places: list[Place]) -> None:
         """The store has not written that these are left."""

@@ -16,6 +16,7 @@ from typing import Any, Final
 from ingeborg.protocol.hashes import SLOTS, slot_of
 
 from ..clients.hub import Hub
+from ..clients.keepalive import Keepalive
 from ..cluster.features import Switch
 from ..cluster.membership import Membership
 from ..cluster.underway import UnderWay
@@ -80,6 +81,7 @@ class Sweeping(Part):
         locations: Locations,
         writes: UnderWay,
         switch: Switch,
+        keepalive: Keepalive,
         shape: Shape,
         grace_s: float,
     ) -> None:
@@ -98,7 +100,7 @@ class Sweeping(Part):
         self._renew_s = shape.renew_s
         #: How long those until disconnect stay when their client has gone: 60, and not 60.0.
         self.grace_s = int(grace_s) if grace_s == int(grace_s) else grace_s
-        self.unix_s = 0.0  # Unix time of the last tick, which may be set back or on
+        self._keepalive = keepalive
         self._walk_s = min(max(grace_s / 6, WALK_S_MIN), WALK_S_MAX)
         self._records_per_tick = RECORDS_PER_TICK if shape.reads_memory else REQUESTS_PER_TICK
         self._slots_per_tick = SLOTS_PER_TICK if shape.reads_memory else SLOT_REQUESTS_PER_TICK
@@ -118,13 +120,14 @@ class Sweeping(Part):
         self._since: dict[str, Away] = {}  # by client, of this walk
         self._since_before: dict[str, Away] = {}  # of the walk before: who is in neither is not away any more
         self._renewed: dict[int, float] = {}  # slots, and when
-        self._doubtful: list[str] = []  # topics whose sets are to be read again as soon as nothing waits in them
+        #: Topics whose sets are to be read again as soon as nothing waits in them.
+        self._doubtful: dict[str, None] = {}
         self._tidying = False
         self._tidy_at = desk.now
 
     def term(self, disconnect: bool, ttl_s: int) -> Term:
         """When a subscription ends that is made now. ``ttl_s``: 0: not by time."""
-        return Term(disconnect, self.unix_s + ttl_s if ttl_s else 0.0)
+        return Term(disconnect, self._keepalive.unix_s + ttl_s if ttl_s else 0.0)
 
     def written(self, topics: Iterable[str]) -> None:
         """Ending subscriptions to these topics are being written."""
@@ -148,7 +151,7 @@ class Sweeping(Part):
             return
         members, now = self._members, self._desk.now
         if self._doubtful:
-            self._doubtful = self._routes.doubt(self._doubtful)
+            self._doubtful = dict.fromkeys(self._routes.doubt(self._doubtful))
         if not members.joined or members.leaving:
             return
         if now >= self._tidy_at and not self._tidying and members.table[0] == self._me:
@@ -221,7 +224,7 @@ class Sweeping(Part):
         if self._renew_s and now - self._renewed.get(slot, _NEVER) >= self._renew_s:
             self._renewed[slot] = now
             self._desk.store("renew", (slot,), self._renewed_or_not, slot)
-        unix_s, bindings = self.unix_s, self._hub.bindings
+        unix_s, bindings = self._keepalive.unix_s, self._hub.bindings
         overdue: list[Ending] = []
         until: dict[str, list[Ending]] = {}
         for record in records:
@@ -351,15 +354,15 @@ class Sweeping(Part):
         write, ends, leavers = context
         if leavers and self.presence is not None:
             self._tell(self.presence, leavers, result, error)
-        topics = {record.topic for records, _, _ in ends for record in records}
+        topics = dict.fromkeys(record.topic for records, _, _ in ends for record in records)
         if error is None:
-            topics = {record.topic for records in result for record in records}
+            topics = dict.fromkeys(record.topic for records in result for record in records)
             self._desk.counts["subscriptions_ended"] += sum(map(len, result))
             for records, _, has_gone in ends:
                 if has_gone:  # and with a fresh id each time it never comes back
                     self._locations.forget(records[0].client)
         # Read again: who has subscribed anew meanwhile is in the store.
-        self._doubtful += self._routes.doubt(topics)
+        self._doubtful.update(dict.fromkeys(self._routes.doubt(topics)))
         self._writes.end(write)
         if not self._outdated():
             self._go_on()

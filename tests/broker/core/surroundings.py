@@ -13,6 +13,7 @@ import orjson
 import ormsgpack
 
 from ingeborg.broker.core.clients.hub import Connection, Hub
+from ingeborg.broker.core.clients.keepalive import Keepalive
 from ingeborg.broker.core.clients.large import TOPICS_PER_PART, Topics
 from ingeborg.broker.core.clients.memory import Memory
 from ingeborg.broker.core.clients.moved import MovedAway
@@ -64,6 +65,7 @@ class Surroundings:
         self.memory = Memory(1 << 62, lambda: 1 << 62)
         self.sending = Sending(desk, self.memory)
         self.replies = Replies(self.sending, self.memory, fake.counters, bytes)
+        self.keepalive = Keepalive(desk, self.sending, 25.0, 0.0)
         self._numbers = 0
         self._written: defaultdict[Connection, list[bytes]] = defaultdict(list)
 
@@ -71,9 +73,8 @@ class Surroundings:
         self, routes: Routes, writes: UnderWay, *, shape: Shape = MEMORY, grace_s: float = GRACE_S
     ) -> Sweeping:
         """The part that ends subscriptions, and has the switch of those that end."""
-        return Sweeping(
-            self.desk.real, self.members, self.hub, routes, self.locations, writes, Switch(), shape, grace_s
-        )
+        parts = (self.members, self.hub, routes, self.locations, writes, Switch(), self.keepalive)
+        return Sweeping(self.desk.real, *parts, shape, grace_s)
 
     def join(self) -> None:
         """Every peer has welcomed this endpoint."""

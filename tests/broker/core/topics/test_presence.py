@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
+from ingeborg.broker.core.clients.keepalive import Keepalive
 from ingeborg.broker.core.cluster.homes import home_table
 from ingeborg.broker.core.cluster.underway import UnderWay
 from ingeborg.broker.core.links.calls import TIMEOUT_S, Call, Kind
@@ -47,17 +48,9 @@ class Told(Way):
         super().__init__(*(peers or (ANN,)))
         desk, me = self.desk.real, ME.incarnation
         writes = UnderWay()
-        self.sweeping = Sweeping(
-            desk,
-            self.members,
-            self.hub,
-            self.routes,
-            self.locations,
-            writes,
-            self.ending,
-            Shape(reads_memory=True),
-            60.0,
-        )
+        self.keepalive = Keepalive(desk, self.sending, 25.0, 0.0)
+        parts = (self.members, self.hub, self.routes, self.locations, writes, self.ending, self.keepalive)
+        self.sweeping = Sweeping(desk, *parts, Shape(reads_memory=True), 60.0)
         self.part = self.sweeping.presence = Presence(
             desk,
             me,
@@ -425,7 +418,7 @@ class Ends(Told):
     def __init__(self) -> None:
         super().__init__()
         self.ending.turn(True)
-        self.sweeping.unix_s = 100.0
+        self.keepalive.expire(100.0)
         self.record = Ending(self.elsewhere, "carl", Term(False, 50.0), 1)
 
     def find(self) -> None:

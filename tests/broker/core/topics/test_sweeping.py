@@ -39,7 +39,7 @@ class Endpoint(Surroundings):
         self.routes, self.writes = Routes(1_000, 10_000), UnderWay()
         self.part = self.sweeping(self.routes, self.writes, shape=shape)
         self.part.switch.turn(True)
-        self.part.unix_s = UNIX_S
+        self.keepalive.expire(UNIX_S)
         self.records: list[Ending] = []
         self.places: dict[str, Location] = {}
         self.asked: list[Stored] = []  # all that the store has been asked
@@ -57,7 +57,6 @@ class Endpoint(Surroundings):
     def tick(self, seconds: float = 0.1) -> list[Stored]:
         """Time passes; what the store is asked meanwhile, and answers."""
         self.desk.now += seconds
-        self.part.unix_s += seconds
         self.part.tick()
         asked: list[Stored] = []
         while self.desk.stored:
