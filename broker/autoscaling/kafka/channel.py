@@ -30,8 +30,9 @@ _LINGER_MS: Final = 2
 #: Milliseconds that a server holds an idle fetch. A change of what is read waits behind it.
 _FETCH_WAIT_MS: Final = 100
 
-#: Of the topics, where they are made here. Nobody reads what is older than a few seconds; an hour is for people.
-METADATA_TOPIC: Final = {"retention.ms": "3600000", "segment.ms": "600000"}
+#: Of the topics, where they are made here. Nobody reads what is older than a few seconds; an hour is for people. Times
+#: are the broker's: of a client whose clock is more than an hour ahead, Kafka 4 takes nothing otherwise.
+METADATA_TOPIC: Final = {"retention.ms": "3600000", "segment.ms": "600000", "message.timestamp.type": "LogAppendTime"}
 SPEEDS_TOPIC: Final = METADATA_TOPIC
 
 

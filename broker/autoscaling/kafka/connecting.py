@@ -76,6 +76,10 @@ _ADVICE: Final[tuple[tuple[tuple[type[BaseException], ...], str], ...]] = (
     ((errors.GroupAuthorizationFailedError,), "grant this user READ on the group, with kafka-acls.sh"),
     ((errors.ClusterAuthorizationFailedError,), "grant this user what it needs of the cluster, with kafka-acls.sh"),
     (
+        (errors.InvalidTimestampError,),
+        "this machine's clock is wrong, or Kafka's: set it, or give the topic message.timestamp.type=LogAppendTime",
+    ),
+    (
         (errors.IncompatibleBrokerVersion, errors.UnsupportedVersionError, NotImplementedError),
         "this release of Kafka does not know the request: Kafka 2.0 or newer is needed",
     ),

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from dataclasses import replace
+from typing import Any
 
 import pytest
+from aiokafka import AIOKafkaProducer
 
 from ingeborg.broker.autoscaling.kafka import connecting
 from ingeborg.broker.autoscaling.kafka.channel import (
@@ -94,6 +97,29 @@ async def test_the_groups_own_topics_are_made_once(cluster: Cluster, settings: S
     assert counts == {settings.metadata_topic: 2 * settings.group.members_max + 1, settings.speeds_topic: 1}
     assert await cluster.config(settings.metadata_topic, *METADATA_TOPIC) == METADATA_TOPIC
     assert await cluster.config(settings.speeds_topic, *SPEEDS_TOPIC) == SPEEDS_TOPIC
+
+
+@pytest.mark.parametrize("days", [-30, 30])
+async def test_a_program_whose_clock_is_wrong_is_heard(
+    cluster: Cluster, settings: Settings, monkeypatch: pytest.MonkeyPatch, days: int
+) -> None:
+    """Its records carry its time. By default Kafka refuses those of a time that is more than an hour ahead."""
+    send = AIOKafkaProducer.send
+
+    async def send_then(producer: AIOKafkaProducer, topic: str, *given: Any, **named: Any) -> Any:
+        value, key, partition, *_ = (*given, *(None,) * 3)
+        time_ms = int((time.time() + days * 86_400.0) * 1e3)
+        return await send(producer, topic, value, key, named.get("partition", partition), time_ms)
+
+    monkeypatch.setattr(AIOKafkaProducer, "send", send_then)
+    settings = replace(settings, group=replace(settings.group, name=cluster.name))
+    await ensure_topics(settings)
+    for topic in (settings.metadata_topic, settings.speeds_topic):
+        async with outgoing(cluster.options, topic) as out, incoming(cluster.options, topic) as come:
+            await come.read_from({0: None})
+            assert await out.send(0, Reign("c", 1)) == 0
+            await out.put([(0, Reign("c", 2))])
+            assert [each.message for each in await taken(come, 2)] == [Reign("c", 1), Reign("c", 2)]
 
 
 async def test_where_no_answer_comes_sending_ends_with_a_problem(

@@ -161,6 +161,7 @@ def test_servers_that_are_possible(tmp_path: Path, server: str) -> None:
         (ssl.SSLCertVerificationError("unable to get local issuer certificate"), "ca_file"),
         (ssl.SSLError("wrong version number"), "security"),
         (errors.TopicAuthorizationFailedError("orders"), "kafka-acls.sh"),
+        (errors.InvalidTimestampError(), "clock is wrong"),
     ],
 )
 async def test_errors_say_what_to_do(error: Exception, words: str) -> None:
