@@ -52,6 +52,7 @@ PAUSE_S: Final = 2.0
 #: Without a measurement for so long sizes are old, seconds.
 STALE_S: Final = 60.0
 #: If nothing at all is heard for so many seconds, not even of the monitor, it is Kafka that is silent, and no member.
+#: Where a member is lost sooner, after half of that time: else it would be lost before.
 DEAF_S: Final = 5.0
 #: Nonces and names that are remembered.
 REPLACED_MAX: Final = 1_000
@@ -91,6 +92,7 @@ class Controller:
         self._epochs = 0
         self._began_s = self._ticked_s = self._shown_s = self._heard_s = 0.0
         self._is_deaf = False
+        self._deaf_s = min(DEAF_S, settings.lost_s / 2)
         self._members: dict[str, Member] = {}
         self.owners = Owners(settings.answer_s, settings.stop_s, self._notes)
         self.sentinel = Sentinel(settings, self._notes)
@@ -195,11 +197,11 @@ class Controller:
         if gap_s > PAUSE_S:
             self._heard_s += gap_s
         # Without members nobody can be lost, and a scaler that gives no names is not waited for.
-        is_deaf = now_s - self._heard_s > DEAF_S and bool(self._members)
+        is_deaf = now_s - self._heard_s > self._deaf_s and bool(self._members)
         if is_deaf and not self._is_deaf:
             self._is_deaf = True
             self._notes.trouble(
-                "deaf", f"nothing is heard for {DEAF_S:g} s, of no member and no monitor: is Kafka there?"
+                "deaf", f"nothing is heard for {self._deaf_s:g} s, of no member and no monitor: is Kafka there?"
             )
         if gap_s > PAUSE_S or is_deaf:
             for member in self._members.values():

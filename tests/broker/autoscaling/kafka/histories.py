@@ -18,7 +18,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
@@ -200,8 +200,16 @@ def _is_alive(pid: int) -> bool:
         return False
 
 
-async def run(seed: int, address: str, folder: Path, seconds: float, patience_s: float = 90.0) -> Outcome:
-    """One history. ``patience_s``: until everything has to be in the sink, after all has come to rest."""
+async def run(
+    seed: int,
+    address: str,
+    folder: Path,
+    seconds: float,
+    patience_s: float = 90.0,
+    last: Callable[[Group], Awaitable[None]] | None = None,
+) -> Outcome:
+    """One history. ``patience_s``: until everything has to be in the sink, after all has come to rest. ``last``: what
+    happens when ``seconds`` are over, while more is produced."""
     chance = Random(seed)
     topic = f"orders-{seed}-{time.time_ns()}"
     group = Group(folder, f"group-{seed}-{time.time_ns()}", topic, address)
@@ -237,6 +245,8 @@ async def run(seed: int, address: str, folder: Path, seconds: float, patience_s:
                     rate = chance.choice(RATES)
                 else:
                     await group.happen(what, chance)
+            if last is not None:
+                await last(group)
             await group.rest()
             await asyncio.sleep(1.0)
             producing.cancel()
@@ -244,7 +254,7 @@ async def run(seed: int, address: str, folder: Path, seconds: float, patience_s:
                 await producing
             await producer.flush()
         until_s = time.monotonic() + patience_s
-        while time.monotonic() < until_s and _count(group) < sum(produced):
+        while time.monotonic() < until_s and in_sink(group) < sum(produced):
             await asyncio.sleep(0.5)
             if group.parts["controller"].returncode is not None:
                 await group.start("controller")  # as whoever runs it would
@@ -255,7 +265,8 @@ async def run(seed: int, address: str, folder: Path, seconds: float, patience_s:
     return judged(group, produced)
 
 
-def _count(group: Group) -> int:
+def in_sink(group: Group) -> int:
+    """Records in the sink."""
     return sum(1 for folder in group.kept() for _ in reading.records(folder))
 
 

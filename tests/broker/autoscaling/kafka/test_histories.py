@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from ingeborg.broker.autoscaling.scalers.processes import ProcessScaler
+from tests.loadgen.backends.conftest import PATIENCE_S, Server
 
 from . import histories
-from .histories import ROOT, Outcome
+from .histories import ROOT, Group, Outcome
 
 #: Seconds of faults. More of them: ``python -m tests.broker.autoscaling.kafka.histories``.
 SECONDS = 12.0
@@ -23,6 +24,33 @@ DOCUMENT = ROOT / "docs" / "autoscaling.md"
 @pytest.mark.slow
 async def test_nothing_is_lost_nor_doubled_whatever_is_killed_and_paused(address: str, tmp_path: Path) -> None:
     outcome = await histories.run(1, address, tmp_path, SECONDS)
+    assert outcome.problems == ()
+    assert outcome.kept == outcome.produced > 0
+
+
+@pytest.mark.slow
+async def test_while_kafka_stands_still_nothing_is_lost_nor_doubled(
+    kafka: Server, address: str, tmp_path: Path
+) -> None:
+    """For so long that each program notices, and that Kafka itself takes its one server for lost."""
+
+    def says(part: str, words: str) -> bool:
+        return words in (tmp_path / f"{part}.log").read_text(encoding="utf-8")
+
+    async def stands_still(group: Group) -> None:
+        async with asyncio.timeout(PATIENCE_S):
+            while not histories.in_sink(group):  # noqa: ASYNC110
+                await asyncio.sleep(0.1)
+        kafka.pause()
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                for part, words in (("controller", "is Kafka there?"), ("monitor", "nothing is measured")):
+                    while not says(part, words):  # noqa: ASYNC110
+                        await asyncio.sleep(0.1)
+        finally:
+            kafka.resume()
+
+    outcome = await histories.run(1, address, tmp_path, 0.0, last=stands_still)
     assert outcome.problems == ()
     assert outcome.kept == outcome.produced > 0
 
