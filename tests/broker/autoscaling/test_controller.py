@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import copy
+import itertools
+from collections.abc import Callable
 from random import Random
+from typing import NamedTuple
 
 import pytest
 from hypothesis import given, settings
@@ -27,6 +31,9 @@ from .world import BEAT_S, STEP_S, World
 
 #: Seconds in which everything has come to rest.
 REST_S = 200.0
+#: In which each transition of ``TRANSITIONS`` is over, if nobody dies.
+TRANSITION_S = 35.0
+DAY_S = 86_400.0
 
 
 def world(queues: int = 8, seed: int = 1, **changes: object) -> World:
@@ -479,9 +486,10 @@ class TestControllers:
         found.run(60.0)
         assert "lost" not in found.events()
 
-    def test_while_nothing_at_all_is_heard_no_member_is_lost(self) -> None:
-        """Kafka is gone for a minute: nobody is ended or replaced for it."""
-        found = world(20)
+    @pytest.mark.parametrize("lost_s", [8.0, 4.5])
+    def test_while_nothing_at_all_is_heard_no_member_is_lost(self, lost_s: float) -> None:
+        """Kafka is gone for a minute: nobody is ended or replaced for it, however soon a member is lost."""
+        found = world(20, lost_s=lost_s)
         found.run(REST_S, found.is_settled)
         members, orders = set(found.members), list(found.scaler.orders)
         found.has_monitor = False
@@ -540,6 +548,110 @@ class TestControllers:
         assert len(found.members) == 1
         assert found.sink.refused == 0
         drain(found)
+
+    def test_their_clocks_may_be_days_apart(self) -> None:
+        """Ahead, and behind: no time of one means anything to the next one, nor to a member."""
+        found = world(20)
+        found.run(REST_S, found.is_settled)
+        owners, orders = found.owners(), list(found.scaler.orders)
+        clocks = [found.controller.ahead_s]
+        for _ in range(3):
+            found.controller.is_over = True
+            found.run(4.0)
+            found.replace_controller()
+            clocks.append(found.controller.ahead_s)
+            found.run(2.0)
+            found.run(REST_S, found.is_settled)
+            assert found.owners() == owners
+        apart = [later - earlier for earlier, later in itertools.pairwise(clocks)]
+        assert min(apart) <= -DAY_S
+        assert max(apart) >= DAY_S
+        assert found.scaler.orders == orders
+        assert not {"lost", "absent", "stale", "deaf"}.intersection(found.events())
+        drain(found)
+
+
+class Transition(NamedTuple):
+    """Of a group of twenty queues. ``begin``: what leads to it; ``members``: how many there are to be after it;
+    ``orders``: it takes so many, or more; ``speed``: of each queue before it."""
+
+    begin: Callable[[World], None]
+    members: int
+    orders: int
+    speed: float = 10.0
+
+
+def loads(found: World, speed: float) -> None:
+    found.speeds = dict.fromkeys(found.speeds, speed)
+
+
+def one_is_killed(found: World) -> None:
+    del found.members[min(found.members)]
+
+
+def one_has_too_much(found: World) -> None:
+    """And the other one has room for it."""
+    busy, *_ = found.members.values()
+    found.speeds = {queue: 13.0 if queue in busy.core.held else 4.0 for queue in found.speeds}
+
+
+def partitions_are_added(found: World) -> None:
+    for partition in range(20, 23):
+        queue = Queue("t", partition)
+        found.speeds[queue], found.produced[queue] = 10.0, 0.0
+
+
+def another_controller_begins(found: World) -> None:
+    """With all that it asks while it is synchronizing."""
+    found.controller.is_over = True
+    orders, found.controller.orders_left = found.controller.orders_left, None
+    found.replace_controller()
+    found.controller.orders_left = orders
+
+
+def is_killed(found: World) -> bool:
+    found.run(TRANSITION_S, lambda: found.controller.is_over)
+    return found.controller.is_over
+
+
+def comes_to_rest(found: World, members: int) -> None:
+    found.run(REST_S, lambda: len(found.members) == members and found.is_settled())
+
+
+TRANSITIONS = {
+    "more members": Transition(lambda found: loads(found, 25.0), 5, 12),
+    "fewer members": Transition(lambda found: loads(found, 5.0), 1, 12, speed=25.0),
+    "as many members": Transition(one_has_too_much, 2, 2),
+    "a lost member": Transition(one_is_killed, 2, 3),
+    "added partitions": Transition(partitions_are_added, 3, 3),
+    "synchronizing": Transition(another_controller_begins, 2, 12),
+}
+
+
+@pytest.mark.parametrize("name", TRANSITIONS)
+def test_killed_before_each_order_of_each_transition_the_next_one_goes_on(name: str) -> None:
+    """Before the first one, the second, and so on, until one has given all."""
+    transition = TRANSITIONS[name]
+    settled = world(20, down_cooldown_s=10.0)
+    loads(settled, transition.speed)
+    settled.run(REST_S, settled.is_settled)
+    settled.run(20.0)
+    for orders in itertools.count():
+        found = copy.deepcopy(settled)
+        found.controller.orders_left = orders
+        transition.begin(found)
+        if not is_killed(found):
+            break
+        found.run(4.0)
+        found.replace_controller()
+        comes_to_rest(found, transition.members)
+        assert len(found.members) == transition.members, f"after {orders} orders"
+        assert found.sink.refused == 0
+        assert found.controller.core.owners.forced == 0
+        drain(found)
+    assert len(found.members) == transition.members
+    assert found.is_settled()
+    assert orders >= transition.orders
 
 
 FAULTS = st.lists(

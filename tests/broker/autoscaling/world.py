@@ -146,7 +146,8 @@ class SimulatedController:
         self.place = place + 1
         self.is_paused = False
         self.is_over = False
-        self.effects: list[object] = []
+        #: Orders that it gives before it is killed, in the middle of a step; ``None``: it is not.
+        self.orders_left: int | None = None
         self.asked_at_s = 0.0
 
     @property
@@ -171,6 +172,11 @@ class SimulatedController:
         core.tick(self.now_s)
         effects = core.take()
         for effect in effects if effects_max is None else effects[:effects_max]:
+            if self.orders_left is not None and isinstance(effect, Tell | Scale):
+                self.orders_left -= 1
+                if self.orders_left < 0:
+                    self.is_over = True
+                    return
             match effect:
                 case Tell(number, order):
                     world.logs[number].append(encode(order))
