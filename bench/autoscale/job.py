@@ -183,7 +183,8 @@ def _over_time(spark: SparkSession, out: Path, facts: DataFrame) -> list[Json]:
 
 
 def _throughput(rows: DataFrame | None) -> list[Json] | None:
-    """Figure 13: bytes a second, of each quarter of a second between a run's first and last batch."""
+    """Figure 13: bytes a second, of each quarter of a second from a run's first batch on. Those before the very last
+    batch in which nothing comes are left out: a batch that does not fill waits there for its time to be over."""
     if rows is None:
         return None
     named = rows.withColumn("run", F.regexp_extract(F.input_file_name(), r"([^/]+)\.jsonl$", 1))
@@ -192,13 +193,15 @@ def _throughput(rows: DataFrame | None) -> list[Json] | None:
         "window", ((F.col("at") - F.min("at").over(start)) / (SAMPLE_S * 1e3)).cast("int")
     ).withColumn("last", F.max("window").over(start))
     whole = placed.where("window < last").groupBy("run", "window").agg(F.sum("records").alias("records"))
-    samples = whole.select(
-        F.regexp_extract("run", r"test-(\d+)", 1).cast("int").alias("test"),
-        (F.col("records") * throughput.RECORD_BYTES / SAMPLE_S).alias("bytes_per_s"),
-    )
+    windows: dict[str, dict[int, int]] = {}
+    for row in whole.collect():
+        windows.setdefault(row["run"], {})[row["window"]] = row["records"]
     found: dict[int, list[float]] = {}
-    for row in samples.orderBy("test", "bytes_per_s").collect():
-        found.setdefault(row["test"], []).append(row["bytes_per_s"])
+    for run, records in windows.items():
+        each = [records.get(window, 0) * throughput.RECORD_BYTES / SAMPLE_S for window in range(max(records) + 1)]
+        found.setdefault(int(run.split("-")[1]), []).extend(each)
+    for values in found.values():
+        values.sort()
     totals = named.groupBy("run").agg((F.max("at") - F.min("at")).alias("ms"), F.sum("records").alias("records"))
     means: dict[int, list[float]] = {}
     for row in totals.collect():

@@ -90,7 +90,7 @@ def summary(document: Json) -> str:
             rows.append([_name(row), str(row["seeds"]), _number(row["members"], 1), *seconds, _share(row["late"])])
         lines += _aligned(rows)
     if document["throughput"]:
-        lines += ["", *_aligned([list(_CAPACITY), *_capacities(document["throughput"])])]
+        lines += ["", *_aligned([list(_CAPACITY), *_capacities(document["throughput"])]), "", _CAPACITY_IS]
     if document["changes"]:
         lines += ["", *_aligned([list(_CHANGE), *_changes(document["changes"])])]
     if document["steps"]:
@@ -279,6 +279,10 @@ def _known(found: Json) -> str:
 
 
 _CAPACITY: Final = ("table VI", "median, MB/s", "mean, MB/s", "least", "most", "samples")
+_CAPACITY_IS: Final = (
+    "Median, least and most are of quarters of a second. The mean is of all bytes over all the time, the last second "
+    "included, in which a batch that does not fill waits."
+)
 _CHANGE: Final = ("step", "of", "count", "p50, s", "p90, s", "p99, s", "longest, s")
 
 
@@ -307,7 +311,11 @@ def _changes(rows: Sequence[Json]) -> list[list[str]]:
 def _capacity(rows: Sequence[Json] | None) -> Html:
     if not rows:
         return Html("")
-    return panel("Table VI: one member at its fastest", table(_CAPACITY, _capacities(rows), "What a member reads"))
+    return panel(
+        "Table VI: one member at its fastest",
+        table(_CAPACITY, _capacities(rows), "What a member reads"),
+        explain(_CAPACITY_IS),
+    )
 
 
 def _steps(rows: Sequence[Json] | None) -> Html:

@@ -66,8 +66,9 @@ def results(out: Path) -> None:
         changes = [{"event": "settled", "words": "", "seconds": seconds, "delta": delta} for seconds in (0.2, 0.4, 3.0)]
         changes += [{"event": "decided", "words": "", "seconds": 0.001, "delta": delta}]
         write(out, "changes", f"delta-{delta:g}", changes)
-    for test in (1, 2, 3):
-        batches = [{"at": 1_000 + 125 * step, "topic": "t", "records": 5_000} for step in range(9)]
+    # The second one has half a second without a batch, and a last batch that waits for its time to be over.
+    for test, places in ((1, range(9)), (2, (0, 1, 6, 7, 15)), (3, range(9))):
+        batches = [{"at": 1_000 + 125 * step, "topic": "t", "records": 5_000} for step in places]
         write(out, "throughput", f"test-{test}-1", batches)
     rate = response.STEP_RATES[0] * (1 + scale.OVERHEAD_BYTES / scale.RECORD_BYTES)
     steps = [{"time_s": float(at), "bytes_per_s": rate} for at in range(40)]

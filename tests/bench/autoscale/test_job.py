@@ -82,6 +82,12 @@ def test_throughput_is_of_whole_windows(digested: Json) -> None:
     assert first["histogram"] == [[4, 4]]
 
 
+def test_a_quarter_of_a_second_without_a_batch_counts_but_for_those_before_the_last_one(digested: Json) -> None:
+    second = digested["throughput"][1]
+    assert (second["samples"], second["least"], second["most"]) == (4, 0, 40_000_000)
+    assert second["histogram"] == [[0, 2], [4, 2]]
+
+
 def test_a_monitor_knows_a_rate_when_it_is_within_a_twentieth(digested: Json) -> None:
     # From 1 to 2 in 30 s: 1.9 after 27.
     assert digested["steps"]["known_after_s"][0] == 27.0
