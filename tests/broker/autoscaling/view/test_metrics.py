@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -13,6 +15,8 @@ from ingeborg.broker.autoscaling.settings import GroupSettings
 from ingeborg.broker.autoscaling.view.metrics import PREFIX, Metrics
 from tests import wants
 from tests.broker.autoscaling.world import World
+
+PAGE = Path(__file__).parents[4] / "docs" / "autoscaling.md"
 
 
 def settled() -> Controller:
@@ -36,6 +40,12 @@ def test_metrics_say_what_is_wanted_and_what_is() -> None:
     assert found["state", "billing", "watching"] == 1
     assert found["member_load_ratio", "billing", "1"] == pytest.approx(100 / 120)
     assert found["decisions_total", "billing"] >= 1
+
+
+def test_the_page_for_users_names_each_metric_and_no_other() -> None:
+    text = Metrics("billing", settled()).text().decode()
+    shown = set(re.findall(rf"^({PREFIX}\w+)", text, re.MULTILINE))
+    assert shown == set(re.findall(rf"{PREFIX}\w+", PAGE.read_text(encoding="utf-8")))
 
 
 def test_promtool_finds_no_fault() -> None:
