@@ -6,6 +6,7 @@ Owns: the words, tables and plots. Must never: compute a figure that the digest 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from textwrap import wrap
 from typing import Any, Final
 
 from ingeborg.bench.autoscale import scale
@@ -90,7 +91,8 @@ def summary(document: Json) -> str:
             rows.append([_name(row), str(row["seeds"]), _number(row["members"], 1), *seconds, _share(row["late"])])
         lines += _aligned(rows)
     if document["throughput"]:
-        lines += ["", *_aligned([list(_CAPACITY), *_capacities(document["throughput"])]), "", _CAPACITY_IS]
+        lines += ["", *_aligned([list(_CAPACITY), *_capacities(document["throughput"])])]
+        lines += ["", *wrap(_CAPACITY_IS, 120)]
     if document["changes"]:
         lines += ["", *_aligned([list(_CHANGE), *_changes(document["changes"])])]
     if document["steps"]:
