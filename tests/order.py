@@ -57,6 +57,8 @@ LONG_S: dict[str, float] = {
     "tests/loadgen/backends/test_centrifuge.py": 25,
     "tests/loadgen/backends/test_mqtt.py": 24,
     "tests/loadgen/backends/test_redis.py": 23,
+    "tests/broker/autoscaling/kafka/test_histories.py": 60,
+    "tests/broker/autoscaling/test_controller.py": 25,
     "tests/broker/autoscaling/kafka/test_connecting.py": 25,
     "tests/broker/shell/test_internal.py": 21,
     "tests/broker/autoscaling/kafka/test_control.py": 20,
