@@ -107,8 +107,19 @@ APART = frozenset(
     }
 )
 
-#: What is below goes to one process: a Spark session takes long to start, and is faster the longer it runs.
-TOGETHER = ("tests/bench/spark/",)
+#: What begins so goes to one process, under this name: a Spark session takes long to start, and is faster the longer it
+#: runs; and each process that has a test of the autoscaler's starts a Kafka.
+TOGETHER: dict[str, tuple[str, ...]] = {
+    "Spark": (
+        "tests/bench/autoscale/test_job.py",
+        "tests/bench/overlay/test_command.py",
+        "tests/bench/overlay/test_log.py",
+        "tests/bench/packing/test_command.py",
+        "tests/bench/packing/test_job.py",
+        "tests/bench/spark/",
+    ),
+    "Kafka": ("tests/broker/autoscaling/kafka/", "tests/broker/autoscaling/test_run.py"),
+}
 
 _TRANSPORT = re.compile(r"\[(tcp|tls)\b")
 
@@ -116,9 +127,9 @@ _TRANSPORT = re.compile(r"\[(tcp|tls)\b")
 def unit(test: str) -> str:
     """The name of what goes to one process together with this test (a node id)."""
     file, _, name = test.partition("::")
-    for folder in TOGETHER:
-        if file.startswith(folder):
-            return folder
+    for name_of_all, beginnings in TOGETHER.items():
+        if file.startswith(beginnings):
+            return name_of_all
     if file in APART:
         return test
     transport = _TRANSPORT.search(name)
