@@ -29,19 +29,17 @@ def test_files_whose_tests_go_apart_share_nothing_of_a_module_s_or_longer() -> N
 
 
 @pytest.mark.parametrize(
-    ("name", "wanted"),
+    ("name", "folder", "wanted"),
     [
-        ("Spark", re.compile(r"\bspark: |usefixtures\(\"spark\"\)")),
-        ("Kafka", re.compile(r"\b(kafka|cluster|guarded|inside): (Server|Cluster|Secured)\b")),
+        ("Spark", "tests/bench", r"\bspark: |usefixtures\(\"spark\"\)"),
+        ("Kafka", "tests/broker/autoscaling", r"conftest import .*\bCluster\b"),
     ],
+    ids=["Spark", "Kafka"],
 )
-def test_what_is_started_once_in_each_process_is_wanted_in_one_alone(name: str, wanted: re.Pattern[str]) -> None:
-    """Where the fixture is: of Spark in `tests/bench`, of Kafka in the folder of its tests."""
-    folder = ROOT / {"Spark": "tests/bench", "Kafka": "tests/broker/autoscaling"}[name]
-    files = [path for path in folder.rglob("test_*.py") if wanted.search(path.read_text(encoding="utf-8"))]
+def test_what_each_process_starts_for_itself_is_wanted_in_one_alone(name: str, folder: str, wanted: str) -> None:
+    files = [path for path in (ROOT / folder).rglob("test_*.py") if re.search(wanted, path.read_text(encoding="utf-8"))]
     assert len(files) > 5
-    for path in files:
-        assert order.unit(f"{path.relative_to(ROOT)}::test_it") == name
+    assert {path: order.unit(f"{path.relative_to(ROOT)}::test_it") for path in files} == dict.fromkeys(files, name)
 
 
 @pytest.mark.parametrize(
