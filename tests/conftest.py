@@ -1,12 +1,13 @@
 """What pytest says of all tests together; and what tests that end connections share: the transport they run over, and a
 look at what was logged meanwhile.
 
-Owns: the last line of the summary, the fixtures ``transport`` and ``logged``, the marks of one transport. Must never:
-start an endpoint.
+Owns: the last line of the summary, the fixtures ``transport`` and ``logged``, the marks of one transport, what the
+collector of cycles looks at. Must never: start an endpoint.
 """
 
 from __future__ import annotations
 
+import gc
 import inspect
 import logging
 import re
@@ -84,6 +85,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if needless:
         config.hook.pytest_deselected(items=list(needless))
         items[:] = [item for item in items if item not in needless]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Without the collector of cycles, which would look at ten thousand tests again and again while they are made; and
+    in no test does it look at them afterwards."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.collect()
+        gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -18,32 +18,30 @@ from xdist.workermanage import WorkerController
 #: Files that take ten seconds or more, and how many, as `make test ARGS=--durations=0` has them on two cores. Rough
 #: figures do, since only their order matters. Where a file is not here, each of its tests is taken to take ``OTHER_S``.
 LONG_S: dict[str, float] = {
-    "tests/simulator/test_histories.py": 156,
+    "tests/simulator/test_histories.py": 180,
     "tests/loadgen/coordinator/test_dead_server.py": 139,
-    "tests/store/test_files.py": 74,
-    "tests/simulator/test_revocations.py": 60,
+    "tests/contract/test_store.py": 80,
+    "tests/store/test_files.py": 60,
     "tests/bench/spark/test_job.py": 59,
     "tests/bench/spark/test_logs.py": 57,
-    "tests/broker/access/test_admission.py": 56,
-    "tests/contract/test_store.py": 55,
+    "tests/broker/autoscaling/kafka/test_monitor.py": 55,
     "tests/loadgen/test_overtaking.py": 52,
     "tests/loadgen/coordinator/test_run.py": 51,
+    "tests/contract/test_ending.py": 50,
     "tests/loadgen/backends/test_nats.py": 50,
+    "tests/bench/autoscale/test_work.py": 45,
     "tests/bench/spark/test_causal.py": 45,
     "tests/histories/test_histories.py": 45,
-    "tests/loadgen/backends/test_kafka.py": 45,
-    "tests/broker/autoscaling/kafka/test_monitor.py": 55,
     "tests/broker/shell/test_client_socket.py": 43,
-    "tests/bench/autoscale/test_work.py": 45,
+    "tests/simulator/test_standbys.py": 41,
+    "tests/broker/access/test_admission.py": 40,
     "tests/broker/access/test_auth_url.py": 40,
     "tests/cluster/test_crash.py": 40,
-    "tests/cluster/test_shared_port.py": 22,
-    "tests/cluster/test_revoking.py": 17,
+    "tests/broker/autoscaling/kafka/test_histories.py": 38,
+    "tests/simulator/test_presence.py": 36,
     "tests/broker/shell/test_ends.py": 35,
     "tests/clients/test_js.py": 35,
-    "tests/contract/test_ending.py": 35,
-    "tests/simulator/test_presence.py": 30,
-    "tests/store/test_endings.py": 12,
+    "tests/loadgen/backends/test_kafka.py": 35,
     "tests/broker/command/test_supervisor.py": 33,
     "tests/fuzz/test_attack.py": 33,
     "tests/bench/spark/test_mutations.py": 32,
@@ -52,40 +50,61 @@ LONG_S: dict[str, float] = {
     "tests/bench/test_cli.py": 30,
     "tests/browser/test_console.py": 30,
     "tests/loadgen/backends/test_rabbitmq.py": 30,
+    "tests/simulator/test_revocations.py": 30,
     "tests/fuzz/test_hostile.py": 28,
+    "tests/broker/autoscaling/kafka/test_connecting.py": 25,
     "tests/broker/command/test_cli.py": 25,
+    "tests/cluster/test_rolling.py": 25,
     "tests/loadgen/backends/test_centrifuge.py": 25,
+    "tests/broker/autoscaling/test_controller.py": 25,
     "tests/loadgen/backends/test_mqtt.py": 24,
     "tests/loadgen/backends/test_redis.py": 23,
-    "tests/broker/autoscaling/kafka/test_histories.py": 60,
-    "tests/broker/autoscaling/test_controller.py": 25,
-    "tests/broker/autoscaling/kafka/test_connecting.py": 25,
+    "tests/cluster/test_shared_port.py": 22,
     "tests/broker/shell/test_internal.py": 21,
     "tests/broker/autoscaling/kafka/test_control.py": 20,
-    "tests/bench/autoscale/test_job.py": 15,
-    "tests/cluster/test_ending_clients.py": 16,
+    "tests/broker/autoscaling/test_run.py": 20,
+    "tests/deploy/test_metrics.py": 20,
     "tests/frame/test_builds.py": 20,
     "tests/simulator/test_broadcasts.py": 20,
     "tests/cluster/test_identity.py": 19,
     "tests/bench/guards/test_guards_of_many.py": 18,
     "tests/broker/web/test_pages.py": 18,
+    "tests/cluster/test_standby.py": 18,
+    "tests/frame/test_docs.py": 18,
     "tests/bench/compare/test_run.py": 17,
+    "tests/bench/spark/test_overtaken.py": 17,
+    "tests/cluster/test_revoking.py": 17,
     "tests/bench/check/test_command.py": 16,
+    "tests/cluster/test_ending_clients.py": 16,
     "tests/cluster/test_stores.py": 16,
     "tests/store/test_embedded.py": 16,
+    "tests/bench/autoscale/test_job.py": 15,
     "tests/bench/overlay/test_command.py": 15,
+    "tests/simulator/test_slot_states.py": 15,
+    "tests/broker/command/test_config.py": 14,
     "tests/examples/test_examples.py": 14,
+    "tests/loadgen/coordinator/test_controller.py": 14,
+    "tests/bench/peers/test_peers.py": 13,
     "tests/broker/command/doctor/test_network.py": 13,
     "tests/broker/command/test_exporting.py": 13,
+    "tests/loadgen/layer/test_publishing.py": 13,
     "tests/riak/test_witness.py": 13,
     "tests/broker/autoscaling/kafka/test_logs.py": 12,
+    "tests/broker/command/test_autoscale.py": 12,
+    "tests/broker/command/test_importing.py": 12,
+    "tests/broker/shell/test_lines.py": 12,
+    "tests/broker/shell/test_server.py": 12,
     "tests/cluster/test_versions.py": 12,
+    "tests/riak/test_ending.py": 12,
     "tests/riak/test_endpoints.py": 12,
     "tests/riak/test_failures.py": 12,
-    "tests/bench/soak/test_soak.py": 11,
+    "tests/store/test_endings.py": 12,
     "tests/bench/guards/test_slots.py": 11,
+    "tests/bench/soak/test_soak.py": 11,
+    "tests/broker/shell/test_draining.py": 11,
     "tests/cluster/test_cluster.py": 11,
     "tests/fuzz/test_frames.py": 11,
+    "tests/broker/autoscaling/sinks/test_files.py": 10,
 }
 
 OTHER_S = 0.1
@@ -98,6 +117,7 @@ APART = frozenset(
         "tests/broker/command/test_supervisor.py",
         "tests/cluster/test_identity.py",
         "tests/cluster/test_stores.py",
+        "tests/contract/test_ending.py",
         "tests/contract/test_store.py",
         "tests/histories/test_histories.py",
         "tests/loadgen/coordinator/test_dead_server.py",
@@ -105,12 +125,26 @@ APART = frozenset(
         "tests/loadgen/test_overtaking.py",
         "tests/simulator/test_broadcasts.py",
         "tests/simulator/test_histories.py",
+        "tests/simulator/test_presence.py",
+        "tests/simulator/test_revocations.py",
+        "tests/simulator/test_standbys.py",
         "tests/store/test_files.py",
     }
 )
 
-#: What is below goes to one process: a Spark session takes long to start, and is faster the longer it runs.
-TOGETHER = ("tests/bench/spark/",)
+#: What begins so goes to one process, under this name: a Spark session takes long to start, and is faster the longer it
+#: runs; and each process that has a test of the autoscaler's starts a Kafka.
+TOGETHER: dict[str, tuple[str, ...]] = {
+    "Spark": (
+        "tests/bench/autoscale/test_job.py",
+        "tests/bench/overlay/test_command.py",
+        "tests/bench/overlay/test_log.py",
+        "tests/bench/packing/test_command.py",
+        "tests/bench/packing/test_job.py",
+        "tests/bench/spark/",
+    ),
+    "Kafka": ("tests/broker/autoscaling/kafka/", "tests/broker/autoscaling/test_run.py"),
+}
 
 _TRANSPORT = re.compile(r"\[(tcp|tls)\b")
 
@@ -118,9 +152,9 @@ _TRANSPORT = re.compile(r"\[(tcp|tls)\b")
 def unit(test: str) -> str:
     """The name of what goes to one process together with this test (a node id)."""
     file, _, name = test.partition("::")
-    for folder in TOGETHER:
-        if file.startswith(folder):
-            return folder
+    for name_of_all, beginnings in TOGETHER.items():
+        if file.startswith(beginnings):
+            return name_of_all
     if file in APART:
         return test
     transport = _TRANSPORT.search(name)

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ PATIENCE_S = 100
 
 
 def test_the_table_names_files_that_are_there() -> None:
-    for file in (*order.LONG_S, *order.APART, *order.TOGETHER):
+    for file in (*order.LONG_S, *order.APART, *chain.from_iterable(order.TOGETHER.values())):
         assert (ROOT / file).exists(), f"tests/order.py names {file}"
 
 
@@ -28,6 +29,20 @@ def test_files_whose_tests_go_apart_share_nothing_of_a_module_s_or_longer() -> N
 
 
 @pytest.mark.parametrize(
+    ("name", "folder", "wanted"),
+    [
+        ("Spark", "tests/bench", r"\bspark: |usefixtures\(\"spark\"\)"),
+        ("Kafka", "tests/broker/autoscaling", r"conftest import .*\bCluster\b"),
+    ],
+    ids=["Spark", "Kafka"],
+)
+def test_what_each_process_starts_for_itself_is_wanted_in_one_alone(name: str, folder: str, wanted: str) -> None:
+    files = [path for path in (ROOT / folder).rglob("test_*.py") if re.search(wanted, path.read_text(encoding="utf-8"))]
+    assert len(files) > 5
+    assert {path: order.unit(f"{path.relative_to(ROOT)}::test_it") for path in files} == dict.fromkeys(files, name)
+
+
+@pytest.mark.parametrize(
     ("test", "goes_with"),
     [
         ("tests/a/test_b.py::test_c", "tests/a/test_b.py"),
@@ -35,7 +50,9 @@ def test_files_whose_tests_go_apart_share_nothing_of_a_module_s_or_longer() -> N
         ("tests/a/test_b.py::test_c[tcp]", "tests/a/test_b.py over tcp"),
         ("tests/a/test_b.py::test_c[tls-tcp or so]", "tests/a/test_b.py over tls"),
         ("tests/a/test_b.py::test_c[tlsish]", "tests/a/test_b.py"),
-        ("tests/bench/spark/test_any.py::test_c[1]", "tests/bench/spark/"),
+        ("tests/bench/spark/test_any.py::test_c[1]", "Spark"),
+        ("tests/bench/packing/test_job.py::test_c[tcp]", "Spark"),
+        ("tests/bench/packing/test_page.py::test_c", "tests/bench/packing/test_page.py"),
         ("tests/simulator/test_histories.py::test_c[tcp]", "tests/simulator/test_histories.py::test_c[tcp]"),
     ],
 )

@@ -67,7 +67,7 @@ def test_guarantees_hold_with_any_number_of_endpoints(endpoints: int) -> None:
 @pytest.mark.timeout(600)  # half a minute of computing
 def test_an_undisturbed_cluster_delivers_exactly_once_and_in_order_ten_thousand_times() -> None:
     deliveries = moved = 0
-    for seed in range(20_000, 20_420):
+    for seed in range(20_000, 20_330):
         history = History(seed, faults=False)
         assert not history.run(), f"seed {seed}"
         deliveries += history.steady_deliveries

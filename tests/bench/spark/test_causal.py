@@ -260,6 +260,7 @@ def test_the_check_is_a_script_for_spark_submit(tmp_path: Path, spark: SparkSess
     root = Path(__file__).parents[3]
     run = plain.written("r", "1>a 2<a 2>b 3<b 3<a").write(tmp_path / "r")
     settings = ["spark.ui.enabled=false", "spark.sql.shuffle.partitions=2"]
+    settings += ["spark.sql.codegen.wholeStage=false", "spark.sql.codegen.factoryMode=NO_CODEGEN"]  # as in conftest.py
     options = [each for setting in settings for each in ("--conf", setting)]
     done = subprocess.run(
         [submit, "--master", "local[1]", *options, root / "bench/spark/causal.py", run],

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 from websockets.datastructures import Headers
 from websockets.exceptions import InvalidStatus
 from websockets.http11 import Request
@@ -25,16 +26,25 @@ from ..running import HANDSHAKE, PATIENCE_S, Plain, Running, ingeborg, plain, ra
 
 pytestmark = pytest.mark.usefixtures("transport", "logged")
 
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    new_keys(tmp_path / "keys")
-    return tmp_path / "keys"
+#: Of a test on the endpoint that all share: on the loop that it runs on.
+on_its_loop = pytest.mark.asyncio(loop_scope="module")
 
 
-@pytest.fixture
-async def endpoint(tmp_path: Path, file: Path) -> AsyncIterator[Running]:
-    async with running(tmp_path / "store", access=Access(Keys(file), ["https://radio.example"])) as endpoint:
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Keys; no test adds one."""
+    path = tmp_path_factory.mktemp("access") / "keys"
+    new_keys(path)
+    return path
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def endpoint(
+    tmp_path_factory: pytest.TempPathFactory, transport: str, module_log: object, file: Path
+) -> AsyncIterator[Running]:
+    """One for all tests that want no other: what it counts is compared with what it had counted before."""
+    access = Access(Keys(file), ["https://radio.example"])
+    async with running(tmp_path_factory.mktemp("store"), access=access) as endpoint:
         yield endpoint
 
 
@@ -51,15 +61,18 @@ async def refused(url: str, **options: Any) -> tuple[int, str, str]:
     return response.status_code, response.headers.get("WWW-Authenticate", ""), (response.body or b"").decode()
 
 
+@on_its_loop
 async def test_without_a_token_nobody_gets_in(endpoint: Running) -> None:
+    before = (await endpoint.metrics())["ingeborg_connections_refused_total"]
     status, challenge, text = await refused(endpoint.url)
     assert (status, challenge) == (401, "Bearer")
     assert "Authorization" in text
     assert "access_token" in text
     assert (await fetch(endpoint.url, "/healthz")).status == 200
-    await endpoint.until(lambda metrics: metrics["ingeborg_connections_refused_total"] == 1)
+    await endpoint.until(lambda metrics: metrics["ingeborg_connections_refused_total"] == before + 1)
 
 
+@on_its_loop
 @pytest.mark.over_tcp
 @pytest.mark.parametrize(
     "header", ["Bearer", "Bearer ", "Basic YTpi", "Bearer a.b.c", "Bearer " + "x" * 5_000], ids=lambda text: text[:12]
@@ -71,6 +84,7 @@ async def test_a_bad_token_is_refused_with_a_reason(endpoint: Running, header: s
     assert "a.b.c" not in text
 
 
+@on_its_loop
 async def test_a_token_twice_is_refused(endpoint: Running, file: Path) -> None:
     token = make_token(file, "anna")
     assert (await refused(f"{endpoint.url}?access_token={token}&access_token={token}"))[0] == 401
@@ -78,6 +92,7 @@ async def test_a_token_twice_is_refused(endpoint: Running, file: Path) -> None:
     assert (await refused(endpoint.url, additional_headers=twice))[0] == 400
 
 
+@on_its_loop
 @pytest.mark.parametrize("where", ["header", "query"])
 async def test_a_token_lets_its_client_do_what_it_permits(endpoint: Running, file: Path, where: str) -> None:
     token = make_token(file, "anna", publish=["news/"], subscribe=["news/", "anna/"])
@@ -95,8 +110,8 @@ async def test_a_token_lets_its_client_do_what_it_permits(endpoint: Running, fil
         assert (reply["error"], reply["command"]) == ("forbidden", "broadcast")
         reply = await anna.ask({"client_id": "bert", "command": "listen"})
         assert reply["error"] == "unauthorized"
-        await anna.send({**mine, "command": "publish", "topic": "news/1", "payload": "x"})
-        assert await anna.hear() == {"key": "news/1", "broadcast": "x"}
+        await anna.send({**mine, "command": "publish", "topic": "news/1", "payload": where})
+        assert await anna.hear() == {"key": "news/1", "broadcast": where}
         page = await anna.ask({**mine, "command": "subscriptions"})
         assert sorted(page["topic"]) == ["anna/1", "news/1"]  # of the refused batch nothing was taken
 
@@ -195,6 +210,7 @@ async def test_one_claim_opens_to_each_client_its_own_topics(tmp_path: Path) -> 
         assert (await gateway.ask(large))["error"] == "forbidden"
 
 
+@on_its_loop
 async def test_a_gateway_s_token_is_for_all_its_clients(endpoint: Running, file: Path) -> None:
     async with plain(endpoint.url, **bearer(make_token(file, "gw/*"))) as gateway:
         for client in ("gw/1", "gw/2"):
@@ -202,7 +218,9 @@ async def test_a_gateway_s_token_is_for_all_its_clients(endpoint: Running, file:
         assert (await gateway.ask({"client_id": "other", "command": "listen"}))["error"] == "unauthorized"
 
 
+@on_its_loop
 async def test_the_connection_of_an_expired_token_is_closed(endpoint: Running, file: Path) -> None:
+    before = (await endpoint.metrics())["ingeborg_tokens_expired_total"]
     begun_at = time.time()
     short, long = make_token(file, "short", lifetime_s=5 - LEEWAY_S), make_token(file, "long")
     async with plain(endpoint.url, **bearer(short)) as closed, plain(endpoint.url, **bearer(long)) as open_:
@@ -211,9 +229,10 @@ async def test_the_connection_of_an_expired_token_is_closed(endpoint: Running, f
         assert "expired" in reason
         assert time.time() - begun_at > 2
         assert await open_.ask({"client_id": "long", "command": "listen"}) == {"result": "success"}
-    assert (await endpoint.metrics())["ingeborg_tokens_expired_total"] == 1
+    assert (await endpoint.metrics())["ingeborg_tokens_expired_total"] == before + 1
 
 
+@on_its_loop
 async def test_the_client_library_brings_its_token_and_a_new_one_to_each_connection(
     endpoint: Running, file: Path
 ) -> None:
@@ -238,6 +257,7 @@ async def test_the_client_library_brings_its_token_and_a_new_one_to_each_connect
             pass
 
 
+@on_its_loop
 @pytest.mark.over_tcp
 @pytest.mark.parametrize(
     ("origin", "status"),
@@ -270,6 +290,7 @@ async def with_host(endpoint: Running, path: str, origin: str, host: str) -> byt
         return await asyncio.wait_for(connection.reader.readline(), PATIENCE_S)
 
 
+@on_its_loop
 @pytest.mark.over_tcp
 async def test_a_page_of_the_host_that_is_asked_may_connect_where_a_token_is_wanted(
     endpoint: Running, file: Path, tmp_path: Path
@@ -481,6 +502,7 @@ async def test_from_new_keys_to_a_published_message(tmp_path: Path) -> None:
         assert "CLIENT" in process.said()
 
 
+@on_its_loop
 async def test_a_path_that_is_no_url_is_as_good_as_any(endpoint: Running, file: Path) -> None:
     token = make_token(file, "anna")
     async with raw(endpoint.url) as connection:

@@ -23,10 +23,8 @@ from ingeborg.broker.autoscaling.model import Bye, Hello, Queue, Start, Started,
 from ingeborg.broker.autoscaling.sinks import reading
 from tests.loadgen.backends.conftest import PATIENCE_S
 
-from .kafka.conftest import Cluster, address, cluster, kafka
+from .kafka.conftest import Cluster
 from .kafka.histories import ROOT
-
-__all__ = ["address", "cluster", "kafka"]  # fixtures
 
 FILE = """\
 [group]

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from unittest import mock
 
 import psutil
 import pytest
@@ -18,12 +19,16 @@ import uvloop
 
 from ingeborg.bench import peers
 from ingeborg.bench.peers import processes
+from ingeborg.bench.peers import servers as plans
 from ingeborg.bench.starting import Child, blocking
 from ingeborg.bench.starting.steps import Steps, pauses
 from tests import wants
 
 #: A small server is up in well under a second; a machine that is busy with the rest of the tests takes its time.
 PATIENCE_S = 60.0
+
+#: A server of Java's runs for some seconds here: its second compiler takes half of the processor's time until it is up.
+BRIEF = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1"}
 
 
 def pytest_asyncio_loop_factories(config: pytest.Config, item: pytest.Item) -> dict[str, Callable[[], uvloop.Loop]]:
@@ -87,10 +92,13 @@ def _accepts(server: Child, port: int) -> Steps[None]:
 
 @contextmanager
 def start(system: str, directory: Path) -> Iterator[Server]:
-    """The server that `bench peers up` would start, and so with the settings that are measured. Skips where it is not
-    installed; Kafka, where its jars have not been fetched before."""
+    """The server that `bench peers up` would start, and so with the settings that are measured, but for ``BRIEF``.
+    Skips where it is not installed; Kafka, where its jars have not been fetched before."""
     wants.server(system)
-    with peers.running(system, state=directory) as running:
+    brief = plans._environment() | BRIEF
+    with ExitStack() as stack:
+        with mock.patch.object(plans, "_environment", return_value=brief):
+            running = stack.enter_context(peers.running(system, state=directory))
         server = Server(running.url, running.processes[0])
         try:
             yield server

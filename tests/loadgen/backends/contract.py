@@ -192,17 +192,21 @@ class Contract:
         assert len(set(NASTY)) == len(NASTY)
         alone = {topic: await join(url) for topic in NASTY}
         everything = await join(url)
-        for topic, member in alone.items():
-            await member.connection.subscribe([topic])
+        await asyncio.gather(*(member.connection.subscribe([topic]) for topic, member in alone.items()))
         await everything.connection.subscribe(NASTY)
         await everything.connection.publish([(topic, f"of {topic}") for topic in NASTY])
         await everything.has(len(NASTY))
         await everything.fence(self.linger_s)
         assert sorted(everything.received) == sorted((topic, f"of {topic}") for topic in NASTY)
-        for topic, member in alone.items():
+
+        async def has_its_own(topic: str, member: Member) -> None:
             await member.has(1)
             await member.fence(0)
             assert member.received == [(topic, f"of {topic}")]
+
+        async with asyncio.TaskGroup() as group:
+            for topic, member in alone.items():
+                group.create_task(has_its_own(topic, member))
 
     async def test_a_payload_comes_as_it_was_sent(self, url: str, join: Callable[[str], Awaitable[Member]]) -> None:
         payloads = [
@@ -309,12 +313,15 @@ class Contract:
 
     @pytest.mark.slow
     @pytest.mark.parametrize("how", ["kill", "pause"])
-    async def test_a_run_whose_server_dies_or_hangs_has_failed(self, how: str, mortal: Server, tmp_path: Path) -> None:
+    async def test_a_run_whose_server_dies_or_hangs_has_failed(
+        self, how: str, request: pytest.FixtureRequest, tmp_path: Path
+    ) -> None:
+        server: Server = request.getfixturevalue("mortal" if how == "kill" else "pausable")
         few = ("--connections", "4", "--topics", "20", "--fanout", "2", "--rate", "200", "--duration-s", "600")
         arguments = ("traffic", "--system", self.system, *few, "--stall-s", "4")
-        async with Generator(mortal.url, tmp_path / "log", *arguments) as generator:
+        async with Generator(server.url, tmp_path / "log", *arguments) as generator:
             await generator.says("^run .*  out [1-9]")
-            mortal.kill() if how == "kill" else mortal.pause()
+            server.kill() if how == "kill" else server.pause()
             await generator.says("nothing was delivered for .* is the server there?")
             code, last = await generator.ended()
         assert code == 1, generator.said

@@ -162,6 +162,8 @@ class Memory:
                 places.append(Place(partition % RING, owner, True))
             else:
                 missing.append(partition % RING)
+        if not missing:
+            return places
         # Stand-ins are looked for further round the ring; a node may have to stand in for several.
         stand_ins = [n for n in (p % self.nodes for p in range(first + 3, first + 3 + RING)) if self.reaches(at, n)]
         unused = [node for node in dict.fromkeys(stand_ins) if node not in {place.node for place in places}]

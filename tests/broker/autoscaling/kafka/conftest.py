@@ -1,6 +1,7 @@
 """A real Kafka for the autoscaler's tests, and what they do to it.
 
-Owns: the session's server, and names of topics that are a test's own. Must never: leave a client open.
+Owns: the session's server that asks who somebody is, and names of topics that are a test's own. Must never: leave a
+client open. The session's other server is of the folder above, whose tests use it, too.
 """
 
 from __future__ import annotations
@@ -32,8 +33,7 @@ from ingeborg.broker.autoscaling.settings import (
     SinkSettings,
     WebSettings,
 )
-from tests.loadgen.backends.conftest import PATIENCE_S, Server
-from tests.loadgen.backends.conftest import start as started
+from tests.loadgen.backends.conftest import PATIENCE_S
 
 from .secured import Secured, secured
 
@@ -160,34 +160,10 @@ class Cluster:
         return {name: value for name, value, *_ in found}
 
 
-@pytest.fixture(scope="session")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """The session's server. A test may pause it, if it lets it go on; nobody may kill it."""
-    with started("kafka", tmp_path_factory.mktemp("kafka")) as server:
-        yield server
-
-
-@pytest.fixture
-def address(kafka: Server) -> str:
-    """``HOST:PORT``."""
-    return address_of(kafka.url)
-
-
 def unique(request: pytest.FixtureRequest) -> str:
     """Nothing in a server is called like this, or begins so."""
     name = str(request.node.name)[:60].replace("[", ".").replace("]", "")
     return f"{name}-{secrets.token_hex(4)}"
-
-
-@pytest_asyncio.fixture
-async def cluster(address: str, request: pytest.FixtureRequest) -> AsyncIterator[Cluster]:
-    """Connected, for one test."""
-    found = Cluster(address, unique(request))
-    await found.open()
-    try:
-        yield found
-    finally:
-        await found.close()
 
 
 @pytest.fixture(scope="session")

@@ -98,7 +98,13 @@ def secured(folder: Path) -> Iterator[Secured]:
         )
     )
     home = kafka_jars.java_home()
-    java = [str(home / "bin" / "java"), "-Xmx512m", "-cp", f"{kafka_jars.directory(kafka_jars.CACHE)}/*"]
+    java = [
+        str(home / "bin" / "java"),
+        "-Xmx512m",
+        "-XX:TieredStopAtLevel=1",
+        "-cp",
+        f"{kafka_jars.directory(kafka_jars.CACHE)}/*",
+    ]
     scram = f"SCRAM-SHA-512=[name={USER},password={PASSWORD}]"
     subprocess.run(
         [*java, *("kafka.tools.StorageTool", "format", "-t", KAFKA_CLUSTER, "-c", str(settings), "--add-scram", scram)],
