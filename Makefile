@@ -116,8 +116,8 @@ test-compiled: compiled ## the tests that concern the core, on its compiled form
 		tests/store tests/contract tests/fuzz tests/broker/shell tests/cluster tests/histories $(ARGS)
 
 .PHONY: test-tools
-test-tools: $(if $(KAFKA)$(CENTRIFUGE)$(NATS),$(READY)) ## install programs that some tests want, with apt (KAFKA=1, CENTRIFUGE=1, NATS=1: these too)
-	@KAFKA='$(KAFKA)' CENTRIFUGE='$(CENTRIFUGE)' NATS='$(NATS)' bash .ci/test-tools.sh
+test-tools: $(if $(KAFKA)$(RULER)$(CENTRIFUGE)$(NATS),$(READY)) ## install programs that some tests want, with apt (KAFKA=1, RULER=1, CENTRIFUGE=1, NATS=1: these too)
+	@KAFKA='$(KAFKA)' RULER='$(RULER)' CENTRIFUGE='$(CENTRIFUGE)' NATS='$(NATS)' bash .ci/test-tools.sh
 
 MINUTES ?= 30
 SEED ?= 1

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what some tests want beside the pinned packages: the programs of tests/tools.txt that are not there yet,
-# Kafka's jars with KAFKA=1, and what is built with Go: Centrifuge with CENTRIFUGE=1, the NATS of today with NATS=1.
+# Kafka's jars with KAFKA=1, Event Ruler's with RULER=1, and what is built with Go: Centrifuge with CENTRIFUGE=1, the NATS of today with NATS=1.
 # As root, or with sudo that asks nothing; else it says which command to run. No server that it installs is started,
 # neither now nor when the machine starts. Ends with 0 if all is there that this release has. It gives up fetching
 # packages after ten minutes, and Kafka's jars and each of what is built after ten more: a mirror may trickle.
@@ -55,7 +55,8 @@ while read -r programs package name; do
     case $programs in '' | '#'*) continue ;; esac
     there "$programs" || absent+=("$programs $package $name")
 done <tests/tools.txt
-if [ -n "${KAFKA:-}" ] && ! there mvn; then absent+=("mvn maven Maven"); fi
+if [ -n "${KAFKA:-}${RULER:-}" ] && ! there mvn; then absent+=("mvn maven Maven"); fi
+if [ -n "${RULER:-}" ] && ! there javac; then absent+=("javac default-jdk-headless JDK"); fi
 # The release that bench/peers/centrifuge/go.mod and bench/peers/nats/go.mod ask for.
 if [ -n "${CENTRIFUGE:-}${NATS:-}" ] && ! there go; then absent+=("go golang-go>=2:1.26~ Go"); fi
 
@@ -98,6 +99,18 @@ try:
     kafka_jars.ensure(kafka_jars.CACHE, kafka_jars.java_home())
 except peers.PeerError as error:
     sys.exit(f"Kafka: {error}")
+END
+fi
+
+if [ -n "${RULER:-}" ] && there mvn && there javac; then
+    .venv/bin/python - <<'END' || status=1
+import sys
+from ingeborg.bench import peers
+from tests.filters import ruler
+try:
+    ruler.ensure()
+except peers.PeerError as error:
+    sys.exit(f"Event Ruler: {error}")
 END
 fi
 

@@ -31,6 +31,7 @@ _ROWS: Final[tuple[ErrorCode, ...]] = (
     # Listing 4.6 of the thesis: existing clients compare this message literally.
     ErrorCode("bad_state", "Error", Next.FIX),
     ErrorCode("bad_topic", "The topic is not valid", Next.FIX),
+    ErrorCode("bad_filter", "The filter is not valid", Next.FIX),
     ErrorCode("too_large", "The payload is too large", Next.FIX),
     ErrorCode("too_many_topics", "The client has too many topics", Next.FIX),
     ErrorCode("unauthorized", "The token is for another client", Next.FIX),

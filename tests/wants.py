@@ -21,6 +21,7 @@ import pytest
 from ingeborg import form
 from ingeborg.bench.peers import NotInstalledError, go_programs, kafka_jars
 from ingeborg.bench.peers.servers import ALIASES
+from tests.filters import ruler as ruler_jars
 
 #: Debian puts servers where a user's PATH need not look.
 PATH = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/local/sbin", "/usr/sbin", "/sbin"))
@@ -103,6 +104,17 @@ def go_program(name: str) -> Path:
     if not (program := wanted.path()).is_file():
         skip(f"{wanted.title} {wanted.release()}", f"make test-tools {remedy} builds it, with Go")
     return program
+
+
+def ruler() -> None:
+    """Without Event Ruler's jars, or a JDK to ask it with, the test skips."""
+    __tracebackhide__ = True
+    if not ruler_jars.directory().is_dir():
+        skip("Event Ruler", "make test-tools RULER=1 fetches it")
+    try:
+        ruler_jars.java()
+    except NotInstalledError:
+        skip("a JDK", "make test-tools RULER=1 installs one")
 
 
 def other_user_than_root() -> None:

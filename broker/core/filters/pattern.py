@@ -1,0 +1,228 @@
+"""A filter taken apart, and what a payload has that filters look at. SPEC section 2.6.
+
+Owns: the conjunctions that a filter stands for, what each condition of one means, and a payload's attributes. Must
+never: check a filter (``protocol.filters`` has, before it became text), or know who has subscribed with it.
+
+``holds`` is what a condition means, written to be read; ``index`` answers the same for very many filters at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import orjson
+
+from ingeborg.protocol.filters import DEPTH_MAX, ELEMENTS_MAX
+
+#: Kinds of conditions, with the type of their value.
+EQUALS: Final = 0  # a scalar key
+PREFIX: Final = 1  # str
+SUFFIX: Final = 2  # str
+NUMBER: Final = 3  # Range
+NOT_IN: Final = 4  # frozenset of scalar keys
+NOT_PREFIX: Final = 5  # str
+NOT_SUFFIX: Final = 6  # str
+EXISTS: Final = 7  # None
+ABSENT: Final = 8  # None
+
+
+class Range(NamedTuple):
+    """Numbers between two bounds, either of which may be infinite. ``…_open``: the bound itself is not among them."""
+
+    low: float
+    low_open: bool
+    high: float
+    high_open: bool
+
+
+class Condition(NamedTuple):
+    """What one member of a filter's list asks of an attribute."""
+
+    kind: int
+    value: Any
+
+
+Path = tuple[str, ...]
+Attributes = dict[Path, list[Any]]
+
+Conjunction = tuple[tuple[Path, tuple[Condition, ...]], ...]
+"""Sorted by path, and each path is there once, since a filter that names one twice is refused. Every path has to hold;
+of a path's conditions any one suffices, and there is one at least."""
+
+_TRUE: Final = ("true",)
+_FALSE: Final = ("false",)
+_INFINITE: Final = float("inf")
+
+
+def scalar_key(value: Any) -> Hashable:
+    """What equal scalars have alike: 1 and 1.0, but neither 1 and true nor 0 and false, which are equal in Python.
+    A string or a number is its own key."""
+    if value is True:
+        return _TRUE
+    if value is False:
+        return _FALSE
+    return value  # type: ignore[no-any-return]
+
+
+def conjunctions(text: str) -> list[Conjunction]:
+    """What a filter's canonical text stands for: it holds where one of these does. Its ``$or`` is multiplied out, so
+    there are up to ``COMBINATIONS_MAX``, each once."""
+    pattern = orjson.loads(text)
+    if '"$or"' not in text:  # most have none, and a million of them are loaded in seconds
+        asked: list[tuple[Path, tuple[Condition, ...]]] = []
+        _collect_conditions(pattern, (), asked)
+        return [tuple(sorted(asked)) if len(asked) > 1 else tuple(asked)]
+    found = [tuple(sorted(each.items())) for each in _alternatives(pattern, ())]
+    return list(dict.fromkeys(found))
+
+
+def attributes(payload: bytes) -> Attributes:
+    """Of a payload's canonical JSON: the scalars at each path of up to ``DEPTH_MAX`` keys, which are never none.
+
+    An array has those of its first ``ELEMENTS_MAX`` elements that are scalars; what stands deeper in it is not looked
+    at. Only an object has any.
+    """
+    value = orjson.loads(payload)
+    found: Attributes = {}
+    if type(value) is dict:
+        _collect(value, (), found)
+    return found
+
+
+def attributes_at(payload: bytes, paths: Iterable[Path]) -> Attributes:
+    """The same, but for these paths only: a payload may have a hundred thousand."""
+    value = orjson.loads(payload)
+    found: Attributes = {}
+    if type(value) is dict:
+        for path in paths:
+            values = scalars(value, path)
+            if values:
+                found[path] = values
+    return found
+
+
+def scalars(payload: Any, path: Path) -> list[Any]:
+    """What ``attributes`` has at one path, of a payload that has been decoded; where it has nothing: empty."""
+    value = payload
+    for key in path:
+        if type(value) is not dict or key not in value:
+            return []
+        value = value[key]
+    if type(value) is list:
+        return _scalars_of(value)
+    return [] if type(value) is dict else [value]
+
+
+def holds(conjunction: Conjunction, found: Mapping[Path, Sequence[Any]]) -> bool:
+    """Does every path of the conjunction have what it asks for? ``found``: a payload's attributes."""
+    for path, conditions in conjunction:
+        values = found.get(path)
+        for condition in conditions:
+            if condition.kind == ABSENT:
+                if values is None:
+                    break
+            elif values is not None and any(meets(value, condition) for value in values):
+                break
+        else:
+            return False
+    return True
+
+
+def meets(value: Any, condition: Condition) -> bool:
+    """Is this one scalar what the condition asks for? Not for ``ABSENT``, which asks for none."""
+    kind, wanted = condition.kind, condition.value
+    if kind == EQUALS:
+        return bool(scalar_key(value) == wanted)
+    if kind == NOT_IN:
+        return scalar_key(value) not in wanted
+    if kind == NUMBER:
+        return (type(value) is int or type(value) is float) and inside(float(value), wanted)
+    if kind == PREFIX:
+        return type(value) is str and value.startswith(wanted)
+    if kind == SUFFIX:
+        return type(value) is str and value.endswith(wanted)
+    if kind == NOT_PREFIX:
+        return type(value) is not str or not value.startswith(wanted)
+    if kind == NOT_SUFFIX:
+        return type(value) is not str or not value.endswith(wanted)
+    assert kind == EXISTS, kind
+    return True
+
+
+def inside(number: float, wanted: Range) -> bool:
+    """Is the number between the bounds? An integer beyond 2^53 is made the nearest double before (SPEC section 2.6)."""
+    if number < wanted.low or (number == wanted.low and wanted.low_open):
+        return False
+    return number < wanted.high or (number == wanted.high and not wanted.high_open)
+
+
+def _scalars_of(array: list[Any]) -> list[Any]:
+    return [element for element in array[:ELEMENTS_MAX] if type(element) is not list and type(element) is not dict]
+
+
+def _collect(value: dict[str, Any], above: Path, found: Attributes) -> None:
+    for key, inner in value.items():
+        if type(inner) is dict:
+            if len(above) + 1 < DEPTH_MAX:
+                _collect(inner, (*above, key), found)
+        elif type(inner) is list:
+            elements = _scalars_of(inner)
+            if elements:
+                found[(*above, key)] = elements
+        else:
+            found[(*above, key)] = [inner]
+
+
+def _collect_conditions(pattern: dict[str, Any], above: Path, asked: list[tuple[Path, tuple[Condition, ...]]]) -> None:
+    """What a pattern without ``$or`` asks for."""
+    for key, value in pattern.items():
+        if type(value) is dict:
+            _collect_conditions(value, (*above, key), asked)
+        else:
+            asked.append(((*above, key), tuple([_condition(member) for member in value])))
+
+
+def _alternatives(pattern: dict[str, Any], above: Path) -> list[dict[Path, tuple[Condition, ...]]]:
+    """The pattern's ``$or`` multiplied out, in the order in which it stands there."""
+    found: list[dict[Path, tuple[Condition, ...]]] = [{}]
+    for key, value in pattern.items():
+        if key == "$or":
+            factors = [each for alternative in value for each in _alternatives(alternative, above)]
+        elif type(value) is dict:
+            factors = _alternatives(value, (*above, key))
+        else:
+            factors = [{(*above, key): tuple([_condition(member) for member in value])}]
+        found = [{**each, **factor} for each in found for factor in factors]
+    return found
+
+
+def _condition(member: Any) -> Condition:
+    if type(member) is not dict:
+        return Condition(EQUALS, scalar_key(member))
+    [(operator, value)] = member.items()
+    if operator == "prefix":
+        return Condition(PREFIX, value)
+    if operator == "suffix":
+        return Condition(SUFFIX, value)
+    if operator == "exists":
+        return Condition(EXISTS if value else ABSENT, None)
+    if operator == "numeric":
+        return Condition(NUMBER, _range(value))
+    assert operator == "anything-but", operator
+    if type(value) is dict:
+        [(inner, text)] = value.items()
+        return Condition(NOT_PREFIX if inner == "prefix" else NOT_SUFFIX, text)
+    values = value if type(value) is list else [value]
+    return Condition(NOT_IN, frozenset([scalar_key(each) for each in values]))
+
+
+def _range(terms: list[Any]) -> Range:
+    low, low_open, high, high_open = -_INFINITE, False, _INFINITE, False
+    for at in range(0, len(terms), 2):
+        operator, bound = terms[at], float(terms[at + 1])
+        if operator == "=" or operator[0] == ">":
+            low, low_open = bound, operator == ">"
+        if operator == "=" or operator[0] == "<":
+            high, high_open = bound, operator == "<"
+    return Range(low, low_open, high, high_open)

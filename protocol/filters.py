@@ -1,0 +1,324 @@
+"""What a filter may be, and the one text of all that are written differently and are the same. SPEC section 2.6.
+
+Owns: the check of a filter, its limits, and its canonical text. Must never: look at a payload, or know who subscribes.
+
+The language is a part of EventBridge's: what is accepted in both holds for the same payloads, but for this:
+
+- An object in an array is not entered, nor is an array in an array: what is in them is no attribute. There they are.
+- A key with a dot is one key. There it is a path of two.
+- Numbers are compared by value: 2^60 and the double 2^60 are the same. ``numeric`` compares doubles. There a number
+  is documented from -5e9 to 5e9, with six decimals.
+- ``anything-but`` may have true, false and null, may mix kinds, and its prefix or suffix may be empty.
+- An attribute may have an operator's name within ``$or``. What ``$or`` has it has not beside it: there the latter is
+  forgotten without a word. ``$or`` is always the operator; there it may be an attribute.
+- There are further operators there: ``equals-ignore-case``, ``wildcard``, ``cidr``, and lists of prefixes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from math import isfinite
+from typing import Any, Final, NamedTuple
+
+from .errors import ProtocolError
+from .wire import canonical
+
+#: Of the canonical text: an endpoint keeps it in memory once, the store once for each subscription.
+FILTER_BYTES_MAX: Final = 4096
+
+#: Different attributes that a filter looks at: a publish is compared by as many.
+PATHS_MAX: Final = 8
+
+#: Keys that lead to an attribute.
+DEPTH_MAX: Final = 5
+
+#: Elements of an array in a payload that are looked at, the first ones: each may meet other filters, and several arrays
+#: multiply. Who publishes is not to keep a topic's home busy with one message.
+ELEMENTS_MAX: Final = 64
+
+#: Members of all its lists together; of an ``anything-but`` each counts.
+VALUES_MAX: Final = 64
+
+#: Rows that an index keeps for a filter: its ``$or`` is multiplied out, and so are its lists of literals.
+COMBINATIONS_MAX: Final = 64
+
+#: By which a list's members are told from each other, in the order of the canonical text.
+OPERATORS: Final = ("anything-but", "exists", "numeric", "prefix", "suffix")
+
+_OR: Final = "$or"
+_ANY_STRING: Final = ("prefix", "suffix")
+_LOWER: Final = (">", ">=")
+_UPPER: Final = ("<", "<=")
+
+_INTEGER_MIN: Final = -(2**63)
+_INTEGER_MAX: Final = 2**64 - 1
+_DOUBLE_MIN: Final = -(2.0**63)  # the doubles that are such integers, too
+_DOUBLE_END: Final = 2.0**64
+
+#: What stands in a path as it is; of any other key its JSON does.
+_PLAIN: Final = re.compile(r"[\w$-]{1,64}\Z")
+
+Place = tuple[str | int, ...]
+"""Where something stands in a filter: keys, operators and indices."""
+
+Path = tuple[str, ...]
+
+_SPLIT: Final = "subscribe with several filters instead"
+
+
+class _Checked(NamedTuple):
+    """Of a pattern: its canonical value, the combinations that it makes, and the attributes that it looks at."""
+
+    value: dict[str, Any]
+    combinations: int
+    paths: set[Path]
+
+
+def canonical_filter(value: object) -> str:
+    """The canonical text of a decoded filter: compact JSON with its keys sorted, in its lists no member twice, the
+    members sorted, and each number in one spelling. So equal filters have equal text, and the text's is itself.
+
+    Raises ``bad_filter``: it names the place (``discount[0].numeric: …``) and says what to do.
+    """
+    if type(value) is not dict:
+        raise _bad((), "has to be an object of attributes, each with the list of what it may be")
+    checked = _Check().pattern(value, (), (), 0)
+    if checked.combinations > COMBINATIONS_MAX:
+        raise _bad(
+            (),
+            f"makes {checked.combinations} combinations of values, and {COMBINATIONS_MAX} are the most: {_SPLIT}",
+        )
+    text = canonical(checked.value)
+    if len(text) > FILTER_BYTES_MAX:
+        raise _bad((), f"is {len(text)} bytes long, and {FILTER_BYTES_MAX} are the most: {_SPLIT}")
+    return text.decode()
+
+
+class _Check:
+    """Of one filter: what has been counted so far, so that a bad one is left where it passes a limit."""
+
+    def __init__(self) -> None:
+        self._values = 0
+        self._paths: set[Path] = set()
+
+    def pattern(self, value: dict[str, Any], place: Place, path: Path, level: int) -> _Checked:
+        """An object of attributes. ``path``: of the object itself; ``level``: how many ``$or`` it is in."""
+        if not value:
+            raise _bad(
+                place, "is empty: name an attribute" if place else "is empty: name an attribute, or leave it out"
+            )
+        checked: dict[str, Any] = {}
+        combinations = 1
+        paths: set[Path] = set()
+        for key, inner in value.items():
+            at = (*place, key)
+            if key == _OR:
+                continue
+            _check_text(key, at)
+            here = (*path, key)
+            if len(here) > DEPTH_MAX:
+                raise _bad(at, f"is deeper than {DEPTH_MAX} keys: filter by an attribute that is less deep")
+            if type(inner) is dict:
+                found = self.pattern(inner, at, here, level)
+                checked[key] = found.value
+                combinations *= found.combinations
+                paths |= found.paths
+            elif type(inner) is list:
+                checked[key] = members = self._members(inner, at, here)
+                if not any(type(member) is dict for member in members):
+                    combinations *= len(members)
+                paths.add(here)
+            else:
+                raise _bad(at, _no_list(key))
+        if _OR in value:
+            found = self._alternatives(value[_OR], (*place, _OR), path, level)
+            both = sorted(paths & found.paths)
+            if both:
+                raise _bad(
+                    (*place, _OR),
+                    f"looks at {_shown(both[0])}, and so does what stands beside it: move that into each pattern here",
+                )
+            checked |= found.value
+            combinations *= found.combinations
+            paths |= found.paths
+        return _Checked(checked, combinations, paths)
+
+    def _alternatives(self, value: object, place: Place, path: Path, level: int) -> _Checked:
+        """What stands behind ``$or``."""
+        if type(value) is not list or len(value) < 2:
+            raise _bad(place, "has to be a list of two or more patterns, which are objects of attributes")
+        if len(value) > VALUES_MAX or level > VALUES_MAX:  # each has a value, so the filter has too many
+            raise _too_many_values(place)
+        by_text: dict[bytes, dict[str, Any]] = {}
+        combinations = 0
+        paths: set[Path] = set()
+        for index, alternative in enumerate(value):
+            at = (*place, index)
+            if type(alternative) is not dict:
+                raise _bad(at, "has to be an object of attributes, each with the list of what it may be")
+            found = self.pattern(alternative, at, path, level + 1)
+            text = canonical(found.value)
+            if text not in by_text:
+                by_text[text] = found.value
+                combinations += found.combinations
+                paths |= found.paths
+        if len(by_text) < 2:
+            raise _bad(place, "has the same pattern in all its places: write it once, and without $or")
+        return _Checked({_OR: [by_text[text] for text in sorted(by_text)]}, combinations, paths)
+
+    def _members(self, values: list[Any], place: Place, path: Path) -> list[Any]:
+        """What an attribute may be: each once, and sorted."""
+        if not values:
+            raise _bad(place, "is an empty list, which nothing is in: name the values that it may have")
+        self._paths.add(path)
+        if len(self._paths) > PATHS_MAX:
+            raise _bad(place, f"is one attribute too many: a filter looks at {PATHS_MAX} different ones at the most")
+        self._count(len(values), place)
+        return _sorted([self._member(value, (*place, index)) for index, value in enumerate(values)])
+
+    def _member(self, value: object, place: Place) -> Any:
+        if type(value) is not dict:
+            return _scalar(value, place)
+        if len(value) != 1:
+            raise _bad(place, f"has to have one operator of {', '.join(OPERATORS)}: give each an object of its own")
+        [(operator, given)] = value.items()
+        at = (*place, operator)
+        if operator in _ANY_STRING:
+            return {operator: _string(given, at)}
+        if operator == "anything-but":
+            return {operator: self._anything_but(given, at)}
+        if operator == "numeric":
+            return {operator: _numeric(given, at)}
+        if operator == "exists":
+            if type(given) is not bool:
+                raise _bad(at, "has to be true or false")
+            return {operator: given}
+        raise _bad(at, f"is no operator: there are {', '.join(OPERATORS)}")
+
+    def _anything_but(self, given: object, place: Place) -> Any:
+        if type(given) is dict:
+            if len(given) != 1 or (operator := next(iter(given))) not in _ANY_STRING:
+                raise _bad(place, f"has to have one operator of {', '.join(_ANY_STRING)}, if it is an object")
+            return {operator: _string(given[operator], (*place, operator))}
+        if type(given) is not list:
+            return _scalar(given, place)
+        if not given:
+            raise _bad(place, 'is an empty list, which excludes nothing: name values, or use {"exists": true}')
+        self._count(len(given) - 1, place)  # it has been counted as one
+        values = _sorted([_scalar(value, (*place, index)) for index, value in enumerate(given)])
+        return values if len(values) > 1 else values[0]
+
+    def _count(self, values: int, place: Place) -> None:
+        self._values += values
+        if self._values > VALUES_MAX:
+            raise _too_many_values(place)
+
+
+def _sorted(members: list[Any]) -> list[Any]:
+    """Each once: null, false, true, numbers by value, strings by code points, operators by their text."""
+    by_text = {canonical(member): member for member in members}
+    ranked: list[tuple[int, Any, Any]] = []
+    for text, member in by_text.items():
+        if member is None or type(member) is bool:
+            ranked.append((0 if member is None else 1, bool(member), member))
+        elif type(member) is dict:
+            ranked.append((4, text, member))
+        else:
+            ranked.append((3 if type(member) is str else 2, member, member))
+    ranked.sort(key=_rank)
+    return [member for _, _, member in ranked]
+
+
+def _rank(row: tuple[int, Any, Any]) -> tuple[int, Any]:
+    return row[0], row[1]
+
+
+def _scalar(value: object, place: Place) -> Any:
+    if type(value) is str:
+        return _check_text(value, place)
+    if value is None or type(value) is bool:
+        return value
+    if type(value) is list:
+        raise _bad(place, "is a list in a list: what it has belongs into the outer one")
+    if type(value) is dict:
+        raise _bad(place, "is an object: only strings, numbers, true, false and null are compared")
+    return _number(value, place)
+
+
+def _number(value: object, place: Place) -> int | float:
+    """In one spelling: an integer, where it is one of 64 bits."""
+    if type(value) is int and _INTEGER_MIN <= value <= _INTEGER_MAX:
+        return value
+    if type(value) is float and isfinite(value):
+        if value.is_integer() and _DOUBLE_MIN <= value < _DOUBLE_END:
+            return int(value)
+        return value
+    raise _bad(place, "has to be a finite number, and an integer one of 64 bits")
+
+
+def _bound(value: object, place: Place) -> int | float:
+    """As a double, since that is what ``numeric`` compares."""
+    if type(value) is not int and type(value) is not float:
+        raise _bad(place, "has to be a number")
+    return _number(float(_number(value, place)), place)
+
+
+def _numeric(given: object, place: Place) -> list[Any]:
+    """One comparison, or a lower and an upper bound."""
+    if type(given) is not list or len(given) not in (2, 4):
+        raise _bad(place, 'has to be a list of one or two comparisons, as in [">=", 30] or [">", 0, "<=", 5]')
+    first, low = given[0], _bound(given[1], (*place, 1))
+    if len(given) == 2:
+        if first != "=" and first not in _LOWER and first not in _UPPER:
+            raise _bad((*place, 0), "has to be <, <=, =, >= or >")
+        return [first, low]
+    if first not in _LOWER or given[2] not in _UPPER:
+        raise _bad(place, "has to have the lower bound first, with > or >=, and then the upper one, with < or <=")
+    high = _bound(given[3], (*place, 3))
+    if low >= high:
+        raise _bad(place, "has to have a lower bound that is below the upper one")
+    return [first, low, given[2], high]
+
+
+def _string(value: object, place: Place) -> str:
+    if type(value) is not str:
+        raise _bad(place, "has to be a string")
+    return _check_text(value, place)
+
+
+def _check_text(text: str, place: Place) -> str:
+    """The text itself, if it can be written as JSON and is no longer than a filter may be."""
+    if len(text) > FILTER_BYTES_MAX:
+        raise _bad(place, f"is too long: a filter has {FILTER_BYTES_MAX} bytes at the most")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise _bad(place, "has a lone surrogate, which is no character") from None
+    return text
+
+
+def _no_list(key: str) -> str:
+    if key in OPERATORS:
+        return f'has to be in an object in the list of an attribute, as in {{"attribute": [{{"{key}": …}}]}}'
+    return 'has to be a list of what it may be, as in ["value"], or an object of attributes'
+
+
+def _too_many_values(place: Place) -> ProtocolError:
+    return _bad(place, f"makes more than {VALUES_MAX} values in all, which are the most: {_SPLIT}")
+
+
+def _bad(place: Place, reason: str) -> ProtocolError:
+    return ProtocolError("bad_filter", f"{_shown(place) or 'The filter'}{':' if place else ''} {reason}")
+
+
+def _shown(place: Place) -> str:
+    """As a person would write it: ``discount[0].numeric``."""
+    shown = ""
+    for part in place:
+        if type(part) is int:
+            shown += f"[{part}]"
+        else:
+            name = str(part)
+            shown += ("." if shown else "") + (name if _PLAIN.match(name) else json.dumps(name[:64]))
+    return shown
