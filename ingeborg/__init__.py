@@ -20,9 +20,9 @@ if TYPE_CHECKING:
         ConnectFailed,
         ConnectionLost,
         Notification,
-        Subscriber,
     )
     from ingeborg.protocol.errors import ProtocolError
+    from ingeborg.protocol.listings import Filtered, Subscriber
 
 __all__ = [
     "Client",
@@ -31,6 +31,7 @@ __all__ = [
     "CommandTimeout",
     "ConnectFailed",
     "ConnectionLost",
+    "Filtered",
     "Notification",
     "ProtocolError",
     "Subscriber",
@@ -49,7 +50,12 @@ if os.environ.get("INGEBORG_PURE") or os.path.isfile(os.path.join(os.path.dirnam
 
     form.choose()
 
-_HOMES = {**dict.fromkeys(__all__, "ingeborg.protocol.client"), "ProtocolError": "ingeborg.protocol.errors"}
+_HOMES = {
+    **dict.fromkeys(__all__, "ingeborg.protocol.client"),
+    "ProtocolError": "ingeborg.protocol.errors",
+    "Filtered": "ingeborg.protocol.listings",
+    "Subscriber": "ingeborg.protocol.listings",
+}
 """The module of each name."""
 
 if not TYPE_CHECKING:  # a type checker would take this for a promise of any name

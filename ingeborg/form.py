@@ -24,6 +24,7 @@ PATTERNS = (
     "broker/store/embedded/now.py",
     "protocol/bounded.py",
     "protocol/errors.py",
+    "protocol/filters.py",
     "protocol/frames.py",
     "protocol/lines.py",
     "protocol/hashes.py",

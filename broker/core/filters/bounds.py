@@ -1,0 +1,198 @@
+"""Lower bounds of very many filters, sorted: which of them are at most a given number.
+
+Owns: the bounds of one kind in one column of a bucket. Must never: move more than a block in a call, whatever it holds.
+
+Blocks of some hundred bounds are sorted, in themselves and among each other, and groups of blocks have for each group
+the union of it and all before. So an answer is one such union, at most ``GROUP`` blocks' own bitmaps, and a part of
+one block. A new bound goes into its block and into each union from its group on: some forty at a million. Upper bounds
+are lower bounds of the negative: ``x <= high`` is ``-high <= -x``.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from typing import Final
+
+from pyroaring import BitMap
+
+from .held import united
+
+#: Bounds in a block, at most: a part of it is made a bitmap in 10 us.
+LEAF: Final = 1_024
+
+#: Blocks in a group, at most: a block's bitmap joins a union in 1 us.
+GROUP: Final = 32
+
+#: What a block takes without its bounds, with its bitmap's containers; what one bound takes in arrays and bitmap.
+_LEAF_BYTES: Final = 400
+_BOUND_BYTES: Final = 15
+
+
+class _Leaf:
+    """A block. ``whole``: a bitmap of its numbers, once there is more than one block."""
+
+    def __init__(self, values: array[float], numbers: array[int], whole: BitMap | None) -> None:
+        self.values = values
+        self.numbers = numbers
+        self.whole = whole
+
+
+class Bounds:
+    """``leaf``, ``group``: as above, for tests (2 and more)."""
+
+    def __init__(self, leaf: int = LEAF, group: int = GROUP) -> None:
+        self._leaf_max = leaf
+        self._group_max = group
+        self._count = 0
+        self._leaves = 0
+        self._groups: list[list[_Leaf]] = []
+        self._firsts: array[float] = array("d")  # of each group, or less than its first
+        self._unions: list[BitMap] = []  # of each group but the last: its numbers, and those of all before
+        self._unions_bytes = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def bytes(self) -> int:
+        """An estimate of its memory."""
+        return 300 + self._leaves * _LEAF_BYTES + self._count * _BOUND_BYTES + self._unions_bytes
+
+    def at_most(self, value: float) -> BitMap:
+        """The numbers whose bound is at most this. Perhaps a bitmap of these bounds' own: not to be altered."""
+        at = bisect_right(self._firsts, value) - 1
+        if at < 0:
+            return BitMap()
+        parts = [self._unions[at - 1]] if at else []
+        for leaf in self._groups[at]:
+            values = leaf.values
+            if values[0] > value:
+                break
+            if leaf.whole is not None and values[len(values) - 1] <= value:
+                parts.append(leaf.whole)
+            else:
+                parts.append(BitMap(leaf.numbers[: bisect_right(values, value)], optimize=False))
+        return united(parts)
+
+    def add(self, value: float, number: int) -> None:
+        """One more, of a number that has none here."""
+        self._count += 1
+        groups, firsts = self._groups, self._firsts
+        if not groups:
+            groups.append([_Leaf(array("d", (value,)), array("I", (number,)), None)])
+            firsts.append(value)
+            self._leaves = 1
+            return
+        at = max(0, bisect_right(firsts, value) - 1)
+        if value < firsts[at]:
+            firsts[at] = value
+        leaves = groups[at]
+        place = max(0, _after(leaves, value) - 1)
+        leaf = leaves[place]
+        where = bisect_right(leaf.values, value)
+        leaf.values.insert(where, value)
+        leaf.numbers.insert(where, number)
+        if leaf.whole is not None:
+            leaf.whole.add(number)
+        unions = self._unions
+        for index in range(at, len(unions)):
+            unions[index].add(number)
+        if len(leaf.values) > self._leaf_max:
+            self._split_leaf(at, place)
+
+    def remove(self, value: float, number: int) -> None:
+        """The number's bound, which is this."""
+        at = max(0, bisect_right(self._firsts, value) - 1)
+        place = _after(self._groups[at], value) - 1
+        where = -1
+        while where < 0:  # equal bounds may fill several blocks
+            if place < 0:
+                at -= 1
+                place = len(self._groups[at]) - 1
+            where = _found(self._groups[at][place], value, number)
+            place -= 1
+        place += 1
+        self._count -= 1
+        leaf = self._groups[at][place]
+        del leaf.values[where]
+        del leaf.numbers[where]
+        if leaf.whole is not None:
+            leaf.whole.discard(number)
+        unions = self._unions
+        for index in range(at, len(unions)):
+            unions[index].discard(number)
+        if 4 * len(leaf.values) < self._leaf_max:
+            self._shrink(at, place)
+
+    def _split_leaf(self, at: int, place: int) -> None:
+        leaves = self._groups[at]
+        leaf = leaves[place]
+        half = len(leaf.values) // 2
+        left, right = leaf.numbers[:half], leaf.numbers[half:]
+        leaves[place] = _Leaf(leaf.values[:half], left, BitMap(left, optimize=False))
+        leaves.insert(place + 1, _Leaf(leaf.values[half:], right, BitMap(right, optimize=False)))
+        self._leaves += 1
+        if len(leaves) > self._group_max:
+            middle = len(leaves) // 2
+            self._groups[at : at + 1] = [leaves[:middle], leaves[middle:]]
+            self._firsts.insert(at + 1, leaves[middle].values[0])
+            parts = [self._unions[at - 1]] if at else []
+            parts.extend([each.whole for each in leaves[:middle] if each.whole is not None])
+            self._unions.insert(at, united(parts) if len(parts) > 1 else parts[0].copy())
+        self._measure()
+
+    def _shrink(self, at: int, place: int) -> None:
+        """A block that has little left joins its neighbour, a group that has few blocks the next one."""
+        leaves = self._groups[at]
+        leaf = leaves[place]
+        other = place - 1 if place else place + 1
+        if not leaf.values:
+            del leaves[place]
+            self._leaves -= 1
+        elif other < len(leaves) and 2 * (len(leaf.values) + len(leaves[other].values)) <= self._leaf_max:
+            first, second = leaves[min(place, other)], leaves[max(place, other)]
+            first.values.extend(second.values)
+            first.numbers.extend(second.numbers)
+            assert first.whole is not None
+            assert second.whole is not None
+            first.whole |= second.whole
+            del leaves[max(place, other)]
+            self._leaves -= 1
+        else:
+            return
+        groups = self._groups
+        if not leaves:
+            del groups[at]
+            del self._firsts[at]
+            if self._unions:
+                del self._unions[min(at, len(self._unions) - 1)]
+        elif at + 1 < len(groups) and 2 * (len(leaves) + len(groups[at + 1])) <= self._group_max:
+            leaves.extend(groups[at + 1])
+            del groups[at + 1]
+            del self._firsts[at + 1]
+            del self._unions[at]
+        self._measure()
+
+    def _measure(self) -> None:
+        self._unions_bytes = sum([200 + union.__sizeof__() for union in self._unions])
+
+
+def _after(leaves: list[_Leaf], value: float) -> int:
+    """How many of the blocks begin with at most this value."""
+    low, high = 0, len(leaves)
+    while low < high:
+        middle = (low + high) // 2
+        if leaves[middle].values[0] <= value:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def _found(leaf: _Leaf, value: float, number: int) -> int:
+    """Where in the block the number's bound is; less than 0: not there."""
+    if leaf.whole is not None and number not in leaf.whole:
+        return -1
+    low = bisect_left(leaf.values, value)
+    return leaf.numbers.index(number, low, bisect_right(leaf.values, value, low))
