@@ -1,8 +1,8 @@
 """What the embedded store costs on this machine: ``python -m ingeborg.bench.parts.embedded [--directory DIR]``.
 
-Owns: the figures of docs/adr/0002, and of the embedded store in 0032. Prints one table; runs for about half a minute,
-in a temporary directory (under DIR if given: the disk matters), and removes what it wrote. Must never: be collected as
-a test.
+Owns: the figures of docs/adr/0002, of the embedded store in 0032, and of what it does with filters. Prints one table;
+runs for about a minute, in a temporary directory (under DIR if given: the disk matters), and removes what it wrote.
+``--filters`` prints the last part alone. Must never: be collected as a test.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ BULK_TOPICS = 100_000
 PRELOADED_TOPICS = 1_000_000
 SINGLE_WRITES = 300
 CONCURRENT_WRITES = 20_000
+FILTERS = 1_000_000
+PAGE_FILTERS = 1_000
 
 
 async def _longest_gap(work: Awaitable[object]) -> tuple[float, float]:
@@ -134,14 +136,79 @@ async def _measure(directory: Path, loop_name: str) -> None:
     await asyncio.gather(store.close(), other.close())
 
 
+def _filter(number: int) -> str:
+    """One that is nobody else's, as long as most are."""
+    return f'{{"discount":[{{"numeric":[">=",{number % 100}]}}],"restaurant":["restaurant {number}"]}}'
+
+
+async def _measure_filters(directory: Path) -> None:
+    store = EmbeddedStore(directory)
+    await store.open()
+    await store.switch("filters", True)
+    _row(
+        "subscribe 1 topic, one after the other",
+        await _each_ms(lambda i: store.subscribe([(f"c{i}", ["x"])]), SINGLE_WRITES),
+    )
+    _row(
+        "  with a filter",
+        await _each_ms(lambda i: store.subscribe_filtered([(f"c{i}", ["x"], _filter(i), False)]), SINGLE_WRITES),
+    )
+    _row(
+        "  with one that takes the place of all",
+        await _each_ms(lambda i: store.subscribe_filtered([(f"c{i}", ["x"], _filter(i + 1), True)]), SINGLE_WRITES),
+    )
+    plain = asyncio.gather(*(store.subscribe([(f"c{i}", [f"t{i}"])]) for i in range(CONCURRENT_WRITES)))
+    took_s, _ = await _longest_gap(plain)
+    _row(f"subscribe 1 topic, {CONCURRENT_WRITES:,} callers at once", f"{CONCURRENT_WRITES / took_s:,.0f} a second")
+    many = asyncio.gather(
+        *(store.subscribe_filtered([(f"c{i}", [f"f{i}"], _filter(i), False)]) for i in range(CONCURRENT_WRITES))
+    )
+    took_s, _ = await _longest_gap(many)
+    _row("  with a filter", f"{CONCURRENT_WRITES / took_s:,.0f} a second")
+    began = time.thread_time()
+    for index in range(CONCURRENT_WRITES):
+        store.filtered_now([(f"t{index}", None)], PAGE_FILTERS)
+    _row("filtered of 1 topic without, at once", f"{(time.thread_time() - began) / CONCURRENT_WRITES * 1e6:.1f} us")
+    began = time.thread_time()
+    for index in range(CONCURRENT_WRITES):
+        store.filtered_now([(f"f{index}", None)], PAGE_FILTERS)
+    _row("  of a topic with one", f"{(time.thread_time() - began) / CONCURRENT_WRITES * 1e6:.1f} us")
+
+    before = os.stat(directory / "durable" / "data.mdb").st_size
+    offers = [(f"client {i}", ["offers"], _filter(i), False) for i in range(FILTERS)]
+    took_s, gap_s = await _longest_gap(store.subscribe_filtered(offers))
+    _row(f"{FILTERS:,} filters of one topic in one call", f"{took_s:.2f} s, gap {gap_s * 1e3:.1f} ms")
+    size = os.stat(directory / "durable" / "data.mdb").st_size - before
+    _row("  in the file", f"{size / FILTERS:.0f} bytes each")
+
+    async def read() -> None:
+        cursor: str | None = None
+        count = 0
+        while count == 0 or cursor is not None:
+            ((page, cursor),) = await store.filtered([("offers", cursor)], PAGE_FILTERS)
+            count += len(page)
+        assert count == FILTERS
+
+    took_s, gap_s = await _longest_gap(read())
+    _row(f"  read in pages of {PAGE_FILTERS:,}", f"{took_s:.2f} s, gap {gap_s * 1e3:.1f} ms")
+    took_s, gap_s = await _longest_gap(store.unsubscribe([(client, ["offers"]) for client, *_ in offers], False, True))
+    _row("  unsubscribed from", f"{took_s:.2f} s, gap {gap_s * 1e3:.1f} ms")
+    await store.close()
+
+
 def main() -> None:
     """Measure on uvloop, as the endpoint runs."""
     import uvloop
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--directory", type=Path, default=None, help="where to make the temporary directory")
-    with tempfile.TemporaryDirectory(dir=parser.parse_args().directory) as directory:
-        uvloop.run(_measure(Path(directory), "uvloop"))
+    parser.add_argument("--filters", action="store_true", help="what has to do with filters only")
+    options = parser.parse_args()
+    if not options.filters:
+        with tempfile.TemporaryDirectory(dir=options.directory) as directory:
+            uvloop.run(_measure(Path(directory), "uvloop"))
+    with tempfile.TemporaryDirectory(dir=options.directory) as directory:
+        uvloop.run(_measure_filters(Path(directory)))
 
 
 if __name__ == "__main__":

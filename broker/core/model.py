@@ -88,6 +88,9 @@ class Ended(NamedTuple):
 ENDED_TOPICS_MAX: Final = 1_000
 """Topics of one client that are remembered as ended: a reply that names them all fits any outbox."""
 
+FILTERS_MAX: Final = 64
+"""Filters of one client at one topic."""
+
 Subscribers = tuple[str, ...] | set[str]
 """The clients that are subscribed to a topic, each once. A set is whose it was given to; a few come as a tuple."""
 
@@ -106,6 +109,10 @@ class StoreMisconfigured(StoreError):
 
 class TooManyRevocations(StoreError):
     """As many as a store records have not expired yet; nothing has been recorded."""
+
+
+class TooManyFilters(StoreError):
+    """A client would have more than ``FILTERS_MAX`` filters at a topic."""
 
 
 class Superseded(StoreError):

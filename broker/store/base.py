@@ -18,6 +18,7 @@ from typing import Protocol
 
 from ingeborg.broker.core.model import (
     ENDED_TOPICS_MAX,
+    FILTERS_MAX,
     Ended,
     Ending,
     Endpoint,
@@ -31,11 +32,13 @@ from ingeborg.broker.core.model import (
     Subscribers,
     Superseded,
     Term,
+    TooManyFilters,
     TooManyRevocations,
 )
 
 __all__ = [
     "ENDED_TOPICS_MAX",
+    "FILTERS_MAX",
     "PAGE_SUBSCRIPTIONS",
     "Ended",
     "Ending",
@@ -51,6 +54,7 @@ __all__ = [
     "Subscribers",
     "Superseded",
     "Term",
+    "TooManyFilters",
     "TooManyRevocations",
 ]
 
@@ -79,9 +83,12 @@ class Store(Protocol):
         same client and topic is taken out: a plain one wins.
         """
 
-    async def unsubscribe(self, batch: Sequence[tuple[str, Sequence[str]]], ending: bool = False) -> None:
+    async def unsubscribe(
+        self, batch: Sequence[tuple[str, Sequence[str]]], ending: bool = False, filters: bool = False
+    ) -> None:
         """Take them out, as durably. Against a concurrent ``subscribe`` the subscription may win, never the reverse.
-        ``ending``: the ending ones, too."""
+        ``ending``: the ending ones, too. ``filters``, here and below: the feature ``filters`` is on, so that there may
+        be subscriptions with filters; those of the same client and topic are taken out, too."""
 
     async def subscribers(self, topics: Sequence[str], ending: bool = False) -> list[set[str]]:
         """The subscriber set of each topic, in the order asked; a topic nobody ever had: the empty set.
@@ -94,14 +101,50 @@ class Store(Protocol):
         """The same, where that takes no more than a read of memory of some 2 ms. ``None``: ask ``subscribers``."""
 
     async def topics(
-        self, client: str, cursor: str | None, limit: int, ending: bool = False
+        self, client: str, cursor: str | None, limit: int, ending: bool = False, filters: bool = False
     ) -> tuple[list[str], str | None]:
         """One page of at most ``limit`` (1 or more) of the client's topics, and the cursor of the next or ``None``.
 
         Order is the implementation's (by hash), stable; a topic that stays subscribed through the paging comes
         exactly once. ``ValueError`` for a cursor that is none of this store's. ``ending``: the topics of its ending
-        subscriptions, too.
+        subscriptions, too; ``filters``: those at which it has filters.
         """
+
+    # Subscriptions with filters: asked for only while the feature ``filters`` is on. As durable as plain ones, and not
+    # among those that ``subscribers`` and ``subscriptions`` give. A filter is canonical text (``protocol.filters``); a
+    # client may have several at a topic, a plain and an ending subscription beside them.
+
+    async def subscribe_filtered(self, batch: Sequence[tuple[str, Sequence[str], str, bool]]) -> None:
+        """Add, for each ``(client, topics, filter, replace)``, the filter to those of the client at each topic.
+
+        ``replace``: in the same write all else that the client has at these topics is taken out: other filters, a plain
+        subscription, an ending one. At no moment it has nothing there. Concurrent writers: the union; against a
+        concurrent ``subscribe_filtered`` a ``replace`` may lose, never the reverse.
+        ``TooManyFilters``: a client would have more than ``FILTERS_MAX`` at one topic.
+        """
+
+    async def unsubscribe_filtered(self, batch: Sequence[tuple[str, Sequence[str], str]]) -> None:
+        """Take out that filter of the client at each topic, as durably, where it is; all else stays."""
+
+    async def filtered(
+        self, asked: Sequence[tuple[str, str | None]], limit: int
+    ) -> list[tuple[list[tuple[str, str]], str | None]]:
+        """For each ``(topic, cursor)`` one page of about ``limit`` of the topic's ``(client, filter)``, and the cursor
+        of the next or ``None``; a topic without filters: an empty page. In an order of the implementation's; what stays
+        from the first page to the last comes, once. ``ValueError`` for a cursor that is none. Sees every write that has
+        returned, at whichever process."""
+
+    def filtered_now(
+        self, asked: Sequence[tuple[str, str | None]], limit: int
+    ) -> list[tuple[list[tuple[str, str]], str | None]] | None:
+        """The same, where that takes no more than a read of memory of some 2 ms. ``None``: ask ``filtered``."""
+
+    async def filters_of(self, pairs: Sequence[tuple[str, str]]) -> list[list[str]]:
+        """The filters of each ``(client, topic)``, sorted, in the order asked."""
+
+    def filtered_subscriptions(self) -> AsyncIterator[list[tuple[str, list[tuple[str, str]]]]]:
+        """All subscriptions with filters, in pages of ``(topic, (client, filter) pairs)``, as ``subscriptions`` gives
+        the plain ones; ``PAGE_SUBSCRIPTIONS`` pairs a page at most, none empty."""
 
     # Ending subscriptions: asked for only while the feature ``ending`` is on. They survive ``kill -9`` of every
     # process, but no reboot of the machine (embedded); or the loss of a minority of the nodes (Riak).

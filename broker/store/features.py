@@ -22,6 +22,8 @@ MEANING: Final = {
     "ending": "there may be subscriptions that end by themselves, beside the plain ones",
     # An endpoint that does not know of it would let revoked tokens in.
     "revocation": "tokens that have been revoked are let in nowhere",
+    # A home that does not know of them would deliver nothing to them.
+    "filters": "there may be subscriptions with filters, beside the plain ones",
 }
 """For people: what each feature does while it is switched on."""
 

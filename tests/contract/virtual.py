@@ -39,8 +39,23 @@ class Virtual:
         await asyncio.sleep(0)
         return self._store.finish_end(batch)
 
+    async def subscribe_filtered(self, batch: list[world.Filtered]) -> None:
+        """As that."""
+        replaced = self._store.begin_filtered(batch)
+        await asyncio.sleep(0)
+        self._store.finish_filtered(replaced)
+
     def subscribers_now(self, topics: Sequence[str], ending: bool = False) -> None:
         """Without waiting it says nothing."""
+
+    def filtered_now(self, asked: Sequence[tuple[str, str | None]], limit: int) -> None:
+        """Nor of these."""
+
+    async def filtered_subscriptions(self) -> AsyncIterator[list[tuple[str, list[tuple[str, str]]]]]:
+        """In pages of one pair."""
+        for (topic, client), filters in sorted(self._store.filters.items()):
+            for text in sorted(filters):
+                yield [(topic, [(client, text)])]
 
     def __getattr__(self, operation: str) -> Callable[..., Awaitable[Any]]:
         async def ask(*arguments: Any, **options: Any) -> Any:

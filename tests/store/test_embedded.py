@@ -471,11 +471,8 @@ async def test_nothing_is_left_of_topics_and_clients_that_are_gone(tmp_path: Pat
         await store.unsubscribe([("bob", topics)])
     environment = open_for_reading(tmp_path, Lane.DURABLE, MAP_BYTES)
     with environment.env as env, env.begin() as txn:
-        assert {name: txn.stat(db)["entries"] for name, db in environment.db.items()} == {
-            "subscribers": 0,
-            "topics_of": 0,
-            "texts": 0,
-        }
+        assert {"subscribers", "topics_of", "texts"} <= environment.db.keys()
+        assert {txn.stat(db)["entries"] for db in environment.db.values()} == {0}
 
 
 def test_expired_hashes_are_swept_away_by_later_calls(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from ingeborg.broker.command.doctor import embedded as doctor
 from ingeborg.broker.store.base import Ended, Ending, Location, StoreError, Term
-from ingeborg.broker.store.embedded import ending_operations, endings, now
+from ingeborg.broker.store.embedded import ending_operations, endings, now, slices
 from ingeborg.broker.store.embedded.layout import FRAME_ITEMS, Lane, open_for_reading, prepare
 from ingeborg.broker.store.embedded.operations import operations
 from ingeborg.broker.store.embedded.store import MEMBERS_PER_LOOK, EmbeddedStore
@@ -170,8 +170,9 @@ async def test_a_full_map_refuses_new_ones_and_lets_them_end(tmp_path: Path) -> 
 @pytest.fixture
 def tiny_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each read looks at one thing, or two, and lets go of the loop."""
-    monkeypatch.setattr(endings, "SLICE_S", -1.0)
-    monkeypatch.setattr(endings, "LOOKS", 2)
+    for module in (endings, slices):
+        monkeypatch.setattr(module, "SLICE_S", -1.0)
+        monkeypatch.setattr(module, "LOOKS", 2)
 
 
 @pytest.mark.usefixtures("tiny_slices")

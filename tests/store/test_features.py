@@ -16,7 +16,10 @@ from ingeborg.broker.store.embedded.store import EmbeddedStore
 
 from .test_embedded import MAP_BYTES, at_last, opened, pid_of, until_ended
 
-LATER = "is used with the feature 'later', and this version knows the features 'ending', 'revocation', 'standby' only"
+LATER = (
+    "is used with the feature 'later', and this version "
+    "knows the features 'ending', 'filters', 'revocation', 'standby' only"
+)
 
 
 def recorded(directory: Path, lane: Lane = Lane.DURABLE) -> dict[bytes, bytes]:

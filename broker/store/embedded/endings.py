@@ -1,8 +1,9 @@
 """Ending subscriptions in the embedded store: their keys and values, and what an endpoint does about them.
 
-Owns: the three databases ``ending``, ``ending_of`` and ``ended`` as an endpoint sees them, and that a plain
-subscription wins over an ending one. What a writer does to them in a transaction is in ``ending_operations.py``. Must
-never: hold a transaction across an ``await``, or read for longer than ``SLICE_S`` without one.
+Owns: the three databases ``ending``, ``ending_of`` and ``ended`` as an endpoint sees them, that a plain subscription
+wins over an ending one, and the page that has a client's topics of all kinds. What a writer does to them in a
+transaction is in ``ending_operations.py``. Must never: hold a transaction across an ``await``, or read for longer than
+``SLICE_S`` without one.
 
 Plain subscriptions are in the durable environment, ending ones in the soft one, and no transaction has both:
 
@@ -19,9 +20,8 @@ Plain subscriptions are in the durable environment, ending ones in the soft one,
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import ExitStack
 from heapq import merge
 from itertools import islice
 from operator import itemgetter
@@ -34,28 +34,14 @@ import ormsgpack
 from ingeborg.broker.store.base import Ended, Ending, Location, Term
 from ingeborg.broker.store.embedded.layout import FRAME_ITEMS, Lane, subscription_frames
 from ingeborg.broker.store.embedded.now import SLOT_BYTES, client_in, prefix_of
+from ingeborg.broker.store.embedded.slices import LOOKS, SLICE_S, Slices, Subscribed, duplicates_after
 from ingeborg.protocol.hashes import HASH_BYTES, digest
-
-SLICE_S: Final = 0.002
-"""How long a read keeps the event loop; 2 ms are about 500 small subscriber sets."""
-
-LOOKS: Final = 32
-"""Topics, or members, read between two looks at the clock: 0.05 ms."""
 
 ENDED_AT_BYTES: Final = 8
 """In front of the value of ``ended``: who clears up reads these, and not a thousand topics."""
 
-Reading = Callable[[Lane, str], AbstractContextManager[tuple[lmdb.Transaction, lmdb.Cursor]]]
-"""A read transaction of a lane, and a cursor on one of its databases."""
-
 Call = Callable[[str, list[Any]], Any]
 """Of the soft writer: operation and frames, to be awaited."""
-
-Subscribed = tuple[Any, ...]
-"""Client, topics, and what else belongs to both."""
-
-Look = Callable[[lmdb.Transaction, lmdb.Cursor, bytes, str], bool]
-"""(transaction, cursor, hash of the client, topic) -> whether the topic is one of those that are looked for."""
 
 
 # --- keys and values
@@ -118,23 +104,22 @@ class Endings:
 
     def __init__(
         self,
-        reading: Reading,
+        slices: Slices,
         database: Callable[[Lane, str], Any],
         call: Call,
         *,
-        turns: asyncio.Lock,
         wall_clock: Callable[[], float],
     ) -> None:
-        """``database``: gives the handle of one that is open. ``turns``: of the store's reads of several slices."""
-        self._reading, self._database, self._call = reading, database, call
-        self._turns, self._wall_clock = turns, wall_clock
+        """``database``: gives the handle of one that is open."""
+        self._slices, self._reading = slices, slices.reading
+        self._database, self._call, self._wall_clock = database, call, wall_clock
 
     async def subscribe(self, batch: Sequence[tuple[str, Sequence[str], Term]]) -> None:
         """Where there is no plain one."""
         mine = [(client, topics, term.disconnect, term.ends_at) for client, topics, term in batch]
-        new = await self._chosen(Lane.DURABLE, "topics_of", mine, _has_no_plain, _is_not_plain)
+        new = await self._slices.chosen(Lane.DURABLE, "topics_of", mine, _has_no_plain, _is_not_plain)
         await self._write("subscribe_ending", new)
-        if plain := await self._chosen(Lane.DURABLE, "topics_of", new, _has_plain, _is_plain):
+        if plain := await self._slices.chosen(Lane.DURABLE, "topics_of", new, _has_plain, _is_plain):
             await self._write("take_out", [(client, topics) for client, topics, *_ in plain], [False])
 
     async def take_out(self, batch: Sequence[tuple[str, Sequence[str]]], *, is_subscribed: bool) -> None:
@@ -151,7 +136,7 @@ class Endings:
         def look(txn: lmdb.Transaction, cursor: lmdb.Cursor, client_hash: bytes, topic: str) -> bool:
             return topic in ended or txn.get(client_hash + digest(topic.encode())) is not None
 
-        there = await self._chosen(Lane.SOFT, "ending_of", batch, quick, look)
+        there = await self._slices.chosen(Lane.SOFT, "ending_of", batch, quick, look)
         await self._write("take_out", there, [is_subscribed])
 
     async def clients(self, topics: Sequence[str]) -> list[list[str]]:
@@ -178,40 +163,48 @@ class Endings:
                         return len(found) == len(topics)
             return True
 
-        await self._in_slices(read_slice)
+        await self._slices.through(read_slice)
         return found
 
-    async def topics(self, client: str, after: bytes | None, limit: int) -> tuple[list[str], str | None]:
-        """A page of the client's topics, plain and ending: merged by their hashes, in which both are in order."""
+    async def topics(
+        self, client: str, after: bytes | None, limit: int, *, ending: bool, filters: bool
+    ) -> tuple[list[str], str | None]:
+        """A page of the client's topics, the plain ones and these kinds: merged by their hashes, in which all are in
+        order."""
         key = digest(client.encode())
         page: list[str] = []
         cursor: str | None = None
 
         def read_slice() -> bool:
             nonlocal after, cursor
-            soft, durable = self._reading(Lane.SOFT, "ending_of"), self._reading(Lane.DURABLE, "topics_of")
-            with soft as (_, ending), durable as (txn, plain):
-                texts = self._database(Lane.DURABLE, "texts")
+            with ExitStack() as stack:
+                kinds: list[Iterator[tuple[bytes, bytes | None]]] = []
+                if ending:
+                    _, entries = stack.enter_context(self._reading(Lane.SOFT, "ending_of"))
+                    kinds.append(_ending_topics(entries, key, after))
+                txn, plain = stack.enter_context(self._reading(Lane.DURABLE, "topics_of"))
+                kinds.append((topic_hash, None) for topic_hash in duplicates_after(plain, key, after))
+                places = [self._database(Lane.DURABLE, "texts")]
+                if filters:
+                    filtered = stack.enter_context(txn.cursor(self._database(Lane.DURABLE, "filtered_of")))
+                    kinds.append((topic_hash, None) for topic_hash in duplicates_after(filtered, key, after))
+                    places.append(self._database(Lane.DURABLE, "filtered_topics"))
                 until = perf_counter() + SLICE_S
-                both: Iterator[tuple[bytes, bytes | None]] = merge(
-                    ((topic_hash, None) for topic_hash in duplicates_after(plain, key, after)),
-                    ((at[HASH_BYTES:], text) for at, text in entries_from(ending, key, key + after if after else b"")),
-                    key=itemgetter(0),
-                )
-                for topic_hash, text in both:
-                    if topic_hash == after:  # it is both
+                for topic_hash, text in merge(*kinds, key=itemgetter(0)):
+                    if topic_hash == after:  # it is of several kinds
                         continue
                     if len(page) == limit:
                         assert after is not None
                         cursor = after.hex()
                         return True
-                    page.append(str(text if text is not None else cast(bytes, txn.get(topic_hash, db=texts)), "utf-8"))
+                    found = text if text is not None else _text_of(txn, topic_hash, places)
+                    page.append(str(cast(bytes, found), "utf-8"))
                     after = topic_hash
                     if perf_counter() >= until:
                         return False
             return True
 
-        await self._in_slices(read_slice)
+        await self._slices.through(read_slice)
         return page, cursor
 
     async def terms(self, pairs: Sequence[tuple[str, str]]) -> list[Term | None]:
@@ -223,7 +216,7 @@ class Endings:
             value = value_of(txn, key, self._database(Lane.SOFT, "ending"))
             return None if value is None else ending_in(value).term
 
-        terms = await self._each(Lane.SOFT, "ending", pairs, term_of)
+        terms = await self._slices.each(Lane.SOFT, "ending", pairs, term_of)
         ending = [pair for pair, term in zip(pairs, terms, strict=True) if term is not None]
         plain = {pair for pair, is_plain in zip(ending, await self._plain(ending), strict=True) if is_plain}
         return [None if pair in plain else term for pair, term in zip(pairs, terms, strict=True)]
@@ -248,7 +241,7 @@ class Endings:
                         return False
             return True
 
-        await self._in_slices(read_slice)
+        await self._slices.through(read_slice)
         return page, rest
 
     async def end(self, batch: Sequence[tuple[Sequence[Ending], Location | None, bool]]) -> list[list[Ending]]:
@@ -271,7 +264,7 @@ class Endings:
             value = value_of(txn, client.encode(), self._database(Lane.SOFT, "ended"))
             return None if value is None else ended_in(value)
 
-        return await self._each(Lane.SOFT, "ended", clients, look)
+        return await self._slices.each(Lane.SOFT, "ended", clients, look)
 
     async def tidy(self, kept_s: float) -> int:
         """A step of it; how many records went."""
@@ -280,85 +273,14 @@ class Endings:
     def _now_ms(self) -> int:
         return int(self._wall_clock() * 1000)
 
-    # --- in slices
-
-    async def _in_slices(self, read_slice: Callable[[], bool]) -> None:
-        """Until it is through."""
-        if read_slice():
-            return
-        async with self._turns:
-            while True:
-                await asyncio.sleep(0)
-                if read_slice():
-                    return
-
-    async def _each(
-        self, lane: Lane, database: str, items: Sequence[Any], look: Callable[[lmdb.Transaction, lmdb.Cursor, Any], Any]
-    ) -> list[Any]:
-        """What ``look`` says of each item."""
-        found: list[Any] = []
-
-        def read_slice() -> bool:
-            with self._reading(lane, database) as (txn, cursor):
-                until = perf_counter() + SLICE_S
-                while len(found) < len(items):
-                    found.append(look(txn, cursor, items[len(found)]))
-                    if perf_counter() >= until:
-                        return len(found) == len(items)
-            return True
-
-        if items:
-            await self._in_slices(read_slice)
-        return found
-
     async def _plain(self, pairs: Sequence[tuple[str, str]]) -> list[bool]:
         """Whether each ``(client, topic)`` is a plain subscription."""
-        return await self._each(
+        return await self._slices.each(
             Lane.DURABLE,
             "topics_of",
             pairs,
             lambda txn, cursor, pair: _is_plain(txn, cursor, digest(pair[0].encode()), pair[1]),
         )
-
-    async def _chosen(
-        self,
-        lane: Lane,
-        database: str,
-        batch: Sequence[Subscribed],
-        quick: Callable[[lmdb.Transaction, lmdb.Cursor, str, bytes], bool | None],
-        look: Look,
-    ) -> list[Subscribed]:
-        """The batch with only those topics that ``look`` chooses, in slices. ``quick`` may know it for all topics of a
-        client; ``None``: it does not."""
-        chosen: list[Subscribed] = []
-        entry = at = 0
-        client_hash, mine = b"", list[str]()
-
-        def read_slice() -> bool:
-            nonlocal entry, at, client_hash, mine
-            with self._reading(lane, database) as (txn, cursor):
-                until = perf_counter() + SLICE_S
-                while entry < len(batch):
-                    client, topics, *others = batch[entry]
-                    if not at:
-                        client_hash, mine = digest(client.encode()), []
-                        known = quick(txn, cursor, client, client_hash)
-                        if known:
-                            chosen.append((client, topics, *others))
-                        if known is not None:
-                            at = len(topics)
-                    mine += [topic for topic in topics[at : at + LOOKS] if look(txn, cursor, client_hash, topic)]
-                    at += LOOKS
-                    if at >= len(topics):
-                        entry, at = entry + 1, 0
-                        if mine:
-                            chosen.append((client, mine, *others))
-                    if perf_counter() >= until:
-                        return entry == len(batch)
-            return True
-
-        await self._in_slices(read_slice)
-        return chosen
 
     async def _write(self, operation: str, batch: Sequence[Subscribed], options: Sequence[Any] = ()) -> None:
         """Frame by frame, each when the one before is committed: a ``listen`` waits for one of them, not for all."""
@@ -366,12 +288,18 @@ class Endings:
             await self._call(operation, [[*options, frame]])
 
 
-def duplicates_after(cursor: lmdb.Cursor, key: bytes, after: bytes | None) -> Iterator[bytes]:
-    """The key's values in order, those up to ``after`` left out."""
-    if cursor.set_key(key) if after is None else cursor.set_range_dup(key, after):
-        for value in cast(Iterator[bytes], cursor.iternext_dup()):
-            if value != after:
-                yield value
+def _ending_topics(
+    cursor: lmdb.Cursor, client_hash: bytes, after: bytes | None
+) -> Iterator[tuple[bytes, bytes | None]]:
+    """Hash and text of each topic of ``ending_of``, in order, those up to ``after`` left out."""
+    for key, text in entries_from(cursor, client_hash, client_hash + after if after else b""):
+        yield key[HASH_BYTES:], text
+
+
+def _text_of(txn: lmdb.Transaction, topic_hash: bytes, places: Sequence[Any]) -> bytes | None:
+    """The topic, from the first of the databases that has it."""
+    found = (value_of(txn, topic_hash, place) for place in places)
+    return next((text for text in found if text is not None), None)
 
 
 def _begins(cursor: lmdb.Cursor, prefix: bytes) -> bool:

@@ -10,6 +10,10 @@ its own after ``prepare`` has returned, or import asyncio (a writer starts in a 
         subscribers  hash of topic  -> client ids            (sorted duplicates)
         topics_of    hash of client -> hashes of topics      (sorted duplicates of fixed size)
         texts        hash of topic  -> topic                 (while it has a subscriber)
+        filtered     hash of topic  -> client id, FF, hash of a filter   (sorted duplicates)
+        filtered_of  hash of client -> hashes of topics at which it has filters (sorted duplicates of fixed size)
+        filtered_topics  hash of topic -> topic              (while it has a filter)
+        filters      hash of a filter  -> how many pairs have it (8 bytes), then its text
     DIR/soft/      data.mdb, lock.mdb    never synced: survives kill -9, means nothing after a reboot
         locations    client id      -> [number, incarnation, online]
         registry     hash of name   -> [name, incarnation, url, heartbeat]
@@ -23,9 +27,11 @@ its own after ``prepare`` has returned, or import asyncio (a writer starts in a 
 
 All of it is for one user: directories 700, files 600.
 
-The last three are of ending subscriptions (``endings.py``). A soft environment that an older version made has none of
-them until the first writer of this version starts; older versions do not look at them. While the feature ``ending`` is
-switched off they stay as they are.
+The last three of the soft environment are of ending subscriptions (``endings.py``), the last four of the durable one of
+subscriptions with filters (``filters.py``). An environment that an older version made has none of them until the first
+writer of this version starts; older versions do not look at them. While the feature ``ending``, or ``filters``, is
+switched off they stay as they are. So an older version may run then, and take the last subscriber of a topic out, and
+with it what ``texts`` has: those with filters have the topic in a database of their own.
 
 Hashes are ``ingeborg.protocol.hashes.digest``: LMDB keys hold 511 bytes and topics 1,024. Each unnamed database has
 the entry ``layout``. That of the durable environment also has the entry ``features`` while one is switched on. Nothing
@@ -58,6 +64,7 @@ from ingeborg.broker.store.base import (
     StoreMisconfigured,
     StoreUnavailable,
     Superseded,
+    TooManyFilters,
     TooManyRevocations,
 )
 from ingeborg.broker.store.embedded import files
@@ -99,11 +106,19 @@ class Lane(enum.StrEnum):
 
 
 DATABASES: dict[Lane, dict[str, dict[str, bool]]] = {
-    Lane.DURABLE: {"subscribers": {"dupsort": True}, "topics_of": {"dupsort": True, "dupfixed": True}, "texts": {}},
+    Lane.DURABLE: {
+        "subscribers": {"dupsort": True},
+        "topics_of": {"dupsort": True, "dupfixed": True},
+        "texts": {},
+        "filtered": {"dupsort": True},
+        "filtered_of": {"dupsort": True, "dupfixed": True},
+        "filtered_topics": {},
+        "filters": {},
+    },
     Lane.SOFT: {"locations": {}, "registry": {}, "seen": {}, "ending": {}, "ending_of": {}, "ended": {}},
 }
 
-ADDED = frozenset(("ending", "ending_of", "ended"))
+ADDED = frozenset(("ending", "ending_of", "ended", "filtered", "filtered_of", "filtered_topics", "filters"))
 """Databases that an environment of an older version has not got."""
 
 
@@ -280,6 +295,11 @@ def _unusable(directory: Path, path: Path, error: Exception) -> StoreMisconfigur
     if isinstance(error, lmdb.DiskError) or number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO):
         there = next(place for place in (path, *path.parents) if place.exists())
         return StoreMisconfigured(f"the embedded store cannot write {path}: {files.why_not_written(there, error)}")
+    if isinstance(error, lmdb.MapFullError):  # of an older version's, which lacks some databases
+        return StoreMisconfigured(
+            f"the embedded store is full: {path / 'data.mdb'} has reached its map size, and there is no room for what "
+            "this version adds. Start every endpoint of this machine with a larger one (INGEBORG_MAP_SIZE_BYTES)"
+        )
     if isinstance(error, lmdb.InvalidError | lmdb.CorruptedError | lmdb.PageNotFoundError):
         return Damaged(f"{path / 'data.mdb'} is damaged ({error}): {files.RESTORE}")
     return StoreMisconfigured(
@@ -439,6 +459,7 @@ ERRORS: dict[str, type[StoreError]] = {
         Damaged,
         StoreLost,
         Superseded,
+        TooManyFilters,
         TooManyRevocations,
     )
 }
@@ -453,10 +474,10 @@ def pack(body: Any) -> bytes:
     return len(packed).to_bytes(_LENGTH_BYTES, "big") + packed
 
 
-def subscription_frames(batch: Iterable[tuple[Any, ...]]) -> Iterator[list[tuple[Any, ...]]]:
-    """The batch of ``(client, topics, …)`` cut into frames of ``FRAME_ITEMS`` topics, a client's many over several."""
+def subscription_frames(batch: Iterable[tuple[Any, ...]], items: int = FRAME_ITEMS) -> Iterator[list[tuple[Any, ...]]]:
+    """The batch of ``(client, topics, …)`` cut into frames of so many topics, a client's many over several."""
     frame: list[tuple[Any, ...]] = []
-    room = FRAME_ITEMS
+    room = items
     for client, topics, *others in batch:
         start = 0
         while start < len(topics):
@@ -466,7 +487,7 @@ def subscription_frames(batch: Iterable[tuple[Any, ...]]) -> Iterator[list[tuple
             room -= len(part)
             if not room:
                 yield frame
-                frame, room = [], FRAME_ITEMS
+                frame, room = [], items
     if frame:
         yield frame
 

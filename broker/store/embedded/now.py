@@ -1,7 +1,7 @@
 """What the embedded store can say without waiting: few members, few clients, read from memory.
 
-Owns: the innermost loops of these reads, on a transaction or cursor that is the caller's. Must never: read for longer
-than it is given.
+Owns: the innermost loops of these reads, on a transaction or cursor that is the caller's, and what of keys and values
+they have to know. Must never: read for longer than it is given.
 """
 
 from __future__ import annotations
@@ -14,10 +14,16 @@ from typing import Any, Final
 import ormsgpack
 
 from ingeborg.broker.core.model import Location, Subscribers
-from ingeborg.protocol.hashes import digest, slot_of
+from ingeborg.protocol.hashes import HASH_BYTES, digest, slot_of
 
 SLOT_BYTES: Final = 2
 """Of a key in ``ending``, in front of the topic's hash."""
+
+CLIENT_END: Final = b"\xff"
+"""Behind the client id in a value of ``filtered``: no text in UTF-8 has this byte."""
+
+COUNT_BYTES: Final = 8
+"""In front of the text in a value of ``filters``."""
 
 
 def subscribers(cursor: Any, topics: Sequence[str], members_max: int, until: float) -> list[Subscribers] | None:
@@ -77,6 +83,37 @@ def client_in(value: bytes) -> str:
     """Whose subscription a value in ``ending`` is of."""
     client: str = ormsgpack.unpackb(value)[0]
     return client
+
+
+def filtered(
+    cursor: Any,
+    txn: Any,
+    texts: Any,
+    asked: Sequence[tuple[str, str | None]],
+    pairs_max: int,
+    until: float,
+) -> list[tuple[list[tuple[str, str]], str | None]] | None:
+    """All pairs of client and filter of each topic. ``cursor``: on ``filtered``; ``texts``: the database ``filters``.
+    ``None``: one has more than ``pairs_max``, so that it has pages, or a page has been read; or the time was up."""
+    pages: list[tuple[list[tuple[str, str]], str | None]] = []
+    for topic, after in asked:
+        if after is not None:
+            return None
+        pairs: list[tuple[str, str]] = []
+        if cursor.set_key(digest(topic.encode())):
+            if cursor.count() > pairs_max:
+                return None
+            pairs = [pair_in(txn, texts, value) for value in cursor.iternext_dup()]
+        pages.append((pairs, None))
+        if perf_counter() >= until:
+            return pages if len(pages) == len(asked) else None
+    return pages
+
+
+def pair_in(txn: Any, texts: Any, value: bytes) -> tuple[str, str]:
+    """Client and filter of a value in ``filtered``."""
+    text: bytes = txn.get(value[-HASH_BYTES:], db=texts)
+    return value[: -HASH_BYTES - 1].decode(), text[COUNT_BYTES:].decode()
 
 
 def locations(txn: Any, clients: Sequence[str], until: float) -> list[Location | None] | None:

@@ -16,6 +16,7 @@ import ormsgpack
 
 from ingeborg.broker.store.base import Location, Superseded
 from ingeborg.broker.store.embedded.ending_operations import EndingOperations
+from ingeborg.broker.store.embedded.filter_operations import FilterOperations
 from ingeborg.broker.store.embedded.layout import (
     Environment,
     Lane,
@@ -42,10 +43,20 @@ Operation = Callable[[lmdb.Transaction, Any], list[Any]]
 def operations(environment: Environment, lane: Lane) -> dict[str, Operation]:
     """The lane's operations by the names the frames call them."""
     if lane is Lane.DURABLE:
-        subscriptions = Subscriptions(environment)
+        subscriptions, filters = Subscriptions(environment), FilterOperations(environment)
+
+        def subscribe_filtered(
+            txn: lmdb.Transaction, batch: Sequence[tuple[str, Sequence[str], str, bool]]
+        ) -> list[Any]:
+            filters.subscribe(txn, batch)  # which may refuse it
+            instead = [(client, topics) for client, topics, _, replace in batch if replace]
+            return subscriptions.remove(txn, _rows_of(instead))
+
         return {
             "subscribe": lambda txn, batch: subscriptions.add(txn, _rows_of(batch)),
             "unsubscribe": lambda txn, batch: subscriptions.remove(txn, _rows_of(batch)),
+            "subscribe_filtered": subscribe_filtered,
+            "unsubscribe_filtered": filters.unsubscribe,
             "switch": _switch,
             "revoke": _revoke,
         }

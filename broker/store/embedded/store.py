@@ -37,8 +37,9 @@ from ingeborg.broker.store.base import (
     Term,
 )
 from ingeborg.broker.store.embedded import now
-from ingeborg.broker.store.embedded.endings import SLICE_S, Endings, duplicates_after
+from ingeborg.broker.store.embedded.endings import Endings
 from ingeborg.broker.store.embedded.files import RESTORE, Files, require_latest, require_same
+from ingeborg.broker.store.embedded.filters import Filters, Page
 from ingeborg.broker.store.embedded.layout import (
     DEFAULT_MAP_SIZE_BYTES,
     FRAME_ITEMS,
@@ -50,6 +51,7 @@ from ingeborg.broker.store.embedded.layout import (
     revocations_in,
     subscription_frames,
 )
+from ingeborg.broker.store.embedded.slices import SLICE_S, Slices, duplicates_after, seek_behind
 from ingeborg.broker.store.embedded.writer_link import WriterProcess
 from ingeborg.broker.store.features import require_name
 from ingeborg.protocol.hashes import HASH_BYTES, digest
@@ -59,6 +61,9 @@ LOCATIONS_AT_ONCE = 500
 
 MEMBERS_PER_LOOK = 512
 """Entries of one subscriber set read between two looks at the clock: 0.1 ms."""
+
+PAIRS_AT_ONCE = 512
+"""Most filters of one topic that are read without waiting for a turn: 1 ms."""
 
 
 class EmbeddedStore:
@@ -103,9 +108,9 @@ class EmbeddedStore:
         self._writes = 0
         # Reads of several slices take turns: each has one slice in a pass of the loop, and the loop waits for all.
         self._long = asyncio.Lock()
-        self._endings = Endings(
-            self._reading, self._database, self._soft_writer.call, turns=self._long, wall_clock=wall_clock
-        )
+        slices = Slices(self._reading, self._long)
+        self._endings = Endings(slices, self._database, self._soft_writer.call, wall_clock=wall_clock)
+        self._filters = Filters(slices, self._database, self._durable_writer.call)
 
     @property
     def writer_restarts(self) -> int:
@@ -168,9 +173,13 @@ class EmbeddedStore:
         if ending:
             await self._endings.take_out(batch, is_subscribed=True)
 
-    async def unsubscribe(self, batch: Sequence[tuple[str, Sequence[str]]], ending: bool = False) -> None:
+    async def unsubscribe(
+        self, batch: Sequence[tuple[str, Sequence[str]]], ending: bool = False, filters: bool = False
+    ) -> None:
         self._writes += sum(len(others) for _, others in batch)
         await self._durable_writer.call("unsubscribe", subscription_frames(batch))
+        if filters:
+            await self._filters.take_out(batch)
         if ending:
             await self._endings.take_out(batch, is_subscribed=False)
 
@@ -224,14 +233,15 @@ class EmbeddedStore:
         return sets
 
     async def topics(
-        self, client: str, cursor: str | None, limit: int, ending: bool = False
+        self, client: str, cursor: str | None, limit: int, ending: bool = False, filters: bool = False
     ) -> tuple[list[str], str | None]:
         if limit < 1:
             raise ValueError(f"limit {limit} is not positive")
         after = None if cursor is None else _hash_of_cursor(cursor)
         self._reads += 1
-        if ending and self._has_endings:
-            return await self._endings.topics(client, after, limit)
+        ending, filters = ending and self._has_endings, filters and self._has_filters
+        if ending or filters:
+            return await self._endings.topics(client, after, limit, ending=ending, filters=filters)
         async with self._long:
             return await self._page_of(digest(client.encode()), after, limit)
 
@@ -271,7 +281,7 @@ class EmbeddedStore:
         """The subscriptions behind the entry ``after``, and the last one's entry; ``None``: there are no more."""
         page: list[tuple[str, list[str]]] = []
         with self._reading(Lane.DURABLE, "subscribers") as (txn, cursor):
-            if not _seek_behind(cursor, after):
+            if not seek_behind(cursor, after):
                 return page, None
             texts = self._environments[Lane.DURABLE].db["texts"]
             entries = list(islice(cast(Iterator[tuple[bytes, bytes]], cursor.iternext()), PAGE_SUBSCRIPTIONS))
@@ -284,6 +294,58 @@ class EmbeddedStore:
                 clients.append(client.decode())
         self._reads += len(entries)
         return page, entries[-1] if len(entries) == PAGE_SUBSCRIPTIONS else None
+
+    # --- subscriptions with filters
+
+    async def subscribe_filtered(self, batch: Sequence[tuple[str, Sequence[str], str, bool]]) -> None:
+        self._writes += sum(len(topics) for _, topics, _, _ in batch)
+        await self._filters.subscribe(batch)
+        if instead := [(client, topics) for client, topics, _, replace in batch if replace]:
+            await self._endings.take_out(instead, is_subscribed=True)
+
+    async def unsubscribe_filtered(self, batch: Sequence[tuple[str, Sequence[str], str]]) -> None:
+        self._writes += sum(len(topics) for _, topics, _ in batch)
+        await self._filters.unsubscribe(batch)
+
+    async def filtered(self, asked: Sequence[tuple[str, str | None]], limit: int) -> list[Page]:
+        if limit < 1:
+            raise ValueError(f"limit {limit} is not positive")
+        pages = await self._filters.pages(asked, limit) if self._has_filters else [([], None) for _ in asked]
+        self._reads += len(asked)
+        return pages
+
+    def filtered_now(self, asked: Sequence[tuple[str, str | None]], limit: int) -> list[Page] | None:
+        if not self._has_filters:
+            return [([], None) for _ in asked]
+        with self._reading(Lane.DURABLE, "filtered") as (txn, cursor):
+            texts, pairs_max = self._database(Lane.DURABLE, "filters"), min(limit, PAIRS_AT_ONCE)
+            pages = now.filtered(cursor, txn, texts, asked, pairs_max, time.perf_counter() + SLICE_S)
+        if pages is not None:
+            self._reads += len(asked)
+        return pages
+
+    async def filters_of(self, pairs: Sequence[tuple[str, str]]) -> list[list[str]]:
+        self._reads += len(pairs)
+        return await self._filters.of(pairs) if self._has_filters else [[] for _ in pairs]
+
+    async def filtered_subscriptions(self) -> AsyncIterator[list[tuple[str, list[tuple[str, str]]]]]:
+        # A transaction for each page, as in ``subscriptions``.
+        last: tuple[bytes, bytes] | None = None
+        while self._has_filters:
+            page, last = self._filters.page_of_all(last)
+            self._reads += sum(len(pairs) for _, pairs in page)
+            if page:
+                yield page
+            if last is None:
+                return
+            await asyncio.sleep(0)
+
+    @property
+    def _has_filters(self) -> bool:
+        """Whether there is a place for them. Not so, for who only reads, where no endpoint of this version has made
+        it."""
+        durable = self._environments.get(Lane.DURABLE)
+        return not self._read_only or durable is None or "filters" in durable.db
 
     # --- ending subscriptions
 
@@ -496,17 +558,6 @@ def _read_members(
             return None
         if time.perf_counter() >= until:
             return part[-1]
-
-
-def _seek_behind(cursor: lmdb.Cursor, after: tuple[bytes, bytes] | None) -> bool:
-    """Stand on the first entry of the database behind ``after``, which may be gone by now; whether there is one."""
-    if after is None:
-        return cursor.first()
-    key, value = after
-    if cursor.set_range_dup(key, value):
-        return cursor.next() if cursor.value() == value else True
-    behind = int.from_bytes(key, "big") + 1
-    return behind < 1 << 8 * HASH_BYTES and cursor.set_range(behind.to_bytes(HASH_BYTES, "big"))
 
 
 def _hash_of_cursor(cursor: str) -> bytes:

@@ -18,7 +18,14 @@ from pathlib import Path
 from typing import Any, cast
 
 from ingeborg.broker.children import spawn
-from ingeborg.broker.store.base import StoreError, StoreLost, StoreMisconfigured, StoreUnavailable, Superseded
+from ingeborg.broker.store.base import (
+    StoreError,
+    StoreLost,
+    StoreMisconfigured,
+    StoreUnavailable,
+    Superseded,
+    TooManyFilters,
+)
 from ingeborg.broker.store.embedded.files import RESTORE, Files
 from ingeborg.broker.store.embedded.layout import (
     ERRORS,
@@ -313,6 +320,8 @@ class WriterProcess:
             results = await self._call(operation, arguments)
         except (StoreLost, Superseded):
             raise  # the endpoint says so, and ends
+        except TooManyFilters:
+            raise  # of one client's, and no trouble of the store's
         except StoreError as error:
             self._say(operation, str(error))
             raise
