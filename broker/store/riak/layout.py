@@ -81,6 +81,10 @@ class Buckets:
         self.topics = prefix + b".topics"
         self.subscribers = prefix + b".subscribers"
         self.clients = prefix + b".clients"
+        self.filtered = prefix + b".filtered"
+        self.filtered_subscribers = prefix + b".filtered_subscribers"
+        self.filtered_names = prefix + b".filtered_names"
+        self.filtered_clients = prefix + b".filtered_clients"
         self.locations = prefix + b".locations"
         self.endpoints = prefix + b".endpoints"
         self.seen = prefix + b".seen"
@@ -97,6 +101,10 @@ class Buckets:
     def partition(self, slot: int, part: int) -> Address:
         """The partition object of some topics."""
         return Address(self.topics, b"%03x.%02x" % (slot, part))
+
+    def filtered_partition(self, slot: int, part: int) -> Address:
+        """The partition object of the filters at the same topics."""
+        return Address(self.filtered, b"%03x.%02x" % (slot, part))
 
     def ending_partition(self, slot: int, part: int) -> Address:
         """The partition object of the ending subscriptions to the same topics."""

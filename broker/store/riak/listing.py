@@ -13,7 +13,7 @@ import re
 import tempfile
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
-from typing import Final
+from typing import Final, TypeVar
 
 from ingeborg.protocol.hashes import SLOTS
 
@@ -40,6 +40,30 @@ _ROOT: Final = re.compile(rb"[0-9a-f]{32}")
 _Subscribers = tuple[str, list[str]]
 
 
+T = TypeVar("T")
+
+
+async def in_pages(
+    everything: AsyncGenerator[tuple[str, list[T]], None],
+) -> AsyncGenerator[list[tuple[str, list[T]]], None]:
+    """What comes of topics, cut into pages of ``PAGE_SUBSCRIPTIONS`` at most, none empty."""
+    page: list[tuple[str, list[T]]] = []
+    room = PAGE_SUBSCRIPTIONS
+    async with aclosing(everything):
+        async for topic, entries in everything:
+            start = 0
+            while start < len(entries):
+                part = entries[start : start + room]
+                page.append((topic, part))
+                start += len(part)
+                room -= len(part)
+                if not room:
+                    yield page
+                    page, room = [], PAGE_SUBSCRIPTIONS
+    if page:
+        yield page
+
+
 class Listing:
     """See ``Store.subscriptions``. ``partitions_per_slot``: of the open store."""
 
@@ -61,23 +85,11 @@ class Listing:
         self._per_slot = partitions_per_slot
         self._full = bytearray(SLOTS * partitions_per_slot)  # 1: that partition is full
 
-    async def pages(self) -> AsyncIterator[list[_Subscribers]]:
+    async def pages(self) -> AsyncGenerator[list[_Subscribers], None]:
         """Everything, cut into pages."""
-        page: list[_Subscribers] = []
-        room = PAGE_SUBSCRIPTIONS
-        async with aclosing(self._all()) as everything:
-            async for topic, clients in everything:
-                start = 0
-                while start < len(clients):
-                    part = clients[start : start + room]
-                    page.append((topic, part))
-                    start += len(part)
-                    room -= len(part)
-                    if not room:
-                        yield page
-                        page, room = [], PAGE_SUBSCRIPTIONS
-        if page:
-            yield page
+        async with aclosing(in_pages(self._all())) as pages:
+            async for page in pages:
+                yield page
 
     async def _all(self) -> AsyncGenerator[_Subscribers, None]:
         for first in range(0, len(self._full), OBJECTS_AT_ONCE):

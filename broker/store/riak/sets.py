@@ -80,12 +80,10 @@ class LargeSets(Generic[S]):
                 take(root, member)
             root.dirty = root.dirty or (self._expiring and bool(adding))
             if root.level:
-                left = []
-                for member in adding:
-                    if member in root.members:
-                        put(root, member, OBJECT_BYTES_MAX)  # perhaps an old copy
-                    else:
-                        left.append(member)
+                # What is in here is put here again: this is perhaps an old copy.
+                left = [
+                    member for member in adding if member not in root.members or not put(root, member, OBJECT_BYTES_MAX)
+                ]
                 return root.level, left
             left = [member for member in adding if not put(root, member, OBJECT_BYTES_MAX)]
             if left:

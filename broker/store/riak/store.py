@@ -11,7 +11,8 @@ from __future__ import annotations
 import re
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from contextlib import aclosing
 from typing import Final
 
 import ormsgpack
@@ -35,6 +36,7 @@ from .checks import ENDING, ENDING_SECTION, check_ending_type, check_nodes, chec
 from .connecting import Connecting
 from .counters import zeroed
 from .ending import EndingSubscriptions, Pair
+from .filtered import FilteredSubscriptions
 from .flow import each, together
 from .layout import (
     VERSION,
@@ -48,7 +50,7 @@ from .layout import (
     partition_of,
     place_of,
 )
-from .listing import Listing
+from .listing import Listing, in_pages
 from .objects import Address, Objects
 from .pool import Pool
 from .registry import Registry
@@ -156,6 +158,10 @@ class RiakStore:
             kind=lambda: ListObject(int(self._wall_clock() * 1000)),
         )
         self._registry = Registry(self._objects, self._buckets, at_once=self._at_once)
+        self._filtered = FilteredSubscriptions(
+            self._objects, self._buckets, self.counters, at_once=self._at_once, wall_clock=self._wall_clock
+        )
+        self._has_ending = False  # False: not known to have
         self._ending = EndingSubscriptions(
             self._ending_objects,
             self._buckets,
@@ -177,7 +183,9 @@ class RiakStore:
         )
         if ENDING in features:
             await check_ending_type(self._pool, self.ending_type)
+        self._has_ending = ENDING in features
         self._ending.open(partitions_per_slot)
+        self._filtered.open(partitions_per_slot)
         self._partitions_per_slot = partitions_per_slot
 
     async def close(self) -> None:
@@ -214,14 +222,20 @@ class RiakStore:
         # After the plain list has them: a listing finds them in one of the two at any moment.
         await self._ending.unlist(pairs)
 
-    async def unsubscribe(self, batch: Sequence[tuple[str, Sequence[str]]], ending: bool = False) -> None:
-        if not ending:
-            await self._change_subscribers(self._plan(batch, 1))
-            await self._change_topics(batch, adding=False)
-            return
+    async def unsubscribe(
+        self, batch: Sequence[tuple[str, Sequence[str]]], ending: bool = False, filters: bool = False
+    ) -> None:
         pairs = {(client, topic) for client, topics in batch for topic in topics}
-        await together(lambda: self._change_subscribers(self._plan(batch, 1)), lambda: self._ending.take_out(pairs))
-        await together(lambda: self._change_topics(batch, adding=False), lambda: self._ending.unlist(pairs))
+        sets: list[Callable[[], Awaitable[None]]] = [lambda: self._change_subscribers(self._plan(batch, 1))]
+        lists: list[Callable[[], Awaitable[None]]] = [lambda: self._change_topics(batch, adding=False)]
+        if ending:
+            sets.append(lambda: self._ending.take_out(pairs))
+            lists.append(lambda: self._ending.unlist(pairs))
+        if filters:
+            sets.append(lambda: self._filtered.take_out(pairs))
+            lists.append(lambda: self._filtered.unlist(pairs))
+        await together(*sets)
+        await together(*lists)
 
     def _plan(self, batch: Sequence[tuple[str, Sequence[str]]], side: int) -> _Plan:
         plan: _Plan = {}
@@ -335,7 +349,7 @@ class RiakStore:
         return None
 
     async def topics(
-        self, client: str, cursor: str | None, limit: int, ending: bool = False
+        self, client: str, cursor: str | None, limit: int, ending: bool = False, filters: bool = False
     ) -> tuple[list[str], str | None]:
         self._require_open()
         if limit < 1:
@@ -344,14 +358,59 @@ class RiakStore:
             raise ValueError(f"{cursor!r} is no cursor of this store")
         after = bytes.fromhex(cursor) if cursor is not None else b""
         # One more than asked for tells whether there is a next page, so that no page is ever empty but the only one.
-        # The ending ones first: one that becomes plain meanwhile is in the plain list before it has left the other.
+        # In the order in which a subscription becomes another one (ending, plain, with a filter): it is in the later
+        # list before it has left the earlier one.
         others = await self._ending.topics(client, after, limit + 1) if ending else []
         page = await self._topics_of.page(client, after, limit + 1)
+        if filters:
+            others += await self._filtered.topics(client, after, limit + 1)
         if others:
             page = sorted({*page, *others}, key=place_of)[: limit + 1]
         if len(page) <= limit:
             return page, None
         return page[:limit], place_of(page[limit - 1]).hex()
+
+    # Subscriptions with filters.
+
+    async def subscribe_filtered(self, batch: Sequence[tuple[str, Sequence[str], str, bool]]) -> None:
+        self._require_open()
+        replaced = [(client, topics) for client, topics, _, replace in batch if replace and topics]
+        await self._filtered.subscribe(batch)
+        if not replaced:
+            return
+        # Only now: at every moment, and after a crash at any, there is one or the other, or both.
+        await self.unsubscribe(replaced, ending=await self._may_have_ending())
+
+    async def _may_have_ending(self) -> bool:
+        """Whether there may be ending subscriptions: else their bucket type need not be there. To be on once is enough,
+        since the type stays."""
+        self._has_ending = self._has_ending or ENDING in await self.features()
+        return self._has_ending
+
+    async def unsubscribe_filtered(self, batch: Sequence[tuple[str, Sequence[str], str]]) -> None:
+        self._require_open()
+        await self._filtered.unsubscribe(batch)
+
+    async def filtered(
+        self, asked: Sequence[tuple[str, str | None]], limit: int
+    ) -> list[tuple[list[tuple[str, str]], str | None]]:
+        self._require_open()
+        return await self._filtered.pages(asked, limit)
+
+    def filtered_now(
+        self, asked: Sequence[tuple[str, str | None]], limit: int
+    ) -> list[tuple[list[tuple[str, str]], str | None]] | None:
+        return None
+
+    async def filters_of(self, pairs: Sequence[tuple[str, str]]) -> list[list[str]]:
+        self._require_open()
+        return await self._filtered.filters_of(pairs)
+
+    async def filtered_subscriptions(self) -> AsyncIterator[list[tuple[str, list[tuple[str, str]]]]]:
+        self._require_open()
+        async with aclosing(in_pages(self._filtered.everything())) as pages:
+            async for page in pages:
+                yield page
 
     # Ending subscriptions.
 
