@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from .errors import ERRORS, ProtocolError
+from .filters import canonical_filter
 from .topics import check_topic
 from .wire import canonical, encode
 
@@ -64,6 +65,8 @@ class Command(NamedTuple):
     jti: str | None = None  # of a `revoke`: either this one or the next has a string
     subject: str | None = None
     expires_at: float | None = None  # Unix time in seconds
+    filter: str | None = None  # canonical text (``filters``)
+    replace: bool = False  # the filter takes the place of all else that the client has at these topics
 
 
 def check(value: dict[str, Any], payload_bytes_max: int) -> Command:
@@ -192,9 +195,23 @@ def _with_topics(name: str, client: str, number: Id, value: dict[str, Any], payl
 
 def _subscribe(name: str, client: str, number: Id, value: dict[str, Any], payload_bytes_max: int) -> Command:
     command = _with_topics(name, client, number, value, payload_bytes_max)
-    if "until" in value or "ttl_s" in value:
-        return command._replace(term=_term(value))
-    return command
+    ends = "until" in value or "ttl_s" in value
+    if "filter" in value:
+        if ends:
+            text = "Keys 'until' and 'ttl_s': a subscription with a filter does not end by itself; leave them out"
+            raise ProtocolError("bad_state", text)
+        filter = canonical_filter(value["filter"])
+        return command._replace(filter=filter, replace=_flag(value, "replace", False))
+    if "replace" in value:
+        raise ProtocolError(
+            "bad_state", "Key 'replace' belongs to a subscribe with a filter; leave it out, or give one"
+        )
+    return command._replace(term=_term(value)) if ends else command
+
+
+def _unsubscribe(name: str, client: str, number: Id, value: dict[str, Any], payload_bytes_max: int) -> Command:
+    command = _with_topics(name, client, number, value, payload_bytes_max)
+    return command._replace(filter=canonical_filter(value["filter"])) if "filter" in value else command
 
 
 def _term(value: dict[str, Any]) -> tuple[bool, int]:
@@ -241,7 +258,7 @@ _COMMANDS: Final = {
     "listen": _plain,
     "unlisten": _plain,
     "subscribe": _subscribe,
-    "unsubscribe": _with_topics,
+    "unsubscribe": _unsubscribe,
     "publish": _publish,
     "broadcast": _broadcast,
     "subscriptions": _page,

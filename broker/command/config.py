@@ -193,6 +193,7 @@ class ServeOptions:
     )
     max_routes: int = option(50_000, "topics in the routing cache", least=1)
     max_route_ids: int = option(2_000_000, "subscriber ids in it", least=1)
+    max_filter_bytes: int = option(512 << 20, "bytes of its topics' filters", least=1)
     max_locations: int = option(500_000, "clients in the location cache", least=1)
     max_duplicate_keys: int = option(1_000_000, "payload hashes in the table of duplicates", least=1)
     riak_namespace: str = option("ingeborg", "what bucket names begin with: one per broker on the Riak cluster")

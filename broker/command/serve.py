@@ -273,6 +273,7 @@ async def _serve(options: ServeOptions, given: Inherited | None, endpoint: Calla
             drop_oldest=options.slow_consumer == "drop_oldest",
             routes_topics=options.max_routes,
             routes_ids=options.max_route_ids,
+            filter_bytes=options.max_filter_bytes,
             locations_clients=options.max_locations,
             dedup_keys=options.max_duplicate_keys,
             inflight_messages=options.max_inflight,

@@ -10,6 +10,9 @@ from typing import Final
 
 from ingeborg.protocol.messages import PAGE_LIMIT_MAX
 
+#: Of the filters of an endpoint's topics.
+FILTER_BYTES: Final = 512 << 20
+
 
 @dataclass(frozen=True)
 class Limits:
@@ -20,6 +23,7 @@ class Limits:
     drop_oldest: bool = False  # of a full outbox, instead of closing its connection
     routes_topics: int = 50_000
     routes_ids: int = 2_000_000
+    filter_bytes: int = FILTER_BYTES
     locations_clients: int = 500_000
     dedup_keys: int = 1_000_000
     inflight_messages: int = 20_000

@@ -43,11 +43,12 @@ from .desk import Desk, Job
 from .effects import Act, Effects, StoreCall
 from .limits import PATIENCE, SIZES, Limits, Patience, Sizes
 from .links.calls import Calls
-from .links.capabilities import ENDING, NONE, STANDBY
+from .links.capabilities import ENDING, FILTERS, NONE, STANDBY
 from .links.mesh import Mesh
 from .messages.dedup import Dedup
 from .messages.delivery import Delivery
 from .messages.fanout import Fanout
+from .messages.filtering import Filtering
 from .messages.guard import Guard
 from .messages.home import Home
 from .messages.inflight import InFlight
@@ -62,7 +63,7 @@ from .messages.routes import Routes
 from .messages.sharing import Sharing
 from .model import Endpoint, Shape
 from .operators.counters import Counters
-from .operators.inspecting import Inspecting
+from .operators.looks import looks
 from .part import Part, bind
 from .stores import StoreCalls
 from .topics.locations import Locations, Whereabouts
@@ -102,7 +103,7 @@ class Router:
         as it is counted. ``alone_at_url``: see ``Joining``. ``ping_s``: between two pings of a connection. ``unix_s``:
         Unix time now. ``states``: what belongs to slots, beside the core's own. ``wanted``: features (``Features``).
         ``grace_s``: how long subscriptions until disconnect outlast their client. ``presence``: see ``Presence``."""
-        self.me = me
+        self.me, mine = me, me.incarnation
         self.limits = limits = limits or Limits()
         shape = shape or Shape()
         lookup, held_bytes = routing == "lookup", limits.held_bytes
@@ -118,12 +119,14 @@ class Router:
         self.hub = hub = Hub()
         self.memory = memory = Memory(held_bytes, resident or (lambda: held_bytes + 1))
         self.inflight = inflight = InFlight(limits.inflight_messages, limits.inflight_bytes)
-        self.routes = routes = Routes(limits.routes_topics, limits.routes_ids, choosy=shape.reads_memory)
+        most, choosy = limits.filter_bytes, shape.reads_memory
+        self.routes = routes = Routes(limits.routes_topics, limits.routes_ids, filter_bytes_max=most, choosy=choosy)
         self.locations = locations = Locations(0 if lookup else limits.locations_clients)
         self.dedup: Dedup[Handover] = Dedup(dedup_ttl_s, limits.dedup_keys)
         self._writes = writes = UnderWay()
         handovers, ending = UnderWay(), Switch()
-        homes = Homes(me.incarnation, joined=True) if lookup else members
+        self.filtering = filtering = Filtering(desk, routes, ending)
+        homes = Homes(mine, joined=True) if lookup else members
         repeats, moved_away = Repeats(dedup_ttl_s, sizes), MovedAway(sizes)
         whereabouts = Whereabouts(locations, members, counters.drops)
 
@@ -147,38 +150,35 @@ class Router:
         self.guard = guard = Guard(kept, standbys)
         keys = KeyHandover(desk, members, self.dedup, repeats, handovers, copies, seen, sizes)
         self._outcomes = outcomes = Outcomes(desk, inflight)
-        sharing = Sharing(desk, me.incarnation, homes, self.dedup, keys, copies, seen, guard, outcomes, sizes)
+        sharing = Sharing(desk, mine, homes, self.dedup, keys, copies, seen, guard, outcomes, sizes)
         self._home = home = (LookupHome if lookup else Home)(
-            desk, me.incarnation, homes, routes, locations, whereabouts, outcomes, fanout, sharing, guard, ending, sizes
+            desk, mine, homes, routes, locations, whereabouts, outcomes, fanout, sharing, guard, filtering, sizes
         )
-        switches = {} if lookup else {STANDBY: guard.switch, ENDING: ending.turn}
+        switches = {} if lookup else {STANDBY: guard.switch, ENDING: ending.turn, FILTERS: filtering.turn}
         self.features = features = Features(desk, members, switches, wanted)
         self.revoking = revoking = Revoking(desk, members, features, sessions, sending, replies, keepalive, sizes)
         self.recovery = recovery = Recovery(desk, members, self.dedup, kept, outcomes, home.recover)
-        self._origin = origin = Origin(
-            desk, me.incarnation, homes, home, outcomes, repeats, inflight, replies, counters, dedup_ttl_s > 0
-        )
+        checks = dedup_ttl_s > 0
+        self._origin = origin = Origin(desk, mine, homes, home, outcomes, repeats, inflight, replies, counters, checks)
 
         self.sweeping = sweeping = Sweeping(
             desk, members, hub, routes, locations, writes, ending, keepalive, shape, grace_s
         )
-        self._writing = writing = Writing(desk, me.incarnation, homes, routes, links, self._writes, sweeping, sizes)
+        self._writing = writing = Writing(desk, mine, homes, routes, links, writes, sweeping, filtering, sizes)
         if presence and not lookup:
             sweeping.presence = Presence(
-                desk, me.incarnation, homes, home, outcomes, inflight, routes, replies, ending, origin.publish, presence
+                desk, mine, homes, home, outcomes, inflight, routes, replies, ending, origin.publish, presence
             )
-        may_end = None if lookup else features
-        subscribing = Subscribing(
-            desk, me.incarnation, homes, writing, may_end, replies, memory, shape, limits.subscriptions, sizes
-        )
+        may = None if lookup else features
+        subscribing = Subscribing(desk, mine, homes, writing, may, replies, memory, shape, limits.subscriptions, sizes)
         listening = Listening(desk, members, homes, hub, locations, moved_away, replies, sending, memory, ending, sizes)
         cut_off = CutOff(desk, homes, hub, sending, ending, grace_s)
-        self._inspecting = inspecting = Inspecting(desk, members, replies, figures, ending, sizes)
 
         # In the order in which they are told of ticks, of the ends of turns, and of what becomes of the cluster.
         capabilities: list[Part] = [origin, sweeping.presence] if sweeping.presence is not None else [origin]
         capabilities += [home, delivery, keys, copying, arriving, standbys, copies, recovery, features, revoking]
-        capabilities += [writing, subscribing, sweeping, listening, cut_off, keepalive, inspecting, fanout]
+        self._looks = looks(desk, members, replies, figures, ending, filtering.switch, sizes)
+        capabilities += [writing, subscribing, sweeping, listening, cut_off, keepalive, *self._looks, fanout]
         followers = [part for part in capabilities if part.follows_the_cluster()]
         self.joining = joining = Joining(
             desk, members, mesh, self._writes, handovers, followers, self._idle, alone_at_url=alone_at_url

@@ -55,6 +55,7 @@ class Driver:
         self._now: dict[str, Callable[..., Any]] = {
             "subscribers": store.subscribers_now,
             "locations": store.locations_now,
+            "filtered": store.filtered_now,
         }
         self._store_tasks: set[asyncio.Task[None]] = set()
         self._turn_due = False

@@ -166,6 +166,7 @@ class _Endpoint:
         yield "publishes_in_flight", "Publishes whose outcome is not known yet", router.inflight.messages
         yield "publishes_in_flight_bytes", "Their payloads", router.inflight.bytes
         yield "routes", "Topics in the routing cache", len(router.routes)
+        yield "routes_filter_bytes", "Memory of these topics' filters", router.routes.filter_bytes
         yield "locations", "Clients in the location cache", len(router.locations)
         yield "duplicate_keys", "Payload hashes in the table of duplicates", len(router.dedup)
         yield "held_bytes", "Bytes that clients' connections hold, not read, not begun or not sent", router.memory.total

@@ -4,7 +4,8 @@ Owns: the connections, what waits on them, and which are read. Must never: carry
 connection than its limits say.
 
 Commands of one connection take effect in order (SPEC section 1). Those of one kind commute, or keep their order on the
-way, so they overlap. One of another kind waits in the connection's backlog until all before it are done.
+way, so they overlap. One of another kind waits in the connection's backlog until all before it are done. So does a
+filter that takes the place of all else, and what comes behind one.
 """
 
 from __future__ import annotations
@@ -216,11 +217,14 @@ class Sessions:
         if connection.ends_at is not None and (kind not in AFTER_CLOSE or self._desk.now >= connection.ends_at):
             self._desk.drops["command_of_closed_connection"] += 1
             return True
-        if connection.replies and (kind != connection.kind or kind in ONE_BY_ONE):
+        if connection.replies and (
+            kind != connection.kind or kind in ONE_BY_ONE or command.replace or connection.replaces
+        ):
             return False
         if kind != connection.kind:
             connection.kind = kind
             connection.tally = self._replies.tally(kind)
+        connection.replaces = command.replace
         if connection.allowance is not None:
             self._spend(connection, max(len(command.topics), len(frame) // BYTES_PER_COMMAND))
         self._commands[kind](connection, command)

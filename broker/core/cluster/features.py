@@ -19,7 +19,7 @@ from typing import Any, Final
 from ..desk import Desk
 from ..effects import Switched
 from ..links.calls import Call, Kind
-from ..links.capabilities import ENDING
+from ..links.capabilities import ENDING, FILTERS
 from ..part import Part, RequestHandler
 from .membership import Membership
 
@@ -30,7 +30,7 @@ LOOK_S: Final = 2.0
 SURE_S: Final = 10.0
 
 #: Those that may be used only when all know it.
-TOLD: Final = frozenset((ENDING,))
+TOLD: Final = frozenset((ENDING, FILTERS))
 
 
 class Switch:
@@ -44,6 +44,13 @@ class Switch:
     def turn(self, on: bool) -> None:
         """It has been switched."""
         self.on = on
+
+
+def flags(ending: Switch, filters: Switch) -> tuple[bool, ...]:
+    """The last arguments of an operation of the store that goes by both features: as few as say it."""
+    if filters.on:
+        return ending.on, True
+    return (True,) if ending.on else ()
 
 
 class Features(Part):
@@ -187,13 +194,14 @@ class Features(Part):
     def _go_on(self) -> None:
         for feature in sorted(self.on.intersection(self._ours)):
             # One that is not able may have opened the store before it was on, and have come to the registry since.
-            if self._desk.now >= self._ours[feature]:
-                del self._ours[feature]
-            elif lacking := self._members.lacking(feature):
+            # Of one that has not been linked yet nobody knows that: the feature is in use, and stays on meanwhile.
+            if unable := self._members.unable(feature):
                 del self._ours[feature]
                 self.awaited[feature] = []
                 self._switch(feature, False)
-                self._await(feature, lacking)
+                self._await(feature, unable)
+            elif self._desk.now >= self._ours[feature] and not self._members.lacking(feature):
+                del self._ours[feature]
         for feature in [feature for feature in self.awaited if feature not in self.on]:
             if lacking := self._members.lacking(feature):
                 self._await(feature, lacking)

@@ -293,6 +293,14 @@ class Membership(Homes):
             if peer.dead_since is None and not self.has(incarnation, capability)
         )
 
+    def unable(self, capability: str) -> list[str]:
+        """Of these, the names of those that have said what they can do, and lack it."""
+        return sorted(
+            peer.endpoint.name
+            for peer in self.peers.values()
+            if peer.dead_since is None and peer.capabilities is not None and capability not in peer.capabilities
+        )
+
     def table_with(self, newcomers: Iterable[str]) -> list[str]:
         """The homes, were these known peers in the view as well."""
         known = {(p.endpoint.name, p.endpoint.incarnation) for i in newcomers if (p := self.peers.get(i)) is not None}

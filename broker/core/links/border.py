@@ -60,7 +60,10 @@ def _is_key(key: Any, or_none: bool = False) -> bool:
 
 def _is_change(arguments: list[Any]) -> bool:
     if len(arguments) == 4:
-        return _is_change(arguments[:3]) and arguments[2] is True and _are_terms(arguments[3])
+        options = arguments[3]
+        if type(options) is dict and "filter" in options:
+            return _is_change(arguments[:3]) and _is_filter(options)
+        return _is_change(arguments[:3]) and arguments[2] is True and _are_terms(options)
     if len(arguments) != 3:
         return False
     client, topics, added = arguments
@@ -73,6 +76,11 @@ def _are_terms(options: Any) -> bool:
         return False
     ttl_s = options.get("ttl_s", 0)
     return options.get("until", "disconnect") == "disconnect" and type(ttl_s) is int and ttl_s >= 0
+
+
+def _is_filter(options: Any) -> bool:
+    """The options of a change: for which filter, and whether that takes the place of others."""
+    return _are_options(options) and type(options["filter"]) is str and type(options.get("replace", False)) is bool
 
 
 def _is_switched(arguments: list[Any]) -> bool:
@@ -88,8 +96,8 @@ def _is_delivery(arguments: list[Any]) -> bool:
         and type(number) is int
         and type(topic) is str
         and type(payload) is bytes
-        and type(keep) is bool
-        and ((clients is None and keep) or _are(clients, str))
+        and (type(keep) is bool or (type(keep) is str and keep != ""))
+        and ((clients is None and keep is not False) or _are(clients, str))
     )
 
 

@@ -30,9 +30,11 @@ class Kind(IntEnum):
     # then perhaps, to a peer with "standby", {"from": [origin, number]}: it is known by these
     # home -> former home that is handing over another with the key: the same
     PUBLISH = 1
-    # -> home: client, topics, added; then perhaps, to a peer with "ending", {"until": "disconnect", "ttl_s": seconds}
+    # -> home: client, topics, added; then perhaps, to a peer with "ending", {"until": "disconnect", "ttl_s": seconds};
+    # or, to one with "filters", {"filter": canonical text, "replace": true}
     CHANGE = 2
-    # home -> endpoint: origin's incarnation and number, topic, payload, clients (nil: those kept for the topic), keep?
+    # home -> endpoint: origin's incarnation and number, topic, payload, clients (nil: those kept for the topic), keep?;
+    # in place of true, to a peer with "filters", the name of the list among those kept
     DELIVER = 3
     BROADCAST = 4  # home -> every endpoint: origin's incarnation and number, payload; answered with ``Moved``
     LISTEN = 5  # -> every peer: [[client, number, incarnation, online], ...]
@@ -63,6 +65,12 @@ NOT_HOME: Final = "not_home"
 #: The answer of an endpoint that leaves to what is for a home.
 LEAVING: Final = "leaving"
 
+#: An answer before the answer, to an endpoint with "filters", as often as one likes: it takes longer.
+WAIT: Final = "wait"
+
+#: How much longer an answer may take each time, in seconds.
+PATIENCE_S: Final = 10.0
+
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Asker:
@@ -83,7 +91,7 @@ class Asker:
 class Call:
     """One request under way."""
 
-    __slots__ = ("arguments", "asker", "context", "deadline", "kind", "number", "target")
+    __slots__ = ("arguments", "asker", "context", "deadline", "kind", "number", "target", "waits")
 
     def __init__(
         self, number: int, kind: Kind, target: str, arguments: Item, asker: Asker, context: Any, deadline: float
@@ -95,6 +103,7 @@ class Call:
         self.asker = asker
         self.context = context
         self.deadline = deadline
+        self.waits = False  # its receiver has asked for more time
 
 
 class Calls:
@@ -109,6 +118,8 @@ class Calls:
         # made again keeps its deadline, and with it its place.
         self._by_deadline: deque[Call] = deque()
         self._again: deque[tuple[float, Call]] = deque()
+        # New deadlines of those whose receivers need longer, in their order; only a call's last one counts.
+        self._patient: deque[tuple[float, Call]] = deque()
 
     def __len__(self) -> int:
         return len(self._calls)
@@ -169,6 +180,11 @@ class Calls:
             call.target = ""
             self._again.append((now + RETRY_S, call))
             return
+        if code == WAIT:
+            call.waits = True
+            call.deadline = now + PATIENCE_S
+            self._patient.append((call.deadline, call))
+            return
         del self._calls[number]
         if code:
             call.asker.failed(call, code, value)
@@ -212,12 +228,20 @@ class Calls:
             _, call = self._again.popleft()
             if self._calls.get(call.number) is call and not call.target:
                 self._lost(call)
-        while self._by_deadline and self._by_deadline[0].deadline <= now:
+        while self._by_deadline and (self._by_deadline[0].waits or self._by_deadline[0].deadline <= now):
             call = self._by_deadline.popleft()
-            # The number alone would not do: what was settled may have been asked again under it.
-            if self._calls.get(call.number) is call:
-                del self._calls[call.number]
-                call.asker.failed(call, "peer_unavailable", "Another endpoint did not answer in time")
+            if not call.waits:
+                self._give_up(call)
+        while self._patient and self._patient[0][0] <= now:
+            deadline, call = self._patient.popleft()
+            if call.deadline == deadline:
+                self._give_up(call)
         # Answered calls leave the deque only when their deadline comes: skip those in front early to free them.
         while self._by_deadline and self._calls.get(self._by_deadline[0].number) is not self._by_deadline[0]:
             self._by_deadline.popleft()
+
+    def _give_up(self, call: Call) -> None:
+        # The number alone would not do: what was settled may have been asked again under it.
+        if self._calls.get(call.number) is call:
+            del self._calls[call.number]
+            call.asker.failed(call, "peer_unavailable", "Another endpoint did not answer in time")

@@ -27,8 +27,11 @@ ENDING: Final = "ending"
 #: It is told which tokens have been revoked, and lets none of them in (``clients.revoking``).
 REVOCATION: Final = "revocation"
 
+#: It takes subscriptions with filters (``messages.filtering``).
+FILTERS: Final = "filters"
+
 #: All of this release's.
-CAPABILITIES: Final = frozenset((COPIES, STANDBY, MISSED, ENDING, REVOCATION))
+CAPABILITIES: Final = frozenset((COPIES, STANDBY, MISSED, ENDING, REVOCATION, FILTERS))
 
 #: A peer's of before there were any.
 NONE: Final[frozenset[str]] = frozenset()

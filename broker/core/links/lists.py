@@ -10,8 +10,8 @@ from collections import OrderedDict
 
 
 class Lists:
-    """Topic -> its latest list, in the order of delivery. At most ``ids_max`` ids in all; the lists unused for longest
-    go first."""
+    """Topic, or another name that the sender gives -> its latest list, in the order of delivery. At most ``ids_max``
+    ids in all; the lists unused for longest go first."""
 
     def __init__(self, ids_max: int) -> None:
         self.ids = 0

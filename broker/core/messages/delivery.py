@@ -98,11 +98,12 @@ class Delivery(Part):
         ids: frozenset[str] | None = None
         if keep:
             kept = self._links[peer].kept
+            name = topic if keep is True else keep
             if clients is None:
-                clients = kept.use(topic)
+                clients = kept.use(name)
             else:
-                kept.keep(topic, clients)
-            ids = kept.as_set(topic) or None
+                kept.keep(name, clients)
+            ids = kept.as_set(name) or None
         message = Message(topic, payload, origin, origin_number, self._desk.now)
         message.travelled = True
         absent = self.deliver(message, clients, (peer, number), self.delivered, ids)

@@ -20,7 +20,7 @@ from ..links.calls import Call, Kind
 from ..links.link import Link
 from ..model import Location
 from ..part import Part
-from ..topics.locations import NEVER_LISTENED, Found, Locations, Whereabouts
+from ..topics.locations import NEVER_LISTENED, Found, Locations, Places, Whereabouts, add
 from .delivery import Delivered, Delivery, Moved
 from .message import Handover
 
@@ -62,13 +62,14 @@ class Fanout(Part):
         local: list[str],
         remote: dict[str, list[str]],
         places: Found | None = None,
+        name: str = "",
     ) -> bool:
         """To each endpoint its clients. True: they are all here, and have it. Else ``handed_over`` gets it when the
         last endpoint has confirmed, or failed to.
 
         ``places``: where they have been found, if they were not where they were thought to be. A publish has this
         second attempt; a broadcast as many as there are later places within ``MOVED_S``, since whoever moves on from
-        place to place listens all the time.
+        place to place listens all the time. ``name``: of the lists of recipients, where they are not the topic's.
         """
         absent: list[str] | None
         if local:
@@ -84,11 +85,25 @@ class Fanout(Part):
                 self._delivered_here(handover, len(local), absent, places)
         for endpoint, clients in remote.items():
             handover.open += 1
-            self._forward(handover, endpoint, clients, places)
+            self._forward(handover, endpoint, clients, places, name)
         self._confirmed_by_one(handover)
         return False
 
-    def _forward(self, handover: Handover, endpoint: str, clients: list[str], places: Found | None) -> None:
+    def hand_over_both(self, handover: Handover, plain: Places, matched: Places, name: str) -> bool:
+        """To the plain subscribers, and to those whose filters have matched. Many go apart: those lists stay the same,
+        and these come and go with what a message says. ``name``: of these. Returns as ``hand_over`` does."""
+        self._whereabouts.leave_out_the_gone(plain[1])  # it may be a while ago
+        many = self._many
+        if all(len(clients) <= many for places in (plain, matched) for clients in places[1].values()):
+            add(plain, matched)
+            return self.hand_over(handover, plain[0], plain[1])
+        handover.open += 1  # until both are on their way
+        self.hand_over(handover, plain[0], plain[1])
+        self.hand_over(handover, matched[0], matched[1], None, name)
+        self._confirmed_by_one(handover)
+        return False
+
+    def _forward(self, handover: Handover, endpoint: str, clients: list[str], places: Found | None, name: str) -> None:
         message = handover.message
         self._desk.counts["messages_forwarded"] += 1
         arguments = (message.origin, message.number, message.topic, message.payload, clients, False)
@@ -96,11 +111,11 @@ class Fanout(Part):
         if self._keeps_lists and len(clients) > self._many and message.topic and places is None:
             link = self._links.get(endpoint)
             if link is not None:
-                known = link.sent.holds(message.topic, clients)
+                known = link.sent.holds(name or message.topic, clients)
                 if not known:
-                    link.sent.keep(message.topic, clients)
+                    link.sent.keep(name or message.topic, clients)
                     self._desk.counts["lists_sent"] += 1
-                linked = (*arguments[:4], None if known else clients, True)
+                linked = (*arguments[:4], None if known else clients, name or True)
         self._desk.ask(Kind.DELIVER, endpoint, arguments, self, (handover, clients, places), 0, linked)
 
     def _delivered_here(self, handover: Handover, clients: int, absent: list[str], places: Found | None) -> None:

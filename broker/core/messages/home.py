@@ -10,33 +10,28 @@ A message goes through stages (``routes``), those behind it in its topic after i
 from __future__ import annotations
 
 import math
-from collections import deque
-from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any
 
 from ingeborg.protocol.errors import ProtocolError
 from ingeborg.protocol.hashes import slot_of
 
-from ..cluster.features import Switch
 from ..cluster.homes import Homes
 from ..desk import Desk, in_turn
 from ..limits import SIZES, Sizes
 from ..links.calls import NOT_HOME, TIMEOUT_S, Kind
+from ..model import Subscribers
 from ..part import Part, RequestHandler
 from ..stores import unavailable
-from ..topics.locations import Found, Locations, Places, Whereabouts, add
+from ..topics.locations import Locations, Places, Whereabouts
 from .fanout import Fanout
-from .finder import Finder
+from .filtering import Filtering
 from .guard import Guard
 from .message import ELSEWHERE, Handover, Message
 from .outcomes import Outcomes
-from .routes import CROWDED, FINDING, GUARDED, PLACING, READING, READY, Route, Routes, Search
+from .placing import Placing
+from .routes import GUARDED, READING, READY, Route, Routes
 from .sharing import Sharing
-
-#: A message for more subscribers may have to wait for another turn (``Sizes.places_per_turn``).
-FEW: Final = 20
-
-NOBODY: Final[Found] = {}
+from .topic_filters import Matched
 
 
 class Home(Part):
@@ -54,12 +49,11 @@ class Home(Part):
         fanout: Fanout,
         sharing: Sharing,
         guard: Guard,
-        ending: Switch,
+        filtering: Filtering,
         sizes: Sizes = SIZES,
     ) -> None:
         self._desk = desk
         self._sizes = sizes
-        self._ending = ending
         self._many = sizes.delivery_slice
         self._me = me
         self._homes = homes
@@ -71,12 +65,11 @@ class Home(Part):
         self._sharing = sharing
         sharing.take_again = self._take_again
         guard.go_on = self.go_on
+        self._filtering = filtering
+        filtering.go_on, filtering.give_up = self._advance, self._give_up
         self._parked: list[tuple[float, Handover]] = []  # until this endpoint has joined, or when they are given up
-        self._recipients = 0  # of messages for many that are being handed over
-        self._crowded: deque[tuple[str, Route]] = deque()  # topics whose first message is for many, and waits
-        self._placed = 0  # recipients of messages of this turn for more than a few
         self._read: list[tuple[str, Route]] = []  # sets to read at the end of the turn
-        self._finder = Finder(desk, locations, self._found, sizes)
+        self._placing = Placing(desk, routes, locations, whereabouts, self._advance, self._give_up, sizes)
 
     def requests(self) -> dict[Kind, RequestHandler]:
         """What origins ask."""
@@ -179,96 +172,45 @@ class Home(Part):
                 route.stage = READING
                 self._read.append((topic, route))
             return False
-        search = route.search
-        count = len(subscribers)
-        if count <= FEW:
-            places = self._whereabouts.places(subscribers, NOBODY if search is None else search.found)
-        else:
-            of_many = self._places_of_many(topic, route, count)
-            if of_many is None:
+        clients: Subscribers | list[str] = subscribers
+        matched = None
+        if route.filters is not None:
+            if route.filters.loading:
                 return False
-            places = of_many
-        local, remote, missing = places
-        if missing:
-            self._search(topic, route, missing)
+            assert first is not None
+            matched = self._filtering.matched(route, route.filters, first)
+            if matched.plain is not None:
+                clients = matched.clients  # these are the second ones to be placed
+        places = self._placing.places(topic, route, clients)
+        if places is None:
             return False
-        route.search = None
+        count = len(clients)
+        if matched is not None:
+            if matched.plain is None and matched.clients:
+                matched.plain, matched.plain_count = places, count
+                return True
+            count += matched.plain_count
         handover = route.take()
         if count > self._many:
-            handover.recipients = count
-            self._recipients += count
-        if self._fanout.hand_over(handover, local, remote):
+            self._placing.begin(handover, count)
+        if matched is None:
+            at_once = self._fanout.hand_over(handover, places[0], places[1])
+        else:
+            at_once = self._hand_over_matched(route, handover, matched, places)
+        if at_once:
             self._ended(handover, None)
         elif self._fanout.handed_over:
             self.take_handed_over()
         return True
 
-    def _places_of_many(self, topic: str, route: Route, count: int) -> Places | None:
-        """Where more than a few subscribers are. ``None``: another turn comes first, or messages to many others."""
-        search = route.search
-        if count > self._many and self._recipients >= self._sizes.recipients_max:
-            route.stage = CROWDED
-            self._crowded.append((topic, route))
-            if search is not None:
-                search.places = None  # they may be elsewhere by then
-            return None
-        if self._placed >= self._sizes.places_per_turn:
-            route.stage = PLACING
-            self._desk.job(self._rest(topic, route))
-            return None
-        self._placed += count
-        if search is not None and search.places is not None:
-            places, search.places = search.places, None
-            self._whereabouts.leave_out_the_gone(places[1])
-            return places
-        assert route.subscribers is not None
-        if count <= self._sizes.clients_per_slice:
-            return self._whereabouts.places(route.subscribers, NOBODY if search is None else search.found)
-        route.stage = PLACING
-        self._desk.job(self._place(topic, route, list(route.subscribers)))
-        return None
-
-    def _search(self, topic: str, route: Route, missing: list[str]) -> None:
-        """Have the store asked where these are."""
-        search = route.search
-        if search is None:
-            search = route.search = Search(topic, route)
-        route.stage = FINDING
-        self._finder.ask(search, missing)
-
-    def _found(self, search: Search, error: Exception | None) -> None:
-        """It has said it of all of them, or cannot."""
-        route = search.route
-        if self._routes.get(search.topic) is not route or route.search is not search:
-            return
-        if error is not None:
-            self._give_up(search.topic, error)
-        else:
-            route.stage = READY
-            self._advance(search.topic, route)
-
-    def _rest(self, topic: str, route: Route) -> Iterator[bool]:
-        """The topic's messages go on in another turn."""
-        if self._routes.get(topic) is route:
-            route.stage = READY
-            self._advance(topic, route)
-        yield from ()
-
-    def _place(self, topic: str, route: Route, clients: list[str]) -> Iterator[bool]:
-        """Where the many subscribers of the topic's first message are."""
-        search = route.search
-        if search is None:
-            search = route.search = Search(topic, route)
-        places: Places = [], {}, []
-        per_slice = self._sizes.clients_per_slice
-        for start in range(0, len(clients), per_slice):
-            add(places, self._whereabouts.places(clients[start : start + per_slice], search.found))
-            yield False
-            if self._routes.get(topic) is not route:
-                return  # the topic's messages are another home's by now
-        search.places = places
-        route.stage = READY
-        self._advance(topic, route)
+    def _hand_over_matched(self, route: Route, handover: Handover, matched: Matched, places: Places) -> bool:
+        """``places``: of those whose filters have matched, if there are any; else of the plain subscribers."""
+        if route.filters is not None:
+            route.filters.matched = None
+        if matched.plain is None:
+            return self._fanout.hand_over(handover, places[0], places[1])
+        name = f"{handover.message.topic}\0{matched.key.hex()}"
+        return self._fanout.hand_over_both(handover, matched.plain, places, name)
 
     # Outcomes
 
@@ -282,23 +224,12 @@ class Home(Part):
     def _ended(self, handover: Handover, error: ProtocolError | None) -> None:
         """The home is done with the message; its duplicates share the outcome."""
         if handover.recipients:
-            self._recipients -= handover.recipients
-            handover.recipients = 0
-            self._desk.job(self._let_go_on())
+            self._placing.end(handover)
         if error is not None:
             self._desk.drops[f"publish_{error.code}"] += 1
         if handover.pending:
             self._sharing.settle(handover, error)
         self._outcomes.settle(handover, False if error is None else error)
-
-    def _let_go_on(self) -> Iterator[bool]:
-        """Topics that waited until less is being handed over: in a turn of their own, and not inside the message's."""
-        while self._crowded and self._recipients < self._sizes.recipients_max:
-            topic, route = self._crowded.popleft()
-            if self._routes.get(topic) is route:
-                route.stage = READY
-                self._advance(topic, route)
-                yield False
 
     # The store
 
@@ -311,17 +242,17 @@ class Home(Part):
             for start in range(0, len(read), per_read):
                 part = read[start : start + per_read]
                 topics = [topic for topic, _ in part]
-                arguments = (topics, True) if self._ending.on else (topics,)
+                arguments = (topics, True) if self._filtering.ending.on else (topics,)
                 self._desk.store("subscribers", arguments, self._subscribers, part)
-        if self._finder.wanted:
-            self._finder.flush()
+        self._placing.ask()
 
     def flush(self) -> None:
         """End the turn."""
-        self._placed = 0
+        self._placing.placed = 0
         self.ask()
 
     def _subscribers(self, read: list[tuple[str, Route]], result: Any, error: Exception | None) -> None:
+        filtered: list[tuple[str, Route]] = []
         for index, (topic, route) in enumerate(read):
             if self._routes.get(topic) is not route:
                 continue  # dropped meanwhile, with what waited in it
@@ -329,7 +260,12 @@ class Home(Part):
                 self._give_up(topic, error)
                 continue
             self._routes.filled(topic, route, result[index])
-            self._advance(topic, route)
+            if self._filtering.switch.on:
+                filtered.append((topic, route))
+            else:
+                self._advance(topic, route)
+        if filtered:
+            self._filtering.read(filtered)
 
     def _give_up(self, topic: str, error: Exception) -> None:
         """The store could not say what the topic's messages need to know; none of them was handed to anybody."""

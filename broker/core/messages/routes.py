@@ -10,32 +10,39 @@ from collections import OrderedDict, deque
 from collections.abc import Iterable
 from typing import Final
 
+from ..limits import FILTER_BYTES
 from ..model import Subscribers
 from ..topics.locations import Found, Places
 from .message import Handover
+from .topic_filters import TopicFilters
 
 #: A set of so few is kept as a tuple: a set object takes four times the memory of its one id.
 SMALL: Final = 8
 
 
 #: What the first message of a topic waits for, its *stage*: nothing; the store's answer who subscribes; the store's
-#: answer where some of these are; slices of work, or another turn; that fewer recipients are being served; the standby.
+#: answer where some of these are; slices of work, or another turn; that fewer recipients are being served; the standby;
+#: that the topic's filters have been read.
 READY: Final = 0
 READING: Final = 1
 FINDING: Final = 2
 PLACING: Final = 3
 CROWDED: Final = 4
 GUARDED: Final = 5
+LOADING: Final = 6
 
 
 class Search:
     """Where the subscribers are that a topic's first message is for, as it is being found out."""
 
-    __slots__ = ("found", "places", "route", "topic", "unfound")
+    __slots__ = ("clients", "found", "places", "route", "topic", "unfound")
 
     def __init__(self, topic: str, route: Route) -> None:
         self.topic = topic
         self.route = route
+        #: Whom it is for, from when somebody had to be looked for. Who subscribes after that is not: with new ones coming
+        #: all the time the search would never end.
+        self.clients: list[str] | None = None
         self.found: Found = {}  # as the store has said
         self.unfound = 0  # clients that it has yet to say it of
         self.places: Places | None = None  # of many, once a job has gone through them
@@ -47,12 +54,13 @@ class Route:
     There are as many as there is room for, most of them idle: what only a busy one needs is None.
     """
 
-    __slots__ = ("behind", "changes", "first", "ids", "passing", "search", "stage", "subscribers")
+    __slots__ = ("behind", "changes", "filters", "first", "ids", "passing", "search", "stage", "subscribers")
 
     def __init__(self, passing: bool = False) -> None:
         self.passing = passing  # it goes when nothing waits in it
         self.subscribers: Subscribers | None = None
         self.ids = 0  # in it, as its owner has counted them
+        self.filters: TopicFilters | None = None  # None: nobody has one
         self.changes: list[tuple[str, bool]] | None = None  # (client, added?) confirmed while the set was being read
         # Messages of this topic, which go in their order; the first waits for what the stage says, the others for it.
         self.first: Handover | None = None
@@ -132,7 +140,8 @@ CHOSEN: Final = 8
 
 
 class Routes:
-    """Topic -> route, the least recently used go first; at most ``topics_max`` topics and about ``ids_max`` ids.
+    """Topic -> route, the least recently used go first; at most ``topics_max`` topics and about ``ids_max`` ids
+    and ``filter_bytes_max`` bytes of filters.
 
     A route that something waits in does not go. An entry takes about 360 bytes, a subscriber's id in it 80 to 180.
 
@@ -142,14 +151,18 @@ class Routes:
     others, Adaptive insertion policies, ISCA 2007).
     """
 
-    def __init__(self, topics_max: int, ids_max: int, *, choosy: bool = False) -> None:
+    def __init__(
+        self, topics_max: int, ids_max: int, *, filter_bytes_max: int = FILTER_BYTES, choosy: bool = False
+    ) -> None:
         self.topics_max = topics_max
         self.ids_max = ids_max
+        self.filter_bytes_max = filter_bytes_max
         self._choosy = choosy
         self._choice = 1  # a pseudo-random number below 2^31
         #: Those that are no part of the cache. Few: what is added and taken out all the time stays in the CPU's caches.
         self._passing: dict[str, Route] = {}
         self.ids = 0  # in all sets
+        self.filter_bytes = 0  # of all filters
         self.evicted = 0
         self.asked = self.misses = 0  # look-ups, and those that had to ask the store
         self._routes: OrderedDict[str, Route] = OrderedDict()
@@ -190,10 +203,24 @@ class Routes:
     def filled(self, topic: str, route: Route, subscribers: Subscribers) -> None:
         """The topic's set was read."""
         route.filled(subscribers)
-        if route.passing and len(subscribers) > SMALL:
-            route.passing = False  # to read so many takes longer
-            self._routes[topic] = self._passing.pop(topic)
+        if len(subscribers) > SMALL and topic in self._passing:
+            self._keep(topic, route)
         self._count(route, len(subscribers))
+
+    def _keep(self, topic: str, route: Route) -> None:
+        route.passing = False  # to read so many takes longer
+        self._routes[topic] = self._passing.pop(topic)
+
+    def count_filters(self, topic: str, route: Route) -> None:
+        """The topic's filters have been read, or have changed."""
+        filters = route.filters
+        assert filters is not None
+        if topic in self._passing and len(filters.index) > SMALL:
+            self._keep(topic, route)
+        size = filters.index.bytes if len(filters.index) else 0
+        self.filter_bytes += size - filters.counted
+        filters.counted = size
+        self._evict()
 
     def change(self, client: str, topics: Iterable[str], added: bool) -> None:
         """The client's subscriptions to these topics were written, or taken back: that holds from here on, in the cache
@@ -220,6 +247,13 @@ class Routes:
                 used.append(topic)
         return used
 
+    def read_again(self) -> None:
+        """Nothing that has been read is to be used for more than what waits for it now."""
+        for topic in self.doubt(self.topics()):
+            route = self.get(topic)
+            if route is not None and route.stage != READING:
+                route.passing = True
+
     def _count(self, route: Route, ids: int) -> None:
         self.ids += ids - route.ids
         route.ids = ids
@@ -233,6 +267,9 @@ class Routes:
         if route is not None:
             self.ids -= route.ids
             route.ids = 0
+            if route.filters is not None:
+                self.filter_bytes -= route.filters.counted
+                route.filters.counted = 0
         return route
 
     def topics(self) -> list[str]:
@@ -242,7 +279,7 @@ class Routes:
     def _evict(self) -> None:
         # Busy routes stay; they are bounded by the limit on messages in flight, and looking for an idle one is by this.
         for _ in range(8):
-            if (len(self._routes) <= self.topics_max and self.ids <= self.ids_max) or not self._routes:
+            if not self._full() or not self._routes:
                 return
             topic, route = next(iter(self._routes.items()))
             if route.first is not None or route.stage == READING or len(self._routes) == 1:
@@ -250,3 +287,8 @@ class Routes:
             else:
                 self.drop(topic)
                 self.evicted += 1
+
+    def _full(self) -> bool:
+        return (
+            len(self._routes) > self.topics_max or self.ids > self.ids_max or self.filter_bytes > self.filter_bytes_max
+        )

@@ -22,10 +22,12 @@ class Change:
         "connection",
         "counted",
         "error",
+        "filter",
         "id",
         "job",
         "open",
         "parked",
+        "replace",
         "reply",
         "size",
         "term",
@@ -40,10 +42,14 @@ class Change:
         reply: Reply,
         number: Any,
         term: tuple[bool, int] | None = None,
+        filter: str | None = None,
+        replace: bool = False,
     ) -> None:
         self.client = client
         self.added = added
         self.term = term  # of what ends, as ``Command.term``
+        self.filter = filter  # the one that is added, or taken out
+        self.replace = replace
         self.connection = connection
         self.reply = reply
         self.id = number

@@ -15,7 +15,7 @@ from typing import Any
 from ingeborg.protocol.errors import ProtocolError
 
 from ..clients.large import Topics
-from ..cluster.features import Switch
+from ..cluster.features import Switch, flags
 from ..desk import Desk
 from ..limits import SIZES, Sizes
 from ..stores import unavailable
@@ -24,7 +24,8 @@ from .change import Change
 
 class Quota:
     """``limit``: topics of one client. ``begin`` is told of a change that is permitted, and of its topics; ``refuse``
-    of one that is not, and why. ``ending``: there may be subscriptions that end, which count as the others do."""
+    of one that is not, and why. ``ending`` and ``filters``: there may be subscriptions that end, or that have filters,
+    which count as the others do."""
 
     def __init__(
         self,
@@ -33,6 +34,7 @@ class Quota:
         begin: Callable[[Change, Any], None],
         refuse: Callable[[Change, ProtocolError], None],
         ending: Switch,
+        filters: Switch,
         sizes: Sizes = SIZES,
     ) -> None:
         self._sizes = sizes
@@ -41,6 +43,7 @@ class Quota:
         self._begin = begin
         self._refuse = refuse
         self._ending = ending
+        self._filters = filters
         # By client: the one being counted or written, and those behind it.
         self._rows: dict[str, deque[tuple[Change, Any]]] = {}
 
@@ -88,10 +91,8 @@ class Quota:
         self._refuse(change, ProtocolError("too_many_topics", text))
 
     def _read(self, context: Any, cursor: str | None) -> None:
-        arguments: tuple[Any, ...] = (context[0].client, cursor, self._sizes.page_max)
-        if self._ending.on:
-            arguments = (*arguments, True)
-        self._desk.store("topics", arguments, self._page, context)
+        beside = flags(self._ending, self._filters)
+        self._desk.store("topics", (context[0].client, cursor, self._sizes.page_max, *beside), self._page, context)
 
     def _page(self, context: Any, result: Any, error: Exception | None) -> None:
         change, topics, new, count = context

@@ -23,7 +23,7 @@ from ..cluster.homes import Homes
 from ..desk import Desk, in_turn
 from ..limits import SIZES, Sizes
 from ..links.calls import TIMEOUT_S, Call, Kind
-from ..links.capabilities import ENDING
+from ..links.capabilities import ENDING, FILTERS
 from ..model import Shape
 from ..part import CommandHandler, Part
 from .change import Change
@@ -53,6 +53,10 @@ EARLY_MAX: Final = 10_000
 WINDOW_GROWTH: Final = 0.25
 
 
+Early = deque[tuple[float, Change, Any]]
+"""Changes, and their topics, that wait for a feature: until when, in that order."""
+
+
 class Own(Writer):
     """What this endpoint writes as home of topics of its own clients."""
 
@@ -69,9 +73,8 @@ class Own(Writer):
 
 
 class Subscribing(Part):
-    """One endpoint's part in changing its clients' subscriptions. ``features``: ask for that of ending ones, ``None``:
-    there are none here. ``shape``: of the store;
-    ``subscriptions_max``: of a client, 0: any number."""
+    """One endpoint's part in changing its clients' subscriptions. ``features``: ask for those of ending ones and of
+    filters, ``None``: there are none here. ``shape``: of the store. ``subscriptions_max``: of a client, 0: any."""
 
     def __init__(
         self,
@@ -93,14 +96,15 @@ class Subscribing(Part):
         self._writing = writing
         self._features = features
         self._grace_s = writing.grace_s
-        self._early: deque[tuple[float, Change, Any]] = deque()  # until when they wait for the feature, in that order
+        self._early: dict[str, Early] = {ENDING: deque(), FILTERS: deque()}  # what waits for a feature
         self._replies = replies
         self._memory = memory
         self._shape = shape
         self._own = Own(self)
         self._quota: Quota | None = None
         if subscriptions_max:
-            self._quota = Quota(desk, subscriptions_max, self._permitted, self._forbidden, writing.ending, sizes)
+            ending, filters = writing.ending, writing.filtering.switch
+            self._quota = Quota(desk, subscriptions_max, self._permitted, self._forbidden, ending, filters, sizes)
         self._topics = 0  # of all commands, under way
         self._window = float(TOPICS_UNDER_WAY)  # what these may be: found out, as a TCP sender's window is
 
@@ -111,11 +115,12 @@ class Subscribing(Part):
     def change(self, connection: Connection, command: Command) -> None:
         """A client's ``subscribe`` or ``unsubscribe``."""
         added = command.name == "subscribe"
-        change = Change(command.client, added, connection, self._replies.expect(connection), command.id, command.term)
+        reply, filter = self._replies.expect(connection), command.filter
+        change = Change(command.client, added, connection, reply, command.id, command.term, filter, command.replace)
         if isinstance(command.topics, Topics):
             change.size = command.topics.size
             self._memory.wait(connection, change.size)
-        if change.term is not None and not self._may_end(change, command.topics):
+        if (change.term is not None or filter is not None) and not self._may(change, command.topics):
             return
         self._ask(change, command.topics)
 
@@ -125,35 +130,41 @@ class Subscribing(Part):
         else:
             self._permitted(change, topics)
 
-    def _may_end(self, change: Change, topics: Any) -> bool:
-        """Do all endpoints know of ending subscriptions? If not, it waits, or is refused."""
+    def _may(self, change: Change, topics: Any) -> bool:
+        """Do all endpoints know of such subscriptions? If not, it waits, or is refused."""
         if self._features is None:
-            text = "Keys 'until' and 'ttl_s': with lookup routing no subscription ends by itself; leave them out"
+            text = "Key 'filter': with lookup routing no subscription has one; leave it out"
+            if change.filter is None:
+                text = "Keys 'until' and 'ttl_s': with lookup routing no subscription ends by itself; leave them out"
             self._forbidden(change, ProtocolError("bad_state", text))
             return False
-        why = self._features.want(ENDING)
-        if why is None and not self._early:
+        early = self._early[_feature(change)]
+        why = self._features.want(_feature(change))
+        if why is None and not early:
             return True
-        if len(self._early) >= EARLY_MAX:
-            self._forbidden(change, ProtocolError("peer_unavailable", "Too many wait for subscriptions that end"))
+        if len(early) >= EARLY_MAX:
+            self._forbidden(change, ProtocolError("peer_unavailable", "Too many wait for the first of their kind"))
         else:
-            self._early.append((self._desk.now + FEATURE_S, change, topics))
+            early.append((self._desk.now + FEATURE_S, change, topics))
         return False
 
     def tick(self) -> None:
-        """Go on with what has waited for the feature; refuse what has waited too long."""
-        if not self._early or self._features is None:
-            return
-        why = self._features.want(ENDING)
-        while self._early and (why is None or self._early[0][0] <= self._desk.now):
-            _, change, topics = self._early.popleft()
+        """Go on with what has waited for a feature; refuse what has waited too long."""
+        for feature, early in self._early.items():
+            if early:
+                self._go_on(feature, early)
+
+    def _go_on(self, feature: str, early: Early) -> None:
+        assert self._features is not None
+        why = self._features.want(feature)
+        while early and (why is None or early[0][0] <= self._desk.now):
+            _, change, topics = early.popleft()
             if why is None:
                 self._ask(change, topics)
             else:
                 text = why or "not all endpoints know yet that there are such"
-                self._forbidden(
-                    change, ProtocolError("peer_unavailable", f"No subscription ends by itself yet: {text}")
-                )
+                what = "No subscription ends by itself" if feature == ENDING else "No subscription has a filter"
+                self._forbidden(change, ProtocolError("peer_unavailable", f"{what} yet: {text}"))
 
     def _permitted(self, change: Change, topics: Any) -> None:
         if len(topics) <= TOPICS_PER_SLICE:
@@ -229,12 +240,17 @@ class Subscribing(Part):
         if home == self._me:
             term = None if change.term is None else self._writing.term(*change.term)
             write = Write(change.client, topics, change.added, self._desk.now, deadline, term)
+            if change.filter is not None:
+                write.with_filter(change.filter, change.replace)
             write.writer, write.context = self._own, change
             self._writing.take(write)
         else:
             arguments: tuple[Any, ...] = (change.client, topics, change.added)
             if change.term is not None:
                 arguments = (*arguments, _options(*change.term))
+            elif change.filter is not None:
+                options = {"filter": change.filter, "replace": True} if change.replace else {"filter": change.filter}
+                arguments = (*arguments, options)
             self._desk.ask(Kind.CHANGE, home, arguments, self, (change, deadline))
 
     def part_done(self, change: Change, topics: int, took_s: float, error: ProtocolError | None) -> None:
@@ -279,6 +295,8 @@ class Subscribing(Part):
             self._quota.ended(change)
         if change.error is not None:
             self._replies.refuse(change.connection, change.reply, change.id, change.error)
+        elif change.filter is not None and change.added:
+            self._replies.reply(change.connection, change.reply, success(change.id, filtered=True))
         elif change.term is not None:
             self._replies.reply(change.connection, change.reply, success(change.id, grace_s=self._grace_s))
         else:
@@ -303,6 +321,10 @@ class Subscribing(Part):
         else:
             self.dispatch_again(change, topics, deadline)
         return None
+
+
+def _feature(change: Change) -> str:
+    return ENDING if change.filter is None else FILTERS
 
 
 def _options(disconnect: bool, ttl_s: int) -> dict[str, Any]:

@@ -15,14 +15,16 @@ from ingeborg.protocol.errors import ProtocolError
 from ingeborg.protocol.hashes import slot_of
 from ingeborg.protocol.native import mypyc_attr
 
+from ..cluster.features import flags
 from ..cluster.homes import Homes
 from ..cluster.underway import UnderWay
 from ..desk import Desk, in_turn
 from ..limits import SIZES, Sizes
 from ..links.calls import NOT_HOME, TIMEOUT_S, Kind
 from ..links.link import Link
+from ..messages.filtering import Filtering
 from ..messages.routes import Routes
-from ..model import Term
+from ..model import Term, TooManyFilters
 from ..part import Part, RequestHandler
 from ..stores import unavailable
 from .sweeping import Sweeping
@@ -51,12 +53,14 @@ class Write:
         "client",
         "context",
         "deadline",
+        "filter",
         "link",
         "made_at",
         "number",
         "operation",
         "order",
         "peer",
+        "replace",
         "round",
         "term",
         "took_s",
@@ -74,6 +78,8 @@ class Write:
         self.term = term  # of what ends
         self.operation = "unsubscribe" if not added else "subscribe" if term is None else "subscribe_ending"
         self.order = self.operation  # it overlaps those of the same; "": none
+        self.filter: str | None = None  # that is added, or taken out
+        self.replace = False
         self.watched: list[str] | None = None  # of its topics those that have presence
         self.changed: list[str] | None = None  # of these, those whose sets it changes
         self.made_at = now
@@ -86,6 +92,13 @@ class Write:
         self.number = 0  # of the peer's request
         self.link: Link | None = None  # the life of the peer's link that it came over
         self.round = 0  # of membership, when the store was called
+
+    def with_filter(self, filter: str, replace: bool) -> None:
+        """It is a subscription with this filter that is added, perhaps in place of all others, or taken out."""
+        self.filter = filter
+        self.replace = replace
+        self.operation = "subscribe_filtered" if self.added else "unsubscribe_filtered"
+        self.order = "" if replace else self.operation
 
 
 class Writes:
@@ -103,7 +116,8 @@ class Writes:
 
 class Writing(Part):
     """One endpoint's part as the home of subscriptions. ``writes``: those that have been given to the store.
-    ``sweeping``: is told of slots that have ending subscriptions, and has the part that tells of presence."""
+    ``sweeping``: is told of slots that have ending subscriptions, and has the part that tells of presence.
+    ``filtering``: is told of filters."""
 
     def __init__(
         self,
@@ -114,6 +128,7 @@ class Writing(Part):
         links: dict[str, Link],
         writes: UnderWay,
         sweeping: Sweeping,
+        filtering: Filtering,
         sizes: Sizes = SIZES,
     ) -> None:
         self._desk = desk
@@ -122,6 +137,7 @@ class Writing(Part):
         self.term = sweeping.term  # of what is subscribed to here
         self.grace_s = sweeping.grace_s
         self._sweeping = sweeping
+        self.filtering = filtering
         self._at_once = sizes.topics_at_once
         self._me = me
         self._homes = homes
@@ -139,13 +155,16 @@ class Writing(Part):
         """A peer takes us for the home of these topics."""
         client, topics, added = arguments[:3]
         term = None
-        if len(arguments) > 3:
-            if not self.ending.on:  # told too late, or by nobody: asked again it knows
-                self._desk.decline(peer, number, NOT_HOME)
+        options: dict[str, Any] = arguments[3] if len(arguments) > 3 else {}
+        if options:
+            if not (self.filtering.switch if "filter" in options else self.ending).on:
+                self._desk.decline(peer, number, NOT_HOME)  # told too late, or by nobody: asked again it knows
                 return
-            options = arguments[3]
-            term = self._sweeping.term("until" in options, options.get("ttl_s", 0))
+            if "filter" not in options:
+                term = self._sweeping.term("until" in options, options.get("ttl_s", 0))
         write = Write(client, topics, added, self._desk.now, self._desk.now + TIMEOUT_S, term)
+        if "filter" in options:
+            write.with_filter(options["filter"], options.get("replace", False))
         write.peer = peer
         write.link = self._links.get(peer)
         write.number = number
@@ -176,7 +195,7 @@ class Writing(Part):
     def _watch(self, write: Write) -> None:
         """What of it is told."""
         presence = self._sweeping.presence
-        if presence is not None:
+        if presence is not None and (write.filter is None or write.replace):
             write.watched = presence.of(write.topics)
             if write.watched:
                 write.order = ""
@@ -264,7 +283,7 @@ class Writing(Part):
         self._under_way.begin(write)
         presence = self._sweeping.presence if write.watched else None
         if write.watched and presence is not None:
-            presence.look(write.client, write.watched, write.added, self._looked, (writes, write))
+            presence.look(write.client, write.watched, _comes(write), self._looked, (writes, write))
         else:
             self._store(writes, write)
 
@@ -286,10 +305,13 @@ class Writing(Part):
         if write.term is not None:
             arguments = ([(write.client, write.topics, write.term)],)
             self._sweeping.written(write.topics)
-        elif self.ending.on:
-            arguments = ([(write.client, write.topics)], True)
+        elif write.filter is not None:
+            row = (write.client, write.topics, write.filter)
+            arguments = ([(*row, write.replace) if write.added else row],)
+        elif write.added:
+            arguments = ([(write.client, write.topics)], True) if self.ending.on else ([(write.client, write.topics)],)
         else:
-            arguments = ([(write.client, write.topics)],)
+            arguments = ([(write.client, write.topics)], *flags(self.ending, self.filtering.switch))
         self._desk.store(write.operation, arguments, self._written, (writes, write))
 
     def _written(self, context: Any, result: Any, error: Exception | None) -> None:
@@ -306,13 +328,16 @@ class Writing(Part):
             self._tell(write.changed, write, error)
         if error is not None:
             self._routes.doubt(write.topics)
-            self._finish(write, unavailable(error))
+            self._finish(write, _refusal(error))
         elif write.round != self._homes.round:
             # Meanwhile another may have acted as home, with a set read before this write.
             self._routes.doubt(write.topics)
             self._not_home(write)
         else:
-            self._routes.change(write.client, write.topics, write.added)
+            if write.filter is None or write.replace:
+                self._routes.change(write.client, write.topics, _comes(write))
+            if self.filtering.switch.on:
+                self.filtering.change(write.client, write.topics, write.filter, write.added, write.replace)
             self._desk.counts["subscriptions_changed"] += len(write.topics)
             self._finish(write, None)
         self._go_on(write.client, writes)
@@ -330,7 +355,7 @@ class Writing(Part):
         presence = self._sweeping.presence
         assert presence is not None
         if error is None and write.round == self._homes.round:
-            presence.tell(write.client, changed, write.added)
+            presence.tell(write.client, changed, _comes(write))
         else:
             presence.lose(len(changed))
 
@@ -361,3 +386,12 @@ class Writing(Part):
                 self._finish(write, ProtocolError("peer_unavailable", "This endpoint has not joined the others yet"))
             else:
                 self._at_home(write)
+
+
+def _comes(write: Write) -> bool:
+    """Does its client come into the sets of its topics, or go out of them? One with filters is in none."""
+    return write.added and not write.replace
+
+
+def _refusal(error: Exception) -> ProtocolError:
+    return ProtocolError("too_many_topics", str(error)) if isinstance(error, TooManyFilters) else unavailable(error)

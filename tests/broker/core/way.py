@@ -28,6 +28,7 @@ from ingeborg.broker.core.links.link import Link
 from ingeborg.broker.core.messages.dedup import Dedup
 from ingeborg.broker.core.messages.delivery import Delivery
 from ingeborg.broker.core.messages.fanout import Fanout
+from ingeborg.broker.core.messages.filtering import Filtering
 from ingeborg.broker.core.messages.guard import Guard
 from ingeborg.broker.core.messages.home import Home
 from ingeborg.broker.core.messages.inflight import InFlight
@@ -134,6 +135,7 @@ class Way:
             sizes,
         )
         self.ending = Switch()
+        self.filtering = Filtering(desk, self.routes, self.ending)
         make_home = LookupHome if lookup else Home
         self.home = make_home(
             desk,
@@ -146,7 +148,7 @@ class Way:
             self.fanout,
             self.sharing,
             self.guard,
-            self.ending,
+            self.filtering,
             sizes,
         )
         self.origin = Origin(

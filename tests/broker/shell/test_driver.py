@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from ingeborg.broker.core.clients.hub import Connection
+from ingeborg.broker.core.effects import StoreCall
 from ingeborg.broker.core.model import Endpoint, Location, Shape, StoreError, Subscribers
 from ingeborg.broker.core.router import Router
 from ingeborg.broker.shell.driver import Driver
+from tests import wants
 
 ME = Endpoint("me", "m", "ws://me", 0)
 
@@ -40,6 +42,11 @@ class Memory:
 
     def locations_now(self, clients: Sequence[str]) -> list[Location | None]:
         return [None for _ in clients]
+
+    def filtered_now(
+        self, asked: Sequence[tuple[str, str | None]], limit: int
+    ) -> list[tuple[list[tuple[str, str]], str | None]]:
+        return [([("ann", f"{topic} {limit}")], after) for topic, after in asked]
 
 
 class Endpointed:
@@ -87,6 +94,17 @@ async def test_what_it_does_not_say_at_once_is_asked_for_in_the_other_way() -> N
     await endpoint.told.wait()
     (reply,) = endpoint.written
     assert b'"result":"success"' in reply
+
+
+async def test_filters_are_asked_for_at_once_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    wants.interpreted()
+    endpoint = Endpointed()
+    calls, told = [[StoreCall(7, "filtered", ([("song", None)], 10))], []], list[Any]()
+    monkeypatch.setattr(endpoint.router, "asks", lambda now: calls.pop(0))
+    monkeypatch.setattr(endpoint.router, "stored", lambda *answer: told.append(answer[:3]))
+    endpoint.driver.turn()
+    await asyncio.sleep(0)
+    assert told == [(7, [([("ann", "song 10")], None)], None)]
 
 
 async def test_a_store_that_cannot_be_read_is_an_error_in_this_turn() -> None:

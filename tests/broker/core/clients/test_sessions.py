@@ -122,6 +122,18 @@ def test_of_pages_one_is_under_way_at_a_time(room: Room) -> None:
     assert room.take_begun() == ["subscriptions 2"]
 
 
+def test_a_filter_in_place_of_all_else_overlaps_no_other_subscribe(room: Room) -> None:
+    one = room.connection()
+    room.say(one, "subscribe 1", "subscribe 2")
+    room.say(one, "subscribe 3", filter={"a": ["x"]}, replace=True)
+    room.say(one, "subscribe 4", "subscribe 5")
+    assert room.take_begun() == ["subscribe 1", "subscribe 2"]
+    for begun in ([], ["subscribe 3"], ["subscribe 4", "subscribe 5"]):
+        room.finish()
+        room.sessions.go_on()
+        assert room.take_begun() == begun
+
+
 def test_what_is_refused_keeps_its_place_among_the_replies_and_nothing_is_begun(room: Room) -> None:
     one = room.connection(grant=Grant("paul", (), (), False, 0.0))
     room.say(one, "unsubscribe 1", "dance 2", "publish 3")

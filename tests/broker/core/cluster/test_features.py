@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ingeborg.broker.core.cluster.features import LOOK_S, Features, Switch
+from ingeborg.broker.core.cluster.features import LOOK_S, SURE_S, Features, Switch
 from ingeborg.broker.core.cluster.membership import Membership
 from ingeborg.broker.core.effects import Switched
 from ingeborg.broker.core.links.calls import Kind
@@ -108,6 +108,31 @@ def test_one_that_is_not_able_and_came_while_it_was_switched_on_has_it_switched_
     alone.look()
     alone.look()
     assert alone.switched[-1] == (STANDBY, True)
+
+
+def test_one_that_has_yet_to_say_what_it_can_do_does_not_have_it_switched_off() -> None:
+    alone = Alone(STANDBY)
+    alone.look(seconds=0.0)
+    alone.members.heartbeat_written(alone.desk.now)
+    alone.members.registry([NEW], alone.desk.now, alone.desk.now)
+    assert alone.members.lacking(STANDBY) == ["new"]
+    for _ in range(int(SURE_S / LOOK_S) + 1):
+        assert alone.look() == []
+    assert alone.told == [True]
+    alone.members.connected(NEW, alone.desk.now, NOT_ABLE)
+    assert alone.look()[:1] == [Switched(STANDBY, False, ["new"])]
+    assert alone.switched == [(STANDBY, True), (STANDBY, False)]
+
+
+def test_after_a_while_in_which_all_were_able_no_more_is_switched_off() -> None:
+    alone = Alone(STANDBY)
+    alone.members.connected(NEW, alone.desk.now, ABLE)
+    alone.look(seconds=0.0)
+    alone.look(seconds=SURE_S)
+    alone.members.left(NEW.incarnation)
+    alone.members.connected(NEW, alone.desk.now, NOT_ABLE)
+    assert alone.look() == []
+    assert alone.switched == [(STANDBY, True)]
 
 
 def test_a_store_that_does_not_answer_changes_nothing() -> None:

@@ -23,7 +23,11 @@ KEY = key_of(slot_of("t"), "t", b"1").to_bytes(KEY_BYTES)
 SOUND: dict[Kind, list[list[Any]]] = {
     Kind.PUBLISH: [["t", b"1", KEY, False], ["", b"1", b"", True]],
     Kind.CHANGE: [["anna", ["t", "u"], True], ["anna", [], False]],
-    Kind.DELIVER: [["o", 1, "t", b"1", ["anna"], False], ["o", 1, "t", b"1", None, True]],
+    Kind.DELIVER: [
+        ["o", 1, "t", b"1", ["anna"], False],
+        ["o", 1, "t", b"1", None, True],
+        ["o", 1, "t", b"1", None, "t\0ff"],
+    ],
     Kind.BROADCAST: [["o", 1, b"1"]],
     Kind.LISTEN: [[[["anna", 1, "o", True], ["bert", 2, "o", False]]], [[]]],
     Kind.JOIN: [[1]],
@@ -95,6 +99,18 @@ def test_what_there_is_is_let_in(kind: Kind) -> None:
         assert is_answer(kind, packed(value))
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["anna", ["t"], True, {"filter": "{}", "replace": True}],
+        ["anna", ["t"], True, {"filter": "{}"}],
+        ["anna", ["t"], False, {"filter": "{}"}],
+    ],
+)
+def test_a_change_may_have_a_filter(arguments: list[Any]) -> None:
+    assert is_request(int(Kind.CHANGE), packed(arguments))
+
+
 @pytest.mark.parametrize("kind", Kind)
 def test_an_argument_more_or_less_or_of_another_type_is_not(kind: Kind) -> None:
     for arguments in map(packed, SOUND[kind]):
@@ -123,6 +139,10 @@ def test_an_argument_more_or_less_or_of_another_type_is_not(kind: Kind) -> None:
         (Kind.CHANGE, ["anna", ["t"], True, {"until": "doomsday"}]),
         (Kind.CHANGE, ["anna", ["t"], True, {"ttl_s": True}]),
         (Kind.CHANGE, ["anna", ["t"], True, {"ttl_s": -1}]),
+        (Kind.CHANGE, ["anna", ["t"], True, {"filter": {"a": [1]}}]),
+        (Kind.CHANGE, ["anna", ["t"], True, {"filter": "{}", "replace": 1}]),
+        (Kind.DELIVER, ["o", 1, "t", b"1", ["anna"], b"t"]),
+        (Kind.DELIVER, ["o", 1, "t", b"1", None, ""]),
         (Kind.CHANGE, ["anna", ["t"], True, {1: 2}]),
         (Kind.CHANGE, ["anna", ["t"], True, None]),
         (Kind.LISTEN, [[["anna", 1, "o"]]]),

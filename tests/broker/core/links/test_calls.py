@@ -10,7 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from ingeborg.broker.core.links.calls import NOT_HOME, RETRY_S, TIMEOUT_S, Asker, Call, Calls, Kind
+from ingeborg.broker.core.links.calls import NOT_HOME, PATIENCE_S, RETRY_S, TIMEOUT_S, WAIT, Asker, Call, Calls, Kind
 from ingeborg.broker.core.links.link import Item, Link
 
 
@@ -78,6 +78,34 @@ def test_a_refusal_is_told_with_its_code() -> None:
     link(calls, "b")
     calls.answer("b", ask(calls, "b", asker), "store_unavailable", "down", 1.0)
     assert asker.told == [("failed", "it", "store_unavailable", "down")]
+
+
+def test_a_peer_may_ask_for_more_time_again_and_again() -> None:
+    calls, asker = Calls(), Asking()
+    link(calls, "b")
+    ask(calls, "b", asker, "first")
+    number = ask(calls, "b", asker, "patient")
+    ask(calls, "b", asker, "last", now=0.5)
+    calls.answer("b", number, WAIT, "", 4.0)
+    calls.answer("b", number, WAIT, "", 4.5)
+    calls.tick(TIMEOUT_S)
+    assert [told[1] for told in asker.told] == ["first"]
+    calls.tick(4.5 + PATIENCE_S - 0.1)
+    assert [told[1] for told in asker.told] == ["first", "last"]
+    calls.tick(4.5 + PATIENCE_S)
+    assert asker.told[-1] == ("failed", "patient", "peer_unavailable", "Another endpoint did not answer in time")
+    assert len(calls) == 0
+
+
+def test_and_answers_in_that_time() -> None:
+    calls, asker = Calls(), Asking()
+    link(calls, "b")
+    number = ask(calls, "b", asker)
+    calls.answer("b", number, WAIT, "", 4.0)
+    calls.tick(TIMEOUT_S + 1.0)
+    calls.answer("b", number, "", "value", TIMEOUT_S + 2.0)
+    calls.tick(4.0 + PATIENCE_S)
+    assert asker.told == [("answered", "it", "value")]
 
 
 def test_an_answer_from_the_wrong_peer_means_nothing() -> None:
@@ -275,6 +303,7 @@ class AnySchedule(RuleBasedStateMachine):
         self.asker = Asking(self.ask_another)
         self.now = 0.0
         self.begun: dict[int, float] = {}
+        self.due: dict[int, float] = {}
         self.turn = 0
 
     def ask_another(self, call: Call) -> str | None:
@@ -293,11 +322,17 @@ class AnySchedule(RuleBasedStateMachine):
     def ask(self, peer: str) -> None:
         number = self.calls._number + 1
         self.begun[number] = self.now
+        self.due[number] = self.now + TIMEOUT_S
         assert ask(self.calls, peer, self.asker, number, self.now) == number
 
-    @rule(peer=st.sampled_from(peers), number=st.integers(1, 20), code=st.sampled_from(["", "internal", NOT_HOME]))
+    @rule(
+        peer=st.sampled_from(peers), number=st.integers(1, 20), code=st.sampled_from(["", "internal", NOT_HOME, WAIT])
+    )
     def answer(self, peer: str, number: int, code: str) -> None:
+        asked = code == WAIT and self.calls.kind_of(peer, number) is not None
         self.calls.answer(peer, number, code, None, self.now)
+        if asked:
+            self.due[number] = self.now + PATIENCE_S
 
     @rule(seconds=st.sampled_from([0.01, RETRY_S, 1.0, TIMEOUT_S / 2]))
     def wait(self, seconds: float) -> None:
@@ -309,11 +344,11 @@ class AnySchedule(RuleBasedStateMachine):
         ended = [told[1] for told in self.asker.told if told[0] != "lost"]
         assert len(ended) == len(set(ended))
         assert len(ended) + len(self.calls) == len(self.begun)
-        late = [number for number, at in self.begun.items() if at + TIMEOUT_S <= self.now and number not in ended]
+        late = [number for number, at in self.due.items() if at <= self.now and number not in ended]
         assert late == []
 
     def teardown(self) -> None:
-        self.calls.tick(self.now + TIMEOUT_S)
+        self.calls.tick(self.now + PATIENCE_S)
         assert len(self.calls) == 0
         assert len(self.calls._by_deadline) == 0
 

@@ -11,10 +11,13 @@ import pytest
 from ingeborg.broker.core.clients.grants import Grant
 from ingeborg.broker.core.clients.hub import Connection
 from ingeborg.broker.core.cluster.features import Switch
-from ingeborg.broker.core.limits import Sizes
+from ingeborg.broker.core.limits import SIZES, Sizes
 from ingeborg.broker.core.links.calls import Call, Kind
 from ingeborg.broker.core.model import Location, StoreUnavailable, Term
-from ingeborg.broker.core.operators import inspecting
+from ingeborg.broker.core.operators import inspecting, subscribers, words
+from ingeborg.broker.core.operators.looks import looks
+from ingeborg.broker.core.part import bind
+from ingeborg.broker.core.router import Router
 
 from ..surroundings import Surroundings, command
 from ..talk import Cluster, Talker
@@ -28,6 +31,10 @@ def ask(talker: Talker, seconds: float = 0.5, **fields: Any) -> Any:
     return talker.replies[-1][1]
 
 
+def figures_of(router: Router) -> inspecting.Inspecting:
+    return next(part for part in router._looks if isinstance(part, inspecting.Inspecting))
+
+
 def names_up(reply: dict[str, Any]) -> dict[str, bool]:
     return {row["name"]: row["up"] for row in reply["endpoints"]}
 
@@ -35,7 +42,7 @@ def names_up(reply: dict[str, Any]) -> dict[str, bool]:
 def test_every_endpoint_says_how_it_is() -> None:
     cluster = Cluster("b", "a", "c")
     for name, node in cluster.nodes.items():
-        node.router._inspecting._figures = partial(dict, figures={"said_by": name})
+        figures_of(node.router)._figures = partial(dict, figures={"said_by": name})
     reply = ask(cluster.client("anna", "b"), command="endpoints", id=7)
     assert reply["id"] == 7
     assert [(row["name"], row["me"], row["up"], row["url"]) for row in reply["endpoints"]] == [
@@ -75,7 +82,7 @@ def fails() -> dict[str, Any]:
 
 def test_figures_that_cannot_be_had_are_said_so_and_harm_nothing_else() -> None:
     cluster = Cluster("a", "b")
-    cluster.nodes["a"].router._inspecting._figures = fails
+    figures_of(cluster.nodes["a"].router)._figures = fails
     anna, bert = cluster.client("anna", "a"), cluster.client("bert", "b")
     for _ in range(2):
         assert ask(anna, command="endpoints")["error"] == "internal"
@@ -88,7 +95,7 @@ def test_figures_that_cannot_be_had_are_said_so_and_harm_nothing_else() -> None:
 def test_all_who_ask_at_once_are_answered_with_one_look() -> None:
     cluster = Cluster("a", "b")
     asked = []
-    cluster.nodes["b"].router._inspecting._figures = lambda: asked.append(1) or {}  # type: ignore[func-returns-value]
+    figures_of(cluster.nodes["b"].router)._figures = lambda: asked.append(1) or {}  # type: ignore[func-returns-value]
     anna = cluster.client("anna", "a")
     for _ in range(50):
         anna.send(command="endpoints")
@@ -101,7 +108,7 @@ def test_few_large_sets_are_read_at_a_time_and_too_many_askers_refused() -> None
     cluster.world.store.subscribers_of["t"] = {"x", "y"}
     anna = cluster.client("anna", "a")
     router = cluster.nodes["a"].router
-    count = inspecting.WAITING_MAX + 50
+    count = words.WAITING_MAX + 50
     for _ in range(count):
         anna.send(command="subscribers", topic="t")
     for _ in range(20 * count):
@@ -109,10 +116,10 @@ def test_few_large_sets_are_read_at_a_time_and_too_many_askers_refused() -> None
         if len(anna.replies) == count:
             break
         under_way = [operation for _, operation, *_ in router.stores._calls.values() if operation == "subscribers"]
-        assert len(under_way) <= inspecting.READS_AT_ONCE
+        assert len(under_way) <= subscribers.READS_AT_ONCE
     results = [reply.get("error", "ok") for _, reply in anna.replies]
     assert len(results) == count
-    assert results.count("store_unavailable") == 50 - inspecting.READS_AT_ONCE
+    assert results.count("store_unavailable") == 50 - subscribers.READS_AT_ONCE
     assert results.count("ok") == count - results.count("store_unavailable")
 
 
@@ -192,7 +199,11 @@ class Alone(Surroundings):
         self.members.disconnected("q")
         self.own: Any = {"figures": "ours"}
         self.ending = Switch()
-        self.part = inspecting.Inspecting(self.desk.real, self.members, self.replies, self.figures, self.ending)
+        self.filters = Switch()
+        given = (self.desk.real, self.members, self.replies, self.figures, self.ending, self.filters, SIZES)
+        self.parts = looks(*given)
+        self.commands = bind(self.parts).commands
+        self.part = next(part for part in self.parts if isinstance(part, inspecting.Inspecting))
 
     def figures(self) -> dict[str, Any]:
         if isinstance(self.own, Exception):
@@ -202,7 +213,7 @@ class Alone(Surroundings):
 
     def ask(self, name: str, **fields: Any) -> Connection:
         connection = self.client(name)
-        self.part.commands()[name](connection, command(name, **fields))
+        self.commands[name](connection, command(name, **fields))
         return connection
 
     def asked(self) -> Call:
@@ -268,11 +279,11 @@ def test_an_answer_that_comes_too_late_is_not_taken_for_one_to_the_next_question
 
 
 def test_who_asks_meanwhile_is_answered_with_the_same_look_and_too_many_are_refused(alone: Alone) -> None:
-    askers = [alone.ask("endpoints") for _ in range(inspecting.WAITING_MAX + 1)]
+    askers = [alone.ask("endpoints") for _ in range(words.WAITING_MAX + 1)]
     call = alone.asked()
     assert alone.results(askers[-1]) == ["store_unavailable"]
     alone.part.answered(call, {"figures": "theirs"})
-    assert [alone.results(asker) for asker in askers[:-1]] == [["ok"]] * inspecting.WAITING_MAX
+    assert [alone.results(asker) for asker in askers[:-1]] == [["ok"]] * words.WAITING_MAX
 
 
 def test_an_endpoint_that_does_not_know_its_own_figures_asks_nobody_else(alone: Alone) -> None:
@@ -329,10 +340,8 @@ def test_of_many_subscribers_only_those_of_the_page_are_located(alone: Alone) ->
 def test_who_is_no_operator_is_told_who_listens_and_neither_where_nor_until_when(alone: Alone) -> None:
     anna = alone.client("subscribers")
     anna.grant = Grant("anna", (), (), False, 0.0, presence=("t",))
-    ending = Switch()
-    ending.turn(True)
-    part = inspecting.Inspecting(alone.desk.real, alone.members, alone.replies, dict, ending)
-    part.commands()["subscribers"](anna, command("subscribers", topic="t"))
+    alone.ending.turn(True)
+    alone.commands["subscribers"](anna, command("subscribers", topic="t"))
     alone.stored("subscribers")[0].end([{"a", "b", "c"}])
     alone.desk.work()
     alone.stored("locations")[0].end([Location(1, "p", True), Location(1, "p", False), Location(1, "dead", True)])
@@ -346,7 +355,7 @@ def test_who_is_no_operator_is_told_who_listens_and_neither_where_nor_until_when
 
 
 def test_few_sets_are_in_memory_at_once_and_the_next_is_read_when_one_is_sorted(alone: Alone) -> None:
-    askers = [alone.ask("subscribers", topic=f"t{number}") for number in range(inspecting.READS_AT_ONCE + 2)]
+    askers = [alone.ask("subscribers", topic=f"t{number}") for number in range(subscribers.READS_AT_ONCE + 2)]
     first, second = alone.stored("subscribers", "subscribers")
     first.end([{"a"}])
     alone.stored()  # it is read, and still there
@@ -355,7 +364,7 @@ def test_few_sets_are_in_memory_at_once_and_the_next_is_read_when_one_is_sorted(
     assert third.arguments == (["t2"],)
     second.end(error=StoreUnavailable("no quorum"))
     (last,) = alone.stored("subscribers")
-    assert last.arguments == ([f"t{inspecting.READS_AT_ONCE + 1}"],)
+    assert last.arguments == ([f"t{subscribers.READS_AT_ONCE + 1}"],)
     assert alone.results(askers[1]) == ["store_unavailable"]
 
 
@@ -394,7 +403,7 @@ def test_topics_and_subscribers_have_the_terms_of_those_that_end() -> None:
     alone = Alone()
     alone.ending.turn(True)
     anna = alone.client("subscriptions")
-    alone.part.commands()["subscriptions"](anna, command("subscriptions", id=1))
+    alone.commands["subscriptions"](anna, command("subscriptions", id=1))
     (topics,) = alone.stored("topics")
     assert topics.arguments == ("anna", None, 1_000, True)
     topics.end((["t", "u", "v"], None))
@@ -410,7 +419,7 @@ def test_topics_and_subscribers_have_the_terms_of_those_that_end() -> None:
             "terms": {"t": {"until": "disconnect"}, "v": {"until": "disconnect", "ends_at": 12.5}},
         }
     ]
-    alone.part.commands()["subscribers"](anna, command("subscribers", topic="t"))
+    alone.commands["subscribers"](anna, command("subscribers", topic="t"))
     (subscribers,) = alone.stored("subscribers")
     assert subscribers.arguments == (["t"], True)
     subscribers.end([{"anna", "bert"}])
@@ -431,7 +440,7 @@ def test_where_no_page_has_any_nothing_is_said_of_it_and_a_failure_is_told() -> 
     alone.ending.turn(True)
     anna = alone.client("subscriptions")
     for result in ([None], StoreUnavailable("down")):
-        alone.part.commands()["subscriptions"](anna, command("subscriptions"))
+        alone.commands["subscriptions"](anna, command("subscriptions"))
         alone.stored("topics")[0].end((["t"], None))
         (terms,) = alone.stored("terms")
         if isinstance(result, Exception):

@@ -64,7 +64,7 @@ class Told(Way):
             self.origin.publish,
             prefixes,
         )
-        self.writing = Writing(desk, me, self.members, self.routes, self.links, writes, self.sweeping)
+        self.writing = Writing(desk, me, self.members, self.routes, self.links, writes, self.sweeping, self.filtering)
         self.elsewhere = self.room(ANN.incarnation)
         self.here = self.room(ME.incarnation)
 

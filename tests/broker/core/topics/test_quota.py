@@ -97,7 +97,7 @@ class Alone:
     def __init__(self, sizes: Sizes = SIZES) -> None:
         self.desk = FakeDesk()
         self.decided: list[str] = []
-        self.quota = quota.Quota(self.desk.real, 3, self._begin, self._refuse, Switch(), sizes)
+        self.quota = quota.Quota(self.desk.real, 3, self._begin, self._refuse, Switch(), Switch(), sizes)
         self.connection = Connection(1, Outbox(1))
 
     def ask(self, name: str, topics: Any, client: str = "anna") -> Change:

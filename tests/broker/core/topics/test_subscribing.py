@@ -12,7 +12,8 @@ from ingeborg.broker.core.cluster.features import Features
 from ingeborg.broker.core.cluster.underway import UnderWay
 from ingeborg.broker.core.limits import SIZES
 from ingeborg.broker.core.links.calls import TIMEOUT_S, Kind
-from ingeborg.broker.core.links.capabilities import CAPABILITIES, ENDING
+from ingeborg.broker.core.links.capabilities import CAPABILITIES, ENDING, FILTERS
+from ingeborg.broker.core.messages.filtering import Filtering
 from ingeborg.broker.core.messages.routes import Routes
 from ingeborg.broker.core.model import Shape, StoreUnavailable, Term
 from ingeborg.broker.core.topics.subscribing import (
@@ -40,8 +41,10 @@ class Endpoint(Surroundings):
         super().__init__(*peers, joined=joined)
         routes, writes = Routes(1_000, 10_000), UnderWay()
         sweeps = self.sweeping(routes, writes)
-        self.features = Features(self.desk.real, self.members, {ENDING: sweeps.switch.turn}, ())
-        self.writing = Writing(self.desk.real, "m", self.members, routes, {}, writes, sweeps)
+        self.filtering = Filtering(self.desk.real, routes, sweeps.switch)
+        switches = {ENDING: sweeps.switch.turn, FILTERS: self.filtering.turn}
+        self.features = Features(self.desk.real, self.members, switches, ())
+        self.writing = Writing(self.desk.real, "m", self.members, routes, {}, writes, sweeps, self.filtering)
         self.part = Subscribing(
             *(self.desk.real, "m", self.members, self.writing, None if lookup else self.features),
             *(self.replies, self.memory, shape or Shape(), quota),
@@ -417,6 +420,78 @@ def test_with_lookup_routing_there_is_none() -> None:
     (reply,) = endpoint.heard(endpoint.anna)
     assert reply["error"] == "bad_state"
     assert "lookup" in reply["info"]
+
+
+# What has a filter
+
+
+def filter_everywhere(endpoint: Endpoint) -> None:
+    """The feature is on, and all know it."""
+    for incarnation in endpoint.members.view():
+        endpoint.features.switched_on(incarnation, 1, [[FILTERS]])
+    endpoint.features._turn(FILTERS, True)
+    endpoint.desk.asked.clear()
+
+
+def say_filtered(endpoint: Endpoint, name: str, topics: list[str], *, replace: bool = False) -> None:
+    said = command(name, topic=topics, id=1)._replace(filter="{}", replace=replace)
+    endpoint.part.commands()[name](endpoint.anna, said)
+
+
+@pytest.mark.parametrize("replace", [False, True])
+def test_each_home_is_told_the_filter(endpoint: Endpoint, replace: bool) -> None:
+    filter_everywhere(endpoint)
+    topics = {home: endpoint.topics(home, 1) for home in "mp"}
+    say_filtered(endpoint, "subscribe", topics["m"] + topics["p"], replace=replace)
+    options = {"filter": "{}", "replace": True} if replace else {"filter": "{}"}
+    assert endpoint.asked() == [("p", ("anna", topics["p"], True, options))]
+    (own,) = endpoint.stored("subscribe_filtered")
+    assert own.arguments == ([("anna", topics["m"], "{}", replace)],)
+    own.end()
+    endpoint.part.answered(endpoint.desk.asked[0], None)
+    assert endpoint.heard(endpoint.anna) == [{"result": "success", "filtered": True, "id": 1}]
+
+
+def test_and_which_one_is_taken_back(endpoint: Endpoint) -> None:
+    filter_everywhere(endpoint)
+    topics = {home: endpoint.topics(home, 1) for home in "mp"}
+    say_filtered(endpoint, "unsubscribe", topics["m"] + topics["p"])
+    assert endpoint.asked() == [("p", ("anna", topics["p"], False, {"filter": "{}"}))]
+    assert endpoint.stored("unsubscribe_filtered")[0].arguments == ([("anna", topics["m"], "{}")],)
+
+
+def test_to_take_back_all_takes_back_filters_as_well(endpoint: Endpoint) -> None:
+    filter_everywhere(endpoint)
+    topics = endpoint.topics("m", 1)
+    endpoint.say("unsubscribe", topics)
+    assert endpoint.stored("unsubscribe")[0].arguments == ([("anna", topics)], False, True)
+    endpoint.desk.stored.clear()
+
+
+def test_the_first_filter_waits_until_all_know_and_nothing_that_ends_waits_for_it(endpoint: Endpoint) -> None:
+    for state in endpoint.members.peers.values():
+        state.capabilities = CAPABILITIES
+    say_filtered(endpoint, "subscribe", endpoint.topics("m", 1))
+    end_everywhere(endpoint)
+    say_ending(endpoint, endpoint.topics("m", 1))
+    endpoint.part.tick()
+    endpoint.stored("subscribe_ending")[0].end()
+    assert endpoint.results(endpoint.anna) == []  # replies keep their order
+    filter_everywhere(endpoint)
+    endpoint.part.tick()
+    endpoint.stored("subscribe_filtered")[0].end()
+    assert endpoint.results(endpoint.anna) == ["ok 1", "ok 1"]
+
+
+def test_and_is_refused_where_not_all_can_do_it(endpoint: Endpoint) -> None:
+    say_filtered(endpoint, "subscribe", endpoint.topics("m", 1))
+    endpoint.features.tick()
+    endpoint.stored("features")[0].end(frozenset())
+    endpoint.desk.now += FEATURE_S + 0.1
+    endpoint.part.tick()
+    (reply,) = endpoint.heard(endpoint.anna)
+    assert reply["error"] == "peer_unavailable"
+    assert reply["info"].startswith("No subscription has a filter yet: p, q cannot do it")
 
 
 def test_while_there_may_be_some_the_store_is_told_so_with_plain_ones_too(endpoint: Endpoint) -> None:

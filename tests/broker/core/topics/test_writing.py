@@ -10,6 +10,7 @@ from ingeborg.broker.core.cluster.underway import UnderWay
 from ingeborg.broker.core.limits import SIZES
 from ingeborg.broker.core.links.calls import NOT_HOME, TIMEOUT_S
 from ingeborg.broker.core.links.link import Link
+from ingeborg.broker.core.messages.filtering import Filtering
 from ingeborg.broker.core.messages.routes import Routes
 from ingeborg.broker.core.model import StoreUnavailable
 from ingeborg.broker.core.topics.writing import WRITES_WAITING_MAX, Write, Writer, Writing
@@ -30,7 +31,9 @@ class Home(Surroundings):
         self.writes = UnderWay()
         self.links = {"p": Link("m.1")}
         self.sweeps = self.sweeping(self.routes, self.writes)
-        self.writing = Writing(self.desk.real, "m", self.members, self.routes, self.links, self.writes, self.sweeps)
+        self.filtering = Filtering(self.desk.real, self.routes, self.sweeps.switch)
+        parts = (self.routes, self.links, self.writes, self.sweeps, self.filtering)
+        self.writing = Writing(self.desk.real, "m", self.members, *parts)
         self.ours = self.topics("m", 3)
 
     def ask(self, number: int, topics: list[str], *, added: bool = True, client: str = "anna") -> None:

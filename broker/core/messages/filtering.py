@@ -1,0 +1,199 @@
+"""The filters of topics at their home: read behind the subscriber sets, kept in the routes, and asked for each message.
+
+Owns: the reading of a topic's filters, page by page and in slices, while its messages wait; and whom a message is for
+by them. Must never: write a filter, or know where anybody is.
+
+A message of a topic without filters costs one test of an attribute of its route.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+from ..cluster.features import Switch
+from ..desk import Desk, Job
+from ..links.calls import WAIT
+from .message import Handover
+from .routes import LOADING, READY, Route, Routes
+from .topic_filters import Matched, TopicFilters
+
+#: Filters that are put into an index in one slice: 1 to 2 ms.
+PAIRS_PER_SLICE: Final = 200
+
+#: Filters in one page.
+PAIRS_PER_PAGE: Final = 1_000
+
+#: Filters of one topic in the first page, where the store is asked about many topics at once.
+PAIRS_AT_FIRST: Final = 4
+
+#: How often those who wait are told so while a topic's filters are being read, in seconds.
+TELL_S: Final = 2.0
+
+Page = tuple[list[tuple[str, str]], str | None]
+"""Clients and filters, and the cursor of what follows, as the store gives them."""
+
+
+class Loading:
+    """A topic whose filters are being read."""
+
+    __slots__ = ("error", "filters", "job", "page", "route", "tell_at", "topic")
+
+    def __init__(self, topic: str, route: Route, filters: TopicFilters, page: Page) -> None:
+        self.topic = topic
+        self.route = route
+        self.filters = filters
+        self.page: Page | None = page  # that has come, and is next
+        self.error: Exception | None = None
+        self.job: Job | None = None
+        self.tell_at = 0.0  # when those who wait are told again
+
+
+class Filtering:
+    """One home's. ``switch``: is the feature on? ``ending``: may there be subscriptions that end?, by which the sets
+    are read."""
+
+    def __init__(self, desk: Desk, routes: Routes, ending: Switch) -> None:
+        self.ending = ending
+        self._desk = desk
+        self._routes = routes
+        self.switch = Switch()
+        # The home's: the topic's messages go on; its filters cannot be read.
+        self.go_on: Callable[[str, Route], None] = lambda topic, route: None
+        self.give_up: Callable[[str, Exception], None] = lambda topic, error: None
+
+    def turn(self, on: bool) -> None:
+        """The feature has been switched. What was read before has filters that it should not have, or lacks some."""
+        self.switch.turn(on)
+        self._routes.read_again()
+
+    # Reading
+
+    def read(self, routes: Sequence[tuple[str, Route]]) -> None:
+        """The subscriber sets of these topics have been read: read their filters. Their messages wait."""
+        for _, route in routes:
+            route.stage = LOADING
+            route.filters = TopicFilters(loading=True)
+        limit = max(PAIRS_PER_PAGE // len(routes), PAIRS_AT_FIRST)
+        self._desk.store("filtered", ([(topic, None) for topic, _ in routes], limit), self._first_pages, routes)
+
+    def _first_pages(self, routes: Sequence[tuple[str, Route]], result: Any, error: Exception | None) -> None:
+        here = 0
+        for index, (topic, route) in enumerate(routes):
+            if self._routes.get(topic) is not route:
+                continue  # dropped meanwhile, with what waited in it
+            if error is not None:
+                self.give_up(topic, error)
+                continue
+            pairs, cursor = result[index]
+            filters = route.filters
+            assert filters is not None
+            here += len(pairs)
+            if cursor is not None or here > PAIRS_PER_SLICE:
+                loading = Loading(topic, route, filters, (pairs, cursor))
+                loading.job = self._rest(loading)
+                self._desk.job(loading.job)
+                continue
+            filters.read(pairs)
+            if filters.complete():
+                self._complete(topic, route, filters)
+            else:
+                self._desk.job(self._again(topic, route, filters))
+
+    def _rest(self, loading: Loading) -> Iterator[bool]:
+        """Page after page, the next one asked for before this one is put in."""
+        topic, route, filters = loading.topic, loading.route, loading.filters
+        while True:
+            while loading.page is None:
+                if loading.error is not None:
+                    if self._routes.get(topic) is route:
+                        self.give_up(topic, loading.error)
+                    return
+                yield True
+            pairs, cursor = loading.page
+            loading.page = None
+            if cursor is not None:
+                self._desk.store("filtered", ([(topic, cursor)], PAIRS_PER_PAGE), self._page, loading)
+            self._have_wait(loading)
+            for start in range(0, len(pairs), PAIRS_PER_SLICE):
+                filters.read(pairs[start : start + PAIRS_PER_SLICE])
+                yield False
+                if self._routes.get(topic) is not route:
+                    return
+            if cursor is None:
+                break
+        yield from self._again(topic, route, filters)
+
+    def _page(self, loading: Loading, result: Any, error: Exception | None) -> None:
+        loading.error = error
+        if error is None:
+            loading.page = result[0]
+        assert loading.job is not None
+        self._desk.job(loading.job)
+
+    def _again(self, topic: str, route: Route, filters: TopicFilters) -> Iterator[bool]:
+        """What was confirmed while they were being read is done again."""
+        while self._routes.get(topic) is route:
+            if filters.complete():
+                self._complete(topic, route, filters)
+                return
+            yield False
+
+    def _complete(self, topic: str, route: Route, filters: TopicFilters) -> None:
+        if len(filters.index):
+            self._routes.count_filters(topic, route)
+        else:
+            route.filters = None
+        route.stage = READY
+        self.go_on(topic, route)
+
+    def _have_wait(self, loading: Loading) -> None:
+        """The peers that have asked have to wait longer than they would."""
+        if self._desk.now < loading.tell_at:
+            return
+        loading.tell_at = self._desk.now + TELL_S
+        for handover in loading.route.waiting():
+            if handover.peer:
+                self._desk.decline(handover.peer, handover.number, WAIT)
+
+    # Changes
+
+    def change(self, client: str, topics: Sequence[str], text: str | None, added: bool, replace: bool) -> None:
+        """The client's subscriptions to these topics were written, or taken back. ``text``: the filter; ``None``:
+        without one; ``replace``: in place of all else."""
+        if text is None and added:
+            return
+        for topic in topics:
+            route = self._routes.get(topic)
+            if route is None or route.subscribers is None:
+                continue  # its filters will be read after this
+            filters = route.filters
+            if filters is None:
+                if not added:
+                    continue
+                filters = route.filters = TopicFilters(loading=False)
+            filters.change((client, text, added, replace))
+            if not filters.loading:
+                if not len(filters.index) and route.first is None:
+                    self._routes.count_filters(topic, route)
+                    route.filters = None
+                else:
+                    self._routes.count_filters(topic, route)
+
+    # Messages
+
+    @staticmethod
+    def matched(route: Route, filters: TopicFilters, handover: Handover) -> Matched:
+        """Whom the topic's first message is for by its filters alone, of the same moment as its plain subscribers: who
+        changes from one to the other meanwhile gets it, and once. It is found out anew while those are not fixed."""
+        matched, search = filters.matched, route.search
+        if matched is not None and (matched.handover is not handover or matched.plain is None):
+            fixed = matched.handover is handover and search is not None and search.clients is not None
+            matched = matched if fixed else None
+        if matched is None:
+            clients, key = filters.index.match(handover.message.payload)
+            plain = route.subscribers
+            if plain:
+                clients = [client for client in clients if client not in plain]
+            matched = filters.matched = Matched(handover, clients, key)
+        return matched

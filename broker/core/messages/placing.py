@@ -1,0 +1,161 @@
+"""Where the clients are that a topic's first message is for: from the caches, or as the store says.
+
+Owns: the searches under way, and how much of messages for many is done at once. Must never: know why a message is for
+whom (``home`` does), or hand one over.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from ..desk import Desk
+from ..limits import SIZES, Sizes
+from ..model import Subscribers
+from ..topics.locations import Found, Locations, Places, Whereabouts, add
+from .finder import Finder
+from .message import Handover
+from .routes import CROWDED, FINDING, PLACING, READY, Route, Routes, Search
+
+#: A message for more clients may have to wait for another turn (``Sizes.places_per_turn``).
+FEW: Final = 20
+
+NOBODY: Final[Found] = {}
+
+
+class Placing:
+    """One home's. ``advance``: the topic's messages go on; ``give_up``: the store cannot say where somebody is."""
+
+    def __init__(
+        self,
+        desk: Desk,
+        routes: Routes,
+        locations: Locations,
+        whereabouts: Whereabouts,
+        advance: Callable[[str, Route], None],
+        give_up: Callable[[str, Exception], None],
+        sizes: Sizes = SIZES,
+    ) -> None:
+        self._desk = desk
+        self._routes = routes
+        self._whereabouts = whereabouts
+        self._advance = advance
+        self._give_up = give_up
+        self._sizes = sizes
+        self._many = sizes.delivery_slice
+        self.recipients = 0  # of messages for many that are being handed over
+        self._crowded: deque[tuple[str, Route]] = deque()  # topics whose first message is for many, and waits
+        self.placed = 0  # recipients of messages of this turn for more than a few
+        self._finder = Finder(desk, locations, self._found, sizes)
+
+    def places(self, topic: str, route: Route, clients: Subscribers | list[str]) -> Places | None:
+        """Where they are. ``None``: the topic waits for what the route's stage says, and then goes on."""
+        search = route.search
+        if search is not None and search.clients is not None:
+            clients = search.clients
+        if len(clients) <= FEW:
+            places = self._whereabouts.places(clients, NOBODY if search is None else search.found)
+        else:
+            of_many = self._of_many(topic, route, clients)
+            if of_many is None:
+                return None
+            places = of_many
+        if places[2]:
+            if search is None:
+                search = route.search = Search(topic, route)
+            if search.clients is None:
+                search.clients = list(clients)
+            route.stage = FINDING
+            self._finder.ask(search, places[2])
+            return None
+        route.search = None
+        return places
+
+    def _of_many(self, topic: str, route: Route, clients: Subscribers | list[str]) -> Places | None:
+        """Those of more than a few. ``None``: another turn comes first, or messages to many others."""
+        search, count = route.search, len(clients)
+        if count > self._many and self.recipients >= self._sizes.recipients_max:
+            route.stage = CROWDED
+            self._crowded.append((topic, route))
+            if search is not None:
+                search.places = None  # they may be elsewhere by then
+            return None
+        if self.placed >= self._sizes.places_per_turn:
+            route.stage = PLACING
+            self._desk.job(self._rest(topic, route))
+            return None
+        self.placed += count
+        if search is not None and search.places is not None:
+            places, search.places = search.places, None
+            self._whereabouts.leave_out_the_gone(places[1])
+            return places
+        if count <= self._sizes.clients_per_slice:
+            return self._whereabouts.places(clients, NOBODY if search is None else search.found)
+        route.stage = PLACING
+        self._desk.job(self._in_slices(topic, route, list(clients)))
+        return None
+
+    def _found(self, search: Search, error: Exception | None) -> None:
+        """The store has said it of all of them, or cannot."""
+        route = search.route
+        if self._routes.get(search.topic) is not route or route.search is not search:
+            return
+        if error is not None:
+            self._give_up(search.topic, error)
+        else:
+            route.stage = READY
+            self._advance(search.topic, route)
+
+    def _rest(self, topic: str, route: Route) -> Iterator[bool]:
+        """The topic's messages go on in another turn."""
+        if self._routes.get(topic) is route:
+            route.stage = READY
+            self._advance(topic, route)
+        yield from ()
+
+    def _in_slices(self, topic: str, route: Route, clients: list[str]) -> Iterator[bool]:
+        """Where the many are that the topic's first message is for."""
+        search = route.search
+        if search is None:
+            search = route.search = Search(topic, route)
+        search.clients = clients
+        places: Places = [], {}, []
+        per_slice = self._sizes.clients_per_slice
+        for start in range(0, len(clients), per_slice):
+            add(places, self._whereabouts.places(clients[start : start + per_slice], search.found))
+            yield False
+            if self._routes.get(topic) is not route:
+                return  # the topic's messages are another home's by now
+        search.places = places
+        route.stage = READY
+        self._advance(topic, route)
+
+    # Many at once
+
+    def begin(self, handover: Handover, count: int) -> None:
+        """It is handed over to so many clients."""
+        if count > self._many:
+            handover.recipients = count
+            self.recipients += count
+
+    def end(self, handover: Handover) -> None:
+        """It has been; topics may wait for that."""
+        if handover.recipients:
+            self.recipients -= handover.recipients
+            handover.recipients = 0
+            self._desk.job(self._let_go_on())
+
+    def _let_go_on(self) -> Iterator[bool]:
+        """Topics that waited until less is being handed over: in a turn of their own, and not inside the message's."""
+        while self._crowded and self.recipients < self._sizes.recipients_max:
+            topic, route = self._crowded.popleft()
+            if self._routes.get(topic) is route:
+                route.stage = READY
+                self._advance(topic, route)
+                yield False
+
+    def ask(self) -> None:
+        """Ask the store for all that this turn's messages need to know."""
+        if self._finder.wanted:
+            self._finder.flush()

@@ -1,0 +1,79 @@
+"""The filters of one topic at its home: their index, what changes while they are being read, and whom the topic's first
+message is for.
+
+Owns: the order of what was read and what was confirmed meanwhile. Must never: read a store.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Final
+
+from ..filters.index import Index
+from ..topics.locations import Places
+from .message import Handover
+
+#: Changes that are made again in one slice: some 1 ms.
+CHANGES_PER_SLICE: Final = 100
+
+Change = tuple[str, str | None, bool, bool]
+"""A client's: its filter (``None``: all of them), is it added?, in place of the others?"""
+
+
+class Matched:
+    """Whom a message is for by its filters, beside the plain subscribers, and where these are once that is known."""
+
+    __slots__ = ("clients", "handover", "key", "plain", "plain_count")
+
+    def __init__(self, handover: Handover, clients: list[str], key: bytes) -> None:
+        self.handover = handover
+        self.clients = clients
+        self.key = key  # the same for the same clients, as long as nothing has changed
+        self.plain: Places | None = None
+        self.plain_count = 0
+
+
+class TopicFilters:
+    """``loading``: they have not all been read yet."""
+
+    __slots__ = ("_changes", "counted", "index", "loading", "matched")
+
+    def __init__(self, loading: bool) -> None:
+        self.index = Index()
+        self.loading = loading
+        self._changes: deque[Change] = deque()  # confirmed while they were being read
+        self.matched: Matched | None = None  # of the topic's first message
+        self.counted = 0  # bytes, as the owner of the route has counted them
+
+    def read(self, pairs: Sequence[tuple[str, str]]) -> None:
+        """These clients have these filters, as the store says."""
+        add = self.index.add
+        for client, text in pairs:
+            add(client, text)
+
+    def complete(self) -> bool:
+        """All have been read. What was confirmed meanwhile may or may not have been in it, so some of it is done again.
+        True: it is all done; else this is to be called again."""
+        for _ in range(CHANGES_PER_SLICE):
+            if not self._changes:
+                self.loading = False
+                return True
+            self._make(self._changes.popleft())
+        return False
+
+    def change(self, change: Change) -> None:
+        """It has been confirmed."""
+        if self.loading:
+            self._changes.append(change)
+        else:
+            self._make(change)
+
+    def _make(self, change: Change) -> None:
+        client, text, added, replace = change
+        if text is None or replace:
+            self.index.remove_all(client)
+        if text is not None and added:
+            self.index.add(client, text)
+        elif text is not None:
+            self.index.remove(client, text)

@@ -1,0 +1,36 @@
+"""The parts that answer whoever looks, and change nothing.
+
+Owns: which there are. Must never: do more than make them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..clients.replies import Replies
+from ..cluster.features import Switch
+from ..cluster.membership import Membership
+from ..desk import Desk
+from ..limits import Sizes
+from ..part import Part
+from .inspecting import Inspecting
+from .subscribers import SubscribersOfTopics
+from .subscriptions import Subscriptions
+
+
+def looks(
+    desk: Desk,
+    members: Membership,
+    replies: Replies,
+    figures: Callable[[], dict[str, Any]],
+    ending: Switch,
+    filters: Switch,
+    sizes: Sizes,
+) -> list[Part]:
+    """One endpoint's. ``figures``: what it tells operators of itself."""
+    return [
+        Inspecting(desk, members, replies, figures),
+        Subscriptions(desk, replies, ending, filters),
+        SubscribersOfTopics(desk, members, replies, ending, filters, sizes),
+    ]

@@ -1,0 +1,208 @@
+"""Who has subscribed to a topic, page by page, and where a client listens. SPEC sections 2.4 and 2.5.
+
+Owns: the questions that wait. Must never: change anything, or answer from a cache what the store knows better.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Collection, Iterator
+from typing import Any, Final
+
+from orjson import loads
+
+from ingeborg.protocol.messages import Command, success
+
+from ..clients.hub import Connection, Reply
+from ..clients.replies import Replies
+from ..cluster.features import Switch
+from ..cluster.membership import Membership
+from ..desk import Desk
+from ..limits import SIZES, Sizes
+from ..model import Location
+from ..part import CommandHandler, Part
+from ..stores import unavailable
+from .words import FILTER_BYTES_MAX, FILTERED_PER_READ, WAITING_MAX, said, too_many
+
+#: Sets of subscribers that are read and sorted at once: each may be so large that memory has room for two.
+READS_AT_ONCE: Final = 2
+
+#: Filters of a topic that are read at once, to see who has one.
+PAIRS_PER_READ: Final = 1_000
+
+NOBODY: Final[frozenset[str]] = frozenset()
+
+
+class SubscribersOfTopics(Part):
+    """One endpoint's part. ``ending``, ``filters``: are these features on?"""
+
+    def __init__(
+        self,
+        desk: Desk,
+        members: Membership,
+        replies: Replies,
+        ending: Switch,
+        filters: Switch,
+        sizes: Sizes = SIZES,
+    ) -> None:
+        self._desk = desk
+        self._me = members.me
+        self._members = members
+        self._replies = replies
+        self._ending = ending
+        self._filters = filters
+        self._sort_slice = sizes.sort_slice
+        self._reads = 0  # sets of subscribers, under way
+        self._waiting: deque[Any] = deque()
+
+    def commands(self) -> dict[str, CommandHandler]:
+        """What operators ask, and who may know who is at a topic."""
+        return {"subscribers": self.subscribers, "location": self.location}
+
+    def subscribers(self, connection: Connection, command: Command) -> None:
+        """One page of a topic's subscribers, in the order of their ids, and whether each listens. Where, and until when
+        they have subscribed, is the operators' to know."""
+        context = (connection, self._replies.expect(connection), command)
+        if len(self._waiting) >= WAITING_MAX:
+            self._replies.refuse(connection, context[1], command.id, too_many())
+            return
+        self._waiting.append(context)
+        self._next()
+
+    def _next(self) -> None:
+        while self._waiting and self._reads < READS_AT_ONCE:
+            self._reads += 1
+            context = self._waiting.popleft()
+            topics = list(context[2].topics)
+            self._desk.store("subscribers", (topics, True) if self._ending.on else (topics,), self._read, context)
+
+    def _ended(self) -> None:
+        self._reads -= 1
+        self._next()
+
+    def _read(self, context: Any, result: Any, error: Exception | None) -> None:
+        if error is not None:
+            self._refuse(context, error)
+            self._ended()
+        elif self._filters.on:
+            self._read_filtered((*context, result[0], set()), None)
+        else:
+            self._desk.job(self._page(context, list(result[0]), NOBODY))
+
+    def _read_filtered(self, context: Any, cursor: str | None) -> None:
+        """Who has subscribed with filters alone."""
+        self._desk.store("filtered", ([(context[2].topics[0], cursor)], PAIRS_PER_READ), self._filtered, context)
+
+    def _filtered(self, context: Any, result: Any, error: Exception | None) -> None:
+        plain, filtered = context[3:]
+        if error is not None:
+            self._refuse(context, error)
+            self._ended()
+            return
+        pairs, cursor = result[0]
+        filtered.update([client for client, _ in pairs if client not in plain])
+        if cursor is not None:
+            self._read_filtered(context, cursor)
+        else:
+            self._desk.job(self._page(context[:3], [*plain, *filtered], filtered))
+
+    def _page(self, context: Any, clients: list[str], filtered: Collection[str]) -> Iterator[bool]:
+        command = context[2]
+        after = command.cursor or ""
+        smallest: list[str] = []
+        for start in range(0, len(clients), self._sort_slice):
+            behind = [client for client in clients[start : start + self._sort_slice] if client > after]
+            smallest = heapq.nsmallest(command.limit + 1, smallest + behind)
+            yield False
+        self._ended()
+        page = smallest[: command.limit]
+        cursor = page[-1] if len(smallest) > len(page) else None
+        self._desk.store("locations", (page,), self._located, (*context, page, cursor, len(clients), filtered))
+
+    def _located(self, context: Any, result: Any, error: Exception | None) -> None:
+        connection, reply, command, page, cursor, count, filtered = context
+        if error is not None:
+            self._refuse(context, error)
+            return
+        operator = connection.grant is None or connection.grant.inspect
+        rows: list[dict[str, Any]] = []
+        for client, location in zip(page, result, strict=True):
+            place = self._name(location)
+            row: dict[str, Any] = {"client_id": client, "online": place is not None}
+            if client in filtered:
+                row["filtered"] = True
+            rows.append({**row, "endpoint": place} if operator else row)
+        fields = {"topic": command.topics[0], "count": count, "subscribers": rows, "cursor": cursor}
+        if self._ending.on and page and operator:
+            pairs = [(client, command.topics[0]) for client in page]
+            self._desk.store("terms", (pairs,), self._with_terms, (connection, reply, command, fields))
+        else:
+            self._with_filters(connection, reply, command, fields)
+
+    def _with_terms(self, context: Any, result: Any, error: Exception | None) -> None:
+        connection, reply, command, fields = context
+        if error is not None:
+            self._refuse(context, error)
+            return
+        for row, term in zip(fields["subscribers"], result, strict=True):
+            row.update(said(term))
+        self._with_filters(connection, reply, command, fields)
+
+    def _with_filters(self, connection: Connection, reply: Reply, command: Command, fields: dict[str, Any]) -> None:
+        if self._filters.on and fields["subscribers"] and (connection.grant is None or connection.grant.inspect):
+            self._read_filters((connection, reply, command, fields), 0, 0)
+        else:
+            self._replies.reply(connection, reply, success(command.id, **fields))
+
+    def _read_filters(self, context: Any, start: int, size: int) -> None:
+        rows = context[3]["subscribers"][start : start + FILTERED_PER_READ]
+        pairs = [(row["client_id"], context[2].topics[0]) for row in rows]
+        self._desk.store("filters_of", (pairs,), self._filters_read, (*context, start, size))
+
+    def _filters_read(self, context: Any, result: Any, error: Exception | None) -> None:
+        connection, reply, command, fields, start, size = context
+        if error is not None:
+            self._refuse(context, error)
+            return
+        rows = fields["subscribers"]
+        for number, texts in enumerate(result, start):
+            size += sum(map(len, texts))
+            if size > FILTER_BYTES_MAX and number:
+                del rows[number:]
+                fields["cursor"] = rows[-1]["client_id"]
+                break
+            if texts:
+                rows[number]["filters"] = [loads(text) for text in texts]
+        start += FILTERED_PER_READ
+        if start < len(rows):
+            self._read_filters((connection, reply, command, fields), start, size)
+        else:
+            self._replies.reply(connection, reply, success(command.id, **fields))
+
+    def location(self, connection: Connection, command: Command) -> None:
+        """Where the client listens."""
+        context = (connection, self._replies.expect(connection), command)
+        self._desk.store("locations", ([command.client],), self._found, context)
+
+    def _found(self, context: Any, result: Any, error: Exception | None) -> None:
+        connection, reply, command = context
+        if error is not None:
+            self._refuse(context, error)
+            return
+        fields = {"client_id": command.client, "endpoint": self._name(result[0])}
+        self._replies.reply(connection, reply, success(command.id, **fields))
+
+    def _refuse(self, context: Any, error: Exception) -> None:
+        connection, reply, command = context[:3]
+        refusal = unavailable(error)
+        self._replies.refuse(connection, reply, command.id, refusal)
+
+    def _name(self, location: Location | None) -> str | None:
+        """Of the endpoint where the client listens; ``None``: nowhere, or at one that is dead."""
+        if location is None or not location.online:
+            return None
+        if location.incarnation == self._me.incarnation:
+            return self._me.name
+        peer = self._members.peers.get(location.incarnation)
+        return peer.endpoint.name if peer is not None and peer.dead_since is None else None

@@ -1,0 +1,106 @@
+"""A client's topics, page by page. SPEC section 2.3.
+
+Owns: what a page has of each topic. Must never: change anything, or answer from a cache what the store knows better.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from orjson import loads
+
+from ingeborg.protocol.errors import ProtocolError
+from ingeborg.protocol.messages import Command, success
+
+from ..clients.hub import Connection, Reply
+from ..clients.replies import Replies
+from ..cluster.features import Switch, flags
+from ..desk import Desk
+from ..part import CommandHandler, Part
+from ..stores import unavailable
+from .words import FILTER_BYTES_MAX, FILTERED_PER_READ, said
+
+
+class Subscriptions(Part):
+    """One endpoint's part. ``ending``, ``filters``: are these features on?"""
+
+    def __init__(self, desk: Desk, replies: Replies, ending: Switch, filters: Switch) -> None:
+        self._desk = desk
+        self._replies = replies
+        self._ending = ending
+        self._filters = filters
+
+    def commands(self) -> dict[str, CommandHandler]:
+        """What clients ask, and operators of them."""
+        return {"subscriptions": self.subscriptions}
+
+    def subscriptions(self, connection: Connection, command: Command) -> None:
+        """One page of the topics that a client has subscribed to."""
+        self._subscriptions(connection, self._replies.expect(connection), command)
+
+    def _subscriptions(self, connection: Connection, reply: Reply, command: Command) -> None:
+        context = (connection, reply, command)
+        beside = flags(self._ending, self._filters)
+        self._desk.store("topics", (command.client, command.cursor, command.limit, *beside), self._topics, context)
+
+    def _topics(self, context: Any, result: Any, error: Exception | None) -> None:
+        connection, reply, command = context
+        if isinstance(error, ValueError):
+            refusal = ProtocolError("bad_state", f"Key 'cursor': {error}")
+            self._replies.refuse(connection, reply, command.id, refusal)
+        elif error is not None:
+            self._refuse(context, error)
+        else:
+            topics, cursor = result
+            fields = {"topic": topics, "cursor": cursor}
+            if self._ending.on and topics:
+                pairs = [(command.client, topic) for topic in topics]
+                self._desk.store("terms", (pairs,), self._terms, (*context, fields))
+            else:
+                self._with_filters(connection, reply, command, fields)
+
+    def _terms(self, context: Any, result: Any, error: Exception | None) -> None:
+        connection, reply, command, fields = context
+        if error is not None:
+            self._refuse(context, error)
+            return
+        terms = {topic: said(term) for topic, term in zip(fields["topic"], result, strict=True) if term is not None}
+        if terms:
+            fields["terms"] = terms
+        self._with_filters(connection, reply, command, fields)
+
+    def _with_filters(self, connection: Connection, reply: Reply, command: Command, fields: dict[str, Any]) -> None:
+        if self._filters.on and fields["topic"]:
+            self._read_filters((connection, reply, command, fields, {}, 0), 0)
+        else:
+            self._replies.reply(connection, reply, success(command.id, **fields))
+
+    def _read_filters(self, context: Any, start: int) -> None:
+        pairs = [(context[2].client, topic) for topic in context[3]["topic"][start : start + FILTERED_PER_READ]]
+        self._desk.store("filters_of", (pairs,), self._filters_read, (*context, start))
+
+    def _filters_read(self, context: Any, result: Any, error: Exception | None) -> None:
+        connection, reply, command, fields, filters, size, start = context
+        if error is not None:
+            self._refuse(context, error)
+            return
+        topics = fields["topic"]
+        for number, texts in enumerate(result, start):
+            size += sum(map(len, texts))
+            if size > FILTER_BYTES_MAX and number:
+                # A shorter page, which has a cursor of its own.
+                self._subscriptions(connection, reply, command._replace(limit=number))
+                return
+            if texts:
+                filters[topics[number]] = [loads(text) for text in texts]
+        start += FILTERED_PER_READ
+        if start < len(topics):
+            self._read_filters((connection, reply, command, fields, filters, size), start)
+            return
+        if filters:
+            fields["filters"] = filters
+        self._replies.reply(connection, reply, success(command.id, **fields))
+
+    def _refuse(self, context: Any, error: Exception) -> None:
+        connection, reply, command = context[:3]
+        self._replies.refuse(connection, reply, command.id, unavailable(error))
