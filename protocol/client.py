@@ -25,13 +25,29 @@ import orjson
 from websockets.exceptions import InvalidStatus, InvalidURI, WebSocketException
 from websockets.uri import parse_uri
 
+from . import listings
 from .again import Endings, Reply
 from .ending import Again, term_fields
 from .errors import CLOSES, SUBSCRIPTIONS_ENDED, TOKEN_REVOKED, ProtocolError
+from .failures import ClientError as ClientError
+from .failures import ClosedForGood as ClosedForGood
+from .failures import CommandTimeout as CommandTimeout
+from .failures import ConnectFailed as ConnectFailed
+from .failures import ConnectionLost as ConnectionLost
+from .listings import Filtered, Subscriber
 from .messages import check_dedup, check_revoke
-from .outgoing import OutgoingSocket, connect, explained
+from .outgoing import OutgoingSocket, connect, explained, is_revoked, refusal
 from .pacing import paced
-from .requests import body, check_client_id, error_of, keys_of, may_retry, topic_bodies
+from .requests import (
+    body,
+    check_client_id,
+    error_of,
+    filter_fields,
+    keys_of,
+    may_retry,
+    require_filtered,
+    topic_bodies,
+)
 from .topics import check_topic
 
 FRAME_BYTES_MAX = 16 * 1024 * 1024  # the endpoints' default, SPEC section 1
@@ -47,31 +63,6 @@ _GROWTH_MAX = 4
 _NO_FIELDS: Mapping[str, Any] = MappingProxyType({})
 
 
-class ClientError(Exception):
-    """What goes wrong here and not in an error reply (that is ``ProtocolError``)."""
-
-
-class ConnectFailed(ClientError):
-    """No endpoint of the list could be connected to; the text has each one's reason."""
-
-
-class ConnectionLost(ClientError):
-    """The connection broke before the reply came: whether the command took effect is unknown."""
-
-
-class CommandTimeout(ClientError, TimeoutError):
-    """No reply in time, or no connection to send on: whether the command took effect is unknown."""
-
-
-class ClosedForGood(ClientError):
-    """The endpoint closed with a code that forbids to reconnect (SPEC section 6), or ``close`` was called (1000)."""
-
-    def __init__(self, code: int, reason: str) -> None:
-        super().__init__(f"connection closed, code {code}: {reason}")
-        self.code = code
-        self.reason = reason
-
-
 class Notification(NamedTuple):
     """Listing 4.7. ``key`` is the topic; ``None``: from the ``broadcast`` command."""
 
@@ -85,13 +76,6 @@ class Revoked(NamedTuple):
 
     expires_at: int
     issued_until: int | None = None
-
-
-class Subscriber(NamedTuple):
-    """Of a topic. ``online``: it listens somewhere."""
-
-    client_id: str
-    online: bool
 
 
 class Client:
@@ -267,6 +251,8 @@ class Client:
         self,
         topics: str | Sequence[str],
         *,
+        filter: dict[str, Any] | None = None,
+        replace: bool = False,
         until: str | None = None,
         ttl_s: int | None = None,
         timeout_s: float | None = None,
@@ -277,21 +263,46 @@ class Client:
         listened nowhere for the endpoints' grace time (60 s by default): for a client whose id is not used again. The
         client keeps a list of these topics, and subscribes to them again where they have ended while it was away. With
         ``ttl_s`` it ends after so many seconds, 30 days at most. A plain one that is there stays plain. Where not all
-        endpoints know such subscriptions yet, that is ``peer_unavailable``.
+        endpoints know such subscriptions yet, that is ``peer_unavailable``; so it is with the next kind.
+
+        With a ``filter`` the client is sent what matches it (SPEC section 2.6), until that is taken back; beside
+        ``until`` or ``ttl_s`` it is a ``ValueError``. Another filter comes beside those that are there: one that
+        matches suffices. A subscription without a filter beside them gets all. With ``replace`` this one takes the
+        place of everything that the client has at these topics. ``bad_filter``: checked before anything is sent;
+        ``peer_unavailable``: also where the endpoint is of a release without filters, and took it for a plain one.
 
         Many are sent as several commands, of which more are under way at once as long as they are quick, each with
         ``timeout_s``. After an error some topics may be subscribed to; repeating is safe. ``bad_topic``: checked before
         anything is sent.
         """
         chosen = [topics] if isinstance(topics, str) else topics
+        fields = filter_fields(filter, replace, until is not None or ttl_s is not None)
+        if fields:
+            if replace:
+                self._endings.gone(chosen)  # now, so that none of them is subscribed to again meanwhile
+            replies = await self._with_topics("subscribe", chosen, timeout_s, fields)
+            require_filtered(replies)
+            if replace:
+                self._endings.gone(chosen)  # and if a subscribe was under way before
+            return
         fields = term_fields(until, ttl_s)
         began = self._endings.now()
         replies = await self._with_topics("subscribe", chosen, timeout_s, fields)
         self._endings.subscribed(chosen, fields, replies, began)
 
-    async def unsubscribe(self, topics: str | Sequence[str], *, timeout_s: float | None = None) -> None:
-        """Undo ``subscribe``, in the same way."""
+    async def unsubscribe(
+        self,
+        topics: str | Sequence[str],
+        *,
+        filter: dict[str, Any] | None = None,
+        timeout_s: float | None = None,
+    ) -> None:
+        """Undo ``subscribe``, in the same way: everything that the client has at these topics, or only the subscription
+        with this ``filter``."""
         chosen = [topics] if isinstance(topics, str) else topics
+        if filter is not None:
+            await self._with_topics("unsubscribe", chosen, timeout_s, filter_fields(filter, False, False))
+            return
         self._endings.gone(chosen)  # now, so that it is not subscribed to again meanwhile
         await self._with_topics("unsubscribe", chosen, timeout_s)
         self._endings.gone(chosen)  # and if a subscribe was under way before
@@ -338,28 +349,19 @@ class Client:
         """Publish to every listening client there is. Otherwise as ``publish``."""
         return await self._publish("broadcast", {"payload": payload}, ack, dedup)
 
-    async def subscriptions(self, limit: int = 1000) -> AsyncIterator[str]:
+    def subscriptions(self, limit: int = 1000) -> AsyncIterator[str]:
         """This client's topics, read in pages of at most ``limit``."""
-        async for page in self._pages("subscriptions", {"limit": limit}):
-            for topic in page["topic"]:
-                yield topic
+        return listings.topics(self._asked, limit)
 
-    async def subscribers(self, topic: str, limit: int = 1000) -> AsyncIterator[Subscriber]:
+    def filters(self, limit: int = 1000) -> AsyncIterator[Filtered]:
+        """The topics at which this client has filters, each with them. All its topics are read for that, in pages of at
+        most ``limit``."""
+        return listings.filtered(self._asked, limit)
+
+    def subscribers(self, topic: str, limit: int = 1000) -> AsyncIterator[Subscriber]:
         """The topic's subscribers, in the order of their ids, read in pages of at most ``limit``: what changes
         meanwhile may be missed. ``forbidden``: the token does not permit it (``presence``)."""
-        async for page in self._pages("subscribers", {"topic": check_topic(topic), "limit": limit}):
-            for row in page["subscribers"]:
-                # Of a release that does not say it, to an operator.
-                yield Subscriber(row["client_id"], row.get("online", row.get("endpoint") is not None))
-
-    async def _pages(self, command: str, fields: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
-        while True:
-            page = await self._request(self._body(command, fields), retry=True)
-            yield page
-            cursor = page.get("cursor")
-            if cursor is None:
-                return
-            fields = {**fields, "cursor": cursor}
+        return listings.subscribers(self._asked, topic, limit)
 
     async def revoke(
         self, *, jti: str | None = None, sub: str | None = None, expires_at: float | None = None
@@ -457,7 +459,7 @@ class Client:
             try:
                 return await self._open()
             except _Unreachable as error:
-                if not callable(self._token) and _is_revoked(error.__cause__):
+                if not callable(self._token) and is_revoked(error.__cause__):
                     self._end(ClosedForGood(TOKEN_REVOKED.code, TOKEN_REVOKED.reason))
                     return None
                 continue  # told by the commands that time out; the next URL is tried
@@ -485,7 +487,7 @@ class Client:
             if isinstance(error, TimeoutError):
                 raise _Unreachable(f"no answer within {self._timeout_s:g} s") from None
             if isinstance(error, InvalidStatus):
-                raise _Unreachable(_refusal(error)) from error
+                raise _Unreachable(refusal(error)) from error
             if isinstance(error, OSError):
                 raise _Unreachable(explained(error)) from error
             if isinstance(error, WebSocketException | ConnectionLost):
@@ -677,6 +679,9 @@ class Client:
                 raise last from None
             raise CommandTimeout(f"no answer within {seconds:g} s") from None
 
+    async def _asked(self, command: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+        return await self._request(self._body(command, fields), retry=True)
+
     async def _exchange(self, command_body: bytes) -> dict[str, Any]:
         socket = await self._writable(retry=False)
         number, future = self._expect()
@@ -746,18 +751,3 @@ class _Garbage(Exception):
 def _wake(waiter: asyncio.Future[None]) -> None:
     if not waiter.done():
         waiter.set_result(None)
-
-
-def _is_revoked(error: BaseException | None) -> bool:
-    """Has the endpoint refused the connection since its token has been revoked? SPEC section 1.5."""
-    if not isinstance(error, InvalidStatus) or error.response.status_code != 401:
-        return False
-    challenges = error.response.headers.get_all("WWW-Authenticate")
-    return any('error_description="revoked"' in challenge for challenge in challenges)
-
-
-def _refusal(error: InvalidStatus) -> str:
-    """What the endpoint said instead of upgrading; its text is for people."""
-    response = error.response
-    said = (response.body or b"").decode(errors="replace").strip()[:500]
-    return f"HTTP {response.status_code}{': ' if said else ''}{said}"

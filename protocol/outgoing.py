@@ -11,6 +11,7 @@ import ssl
 from collections.abc import Callable
 
 from websockets.client import ClientProtocol
+from websockets.exceptions import InvalidStatus
 from websockets.http11 import Request, Response
 from websockets.protocol import OPEN
 from websockets.typing import Subprotocol
@@ -226,3 +227,18 @@ def explained(error: OSError) -> str:
     if isinstance(error, ConnectionResetError):
         return "it hung up: does it speak what the URL begins with, TLS (wss://) or not (ws://)?"
     return error.strerror or str(error) or type(error).__name__
+
+
+def is_revoked(error: BaseException | None) -> bool:
+    """Has the endpoint refused the connection since its token has been revoked? SPEC section 1.5."""
+    if not isinstance(error, InvalidStatus) or error.response.status_code != 401:
+        return False
+    challenges = error.response.headers.get_all("WWW-Authenticate")
+    return any('error_description="revoked"' in challenge for challenge in challenges)
+
+
+def refusal(error: InvalidStatus) -> str:
+    """What the endpoint said instead of upgrading; its text is for people."""
+    response = error.response
+    said = (response.body or b"").decode(errors="replace").strip()[:500]
+    return f"HTTP {response.status_code}{': ' if said else ''}{said}"

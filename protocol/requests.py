@@ -8,7 +8,7 @@ another id costs no second encoding.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, count
 from types import MappingProxyType
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 import orjson
 
 from .errors import ERRORS, Next, ProtocolError
+from .filters import canonical_filter
 from .hashes import SLOTS, slot_of
 from .messages import CLIENT_ID_BYTES_MAX
 from .topics import check_topic
@@ -36,6 +37,37 @@ def check_client_id(client_id: str | int) -> str | int:
 def keys_of(beginning: str) -> Iterator[str]:
     """Keys for ``dedup``, each another one."""
     return (f"{beginning}-{number}" for number in count(1))
+
+
+def filter_fields(filter: object, replace: bool, ends: bool) -> dict[str, Any]:
+    """The fields that a subscribe or an unsubscribe has for its filter; empty: it has none.
+
+    ``ends``: the subscription is to end by itself, too, which none with a filter does. ``ValueError``: what goes
+    together in no subscribe; ``bad_filter``: it is none, and ``info`` says where and why.
+    """
+    if filter is None:
+        if replace:
+            raise ValueError("replace goes with a filter: without one, unsubscribe and subscribe anew")
+        return {}
+    if ends:
+        raise ValueError(
+            "a subscription with a filter does not end by itself: leave out until and ttl_s, and unsubscribe when it "
+            "is not wanted any more"
+        )
+    fields: dict[str, Any] = {"filter": orjson.Fragment(canonical_filter(filter))}
+    if replace:
+        fields["replace"] = True
+    return fields
+
+
+def require_filtered(replies: Iterable[Mapping[str, Any]]) -> None:
+    """The replies to a subscribe with a filter. ``peer_unavailable``: the endpoint has made a plain subscription."""
+    if not all(reply.get("filtered") is True for reply in replies):
+        raise ProtocolError(
+            "peer_unavailable",
+            "the endpoint is of a release without filters, and took this for a subscription to everything: "
+            "unsubscribe, and use filters when all endpoints have been upgraded",
+        )
 
 
 def body(command: str, client_id: str | int, fields: Mapping[str, Any], frame_bytes_max: int) -> bytes:

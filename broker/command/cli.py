@@ -76,6 +76,19 @@ def parser() -> argparse.ArgumentParser:
         type=_positive,
         help="they end after so many, 30 days at most; with both at whichever comes first",
     )
+    options.add_argument(
+        "--filter",
+        metavar="JSON",
+        help="only messages whose payload matches (docs/filters.md), such as "
+        """'{"restaurant": ["Dominos"], "discount": [{"numeric": [">=", 30]}]}'; @FILE: it is in this file. Another """
+        "one comes beside those that the ID has there already. It stays when this command ends, and goes neither with "
+        "--until nor with --ttl-s",
+    )
+    options.add_argument(
+        "--replace",
+        action="store_true",
+        help="the filter takes the place of everything that the ID has at these topics",
+    )
 
     text = "publish a payload to a topic"
     options = subcommands.add_parser("pub", help=text, description=_sentence(text) + ".")
@@ -98,7 +111,8 @@ def parser() -> argparse.ArgumentParser:
         help=text,
         description=f'{_sentence(text)}. A line is {{"client_id": "…", "topic": "…"}}, or has a list of topics, '
         'or is {"topic": "…", "client_ids": […]}, as `ingeborg export` writes them; a line again is harmless. '
-        'Lines with "until": "disconnect" or "ends_at" are of subscriptions that end by themselves.',
+        'Lines with "until": "disconnect" or "ends_at" are of subscriptions that end by themselves, lines with a '
+        '"filter" of such as have one.',
         argument_default=argparse.SUPPRESS,
     )
     options.add_argument("file", metavar="FILE", help="-: standard input")
@@ -117,6 +131,11 @@ def parser() -> argparse.ArgumentParser:
     )
     options.add_argument("file", metavar="FILE", nargs="?", default="-", help="-: standard output (-)")
     _store(options)
+    options.add_argument(
+        "--without-filters",
+        action="store_true",
+        help="leave out the subscriptions with filters, and say how many: for a release that knows none",
+    )
     options.add_argument(
         "--json", action="store_true", help="the outcome as one line of JSON (on standard error), and no progress"
     )
@@ -262,12 +281,13 @@ def _options(arguments: dict[str, Any], environment: dict[str, str]) -> config.S
 
 def _export(arguments: dict[str, Any]) -> int:
     path, as_json = arguments.pop("file"), arguments.pop("json", False)
+    filters = not arguments.pop("without_filters", False)
     try:
         store = serve.make_store(_options(arguments, dict(os.environ)), read_only=True)
     except config.ConfigError as error:
         print(f"ingeborg export: {error}", file=sys.stderr)
         return 2
-    return uvloop.run(exporting.run(store, path, as_json=as_json))
+    return uvloop.run(exporting.run(store, path, filters=filters, as_json=as_json))
 
 
 def _features(arguments: dict[str, Any]) -> int:
@@ -350,9 +370,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             url, client_id = parsed["url"], parsed["client_id"]
             if command == "sub":
                 topics, file, count = parsed["topics"], parsed["topics_file"], parsed["count"]
-                until, ttl_s = parsed["until"], parsed["ttl_s"]
-                sub = commands.sub(url, client_id, topics, file, count, until=until, ttl_s=ttl_s, token=token)
-                return asyncio.run(sub)
+                kind = commands.Kind(*(parsed[name] for name in ("until", "ttl_s", "filter", "replace")))
+                return asyncio.run(commands.sub(url, client_id, topics, file, count, kind=kind, token=token))
             if command == "revoke":
                 what = {name: parsed[name] for name in ("jti", "subject", "token", "expires_at")}
                 return asyncio.run(commands.revoke(url, client_id, **what, own_token=token, as_json=parsed["json"]))

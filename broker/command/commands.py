@@ -21,6 +21,8 @@ import orjson
 from ingeborg.protocol.client import FRAME_BYTES_MAX, Client, ClientError, ClosedForGood, ConnectionLost
 from ingeborg.protocol.errors import TOKEN_REVOKED, ProtocolError
 from ingeborg.protocol.pages import PageError, fetch, samples
+from ingeborg.protocol.requests import filter_fields
+from ingeborg.protocol.wire import decode
 
 from ..access import tokens as auth
 from ..access.claims import TokenError
@@ -39,12 +41,40 @@ _NAMED_MAX = 10
 _RATE_INTERVAL_S = 1.0
 
 
+class _Unusable(Exception):
+    """An option whose value is none, or names nothing; the text says which, and why."""
+
+
 #: A token in a URL that is said back: those of scripts end in logs.
 _TOKEN = re.compile(r"(access_token=)[^&#\s]+")
 
 
 def _say(text: str) -> None:
     print(printable(_TOKEN.sub(r"\1…", text)), file=sys.stderr, flush=True)
+
+
+class Kind(NamedTuple):
+    """Of which kind ``sub``'s subscriptions are: ``Client.subscribe`` has the fields. ``filter``: as JSON text, or
+    ``@`` and the name of the file that has it."""
+
+    until: str | None = None
+    ttl_s: int | None = None
+    filter: str | None = None
+    replace: bool = False
+
+    def options(self) -> dict[str, Any]:
+        """What ``Client.subscribe`` is given. Raises ``_Unusable``."""
+        try:
+            given = self._replace(filter=None if self.filter is None else _read_filter(self.filter))._asdict()
+            filter_fields(given["filter"], self.replace, self.until is not None or self.ttl_s is not None)
+        except ProtocolError as error:
+            raise _Unusable(f"--filter: {error.info}") from None
+        except ValueError as error:
+            raise _Unusable(str(error)) from None
+        return given
+
+
+PLAIN = Kind()
 
 
 async def sub(
@@ -54,19 +84,21 @@ async def sub(
     topics_file: str | None = None,
     count: int | None = None,
     *,
-    until: str | None = None,
-    ttl_s: int | None = None,
+    kind: Kind = PLAIN,
     token: str | None = None,
     out: TextIO | None = None,
 ) -> int:
     """Subscribe, listen, and print each notification as one line of JSON; end after ``count`` of them, if given.
 
-    ``topics_file``: one topic a line, UTF-8, empty lines left out; ``-`` is standard input. ``until`` and ``ttl_s``:
-    when these subscriptions end, of ``Client.subscribe``.
+    ``topics_file``: one topic a line, UTF-8, empty lines left out; ``-`` is standard input.
     """
     out = out or sys.stdout
     try:
         wanted = [*topics, *(_read_topics(topics_file) if topics_file is not None else ())]
+        options = kind.options()
+    except _Unusable as error:
+        _say(f"ingeborg sub: {error}")
+        return USAGE
     except (OSError, UnicodeDecodeError) as error:
         _say(f"ingeborg sub: cannot read the topics in {topics_file}: {error}")
         return USAGE
@@ -84,14 +116,14 @@ async def sub(
     left = count
     try:
         async with Client(url, client_id, token=token, on_lost=lost, on_ended=ended, on_plain=plain) as client:
-            if until is not None:
+            if kind.until is not None:
                 await client.listen()  # first: they end while nobody listens, and many take their time
-            if wanted and (until is not None or ttl_s is not None):
+            if wanted and kind != PLAIN:
                 # A cluster that cannot do it says so within seconds, and a long list may take minutes.
-                await client.subscribe(wanted[:1], until=until, ttl_s=ttl_s)
+                await client.subscribe(wanted[:1], **options)
             if wanted:
-                await client.subscribe(wanted, until=until, ttl_s=ttl_s, timeout_s=_SUBSCRIBE_TIMEOUT_S)
-            if until is None:
+                await client.subscribe(wanted, **options, timeout_s=_SUBSCRIBE_TIMEOUT_S)
+            if kind.until is None:
                 await client.listen()
             _say(f"ingeborg sub: listening at {url}, {len(wanted)} topics subscribed to")
             if left is not None and left <= 0:
@@ -194,10 +226,6 @@ async def revoke(
     return OK
 
 
-class _Unusable(Exception):
-    """What was given names no token."""
-
-
 def _named_by(path: str) -> tuple[str, float | None]:
     """The id and the end of the token in the file. Raises ``_Unusable``."""
     try:
@@ -216,6 +244,23 @@ def _named_by(path: str) -> tuple[str, float | None]:
 
 def _time(unix_s: int | None) -> str:
     return "?" if unix_s is None else f"{datetime.fromtimestamp(unix_s, UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _read_filter(text: str) -> Any:
+    """What JSON says, here or in a file. Raises ``_Unusable``."""
+    where = "--filter"
+    try:
+        if text.startswith("@"):
+            where = f"--filter {text}"
+            text = Path(text[1:]).read_text(encoding="utf-8")
+        return decode(text.encode())
+    except OSError as error:
+        raise _Unusable(f"{where}: {error.strerror}; behind the @ stands the name of a file with the filter") from None
+    except UnicodeError:
+        raise _Unusable(f"{where}: it is not UTF-8") from None
+    except ProtocolError as error:
+        example = """{"discount": [{"numeric": [">=", 30]}]}"""
+        raise _Unusable(f"{where}: {error.info}; a filter is one JSON object, such as {example}") from None
 
 
 def _read_topics(path: str) -> list[str]:

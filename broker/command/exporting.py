@@ -8,6 +8,10 @@ A line is ``{"topic": "…", "client_ids": ["…"]}``: stores keep subscriber se
 be gone through. A topic with more subscribers than a page holds has several lines. Endpoints may go on meanwhile;
 ``Store.subscriptions`` says what is promised then. Behind all plain subscriptions come the ending ones, slot by slot,
 in lines that have ``"until": "disconnect"``, ``"ends_at"`` (Unix time in seconds), or both.
+
+Behind these come the subscriptions with filters, in lines ``{"topic": "…", "filtered_ids": ["…"], "filter": {…}}``. A
+release of before filters refuses such a line, where it would take ``client_ids`` for plain subscriptions: then it would
+send these clients everything. For such a release they can be left out, and how many is said.
 """
 
 from __future__ import annotations
@@ -21,6 +25,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
@@ -42,18 +47,23 @@ OK, FAILED = 0, 1
 
 
 class Exported(NamedTuple):
-    """How much has been written. ``ending``: so many of the subscriptions end by themselves."""
+    """How much has been written. ``ending``: so many of the subscriptions end by themselves; ``filtered``: so many have
+    a filter; ``left_out``: so many with a filter were left out, as was wanted."""
 
     lines: int
     subscriptions: int
     seconds: float
     ending: int = 0
+    filtered: int = 0
+    left_out: int = 0
 
     def __str__(self) -> str:
         rate = self.subscriptions / max(self.seconds, 1e-9)
-        ending = f" ({self.ending:,} of them ending ones)" if self.ending else ""
-        counts = f"{self.subscriptions:,} subscriptions{ending} in {self.lines:,} lines"
-        return f"{counts}, in {self.seconds:.1f} s ({rate:,.0f} a second)"
+        kinds = ((self.ending, "ending ones"), (self.filtered, "with filters"))
+        among = ", ".join(f"{count:,} of them {kind}" for count, kind in kinds if count)
+        counts = f"{self.subscriptions:,} subscriptions{f' ({among})' if among else ''} in {self.lines:,} lines"
+        left_out = f"; {self.left_out:,} with filters are left out" if self.left_out else ""
+        return f"{counts}, in {self.seconds:.1f} s ({rate:,.0f} a second){left_out}"
 
 
 class Lines:
@@ -94,26 +104,28 @@ class Lines:
             loop.remove_writer(self._fd)
 
 
-async def dump(store: Store, lines: Lines, told: TextIO | None) -> Exported:
-    """Everything in an open store. ``StoreError``, ``OSError``. ``told``: where progress is said, if anywhere."""
+async def dump(store: Store, lines: Lines, told: TextIO | None, *, filters: bool = True) -> Exported:
+    """Everything in an open store. ``StoreError``, ``OSError``. ``told``: where progress is said, if anywhere.
+    ``filters``: those with filters, too; else they are counted only."""
     began_s = said_s = time.monotonic()
-    count = subscriptions = ending = 0
+    count = subscriptions = ending = filtered = left_out = 0
 
     def exported() -> Exported:
-        return Exported(count, subscriptions, time.monotonic() - began_s, ending)
+        return Exported(count, subscriptions, time.monotonic() - began_s, ending, filtered, left_out)
 
-    async def write(values: list[dict[str, Any]]) -> None:
+    async def write(values: list[dict[str, Any]], ids: str = "client_ids") -> None:
         nonlocal count, subscriptions, said_s
         await lines.write(b"".join(orjson.dumps(value, option=orjson.OPT_APPEND_NEWLINE) for value in values))
         count += len(values)
-        subscriptions += sum(len(value["client_ids"]) for value in values)
+        subscriptions += sum(len(value[ids]) for value in values)
         if told is not None and time.monotonic() - said_s >= SAY_EVERY_S:
             said_s = time.monotonic()
             print(f"ingeborg export: {exported()}", file=told, flush=True)
 
     async for page in store.subscriptions():
         await write([{"topic": topic, "client_ids": clients} for topic, clients in page])
-    if "ending" in await store.features():
+    features = await store.features()
+    if "ending" in features:
         for first in range(0, SLOTS, SLOTS_AT_ONCE):
             slots = range(first, min(first + SLOTS_AT_ONCE, SLOTS))
             pages = await asyncio.gather(*(store.ending(slot, None, PAGE_SUBSCRIPTIONS) for slot in slots))
@@ -125,7 +137,23 @@ async def dump(store: Store, lines: Lines, told: TextIO | None) -> Exported:
                     await write(_ending_lines(found))
                     ending += len(found)
             await asyncio.sleep(0)
+    if "filters" in features:
+        async for pairs in store.filtered_subscriptions():
+            if filters:
+                await write(_filtered_lines(pairs), "filtered_ids")
+                filtered += sum(len(found) for _, found in pairs)
+            else:
+                left_out += sum(len(found) for _, found in pairs)
     return exported()
+
+
+def _filtered_lines(page: Sequence[tuple[str, Sequence[tuple[str, str]]]]) -> list[dict[str, Any]]:
+    """Clients of one topic with the same filter share a line."""
+    return [
+        {"topic": topic, "filtered_ids": [client for client, _ in found], "filter": orjson.Fragment(text)}
+        for topic, pairs in page
+        for text, found in groupby(sorted(pairs, key=itemgetter(1, 0)), itemgetter(1))
+    ]
 
 
 def _ending_lines(page: Sequence[Ending]) -> list[dict[str, Any]]:
@@ -141,8 +169,11 @@ def _term_fields(term: Term) -> dict[str, Any]:
     return {**until, "ends_at": term.ends_at} if term.ends_at else until
 
 
-async def run(store: Store, path: str, *, as_json: bool = False, told: TextIO | None = None) -> int:
-    """The command; ``path``: ``-`` is standard output. All that is said goes to ``told``. Returns the exit code."""
+async def run(
+    store: Store, path: str, *, filters: bool = True, as_json: bool = False, told: TextIO | None = None
+) -> int:
+    """The command; ``path``: ``-`` is standard output. All that is said goes to ``told``. Returns the exit code.
+    ``filters``: of ``dump``."""
     told = told or sys.stderr
     try:
         await store.open()
@@ -152,7 +183,7 @@ async def run(store: Store, path: str, *, as_json: bool = False, told: TextIO | 
         return FAILED
     try:
         try:
-            exported = await _to(path, store, None if as_json else told)
+            exported = await _to(path, store, None if as_json else told, filters)
         finally:
             await store.close()
     except StoreError as error:
@@ -173,9 +204,9 @@ async def run(store: Store, path: str, *, as_json: bool = False, told: TextIO | 
     return OK
 
 
-async def _to(path: str, store: Store, told: TextIO | None) -> Exported:
+async def _to(path: str, store: Store, told: TextIO | None, filters: bool) -> Exported:
     if path == "-":
-        return await dump(store, Lines(sys.stdout.fileno()), told)
+        return await dump(store, Lines(sys.stdout.fileno()), told, filters=filters)
     target = Path(path)
     aside = _aside(target)
     # Who listens to what is nobody else's business: 600.
@@ -185,7 +216,7 @@ async def _to(path: str, store: Store, told: TextIO | None) -> Exported:
         aside.unlink(missing_ok=True)  # of one that was killed
         fd = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
-        exported = await dump(store, Lines(fd), told)
+        exported = await dump(store, Lines(fd), told, filters=filters)
         if aside != target:
             os.fsync(fd)
             if not os.path.samestat(os.fstat(fd), aside.stat()):

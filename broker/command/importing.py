@@ -22,6 +22,7 @@ from typing import Any, BinaryIO, NamedTuple, TextIO
 import orjson
 
 from ingeborg.protocol.errors import ProtocolError
+from ingeborg.protocol.filters import canonical_filter
 from ingeborg.protocol.messages import check
 from ingeborg.protocol.topics import check_topic
 from ingeborg.protocol.wire import decode
@@ -44,6 +45,18 @@ OK, FAILED = 0, 1
 Subscriptions = list[tuple[str, list[str]]]
 
 
+#: Each of these kinds is a feature of the store, and what there are for whoever reads that it has been switched on.
+KINDS = {"ending": "subscriptions that end by themselves", "filters": "subscriptions with filters"}
+
+
+class Line(NamedTuple):
+    """What one line says. ``filter``: canonical text; without term and filter they are plain."""
+
+    subscriptions: Subscriptions
+    term: Term | None = None
+    filter: str | None = None
+
+
 class Batch:
     """What some lines have."""
 
@@ -51,20 +64,28 @@ class Batch:
         self.last_line = 0
         self.plain: Subscriptions = []
         self.ending: list[tuple[str, list[str], Term]] = []
-        self.size = 0  # subscriptions in both
+        self.filters: list[tuple[str, list[str], str, bool]] = []
+        self.size = 0  # subscriptions in all of them
         self.expired = 0  # that are over already
 
-    def add(self, subscriptions: Subscriptions, term: Term | None, unix_s: float) -> None:
-        """Of one line."""
+    def add(self, line: Line, unix_s: float) -> None:
+        """What it has, but what is over."""
+        subscriptions, term, text = line
         size = sum(len(topics) for _, topics in subscriptions)
         if term is not None and term.ends_at and term.ends_at <= unix_s:
             self.expired += size
             return
         self.size += size
-        if term is None:
-            self.plain += subscriptions
-        else:
+        if text is not None:
+            self.filters += [(client, topics, text, False) for client, topics in subscriptions]
+        elif term is not None:
             self.ending += [(client, topics, term) for client, topics in subscriptions]
+        else:
+            self.plain += subscriptions
+
+    def counts(self) -> tuple[int, int, int]:
+        """Subscriptions of every kind, ending ones, and those with a filter."""
+        return self.size, sum(len(topics) for _, topics, _ in self.ending), sum(len(each[1]) for each in self.filters)
 
 
 class ImportFailed(Exception):
@@ -73,19 +94,21 @@ class ImportFailed(Exception):
 
 class Imported(NamedTuple):
     """How much is in the store. ``ending``: so many of the subscriptions end by themselves; ``expired``: so many more
-    were over."""
+    were over; ``filtered``: so many of them have a filter."""
 
     lines: int
     subscriptions: int
     seconds: float
     ending: int = 0
     expired: int = 0
+    filtered: int = 0
 
     def __str__(self) -> str:
         rate = self.subscriptions / max(self.seconds, 1e-9)
-        ending = f" ({self.ending:,} of them ending ones)" if self.ending else ""
+        kinds = ((self.ending, "ending ones"), (self.filtered, "with filters"))
+        among = ", ".join(f"{count:,} of them {kind}" for count, kind in kinds if count)
         expired = f"; {self.expired:,} were over and are left out" if self.expired else ""
-        counts = f"{self.subscriptions:,} subscriptions{ending} of {self.lines:,} lines"
+        counts = f"{self.subscriptions:,} subscriptions{f' ({among})' if among else ''} of {self.lines:,} lines"
         return f"{counts} in {self.seconds:.1f} s ({rate:,.0f} a second){expired}"
 
 
@@ -114,7 +137,7 @@ async def _batches(lines: BinaryIO) -> AsyncIterator[Batch]:
                 batch.last_line = number
                 continue
             try:
-                subscriptions, term = _subscriptions(line)
+                found = _line(line)
             except ProtocolError as error:
                 if batch.last_line:
                     yield batch
@@ -122,7 +145,7 @@ async def _batches(lines: BinaryIO) -> AsyncIterator[Batch]:
                     f"line {number}: {error}; everything before it is in the store: mend the line, and import the file "
                     "again"
                 ) from None
-            batch.add(subscriptions, term, unix_s)
+            batch.add(found, unix_s)
             batch.last_line = number
             if batch.size >= BATCH:
                 yield batch
@@ -141,18 +164,35 @@ def _read(lines: BinaryIO) -> list[bytes]:
     return part
 
 
-def _subscriptions(line: bytes) -> tuple[Subscriptions, Term | None]:
+def _line(line: bytes) -> Line:
     if len(line) > LINE_BYTES_MAX:
         raise ProtocolError(
             "too_large", f"longer than {LINE_BYTES_MAX} bytes; one client, or topic, may have several lines"
         )
     value = decode(line)
-    term = _term(value)
+    term, text = _term(value), _filter(value)
+    if text is not None and term is not None:
+        raise ProtocolError(
+            "bad_state", "Key 'filter' with 'until' or 'ends_at': what has a filter does not end by itself"
+        )
+    if "filtered_ids" in value:
+        if text is None or "client_ids" in value:
+            raise ProtocolError("bad_state", "Key 'filtered_ids' goes with a 'filter', and without 'client_ids'")
+        return Line(_subscribers(value, "filtered_ids"), None, text)
     if "client_ids" in value:
-        return _subscribers(value), term
+        if text is not None:
+            raise ProtocolError("bad_state", "Key 'client_ids' with a 'filter': there it is 'filtered_ids'")
+        return Line(_subscribers(value, "client_ids"), term)
     value["command"] = "subscribe"
     command = check(value, 0)
-    return [(command.client, list(command.topics))], term
+    return Line([(command.client, list(command.topics))], term, text)
+
+
+def _filter(value: dict[str, Any]) -> str | None:
+    """Of a line, without whose keys the rest is that of one without a filter; ``None``: it is one."""
+    if "replace" in value:
+        raise ProtocolError("bad_state", "Key 'replace' is for commands: a line takes nothing out")
+    return canonical_filter(value.pop("filter")) if "filter" in value else None
 
 
 def _term(value: dict[str, Any]) -> Term | None:
@@ -174,58 +214,58 @@ def _term(value: dict[str, Any]) -> Term | None:
     return Term(disconnect, float(ends_at))
 
 
-def _subscribers(value: dict[str, Any]) -> Subscriptions:
-    """Of a line with one topic and its clients."""
-    clients, topic = value["client_ids"], value.get("topic")
+def _subscribers(value: dict[str, Any], key: str) -> Subscriptions:
+    """Of a line with one topic and its clients, which are at this key."""
+    clients, topic = value[key], value.get("topic")
     if "client_id" in value or type(clients) is not list:
-        raise ProtocolError("bad_state", "Key 'client_ids' has to be a list, without a 'client_id' beside it")
+        raise ProtocolError("bad_state", f"Key '{key}' has to be a list, without a 'client_id' beside it")
     if type(topic) is not str:
-        raise ProtocolError("bad_state", "Key 'topic' has to be one string where there are 'client_ids'")
+        raise ProtocolError("bad_state", f"Key 'topic' has to be one string where there are '{key}'")
     topics = [check_topic(topic)]
     batch = []
     for number, client in enumerate(clients, 1):
         try:
             batch.append((check({"command": "listen", "client_id": client}, 0).client, topics))
         except ProtocolError as error:
-            raise ProtocolError("bad_state", f"Item {number} of 'client_ids': {error}") from None
+            raise ProtocolError("bad_state", f"Item {number} of '{key}': {error}") from None
     return batch
 
 
 async def load(lines: BinaryIO, store: Store, told: TextIO, *, progress: bool = True) -> Imported:
     """Everything into an open store. ``ImportFailed``, ``StoreError``; what was handed over before is in. ``told``:
-    where it is said that the feature has been switched on, and the progress, if that is wanted.
+    where it is said that a feature has been switched on, and the progress, if that is wanted.
     """
     began_s = said_s = time.monotonic()
     under_way: dict[asyncio.Task[None], Batch] = {}
-    line = done = ending = expired = 0
-    is_on = "ending" in await store.features()
+    line = done = ending = filtered = expired = 0
+    features = set(await store.features())
 
     async def finish_some(most: int) -> None:
-        nonlocal done, ending
+        nonlocal done, ending, filtered
         while len(under_way) > most:
             finished, _ = await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
             for task in finished:
-                batch = under_way.pop(task)
+                counts = under_way.pop(task).counts()
                 task.result()
-                done += batch.size
-                ending += sum(len(topics) for _, topics, _ in batch.ending)
+                done, ending, filtered = done + counts[0], ending + counts[1], filtered + counts[2]
 
     def imported() -> Imported:
-        return Imported(line, done, time.monotonic() - began_s, ending, expired)
+        return Imported(line, done, time.monotonic() - began_s, ending, expired, filtered)
 
     try:
         async for batch in _batches(lines):
             await finish_some(BATCHES_AT_ONCE - 1)
-            if batch.ending and not is_on:
-                await finish_some(0)  # these do not know of it
-                await store.switch("ending", True)
-                is_on = True
-                print(
-                    "ingeborg import: the file has subscriptions that end by themselves: the feature 'ending' has been "
-                    "switched on for this store (back: `ingeborg features --off ending`)",
-                    file=told,
-                )
-            under_way[asyncio.create_task(_write(store, batch, is_on))] = batch
+            for feature, kind in KINDS.items():
+                if getattr(batch, feature) and feature not in features:
+                    await finish_some(0)  # these do not know of it
+                    await store.switch(feature, True)
+                    features.add(feature)
+                    print(
+                        f"ingeborg import: the file has {kind}: the feature '{feature}' has been switched on for this "
+                        f"store (back: `ingeborg features --off {feature}`)",
+                        file=told,
+                    )
+            under_way[asyncio.create_task(_write(store, batch, "ending" in features))] = batch
             line = batch.last_line
             expired += batch.expired
             if progress and time.monotonic() - said_s >= SAY_EVERY_S:
@@ -242,11 +282,14 @@ async def load(lines: BinaryIO, store: Store, told: TextIO, *, progress: bool = 
     return imported()
 
 
-async def _write(store: Store, batch: Batch, is_on: bool) -> None:
+async def _write(store: Store, batch: Batch, ends: bool) -> None:
+    """``ends``: the feature ``ending`` is on."""
     if batch.plain:
-        await (store.subscribe(batch.plain, True) if is_on else store.subscribe(batch.plain))
+        await (store.subscribe(batch.plain, True) if ends else store.subscribe(batch.plain))
     if batch.ending:
         await store.subscribe_ending(batch.ending)
+    if batch.filters:
+        await store.subscribe_filtered(batch.filters)
 
 
 async def run(

@@ -260,6 +260,37 @@ async def test_it_shows_which_subscriptions_end_and_when(page: Page, cluster: Cl
     ) == ["", "", "until 13:00:00", "until it disconnects, or 01/02/2026, 12:00:00"]
 
 
+async def test_it_shows_filters_in_one_line_each_and_cut(page: Page, cluster: Cluster) -> None:
+    a = cluster["a"]
+    subscribe = {"command": "subscribe", "client_id": "picky"}
+    async with listener(a, "picky", "all of it") as picky:
+        long = {"note": ["x" * 300]}
+        for filter in ({"price": [{"numeric": ["<", 5]}]}, {"<b>": ["&"]}, long, {"zip": ["81667"]}):
+            assert await picky.ask({**subscribe, "topic": "offers", "filter": filter}) == SUCCESS
+        await picky.ask({**subscribe, "topic": "all of it", "filter": {"price": [1]}})
+        await console(page, a, "#clients/picky")
+        await page.until(says("clients-result", "2 topics"))
+        rows = "return [...document.querySelectorAll('{}-result tbody tr')].map(row => row.innerText).sort();"
+        every, some = await page.run(rows.format("#clients"))
+        assert every.split("\n") == ["all of it", '{"price":[1]}']
+        name, *filters, more = some.split("\n")
+        assert (name, more) == ("offers", "and 1 more filter")
+        assert {len(filter) for filter in filters} <= {len('{"<b>":["&"]}'), len('{"zip":["81667"]}'), 31, 162}
+        assert len(filters) == 3
+        await page.run("location.hash = '#topics/offers';")
+        await page.until(says("topics-result", "1 subscriber"))
+        assert "and 1 more filter" in (await page.run(rows.format("#topics")))[0]
+        await page.run("location.hash = '#topics/all of it';")
+        await page.until(says("topics-result", "every message, for there is one without a filter, too"))
+    assert await page.run(
+        """
+        const { filtering } = await import("/console/words.js");
+        const filters = [{ a: [1] }, { a: ["x".repeat(200)] }, { a: [2] }, { a: [3] }, { a: [4] }];
+        return filtering(filters).map(line => line.length > 40 ? line.length : line);
+        """
+    ) == ['{"a":[1]}', 162, '{"a":[2]}', "and 2 more filters"]
+
+
 async def test_a_name_that_is_markup_is_shown_and_not_run(page: Page, cluster: Cluster) -> None:
     a = cluster["a"]
     async with plain(a.url) as other:

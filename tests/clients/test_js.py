@@ -267,6 +267,42 @@ async def test_what_a_page_subscribes_to_ends_with_it_unless_it_says_otherwise(
     assert "terms" not in listed["bob"]
 
 
+async def test_what_a_page_subscribes_to_with_a_filter_stays_until_it_is_taken_back(
+    page: Page, origin: str, tmp_path: Path
+) -> None:
+    await page.open(f"{origin}/")
+    async with serving(tmp_path) as (_, url):
+        heard = await run_in(
+            page,
+            origin,
+            """
+            const ann = await Client.open(url, "ann", { ...options, listen: true });
+            const filter = { food: ["pizza"], discount: [{ numeric: [">=", 30] }] };
+            await ann.subscribe("offers", { filter });
+            await ann.subscribe("for now");
+            for (const [food, discount] of [["pizza", 20], ["pasta", 40], ["pizza", 30]]) {
+                await ann.publish("offers", { food, discount }, { ack: true });
+            }
+            const heard = [await next(ann), ann.queued];
+            for await (const one of ann.filters()) heard.push(one);
+            heard.push((await outcome(ann.subscribe("offers", { filter: { food: [{ like: 1 }] } }))).code);
+            return heard;
+            """,
+            url=url,
+        )
+        async with plain(url) as connection:
+            listed = await connection.ask({"command": "subscriptions", "client_id": "ann"})
+    wanted = {"food": ["pizza"], "discount": [{"numeric": [">=", 30]}]}
+    assert heard == [
+        ["offers", {"food": "pizza", "discount": 30}],
+        0,
+        {"topic": "offers", "filters": [wanted]},
+        "bad_filter",
+    ]
+    assert sorted(listed["topic"]) == ["for now", "offers"]
+    assert listed["terms"] == {"for now": {"until": "disconnect"}}
+
+
 async def test_a_page_that_asks_for_lines_refuses_an_endpoint_of_before(page: Page, origin: str) -> None:
     """That is a browser's own rule, and why a page does not ask unless it is told to."""
     await page.open(f"{origin}/")

@@ -65,6 +65,40 @@ async def test_a_song_of_the_list_is_told_once_wherever_it_is_played(tmp_path: P
             assert await ann.line(".") == "U2 - One: 'not a report'"
 
 
+async def test_offers_come_to_whoever_waits_for_such(tmp_path: Path) -> None:
+    async with serving(tmp_path) as (_, url):
+        waiting = ["offers.py", "--url", url, "wait"]
+        async with (
+            example(tmp_path, *waiting, "ann", "--restaurant", "Dominos", "--discount", "30", "--forget") as ann,
+            example(tmp_path, *waiting, "bob", "--food", "pasta", "--food", "salad") as bob,
+        ):
+            assert await ann.line("waits") == (
+                "ann waits for {'restaurant': ['Dominos'], 'discount': [{'numeric': ['>=', 30.0]}]}"
+            )
+            await bob.line("waits")
+            for restaurant, food, discount in (
+                *(("Dominos", "pizza", "29"), ("Vapiano", "pizza", "50"), ("Vapiano", "pasta", "50")),
+                *(("Dominos", "pizza", "30"), ("Dominos", "salad", "35.5")),
+            ):
+                offer = ["offers.py", "--url", url, "offer", restaurant, food, discount]
+                async with example(tmp_path, *offer) as offering:
+                    assert await offering.line(".") == "offered"
+                    assert await offering.ended() == 0
+            assert [await ann.line("off"), await ann.line("off")] == [
+                "Dominos: pizza, 30.0 % off",
+                "Dominos: salad, 35.5 % off",
+            ]
+            assert [await bob.line("off"), await bob.line("off")] == [
+                "Vapiano: pasta, 50.0 % off",
+                "Dominos: salad, 35.5 % off",
+            ]
+            assert await ann.end(signal.SIGINT) == 0
+            assert await bob.end(signal.SIGINT) == 0
+        for name, filters in (("ann", []), ("bob", [{"food": ["pasta", "salad"], "restaurant": [{"exists": True}]}])):
+            async with Client(url, name) as client:
+                assert [filter async for each in client.filters() for filter in each.filters] == filters
+
+
 async def test_rooms_are_kept_apart_and_remembered(tmp_path: Path) -> None:
     async with serving(tmp_path) as (_, url):
         chat = ["chat.py", "--url", url]
@@ -135,7 +169,7 @@ async def test_a_token_comes_from_a_file_or_a_variable(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "arguments"),
-    [("wish_list.py", ["wish", "ann"]), ("chat.py", ["ann"]), ("dashboard.py", [])],
+    [("wish_list.py", ["wish", "ann"]), ("chat.py", ["ann"]), ("dashboard.py", []), ("offers.py", ["wait", "ann"])],
 )
 async def test_that_nobody_is_there_is_said(tmp_path: Path, name: str, arguments: list[str]) -> None:
     async with example(tmp_path, name, "--url", "ws://127.0.0.1:9/", *arguments) as process:

@@ -24,7 +24,8 @@ Script = Callable[["ScriptedEndpoint", ServerConnection, dict[str, Any]], Any]
 async def succeed(endpoint: ScriptedEndpoint, connection: ServerConnection, command: dict[str, Any]) -> None:
     """The default script: success for everything that waits for an answer."""
     if "id" in command:
-        await endpoint.reply(connection, command, result="success")
+        fields = {"filtered": True} if "filter" in command else {}
+        await endpoint.reply(connection, command, result="success", **fields)
 
 
 class ScriptedEndpoint:

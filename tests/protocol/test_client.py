@@ -33,6 +33,7 @@ from ingeborg.protocol.errors import (
     CloseCode,
     ProtocolError,
 )
+from ingeborg.protocol.listings import Filtered
 from ingeborg.protocol.outgoing import connect
 from tests import wants
 
@@ -158,6 +159,25 @@ async def test_subscriptions_are_paged_with_the_cursor(endpoint: ScriptedEndpoin
         assert [topic async for topic in client.subscriptions(limit=2)] == ["a", "b", "c"]
 
 
+async def test_the_topics_with_filters_are_read_from_the_pages_of_subscriptions(endpoint: ScriptedEndpoint) -> None:
+    cheap, near = {"price": [{"numeric": ["<", 5]}]}, {"zip": [{"prefix": "81"}]}
+    pages: dict[str | None, dict[str, Any]] = {
+        None: {"topic": ["a", "b"], "filters": {"a": [cheap, near]}, "cursor": "p2"},
+        "p2": {"topic": ["c"], "cursor": "p3"},
+        "p3": {"topic": ["d"], "filters": {"d": [near]}, "cursor": None},
+    }
+
+    async def page(endpoint: ScriptedEndpoint, connection: ServerConnection, command: dict[str, Any]) -> None:
+        assert (command["command"], command["limit"]) == ("subscriptions", 2)
+        await endpoint.reply(connection, command, result="success", **pages[command.get("cursor")])
+
+    endpoint.script = page
+    async with client_of(endpoint) as client:
+        found = [each async for each in client.filters(limit=2)]
+        assert [topic async for topic in client.subscriptions(limit=2)] == ["a", "b", "c", "d"]
+    assert found == [Filtered("a", [cheap, near]), Filtered("d", [near])]
+
+
 async def test_a_token_is_taken_back_by_its_id_or_by_its_subject(endpoint: ScriptedEndpoint) -> None:
     async def revoke(endpoint: ScriptedEndpoint, connection: ServerConnection, command: dict[str, Any]) -> None:
         more = {} if "jti" in command else {"issued_until": 1}
@@ -180,7 +200,7 @@ async def test_a_token_is_taken_back_by_its_id_or_by_its_subject(endpoint: Scrip
 
 
 async def test_subscribers_are_paged_with_the_cursor(endpoint: ScriptedEndpoint) -> None:
-    rows = [{"client_id": "a", "online": True}, {"client_id": "b", "online": False}]
+    rows = [{"client_id": "a", "online": True}, {"client_id": "b", "online": False, "filtered": True}]
     rows += [{"client_id": "c", "endpoint": "x"}, {"client_id": "d", "endpoint": None}]  # as former releases have it
 
     async def page(endpoint: ScriptedEndpoint, connection: ServerConnection, command: dict[str, Any]) -> None:
@@ -195,7 +215,7 @@ async def test_subscribers_are_paged_with_the_cursor(endpoint: ScriptedEndpoint)
         found = [subscriber async for subscriber in client.subscribers("room/1", limit=2)]
         with pytest.raises(ProtocolError, match="topic"):
             _ = [subscriber async for subscriber in client.subscribers("")]
-    assert found == [("a", True), ("b", False), ("c", True), ("d", False)]
+    assert found == [("a", True, False), ("b", False, True), ("c", True, False), ("d", False, False)]
 
 
 async def test_a_page_may_be_longer_than_a_command(endpoint: ScriptedEndpoint) -> None:
@@ -608,7 +628,7 @@ async def test_garbage_from_an_endpoint_costs_it_the_connection(endpoint: Script
 
 async def end_them(endpoint: ScriptedEndpoint, connection: ServerConnection, command: dict[str, Any]) -> None:
     """An endpoint that knows subscriptions until disconnect, and has ended none."""
-    fields = {"grace_s": 60.0} if "until" in command else {}
+    fields = {"grace_s": 60.0} if "until" in command else {"filtered": True} if "filter" in command else {}
     await endpoint.reply(connection, command, result="success", **fields)
 
 
@@ -747,6 +767,69 @@ async def test_what_is_refused_now_is_told_with_the_reason(endpoint: ScriptedEnd
         endpoint.cut()
         assert await told.get() == (["a"], 1)
         assert client.error_counts == {"forbidden": 1}
+
+
+FILTER = {"restaurant": ["Dominos"], "discount": [{"numeric": [">=", 30]}]}
+
+
+async def test_a_filter_goes_with_its_subscribe_and_its_unsubscribe(endpoint: ScriptedEndpoint) -> None:
+    async with client_of(endpoint) as client:
+        await client.subscribe("offers", filter=FILTER)
+        await client.subscribe(["offers", "more"], filter={"price": [2.0, 1, 1]}, replace=True)
+        await client.unsubscribe("offers", filter=FILTER)
+        frames = [endpoint.frames.get_nowait() for _ in range(endpoint.frames.qsize())]
+        for frame in frames:
+            del frame["id"], frame["client_id"]
+        assert frames == [
+            {"command": "subscribe", "filter": FILTER, "topic": ["offers"]},
+            {"command": "subscribe", "filter": {"price": [1, 2]}, "replace": True, "topic": ["offers", "more"]},
+            {"command": "unsubscribe", "filter": FILTER, "topic": ["offers"]},
+        ]
+        for term in ({"until": "disconnect"}, {"ttl_s": 60}):
+            with pytest.raises(ValueError, match="does not end by itself: leave out until and ttl_s"):
+                await client.subscribe("t", filter=FILTER, **term)
+        with pytest.raises(ValueError, match="replace goes with a filter"):
+            await client.subscribe("t", replace=True)
+        for bad in ({}, {"price": 5}, {"price": [float("nan")]}):
+            with pytest.raises(ProtocolError, match="bad_filter"):
+                await client.subscribe("t", filter=bad)
+            with pytest.raises(ProtocolError, match="bad_filter"):
+                await client.unsubscribe("t", filter=bad)
+        assert endpoint.frames.empty()
+
+
+async def test_an_endpoint_that_makes_a_plain_subscription_of_a_filtered_one_is_an_error(
+    endpoint: ScriptedEndpoint,
+) -> None:
+    async def of_before(endpoint: ScriptedEndpoint, connection: ServerConnection, command: dict[str, Any]) -> None:
+        await endpoint.reply(connection, command, result="success")
+
+    endpoint.script = of_before
+    async with client_of(endpoint) as client:
+        with pytest.raises(ProtocolError, match="took this for a subscription to everything") as error:
+            await client.subscribe("offers", filter=FILTER)
+        assert error.value.code == "peer_unavailable"
+        await client.unsubscribe("offers", filter=FILTER)
+
+
+async def test_a_filter_leaves_what_ends_as_it_is_and_one_that_replaces_it_takes_it_off_the_list(
+    endpoint: ScriptedEndpoint,
+) -> None:
+    told: asyncio.Queue[tuple[list[str], int]] = asyncio.Queue()
+    endpoint.script = end_them
+    options: dict[str, Any] = {"on_ended": lambda topics, count: told.put_nowait((topics, count))}
+    async with client_of(endpoint, listen=True, **options) as client:
+        await client.subscribe(["a", "b"], until="disconnect")
+        await client.subscribe("a", filter=FILTER)
+        await client.subscribe("b", filter=FILTER, replace=True)
+        await client.unsubscribe("a", filter=FILTER)
+        await endpoint.next("unsubscribe")
+        endpoint.script = ended("a", "b")
+        endpoint.cut()
+        again = await endpoint.next("subscribe")
+        assert (again["topic"], again["until"]) == (["a"], "disconnect")
+        async with asyncio.timeout(PATIENCE_S):
+            assert await told.get() == (["b"], 1)
 
 
 async def test_an_endpoint_of_before_is_said_once(endpoint: ScriptedEndpoint) -> None:

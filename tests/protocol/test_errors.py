@@ -26,6 +26,7 @@ def test_what_the_client_did_wrong_is_to_be_fixed_and_never_retried() -> None:
         "bad_command",
         "bad_state",
         "bad_topic",
+        "bad_filter",
         "too_large",
         "too_many_topics",
         "unauthorized",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,12 +12,13 @@ import ingeborg.protocol.messages
 from ingeborg.broker.command.config import ServeOptions
 from ingeborg.broker.core import limits, model, stores
 from ingeborg.broker.core.clients import large, replies, revoking
+from ingeborg.broker.core.filters import pattern
 from ingeborg.broker.core.limits import SIZES
 from ingeborg.broker.core.links import calls
 from ingeborg.broker.core.topics import sweeping, writing
 from ingeborg.broker.shell import client_socket, status
 from ingeborg.broker.store import revocations
-from ingeborg.protocol import client, lines, messages, sockets, topics, wire
+from ingeborg.protocol import client, filters, lines, messages, sockets, topics, wire
 from ingeborg.protocol.errors import CLOSES, ERRORS, Next
 from ingeborg.protocol.messages import check
 
@@ -53,6 +55,9 @@ FIGURES: dict[str, tuple[float, ...]] = {
     "topics in a page, by default": (ingeborg.protocol.messages.PAGE_LIMIT_DEFAULT,),
     "topics in a page, at most": (ingeborg.protocol.messages.PAGE_LIMIT_MAX,),
     "answer of another endpoint, s": (calls.TIMEOUT_S,),
+    "how much longer an answer may take each time that the home says it is reading a topic's filters, s": (
+        calls.PATIENCE_S,
+    ),
     "answer of the store, s": (stores.STORE_TIMEOUT_S,),
     "commands of one connection in a second, each topic of a list counting as one; not of the endpoint's own machine; "
     "0: any number": (OPTIONS.max_commands_per_second,),
@@ -65,6 +70,19 @@ FIGURES: dict[str, tuple[float, ...]] = {
     ),
     "grace time of subscriptions until disconnect, s": (OPTIONS.grace,),
     "`ttl_s` of a subscribe": (ingeborg.protocol.messages.TTL_S_MAX,),
+    "filter of a subscription, bytes of its canonical text": (filters.FILTER_BYTES_MAX,),
+    "different attributes that a filter looks at": (filters.PATHS_MAX,),
+    "keys that lead to an attribute in a filter": (filters.DEPTH_MAX,),
+    "members of all lists of a filter together as they are written, those of an `anything-but` too": (
+        filters.VALUES_MAX,
+    ),
+    "combinations that a filter makes (section 2.6)": (filters.COMBINATIONS_MAX,),
+    "elements of an array in a payload that filters look at": (filters.ELEMENTS_MAX,),
+    "filters of one client at one topic": (model.FILTERS_MAX,),
+    "filters of the topics that an endpoint is home of, bytes in memory": (
+        OPTIONS.max_filter_bytes,
+        LIMITS.filter_bytes,
+    ),
     "topics of a client that are remembered as ended": (model.ENDED_TOPICS_MAX,),
     "how long that is remembered, s": (sweeping.KEPT_S,),
     "revoked tokens and subjects of a store whose `expires_at` is not over": (revocations.REVOCATIONS_MAX,),
@@ -118,14 +136,21 @@ def test_a_command_with_the_fields_listed_is_accepted(row: list[str]) -> None:
         "limit": 1,
         "until": "disconnect",
         "ttl_s": 1,
+        "filter": {"a": ["x"]},
+        "replace": True,
         "jti": "t-1",
         "expires_at": 1.5,
     }
-    # Of fields with an "or" between them one is there.
-    named = re.findall(r"`(\w+)`", row[1].replace("`jti` or `sub`", "`jti`"))
     name = row[0].strip("`")
-    command = check({"command": name, "client_id": 1, **{field: samples[field] for field in named}}, 100)
-    assert command.name == name
+    # Of fields with an "or" between them one is there.
+    choices = [row[1].replace("`jti` or `sub`", "`jti`")]
+    if "; or " in row[1]:
+        topic, other = "`topic`", row[1].partition("; or ")
+        choices = [other[0], topic + other[2]]
+    for choice in choices:
+        named = re.findall(r"`(\w+)`", choice)
+        command = check({"command": name, "client_id": 1, **{field: samples[field] for field in named}}, 100)
+        assert command.name == name
 
 
 def test_the_limits_are_those_of_the_code() -> None:
@@ -162,6 +187,56 @@ def test_figures_in_the_text_are_those_of_the_code() -> None:
     assert str(wire._INTEGER_MIN) in json
     assert str(wire._INTEGER_MAX) in json
     assert f"{wire._TOO_DEEP.split()[3]} levels" in json
+
+
+#: What the members of the table in section 2.6 stand for: a member, a value that it matches and one that it does not.
+MEMBERS: dict[str, list[tuple[Any, Any, Any]]] = {
+    "a string, a number, `true`, `false`, `null`": [
+        ("x", "x", "y"),
+        (1, 1.0, True),
+        (True, True, 1),
+        (False, False, 0),
+        (None, None, 0),
+    ],
+    '`{"prefix": "s"}`': [({"prefix": "s"}, "sx", "xs")],
+    '`{"suffix": "s"}`': [({"suffix": "s"}, "xs", "sx")],
+    '`{"anything-but": V}`': [({"anything-but": 1}, 2, 1.0), ({"anything-but": [1, "x"]}, "y", "x")],
+    '`{"anything-but": {"prefix": "s"}}`': [
+        ({"anything-but": {"prefix": "s"}}, 1, "sx"),
+        ({"anything-but": {"suffix": "s"}}, "sx", "xs"),
+    ],
+    '`{"numeric": [OP, N]}`': [
+        ({"numeric": ["<", 1]}, 0.5, 1),
+        ({"numeric": ["<=", 1]}, 1, 1.5),
+        ({"numeric": ["=", 1]}, 1.0, "1"),
+        ({"numeric": [">=", 1]}, 1, 0.5),
+        ({"numeric": [">", 1]}, 1.5, 1),
+    ],
+    '`{"numeric": [LOW, N, HIGH, M]}`': [
+        ({"numeric": [">", 1, "<=", 2]}, 2, 1),
+        ({"numeric": [">=", 1, "<", 2]}, 1, 2),
+    ],
+    '`{"exists": true}`, `{"exists": false}`': [({"exists": True}, None, {}), ({"exists": False}, [], False)],
+}
+
+
+def test_the_members_of_filters_are_those_of_the_code() -> None:
+    written = table("2.6")
+    assert [row[0] for row in written] == list(MEMBERS)
+    for rows in MEMBERS.values():
+        for member, good, bad in rows:
+            [conjunction] = pattern.conjunctions(filters.canonical_filter({"a": [member]}))
+            for value, matches in ((good, True), (bad, False)):
+                found = pattern.attributes(wire.canonical({"a": value}))
+                assert pattern.holds(conjunction, found) is matches, (member, value)
+    named = set(re.findall(r'"([a-z-]+)"', " ".join(row[0] for row in written))) - {"s"}
+    assert named == set(filters.OPERATORS)
+
+
+def test_the_filter_of_the_specification_is_one() -> None:
+    example = re.search(r'`(\{"command": "subscribe", .*?\}\})`', section("2.6"), re.DOTALL)
+    assert example is not None
+    assert check(wire.decode(example[1].encode()), 100).filter is not None
 
 
 def test_sections_are_numbered_without_a_gap() -> None:

@@ -3,7 +3,7 @@
 
 import { element, part } from "./dom.js";
 import { Pages } from "./pages.js";
-import { counted, ending } from "./words.js";
+import { counted, ending, filtering } from "./words.js";
 
 /** The address of a view in this page, of a topic or client. */
 export function address(view, name) {
@@ -16,10 +16,18 @@ function place({ endpoint = null, online = endpoint !== null }) {
     return element("span", { class: "mark up" }, endpoint ?? "listens");
 }
 
-/** A link with when the subscription ends beside it, where it does. */
-export function with_term(link, term) {
-    const text = ending(term, new Date());
-    return text === "" ? link : element("span", {}, link, " ", element("span", { class: "muted" }, text));
+/**
+ * A link with of which kind the subscription is beside it: when it ends, where it does, and its filters. `filtered`: a
+ * subscriber has nothing but filters there, which are not told to a token without `inspect`; undefined: not known.
+ */
+export function with_kind(link, kind) {
+    const { filters = [], filtered } = kind ?? {};
+    const texts = [ending(kind, new Date())];
+    if (filtered === true && filters.length === 0) texts.push("with filters");
+    if (filtered === false && filters.length > 0) texts.push("every message, for there is one without a filter, too");
+    const beside = texts.filter((text) => text !== "").map((text) => element("span", { class: "muted" }, ` ${text}`));
+    const lines = filtering(filters).map((line) => element("code", { class: "filter" }, line));
+    return element("span", {}, link, ...beside, ...lines);
 }
 
 /** One view: a field for the name, and what was found. */
@@ -47,9 +55,10 @@ class Lookup {
     }
 }
 
-/** The term of one of the topics in a page of `subscriptions`; undefined: it stays. */
-export function term_of(page, topic) {
-    return Object.hasOwn(page.terms ?? {}, topic) ? page.terms[topic] : undefined;
+/** Of which kind the subscriptions to one of the topics in a page of `subscriptions` are: SPEC section 2.3. */
+export function kind_of(page, topic) {
+    const of = (found = {}) => (Object.hasOwn(found, topic) ? found[topic] : undefined);
+    return { ...of(page.terms), filters: of(page.filters) };
 }
 
 /** A topic's subscribers. `identity`: a function: the client id to ask as. */
@@ -60,7 +69,10 @@ export class Topics extends Lookup {
             headings: ["Client", "Listens at"],
             empty: "None",
             row: (found) => [
-                with_term(element("a", { href: address("clients", found.client_id) }, found.client_id), found),
+                with_kind(element("a", { href: address("clients", found.client_id) }, found.client_id), {
+                    ...found,
+                    filtered: found.filtered ?? false,
+                }),
                 place(found),
             ],
             load: async (cursor, limit) => {
@@ -81,7 +93,7 @@ export class Clients extends Lookup {
             what: "Topics",
             headings: ["Topic"],
             empty: "No topics",
-            row: ({ topic, term }) => [with_term(element("a", { href: address("topics", topic) }, topic), term)],
+            row: ({ topic, kind }) => [with_kind(element("a", { href: address("topics", topic) }, topic), kind)],
             load: async (cursor, limit) => {
                 const client_id = this.name;
                 const [location, page] = await Promise.all([
@@ -90,7 +102,7 @@ export class Clients extends Lookup {
                 ]);
                 const title = location.endpoint === null ? "Does not listen" : `Listens at ${location.endpoint}`;
                 const topics = page.cursor === null && cursor === null ? `, ${counted(page.topic.length, "topic")}` : "";
-                const items = page.topic.map((topic) => ({ topic, term: term_of(page, topic) }));
+                const items = page.topic.map((topic) => ({ topic, kind: kind_of(page, topic) }));
                 return { items, cursor: page.cursor, title, note: `client “${client_id}”${topics}` };
             },
         });

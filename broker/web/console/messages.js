@@ -5,7 +5,7 @@
 import { Connection } from "./connection.js";
 import { element, part, say } from "./dom.js";
 import { is_mine } from "./identity.js";
-import { address, term_of, with_term } from "./lookups.js";
+import { address, kind_of, with_kind } from "./lookups.js";
 import { clock, count, counted, trouble } from "./words.js";
 
 /** Messages in the list, outcomes of publishes in theirs, topics shown as subscribed, characters of a payload. */
@@ -24,7 +24,7 @@ export class Messages {
     #received = 0;
     #unseen = 0; // of them, those that have left the list
     #due = false;
-    #topics = new Map(); // each with its term, or undefined
+    #topics = new Map(); // each with its kind, or undefined: plain
     #more = false; // the client has further topics that are not shown
 
     /** `token`: a function: the token to connect with; `identity`: another: the client id that is proposed. */
@@ -196,10 +196,11 @@ export class Messages {
         const field = part("subscribe-topic");
         const topic = field.value;
         await this.#open();
-        const term = await this.#subscribe_to(this.#client, topic);
+        const kind = await this.#subscribe_to(this.#client, topic);
         field.value = "";
+        const filters = this.#topics.get(topic)?.filters; // they stay beside it
         this.#topics.delete(topic);
-        this.#show_topics([[topic, term], ...this.#topics], this.#more);
+        this.#show_topics([[topic, { ...kind, filters }], ...this.#topics], this.#more);
         this.#outcome("good", `${this.#client} subscribes to “${topic}”`);
     }
 
@@ -234,24 +235,24 @@ export class Messages {
         if (client_id === "" || this.#connection.state !== "open") return;
         try {
             const page = await this.#connection.ask("subscriptions", { client_id, limit: TOPICS_MAX });
-            if (client_id === this.#client) this.#show_topics(page.topic.map((topic) => [topic, term_of(page, topic)]), page.cursor !== null);
+            if (client_id === this.#client) this.#show_topics(page.topic.map((topic) => [topic, kind_of(page, topic)]), page.cursor !== null);
         } catch {
             if (client_id === this.#client) this.#show_topics([], false); // what is asked of it next says why
         }
     }
 
-    /** `topics`: pairs of a topic and its term. */
+    /** `topics`: pairs of a topic and its kind. */
     #show_topics(topics, more) {
         this.#topics = new Map(topics.slice(0, TOPICS_MAX));
         this.#more = more || topics.length > TOPICS_MAX;
         part("topics-list").replaceChildren(
-            ...[...this.#topics].map(([topic, term]) => {
+            ...[...this.#topics].map(([topic, kind]) => {
                 const away = element(
                     "button",
                     { type: "button", class: "quiet", "aria-label": `Unsubscribe from ${topic}`, title: "Unsubscribe", click: () => void this.#unsubscribe([topic]) },
                     "×",
                 );
-                return element("li", {}, with_term(element("a", { href: address("topics", topic) }, topic), term), away);
+                return element("li", {}, with_kind(element("a", { href: address("topics", topic) }, topic), kind), away);
             }),
         );
         say(part("topics-count"), this.#more ? `The first ${this.#topics.size} topics` : counted(this.#topics.size, "topic"));

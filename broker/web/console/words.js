@@ -75,6 +75,20 @@ export function ending(term, now) {
     return `${listens === "" ? "until" : `${listens}, or`} ${day}${clock(at)}`;
 }
 
+/** Filters that are shown of one client at one topic, and characters of each. */
+const FILTERS_SHOWN = 3;
+const FILTER_CHARACTERS = 160;
+
+/** Filters (SPEC section 2.6), each in one line, and how many more there are. */
+export function filtering(filters) {
+    const lines = filters.slice(0, FILTERS_SHOWN).map((filter) => {
+        const text = JSON.stringify(filter);
+        return text.length > FILTER_CHARACTERS ? `${text.slice(0, FILTER_CHARACTERS)} …` : text;
+    });
+    const more = filters.length - lines.length;
+    return more > 0 ? [...lines, `and ${counted(more, "more filter")}`] : lines;
+}
+
 /** An error reply (SPEC section 5), or why a command got none. */
 export function trouble(error) {
     if (error.code === undefined) return error.message;

@@ -19,11 +19,13 @@ import {
   ProtocolError,
   Unreachable,
 } from "./errors.js";
+import { filteredOf, subscribersOf, topicsOf } from "./listings.js";
 import { FRAME_BYTES_MAX, checkOptions, checkToken, checkUrl } from "./options.js";
 import { paced } from "./pacing.js";
 import { NotificationQueue } from "./queue.js";
-import { FreshKeys, body, errorOf, topicBodies } from "./requests.js";
-import { checkClientId, checkDedup, checkRevoke, checkTopic, termFields } from "./text.js";
+import { Garbage, Replies } from "./replies.js";
+import { FreshKeys, body, topicBodies } from "./requests.js";
+import { checkClientId, checkDedup, checkRevoke, checkTopic, filterFields, requireFiltered, termFields } from "./text.js";
 import { Bell, deferred, limited, onAbort, raced, sleep } from "./waiting.js";
 
 /** Commands that wait for their replies; more would only grow the time-outs, since an endpoint answers in order. */
@@ -32,24 +34,18 @@ const IN_FLIGHT_MAX = 1024;
 /** A large subscribe is sent as commands of so many bytes. */
 const TOPICS_BYTES_MAX = 256 * 1024;
 
-/** Errors of unacknowledged publishes that are kept to be looked at; all are counted. */
-const ERRORS_KEPT_MAX = 1_000;
-/** Error codes counted one by one: what is sent as a code is the other side's affair. */
-const CODES_MAX = 100;
-
 /**
  * A number may grow when it is written again (`1e15` becomes `1000000000000000.0`), nearly fourfold at worst, so a
  * notification may be longer than the publish it comes from; and a page of `subscriptions` than any command.
  */
 const GROWTH_MAX = 4;
 
-/** @import { BroadcastOptions, ClientOptions, PublishOptions, SubscribeOptions, WaitOptions } from "./options.js" */
+/** @import { BroadcastOptions, ClientOptions, PublishOptions, SubscribeOptions } from "./options.js" */
+/** @import { UnsubscribeOptions, WaitOptions } from "./options.js" */
+/** @import { Ask, Filtered, Subscriber } from "./listings.js" */
 /** @import { Again } from "./kept.js" */
 /** @import { Notification } from "./queue.js" */
 /** @import { Connect, Socket } from "./transport.js" */
-
-/** The endpoint sent a message that is not of this protocol. */
-class Garbage extends Error {}
 
 /**
  * One client. Make it, `connect()`, and `close()` it at the end; or `await Client.open(…)`.
@@ -100,10 +96,8 @@ export class Client {
   #renewing = Promise.resolve();
   /** @type {Unreachable | ConnectionLost | null} */
   #lastFailure = null;
-  #id = 0;
   #keys = new FreshKeys();
-  /** @type {Map<number, { resolve: (reply: Record<string, any>) => void, reject: (error: unknown) => void }>} */
-  #pending = new Map();
+  #replies;
   #inFlight = 0;
   #slotFree = new Bell();
   #queue = new NotificationQueue();
@@ -121,11 +115,6 @@ export class Client {
   #url = null;
   #reconnects = 0;
   #dropped = 0;
-  #lateReplies = 0;
-  /** @type {ProtocolError[]} */
-  #errors = [];
-  /** @type {Map<string, number>} */
-  #errorCounts = new Map();
 
   /**
    * @param {string | readonly string[]} urls One `ws:` or `wss:` URL or several, tried in order and round again.
@@ -140,13 +129,14 @@ export class Client {
     this.#options = checkOptions(options);
     this.#listening = options.listen ?? false;
     this.#until = options.until === undefined ? (new.target.isInPage ? "disconnect" : null) : options.until;
+    this.#replies = new Replies((error) => this.#tell(() => this.#options.onError?.(error)));
     this.#endings = new Endings({
       signal: this.#ending.signal,
       subscribe: (again) => this.#subscribeOnce(again),
       listen: () => this.#listenOnceMore(),
       delayMs: (attempt) => this.#delayMs(attempt),
       onEnded: (topics, count) => this.#tell(() => this.#options.onEnded?.(topics, count)),
-      onRefused: (error) => this.#note(error),
+      onRefused: (error) => this.#replies.note(error),
       onPlain: () => this.#plain(),
     });
   }
@@ -198,17 +188,17 @@ export class Client {
 
   /** Replies to commands that nobody waited for any more. */
   get lateReplies() {
-    return this.#lateReplies;
+    return this.#replies.late;
   }
 
   /** The latest errors of unacknowledged publishes, 1,000 at most. */
   get errors() {
-    return [...this.#errors];
+    return this.#replies.errors;
   }
 
   /** All of them, by code. */
   get errorCounts() {
-    return new Map(this.#errorCounts);
+    return this.#replies.errorCounts;
   }
 
   /** Fulfilled when the client has ended: with null after `close`, else with what ended it. Never rejected. */
@@ -288,7 +278,14 @@ export class Client {
    * A plain subscription stays until it is taken back. With `until: "disconnect"`, the default in a page, it ends when the
    * client has listened nowhere for the endpoints' grace time (60 s by default). The client keeps a list of these topics,
    * and subscribes to them again where they have ended while it was away. `ttlS`: it ends after so many seconds. A plain
-   * one that is there stays plain. Where not all endpoints know such subscriptions yet, that is `peer_unavailable`.
+   * one that is there stays plain. Where not all endpoints know such subscriptions yet, that is `peer_unavailable`; so it
+   * is with the next kind.
+   *
+   * With a `filter` the client is sent what matches it (SPEC section 2.6), until that is taken back, in a page, too; with
+   * `until: "disconnect"` or `ttlS` it is a `TypeError`. Another filter comes beside those that are there: one that
+   * matches suffices. A subscription without a filter beside them gets all. `replace: true`: this one takes the place of
+   * everything that the client has at these topics. `bad_filter`: the endpoint says where, and why.
+   * `peer_unavailable`: also where the endpoint is of a release without filters, and took it for a plain one.
    *
    * Many are sent as several commands, of which more are under way at once as long as they are quick, each with
    * `timeoutMs`. After an error some topics may be subscribed to; repeating is safe. `bad_topic`: checked before
@@ -299,19 +296,32 @@ export class Client {
    */
   async subscribe(topics, options = {}) {
     const chosen = listOf(topics);
+    const { filter, replace = false } = options;
+    if (filter !== undefined || replace) {
+      const filtered = filterFields(filter, replace, options.until, options.ttlS);
+      if (replace) this.#endings.gone(chosen); // now, so that none of them is subscribed to again meanwhile
+      requireFiltered(await this.#withTopics("subscribe", chosen, options, filtered));
+      if (replace) this.#endings.gone(chosen); // and if a subscribe was under way before
+      return;
+    }
     const fields = termFields(options.until === undefined ? this.#until : options.until, options.ttlS);
     const beganMs = Date.now();
     this.#endings.subscribed(chosen, fields, await this.#withTopics("subscribe", chosen, options, fields), beganMs);
   }
 
   /**
-   * Undo `subscribe`, in the same way.
+   * Undo `subscribe`, in the same way: everything that the client has at these topics, or only the subscription with this
+   * `filter`.
    * @param {string | readonly string[]} topics
-   * @param {WaitOptions} [options]
+   * @param {UnsubscribeOptions} [options]
    * @returns {Promise<void>}
    */
-  async unsubscribe(topics, options) {
+  async unsubscribe(topics, options = {}) {
     const chosen = listOf(topics);
+    if (options.filter !== undefined) {
+      await this.#withTopics("unsubscribe", chosen, options, filterFields(options.filter, false));
+      return;
+    }
     this.#endings.gone(chosen); // now, so that it is not subscribed to again meanwhile
     await this.#withTopics("unsubscribe", chosen, options);
     this.#endings.gone(chosen); // and if a subscribe was under way before
@@ -369,9 +379,18 @@ export class Client {
    * @param {{ limit?: number } & WaitOptions} [options]
    * @returns {AsyncGenerator<string, void, void>}
    */
-  async *subscriptions(options = {}) {
-    const { limit = 1000 } = options;
-    for await (const page of this.#pages("subscriptions", { limit }, options)) yield* page.topic;
+  subscriptions(options = {}) {
+    return topicsOf(this.#asking(options), options.limit ?? 1000);
+  }
+
+  /**
+   * The topics at which this client has filters, each with them. All its topics are read for that, in pages of at most
+   * `limit`.
+   * @param {{ limit?: number } & WaitOptions} [options]
+   * @returns {AsyncGenerator<Filtered, void, void>}
+   */
+  filters(options = {}) {
+    return filteredOf(this.#asking(options), options.limit ?? 1000);
   }
 
   /**
@@ -379,32 +398,18 @@ export class Client {
    * `limit`: what changes meanwhile may be missed. `forbidden`: the token does not permit it (`presence`).
    * @param {string} topic
    * @param {{ limit?: number } & WaitOptions} [options]
-   * @returns {AsyncGenerator<{ clientId: string, online: boolean }, void, void>}
+   * @returns {AsyncGenerator<Subscriber, void, void>}
    */
-  async *subscribers(topic, options = {}) {
-    const { limit = 1000 } = options;
-    for await (const page of this.#pages("subscribers", { topic: checkTopic(topic), limit }, options)) {
-      for (const row of page.subscribers) {
-        // Of a release that does not say it, to an operator.
-        yield { clientId: row.client_id, online: row.online ?? (row.endpoint ?? null) !== null };
-      }
-    }
+  subscribers(topic, options = {}) {
+    return subscribersOf(this.#asking(options), topic, options.limit ?? 1000);
   }
 
   /**
-   * @param {string} command
-   * @param {Record<string, unknown>} fields
    * @param {WaitOptions} options
-   * @returns {AsyncGenerator<Record<string, any>, void, void>}
+   * @returns {Ask}
    */
-  async *#pages(command, fields, options) {
-    let cursor = null;
-    do {
-      const more = cursor === null ? fields : { ...fields, cursor };
-      const page = await this.#request(this.#body(command, more), true, options);
-      yield page;
-      cursor = page.cursor ?? null;
-    } while (cursor !== null);
+  #asking(options) {
+    return (command, fields) => this.#request(this.#body(command, fields), true, options);
   }
 
   /**
@@ -511,13 +516,13 @@ export class Client {
   #over(socket) {
     if (socket === this.#fresh) {
       this.#fresh = null;
-      this.#failPending(new Unreachable(socket.why));
+      this.#replies.fail(new Unreachable(socket.why));
       return;
     }
     if (socket !== this.#socket) return;
     this.#socket = this.#url = null;
     const lost = new ConnectionLost(socket.why, socket.closeCode);
-    this.#failPending(this.#ended ?? lost);
+    this.#replies.fail(this.#ended ?? lost);
     if (this.#ended !== null) return;
     // After this code endpoints have taken it for gone, whatever it has heard.
     if (this.#listening) this.#endings.left(socket.closeCode === SUBSCRIPTIONS_ENDED ? -Infinity : socket.heardMs);
@@ -664,7 +669,7 @@ export class Client {
     }
     this.#failures = 0;
     if (Object.hasOwn(message, "broadcast")) this.#notified(message.key ?? null, message.broadcast);
-    else this.#settle(message);
+    else this.#replies.settle(message);
   }
 
   /**
@@ -714,39 +719,6 @@ export class Client {
       if (notification === undefined) return;
       this.#handle(notification.key, notification.broadcast);
     }
-  }
-
-  /** @param {Record<string, any>} reply */
-  #settle(reply) {
-    const error = "error" in reply ? errorOf(reply) : null;
-    if (error === null && reply.result !== "success") throw new Garbage("the endpoint sent what is no message");
-    if (typeof reply.id === "number") {
-      if (!Number.isInteger(reply.id) || reply.id < 1 || reply.id > this.#id) {
-        throw new Garbage(`the endpoint sent a reply to ${reply.id}, which was never asked`);
-      }
-      const waiting = this.#pending.get(reply.id);
-      this.#pending.delete(reply.id); // now, for an answer given twice may be in the same chunk
-      if (waiting === undefined) this.#lateReplies += 1;
-      else if (error !== null) waiting.reject(error);
-      else waiting.resolve(reply);
-    } else if (error !== null) {
-      this.#note(error);
-    } else {
-      throw new Garbage("the endpoint sent a success that belongs to no command");
-    }
-  }
-
-  /**
-   * An error that no command waits for.
-   * @param {ProtocolError} error
-   */
-  #note(error) {
-    this.#errors.push(error);
-    if (this.#errors.length > ERRORS_KEPT_MAX) this.#errors.shift();
-    const known = this.#errorCounts.has(error.code) || this.#errorCounts.size < CODES_MAX;
-    const code = known ? error.code : "other";
-    this.#errorCounts.set(code, (this.#errorCounts.get(code) ?? 0) + 1);
-    this.#tell(() => this.#options.onError?.(error));
   }
 
   /**
@@ -919,15 +891,12 @@ export class Client {
    * @returns {Promise<Record<string, any>>}
    */
   async #ask(socket, text, signal) {
-    const id = ++this.#id;
-    /** @type {ReturnType<typeof deferred<Record<string, any>>>} */
-    const reply = deferred();
-    this.#pending.set(id, reply);
+    const { id, promise } = this.#replies.expect();
     try {
       socket.write([`${text},"id":${id}}`]);
-      return await raced(reply.promise, signal);
+      return await raced(promise, signal);
     } finally {
-      this.#pending.delete(id);
+      this.#replies.forget(id);
     }
   }
 
@@ -938,11 +907,6 @@ export class Client {
   #late(text, lost = null) {
     const last = this.#lastFailure ?? lost;
     return last === null ? new CommandTimeout(text) : new CommandTimeout(`${text}; ${last.message}`, { cause: last });
-  }
-
-  /** @param {Error} error */
-  #failPending(error) {
-    for (const waiting of this.#pending.values()) waiting.reject(error);
   }
 
   /** @param {() => void} call */
@@ -969,7 +933,7 @@ export class Client {
     if (this.#ended !== null) return;
     this.#ended = why;
     this.#ending.abort(why);
-    this.#failPending(why);
+    this.#replies.fail(why);
     this.#changed.ring();
     this.#arrived.ring();
     this.#closed.resolve(why instanceof ClosedForGood && why.closeCode === 1000 ? null : why);

@@ -15,6 +15,7 @@ export const ERRORS = Object.freeze({
   bad_command: "fix",
   bad_state: "fix",
   bad_topic: "fix",
+  bad_filter: "fix",
   too_large: "fix",
   too_many_topics: "fix",
   unauthorized: "fix",

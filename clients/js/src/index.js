@@ -15,10 +15,13 @@ export { checkClientId, checkTopic } from "./text.js";
 /** @typedef {import("./options.js").ClientOptions} ClientOptions */
 /** @typedef {import("./options.js").WaitOptions} WaitOptions */
 /** @typedef {import("./options.js").SubscribeOptions} SubscribeOptions */
+/** @typedef {import("./options.js").UnsubscribeOptions} UnsubscribeOptions */
 /** @typedef {import("./options.js").BroadcastOptions} BroadcastOptions */
 /** @typedef {import("./options.js").PublishOptions} PublishOptions */
 /** @typedef {import("./errors.js").Next} Next */
 /** @typedef {import("./queue.js").Notification} Notification */
+/** @typedef {import("./listings.js").Filtered} Filtered */
+/** @typedef {import("./listings.js").Subscriber} Subscriber */
 
 export class Client extends AnyClient {
   /** @internal */

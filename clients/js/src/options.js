@@ -62,7 +62,21 @@ const TOKEN = /^[\x21-\x7e]+$/;
  * @property {number} [ttlS] It ends after so many seconds, 30 days at most; with both whichever comes first.
  */
 
-/** @typedef {TermOptions & WaitOptions} SubscribeOptions */
+/**
+ * @typedef {object} FilterOptions
+ * @property {Record<string, any>} [filter] Only messages whose payload matches: SPEC section 2.6. It goes with neither
+ *   `until: "disconnect"` nor `ttlS`, and the client's own `until` is not for it.
+ */
+
+/**
+ * @typedef {object} ReplaceOptions
+ * @property {boolean} [replace] The filter takes the place of everything that the client has at these topics. Default:
+ *   false.
+ */
+
+/** @typedef {TermOptions & FilterOptions & ReplaceOptions & WaitOptions} SubscribeOptions */
+
+/** @typedef {FilterOptions & WaitOptions} UnsubscribeOptions */
 
 /**
  * @typedef {object} BroadcastOptions

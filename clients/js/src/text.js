@@ -125,6 +125,41 @@ export function termFields(until, ttlS) {
 }
 
 /**
+ * The fields that a subscribe or an unsubscribe has for its filter. A `TypeError`: what goes together in no subscribe, or
+ * what is no object; `bad_filter`: what JSON would turn into another value. The rest is the endpoint's to judge.
+ * @param {unknown} filter
+ * @param {boolean} replace
+ * @param {unknown} [until]
+ * @param {unknown} [ttlS]
+ * @returns {{ filter: object, replace?: true }}
+ */
+export function filterFields(filter, replace, until, ttlS) {
+  if (filter === undefined) {
+    throw new TypeError("replace goes with a filter: without one, unsubscribe and subscribe anew");
+  }
+  if (typeof filter !== "object" || filter === null || Array.isArray(filter)) {
+    throw new TypeError("a filter has to be an object of attributes, each with the list of what it may be");
+  }
+  if ((until !== undefined && until !== null) || ttlS !== undefined) {
+    throw new TypeError(
+      "a subscription with a filter does not end by itself: leave out until and ttlS, and unsubscribe when it is not " +
+        "wanted any more",
+    );
+  }
+  // Written as null, or left out, they would be another filter.
+  JSON.stringify(filter, (name, value) => {
+    if (value === undefined || typeof value === "function" || typeof value === "symbol") {
+      throw new ProtocolError("bad_filter", `${name}: has to be a value that JSON has, or to be left out`);
+    }
+    if (typeof value === "number" && !Number.isFinite(value)) {
+      throw new ProtocolError("bad_filter", `${name}: has to be a finite number`);
+    }
+    return value;
+  });
+  return replace ? { filter, replace } : { filter };
+}
+
+/**
  * The fields by which a `revoke` names tokens. `bad_state`: not one of the two, or not of the right form.
  * @param {unknown} jti
  * @param {unknown} sub
@@ -196,4 +231,17 @@ function withinRange(token) {
   if (!INTEGER.test(token)) return token;
   const integer = BigInt(token);
   return integer < INTEGER_MIN || integer > INTEGER_MAX ? `${token}.0` : token;
+}
+
+/**
+ * The replies to a subscribe with a filter. `peer_unavailable`: the endpoint has made a plain subscription.
+ * @param {readonly Record<string, any>[]} replies
+ */
+export function requireFiltered(replies) {
+  if (replies.every(({ filtered }) => filtered === true)) return;
+  throw new ProtocolError(
+    "peer_unavailable",
+    "the endpoint is of a release without filters, and took this for a subscription to everything: unsubscribe, and use " +
+      "filters when all endpoints have been upgraded",
+  );
 }

@@ -154,6 +154,85 @@ test("subscriptions are paged with the cursor", async (t) => {
   assert.deepEqual(topics, ["a", "b", "c"]);
 });
 
+test("the topics with filters are read from the pages of subscriptions", async (t) => {
+  const [cheap, near] = [{ price: [{ numeric: ["<", 5] }] }, { zip: [{ prefix: "81" }] }];
+  const pages = {
+    undefined: [{ topic: ["a", "b"], filters: { a: [cheap, near] } }, "p2"],
+    p2: [{ topic: ["c"] }, "p3"],
+    p3: [{ topic: ["d"], filters: { d: [near] } }, null],
+  };
+  const endpoint = await ScriptedEndpoint.start(t, (connection, command) => {
+    const [fields, cursor] = pages[command.cursor];
+    connection.reply(command, command.limit === 2 ? { result: "success", ...fields, cursor } : { error: "bad_state" });
+  });
+  const client = await opened(t, endpoint);
+  const found = [];
+  for await (const one of client.filters({ limit: 2 })) found.push(one);
+  assert.deepEqual(found, [{ topic: "a", filters: [cheap, near] }, { topic: "d", filters: [near] }]);
+});
+
+test("an endpoint that makes a plain subscription of a filtered one is an error", async (t) => {
+  const endpoint = await ScriptedEndpoint.start(t, (connection, command) => connection.reply(command, { result: "success" }));
+  const client = await opened(t, endpoint);
+  await assert.rejects(client.subscribe("offers", { filter: { a: [1] } }), {
+    code: "peer_unavailable",
+    message: /took this for a subscription to everything/,
+  });
+  await client.unsubscribe("offers", { filter: { a: [1] } });
+});
+
+test("a filter goes with its subscribe and its unsubscribe, and with nothing that ends", async (t) => {
+  const endpoint = await ScriptedEndpoint.start(t);
+  const client = await opened(t, endpoint, { until: "disconnect" });
+  const filter = { restaurant: ["Dominos", null, true], discount: [{ numeric: [">=", 30] }] };
+  await client.subscribe("offers", { filter });
+  await client.subscribe(["offers", "more"], { filter, replace: true, until: null });
+  await client.unsubscribe("offers", { filter });
+  const fields = endpoint.frames.all().map(({ id: _, client_id: __, ...rest }) => rest);
+  assert.deepEqual(fields, [
+    { command: "subscribe", filter, topic: ["offers"] },
+    { command: "subscribe", filter, replace: true, topic: ["offers", "more"] },
+    { command: "unsubscribe", filter, topic: ["offers"] },
+  ]);
+  for (const wrong of [{ until: "disconnect" }, { ttlS: 60 }]) {
+    await assert.rejects(client.subscribe("t", { filter, ...wrong }), { name: "TypeError", message: /does not end by itself/ });
+  }
+  await assert.rejects(client.subscribe("t", { replace: true }), { name: "TypeError", message: /replace goes with a filter/ });
+  for (const bad of [null, [], "price > 3", 7]) {
+    await assert.rejects(client.subscribe("t", { filter: bad }), { name: "TypeError" });
+    await assert.rejects(client.unsubscribe("t", { filter: bad }), { name: "TypeError" });
+  }
+  for (const bad of [{ price: [NaN] }, { price: [{ numeric: ["<", Infinity] }] }, { a: undefined }, { a: [() => 1] }]) {
+    await assert.rejects(client.subscribe("t", { filter: bad }), { code: "bad_filter", next: "fix" });
+  }
+  assert.equal(endpoint.frames.length, 0);
+});
+
+test("a filter leaves what ends as it is, and one that replaces it takes it off the list", async (t) => {
+  const endpoint = await ScriptedEndpoint.start(t, (connection, command) => {
+    if (command.command === "listen") {
+      // The second time: as after a while.
+      const ended = endpoint.connections.length > 1 ? { ended: ["a", "b"], ended_count: 2 } : {};
+      connection.reply(command, { result: "success", ...ended });
+    } else {
+      const fields = "until" in command ? { grace_s: 60 } : "filter" in command ? { filtered: true } : {};
+      connection.reply(command, { result: "success", ...fields });
+    }
+  });
+  const told = [];
+  const client = await opened(t, endpoint, { listen: true, onEnded: (topics, count) => told.push([topics, count]) });
+  const filter = { price: [1] };
+  await client.subscribe(["a", "b"], { until: "disconnect" });
+  await client.subscribe("a", { filter });
+  await client.subscribe("b", { filter, replace: true });
+  await client.unsubscribe("a", { filter });
+  endpoint.frames.all();
+  endpoint.connection.cut();
+  const again = await endpoint.next("subscribe");
+  assert.deepEqual([again.topic, again.until], [["a"], "disconnect"]);
+  assert.deepEqual(told, [[["b"], 1]]);
+});
+
 test("a token is taken back by its id or by its subject", async (t) => {
   const endpoint = await ScriptedEndpoint.start(t, (connection, command) => {
     const until = command.expires_at ?? 2;
@@ -170,7 +249,8 @@ test("a token is taken back by its id or by its subject", async (t) => {
 
 test("subscribers are paged with the cursor", async (t) => {
   const former = [{ client_id: "c", endpoint: "x" }, { client_id: "d", endpoint: null }]; // as former releases have it
-  const pages = { undefined: [[{ client_id: "a", online: true }, { client_id: "b", online: false }], "b"], b: [former, null] };
+  const first = [{ client_id: "a", online: true }, { client_id: "b", online: false, filtered: true }];
+  const pages = { undefined: [first, "b"], b: [former, null] };
   const endpoint = await ScriptedEndpoint.start(t, (connection, command) => {
     const [subscribers, cursor] = pages[command.cursor];
     const right = command.command === "subscribers" && command.topic === "room/1" && command.limit === 2;
@@ -178,8 +258,8 @@ test("subscribers are paged with the cursor", async (t) => {
   });
   const client = await opened(t, endpoint);
   const found = [];
-  for await (const { clientId, online } of client.subscribers("room/1", { limit: 2 })) found.push([clientId, online]);
-  assert.deepEqual(found, [["a", true], ["b", false], ["c", true], ["d", false]]);
+  for await (const one of client.subscribers("room/1", { limit: 2 })) found.push([one.clientId, one.online, one.filtered]);
+  assert.deepEqual(found, [["a", true, false], ["b", false, true], ["c", true, false], ["d", false, false]]);
   await assert.rejects(client.subscribers("").next(), { code: "bad_topic" });
 });
 

@@ -107,6 +107,40 @@ test("a subscription until disconnect ends when nobody listens, and is there aga
   assert.deepEqual(await next(ann), { key: "a", broadcast: "second" });
 });
 
+test("a client is sent what its filters match, and they are there again when it is", real, async (t) => {
+  const endpoint = await Endpoint.start(t);
+  const ann = await opened(t, endpoint, "ann", { listen: true });
+  const radio = await opened(t, endpoint, "radio");
+  const offer = (fields) => radio.publish("offers", fields, { ack: true, dedup: "retry" });
+  const listed = async (client) => {
+    const found = [];
+    for await (const one of client.filters()) found.push(one);
+    return found;
+  };
+  const pizza = { food: ["pizza"], discount: [{ numeric: [">=", 30] }] };
+  await ann.subscribe("offers", { filter: pizza });
+  await offer({ food: "pizza", discount: 29 });
+  await offer({ food: "pizza", discount: 30 });
+  assert.deepEqual((await next(ann)).broadcast, { food: "pizza", discount: 30 });
+  await ann.subscribe("offers", { filter: { food: ["pasta"] } });
+  await ann.close();
+
+  const again = await opened(t, endpoint, "ann", { listen: true });
+  await offer({ food: "salad" });
+  await offer({ food: "pasta" });
+  assert.deepEqual((await next(again)).broadcast, { food: "pasta" });
+  assert.deepEqual(await listed(again), [{ topic: "offers", filters: [pizza, { food: ["pasta"] }] }]);
+  const subscribers = [];
+  for await (const one of again.subscribers("offers")) subscribers.push(one);
+  assert.deepEqual(subscribers, [{ clientId: "ann", online: true, filtered: true }]);
+  await again.unsubscribe("offers", { filter: pizza });
+  await again.subscribe("offers", { filter: { food: ["salad"] }, replace: true });
+  assert.deepEqual(await listed(again), [{ topic: "offers", filters: [{ food: ["salad"] }] }]);
+  await assert.rejects(again.subscribe("offers", { filter: { food: [{ like: 1 }] } }), {
+    code: "bad_filter", next: "fix", info: /^food\[0\]\.like/,
+  });
+});
+
 /** What the endpoint says to whoever connects here instead: how many messages it was, and how many lines. */
 async function overheard(t, endpoint) {
   const heard = { messages: 0, lines: 0 };

@@ -17,12 +17,15 @@ await client.subscribe(["a", "b"] as const, { timeoutMs: 60_000 });
 const duplicate: boolean | undefined = await client.publish("a", { any: ["value", null] }, { ack: true, timestamp: 1 });
 await client.subscribe("a", { until: "disconnect", ttlS: 60, signal: AbortSignal.timeout(1000) });
 await client.subscribe("a", { until: null });
+await client.subscribe("a", { filter: { price: [{ numeric: ["<", 5] }] }, replace: true, timeoutMs: 1000 });
+await client.unsubscribe("a", { filter: { price: [7] } });
+for await (const { topic, filters } of client.filters({ limit: 10 })) topic.at(filters.length);
 await client.publishMany(new Map([["a", 1]]), { dedup: false });
 await client.publish("a", 1, { dedup: "retry" });
 for await (const topic of client.subscriptions({ limit: 10 })) topic.toUpperCase();
 const until: number = (await client.revoke({ jti: "t", expiresAt: 7 }, { timeoutMs: 5 })).expiresAt;
 until.toFixed();
-for await (const { clientId, online } of client.subscribers("room/1", { limit: 10 })) clientId.at(Number(online));
+for await (const row of client.subscribers("room/1", { limit: 10 })) row.clientId.at(Number(row.online && row.filtered));
 for await (const { key, broadcast } of client) key?.toUpperCase() ?? broadcast.anything;
 const ended: Error | null = await client.closed;
 if (ended instanceof ClosedForGood) ended.closeCode.toFixed();
@@ -37,6 +40,8 @@ new Client("ws://127.0.0.1:9000", {});
 new Client("ws://127.0.0.1:9000", "ann", { lisen: true });
 // @ts-expect-error: no such end
 await client.subscribe("a", { until: "plain" });
+// @ts-expect-error: a filter is an object
+await client.subscribe("a", { filter: "price < 5" });
 // @ts-expect-error: topics are strings
 await client.subscribe([1]);
 // @ts-expect-error: read only

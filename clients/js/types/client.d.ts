@@ -9,8 +9,16 @@
  * connection takes no more.
  */
 import { ProtocolError } from "./errors.js";
-import type { BroadcastOptions, ClientOptions, PublishOptions, SubscribeOptions, WaitOptions } from "./options.js";
+import type { BroadcastOptions, ClientOptions, PublishOptions, SubscribeOptions } from "./options.js";
+import type { UnsubscribeOptions, WaitOptions } from "./options.js";
+import type { Filtered, Subscriber } from "./listings.js";
 import type { Notification } from "./queue.js";
+/** @import { BroadcastOptions, ClientOptions, PublishOptions, SubscribeOptions } from "./options.js" */
+/** @import { UnsubscribeOptions, WaitOptions } from "./options.js" */
+/** @import { Ask, Filtered, Subscriber } from "./listings.js" */
+/** @import { Again } from "./kept.js" */
+/** @import { Notification } from "./queue.js" */
+/** @import { Connect, Socket } from "./transport.js" */
 /**
  * One client. Make it, `connect()`, and `close()` it at the end; or `await Client.open(…)`.
  *
@@ -93,7 +101,14 @@ export declare class Client {
      * A plain subscription stays until it is taken back. With `until: "disconnect"`, the default in a page, it ends when the
      * client has listened nowhere for the endpoints' grace time (60 s by default). The client keeps a list of these topics,
      * and subscribes to them again where they have ended while it was away. `ttlS`: it ends after so many seconds. A plain
-     * one that is there stays plain. Where not all endpoints know such subscriptions yet, that is `peer_unavailable`.
+     * one that is there stays plain. Where not all endpoints know such subscriptions yet, that is `peer_unavailable`; so it
+     * is with the next kind.
+     *
+     * With a `filter` the client is sent what matches it (SPEC section 2.6), until that is taken back, in a page, too; with
+     * `until: "disconnect"` or `ttlS` it is a `TypeError`. Another filter comes beside those that are there: one that
+     * matches suffices. A subscription without a filter beside them gets all. `replace: true`: this one takes the place of
+     * everything that the client has at these topics. `bad_filter`: the endpoint says where, and why.
+     * `peer_unavailable`: also where the endpoint is of a release without filters, and took it for a plain one.
      *
      * Many are sent as several commands, of which more are under way at once as long as they are quick, each with
      * `timeoutMs`. After an error some topics may be subscribed to; repeating is safe. `bad_topic`: checked before
@@ -104,12 +119,13 @@ export declare class Client {
      */
     subscribe(topics: string | readonly string[], options?: SubscribeOptions): Promise<void>;
     /**
-     * Undo `subscribe`, in the same way.
+     * Undo `subscribe`, in the same way: everything that the client has at these topics, or only the subscription with this
+     * `filter`.
      * @param {string | readonly string[]} topics
-     * @param {WaitOptions} [options]
+     * @param {UnsubscribeOptions} [options]
      * @returns {Promise<void>}
      */
-    unsubscribe(topics: string | readonly string[], options?: WaitOptions): Promise<void>;
+    unsubscribe(topics: string | readonly string[], options?: UnsubscribeOptions): Promise<void>;
     /**
      * Publish a JSON value.
      *
@@ -150,18 +166,24 @@ export declare class Client {
         limit?: number;
     } & WaitOptions): AsyncGenerator<string, void, void>;
     /**
+     * The topics at which this client has filters, each with them. All its topics are read for that, in pages of at most
+     * `limit`.
+     * @param {{ limit?: number } & WaitOptions} [options]
+     * @returns {AsyncGenerator<Filtered, void, void>}
+     */
+    filters(options?: {
+        limit?: number;
+    } & WaitOptions): AsyncGenerator<Filtered, void, void>;
+    /**
      * A topic's subscribers, in the order of their ids, and whether each listens somewhere. Read in pages of at most
      * `limit`: what changes meanwhile may be missed. `forbidden`: the token does not permit it (`presence`).
      * @param {string} topic
      * @param {{ limit?: number } & WaitOptions} [options]
-     * @returns {AsyncGenerator<{ clientId: string, online: boolean }, void, void>}
+     * @returns {AsyncGenerator<Subscriber, void, void>}
      */
     subscribers(topic: string, options?: {
         limit?: number;
-    } & WaitOptions): AsyncGenerator<{
-        clientId: string;
-        online: boolean;
-    }, void, void>;
+    } & WaitOptions): AsyncGenerator<Subscriber, void, void>;
     /**
      * Take back the token with this `jti`, or all tokens of exactly this `sub` that have been issued up to now. It wants a
      * token with the permission `revoke`, and is known to every endpoint when it is done.

@@ -10,17 +10,23 @@ export { checkClientId, checkTopic } from "./text.js";
 export type ClientOptions = import("./options.js").ClientOptions;
 export type WaitOptions = import("./options.js").WaitOptions;
 export type SubscribeOptions = import("./options.js").SubscribeOptions;
+export type UnsubscribeOptions = import("./options.js").UnsubscribeOptions;
 export type BroadcastOptions = import("./options.js").BroadcastOptions;
 export type PublishOptions = import("./options.js").PublishOptions;
 export type Next = import("./errors.js").Next;
 export type Notification = import("./queue.js").Notification;
+export type Filtered = import("./listings.js").Filtered;
+export type Subscriber = import("./listings.js").Subscriber;
 /** @import { Connect } from "./transport.js" */
 /** @typedef {import("./options.js").ClientOptions} ClientOptions */
 /** @typedef {import("./options.js").WaitOptions} WaitOptions */
 /** @typedef {import("./options.js").SubscribeOptions} SubscribeOptions */
+/** @typedef {import("./options.js").UnsubscribeOptions} UnsubscribeOptions */
 /** @typedef {import("./options.js").BroadcastOptions} BroadcastOptions */
 /** @typedef {import("./options.js").PublishOptions} PublishOptions */
 /** @typedef {import("./errors.js").Next} Next */
 /** @typedef {import("./queue.js").Notification} Notification */
+/** @typedef {import("./listings.js").Filtered} Filtered */
+/** @typedef {import("./listings.js").Subscriber} Subscriber */
 export declare class Client extends AnyClient {
 }

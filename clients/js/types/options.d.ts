@@ -122,7 +122,22 @@ export type TermOptions = {
      */
     ttlS?: number;
 };
-export type SubscribeOptions = TermOptions & WaitOptions;
+export type FilterOptions = {
+    /**
+     * Only messages whose payload matches: SPEC section 2.6. It goes with neither
+     * `until: "disconnect"` nor `ttlS`, and the client's own `until` is not for it.
+     */
+    filter?: Record<string, any>;
+};
+export type ReplaceOptions = {
+    /**
+     * The filter takes the place of everything that the client has at these topics. Default:
+     * false.
+     */
+    replace?: boolean;
+};
+export type SubscribeOptions = TermOptions & FilterOptions & ReplaceOptions & WaitOptions;
+export type UnsubscribeOptions = FilterOptions & WaitOptions;
 export type BroadcastOptions = {
     /**
      * Wait until it is in the outboxes of all recipients' endpoints. Default: false.
@@ -183,7 +198,18 @@ export type PublishOptions = BroadcastOptions & {
  *   endpoints' grace time (60 s by default). null: a plain one. Default: the client's, which is `"disconnect"` in a page.
  * @property {number} [ttlS] It ends after so many seconds, 30 days at most; with both whichever comes first.
  */
-/** @typedef {TermOptions & WaitOptions} SubscribeOptions */
+/**
+ * @typedef {object} FilterOptions
+ * @property {Record<string, any>} [filter] Only messages whose payload matches: SPEC section 2.6. It goes with neither
+ *   `until: "disconnect"` nor `ttlS`, and the client's own `until` is not for it.
+ */
+/**
+ * @typedef {object} ReplaceOptions
+ * @property {boolean} [replace] The filter takes the place of everything that the client has at these topics. Default:
+ *   false.
+ */
+/** @typedef {TermOptions & FilterOptions & ReplaceOptions & WaitOptions} SubscribeOptions */
+/** @typedef {FilterOptions & WaitOptions} UnsubscribeOptions */
 /**
  * @typedef {object} BroadcastOptions
  * @property {boolean} [ack] Wait until it is in the outboxes of all recipients' endpoints. Default: false.

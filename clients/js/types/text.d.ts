@@ -51,6 +51,19 @@ export declare function termFields(until: unknown, ttlS: unknown): {
     ttl_s?: number;
 };
 /**
+ * The fields that a subscribe or an unsubscribe has for its filter. A `TypeError`: what goes together in no subscribe, or
+ * what is no object; `bad_filter`: what JSON would turn into another value. The rest is the endpoint's to judge.
+ * @param {unknown} filter
+ * @param {boolean} replace
+ * @param {unknown} [until]
+ * @param {unknown} [ttlS]
+ * @returns {{ filter: object, replace?: true }}
+ */
+export declare function filterFields(filter: unknown, replace: boolean, until?: unknown, ttlS?: unknown): {
+    filter: object;
+    replace?: true;
+};
+/**
  * The fields by which a `revoke` names tokens. `bad_state`: not one of the two, or not of the right form.
  * @param {unknown} jti
  * @param {unknown} sub
@@ -64,3 +77,8 @@ export declare function checkRevoke(jti: unknown, sub: unknown): Record<string, 
  * @returns {string}
  */
 export declare function json(value: unknown): string;
+/**
+ * The replies to a subscribe with a filter. `peer_unavailable`: the endpoint has made a plain subscription.
+ * @param {readonly Record<string, any>[]} replies
+ */
+export declare function requireFiltered(replies: readonly Record<string, any>[]): void;

@@ -116,7 +116,8 @@ async def test_sub_says_until_when_listens_first_and_tells_what_has_ended(
             await endpoint.notify("t", 1)
 
     endpoint.script = end
-    assert await commands.sub(endpoint.url, "c", ["t"], count=1, until="disconnect", ttl_s=5) == 0
+    kind = commands.Kind(until="disconnect", ttl_s=5)
+    assert await commands.sub(endpoint.url, "c", ["t"], count=1, kind=kind) == 0
     said = capsys.readouterr().err
     assert "not subscribed to again: 1500 topics: t0, t1, t2, t3, t4, t5, t6, t7, t8, t9, …" in said
     first, second = endpoint.frames.get_nowait(), endpoint.frames.get_nowait()
@@ -132,8 +133,64 @@ async def test_sub_says_that_an_endpoint_of_before_ends_none(
         await endpoint.notify("t", 1)
 
     endpoint.script = notify
-    assert await commands.sub(endpoint.url, "c", ["t"], count=1, until="disconnect") == 0
+    assert await commands.sub(endpoint.url, "c", ["t"], count=1, kind=commands.Kind(until="disconnect")) == 0
     assert "of a release without subscriptions that end: these stay" in capsys.readouterr().err
+
+
+async def test_sub_takes_a_filter_from_its_option_or_from_a_file(
+    endpoint: ScriptedEndpoint, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def notify(endpoint: ScriptedEndpoint, connection: ServerConnection, command: dict[str, Any]) -> None:
+        await succeed(endpoint, connection, command)
+        await endpoint.notify("t", 1)
+
+    endpoint.script = notify
+    filter = {"discount": [{"numeric": [">=", 30]}], "restaurant": ["Domino’s"]}
+    text = orjson.dumps(filter).decode()
+    (tmp_path / "filter.json").write_text(text + "\n", encoding="utf-8")
+    for given, replace in ((text, False), (f"@{tmp_path / 'filter.json'}", True)):
+        kind = commands.Kind(filter=given, replace=replace)
+        assert await commands.sub(endpoint.url, "c", ["t", "u"], count=1, kind=kind) == 0
+        first, second = await endpoint.next("subscribe"), await endpoint.next("subscribe")
+        assert (first["topic"], second["topic"]) == (["t"], ["t", "u"])
+        assert first["filter"] == second["filter"] == filter
+        assert first.get("replace", False) is second.get("replace", False) is replace
+    capsys.readouterr()
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        (commands.Kind(filter="price > 5"), "--filter: Not valid JSON"),
+        (commands.Kind(filter="[1]"), 'such as {"discount": [{"numeric": [">=", 30]}]}'),
+        (commands.Kind(filter='{"a": [1], "a": [2]}'), 'The key "a" is given twice'),
+        (commands.Kind(filter='{"price": [{"numeric": [">"]}]}'), "--filter: price[0].numeric: has to be a list"),
+        (commands.Kind(filter="@nowhere.json"), "--filter @nowhere.json: No such file or directory"),
+        (commands.Kind(filter='{"a": [1]}', ttl_s=5), "leave out until and ttl_s"),
+        (commands.Kind(replace=True), "replace goes with a filter"),
+    ],
+)
+async def test_sub_with_a_bad_filter_is_wrong_usage(
+    endpoint: ScriptedEndpoint, capsys: pytest.CaptureFixture[str], kind: commands.Kind, words: str
+) -> None:
+    assert await commands.sub(endpoint.url, "c", ["t"], kind=kind) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("ingeborg sub: ")
+    assert words in said
+    assert endpoint.frames.empty()
+
+
+def test_the_command_line_says_of_which_kind_subscriptions_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[commands.Kind] = []
+
+    async def sub(*arguments: object, kind: commands.Kind, **options: object) -> int:
+        given.append(kind)
+        return 0
+
+    monkeypatch.setattr(commands, "sub", sub)
+    for arguments in ([], ["--until", "disconnect", "--ttl-s", "7"], ["--filter", "{}", "--replace"]):
+        assert cli.main(["sub", "--client-id", "c", "t", *arguments]) == 0
+    assert given == [commands.PLAIN, commands.Kind("disconnect", 7), commands.Kind(filter="{}", replace=True)]
 
 
 # -- pub

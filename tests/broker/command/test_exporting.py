@@ -23,6 +23,7 @@ from ingeborg.broker.core.model import StoreUnavailable
 from ingeborg.broker.store.base import PAGE_SUBSCRIPTIONS, Store, Term
 from ingeborg.broker.store.embedded.store import EmbeddedStore
 from ingeborg.broker.store.riak import RiakStore
+from ingeborg.protocol.filters import canonical_filter
 from ingeborg.protocol.hashes import SLOTS
 from tests.riak.double import RiakDouble
 
@@ -341,6 +342,82 @@ async def test_with_the_feature_off_they_are_not_looked_for(tmp_path: Path) -> N
         await store.subscribe([("ann", ["plain"])])
     assert (await export(EmbeddedStore(tmp_path / "store", read_only=True), tmp_path / "out"))[0] == 0
     assert (tmp_path / "out").read_bytes() == b'{"topic":"plain","client_ids":["ann"]}\n'
+
+
+# -- Subscriptions with filters
+
+CHEAP, NEAR = '{"price":[{"numeric":["<",5]}]}', '{"zip":["81667",{"prefix":"80"}]}'
+
+
+async def filtered_of(store: Store) -> set[tuple[str, str, str]]:
+    return {
+        (topic, client, text)
+        async for page in store.filtered_subscriptions()
+        for topic, pairs in page
+        for client, text in pairs
+    }
+
+
+async def test_filters_come_last_and_are_there_again_and_an_older_release_refuses_their_lines(tmp_path: Path) -> None:
+    wanted = {("offers", f"client {index:04}", (CHEAP, NEAR)[index % 2]) for index in range(PAGE_SUBSCRIPTIONS + 50)}
+    wanted |= {("offers", "ann", CHEAP), ("offers", "ann", NEAR), ("more", "ann", NEAR)}
+    async with opened(EmbeddedStore(tmp_path / "store")) as store:
+        await store.switch("ending", True)
+        await store.switch("filters", True)
+        await store.subscribe([("ann", ["offers", "plain"])], True)
+        await store.subscribe_ending([("bob", ["offers"], GONE)])
+        await store.subscribe_filtered([(client, [topic], text, False) for topic, client, text in sorted(wanted)])
+        code, told = await export(EmbeddedStore(tmp_path / "store", read_only=True), tmp_path / "out")
+        assert code == 0
+        assert "exported 1,056 subscriptions (1 of them ending ones, 1,053 of them with filters) in " in told
+    lines = [orjson.loads(line) for line in (tmp_path / "out").read_bytes().splitlines()]
+    others = [line for line in lines if "filter" not in line]
+    assert lines[: len(others)] == others
+    found = [
+        (line["topic"], client, line["filter"]) for line in lines[len(others) :] for client in line["filtered_ids"]
+    ]
+    assert len(found) == len(wanted)
+    assert {(topic, client, canonical_filter(filter)) for topic, client, filter in found} == wanted
+    assert len(lines) < 20  # who has the same filter shares a line
+    # What a release of before does with such a line: it knows `client_ids`, and else takes it for a client's.
+    assert all(not {"client_ids", "client_id"} & line.keys() for line in lines[len(others) :])
+
+    told_, out = io.StringIO(), io.StringIO()
+    with (tmp_path / "out").open("rb") as file:
+        assert await importing.run(file, EmbeddedStore(tmp_path / "second"), out=out, told=told_) == 0
+    assert told_.getvalue().count("the feature 'filters' has been switched on for this store") == 1
+    assert out.getvalue().startswith("imported 1,056 subscriptions (1 of them ending ones, 1,053 of them with filters)")
+    async with opened(EmbeddedStore(tmp_path / "second")) as second:
+        assert await second.features() == {"ending", "filters"}
+        assert await filtered_of(second) == wanted
+        assert await second.subscribers(["offers", "plain", "more"], True) == [{"ann", "bob"}, {"ann"}, set()]
+
+
+async def test_without_filters_it_says_how_many_are_left_out(tmp_path: Path) -> None:
+    async with opened(EmbeddedStore(tmp_path / "store")) as store:
+        await store.switch("filters", True)
+        await store.subscribe([("ann", ["plain"])])
+        await store.subscribe_filtered([("ann", ["a", "b"], CHEAP, False)])
+    told, out = io.StringIO(), tmp_path / "out"
+    store = EmbeddedStore(tmp_path / "store", read_only=True)
+    assert await exporting.run(store, str(out), filters=False, told=told) == 0
+    assert out.read_bytes() == b'{"topic":"plain","client_ids":["ann"]}\n'
+    assert told.getvalue().endswith("; 2 with filters are left out\n")
+
+
+def test_the_command_line_leaves_filters_out_where_it_is_told_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = []
+
+    async def run(store: Store, path: str, *, filters: bool, as_json: bool) -> int:
+        wanted.append(filters)
+        return 0
+
+    monkeypatch.setattr(exporting, "run", run)
+    for arguments in ([], ["--without-filters"]):
+        assert cli.main(["export", *arguments, "--store", f"lmdb:{tmp_path}"]) == 0
+    assert wanted == [True, False]
 
 
 async def test_of_an_earlier_boot_there_are_none(tmp_path: Path) -> None:

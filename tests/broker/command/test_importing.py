@@ -160,6 +160,49 @@ async def test_a_bad_term_is_named(command: Command, store: EmbeddedStore, keys:
     assert await store.subscribers(["t", "good"], True) == [set(), {"c"}]
 
 
+async def test_filters_are_taken_from_lines_of_either_kind_and_come_beside_what_there_is(
+    command: Command, store: EmbeddedStore
+) -> None:
+    lines = [
+        b'{"client_id": "c", "topic": ["a", "b"], "filter": {"price": [5, {"numeric": ["<", 2]}, 5.0]}}',
+        b'{"topic": "a", "filtered_ids": ["c", 7], "filter": {"zip": [{"prefix": "81"}]}}',
+        b'{"client_id": "c", "topic": "a"}',
+    ]
+    assert await command.run(b"\n".join(lines)) == 0
+    assert command.out.getvalue().startswith("imported 5 subscriptions (4 of them with filters) of 3 lines in ")
+    assert (
+        "the file has subscriptions with filters: the feature 'filters' has been switched on" in command.told.getvalue()
+    )
+    assert await store.features() == {"filters"}
+    assert await store.subscribers(["a", "b"]) == [{"c"}, set()]
+    cheap, near = '{"price":[5,{"numeric":["<",2]}]}', '{"zip":[{"prefix":"81"}]}'
+    assert await store.filters_of([("c", "a"), ("c", "b"), ("7", "a")]) == [[cheap, near], [cheap], [near]]
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (b'{"client_id": "c", "topic": "t", "filter": {"price": [{"like": 5}]}}', "bad_filter: price[0].like: is no"),
+        (b'{"client_id": "c", "topic": "t", "filter": null}', "bad_filter: The filter has to be an object"),
+        (b'{"client_id": "c", "topic": "t", "filter": {"a": [1]}, "until": "disconnect"}', "does not end by itself"),
+        (b'{"topic": "t", "filtered_ids": ["c"], "filter": {"a": [1]}, "ends_at": 4e9}', "does not end by itself"),
+        (b'{"client_id": "c", "topic": "t", "filter": {"a": [1]}, "replace": true}', "a line takes nothing out"),
+        (b'{"topic": "t", "filtered_ids": ["c"]}', "Key 'filtered_ids' goes with a 'filter'"),
+        (b'{"topic": "t", "filtered_ids": ["c"], "client_ids": [], "filter": {"a": [1]}}', "without 'client_ids'"),
+        (b'{"topic": "t", "client_ids": ["c"], "filter": {"a": [1]}}', "there it is 'filtered_ids'"),
+        (b'{"topic": "t", "filtered_ids": ["c", ""], "filter": {"a": [1]}}', "Item 2 of 'filtered_ids'"),
+    ],
+)
+async def test_a_line_with_a_bad_filter_is_named(
+    command: Command, store: EmbeddedStore, line: bytes, words: str
+) -> None:
+    assert await command.run(b'{"client_id": "c", "topic": "good"}\n' + line) == 1
+    assert "line 2: " in command.told.getvalue()
+    assert words in command.told.getvalue()
+    assert await store.subscribers(["t", "good"]) == [set(), {"c"}]
+    assert await store.features() == frozenset()
+
+
 async def test_a_store_that_endpoints_are_using_is_left_alone(
     command: Command, store: EmbeddedStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,0 +1,105 @@
+"""Offers of restaurants: hear of those that you care for, and of no others.
+
+All offers are published to one topic. Who waits for some says which, by restaurant, by food, and by the discount in
+percent; the broker compares, and sends the others nothing:
+
+    python examples/offers.py wait ann --restaurant Dominos --restaurant Vapiano --discount 30
+    python examples/offers.py offer Dominos pizza 35
+
+``wait`` without an option waits for every offer. What was waited for before is replaced: a filter is kept until it is
+taken back, as every plain subscription is, and ``--forget`` takes it back at the end.
+
+``--url`` may be given several times. Where the endpoints want a token, give it in ``--token-file FILE`` or as the
+variable ``INGEBORG_TOKEN``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from ingeborg import Client, ClientError, ProtocolError
+
+TOPIC = "offers"
+
+
+def wanted(options: argparse.Namespace) -> dict[str, Any]:
+    """The filter: every attribute has to be one of its list. An offer has a restaurant, so the first one always is."""
+    filter: dict[str, Any] = {"restaurant": options.restaurant or [{"exists": True}]}
+    if options.food:
+        filter["food"] = options.food
+    if options.discount is not None:
+        filter["discount"] = [{"numeric": [">=", options.discount]}]
+    return filter
+
+
+async def wait(client: Client, filter: dict[str, Any], forget: bool) -> None:
+    """Print what matches until Ctrl-C."""
+    await client.subscribe(TOPIC, filter=filter, replace=True)
+    await client.listen()
+    print(f"{client.client_id} waits for {filter}", flush=True)
+    try:
+        async for note in client:
+            match note.broadcast:
+                case {"restaurant": restaurant, "food": food, "discount": discount}:
+                    print(f"{restaurant}: {food}, {discount} % off", flush=True)
+                case other:  # anybody may publish anything
+                    print(f"{other!r}", flush=True)
+    finally:
+        if forget:
+            await client.unsubscribe(TOPIC, filter=filter)
+
+
+async def offer(client: Client, restaurant: str, food: str, discount: float) -> None:
+    """Tell whoever waits for it. The same offer a minute later is another one."""
+    payload = {"restaurant": restaurant, "food": food, "discount": discount}
+    await client.publish(TOPIC, payload, ack=True, dedup="retry")
+    print("offered", flush=True)
+
+
+async def run(options: argparse.Namespace) -> None:
+    """Connect, and do what was asked."""
+    urls = options.url or ["ws://127.0.0.1:9000"]
+    name = options.name if options.what == "wait" else options.restaurant
+    async with Client(urls, name, token=token(options.token_file)) as client:
+        if options.what == "wait":
+            await wait(client, wanted(options), options.forget)
+        else:
+            await offer(client, options.restaurant, options.food, options.discount)
+
+
+def token(file: str | None) -> str | None:
+    """Never an option's value: everybody on the machine can read those."""
+    return Path(file).read_text(encoding="utf-8").strip() if file else os.environ.get("INGEBORG_TOKEN")
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description="Hear of the offers that you care for.")
+    parser.add_argument("--url", action="append", help="of an endpoint (ws://127.0.0.1:9000)")
+    parser.add_argument("--token-file", metavar="FILE", help="with the token, where one is wanted")
+    parts = parser.add_subparsers(dest="what", required=True)
+    part = parts.add_parser("wait", help="for offers")
+    part.add_argument("name", help="of whoever waits")
+    part.add_argument("--restaurant", action="append", help="of this one; may be given several times")
+    part.add_argument("--food", action="append", help="for this food; may be given several times")
+    part.add_argument("--discount", metavar="PERCENT", type=float, help="of at least so much")
+    part.add_argument("--forget", action="store_true", help="wait no more when this program ends")
+    part = parts.add_parser("offer", help="something")
+    part.add_argument("restaurant")
+    part.add_argument("food")
+    part.add_argument("discount", metavar="PERCENT", type=float)
+    try:
+        asyncio.run(run(parser.parse_args()))
+    except (ClientError, ProtocolError, OSError, ValueError) as error:
+        sys.exit(f"offers: {error}")
+    except KeyboardInterrupt:
+        pass
+
+
+if __name__ == "__main__":
+    main()
