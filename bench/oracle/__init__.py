@@ -12,7 +12,7 @@ Sentence by sentence:
 =====  ============================================================================================================
 8.1    a confirmed subscription is not lost: ``rules.subscriptions``. What no command did is not there: the same
 8.2    a publish after success of `subscribe` and `listen` reaches that subscriber: ``Judge.message``, where it was due
-       by ``owing.owed``, which asks ``places.steady`` and ``wishes.holds``
+       by ``owing.owed``, which asks ``places.steady`` and ``wishes.wants``
 8.3    every subscriber exactly once, through the crash of another endpoint: the same, and ``copies.allowed``. A
        subscriber that moves in the seconds of a crash can get it at both its places: ``copies.allowed``. A client
        that moves between surviving endpoints gets a broadcast, perhaps at each of its places: ``places.moved_well``

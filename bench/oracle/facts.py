@@ -10,13 +10,20 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, NamedTuple
 
 FOREVER = float("inf")
 
 Name = Hashable
+
+
+class Filtered(NamedTuple):
+    """The name of a client's subscription with a filter; that of one without is its topic."""
+
+    topic: Name
+    filter: Name
 
 
 class Outcome(Enum):
@@ -81,6 +88,7 @@ class Message:
 
     - ``due_at``: when the first was meant to be sent, if that was earlier than it was.
     - ``explained_until``: no fault that begins later explains a second copy. None does that begins after the copy came.
+    - ``met``: the filters, of all that anybody had at its topic, that it meets.
     """
 
     topic: Name | None
@@ -89,6 +97,7 @@ class Message:
     dedup: bool = True
     due_at: float | None = None
     explained_until: float = FOREVER
+    met: frozenset[Name] = frozenset()
 
     @property
     def first_at(self) -> float:
@@ -143,7 +152,11 @@ class Place:
 
 @dataclass(slots=True)
 class Change:
-    """Of one client's wish for one topic. A refusal that changes nothing (section 5, *fix*) is none."""
+    """Of one client's wish for one topic. A refusal that changes nothing (section 5, *fix*) is none.
+
+    ``filter``: the subscription with it is added, or ended; ``None``: that without one is added, or all are ended.
+    ``replace``: it is added in place of all others.
+    """
 
     client: Name
     topic: Name
@@ -152,6 +165,14 @@ class Change:
     at: float
     over_at: float = FOREVER  # its reply
     succeeded: bool = True
+    filter: Name | None = None
+    replace: bool = False
+
+    def of(self, name: Name) -> bool | None:
+        """Does it add the subscription of this name (``True``), or end it? ``None``: neither."""
+        if name == (self.topic if self.filter is None else Filtered(self.topic, self.filter)):
+            return self.added
+        return False if (self.replace if self.added else self.filter is None) else None
 
 
 @dataclass(slots=True)
@@ -254,12 +275,22 @@ class Facts:
     refused: frozenset[tuple[Name | None, Any]] = frozenset()
 
     def __post_init__(self) -> None:
-        self._changes: defaultdict[tuple[Name, Name], list[Change]] = defaultdict(list)
+        self._sent: defaultdict[tuple[Name, Name], list[Change]] = defaultdict(list)
+        self._filters: defaultdict[tuple[Name, Name], dict[Filtered, None]] = defaultdict(dict)
         self._audience: defaultdict[Name, dict[Name, None]] = defaultdict(dict)
         for change in self.changes:
-            self._changes[change.client, change.topic].append(change)
+            self._sent[change.client, change.topic].append(change)
+            if change.filter is not None:
+                self._filters[change.client, change.topic][Filtered(change.topic, change.filter)] = None
             if change.added and change.client in self.places:
                 self._audience[change.topic][change.client] = None
+        self._changes: dict[tuple[Name, Name], list[Change]] = dict(self._sent)
+        for (client, topic), names in self._filters.items():
+            for name in (topic, *names):
+                found = [(change, change.of(name)) for change in self._sent[client, topic]]
+                self._changes[client, name] = [
+                    replace(change, topic=name, added=added) for change, added in found if added is not None
+                ]
         self._disturbances: defaultdict[tuple[Kind, Name], list[Disturbance]] = defaultdict(list)
         for one in self.disturbances:
             self._disturbances[one.kind, one.where].append(one)
@@ -269,11 +300,20 @@ class Facts:
         return self.places if topic is None else self._audience.get(topic, ())
 
     def changes_of(self, client: Name, topic: Name) -> Sequence[Change]:
-        """In the order sent."""
+        """What adds or ends the client's subscription to the topic, or that of a name with a filter (``Filtered``), in
+        the order sent."""
         return self._changes.get((client, topic), ())
 
+    def filters_of(self, client: Name, topic: Name | None) -> Collection[Filtered]:
+        """The names of all subscriptions with a filter that it ever had, or ended, at the topic."""
+        return self._filters.get((client, topic), ())
+
+    def sent(self, client: Name, topic: Name) -> Sequence[Change]:
+        """Whatever it has sent about the topic, in that order."""
+        return self._sent.get((client, topic), ())
+
     def topics_of(self, client: Name) -> set[Name]:
-        """Those of which it ever had, or ended, a wish."""
+        """Those of which it ever had, or ended, a wish, and the names of those with a filter."""
         return {topic for other, topic in self._changes if other == client}
 
     def disturbed(self, begin: float, end: float, *kinds: Kind, where: Name = None) -> bool:

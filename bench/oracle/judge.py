@@ -14,7 +14,7 @@ from .copies import allowed
 from .facts import Copy, Facts, Kind, Message, Name
 from .owing import Excuse, Owed, owed
 from .verdict import Again, Broken, Violation
-from .wishes import Wish, holds
+from .wishes import Wish, wants
 
 Report = Callable[[Violation], None]
 
@@ -79,7 +79,7 @@ class Judge:
         if len(mine) > 1:
             self._often(message, mine, judged)
         facts = self._facts
-        if message.sends and holds(facts, client, message.topic, message.first_at, message.over_at) is Wish.NO:
+        if message.sends and wants(facts, client, message, message.first_at, message.over_at) is Wish.NO:
             return
         found = owed(facts, message, client)
         judged.due[client] = found

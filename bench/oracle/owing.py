@@ -86,7 +86,7 @@ def _one(facts: Facts, message: Message, send: Send, client: Name) -> _Due | Exc
 def _at_a_place(
     facts: Facts, message: Message, send: Send, client: Name, begin: float, end: float, otherwise: Cause | None
 ) -> _Due | Excuse:
-    if wishes.holds(facts, client, message.topic, begin, end) is not Wish.YES:
+    if wishes.wants(facts, client, message, begin, end) is not Wish.YES:
         return Excuse(otherwise or Cause.IN_DOUBT, send)
     roaming = facts.always.get(client, FOREVER) <= begin
     place, why = places.steady(facts, client, message, begin, end)

@@ -45,7 +45,7 @@ def heard(facts: Facts, message: Message, copy: Copy) -> Iterator[Violation | Ki
         text = f"{client} got {payload} on a connection that it does not listen on"
         yield Violation(Broken.ELSEWHERE, "3", text, copy.at, **about)
         return
-    if wishes.holds(facts, client, topic, message.first_at, copy.at) is Wish.NO:
+    if wishes.wants(facts, client, message, message.first_at, copy.at) is Wish.NO:
         if topic is not None and wishes.may_be_undone(facts, client, topic, copy.at):
             yield Kind.UNION
         else:

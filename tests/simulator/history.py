@@ -12,6 +12,7 @@ were some, and which endpoints were taken for dead. A *steady* subscriber of a p
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,6 +24,7 @@ from ingeborg.bench.oracle.facts import (
     Copy,
     Disturbance,
     Facts,
+    Filtered,
     Kind,
     Line,
     Listed,
@@ -52,6 +54,8 @@ CUT_MAX_S, WHOLE_AFTER_S = 2.0, 1.5
 
 #: Whatever was sent before it is there after so many seconds (``World.delay``).
 ARRIVED_S = 0.11
+
+NOTHING: Mapping[str, Any] = {}
 
 TOPICS = [f"topic {index}" for index in range(6)]
 
@@ -133,12 +137,14 @@ class History:
         crashes: bool = False,
         own_keys: bool = False,
         revokes: bool = False,
+        wanted: frozenset[str] = frozenset(),
     ) -> None:
         """``cuts``: links are cut, for less than a request may take, so that everything succeeds at last. ``limits``,
         ``sizes``: of the routers. ``shape``: of the store. ``forgets``, ``mixed``: see ``World``. ``standby``: slots
         have standbys. ``crashes``: of one endpoint at a time, when every slot has its standby (again). ``own_keys``:
         all publishes are one client's, each message with a key of its own, which is given to another one now and
-        then. ``revokes``: subscribers have tokens, which are revoked now and then."""
+        then. ``revokes``: subscribers have tokens, which are revoked now and then. ``wanted``: features that are
+        switched on, beside that of standbys."""
         limits = limits or (SLOW_LIMITS if slow else Limits())
         self.world = World(
             seed,
@@ -148,7 +154,7 @@ class History:
             shape=shape,
             forgets=forgets,
             mixed=mixed,
-            wanted=frozenset({STANDBY} if standby else ()),
+            wanted=wanted | frozenset({STANDBY} if standby else ()),
         )
         if slow:
             self.world.socket_bytes, self.world.piece_bytes = SLOW_SOCKET_BYTES, SLOW_PIECE_BYTES
@@ -169,6 +175,7 @@ class History:
         self.draining: Node | None = None
         self.drained = 0
         self.routing = routing
+        self.topics = TOPICS
         self.names = [f"e-{index}" for index in range(endpoints)]
         self.subscribers = [Subscriber(f"c{index}") for index in range(6)]
         self.publishers: dict[str, Client] = {}
@@ -331,8 +338,12 @@ class History:
             self.say(f"{publication.payload}: {reply}")
 
         own = {"client_id": "p", "dedup": publication.own_key} if self.own_keys else {}
-        fields = {"topic": publication.topic, "payload": publication.payload, "ack": True, **own}
+        fields = {"topic": publication.topic, "payload": self.body(publication), "ack": True, **own}
         self.command(client, then, command="publish", **fields)
+
+    def body(self, publication: Publication) -> Any:
+        """What is sent as its payload."""
+        return publication.payload
 
     def publish_rival(self, former: Publication) -> None:
         """Another payload, by mistake with the key of one before."""
@@ -348,7 +359,7 @@ class History:
         """One random action of a client."""
         draw = self.random.random()
         subscriber = self.random.choice(self.subscribers)
-        topic = self.random.choice(TOPICS)
+        topic = self.random.choice(self.topics)
         if draw < 0.45 and self.own_keys and self.publications and self.random.random() < 0.15:
             self.publish_rival(self.random.choice(self.publications[-8:]))
         elif draw < 0.45:
@@ -359,27 +370,49 @@ class History:
             recent = self.publications[-5:]
             self.publish(self.random.choice(recent))
         elif draw < 0.88:
-            connection = subscriber.connection
-            if connection is None:
-                return
-            added = self.random.random() < 0.7
-            # Nobody knows of a failure whether it was done, so it is over only after a while.
-            change = Change(subscriber.name, topic, id(connection), added, self.world.now, succeeded=False)
-            subscriber.changes.setdefault(topic, []).append(change)
-            self.say(f"{subscriber.name} {'subscribes to' if added else 'unsubscribes from'} {topic}")
-
-            def then(reply: dict[str, Any]) -> None:
-                if reply.get("result") == "success":
-                    change.succeeded, change.over_at = True, self.world.now
-                self.say(f"{subscriber.name} {topic} {added}: {reply}")
-
-            self.command(connection, then, command="subscribe" if added else "unsubscribe", topic=[topic])
+            if subscriber.connection is not None:
+                self.change_wish(subscriber, subscriber.connection, topic)
         elif draw < 0.95 or subscriber.connection is None:
             self.connect(subscriber)
         else:
             self.say(f"{subscriber.name} goes away")
             subscriber.went_away = True
             subscriber.connection.close()
+
+    def change_wish(self, subscriber: Subscriber, connection: Client, topic: str) -> None:
+        """It subscribes, or takes it back."""
+        self.send_change(subscriber, connection, topic, self.random.random() < 0.7)
+
+    def send_change(
+        self,
+        subscriber: Subscriber,
+        connection: Client,
+        topic: str,
+        added: bool,
+        filter: str | None = None,
+        options: Mapping[str, Any] = NOTHING,
+    ) -> None:
+        """The command. ``filter``: its name; ``options``: what belongs to it in the command."""
+        # Nobody knows of a failure whether it was done, so it is over only after a while.
+        change = Change(subscriber.name, topic, id(connection), added, self.world.now, FOREVER, False, filter)
+        change.replace = "replace" in options
+        changes = subscriber.changes.setdefault(topic, [])
+        changes.append(change)
+        about = f" {dict(options)}" if options else ""
+        self.say(f"{subscriber.name} {'subscribes to' if added else 'unsubscribes from'} {topic}{about}")
+
+        def then(reply: dict[str, Any]) -> None:
+            if reply.get("result") == "success":
+                change.succeeded, change.over_at = True, self.world.now
+            elif self.was_refused(reply):
+                changes.remove(change)
+            self.say(f"{subscriber.name} {topic} {added}{about}: {reply}")
+
+        self.command(connection, then, command="subscribe" if added else "unsubscribe", topic=[topic], **options)
+
+    def was_refused(self, reply: dict[str, Any]) -> bool:
+        """Does it say that a change was not even begun?"""
+        return False
 
     def slow_down(self) -> None:
         """A client stops reading, or one publishes a lot at once."""
@@ -395,7 +428,7 @@ class History:
                 self.say(f"{name} does not read for {seconds:.1f} s")
                 client.deaf_until = self.world.now + seconds
         if self.random.random() < 0.3:
-            topic = self.random.choice(TOPICS)
+            topic = self.random.choice(self.topics)
             for _ in range(self.random.randint(5, 40)):
                 publication = Publication(len(self.publications), topic, self.world.now)
                 self.publications.append(publication)
@@ -558,10 +591,18 @@ class History:
         """What was acknowledged last is in the store, and nothing else."""
         facts, now = self.facts(), self.world.now
         for subscriber in self.subscribers:
-            topics = {topic for topic, clients in self.world.store.subscribers_of.items() if subscriber.name in clients}
-            for found in rules.subscriptions(facts, Listed(subscriber.name, now, now, frozenset(topics))):
+            names = frozenset(self.stored(subscriber.name))
+            for found in rules.subscriptions(facts, Listed(subscriber.name, now, now, names)):
                 if isinstance(found, Violation):
                     self.violate(found)
+
+    def stored(self, client: str) -> Iterator[Name]:
+        """The names of what the store has of the client: topics, and filters at topics."""
+        store = self.world.store
+        yield from (topic for topic, clients in store.subscribers_of.items() if client in clients)
+        for (topic, name), filters in store.filters.items():
+            if name == client:
+                yield from (Filtered(topic, filter) for filter in filters)
 
     def violate(self, violation: Violation) -> None:
         """In words."""
@@ -632,10 +673,16 @@ class History:
     def messages(self) -> dict[tuple[Name | None, Any], Message]:
         """What was published at all."""
         return {
-            (one.topic, one.payload): Message(one.topic, one.payload, [_send(one, sending) for sending in one.sends])
+            (one.topic, one.payload): Message(
+                one.topic, one.payload, [_send(one, sending) for sending in one.sends], met=self.met(one)
+            )
             for one in self.publications
             if one.sends and not _is_refused(one)
         }
+
+    def met(self, publication: Publication) -> frozenset[Name]:
+        """The names of the filters that it meets."""
+        return frozenset()
 
     def copies(self) -> defaultdict[tuple[Name | None, Any], defaultdict[Name, list[Copy]]]:
         """(topic, payload) -> client -> what came."""

@@ -6,6 +6,8 @@ Owns: what may happen to messages and processes, and when. Must never: know what
   store does not answer an endpoint, or anyone; a failed write may have taken effect all the same.
 * A store that ``reads_memory`` (its ``shape``) is mostly read at once, at the end of a turn.
 * An ``end`` may take its time: what it takes out is gone from one instant on, and has ended, or is back, at another.
+* So may a filter that takes the place of all else: it is there from one instant on, what it found there is gone at
+  another.
 * A link's frames arrive in order after seeded delays. A cut holds them back in one direction or both; when it heals the
   connection breaks, as TCP's do, and is made again.
 * A process may crash (its frames on the way may still arrive or not), stall (everything waits for it), or restart.
@@ -22,7 +24,7 @@ import random
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from ingeborg.broker.core.clients import large
 from ingeborg.broker.core.clients.grants import Grant
@@ -44,9 +46,10 @@ from ingeborg.broker.core.effects import (
     StoreCall,
 )
 from ingeborg.broker.core.limits import Limits
-from ingeborg.broker.core.links.capabilities import CAPABILITIES, NONE, REVOCATION
+from ingeborg.broker.core.links.capabilities import CAPABILITIES, FILTERS, NONE, REVOCATION
 from ingeborg.broker.core.model import (
     ENDED_TOPICS_MAX,
+    FILTERS_MAX,
     Ended,
     Ending,
     Endpoint,
@@ -56,6 +59,7 @@ from ingeborg.broker.core.model import (
     StoreUnavailable,
     Superseded,
     Term,
+    TooManyFilters,
 )
 from ingeborg.broker.core.router import Router
 from ingeborg.broker.store.features import require_name, switched
@@ -75,6 +79,29 @@ TIDY_RECORDS = 10
 
 End = tuple[list[Ending], Location | None, bool]
 
+Filtered = tuple[str, list[str], str, bool]
+
+
+class Replaced(NamedTuple):
+    """What a client had at a topic when a filter began to take its place."""
+
+    topic: str
+    client: str
+    filters: set[str]
+    is_plain: bool
+    ending: Ending | None
+
+
+def _pair_of(cursor: str | None) -> tuple[str, str] | None:
+    """Client and filter that a page ended with."""
+    if cursor is None:
+        return None
+    try:
+        client, text = json.loads(cursor)
+    except (ValueError, TypeError):
+        raise ValueError(f"{cursor!r} is no cursor") from None
+    return client, text
+
 
 class SortedSet(set[str]):
     """A set that is gone through in order, so that a seed is the same history whatever ``PYTHONHASHSEED`` is."""
@@ -89,12 +116,14 @@ class Store:
     WRITES = frozenset(
         {
             *("subscribe", "unsubscribe", "subscribe_ending", "end", "renew", "tidy", "listen", "unlisten"),
+            *("subscribe_filtered", "unsubscribe_filtered"),
             *("register", "heartbeat", "deregister", "switch", "revoke"),
         }
     )
 
     def __init__(self) -> None:
         self.subscribers_of: dict[str, set[str]] = {}
+        self.filters: dict[tuple[str, str], set[str]] = {}  # by topic and client; no empty one
         self.endings: dict[tuple[str, str], Ending] = {}  # by topic and client
         self.taken: dict[tuple[str, str], Ending] = {}  # out of these, by an `end` that is under way
         self.ended_of: dict[str, tuple[float, int, list[str]]] = {}  # by client: when the last one, how many, topics
@@ -124,12 +153,14 @@ class Store:
             if ending:
                 self._subscribed(client, topics)
 
-    def unsubscribe(self, batch: list[tuple[str, list[str]]], ending: bool = False) -> None:
+    def unsubscribe(self, batch: list[tuple[str, list[str]]], ending: bool = False, filters: bool = False) -> None:
         for client, topics in batch:
             for topic in topics:
                 self.subscribers_of.get(topic, set()).discard(client)
                 if ending:
                     self._take_out(topic, client)
+                if filters:
+                    self.filters.pop((topic, client), None)
 
     def subscribers(self, topics: list[str], ending: bool = False) -> list[SortedSet]:
         sets = [SortedSet(self.subscribers_of.get(topic, ())) for topic in topics]
@@ -139,12 +170,73 @@ class Store:
                     found.add(client)
         return sets
 
-    def topics(self, client: str, cursor: str | None, limit: int, ending: bool = False) -> tuple[list[str], str | None]:
+    def topics(
+        self, client: str, cursor: str | None, limit: int, ending: bool = False, filters: bool = False
+    ) -> tuple[list[str], str | None]:
         mine = {topic for topic, clients in self.subscribers_of.items() if client in clients}
         if ending:
             mine |= {topic for topic, subscriber in self.endings if subscriber == client}
+        if filters:
+            mine |= {topic for topic, subscriber in self.filters if subscriber == client}
         rest = [topic for topic in sorted(mine) if cursor is None or topic > cursor]
         return rest[:limit], rest[limit - 1] if len(rest) > limit else None
+
+    def subscribe_filtered(self, batch: list[Filtered]) -> None:
+        self.finish_filtered(self.begin_filtered(batch))
+
+    def begin_filtered(self, batch: list[Filtered]) -> list[Replaced]:
+        """Each is there; what else was there, of those that take all else's place."""
+        new: dict[tuple[str, str], set[str]] = {}
+        for client, topics, text, replace in batch:
+            for topic in topics:
+                held = set() if replace else new.get((topic, client), self.filters.get((topic, client), set()))
+                new[topic, client] = held | {text}
+                if len(new[topic, client]) > FILTERS_MAX:
+                    raise TooManyFilters(f"{client} would have more than {FILTERS_MAX} filters at {topic}")
+        replaced: list[Replaced] = []
+        for client, topics, text, replace in batch:
+            for topic in topics:
+                held = self.filters.setdefault((topic, client), set())
+                if replace:
+                    is_plain = client in self.subscribers_of.get(topic, ())
+                    ending = self.endings.get((topic, client))
+                    replaced.append(Replaced(topic, client, held - {text}, is_plain, ending))
+                held.add(text)
+        return replaced
+
+    def finish_filtered(self, replaced: list[Replaced]) -> None:
+        """What was there is there no more."""
+        for topic, client, filters, is_plain, ending in replaced:
+            self._without(topic, client, filters)
+            if is_plain:
+                self.subscribers_of[topic].discard(client)
+            if ending is not None and self.endings.get((topic, client)) == ending:
+                self._take_out(topic, client)
+
+    def unsubscribe_filtered(self, batch: list[tuple[str, list[str], str]]) -> None:
+        for client, topics, text in batch:
+            for topic in topics:
+                self._without(topic, client, {text})
+
+    def _without(self, topic: str, client: str, filters: set[str]) -> None:
+        rest = self.filters.pop((topic, client), set()) - filters
+        if rest:
+            self.filters[topic, client] = rest
+
+    def filtered(
+        self, asked: list[tuple[str, str | None]], limit: int
+    ) -> list[tuple[list[tuple[str, str]], str | None]]:
+        pages: list[tuple[list[tuple[str, str]], str | None]] = []
+        for topic, cursor in asked:
+            after = _pair_of(cursor)
+            mine = [(client, filters) for (at, client), filters in self.filters.items() if at == topic]
+            pairs = sorted((client, text) for client, filters in mine for text in filters)
+            rest = [pair for pair in pairs if after is None or pair > after]
+            pages.append((rest[:limit], json.dumps(rest[limit - 1]) if len(rest) > limit else None))
+        return pages
+
+    def filters_of(self, pairs: list[tuple[str, str]]) -> list[list[str]]:
+        return [sorted(self.filters.get((topic, client), ())) for client, topic in pairs]
 
     def subscribe_ending(self, batch: list[tuple[str, list[str], Term]]) -> None:
         for client, topics, term in batch:
@@ -433,7 +525,7 @@ class Client:
             return
         message = json.loads(data)
         if "key" in message:
-            self.notes.append((self.world.now, message["key"], message["broadcast"]))
+            self.notes.append((self.world.now, message["key"], self.world.payload_name(message["broadcast"])))
         else:
             self.replies.append((self.world.now, message))
             self.on_reply(message)
@@ -447,7 +539,9 @@ class Node:
         incarnation = f"{world.random.getrandbits(64):016x}"
         self.me = Endpoint(name, incarnation, f"ws://{name}", 0)
         # Of a mixed cluster, each life of an endpoint is of the new release or of one before capabilities.
-        is_old = world.mixed and world.random.random() < 0.5 and REVOCATION not in world.store.switched_on
+        # None of one before starts when a feature is on that it lacks: the store tells it so.
+        may_be_old = world.store.switched_on.isdisjoint((FILTERS, REVOCATION))
+        is_old = world.mixed and world.random.random() < 0.5 and may_be_old
         self.capabilities = NONE if is_old else CAPABILITIES
         self.states = world.make_states()
         self.router = Router(self.me, world.now, wrap=bytes, states=self.states, unix_s=world.now, **options)
@@ -586,7 +680,12 @@ class World:
     as a fault of ours might have it. ``options``: of the routers."""
 
     #: Writes that may take effect though their endpoint is told that they have failed.
-    LATE = frozenset({"subscribe", "unsubscribe", "subscribe_ending", "end", "listen", "heartbeat"})
+    LATE = frozenset(
+        {
+            *("subscribe", "unsubscribe", "subscribe_filtered", "unsubscribe_filtered", "subscribe_ending", "end"),
+            *("listen", "heartbeat"),
+        }
+    )
 
     def __init__(
         self,
@@ -611,6 +710,7 @@ class World:
         self.reads_memory = shape is not None and shape.reads_memory
         self.forgets = forgets
         self.on_effects: Callable[[Node, Effects], object] = lambda node, effects: None  # a turn has ended
+        self.payload_name: Callable[[Any], Any] = lambda payload: payload  # what a note says that has come
         self.socket_bytes = 1 << 20
         self.piece_bytes = PIECE_BYTES  # what a client's socket is written in one turn
         self.posthumous_at: list[float] = []  # when the store added what one that had crashed had asked for
@@ -673,7 +773,7 @@ class World:
         """What an embedded store can say without waiting, if it can."""
         while calls := node.router.asks(self.now):
             for call in calls:
-                reads = call.operation in ("subscribers", "locations")
+                reads = call.operation in ("subscribers", "locations", "filtered")
                 if reads and self.store.answers(node.me.incarnation, call.operation) and self.random.random() < 0.9:
                     result = getattr(self.store, call.operation)(*call.arguments)
                     node.router.stored(call.number, result, None, self.now)
@@ -706,9 +806,13 @@ class World:
                 self.at(self.delay(), self._finish_end, node, call)
                 return
             try:
+                if call.operation == "subscribe_filtered" and self.random.random() < 0.5:
+                    replaced = self.store.begin_filtered(*call.arguments)
+                    self.at(self.delay(), self._finish_filtered, node, call, replaced)
+                    return
                 result = getattr(self.store, call.operation)(*call.arguments)
-            except Superseded as superseded:
-                error = superseded
+            except (Superseded, TooManyFilters) as refused:
+                error = refused
         else:
             error = StoreUnavailable("the store does not answer")
             delay = self.random.uniform(0.5, 4.0)
@@ -717,16 +821,20 @@ class World:
                 self.at(self.random.uniform(0, delay), self._apply_late, node, call)
         self.at(delay, node.event, lambda now: node.router.stored(call.number, result, error, now))
 
+    def _finish_filtered(self, node: Node, call: StoreCall, replaced: list[Replaced]) -> None:
+        self.store.finish_filtered(replaced)
+        self.at(self.delay(), node.event, lambda now: node.router.stored(call.number, None, None, now))
+
     def _finish_end(self, node: Node, call: StoreCall) -> None:
         result = self.store.finish_end(*call.arguments)
         self.at(self.delay(), node.event, lambda now: node.router.stored(call.number, result, None, now))
 
     def _apply_late(self, node: Node, call: StoreCall) -> None:
-        if not node.alive and call.operation in ("subscribe", "subscribe_ending"):
+        if not node.alive and call.operation in ("subscribe", "subscribe_filtered", "subscribe_ending"):
             self.posthumous_at.append(self.now)
         try:
             getattr(self.store, call.operation)(*call.arguments)
-        except Superseded:
+        except (Superseded, TooManyFilters):
             pass
 
     # Links

@@ -16,6 +16,7 @@ from ingeborg.bench.oracle.facts import (
     Copy,
     Disturbance,
     Facts,
+    Filtered,
     Kind,
     Line,
     Listed,
@@ -325,6 +326,55 @@ def test_a_copy_at_the_former_place_is_no_delivery_whether_or_not_a_crash_explai
     moved = {"ann": [Place("ann", 1, "a", "a#1", 0, 1), Place("ann", 3, "b", "b#1", 4, 5)]}
     assert judged(standing(places_of=moved), told(NEW), ANN)[0] == [Broken.FORMER_PLACE]
     assert judged(standing(always(Kind.CRASH), places_of=moved), told(NEW), ANN)[0] == [Broken.LOST]
+
+
+def wish(command: str, at: float, over_at: float, **fields: Any) -> Change:
+    """``"+F"``: with that filter, ``"+"``: without one; ``"=F"``: in place of all else; ``"-F"``, ``"-"``: no more."""
+    sign, filter = command[0], command[1:] or None
+    return Change("ann", "t", 1, sign != "-", at, over_at, filter=filter, replace=sign == "=", **fields)
+
+
+@pytest.mark.parametrize(
+    ("changed", "due", "may_come"),
+    [
+        ([wish("+F", 2, 3)], True, True),
+        ([wish("+H", 2, 3)], False, False),
+        ([wish("+H", 2, 3), wish("+", 4, 5)], True, True),
+        ([wish("+F", 2, 3), wish("+G", 4, 5), wish("-F", 6, 7)], True, True),
+        ([wish("+F", 2, 3), wish("-F", 4, 5)], False, False),
+        ([wish("+F", 2, 3), wish("-H", 4, 5)], True, True),
+        ([wish("+F", 2, 3), wish("+", 4, 5), wish("-", 6, 7)], False, False),
+        ([wish("+", 2, 3), wish("=H", 4, 5)], False, False),
+        ([wish("+H", 2, 3), wish("=F", 4, 5)], True, True),
+        ([wish("+", 2, 3), wish("=F", 10.2, 10.4)], True, True),  # one takes the other's place: never neither
+        ([wish("+F", 2, 3), wish("=G", 10.2, 10.4)], True, True),
+        ([wish("+", 2, 3), wish("=H", 10.2, 10.4)], False, True),
+        ([wish("+F", 2, 3), wish("=H", 9, FOREVER, succeeded=False)], False, True),
+        ([wish("+F", 2, 3), wish("=H", 9, FOREVER, succeeded=False), wish("+F", 9.2, 9.4)], False, True),
+        ([wish("+H", 2, 3), wish("=F", 9, FOREVER, succeeded=False)], False, True),
+    ],
+)
+def test_whom_a_message_is_due_to_by_filters_of_which_it_meets_two(
+    changed: list[Change], due: bool, may_come: bool
+) -> None:
+    facts = facts_of([Place("ann", 1, "a", "a#1", 0, 1)], changed)
+    message = told(NEW)
+    message.met = frozenset("FG")
+    assert judged(facts, message)[0] == ([Broken.LOST] if due else [])
+    assert judged(facts, message, ANN)[0] == ([] if may_come else [Broken.NO_WISH])
+
+
+def test_what_is_there_is_what_was_confirmed_with_each_filter_and_without_one() -> None:
+    facts = facts_of([], [wish("+F", 2, 3), wish("+", 4, 5), wish("=G", 6, 7), wish("+H", 8, 9)])
+
+    def broken(*names: Any) -> list[tuple[Broken | None, Any]]:
+        found = rules.subscriptions(facts, Listed("ann", 20, 20, frozenset(names)))
+        return [(one.broken, one.topic) for one in found if isinstance(one, Violation)]
+
+    f, g, h = (Filtered("t", name) for name in "FGH")
+    assert broken(g, h) == []
+    assert broken(g) == [(Broken.SUBSCRIPTION_LOST, h)]
+    assert sorted(broken("t", f, g, h), key=str) == [(Broken.SUBSCRIPTION_MADE, "t"), (Broken.SUBSCRIPTION_MADE, f)]
 
 
 def test_an_unsubscription_is_undone_by_the_union_of_a_conflict_only() -> None:

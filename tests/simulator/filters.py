@@ -1,0 +1,181 @@
+"""A random history of subscriptions with filters, and what SPEC sections 2.6 and 8 promise of them.
+
+Owns: the filters and the payloads, a naive reading of what a filter means, and the clients' commands about them. Faults
+and the cluster are those of ``history``; the oracle says who must have got what. Must never: ask the core what a filter
+means.
+
+A client subscribes with a filter, adds another, puts one in place of all else, takes one back, or all; and subscribes
+without one. Several of these are under way at a time, and of one connection they take effect in their order.
+"""
+
+from __future__ import annotations
+
+import json
+from random import Random
+from typing import Any
+
+from ingeborg.bench.oracle.facts import Name
+from ingeborg.broker.core.links.capabilities import FILTERS
+from ingeborg.protocol.filters import canonical_filter
+
+from .history import TOPICS, History, Publication, Subscriber
+from .world import Client
+
+#: Two attributes and a few values, so that each filter holds of some payloads, and most payloads of some.
+PATTERNS: tuple[dict[str, Any], ...] = (
+    {"a": ["x"]},
+    {"a": ["y", "xy"]},
+    {"a": [{"prefix": "x"}]},
+    {"a": [{"anything-but": "x"}]},
+    {"a": [{"exists": False}]},
+    {"b": [1]},
+    {"b": [True, 2.0]},
+    {"b": [{"numeric": [">=", 2]}]},
+    {"b": [{"numeric": [">", 0, "<", 3]}]},
+    {"a": ["x"], "b": [{"numeric": ["<", 2]}]},
+    {"a": ["y"], "b": [0, 1]},
+    {"$or": [{"a": ["y"]}, {"b": [3]}]},
+)
+
+#: By the text that the store keeps.
+BY_TEXT: dict[str, dict[str, Any]] = {canonical_filter(pattern): pattern for pattern in PATTERNS}
+
+#: ``None``: the payload does not have it.
+A: tuple[Any, ...] = ("x", "y", "xy", ["x", "y"], None)
+B: tuple[Any, ...] = (0, 1, 2, 3, True, None)
+
+#: Nobody is let use a feature that some endpoint does not have.
+REFUSED = "No subscription has a filter yet"
+
+#: Each waits up to 5 s for its refusal, and has to have it before the history ends.
+REFUSED_MAX = 2
+
+
+def met_by(pattern: dict[str, Any], payload: dict[str, Any]) -> bool:
+    """Does the filter hold? As SPEC section 2.6 says it, of payloads without objects in them."""
+    for key, members in pattern.items():
+        if key == "$or":
+            if not any(met_by(alternative, payload) for alternative in members):
+                return False
+            continue
+        value = payload.get(key)
+        values = value if isinstance(value, list) else [] if value is None else [value]
+        if not any(_member_met(member, values) for member in members):
+            return False
+    return True
+
+
+def _member_met(member: Any, values: list[Any]) -> bool:
+    if not isinstance(member, dict):
+        return any(_same(value, member) for value in values)
+    [(operator, wanted)] = member.items()
+    if operator == "exists":
+        return bool(values) is bool(wanted)
+    if operator == "prefix":
+        return any(isinstance(value, str) and value.startswith(wanted) for value in values)
+    if operator == "anything-but":
+        return any(not _same(value, wanted) for value in values)
+    assert operator == "numeric"
+    numbers = [value for value in values if isinstance(value, int) and not isinstance(value, bool)]
+    terms = list(zip(wanted[::2], wanted[1::2], strict=True))
+    return any(all(_compares(number, sign, bound) for sign, bound in terms) for number in numbers)
+
+
+def _same(one: Any, other: Any) -> bool:
+    return bool(isinstance(one, bool) == isinstance(other, bool) and one == other)
+
+
+def _compares(number: int, sign: str, bound: int) -> bool:
+    return {"<": number < bound, "<=": number <= bound, ">": number > bound, ">=": number >= bound}[sign]
+
+
+class FilterHistory(History):
+    """Runs one seed. ``first_used``: the feature is not on, and is switched on when somebody first uses it.
+
+    ``refused``: commands that were told that some endpoint is too old; ``replaced``: how many filters have taken the
+    place of all else; ``undone``: an endpoint of before had opened the store a moment before the feature was first
+    used, and it was switched off again (ADR 22). Then nobody is held to what had been confirmed until then.
+    """
+
+    def __init__(self, seed: int, *, first_used: bool = False, **options: Any) -> None:
+        wanted = frozenset() if first_used else frozenset({FILTERS})
+        super().__init__(seed, wanted=wanted, **options)
+        self.seed = seed
+        self.topics = TOPICS[:3]  # so that clients have several filters at each
+        self.refused = self.replaced = 0
+        self.undone = False
+        self._watch_switch()
+        self._bodies: dict[Any, dict[str, Any]] = {}
+        self.world.payload_name = lambda payload: f"m{payload['n']}"
+
+    def _watch_switch(self) -> None:
+        store = self.world.store
+        switch = store.switch
+
+        def watched(feature: str, on: bool) -> None:
+            self.undone |= feature in store.switched_on and not on
+            switch(feature, on)
+
+        store.switch = watched  # type: ignore[method-assign]
+
+    def body(self, publication: Publication) -> Any:
+        """Its attributes are by its number, so that it is the same when it is published again."""
+        found = self._bodies.get(publication.payload)
+        if found is None:
+            draws = Random(f"{self.seed} {publication.number}")
+            values = {"a": draws.choice(A), "b": draws.choice(B)}
+            found = {"n": publication.number, **{key: value for key, value in values.items() if value is not None}}
+            self._bodies[publication.payload] = found
+            self.say(f"{publication.payload} is {json.dumps(found)}")
+        return found
+
+    def met(self, publication: Publication) -> frozenset[Name]:
+        """Those filters that hold of it, by the naive reading."""
+        body = self.body(publication)
+        return frozenset(text for text, pattern in BY_TEXT.items() if met_by(pattern, body))
+
+    def change_wish(self, subscriber: Subscriber, connection: Client, topic: str) -> None:
+        """It subscribes in one of three ways, or takes one back, or all."""
+        draw = self.random.random()
+        text = self.random.choice(list(BY_TEXT))
+        if draw < 0.12:
+            self.send_change(subscriber, connection, topic, True)
+        elif draw < 0.3:
+            self.send_change(subscriber, connection, topic, False)
+        elif FILTERS not in connection.node.capabilities:
+            return  # an endpoint of before would refuse the key
+        elif self.world.mixed and self.expected.get(connection, 0) >= REFUSED_MAX:
+            return
+        elif draw < 0.6:
+            self.send_change(subscriber, connection, topic, True, text, {"filter": BY_TEXT[text]})
+        elif draw < 0.75:
+            self.send_change(subscriber, connection, topic, True, text, {"filter": BY_TEXT[text], "replace": True})
+        else:
+            former = [str(change.filter) for change in subscriber.changes.get(topic, ())[-6:] if change.filter]
+            text = self.random.choice(former) if former else text
+            self.send_change(subscriber, connection, topic, False, text, {"filter": BY_TEXT[text]})
+
+    def was_refused(self, reply: dict[str, Any]) -> bool:
+        """The reason names who is too old."""
+        is_refused = str(reply.get("info", "")).startswith(REFUSED)
+        self.refused += is_refused
+        return is_refused
+
+    def check_deliveries(self) -> None:
+        """Where the feature has stayed on."""
+        if self.undone and not self.world.mixed:
+            self.violations.append("a feature that all can do was switched off")
+        if not self.undone:
+            super().check_deliveries()
+
+    def check_subscriptions(self) -> None:
+        """Where the feature has stayed on."""
+        if not self.undone:
+            super().check_subscriptions()
+
+    def run(self, seconds: float = 12.0) -> list[str]:
+        """The whole history; returns the violations."""
+        super().run(seconds)
+        changes = [change for one in self.subscribers for of in one.changes.values() for change in of]
+        self.replaced = sum(change.succeeded and change.replace for change in changes)
+        return self.violations
