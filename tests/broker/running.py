@@ -148,6 +148,11 @@ class Gated:
     def locations_now(self, clients: Sequence[str]) -> list[Location | None] | None:
         return self._store.locations_now(clients) if self._gate.is_set() else None
 
+    def filtered_now(
+        self, asked: Sequence[tuple[str, str | None]], limit: int
+    ) -> list[tuple[list[tuple[str, str]], str | None]] | None:
+        return self._store.filtered_now(asked, limit) if self._gate.is_set() else None
+
     def __getattr__(self, operation: str) -> Callable[..., Awaitable[Any]]:
         async def call(*arguments: Any) -> Any:
             await self._gate.wait()

@@ -24,7 +24,7 @@ from ingeborg.broker.core.links.capabilities import CAPABILITIES
 from ingeborg.protocol.client import Client, ConnectionLost
 from ingeborg.protocol.errors import ProtocolError
 
-from .processes import Cluster, EndpointProcess, cluster_of, eventually
+from .processes import PATIENCE_S, Cluster, EndpointProcess, cluster_of, eventually
 from .traffic import Ear, Message
 
 pytestmark = [pytest.mark.cluster, pytest.mark.asyncio(loop_scope="module")]
@@ -218,6 +218,39 @@ async def test_subscriptions_end_once_the_last_endpoint_can(tmp_path: Path, old:
         await cluster.linked(*"abc")
         async with Client(refusing.url, "ann", timeout_s=30) as ann:
             assert [topic async for topic in ann.subscriptions()] == ["plain"]
+
+
+async def test_filters_are_taken_once_the_last_endpoint_can(tmp_path: Path, old: dict[str, str]) -> None:
+    rock = {"genre": ["rock"]}
+    async with cluster_of("abc", tmp_path, **VARIABLES, **old) as cluster:
+        await again(cluster, "a", VARIABLES)
+        async with Client(cluster["a"].url, "ann", listen=True, timeout_s=7) as ann:
+            with pytest.raises(ProtocolError, match="b, c cannot do it") as refused:
+                await ann.subscribe(TOPICS, filter=rock)
+            assert refused.value.code == "peer_unavailable"
+        for name in "bc":
+            await again(cluster, name, VARIABLES)
+        async with (
+            Client(cluster["a"].url, "ann", listen=True, timeout_s=30) as ann,
+            Client(cluster["b"].url, "publisher", timeout_s=30) as publisher,
+        ):
+            await ann.subscribe(TOPICS, filter=rock)
+            for topic in TOPICS:
+                await publisher.publish(topic, {"genre": "pop"}, ack=True)
+                await publisher.publish(topic, {"genre": "rock"}, ack=True)
+            heard = {(await asyncio.wait_for(anext(ann), PATIENCE_S)).key for _ in TOPICS}
+            assert heard == set(TOPICS)
+        # An older release does not start while there may be some, and then has none of them.
+        url, refusing = cluster.options[1], cluster["c"]
+        refusing.signal(signal.SIGTERM)
+        assert await refusing.ended(within_s=25) == 0
+        refusing.variables = {**VARIABLES, **old}
+        code, said = await asyncio.to_thread(ingeborg_features, "--store", url, "--off", "filters")
+        assert code == 0, said
+        await refusing.start()
+        await cluster.linked(*"abc")
+        async with Client(refusing.url, "ann", timeout_s=30) as ann:
+            assert [topic async for topic in ann.subscriptions()] == []
 
 
 async def again(cluster: Cluster, name: str, variables: Mapping[str, str] | None = None) -> None:

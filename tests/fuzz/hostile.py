@@ -158,6 +158,9 @@ def _texts(name: str, size: int) -> bytes:
         "until": lambda: _numbered(
             b'{"command":"subscribe","client_id":"h","until":"disconnect","topic":[', b'"song %d"', b"]}", size
         ),
+        "filter": lambda: _numbered(
+            b'{"command":"subscribe","client_id":"h","topic":"t","filter":{"a":[', b'"song %d"', b"]}}", size
+        ),
         "unsubscribe": lambda: _numbered(
             b'{"command":"unsubscribe","client_id":"h","topic":[', b'"song %d"', b"]}", size
         ),
@@ -426,6 +429,8 @@ SCENARIOS: dict[str, Scenario] = {
     "keys-64k": Scenario(frames_of("keys", 64 << 10)),
     "subscribe": Scenario(frames_of("subscribe")),
     "until": Scenario(frames_of("until")),
+    "filters": Scenario(frames_of("filter")),
+    "filters-64k": Scenario(frames_of("filter", 64 << 10)),
     "unsubscribe": Scenario(frames_of("unsubscribe")),
     "fragments": Scenario(pieces),
     "listens": Scenario(listens),

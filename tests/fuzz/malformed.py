@@ -24,7 +24,7 @@ TEXT, BINARY, CONTINUED, CLOSE, PING, PONG = 0x81, 0x82, 0x80, 0x88, 0x89, 0x8A
 
 #: What an endpoint answers with beside these is a surprise. ``cut``: the connection ended without a word.
 CUT = "cut"
-REFUSED = frozenset({"bad_json", "bad_command", "bad_state", "bad_topic", "too_large"})
+REFUSED = frozenset({"bad_json", "bad_command", "bad_state", "bad_topic", "bad_filter", "too_large"})
 CLIENT_ERRORS = frozenset({CUT, *(f"HTTP {status}" for status in (400, 403, 405, 413, 414, 426, 431, 501, 505))})
 
 GOOD = b'{"command":"publish","client_id":"attacker","topic":"attack","payload":1}'
@@ -194,8 +194,8 @@ def _fields(rng: Random) -> dict[str, object]:
     fields: dict[str, object] = {"command": name, "client_id": "attacker"}
     if name in ("subscribe", "unsubscribe"):
         fields["topic"] = rng.choice(("attack", ["attack", "and another"]))
-    if name == "subscribe" and rng.random() < 0.5:
-        fields |= {"until": "disconnect", "ttl_s": 1}
+    if name == "subscribe" and rng.random() < 0.6:
+        fields |= rng.choice(({"until": "disconnect", "ttl_s": 1}, {"filter": {"a": [1]}, "replace": True}))
     if name == "publish":
         fields |= {"topic": "attack", "timestamp": 1}
     if name in ("publish", "broadcast"):
@@ -214,6 +214,12 @@ WRONG: dict[str, tuple[object, ...]] = {
     "dedup": (None, 0, 1, "true", "retry", "", "k" * 129, [], {}),
     "until": (None, True, 1, "", "never", "Disconnect", ["disconnect"], {}),
     "ttl_s": (None, True, 0, -1, 1.5, "1", 2_592_001, 2**64 - 1, [], {}),
+    "filter": (
+        *(None, True, 1, "{}", [], {}, {"a": []}, {"a": 1}, {"a": {}}, {"$or": [{"a": [1]}]}, {"a": [[1]]}),
+        *({"a": [{"prefix": 1}]}, {"a": [{"numeric": ["<"]}]}, {"a": [{"near": 1}]}, {"a": [{"exists": 1}]}),
+        *({"a": list(range(65))}, {"a": ["x" * 4097]}, {"a": {"b": {"c": {"d": {"e": {"f": [1]}}}}}}),
+    ),
+    "replace": (None, 0, 1, "true", [], {}),
     "timestamp": (None, "now", True, [], {}),
     "limit": (None, 0, -1, 10_001, 1.0, "10", True, [], {}),
     "id": (1.5, True, [], {}),

@@ -72,6 +72,9 @@ COMMANDS = st.fixed_dictionaries(
         "dedup": st.booleans() | st.text(max_size=3) | VALUES,
         "until": st.just("disconnect") | VALUES,
         "ttl_s": st.integers(0, 5) | VALUES,
+        "filter": st.dictionaries(st.sampled_from(["a", "b", "$or"]), st.lists(VALUES, max_size=3), max_size=3)
+        | VALUES,
+        "replace": st.booleans() | VALUES,
         "id": st.integers(0, 100) | VALUES,
         "timestamp": st.integers(0, 2**41) | VALUES,
         "limit": st.integers(-1, 10_001) | VALUES,
