@@ -217,14 +217,16 @@ class Sessions:
         if connection.ends_at is not None and (kind not in AFTER_CLOSE or self._desk.now >= connection.ends_at):
             self._desk.drops["command_of_closed_connection"] += 1
             return True
-        if connection.replies and (
-            kind != connection.kind or kind in ONE_BY_ONE or command.replace or connection.replaces
-        ):
-            return False
+        if connection.replies:
+            if kind != connection.kind or kind in ONE_BY_ONE or connection.replaces or command.replace:
+                return False
+        elif connection.replaces:
+            connection.replaces = False
         if kind != connection.kind:
             connection.kind = kind
             connection.tally = self._replies.tally(kind)
-        connection.replaces = command.replace
+        if kind == "subscribe" and command.replace:
+            connection.replaces = True
         if connection.allowance is not None:
             self._spend(connection, max(len(command.topics), len(frame) // BYTES_PER_COMMAND))
         self._commands[kind](connection, command)

@@ -28,7 +28,7 @@ from .filtering import Filtering
 from .guard import Guard
 from .message import ELSEWHERE, Handover, Message
 from .outcomes import Outcomes
-from .placing import Placing
+from .placing import FEW, NOBODY, Placing
 from .routes import GUARDED, READING, READY, Route, Routes
 from .sharing import Sharing
 from .topic_filters import Matched
@@ -172,13 +172,28 @@ class Home(Part):
                 route.stage = READING
                 self._read.append((topic, route))
             return False
+        if route.filters is None and route.search is None and len(subscribers) <= FEW:  # as most are
+            local, remote, missing = self._whereabouts.places(subscribers, NOBODY)
+            if missing:
+                self._placing.search(topic, route, subscribers, missing)
+                return False
+            handover = route.take()
+            if self._fanout.hand_over(handover, local, remote):
+                self._ended(handover, None)
+            elif self._fanout.handed_over:
+                self.take_handed_over()
+            return True
+        return self._step_of_others(topic, route, subscribers)
+
+    def _step_of_others(self, topic: str, route: Route, subscribers: Subscribers) -> bool:
+        """The first message of a topic that has many subscribers, or filters, or somebody who was looked for."""
         clients: Subscribers | list[str] = subscribers
         matched = None
         if route.filters is not None:
             if route.filters.loading:
                 return False
-            assert first is not None
-            matched = self._filtering.matched(route, route.filters, first)
+            assert route.first is not None
+            matched = self._filtering.matched(route, route.filters, route.first)
             if matched.plain is not None:
                 clients = matched.clients  # these are the second ones to be placed
         places = self._placing.places(topic, route, clients)

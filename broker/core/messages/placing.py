@@ -62,15 +62,20 @@ class Placing:
                 return None
             places = of_many
         if places[2]:
-            if search is None:
-                search = route.search = Search(topic, route)
-            if search.clients is None:
-                search.clients = list(clients)
-            route.stage = FINDING
-            self._finder.ask(search, places[2])
+            self.search(topic, route, clients, places[2])
             return None
         route.search = None
         return places
+
+    def search(self, topic: str, route: Route, clients: Subscribers | list[str], missing: list[str]) -> None:
+        """Have the store asked where those are that are missing; the topic waits for it."""
+        search = route.search
+        if search is None:
+            search = route.search = Search(topic, route)
+        if search.clients is None:
+            search.clients = list(clients)
+        route.stage = FINDING
+        self._finder.ask(search, missing)
 
     def _of_many(self, topic: str, route: Route, clients: Subscribers | list[str]) -> Places | None:
         """Those of more than a few. ``None``: another turn comes first, or messages to many others."""

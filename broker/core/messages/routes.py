@@ -40,8 +40,8 @@ class Search:
     def __init__(self, topic: str, route: Route) -> None:
         self.topic = topic
         self.route = route
-        #: Whom it is for, from when somebody had to be looked for. Who subscribes after that is not: with new ones coming
-        #: all the time the search would never end.
+        #: Whom it is for, from when somebody had to be looked for. Who subscribes after that is not among them: with
+        #: new ones coming all the time the search would never end.
         self.clients: list[str] | None = None
         self.found: Found = {}  # as the store has said
         self.unfound = 0  # clients that it has yet to say it of
