@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs what some tests want beside the pinned packages: the programs of tests/tools.txt that are not there yet,
-# Kafka's jars with KAFKA=1, Event Ruler's with RULER=1, and what is built with Go: Centrifuge with CENTRIFUGE=1, the NATS of today with NATS=1.
+# Kafka's jars with KAFKA=1, Event Ruler's with RULER=1, and what is built with Go: Centrifuge with CENTRIFUGE=1, the
+# NATS of today with NATS=1.
 # As root, or with sudo that asks nothing; else it says which command to run. No server that it installs is started,
 # neither now nor when the machine starts. Ends with 0 if all is there that this release has. It gives up fetching
 # packages after ten minutes, and Kafka's jars and each of what is built after ten more: a mirror may trickle.

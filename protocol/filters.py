@@ -33,8 +33,8 @@ PATHS_MAX: Final = 8
 #: Keys that lead to an attribute.
 DEPTH_MAX: Final = 5
 
-#: Elements of an array in a payload that are looked at, the first ones: each may meet other filters, and several arrays
-#: multiply. Who publishes is not to keep a topic's home busy with one message.
+#: Elements of an array in a payload that are looked at, the first ones: each may meet other filters. Arrays at several
+#: attributes that filters ask exact values of multiply, up to the number of these filters.
 ELEMENTS_MAX: Final = 64
 
 #: Members of all its lists together; of an ``anything-but`` each counts.

@@ -12,6 +12,7 @@ from typing import Any, Final
 from ingeborg.protocol.errors import ProtocolError
 
 from .effects import StoreCall
+from .model import TooManyFilters
 from .operators.histogram import Histogram
 
 #: A store call that has not come back after this long is treated as failed; longer than the stores' own time-outs.
@@ -58,7 +59,8 @@ class StoreCalls:
         if call is None:
             return
         deadline, operation, done, context = call
-        failed = error is not None and not isinstance(error, ValueError)  # which is the asker's fault: a bad cursor
+        # A bad cursor is the asker's fault, and too many filters are a client's.
+        failed = error is not None and not isinstance(error, ValueError | TooManyFilters)
         if failed:
             self._counts["store_errors"] += 1
         self.results[(operation, "error" if failed else "success")] += 1

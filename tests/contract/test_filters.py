@@ -444,6 +444,16 @@ async def test_too_many_in_one_batch_are_refused(store: Store, other: Store) -> 
     assert await pairs(store, "rock") == {("ann", PIZZA)}
 
 
+async def test_what_was_written_beside_a_topic_with_too_many_is_listed(store: Store, other: Store) -> None:
+    await store.subscribe_filtered([("ann", ["rock"], text(number), False) for number in range(FILTERS_MAX)])
+    topics = ["rock", *(f"topic {number}" for number in range(300))]
+    with pytest.raises(TooManyFilters):
+        await store.subscribe_filtered([("ann", topics, PIZZA, False)])
+    found = await other.filters_of([("ann", topic) for topic in topics])
+    listed, _ = await other.topics("ann", None, 1_000, False, True)
+    assert sorted(listed) == sorted(topic for topic, filters in zip(topics, found, strict=True) if filters)
+
+
 # --- pages
 
 

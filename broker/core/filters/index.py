@@ -90,6 +90,11 @@ class Index:
         return self._pairs
 
     @property
+    def rows(self) -> int:
+        """Ways in which its filters hold, each of which stands in it."""
+        return len(self._holders) - len(self._free)
+
+    @property
     def filters(self) -> int:
         """Different ones."""
         return len(self._numbers)

@@ -8,7 +8,7 @@ A message of a topic without filters costs one test of an attribute of its route
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, Final
 
 from ..cluster.features import Switch
@@ -18,8 +18,8 @@ from .message import Handover
 from .routes import LOADING, READY, Route, Routes
 from .topic_filters import Matched, TopicFilters
 
-#: Filters that are put into an index in one slice: 1 to 2 ms.
-PAIRS_PER_SLICE: Final = 200
+#: Filters of small topics that are put into their indexes in one turn: 1 to 2 ms.
+PAIRS_PER_TURN: Final = 200
 
 #: Filters in one page.
 PAIRS_PER_PAGE: Final = 1_000
@@ -37,7 +37,7 @@ Page = tuple[list[tuple[str, str]], str | None]
 class Loading:
     """A topic whose filters are being read."""
 
-    __slots__ = ("error", "filters", "job", "page", "route", "tell_at", "topic")
+    __slots__ = ("error", "filters", "job", "page", "parked", "route", "tell_at", "topic")
 
     def __init__(self, topic: str, route: Route, filters: TopicFilters, page: Page) -> None:
         self.topic = topic
@@ -46,6 +46,7 @@ class Loading:
         self.page: Page | None = page  # that has come, and is next
         self.error: Exception | None = None
         self.job: Job | None = None
+        self.parked = False  # the job waits for the next page
         self.tell_at = 0.0  # when those who wait are told again
 
 
@@ -61,6 +62,7 @@ class Filtering:
         # The home's: the topic's messages go on; its filters cannot be read.
         self.go_on: Callable[[str, Route], None] = lambda topic, route: None
         self.give_up: Callable[[str, Exception], None] = lambda topic, error: None
+        self.waiters: Callable[[int | None], list[Handover] | None] = lambda key: None
 
     def turn(self, on: bool) -> None:
         """The feature has been switched. What was read before has filters that it should not have, or lacks some."""
@@ -89,16 +91,17 @@ class Filtering:
             filters = route.filters
             assert filters is not None
             here += len(pairs)
-            if cursor is not None or here > PAIRS_PER_SLICE:
+            if cursor is not None or here > PAIRS_PER_TURN:
                 loading = Loading(topic, route, filters, (pairs, cursor))
                 loading.job = self._rest(loading)
                 self._desk.job(loading.job)
                 continue
-            filters.read(pairs)
-            if filters.complete():
+            if filters.read(pairs, 0) == len(pairs) and filters.complete():
                 self._complete(topic, route, filters)
-            else:
-                self._desk.job(self._again(topic, route, filters))
+                continue
+            loading = Loading(topic, route, filters, (pairs, cursor))  # some are read once more, which changes nothing
+            loading.job = self._rest(loading)
+            self._desk.job(loading.job)
 
     def _rest(self, loading: Loading) -> Iterator[bool]:
         """Page after page, the next one asked for before this one is put in."""
@@ -109,35 +112,34 @@ class Filtering:
                     if self._routes.get(topic) is route:
                         self.give_up(topic, loading.error)
                     return
+                loading.parked = True
                 yield True
             pairs, cursor = loading.page
             loading.page = None
             if cursor is not None:
                 self._desk.store("filtered", ([(topic, cursor)], PAIRS_PER_PAGE), self._page, loading)
             self._have_wait(loading)
-            for start in range(0, len(pairs), PAIRS_PER_SLICE):
-                filters.read(pairs[start : start + PAIRS_PER_SLICE])
+            done = 0
+            while done < len(pairs):
+                done = filters.read(pairs, done)
                 yield False
                 if self._routes.get(topic) is not route:
                     return
             if cursor is None:
                 break
-        yield from self._again(topic, route, filters)
+        while not filters.complete():  # what was confirmed while they were being read is done again
+            yield False
+            if self._routes.get(topic) is not route:
+                return
+        self._complete(topic, route, filters)
 
     def _page(self, loading: Loading, result: Any, error: Exception | None) -> None:
         loading.error = error
         if error is None:
             loading.page = result[0]
-        assert loading.job is not None
-        self._desk.job(loading.job)
-
-    def _again(self, topic: str, route: Route, filters: TopicFilters) -> Iterator[bool]:
-        """What was confirmed while they were being read is done again."""
-        while self._routes.get(topic) is route:
-            if filters.complete():
-                self._complete(topic, route, filters)
-                return
-            yield False
+        if loading.parked and loading.job is not None:
+            loading.parked = False
+            self._desk.job(loading.job)
 
     def _complete(self, topic: str, route: Route, filters: TopicFilters) -> None:
         if len(filters.index):
@@ -155,15 +157,25 @@ class Filtering:
         for handover in loading.route.waiting():
             if handover.peer:
                 self._desk.decline(handover.peer, handover.number, WAIT)
+            for waiter in self._waiters(handover):
+                if waiter.peer:
+                    self._desk.decline(waiter.peer, waiter.number, WAIT)
+
+    def _waiters(self, handover: Handover) -> Sequence[Handover]:
+        """Duplicates of it that wait for its outcome."""
+        return (self.waiters(handover.key) or ()) if handover.pending else ()
 
     # Changes
 
-    def change(self, client: str, topics: Sequence[str], text: str | None, added: bool, replace: bool) -> None:
+    def change(self, client: str, topics: Sequence[str], text: str | None, added: bool, replace: bool) -> int:
         """The client's subscriptions to these topics were written, or taken back. ``text``: the filter; ``None``:
-        without one; ``replace``: in place of all else."""
+        without one; ``replace``: in place of all else. How many filters were put in or taken out, and topics looked
+        at."""
+        changed = 0
         if text is None and added:
-            return
+            return changed
         for topic in topics:
+            changed += 1
             route = self._routes.get(topic)
             if route is None or route.subscribers is None:
                 continue  # its filters will be read after this
@@ -172,13 +184,14 @@ class Filtering:
                 if not added:
                     continue
                 filters = route.filters = TopicFilters(loading=False)
-            filters.change((client, text, added, replace))
+            changed += filters.change((client, text, added, replace))
             if not filters.loading:
                 if not len(filters.index) and route.first is None:
                     self._routes.count_filters(topic, route)
                     route.filters = None
                 else:
                     self._routes.count_filters(topic, route)
+        return changed
 
     # Messages
 
@@ -192,7 +205,9 @@ class Filtering:
             matched = matched if fixed else None
         if matched is None:
             clients, key = filters.index.match(handover.message.payload)
-            plain = route.subscribers
+            plain: Collection[str] | None = route.subscribers
+            if search is not None and search.clients is not None:
+                plain = frozenset(search.clients)  # they are fixed; who was among them may have a filter by now
             if plain:
                 clients = [client for client in clients if client not in plain]
             matched = filters.matched = Matched(handover, clients, key)

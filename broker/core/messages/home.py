@@ -10,7 +10,7 @@ A message goes through stages (``routes``), those behind it in its topic after i
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Final
 
 from ingeborg.protocol.errors import ProtocolError
 from ingeborg.protocol.hashes import slot_of
@@ -32,6 +32,11 @@ from .placing import FEW, NOBODY, Placing
 from .routes import GUARDED, READING, READY, Route, Routes
 from .sharing import Sharing
 from .topic_filters import Matched
+
+#: Messages that are compared with filters in one turn: 5 us each,
+MATCHING_PER_TURN: Final = 1_000
+#: and as much again for each so many filters of their topic: with a million of them some ten messages, 3 ms.
+FILTERS_MORE: Final = 10_000
 
 
 class Home(Part):
@@ -67,6 +72,7 @@ class Home(Part):
         guard.go_on = self.go_on
         self._filtering = filtering
         filtering.go_on, filtering.give_up = self._advance, self._give_up
+        filtering.waiters = sharing.waiters
         self._parked: list[tuple[float, Handover]] = []  # until this endpoint has joined, or when they are given up
         self._read: list[tuple[str, Route]] = []  # sets to read at the end of the turn
         self._placing = Placing(desk, routes, locations, whereabouts, self._advance, self._give_up, sizes)
@@ -192,6 +198,10 @@ class Home(Part):
         if route.filters is not None:
             if route.filters.loading:
                 return False
+            if self._placing.matching >= MATCHING_PER_TURN:
+                self._placing.later(topic, route)
+                return False
+            self._placing.matching += 1 + len(route.filters.index) // FILTERS_MORE
             assert route.first is not None
             matched = self._filtering.matched(route, route.filters, route.first)
             if matched.plain is not None:
@@ -263,7 +273,7 @@ class Home(Part):
 
     def flush(self) -> None:
         """End the turn."""
-        self._placing.placed = 0
+        self._placing.placed = self._placing.matching = 0
         self.ask()
 
     def _subscribers(self, read: list[tuple[str, Route]], result: Any, error: Exception | None) -> None:

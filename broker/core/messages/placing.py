@@ -47,6 +47,7 @@ class Placing:
         self.recipients = 0  # of messages for many that are being handed over
         self._crowded: deque[tuple[str, Route]] = deque()  # topics whose first message is for many, and waits
         self.placed = 0  # recipients of messages of this turn for more than a few
+        self.matching = 0  # messages of this turn that were compared with filters, by what that costs
         self._finder = Finder(desk, locations, self._found, sizes)
 
     def places(self, topic: str, route: Route, clients: Subscribers | list[str]) -> Places | None:
@@ -87,8 +88,7 @@ class Placing:
                 search.places = None  # they may be elsewhere by then
             return None
         if self.placed >= self._sizes.places_per_turn:
-            route.stage = PLACING
-            self._desk.job(self._rest(topic, route))
+            self.later(topic, route)
             return None
         self.placed += count
         if search is not None and search.places is not None:
@@ -112,8 +112,12 @@ class Placing:
             route.stage = READY
             self._advance(search.topic, route)
 
-    def _rest(self, topic: str, route: Route) -> Iterator[bool]:
+    def later(self, topic: str, route: Route) -> None:
         """The topic's messages go on in another turn."""
+        route.stage = PLACING
+        self._desk.job(self._rest(topic, route))
+
+    def _rest(self, topic: str, route: Route) -> Iterator[bool]:
         if self._routes.get(topic) is route:
             route.stage = READY
             self._advance(topic, route)

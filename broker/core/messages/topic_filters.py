@@ -14,8 +14,11 @@ from ..filters.index import Index
 from ..topics.locations import Places
 from .message import Handover
 
-#: Changes that are made again in one slice: some 1 ms.
-CHANGES_PER_SLICE: Final = 100
+#: Filters that are put into an index, or changes that are made again, in one slice: 1 to 2 ms.
+PAIRS_PER_SLICE: Final = 200
+
+#: A filter with many alternatives stands in the index as often; so often all of a slice together.
+ROWS_PER_SLICE: Final = 250
 
 Change = tuple[str, str | None, bool, bool]
 """A client's: its filter (``None``: all of them), is it added?, in place of the others?"""
@@ -46,34 +49,43 @@ class TopicFilters:
         self.matched: Matched | None = None  # of the topic's first message
         self.counted = 0  # bytes, as the owner of the route has counted them
 
-    def read(self, pairs: Sequence[tuple[str, str]]) -> None:
-        """These clients have these filters, as the store says."""
-        add = self.index.add
-        for client, text in pairs:
-            add(client, text)
+    def read(self, pairs: Sequence[tuple[str, str]], start: int) -> int:
+        """These clients have these filters, as the store says. From ``start`` on a slice of them; returns how far."""
+        index = self.index
+        most = index.rows + ROWS_PER_SLICE
+        end = min(len(pairs), start + PAIRS_PER_SLICE)
+        while start < end and index.rows < most:
+            index.add(*pairs[start])
+            start += 1
+        return start
 
     def complete(self) -> bool:
         """All have been read. What was confirmed meanwhile may or may not have been in it, so some of it is done again.
         True: it is all done; else this is to be called again."""
-        for _ in range(CHANGES_PER_SLICE):
+        before = self.index.rows
+        for _ in range(PAIRS_PER_SLICE):
             if not self._changes:
                 self.loading = False
                 return True
+            if abs(self.index.rows - before) >= ROWS_PER_SLICE:
+                break
             self._make(self._changes.popleft())
         return False
 
-    def change(self, change: Change) -> None:
-        """It has been confirmed."""
+    def change(self, change: Change) -> int:
+        """It has been confirmed. How many filters were put in or taken out."""
         if self.loading:
             self._changes.append(change)
-        else:
-            self._make(change)
+            return 0
+        return self._make(change)
 
-    def _make(self, change: Change) -> None:
+    def _make(self, change: Change) -> int:
         client, text, added, replace = change
+        changed = 0
         if text is None or replace:
-            self.index.remove_all(client)
+            changed += self.index.remove_all(client)
         if text is not None and added:
-            self.index.add(client, text)
+            changed += self.index.add(client, text)
         elif text is not None:
-            self.index.remove(client, text)
+            changed += self.index.remove(client, text)
+        return changed

@@ -23,7 +23,7 @@ from ..limits import SIZES, Sizes
 from ..model import Location
 from ..part import CommandHandler, Part
 from ..stores import unavailable
-from .words import FILTER_BYTES_MAX, FILTERED_PER_READ, WAITING_MAX, said, too_many
+from .words import FILTERED_PER_READ, REPLY_FILTER_BYTES, WAITING_MAX, said, too_many
 
 #: Sets of subscribers that are read and sorted at once: each may be so large that memory has room for two.
 READS_AT_ONCE: Final = 2
@@ -168,7 +168,7 @@ class SubscribersOfTopics(Part):
         rows = fields["subscribers"]
         for number, texts in enumerate(result, start):
             size += sum(map(len, texts))
-            if size > FILTER_BYTES_MAX and number:
+            if size > REPLY_FILTER_BYTES and number:
                 del rows[number:]
                 fields["cursor"] = rows[-1]["client_id"]
                 break

@@ -18,7 +18,7 @@ from ..cluster.features import Switch, flags
 from ..desk import Desk
 from ..part import CommandHandler, Part
 from ..stores import unavailable
-from .words import FILTER_BYTES_MAX, FILTERED_PER_READ, said
+from .words import FILTERED_PER_READ, REPLY_FILTER_BYTES, said
 
 
 class Subscriptions(Part):
@@ -87,7 +87,7 @@ class Subscriptions(Part):
         topics = fields["topic"]
         for number, texts in enumerate(result, start):
             size += sum(map(len, texts))
-            if size > FILTER_BYTES_MAX and number:
+            if size > REPLY_FILTER_BYTES and number:
                 # A shorter page, which has a cursor of its own.
                 self._subscriptions(connection, reply, command._replace(limit=number))
                 return

@@ -16,7 +16,7 @@ from ..model import Term
 WAITING_MAX: Final = 1_000
 
 #: Bytes of filters in one reply; it has one more topic's, or client's, at most.
-FILTER_BYTES_MAX: Final = 1 << 20
+REPLY_FILTER_BYTES: Final = 1 << 20
 
 #: Clients at a topic, or topics of a client, whose filters one call to the store asks for.
 FILTERED_PER_READ: Final = 32

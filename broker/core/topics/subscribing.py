@@ -28,7 +28,8 @@ from ..model import Shape
 from ..part import CommandHandler, Part
 from .change import Change
 from .quota import Quota
-from .writing import Write, Writer, Writing
+from .write import Write, Writer
+from .writing import Writing
 
 #: Topics of one command taken in one go, and in one request to a home: about 1 ms of work on either side.
 TOPICS_PER_SLICE: Final = 1_000

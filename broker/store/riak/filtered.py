@@ -98,6 +98,17 @@ class FilteredSubscriptions:
                     replacing.add((client, topic))
                 else:
                     wanted.setdefault((client, topic), set()).add(text)
+        try:
+            await self._put(wanted, replacing)
+        except TooManyFilters:
+            # What had been written by then counts, so it is listed.
+            there = await self._find(list(wanted))
+            await self._change_lists([pair for pair in wanted if there[pair]], adding=True)
+            raise
+        await self._change_lists(wanted, adding=True)
+
+    async def _put(self, wanted: dict[Pair, set[str]], replacing: set[Pair]) -> None:
+        """Into the topics' objects. ``TooManyFilters``: some may be written."""
         placed = await self._put_in_partitions(wanted, replacing)
         beyond, seen = placed.beyond, placed.seen
         if placed.apart:
@@ -111,7 +122,6 @@ class FilteredSubscriptions:
                 beyond[pair] |= texts
         await self._put_in_large(beyond)
         await self._take({pair: seen[pair] - wanted[pair] for pair in seen if pair in replacing})
-        await self._change_lists(wanted, adding=True)
 
     async def unsubscribe(self, batch: Sequence[tuple[str, Sequence[str], str]]) -> None:
         """``Store.unsubscribe_filtered``."""

@@ -10,6 +10,8 @@ from ingeborg.broker.core.effects import StoreCall
 from ingeborg.broker.core.limits import Limits, Sizes
 from ingeborg.broker.core.links.calls import TIMEOUT_S
 from ingeborg.broker.core.messages import filtering
+from ingeborg.broker.core.messages.topic_filters import ROWS_PER_SLICE, TopicFilters
+from ingeborg.protocol.filters import canonical_filter
 from tests.simulator.world import Node
 
 from ..talk import Cluster, Talker
@@ -137,9 +139,13 @@ def test_pages_of_filters_are_read_while_messages_wait_and_changes_come(pair: Cl
     anna.send(command="publish", topic=topic, payload={"genre": "rock"}, ack=True)
     while (route := home.routes.get(topic)) is None or route.filters is None:
         pair.world.run(0.001)
-    assert route.filters.loading
+    filters = route.filters
+    assert filters.loading
     anna.send(command="subscribe", topic=topic, filter=LOUD)
     assert ask(crowd, command="unsubscribe", topic=topic)["result"] == "success"  # "0", the first one of a page
+    while filters.loading:
+        pair.world.run(0.0005)
+        assert len(home._jobs) <= 2  # pages that come early put nothing twice into the row
     anna.hear(2.0)
     assert [reply["result"] for _, reply in anna.replies[-2:]] == ["success"] * 2
     assert not route.filters.loading
@@ -317,3 +323,65 @@ def test_who_changes_from_one_to_the_other_while_a_message_waits_gets_it_once(pa
     world.run(2.0)
     assert bert.replies[-1][1]["result"] == "success"
     assert heard(anna) == [{"genre": "rock"}]
+
+
+def test_who_gets_a_filter_while_a_message_waits_for_places_has_it_once() -> None:
+    """It was among those that are looked for, and is among those whose filters hold, when they have been found."""
+    cluster = Cluster("a")
+    anna, bert = cluster.listener("anna", "a", "t"), cluster.listener("bert", "a", "t")
+    subscribe(bert, "another", LOUD)  # the first one, which waits for the feature
+    publish(anna, "t", 1)
+    assert (heard(anna), heard(bert)) == ([1], [1])
+    cluster.nodes["a"].router.locations.clear()
+    slow(cluster, "locations", 0.3)
+    anna.send(command="publish", topic="t", payload={"volume": 9}, ack=True)
+    cluster.world.run(0.1)
+    bert.send(command="subscribe", topic="t", filter=LOUD, replace=True)
+    anna.hear(1.0)
+    assert bert.replies[-1][1]["result"] == "success"
+    assert (heard(anna), heard(bert)) == ([{"volume": 9}], [{"volume": 9}])
+
+
+def test_a_change_at_many_topics_is_told_in_slices(pair: Cluster) -> None:
+    topics = [f"t{number}" for number in range(60)]
+    anna = pair.listener("anna", "a", *topics)
+    for topic in topics:
+        publish(anna, topic, {"volume": 1})
+    heard(anna)
+    assert ask(anna, command="subscribe", topic=topics, filter=LOUD, replace=True)["result"] == "success"
+    for topic in topics:
+        publish(anna, topic, {"volume": 2})
+        publish(anna, topic, {"volume": 9})
+    assert heard(anna) == [{"volume": 9}] * 60
+    assert ask(anna, command="unsubscribe", topic=topics)["result"] == "success"
+    for topic in topics:
+        publish(anna, topic, {"volume": 10})
+    assert heard(anna) == []
+
+
+def test_a_slice_has_few_filters_where_each_has_many_alternatives() -> None:
+    pairs = [(f"client {number}", many_ways(number)) for number in range(40)]
+    filters, slices, done = TopicFilters(loading=True), 0, 0
+    while done < len(pairs):
+        before = filters.index.rows
+        done = filters.read(pairs, done)
+        assert filters.index.rows - before <= ROWS_PER_SLICE + 64
+        slices += 1
+    assert len(filters.index) == 40
+    assert slices == 10
+
+
+def many_ways(number: int) -> str:
+    return canonical_filter({name: [f"{number} {value}" for value in range(8)] for name in "ab"})
+
+
+def test_what_changed_while_filters_were_read_is_done_again_in_slices() -> None:
+    filters = TopicFilters(loading=True)
+    for number in range(40):
+        filters.change((f"client {number}", many_ways(number), True, False))
+    assert not len(filters.index)
+    slices = 1
+    while not filters.complete():
+        slices += 1
+    assert slices == 10
+    assert len(filters.index) == 40

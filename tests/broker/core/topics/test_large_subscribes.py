@@ -14,7 +14,8 @@ from ingeborg.broker.core.links.link import Link
 from ingeborg.broker.core.model import Endpoint, Shape, StoreError, StoreUnavailable
 from ingeborg.broker.core.router import Router
 from ingeborg.broker.core.topics.subscribing import TOPICS_UNDER_WAY
-from ingeborg.broker.core.topics.writing import WRITES_WAITING_MAX, Write
+from ingeborg.broker.core.topics.write import Write
+from ingeborg.broker.core.topics.writing import WRITES_WAITING_MAX
 from ingeborg.protocol.hashes import slot_of
 
 from ..talk import Cluster

@@ -16,7 +16,8 @@ from ingeborg.broker.core.model import Ending, Shape, StoreUnavailable, Term
 from ingeborg.broker.core.topics import presence
 from ingeborg.broker.core.topics.presence import Presence
 from ingeborg.broker.core.topics.sweeping import WALK_S_MAX, Sweeping
-from ingeborg.broker.core.topics.writing import Write, Writer, Writing
+from ingeborg.broker.core.topics.write import Write, Writer
+from ingeborg.broker.core.topics.writing import Writing
 from ingeborg.protocol.errors import ProtocolError
 from ingeborg.protocol.hashes import SLOTS, slot_of
 from ingeborg.protocol.topics import PRESENCE, TOPIC_BYTES_MAX

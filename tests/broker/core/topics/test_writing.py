@@ -13,7 +13,8 @@ from ingeborg.broker.core.links.link import Link
 from ingeborg.broker.core.messages.filtering import Filtering
 from ingeborg.broker.core.messages.routes import Routes
 from ingeborg.broker.core.model import StoreUnavailable
-from ingeborg.broker.core.topics.writing import WRITES_WAITING_MAX, Write, Writer, Writing
+from ingeborg.broker.core.topics.write import Write, Writer
+from ingeborg.broker.core.topics.writing import WRITES_WAITING_MAX, Writing
 from ingeborg.protocol.errors import ProtocolError
 
 from ..fake_desk import Stored

@@ -1,0 +1,97 @@
+"""A change of subscriptions as its home has it.
+
+Owns: what is known of one, and of all that one client has under way at this home. Must never: act; ``writing`` does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from typing import Any
+
+from ingeborg.protocol.errors import ProtocolError
+from ingeborg.protocol.native import mypyc_attr
+
+from ..links.link import Link
+from ..model import Term
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Writer:
+    """Who has a write made at this endpoint, and is told what comes of it."""
+
+    def written(self, write: Write, error: ProtocolError | None) -> None:
+        """It has been made, or could not be."""
+
+    def not_home(self, write: Write) -> None:
+        """This endpoint is not the home of its topics, or not any more. To make it twice is harmless."""
+
+
+class Write:
+    """A home's part of a change."""
+
+    __slots__ = (
+        "added",
+        "changed",
+        "client",
+        "context",
+        "deadline",
+        "filter",
+        "link",
+        "made_at",
+        "number",
+        "operation",
+        "order",
+        "peer",
+        "replace",
+        "round",
+        "term",
+        "took_s",
+        "topics",
+        "watched",
+        "writer",
+    )
+
+    def __init__(
+        self, client: str, topics: list[str], added: bool, now: float, deadline: float, term: Term | None = None
+    ) -> None:
+        self.client = client
+        self.topics = topics
+        self.added = added
+        self.term = term  # of what ends
+        self.operation = "unsubscribe" if not added else "subscribe" if term is None else "subscribe_ending"
+        self.order = self.operation  # it overlaps those of the same; "": none
+        self.filter: str | None = None  # that is added, or taken out
+        self.replace = False
+        self.watched: list[str] | None = None  # of its topics those that have presence
+        self.changed: list[str] | None = None  # of these, those whose sets it changes
+        self.made_at = now
+        self.took_s = math.inf  # from then to the answer of the store
+        self.deadline = deadline  # when it is given up, if it cannot be begun
+        # Who is told of it: somebody here, or the peer that it came from.
+        self.writer: Writer | None = None
+        self.context: Any = None  # the writer's
+        self.peer = ""
+        self.number = 0  # of the peer's request
+        self.link: Link | None = None  # the life of the peer's link that it came over
+        self.round = 0  # of membership, when the store was called
+
+    def with_filter(self, filter: str, replace: bool) -> None:
+        """It is a subscription with this filter that is added, perhaps in place of all others, or taken out."""
+        self.filter = filter
+        self.replace = replace
+        self.operation = "subscribe_filtered" if self.added else "unsubscribe_filtered"
+        self.order = "" if replace else self.operation
+
+
+class Writes:
+    """One client's writes at this home. Those of one kind overlap, the others wait: the store keeps no order. One that
+    changes a topic with presence overlaps none: what it changes is read before it."""
+
+    __slots__ = ("begun_in_turns", "order", "under_way", "waiting")
+
+    def __init__(self) -> None:
+        self.order = ""  # of those under way
+        self.under_way = 0
+        self.waiting: deque[Write] = deque()
+        self.begun_in_turns = False  # a job begins what waits
