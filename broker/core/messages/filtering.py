@@ -87,19 +87,20 @@ class Filtering:
             if error is not None:
                 self.give_up(topic, error)
                 continue
-            pairs, cursor = result[index]
+            page: Page = result[index]
+            pairs, cursor = page
             filters = route.filters
             assert filters is not None
             here += len(pairs)
             if cursor is not None or here > PAIRS_PER_TURN:
-                loading = Loading(topic, route, filters, (pairs, cursor))
+                loading = Loading(topic, route, filters, page)
                 loading.job = self._rest(loading)
                 self._desk.job(loading.job)
                 continue
             if filters.read(pairs, 0) == len(pairs) and filters.complete():
                 self._complete(topic, route, filters)
                 continue
-            loading = Loading(topic, route, filters, (pairs, cursor))  # some are read once more, which changes nothing
+            loading = Loading(topic, route, filters, page)  # some are read once more, which changes nothing
             loading.job = self._rest(loading)
             self._desk.job(loading.job)
 
