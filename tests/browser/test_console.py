@@ -266,7 +266,7 @@ async def test_it_shows_filters_in_one_line_each_and_cut(page: Page, cluster: Cl
     async with listener(a, "picky", "all of it") as picky:
         long = {"note": ["x" * 300]}
         for filter in ({"price": [{"numeric": ["<", 5]}]}, {"<b>": ["&"]}, long, {"zip": ["81667"]}):
-            assert await picky.ask({**subscribe, "topic": "offers", "filter": filter}) == SUCCESS
+            assert await picky.ask({**subscribe, "topic": "offers", "filter": filter}) == {**SUCCESS, "filtered": True}
         await picky.ask({**subscribe, "topic": "all of it", "filter": {"price": [1]}})
         await console(page, a, "#clients/picky")
         await page.until(says("clients-result", "2 topics"))

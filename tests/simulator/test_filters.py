@@ -125,8 +125,8 @@ def replace_is_an_addition(patch: pytest.MonkeyPatch) -> None:
     wants.interpreted()
     true = TopicFilters.change
 
-    def change(filters: TopicFilters, change: Change) -> None:
-        true(filters, (*change[:3], False))
+    def change(filters: TopicFilters, change: Change) -> int:
+        return true(filters, (*change[:3], False))
 
     patch.setattr(TopicFilters, "change", change)
 
