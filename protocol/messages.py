@@ -32,6 +32,25 @@ BAD_DEDUP: Final = (
 #: Seconds after which a subscription may be said to end: 30 days.
 TTL_S_MAX: Final = 30 * 24 * 3600
 
+#: Seconds that a message may be kept for those who miss it: a day.
+KEEP_S_MAX: Final = 24 * 3600
+
+#: Of a position that an endpoint has given.
+POSITION_BYTES_MAX: Final = 128
+
+#: Of a message's `mid`.
+MID_BYTES_MAX: Final = 128
+
+#: Of the number in it, which is below 2^63.
+MID_DIGITS_MAX: Final = 18
+
+#: Kept messages of one topic that a `subscribe` may ask for, and messages in one reply to `history`.
+LAST_MAX: Final = 1_000
+HISTORY_LIMIT_DEFAULT: Final = 100
+
+#: Topics of one `subscribe` that asks for kept messages.
+SINCE_TOPICS_MAX: Final = 1_000
+
 #: Topics in one page of `subscriptions`: what is asked for without `limit`, and the most that is given.
 PAGE_LIMIT_DEFAULT: Final = 1_000
 PAGE_LIMIT_MAX: Final = 10_000
@@ -67,6 +86,11 @@ class Command(NamedTuple):
     expires_at: float | None = None  # Unix time in seconds
     filter: str | None = None  # canonical text (``filters``)
     replace: bool = False  # the filter takes the place of all else that the client has at these topics
+    keep_s: int = 0  # seconds that the message is kept; 0: its publisher does not ask for it
+    #: Of a `listen`: the position since which its client has missed messages (``""``: it has none yet, and is told).
+    recover: str | None = None
+    last: int = 0  # so many of the latest kept messages, of each topic
+    since: str | None = None  # those since a position; in `history`, since the message with this `mid`
 
 
 def check(value: dict[str, Any], payload_bytes_max: int) -> Command:
@@ -182,6 +206,44 @@ def _revoke(name: str, client: str, number: Id, value: dict[str, Any], payload_b
     return Command(name, client, number, jti=jti, subject=subject, expires_at=expires_at)
 
 
+def _listen(name: str, client: str, number: Id, value: dict[str, Any], payload_bytes_max: int) -> Command:
+    recover = value.get("recover", False)
+    if recover is False:
+        return Command(name, client, number)
+    if recover is True:
+        return Command(name, client, number, recover="")
+    if not is_text_of(recover, POSITION_BYTES_MAX):
+        text = f"Key 'recover' has to be true, or a position as an endpoint gave it (1 to {POSITION_BYTES_MAX} bytes)"
+        raise ProtocolError("bad_state", text)
+    return Command(name, client, number, recover=recover)
+
+
+def _last(value: dict[str, Any]) -> int:
+    last = value["last"]
+    if type(last) is not int or not 1 <= last <= LAST_MAX:
+        raise ProtocolError("bad_state", f"Key 'last' has to be an integer from 1 to {LAST_MAX}, of messages")
+    return last
+
+
+def _history(name: str, client: str, number: Id, value: dict[str, Any], payload_bytes_max: int) -> Command:
+    command = Command(name, client, number, (_topic(value),), limit=HISTORY_LIMIT_DEFAULT)
+    if "last" in value and "since" in value:
+        raise ProtocolError("bad_state", "Keys 'last' and 'since' exclude each other; leave one out")
+    if "last" in value:
+        command = command._replace(last=_last(value))
+    since = value.get("since")
+    if since is not None:
+        if not is_text_of(since, MID_BYTES_MAX):
+            raise ProtocolError("bad_state", "Key 'since' has to be the 'mid' of a message, as an endpoint gave it")
+        command = command._replace(since=since)
+    limit = value.get("limit", HISTORY_LIMIT_DEFAULT)
+    if type(limit) is not int or not 1 <= limit <= LAST_MAX:
+        raise ProtocolError("bad_state", f"Key 'limit' has to be an integer from 1 to {LAST_MAX}")
+    if "filter" in value:
+        command = command._replace(filter=canonical_filter(value["filter"]))
+    return command._replace(limit=limit)
+
+
 def _with_topics(name: str, client: str, number: Id, value: dict[str, Any], payload_bytes_max: int) -> Command:
     topic = value.get("topic")
     if type(topic) is list:
@@ -195,6 +257,8 @@ def _with_topics(name: str, client: str, number: Id, value: dict[str, Any], payl
 
 def _subscribe(name: str, client: str, number: Id, value: dict[str, Any], payload_bytes_max: int) -> Command:
     command = _with_topics(name, client, number, value, payload_bytes_max)
+    if "last" in value or "since" in value:
+        command = _with_kept(command, value)
     ends = "until" in value or "ttl_s" in value
     if "filter" in value:
         if ends:
@@ -207,6 +271,22 @@ def _subscribe(name: str, client: str, number: Id, value: dict[str, Any], payloa
             "bad_state", "Key 'replace' belongs to a subscribe with a filter; leave it out, or give one"
         )
     return command._replace(term=_term(value)) if ends else command
+
+
+def _with_kept(command: Command, value: dict[str, Any]) -> Command:
+    """What a subscribe asks for of the messages that are kept."""
+    if "last" in value and "since" in value:
+        raise ProtocolError("bad_state", "Keys 'last' and 'since' exclude each other; leave one out")
+    if len(command.topics) > SINCE_TOPICS_MAX:
+        text = f"Keys 'last' and 'since' are for at most {SINCE_TOPICS_MAX} topics at once; send several commands"
+        raise ProtocolError("bad_state", text)
+    if "last" in value:
+        return command._replace(last=_last(value))
+    since = value["since"]
+    if not is_text_of(since, POSITION_BYTES_MAX):
+        text = f"Key 'since' has to be a position as an endpoint gave it (1 to {POSITION_BYTES_MAX} bytes)"
+        raise ProtocolError("bad_state", text)
+    return command._replace(since=since)
 
 
 def _unsubscribe(name: str, client: str, number: Id, value: dict[str, Any], payload_bytes_max: int) -> Command:
@@ -238,15 +318,18 @@ def _publish(name: str, client: str, number: Id, value: dict[str, Any], payload_
     timestamp = value.get("timestamp", 0)
     if type(timestamp) is not int and type(timestamp) is not float:
         raise ProtocolError("bad_state", "Key 'timestamp' has to be a number (milliseconds since the epoch)")
-    return Command(
-        name,
-        client,
-        number,
-        (topic,),
-        _payload(value, payload_bytes_max),
-        _flag(value, "ack", False),
-        check_dedup(value.get("dedup", True)),
-    )
+    payload = _payload(value, payload_bytes_max)
+    ack, dedup = _flag(value, "ack", False), check_dedup(value.get("dedup", True))
+    if "keep_s" in value:
+        return Command(name, client, number, (topic,), payload, ack, dedup, keep_s=_keep_s(value))
+    return Command(name, client, number, (topic,), payload, ack, dedup)
+
+
+def _keep_s(value: dict[str, Any]) -> int:
+    keep_s = value["keep_s"]
+    if type(keep_s) is not int or not 1 <= keep_s <= KEEP_S_MAX:
+        raise ProtocolError("bad_state", f"Key 'keep_s' has to be an integer from 1 to {KEEP_S_MAX}, of seconds")
+    return keep_s
 
 
 def _broadcast(name: str, client: str, number: Id, value: dict[str, Any], payload_bytes_max: int) -> Command:
@@ -255,7 +338,7 @@ def _broadcast(name: str, client: str, number: Id, value: dict[str, Any], payloa
 
 
 _COMMANDS: Final = {
-    "listen": _plain,
+    "listen": _listen,
     "unlisten": _plain,
     "subscribe": _subscribe,
     "unsubscribe": _unsubscribe,
@@ -266,6 +349,7 @@ _COMMANDS: Final = {
     "subscribers": _subscribers,
     "location": _plain,
     "revoke": _revoke,
+    "history": _history,
 }
 
 _SUCCESS: Final = encode({"result": "success"})
@@ -295,3 +379,22 @@ def failure(number: Id, error: ProtocolError, command: str | None = None) -> byt
 def notification(topic: str, payload: bytes) -> bytes:
     """Listing 4.7; no topic: a broadcast, whose key is null. ``payload`` is canonical JSON, taken as it is."""
     return b'{"key":%b,"broadcast":%b}' % (encode(topic or None), payload)
+
+
+def named_notification(topic: str, payload: bytes, mid: str, kept: bool = False) -> bytes:
+    """The same for a client that recovers, with the message's name; ``kept``: it comes from what was kept."""
+    end = b',"kept":true}' if kept else b"}"
+    return b'{"key":%b,"broadcast":%b,"mid":%b%b' % (encode(topic or None), payload, encode(mid), end)
+
+
+def mid_of(origin: str, number: int) -> str:
+    """What names a message for good: the incarnation of the endpoint that it was published at, and a number there."""
+    return f"{origin}.{number}"
+
+
+def parse_mid(mid: str) -> tuple[str, int] | None:
+    """``None``: it is none."""
+    origin, _, number = mid.rpartition(".")
+    if not origin or not number.isascii() or not number.isdigit() or len(number) > MID_DIGITS_MAX:
+        return None
+    return origin, int(number)

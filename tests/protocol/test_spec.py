@@ -13,6 +13,7 @@ from ingeborg.broker.command.config import ServeOptions
 from ingeborg.broker.core import limits, model, stores
 from ingeborg.broker.core.clients import large, replies, revoking
 from ingeborg.broker.core.filters import pattern
+from ingeborg.broker.core.history import log, missed, recovering
 from ingeborg.broker.core.limits import SIZES
 from ingeborg.broker.core.links import calls
 from ingeborg.broker.core.topics import sweeping, writing
@@ -83,6 +84,20 @@ FIGURES: dict[str, tuple[float, ...]] = {
         OPTIONS.max_filter_bytes,
         LIMITS.filter_bytes,
     ),
+    "`keep_s` of a publish": (ingeborg.protocol.messages.KEEP_S_MAX,),
+    "kept messages of an endpoint, bytes in memory: of the topics that it is home of, and those that it keeps for "
+    "other homes; 0: it wants none kept": (OPTIONS.history_bytes, LIMITS.history_bytes),
+    "kept messages of one topic": (OPTIONS.history_size, LIMITS.history_size),
+    "topics that a home remembers to have lost all that was kept": (log.HOLES_MAX,),
+    "a position; a `mid`, bytes": (
+        ingeborg.protocol.messages.POSITION_BYTES_MAX,
+        ingeborg.protocol.messages.MID_BYTES_MAX,
+    ),
+    "`last` of a `subscribe`; `last` and `limit` of `history`": (ingeborg.protocol.messages.LAST_MAX,),
+    "topics of a `subscribe` with `last` or `since`": (ingeborg.protocol.messages.SINCE_TOPICS_MAX,),
+    "payloads in a reply to `history`, bytes": (missed.ONCE_BYTES,),
+    "what comes for a client while it recovers, bytes: half of `max_outbox_bytes`": (OPTIONS.max_outbox_bytes / 2,),
+    "kept messages of a `subscribe` with `last` or `since`, s": (recovering.COMMAND_S,),
     "topics of a client that are remembered as ended": (model.ENDED_TOPICS_MAX,),
     "how long that is remembered, s": (sweeping.KEPT_S,),
     "revoked tokens and subjects of a store whose `expires_at` is not over": (revocations.REVOCATIONS_MAX,),
@@ -140,12 +155,16 @@ def test_a_command_with_the_fields_listed_is_accepted(row: list[str]) -> None:
         "replace": True,
         "jti": "t-1",
         "expires_at": 1.5,
+        "recover": True,
+        "keep_s": 1,
+        "last": 1,
     }
     name = row[0].strip("`")
     # Of fields with an "or" between them one is there.
-    choices = [row[1].replace("`jti` or `sub`", "`jti`")]
-    if "; or " in row[1]:
-        topic, other = "`topic`", row[1].partition("; or ")
+    fields = row[1].replace("`jti` or `sub`", "`jti`").replace("`last` or `since`", "`last`")
+    choices = [fields]
+    if "; or " in fields:
+        topic, other = "`topic`", fields.partition("; or ")
         choices = [other[0], topic + other[2]]
     for choice in choices:
         named = re.findall(r"`(\w+)`", choice)

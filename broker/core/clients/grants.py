@@ -79,7 +79,7 @@ class Grant(NamedTuple):
             raise ProtocolError("unauthorized", f"The token is for client {client!r}, not for {command.client!r}")
         if name == "publish":
             self._topics("publish to", command, self.publish, self.publish_topics)
-        elif name == "subscribe":
+        elif name == "subscribe" or name == "history":
             self._topics("subscribe to", command, self.subscribe, self.subscribe_topics)
         elif name == "broadcast" and not self.broadcast:
             raise ProtocolError("forbidden", "The token does not permit to broadcast")
@@ -113,7 +113,7 @@ def _entries(own: Own, name: str) -> tuple[Entry, ...]:
     """Those that permit the command with this name."""
     if name == "publish":
         return own.publish
-    return own.subscribe if name == "subscribe" else own.presence
+    return own.subscribe if name in ("subscribe", "history") else own.presence
 
 
 def _beside(
