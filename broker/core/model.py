@@ -85,6 +85,21 @@ class Ended(NamedTuple):
     total: int
 
 
+class Kept(NamedTuple):
+    """One kept message, as the journal has it. Slot and stamp tell it from all others of the store."""
+
+    slot: int  # the topic's
+    stamp: int  # of the logical clock of the topic's home; 0 to 2**64 - 1
+    topic: str
+    payload: bytes
+    origin: str  # with the number: its id, by which clients drop repeats
+    number: int
+    expires_at: float  # Unix seconds
+
+
+LINES_MAX: Final = 64
+"""Lines (lives of a cluster) that a journal records: whoever has a position of an older one is told that it is."""
+
 ENDED_TOPICS_MAX: Final = 1_000
 """Topics of one client that are remembered as ended: a reply that names them all fits any outbox."""
 

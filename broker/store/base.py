@@ -19,9 +19,11 @@ from typing import Protocol
 from ingeborg.broker.core.model import (
     ENDED_TOPICS_MAX,
     FILTERS_MAX,
+    LINES_MAX,
     Ended,
     Ending,
     Endpoint,
+    Kept,
     Location,
     Revocation,
     Shape,
@@ -39,10 +41,15 @@ from ingeborg.broker.core.model import (
 __all__ = [
     "ENDED_TOPICS_MAX",
     "FILTERS_MAX",
+    "KEEP_BYTES",
+    "KEPT_BYTES_MAX",
+    "KEPT_PAGE_BYTES",
+    "LINES_MAX",
     "PAGE_SUBSCRIPTIONS",
     "Ended",
     "Ending",
     "Endpoint",
+    "Kept",
     "Location",
     "Revocation",
     "Shape",
@@ -60,6 +67,15 @@ __all__ = [
 
 PAGE_SUBSCRIPTIONS = 1_000
 """Most subscriptions in a page of all of them: 2 ms of reading the embedded store, for which the event loop waits."""
+
+KEEP_BYTES = 1 << 20
+"""Of kept messages (payloads, topics, and some 64 bytes each) that are written at once."""
+
+KEPT_BYTES_MAX = 3 << 20
+"""Of a message that is kept: its payload and its texts. A larger one is refused, and with it what is given with it."""
+
+KEPT_PAGE_BYTES = 1 << 20
+"""Of payloads in a page of kept messages."""
 
 
 class Store(Protocol):
@@ -109,6 +125,21 @@ class Store(Protocol):
         exactly once. ``ValueError`` for a cursor that is none of this store's. ``ending``: the topics of its ending
         subscriptions, too; ``filters``: those at which it has filters.
         """
+
+    async def subscribed(
+        self, client: str, topics: Sequence[str], ending: bool = False, filters: bool = False
+    ) -> list[bool]:
+        """Whether the client has a subscription to each topic, in the order asked: a plain one; ``ending``: or an
+        ending one; ``filters``: or one with a filter, at least.
+
+        One that becomes a subscription of another kind meanwhile counts. Sees every ``subscribe`` that has returned, at
+        whichever process.
+        """
+
+    def subscribed_now(
+        self, client: str, topics: Sequence[str], ending: bool = False, filters: bool = False
+    ) -> list[bool] | None:
+        """The same, where that takes no more than a read of memory of some 2 ms. ``None``: ask ``subscribed``."""
 
     # Subscriptions with filters: asked for only while the feature ``filters`` is on. As durable as plain ones, and not
     # among those that ``subscribers`` and ``subscriptions`` give. A filter is canonical text (``protocol.filters``); a
@@ -194,6 +225,41 @@ class Store(Protocol):
         comes out, once (twice where the store itself holds it twice: Riak after a cut); what comes or goes meanwhile
         may come out or not. What it holds does not grow with the number of subscriptions.
         """
+
+    # The journal of kept messages: asked for only while the feature ``history`` is on. It survives ``kill -9`` of every
+    # process, but no reboot of the machine. Only the embedded store has one; on Riak these raise ``StoreError``.
+
+    async def keep(
+        self,
+        kept: Sequence[Kept],
+        forgotten: Sequence[tuple[int, int]],
+        floors: Sequence[tuple[int, int]],
+        lines: Sequence[str],
+    ) -> None:
+        """Write the messages ``kept`` (one of the same slot and stamp is replaced), take those out that are
+        ``forgotten`` (slot, stamp; also of these), raise the ``floors`` (slot, stamp) of slots, never lower one, and
+        add ``lines`` to those recorded: each stays once, as the newest, and of more than ``LINES_MAX`` the oldest go.
+
+        All of it or nothing, as far as it is no more than ``KEEP_BYTES`` of messages. A larger call is written piece by
+        piece: lines and floors first, what is forgotten last, so that what a crash leaves claims no more than it has.
+        ``ValueError``, and nothing is written, for a slot or stamp that is none and for a message of more than
+        ``KEPT_BYTES_MAX``. A store that is full still takes a call without messages.
+        """
+
+    async def kept(
+        self, slots: Sequence[int], cursor: str | None, limit: int
+    ) -> tuple[list[Kept], list[tuple[int, int]], str | None]:
+        """One page of about ``limit`` (1 or more) of the slots' messages, by slot and stamp; the slots' floors, where
+        they have one; the cursor of the next page or ``None``.
+
+        A page has ``KEPT_PAGE_BYTES`` of payloads at most, or one message. What stays from the first page to the last
+        comes, once. The floors come with the first page, and again with the last: what was forgotten in between may
+        have raised one. ``ValueError`` for a cursor that is none.
+        """
+
+    async def kept_about(self) -> tuple[list[str], int]:
+        """The lines recorded, the newest last; and the greatest stamp that the journal was ever given, with a message,
+        a floor, or what is forgotten; 0: none."""
 
     async def listen(self, clients: Sequence[str], incarnation: str) -> list[Location]:
         """Map each client to this endpoint; the new locations, one per client (each client stands there once).

@@ -24,6 +24,10 @@ MEANING: Final = {
     "revocation": "tokens that have been revoked are let in nowhere",
     # A home that does not know of them would deliver nothing to them.
     "filters": "there may be subscriptions with filters, beside the plain ones",
+    # An endpoint that does not know of it would hand kept messages over that no other could tell clients of later.
+    # A message that a home has not written is lost without a word when all endpoints end.
+    "journal": "kept messages are written to the store as well",
+    "history": "messages may be kept, and clients may be told what they have missed",
 }
 """For people: what each feature does while it is switched on."""
 

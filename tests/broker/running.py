@@ -153,6 +153,11 @@ class Gated:
     ) -> list[tuple[list[tuple[str, str]], str | None]] | None:
         return self._store.filtered_now(asked, limit) if self._gate.is_set() else None
 
+    def subscribed_now(
+        self, client: str, topics: Sequence[str], ending: bool = False, filters: bool = False
+    ) -> list[bool] | None:
+        return self._store.subscribed_now(client, topics, ending, filters) if self._gate.is_set() else None
+
     def __getattr__(self, operation: str) -> Callable[..., Awaitable[Any]]:
         async def call(*arguments: Any) -> Any:
             await self._gate.wait()

@@ -737,6 +737,11 @@ async def compare(store: Store, model: Model, mark: str) -> None:
         assert sorted(await listing(store, client, 2)) == sorted(t for c, t in everywhere if c == client)
         permanent = model.plain | with_filters
         assert sorted(await listing(store, client, 2, False)) == sorted(t for c, t in permanent if c == client)
+        for ending, filters in itertools.product((False, True), repeat=2):
+            kinds = model.plain | (model.ending if ending else set()) | (with_filters if filters else set())
+            wanted_of = [(client, topic) in kinds for topic in names]
+            assert await store.subscribed(client, names, ending, filters) == wanted_of
+            assert store.subscribed_now(client, names, ending, filters) in (None, wanted_of)
     asked = list(itertools.product(clients, names))
     wanted = [sorted(f for c, t, f in model.filtered if (c, t) == pair) for pair in asked]
     assert await store.filters_of(asked) == wanted

@@ -51,6 +51,9 @@ class Virtual:
     def filtered_now(self, asked: Sequence[tuple[str, str | None]], limit: int) -> None:
         """Nor of these."""
 
+    def subscribed_now(self, client: str, topics: Sequence[str], ending: bool = False, filters: bool = False) -> None:
+        """Nor of these."""
+
     async def filtered_subscriptions(self) -> AsyncIterator[list[tuple[str, list[tuple[str, str]]]]]:
         """In pages of one pair."""
         for (topic, client), filters in sorted(self._store.filters.items()):

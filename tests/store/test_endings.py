@@ -28,6 +28,7 @@ from .test_embedded import end as kill
 GONE = Term(True, 0.0)
 LATER = Term(False, 4e9)
 ADDED = {b"ending", b"ending_of", b"ended"}
+JOURNAL = {b"kept", b"kept_floors", b"kept_about"}
 
 
 def databases(directory: Path) -> set[bytes]:
@@ -40,8 +41,8 @@ async def made_by_an_older_version(directory: Path) -> None:
     """A store whose soft environment has not got the databases; somebody listens."""
     async with opened(directory) as store:
         await store.listen(["ann"], "i")
-    with lmdb.open(str(directory / "soft"), max_dbs=8, map_size=MAP_BYTES) as env, env.begin(write=True) as txn:
-        for name in ADDED:
+    with lmdb.open(str(directory / "soft"), max_dbs=9, map_size=MAP_BYTES) as env, env.begin(write=True) as txn:
+        for name in ADDED | JOURNAL:
             txn.drop(env.open_db(name, txn=txn))
     assert databases(directory) == {b"locations", b"registry", b"seen"}
 
@@ -61,7 +62,7 @@ async def test_a_writer_makes_what_an_older_version_has_not_and_leaves_the_rest(
         assert ann is not None
         await store.subscribe_ending([("ann", ["rock"], GONE)])
         assert await store.subscribers(["rock"], True) == [{"ann"}]
-    assert databases(tmp_path) == ADDED | {b"locations", b"registry", b"seen"}
+    assert databases(tmp_path) == ADDED | JOURNAL | {b"locations", b"registry", b"seen"}
     # As an older version opens it: with no room for more databases than it knows.
     with lmdb.open(str(tmp_path / "soft"), max_dbs=3, map_size=MAP_BYTES) as env:
         old = [env.open_db(name) for name in (b"locations", b"registry", b"seen")]

@@ -48,10 +48,10 @@ FREE_BYTES_ERROR, FREE_BYTES_WARNING = 64 << 20, 1 << 30
 #: Of the map's size: beyond it the end is in sight.
 MAP_SHARE_WARNING = 0.8
 
-#: What is lost with the soft lane, as soon as no endpoint runs, is nothing but ending subscriptions.
+#: What is lost with the soft lane, as soon as no endpoint runs, is nothing but ending subscriptions and kept messages.
 REMAKE = (
-    "stop every endpoint of it, rm -r its directory soft (who listens where, which is known anew, and ending "
-    "subscriptions), and start again"
+    "stop every endpoint of it, rm -r its directory soft (who listens where, which is known anew, ending "
+    "subscriptions, and kept messages), and start again"
 )
 
 MOUNTS = Path("/proc/self/mountinfo")
@@ -196,11 +196,13 @@ async def contents(path: Path, map_size_bytes: int) -> list[Finding]:
     try:
         await store.open()
         try:
-            count = len(await store.endpoints())
+            count, kept = len(await store.endpoints()), store.kept_count()
         finally:
             await store.close()
     except StoreError as failure:
         return [error(check, str(failure), "see the text; a copy of the directory from a backup has to be whole")]
+    if kept:
+        seen.append(f"{kept:,} messages are kept")
     return [ok(check, f"{'; '.join(seen)}; of this version's layout; {count} endpoints are registered")]
 
 

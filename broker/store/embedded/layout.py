@@ -21,16 +21,20 @@ its own after ``prepare`` has returned, or import asyncio (a writer starts in a 
         ending       slot, hash of topic, hash of client -> [client id, topic, disconnect, ends_at, stamp]
         ending_of    hash of client, hash of topic       -> topic
         ended        client id      -> when the last one ended (Unix ms, 8 bytes), then [count, topics]
+        kept         slot, stamp (8 bytes)              -> [topic, payload, origin, number, when it expires (Unix s)]
+        kept_floors  slot           -> stamp (8 bytes) from which on the slot's messages are whole
+        kept_about   `top`          -> the greatest stamp (8 bytes); `lines` -> [line, ...], the newest last
         boot_id      (a file) the boot the environment belongs to; under another one it is emptied
     either one also holds the file `gate`: the queue for its write lock, and the process that had it last
     DIR/made       that the durable environment was made (``files.py``)
 
 All of it is for one user: directories 700, files 600.
 
-The last three of the soft environment are of ending subscriptions (``endings.py``), the last four of the durable one of
-subscriptions with filters (``filters.py``). An environment that an older version made has none of them until the first
-writer of this version starts; older versions do not look at them. While the feature ``ending``, or ``filters``, is
-switched off they stay as they are. So an older version may run then, and take the last subscriber of a topic out, and
+Of the soft environment ``ending``, ``ending_of`` and ``ended`` are of ending subscriptions (``endings.py``), the last
+three the journal of kept messages (``journal.py``); the last four of the durable one are of subscriptions with filters
+(``filters.py``). An environment that an older version made has none of them until the first writer of this version
+starts; older versions do not look at them. While the feature ``ending``, ``history``, or ``filters``, is switched off
+they stay as they are. So an older version may run then, and take the last subscriber of a topic out, and
 with it what ``texts`` has: those with filters have the topic in a database of their own.
 
 Hashes are ``ingeborg.protocol.hashes.digest``: LMDB keys hold 511 bytes and topics 1,024. Each unnamed database has
@@ -115,10 +119,26 @@ DATABASES: dict[Lane, dict[str, dict[str, bool]]] = {
         "filtered_topics": {},
         "filters": {},
     },
-    Lane.SOFT: {"locations": {}, "registry": {}, "seen": {}, "ending": {}, "ending_of": {}, "ended": {}},
+    Lane.SOFT: {
+        "locations": {},
+        "registry": {},
+        "seen": {},
+        "ending": {},
+        "ending_of": {},
+        "ended": {},
+        "kept": {},
+        "kept_floors": {},
+        "kept_about": {},
+    },
 }
 
-ADDED = frozenset(("ending", "ending_of", "ended", "filtered", "filtered_of", "filtered_topics", "filters"))
+ADDED = frozenset(
+    (
+        *("ending", "ending_of", "ended"),
+        *("filtered", "filtered_of", "filtered_topics", "filters"),
+        *("kept", "kept_floors", "kept_about"),
+    )
+)
 """Databases that an environment of an older version has not got."""
 
 
@@ -324,7 +344,7 @@ def _make_way(directory: Path, lane: Lane, data: Path) -> list[str]:
         if not in_use:
             _remove(data.parent)
             text = "it says who listens where, which nobody did any more: it has been made anew"
-            return [f"{what}; {text}, and nothing is lost but ending subscriptions"]
+            return [f"{what}; {text}, and nothing is lost but ending subscriptions and kept messages"]
     if in_use:
         raise Damaged(f"{what}, though a process has it open: stop every endpoint of {directory}, and start again")
     if lane is Lane.DURABLE and files.is_made(directory):

@@ -26,6 +26,10 @@ COUNT_BYTES: Final = 8
 """In front of the text in a value of ``filters``."""
 
 
+TOPICS_PER_LOOK: Final = 32
+"""Topics of one client that are looked up between two looks at the clock: 0.1 ms."""
+
+
 def subscribers(cursor: Any, topics: Sequence[str], members_max: int, until: float) -> list[Subscribers] | None:
     """The subscribers of each topic. ``None``: one has more than ``members_max``, or the time was up (``until``, of
     ``perf_counter``)."""
@@ -72,6 +76,37 @@ def subscribers_and_ending(
         if perf_counter() >= until:
             return sets if len(sets) == len(topics) else None
     return sets
+
+
+def subscribed(
+    client: str,
+    topics: Sequence[str],
+    start: int,
+    plain: Any,
+    endings: Any,
+    filtered: Any,
+    until: float,
+) -> list[bool]:
+    """Whether the client has a subscription to each topic, from the one at ``start`` on: of all of them, or of those
+    there was time for, ``TOPICS_PER_LOOK`` at least. ``plain``, ``endings``, ``filtered``: cursors on ``topics_of``,
+    ``ending_of`` and ``filtered_of``, that of ``endings`` of a transaction that has begun before that of the others.
+    ``None``: that kind does not count."""
+    client_hash = digest(client.encode())
+    has_plain = plain.set_key(client_hash)
+    has_filters = filtered is not None and filtered.set_key(client_hash)
+    has_endings = endings is not None and endings.set_range(client_hash) and endings.key().startswith(client_hash)
+    found: list[bool] = []
+    for first in range(start, len(topics), TOPICS_PER_LOOK):
+        for topic in topics[first : first + TOPICS_PER_LOOK]:
+            topic_hash = digest(topic.encode())
+            found.append(
+                (has_plain and plain.set_key_dup(client_hash, topic_hash))
+                or (has_filters and filtered.set_key_dup(client_hash, topic_hash))
+                or (has_endings and endings.set_key(client_hash + topic_hash))
+            )
+        if perf_counter() >= until:
+            break
+    return found
 
 
 def prefix_of(topic: str, topic_hash: bytes) -> bytes:

@@ -17,6 +17,7 @@ import ormsgpack
 from ingeborg.broker.store.base import Location, Superseded
 from ingeborg.broker.store.embedded.ending_operations import EndingOperations
 from ingeborg.broker.store.embedded.filter_operations import FilterOperations
+from ingeborg.broker.store.embedded.journal_operations import JournalOperations
 from ingeborg.broker.store.embedded.layout import (
     Environment,
     Lane,
@@ -60,7 +61,7 @@ def operations(environment: Environment, lane: Lane) -> dict[str, Operation]:
             "switch": _switch,
             "revoke": _revoke,
         }
-    soft, endings = _Soft(environment), EndingOperations(environment)
+    soft, endings, journal = _Soft(environment), EndingOperations(environment), JournalOperations(environment)
     return {
         "listen": soft.listen,
         "unlisten": soft.unlisten,
@@ -72,6 +73,8 @@ def operations(environment: Environment, lane: Lane) -> dict[str, Operation]:
         "take_out": endings.take_out,
         "end": endings.end,
         "tidy": endings.tidy,
+        "keep": journal.keep,
+        "forget": journal.keep,  # of a frame without messages
     }
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any, cast
@@ -26,6 +26,7 @@ from ingeborg.broker.store.base import (
     Ended,
     Ending,
     Endpoint,
+    Kept,
     Location,
     Revocation,
     Shape,
@@ -40,6 +41,7 @@ from ingeborg.broker.store.embedded import now
 from ingeborg.broker.store.embedded.endings import Endings
 from ingeborg.broker.store.embedded.files import RESTORE, Files, require_latest, require_same
 from ingeborg.broker.store.embedded.filters import Filters, Page
+from ingeborg.broker.store.embedded.journal import Journal
 from ingeborg.broker.store.embedded.layout import (
     DEFAULT_MAP_SIZE_BYTES,
     FRAME_ITEMS,
@@ -108,9 +110,10 @@ class EmbeddedStore:
         self._writes = 0
         # Reads of several slices take turns: each has one slice in a pass of the loop, and the loop waits for all.
         self._long = asyncio.Lock()
-        slices = Slices(self._reading, self._long)
-        self._endings = Endings(slices, self._database, self._soft_writer.call, wall_clock=wall_clock)
-        self._filters = Filters(slices, self._database, self._durable_writer.call)
+        self._slices = Slices(self._reading, self._long)
+        self._endings = Endings(self._slices, self._database, self._soft_writer.call, wall_clock=wall_clock)
+        self._filters = Filters(self._slices, self._database, self._durable_writer.call)
+        self._journal = Journal(self._slices, self._database, self._soft_writer.call)
 
     @property
     def writer_restarts(self) -> int:
@@ -263,6 +266,42 @@ class EmbeddedStore:
                     return page, None
             await asyncio.sleep(0)
 
+    async def subscribed(
+        self, client: str, topics: Sequence[str], ending: bool = False, filters: bool = False
+    ) -> list[bool]:
+        found: list[bool] = []
+
+        def read_slice() -> bool:
+            found.extend(self._subscribed_from(len(found), client, topics, ending, filters))
+            return len(found) == len(topics)
+
+        await self._slices.through(read_slice)
+        self._reads += len(topics)
+        return found
+
+    def subscribed_now(
+        self, client: str, topics: Sequence[str], ending: bool = False, filters: bool = False
+    ) -> list[bool] | None:
+        found = self._subscribed_from(0, client, topics, ending, filters)
+        if len(found) < len(topics):
+            return None
+        self._reads += len(topics)
+        return found
+
+    def _subscribed_from(
+        self, start: int, client: str, topics: Sequence[str], ending: bool, filters: bool
+    ) -> list[bool]:
+        """A slice of it."""
+        with ExitStack() as stack:
+            endings = filtered = None
+            if ending and self._has_endings:
+                _, endings = stack.enter_context(self._reading(Lane.SOFT, "ending_of"))  # the first (``endings.py``)
+            txn, plain = stack.enter_context(self._reading(Lane.DURABLE, "topics_of"))
+            if filters and self._has_filters:
+                filtered = stack.enter_context(txn.cursor(self._database(Lane.DURABLE, "filtered_of")))
+            until = time.perf_counter() + SLICE_S
+            return now.subscribed(client, topics, start, plain, endings, filtered, until)
+
     async def subscriptions(self) -> AsyncIterator[list[tuple[str, list[str]]]]:
         # Each page is a transaction of its own. One over all of them would be a snapshot, and for as long as its reader
         # takes no page that writers free could be used again: the file would grow by all that they write.
@@ -382,10 +421,48 @@ class EmbeddedStore:
     def _has_endings(self) -> bool:
         """Whether there is a place for them. Not so, for who only reads, where no endpoint of this version and of this
         boot has made it."""
+        return self._has_soft("ending")
+
+    @property
+    def _has_journal(self) -> bool:
+        """The same for kept messages."""
+        return self._has_soft("kept_about")
+
+    def _has_soft(self, name: str) -> bool:
         if not self._read_only:
             return True
         soft = self._environments.get(Lane.SOFT)
-        return Lane.DURABLE not in self._environments or (soft is not None and "ending" in soft.db)
+        return Lane.DURABLE not in self._environments or (soft is not None and name in soft.db)
+
+    # --- the journal of kept messages
+
+    async def keep(
+        self,
+        kept: Sequence[Kept],
+        forgotten: Sequence[tuple[int, int]],
+        floors: Sequence[tuple[int, int]],
+        lines: Sequence[str],
+    ) -> None:
+        self._writes += len(kept) + len(forgotten)
+        await self._journal.keep(kept, forgotten, floors, lines)
+
+    async def kept(
+        self, slots: Sequence[int], cursor: str | None, limit: int
+    ) -> tuple[list[Kept], list[tuple[int, int]], str | None]:
+        if limit < 1:
+            raise ValueError(f"limit {limit} is not positive")
+        if not self._has_journal:
+            return [], [], None
+        page, floors, rest = await self._journal.page(slots, cursor, limit)
+        self._reads += len(page)
+        return page, floors, rest
+
+    async def kept_about(self) -> tuple[list[str], int]:
+        return await self._journal.about() if self._has_journal else ([], 0)
+
+    def kept_count(self) -> int:
+        """How many messages are kept; for people."""
+        return self._journal.count() if self._has_journal else 0
 
     def _database(self, lane: Lane, name: str) -> Any:
         return self._environments[lane].db[name]

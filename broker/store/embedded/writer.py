@@ -57,7 +57,7 @@ LARGE_ROWS = 128
 RUN_ROWS = 125_000
 """Most subscriptions in a run: half of what may be under way, so that the next run is here when this one is done."""
 
-GROWING = frozenset(("subscribe", "subscribe_filtered", "subscribe_ending", "listen", "seen"))
+GROWING = frozenset(("subscribe", "subscribe_filtered", "subscribe_ending", "listen", "seen", "keep"))
 """What a full map refuses. The others take things out, or are the few entries of the registry and of the layout; but
 a tree that is changed takes pages before it lets go of any, so these get room beyond the map's size."""
 

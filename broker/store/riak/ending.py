@@ -153,6 +153,10 @@ class EndingSubscriptions:
             del found[pair]
         return [found[pair].term if pair in found else None for pair in pairs]
 
+    async def held(self, pairs: Collection[Pair]) -> set[Pair]:
+        """Those that are ending subscriptions, whatever is beside them."""
+        return set(await self._find(pairs))
+
     async def topics(self, client: str, after: bytes, limit: int) -> list[str]:
         """Up to ``limit`` topics of the client's ending subscriptions, by ``place_of``, from the first above on."""
         return await self._lists.page(client, after, limit)

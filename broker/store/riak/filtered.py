@@ -156,6 +156,10 @@ class FilteredSubscriptions:
         found = await self._find(pairs)
         return [sorted(found[pair]) for pair in pairs]
 
+    async def held(self, pairs: Collection[Pair]) -> set[Pair]:
+        """Those that have a filter."""
+        return {pair for pair, texts in (await self._find(pairs)).items() if texts}
+
     async def pages(self, asked: Sequence[tuple[str, str | None]], limit: int) -> list[Page]:
         """``Store.filtered``. A client's filters come together, so a page may have some more than ``limit``."""
         if limit < 1:

@@ -21,9 +21,11 @@ from ..base import (
     Ended,
     Ending,
     Endpoint,
+    Kept,
     Location,
     Revocation,
     Shape,
+    StoreError,
     StoreMisconfigured,
     StoreUnavailable,
     Subscribers,
@@ -70,6 +72,10 @@ ENDING_EXPIRY_S: Final = 86_400.0
 
 SWITCHES_MAX: Final = 3
 """Tries to switch off what others switch on meanwhile. Two may be chance; the third says that they mean it."""
+
+NO_JOURNAL: Final = (
+    "a store on Riak keeps no journal of messages: keep history in memory (history = memory), or use the embedded store"
+)
 
 _CURSOR: Final = re.compile("[0-9a-f]{32}", re.ASCII)  # the place of the last topic of a page
 
@@ -370,6 +376,27 @@ class RiakStore:
             return page, None
         return page[:limit], place_of(page[limit - 1]).hex()
 
+    async def subscribed(
+        self, client: str, topics: Sequence[str], ending: bool = False, filters: bool = False
+    ) -> list[bool]:
+        self._require_open()
+        pairs = dict.fromkeys((client, topic) for topic in topics)  # each once, and in order
+        found: set[Pair] = set()
+        # By what delivers, and not by the client's lists, which a crash leaves behind. In the order in which a
+        # subscription becomes another one (ending, plain, with a filter): it is of the later kind before it is of the
+        # earlier one no more.
+        if ending:
+            found |= await self._ending.held(pairs)
+        found |= await self._plain(pairs.keys() - found)
+        if filters:
+            found |= await self._filtered.held(pairs.keys() - found)
+        return [(client, topic) in found for topic in topics]
+
+    def subscribed_now(
+        self, client: str, topics: Sequence[str], ending: bool = False, filters: bool = False
+    ) -> list[bool] | None:
+        return None
+
     # Subscriptions with filters.
 
     async def subscribe_filtered(self, batch: Sequence[tuple[str, Sequence[str], str, bool]]) -> None:
@@ -442,6 +469,25 @@ class RiakStore:
         # Riak forgets what has expired by itself. Locations stay: docs/riak.md, Ending subscriptions.
         self._ending.forget_after(kept_s)
         return 0
+
+    # The journal of kept messages: there is none, and whoever is to keep history in it is told so.
+
+    async def keep(
+        self,
+        kept: Sequence[Kept],
+        forgotten: Sequence[tuple[int, int]],
+        floors: Sequence[tuple[int, int]],
+        lines: Sequence[str],
+    ) -> None:
+        raise StoreError(NO_JOURNAL)
+
+    async def kept(
+        self, slots: Sequence[int], cursor: str | None, limit: int
+    ) -> tuple[list[Kept], list[tuple[int, int]], str | None]:
+        raise StoreError(NO_JOURNAL)
+
+    async def kept_about(self) -> tuple[list[str], int]:
+        raise StoreError(NO_JOURNAL)
 
     async def subscriptions(self) -> AsyncIterator[list[tuple[str, list[str]]]]:
         self._require_open()

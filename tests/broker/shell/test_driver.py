@@ -48,6 +48,11 @@ class Memory:
     ) -> list[tuple[list[tuple[str, str]], str | None]]:
         return [([("ann", f"{topic} {limit}")], after) for topic, after in asked]
 
+    def subscribed_now(
+        self, client: str, topics: Sequence[str], ending: bool = False, filters: bool = False
+    ) -> list[bool]:
+        return [topic == f"{client} {ending} {filters}" for topic in topics]
+
 
 class Endpointed:
     """A driver and its router, which is home of everything, and a client that publishes."""
