@@ -90,6 +90,20 @@ def parser() -> argparse.ArgumentParser:
         help="the filter takes the place of everything that the ID has at these topics",
     )
 
+    options.add_argument(
+        "--recover",
+        metavar="FILE",
+        help="print what the ID has missed, too, of what is kept. FILE holds how far it has come; it is made if it is "
+        "absent, and of one ID only. Where messages may be lacking a line on standard error says so",
+    )
+    options.add_argument(
+        "--last",
+        metavar="N",
+        type=_positive,
+        help="print the N latest kept messages of each TOPIC first, 1000 at most; to have all that was missed, "
+        "--recover",
+    )
+
     text = "publish a payload to a topic"
     options = subcommands.add_parser("pub", help=text, description=_sentence(text) + ".")
     _client(options)
@@ -103,6 +117,29 @@ def parser() -> argparse.ArgumentParser:
         help="what a payload may be a duplicate of. true (the default): the same payload, whoever published it within "
         "the time-to-live; retry: nothing but its own first try, for what changes back and forth; false: nothing; "
         "anything else is the message's own key",
+    )
+    options.add_argument(
+        "--keep-s",
+        metavar="SECONDS",
+        type=_positive,
+        help="so long it is kept for those who miss it, a day at most; the endpoints have to keep a history "
+        "(--history-bytes)",
+    )
+
+    text = "print what is kept of a topic, one JSON object a line, the oldest first"
+    options = subcommands.add_parser("history", help=text, description=_sentence(text) + ".")
+    _client(options)
+    options.add_argument("topic", metavar="TOPIC")
+    which = options.add_mutually_exclusive_group()
+    which.add_argument("--last", metavar="N", type=_positive, help="the N latest messages, 1000 at most (100)")
+    which.add_argument(
+        "--since",
+        metavar="MID",
+        help="all behind the message with this mid; where some of them are forgotten that is said, and the exit code "
+        "is 1",
+    )
+    options.add_argument(
+        "--filter", metavar="JSON", help="only messages that match, as of `ingeborg sub`; @FILE: it is in this file"
     )
 
     text = "put subscriptions from JSON lines into a store that no endpoint is using"
@@ -360,7 +397,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return autoscale.run(parsed)
         if command == "token":
             return commands.token(**parsed)
-        if command in ("sub", "pub", "revoke"):
+        if command in ("sub", "pub", "history", "revoke"):
             try:
                 token = _token(parsed["token_file"])
             except (OSError, UnicodeDecodeError) as error:
@@ -371,12 +408,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if command == "sub":
                 topics, file, count = parsed["topics"], parsed["topics_file"], parsed["count"]
                 kind = commands.Kind(*(parsed[name] for name in ("until", "ttl_s", "filter", "replace")))
-                return asyncio.run(commands.sub(url, client_id, topics, file, count, kind=kind, token=token))
+                kept = {name: parsed[name] for name in ("recover", "last")}
+                return asyncio.run(commands.sub(url, client_id, topics, file, count, kind=kind, **kept, token=token))
+            if command == "history":
+                what = {name: parsed[name] for name in ("topic", "last", "since", "filter")}
+                return asyncio.run(commands.history(url, client_id, **what, token=token))
             if command == "revoke":
                 what = {name: parsed[name] for name in ("jti", "subject", "token", "expires_at")}
                 return asyncio.run(commands.revoke(url, client_id, **what, own_token=token, as_json=parsed["json"]))
-            topic, payload, ack, dedup = (parsed[name] for name in ("topic", "payload", "ack", "dedup"))
-            return asyncio.run(commands.pub(url, client_id, topic, payload, ack, dedup=dedup, token=token))
+            topic, payload, ack = (parsed[name] for name in ("topic", "payload", "ack"))
+            said = {name: parsed[name] for name in ("dedup", "keep_s")}
+            return asyncio.run(commands.pub(url, client_id, topic, payload, ack, **said, token=token))
         return asyncio.run(commands.status(parsed["url"], parsed["json"]))
     except KeyboardInterrupt:
         return 130

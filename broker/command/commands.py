@@ -1,4 +1,4 @@
-"""What ``ingeborg sub``, ``pub``, ``revoke``, ``token`` and ``status`` do; the command line itself is ``cli``'s.
+"""What ``ingeborg sub``, ``pub``, ``history``, ``revoke``, ``token`` and ``status`` do; the command line is ``cli``'s.
 
 Owns: their input, output and exit codes (0: done; 1: refused or failed; 2: wrong usage). Must never: know the inside of
 an endpoint: these are clients like any other, and work against an endpoint of another machine or version.
@@ -11,15 +11,26 @@ from __future__ import annotations
 import asyncio
 import re
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TextIO
 
 import orjson
 
-from ingeborg.protocol.client import FRAME_BYTES_MAX, Client, ClientError, ClosedForGood, ConnectionLost
+from ingeborg.protocol.client import (
+    FRAME_BYTES_MAX,
+    Client,
+    ClientError,
+    ClosedForGood,
+    ConnectionLost,
+    Gap,
+    Notification,
+    PositionError,
+)
 from ingeborg.protocol.errors import TOKEN_REVOKED, ProtocolError
+from ingeborg.protocol.hashes import SLOTS
+from ingeborg.protocol.messages import HISTORY_LIMIT_DEFAULT, LAST_MAX
 from ingeborg.protocol.pages import PageError, fetch, samples
 from ingeborg.protocol.requests import filter_fields
 from ingeborg.protocol.wire import decode
@@ -85,12 +96,15 @@ async def sub(
     count: int | None = None,
     *,
     kind: Kind = PLAIN,
+    recover: str | None = None,
+    last: int | None = None,
     token: str | None = None,
     out: TextIO | None = None,
 ) -> int:
     """Subscribe, listen, and print each notification as one line of JSON; end after ``count`` of them, if given.
 
-    ``topics_file``: one topic a line, UTF-8, empty lines left out; ``-`` is standard input.
+    ``topics_file``: one topic a line, UTF-8, empty lines left out; ``-`` is standard input. ``recover``: the file with
+    the position, from which on what is kept is printed, too. ``last``: so many kept messages of each topic come first.
     """
     out = out or sys.stdout
     try:
@@ -113,34 +127,103 @@ async def sub(
     def plain(where: str) -> None:
         _say(f"ingeborg sub: {where} is of a release without subscriptions that end: these stay")
 
+    def gap(gap: Gap) -> None:
+        _say(f"ingeborg sub: messages may be lacking here, of {_concerned(gap, wanted)}: read anew what they are about")
+
+    def unsaved(error: OSError) -> None:
+        _say(f"ingeborg sub: cannot save the position in {recover}, trying again: {error.strerror}")
+
+    async def begin(client: Client) -> None:
+        if first:
+            await client.listen()
+        if wanted and kind != PLAIN and last is None:
+            # A cluster that cannot do it says so within seconds, and a long list may take minutes.
+            await client.subscribe(wanted[:1], **options)
+        if wanted:
+            await client.subscribe(wanted, **options, last=last, timeout_s=_SUBSCRIBE_TIMEOUT_S)
+        if not first:
+            await client.listen()
+        _say(f"ingeborg sub: listening at {url}, {len(wanted)} topics subscribed to")
+
+    #: Does it listen before it subscribes? Some end while nobody listens, and many take their time; and what is kept is
+    #: sent to who listens.
+    first = kind.until is not None or last is not None or recover is not None
     left = count
+    beginning: asyncio.Task[None] | None = None
     try:
-        async with Client(url, client_id, token=token, on_lost=lost, on_ended=ended, on_plain=plain) as client:
-            if kind.until is not None:
-                await client.listen()  # first: they end while nobody listens, and many take their time
-            if wanted and kind != PLAIN:
-                # A cluster that cannot do it says so within seconds, and a long list may take minutes.
-                await client.subscribe(wanted[:1], **options)
-            if wanted:
-                await client.subscribe(wanted, **options, timeout_s=_SUBSCRIBE_TIMEOUT_S)
-            if kind.until is None:
-                await client.listen()
-            _say(f"ingeborg sub: listening at {url}, {len(wanted)} topics subscribed to")
-            if left is not None and left <= 0:
-                return OK
+        async with Client(
+            url,
+            client_id,
+            token=token,
+            recover=False if recover is None else Path(recover),
+            on_lost=lost,
+            on_ended=ended,
+            on_plain=plain,
+            on_gap=gap,
+            on_unsaved=unsaved,
+        ) as client:
+            if last is None:
+                await begin(client)
+            else:  # the kept ones come before the reply, and may be more than wait for the iterator
+                beginning = asyncio.create_task(_or_close(client, begin(client)))
             async for notification in client:
-                line = orjson.dumps({"key": notification.key, "broadcast": notification.broadcast})
-                print(printable(line.decode()), file=out, flush=True)
+                print(_line(notification), file=out, flush=True)
                 if left is not None:
                     left -= 1
                     if left <= 0:
+                        client.worked_off()
                         return OK
+        if beginning is not None:
+            await beginning
+    except PositionError as error:
+        _say(f"ingeborg sub: --recover: {error}")
+        return USAGE
     except (ClientError, ProtocolError, ValueError) as error:
         _say(f"ingeborg sub: {error}")
         return FAILED
     except BrokenPipeError:
         return FAILED  # whoever read the lines has gone
+    except OSError as error:
+        if recover is None:
+            raise
+        _say(f"ingeborg sub: {error}; what was printed last may be printed again")
+        return FAILED
+    finally:
+        if beginning is not None:
+            beginning.cancel()
+            await asyncio.gather(beginning, return_exceptions=True)
     return FAILED
+
+
+async def _or_close(client: Client, doing: Coroutine[Any, Any, None]) -> None:
+    """What fails ends the client's iteration, too."""
+    try:
+        await doing
+    except (ClientError, ProtocolError, ValueError):
+        await client.close()
+        raise
+
+
+def _line(notification: Notification) -> str:
+    """As JSON, with the message's name where it has one."""
+    fields: dict[str, Any] = {"key": notification.key, "broadcast": notification.broadcast}
+    if notification.mid is not None:
+        fields["mid"] = notification.mid
+    if notification.kept:
+        fields["kept"] = True
+    return printable(orjson.dumps(fields).decode())
+
+
+def _concerned(gap: Gap, topics: Sequence[str]) -> str:
+    """What may be lacking, of these topics and of others that the client has had before."""
+    named = gap.topics
+    if named is None and gap.slots:
+        named = [topic for topic in topics if gap.concerns(topic)]
+    if named is None:
+        return "any topic"
+    said = ", ".join(named[:_NAMED_MAX]) + (f" and {len(named) - _NAMED_MAX} more" if len(named) > _NAMED_MAX else "")
+    others = [f"any in {len(gap.slots)} of {SLOTS} slots"] if gap.topics is None else []
+    return "; ".join([*([f"{said}"] if named else []), *others])
 
 
 def token(
@@ -277,6 +360,7 @@ async def pub(
     ack: bool = False,
     *,
     dedup: str = "true",
+    keep_s: int | None = None,
     token: str | None = None,
     out: TextIO | None = None,
     lines: BinaryIO | None = None,
@@ -285,7 +369,7 @@ async def pub(
 
     The payload is JSON if it parses, else the text as a string. Acknowledgements are always asked for, so that the exit
     code is true; ``ack`` prints them, one line of JSON each. ``dedup``: of ``Client.publish``, its two flags as they
-    are in JSON. Stops at the first publish that fails.
+    are in JSON. ``keep_s``: so many seconds it is kept. Stops at the first publish that fails.
     """
     said = {"true": True, "false": False}.get(dedup, dedup)
     out = out or sys.stdout
@@ -295,7 +379,7 @@ async def pub(
             async for number, text in _payload_texts(payload_text, lines):  # noqa: B007
                 if len(text) > FRAME_BYTES_MAX:
                     raise ValueError(f"more than {FRAME_BYTES_MAX} bytes do not fit a frame")
-                duplicate = await client.publish(topic, _payload(text), ack=True, dedup=said)
+                duplicate = await client.publish(topic, _payload(text), ack=True, dedup=said, keep_s=keep_s)
                 if ack:
                     line = orjson.dumps({"result": "success", "duplicate": duplicate})
                     print(line.decode(), file=out, flush=True)
@@ -329,6 +413,59 @@ def _payload(text: bytes) -> Any:
         return orjson.loads(text)
     except orjson.JSONDecodeError:
         return text.decode()  # UnicodeDecodeError is a ValueError: reported with the line's number
+
+
+async def history(
+    url: str,
+    client_id: str,
+    topic: str,
+    last: int | None = None,
+    since: str | None = None,
+    filter: str | None = None,
+    *,
+    token: str | None = None,
+    out: TextIO | None = None,
+) -> int:
+    """Print what is kept of the topic, the oldest first, one line of JSON each: the ``last`` so many (100, if it is not
+    said), or all behind the message ``since``, of those that match the ``filter``.
+
+    With ``since`` 1 is returned, too, where not all is kept any more that came behind it; what there is, is printed.
+    """
+    out = out or sys.stdout
+    left = None if since is not None else HISTORY_LIMIT_DEFAULT if last is None else last
+    try:
+        wanted = None if filter is None else _read_filter(filter)
+        filter_fields(wanted, False, False)
+    except _Unusable as error:
+        _say(f"ingeborg history: {error}")
+        return USAGE
+    except ProtocolError as error:
+        _say(f"ingeborg history: --filter: {error.info}")
+        return USAGE
+    is_whole = True
+    try:
+        async with Client(url, client_id, token=token) as client:
+            limit = LAST_MAX if left is None else left
+            page = await client.history(topic, last=left, since=since, limit=limit, filter=wanted)
+            while True:
+                is_whole = is_whole and (page.recovered or since is None)
+                for publication in page.publications[:left]:
+                    print(_line(publication), file=out, flush=True)
+                if left is not None:
+                    limit = left = left - len(page.publications)
+                if not page.more or page.mid in (None, since) or limit <= 0:
+                    break
+                since = page.mid
+                page = await client.history(topic, since=since, limit=limit, filter=wanted)
+    except (ClientError, ProtocolError, ValueError) as error:
+        _say(f"ingeborg history: {error}")
+        return FAILED
+    except BrokenPipeError:
+        return FAILED
+    if not is_whole:
+        _say("ingeborg history: not all behind that message is kept, or it is not known: read anew what they are about")
+        return FAILED
+    return OK
 
 
 class _Scrape(NamedTuple):

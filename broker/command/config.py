@@ -17,8 +17,11 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from ingeborg.protocol.errors import ProtocolError
+from ingeborg.protocol.messages import KEEP_S_MAX
 from ingeborg.protocol.options import converted, option, out_of_bounds, shown, spelling, wrong_kind
 from ingeborg.protocol.topics import PRESENCE, TOPIC_BYTES_MAX, check_topic
+
+from ..core.links.capabilities import HISTORY, JOURNAL, STANDBY
 
 ENVIRONMENT_PREFIX = "INGEBORG_"
 
@@ -194,6 +197,25 @@ class ServeOptions:
     max_routes: int = option(50_000, "topics in the routing cache", least=1)
     max_route_ids: int = option(2_000_000, "subscriber ids in it", least=1)
     max_filter_bytes: int = option(512 << 20, "bytes of its topics' filters", least=1)
+    history_bytes: int = option(
+        0,
+        "bytes of kept messages, so that clients are told what they have missed; 0: this endpoint wants none kept",
+        "BYTES",
+        least=0,
+    )
+    history_size: int = option(100, "kept messages of one topic, the latest", "N", least=1, most=10_000)
+    history_topics: str = option(
+        "",
+        "topics that begin so are kept for so many seconds though their publishers do not ask for it; the first that "
+        "fits counts; the same at all endpoints; empty: none",
+        "PREFIX=SECONDS[,…]",
+    )
+    history: str = option(
+        "memory",
+        "where messages are kept: memory, of their home and with --standby of a second endpoint; or the embedded store "
+        "as well, for all endpoints: they outlast the end of all; off: ingeborg features --off journal",
+        "memory|store",
+    )
     max_locations: int = option(500_000, "clients in the location cache", least=1)
     max_duplicate_keys: int = option(1_000_000, "payload hashes in the table of duplicates", least=1)
     riak_namespace: str = option("ingeborg", "what bucket names begin with: one per broker on the Riak cluster")
@@ -230,6 +252,27 @@ class ServeOptions:
     def presence_prefixes(self) -> tuple[str, ...]:
         """``presence``, one by one, each once."""
         return tuple(dict.fromkeys(prefix.strip() for prefix in self.presence.split(",") if prefix.strip()))
+
+    @property
+    def features(self) -> frozenset[str]:
+        """Features of the cluster that this endpoint wants."""
+        wanted = {STANDBY: self.standby, HISTORY: bool(self.history_bytes), JOURNAL: self.history == "store"}
+        return frozenset(feature for feature, wants in wanted.items() if wants)
+
+    @property
+    def kept_topics(self) -> tuple[tuple[str, int], ...]:
+        """``history_topics``, one by one. ``ValueError`` says what is wrong."""
+        found: list[tuple[str, int]] = []
+        for entry in self.history_topics.split(","):
+            if not entry.strip():
+                continue
+            prefix, equals, seconds = entry.strip().rpartition("=")
+            if not equals or not seconds.isascii() or not seconds.isdigit():
+                raise ValueError(f"{entry.strip()!r} has to be PREFIX=SECONDS, such as news/=3600")
+            if not 1 <= int(seconds) <= KEEP_S_MAX:
+                raise ValueError(f"{entry.strip()!r}: the seconds have to be from 1 to {KEEP_S_MAX}")
+            found.append((prefix, int(seconds)))
+        return tuple(found)
 
     @property
     def headers_sent_on(self) -> tuple[str, ...]:
@@ -335,6 +378,20 @@ def _check(options: ServeOptions) -> None:
         raise wrong("standby", "needs routing home: with lookup there are no homes")
     if options.standby and not options.dedup_ttl:
         raise wrong("standby", "needs a dedup-ttl: without one nothing is known of payloads that could be kept")
+    if options.history_bytes and options.routing != "home":
+        raise wrong("history_bytes", "needs routing home: with lookup there are no homes that keep messages")
+    if options.history not in ("memory", "store"):
+        raise wrong("history", "has to be memory or store")
+    if options.history == "store" and not options.store_url.startswith("lmdb:"):
+        raise wrong("history", "store is for the embedded store, lmdb:DIR; with Riak messages are kept in memory")
+    if options.history == "store" and not options.history_bytes:
+        raise wrong("history", "store needs history-bytes, too: what is written is kept in memory as well")
+    try:
+        kept_topics = options.kept_topics
+    except ValueError as error:
+        raise wrong("history_topics", str(error)) from None
+    if kept_topics and not options.history_bytes:
+        raise wrong("history_topics", "needs history-bytes: without it nothing is kept")
     if options.presence and options.routing != "home":
         raise wrong("presence", "needs routing home: with lookup no endpoint knows who joins and leaves a topic")
     for prefix in options.presence_prefixes:

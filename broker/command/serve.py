@@ -31,7 +31,6 @@ from ..access.admission import Access, is_loopback
 from ..access.callback import Callback
 from ..access.tokens import Keys
 from ..core.limits import Limits
-from ..core.links.capabilities import STANDBY
 from ..core.model import Endpoint, StoreError
 from ..shell import logs, machine
 from ..shell.server import BACKLOG, EndpointServer
@@ -274,6 +273,9 @@ async def _serve(options: ServeOptions, given: Inherited | None, endpoint: Calla
             routes_topics=options.max_routes,
             routes_ids=options.max_route_ids,
             filter_bytes=options.max_filter_bytes,
+            history_bytes=options.history_bytes,
+            history_size=options.history_size,
+            history_topics=options.kept_topics,
             locations_clients=options.max_locations,
             dedup_keys=options.max_duplicate_keys,
             inflight_messages=options.max_inflight,
@@ -295,7 +297,7 @@ async def _serve(options: ServeOptions, given: Inherited | None, endpoint: Calla
         ),
         certificate=certificate,
         drain_s=options.drain_time,
-        wanted=frozenset({STANDBY} if options.standby else ()),
+        wanted=options.features,
         alone_at_url=alone_at_url(options),
         place=given.place if given is not None else None,
         on_fatal=finish,

@@ -40,7 +40,8 @@ from .cluster.slots import Held, SlotState
 from .cluster.standby import Standbys
 from .cluster.underway import UnderWay
 from .desk import Desk, Job
-from .effects import Act, Effects, StoreCall
+from .effects import Act
+from .history.parts import HistoryParts
 from .limits import PATIENCE, SIZES, Limits, Patience, Sizes
 from .links.calls import Calls
 from .links.capabilities import ENDING, FILTERS, NONE, STANDBY
@@ -71,9 +72,10 @@ from .topics.presence import Presence
 from .topics.subscribing import Subscribing
 from .topics.sweeping import Sweeping
 from .topics.writing import Writing
+from .turns import Turns
 
 
-class Router:
+class Router(Turns):
     """One endpoint. ``now`` is always monotonic seconds; ``wrap`` makes a transport frame of a message's bytes."""
 
     def __init__(
@@ -140,26 +142,33 @@ class Router:
         links = calls.links
         self._delivery = delivery = Delivery(desk, hub, sending, moved_away, links, counters, wrap, sizes)
         self._fanout = fanout = Fanout(desk, members, links, locations, whereabouts, delivery, not lookup, sizes)
+        self.history = history = HistoryParts(desk, members, limits)
         seen, kept, held = SeenPayloads(desk, self.dedup), KeptMessages(desk, self.dedup), Held()
         seen.at_standby = kept
-        of_slots = [] if lookup else [seen, *states]
+        of_slots = [] if lookup else [seen, history.state, *states]
         self.copies = copies = Copies(desk, members, of_slots)
         self.copying = copying = Copying(desk, members, copies, of_slots, held, handovers)
         self.arriving = arriving = Arriving(desk, members, of_slots, held, copying)
         self.standbys = standbys = Standbys(desk, members, copies)
         self.guard = guard = Guard(kept, standbys)
+        keeping = history.keep(copies, standbys, guard)
+        recovering = history.recover(hub, delivery, sending, memory, replies, ending, filtering.switch, wrap)
+        history.missed.routes = routes
         keys = KeyHandover(desk, members, self.dedup, repeats, handovers, copies, seen, sizes)
         self._outcomes = outcomes = Outcomes(desk, inflight)
-        sharing = Sharing(desk, mine, homes, self.dedup, keys, copies, seen, guard, outcomes, sizes)
+        sharing = Sharing(desk, mine, homes, self.dedup, keys, copies, seen, guard, keeping, outcomes, sizes)
         self._home = home = (LookupHome if lookup else Home)(
             desk, mine, homes, routes, locations, whereabouts, outcomes, fanout, sharing, guard, filtering, sizes
         )
-        switches = {} if lookup else {STANDBY: guard.switch, ENDING: ending.turn, FILTERS: filtering.turn}
-        self.features = features = Features(desk, members, switches, wanted)
+        switches = {STANDBY: guard.switch, ENDING: ending.turn, FILTERS: filtering.turn, **history.switches}
+        self.features = features = Features(desk, members, {} if lookup else switches, wanted)
         self.revoking = revoking = Revoking(desk, members, features, sessions, sending, replies, keepalive, sizes)
         self.recovery = recovery = Recovery(desk, members, self.dedup, kept, outcomes, home.recover)
-        checks = dedup_ttl_s > 0
-        self._origin = origin = Origin(desk, mine, homes, home, outcomes, repeats, inflight, replies, counters, checks)
+        recovery.inherit = keeping.inherit
+        history.follow(None if lookup else features, keepalive)
+        self._origin = origin = Origin(
+            desk, mine, homes, home, outcomes, repeats, inflight, replies, counters, keeping, dedup_ttl_s > 0
+        )
 
         self.sweeping = sweeping = Sweeping(
             desk, members, hub, routes, locations, writes, ending, keepalive, shape, grace_s
@@ -170,8 +179,12 @@ class Router:
                 desk, mine, homes, home, outcomes, inflight, routes, replies, ending, origin.publish, presence
             )
         may = None if lookup else features
-        subscribing = Subscribing(desk, mine, homes, writing, may, replies, memory, shape, limits.subscriptions, sizes)
-        listening = Listening(desk, members, homes, hub, locations, moved_away, replies, sending, memory, ending, sizes)
+        most = limits.subscriptions
+        subscribing = Subscribing(desk, mine, homes, writing, may, replies, memory, shape, most, recovering, sizes)
+        both = recovering, history.admitting
+        listening = Listening(
+            desk, members, homes, hub, locations, moved_away, replies, sending, memory, ending, *both, sizes
+        )
         cut_off = CutOff(desk, homes, hub, sending, ending, grace_s)
 
         # In the order in which they are told of ticks, of the ends of turns, and of what becomes of the cluster.
@@ -179,13 +192,14 @@ class Router:
         capabilities += [home, delivery, keys, copying, arriving, standbys, copies, recovery, features, revoking]
         self._looks = looks(desk, members, replies, figures, ending, filtering.switch, sizes)
         capabilities += [writing, subscribing, sweeping, listening, cut_off, keepalive, *self._looks, fanout]
+        capabilities += history.parts
         followers = [part for part in capabilities if part.follows_the_cluster()]
         self.joining = joining = Joining(
             desk, members, mesh, self._writes, handovers, followers, self._idle, alone_at_url=alone_at_url
         )
-        copying.peer_leaves = joining.peer_leaves
+        copying.peer_leaves, features.informed = joining.peer_leaves, joining.join
         joining.missed, joining.told_missed = arriving.missed, standbys.renew
-        joining.first_copy, joining.greet = copies.first_to, features.tell
+        joining.first_copy, joining.greet = copies.first_to, [features.tell, history.marks.tell]
         self._leaving = Leaving(desk, joining, copying, sessions, sending, inflight, sizes, patience)
         bound = bind([joining, mesh, *capabilities])
         sessions.bind(bound.commands)
@@ -347,54 +361,3 @@ class Router:
 
     def _idle(self) -> bool:
         return not (self._jobs or self.stores or self._writes or self.calls or self.inflight.messages)
-
-    # Effects
-
-    def asks(self, now: float) -> list[StoreCall]:
-        """What the messages of this turn have to ask the store. A shell whose store answers some of it without
-        waiting tells these answers (``stored``) before it ends the turn, so that they cost no turn of their own, and
-        asks again; the other calls are to be made as those of ``flush``, which has all where this is not called."""
-        self._at(now)
-        self._bring_back()
-        self._home.ask()
-        return self.stores.take() if self.stores.made else []
-
-    def flush(self, now: float) -> Effects:
-        """End the turn: everything decided since the last call, to be done now."""
-        self._at(now)
-        sessions, sending, mesh = self.sessions, self._sending, self.mesh
-        self._bring_back()
-        if self._leaving.under_way:
-            self._leaving.go_on()
-        if sessions.ready or sessions.holding:
-            sessions.go_on()
-        if sending.closing:
-            self._unbind_closed()
-        for flush in self._flushes:
-            flush()
-        if self.memory.full:
-            sessions.let_go()
-            self._unbind_closed()
-        write = sending.write() if sending.dirty else []
-        store = self.stores.take() if self.stores.made else []
-        links = mesh.take() if self.calls.due or mesh.due else []
-        acts, self._acts[:] = self._acts[:], []
-        return Effects(store, links, write, acts, bool(self._jobs or sessions.ready or sending.dirty))
-
-    def _bring_back(self) -> None:
-        """What has become of messages since the last turn, from the end of their way to its beginning."""
-        delivery, fanout = self._delivery, self._fanout
-        if delivery.delivered or delivery.broadcasts:
-            delivery.take_delivered()
-        if fanout.delivered or fanout.broadcasts:
-            fanout.take_delivered()
-        if fanout.handed_over:
-            self._home.take_handed_over()
-        if self._outcomes.due:
-            self._origin.take_outcomes()
-
-    def _unbind_closed(self) -> None:
-        closing, self._sending.closing = self._sending.closing, []
-        for connection in closing:
-            for closed in self._closed:
-                closed(connection)

@@ -56,6 +56,7 @@ class Driver:
             "subscribers": store.subscribers_now,
             "locations": store.locations_now,
             "filtered": store.filtered_now,
+            "subscribed": store.subscribed_now,
         }
         self._store_tasks: set[asyncio.Task[None]] = set()
         self._turn_due = False

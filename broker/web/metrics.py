@@ -48,6 +48,11 @@ _COUNTERS = {
     "slots_arrived_whole": "Slots that this endpoint became home of with all that belongs to them",
     "slots_arrived_in_part": "Slots that it became home of without some of that, as after a crash of their home",
     "messages_recovered": "Messages that another home was handing over when it crashed, and this endpoint went on with",
+    "messages_kept": "Messages kept by this endpoint, as home",
+    "messages_sent_again": "Kept messages sent by this endpoint to clients that recover, or ask for the latest",
+    "recoveries": "Times a client of this endpoint began to recover what it has missed",
+    "gaps_told": "Times a client of this endpoint was told that kept messages may be lacking",
+    "kept_reads_failed": "Reads of the journal that failed: of their slots what was missed before is lacking",
     "links_restarted": "Links begun afresh because one side had given the other up",
     "dials_failed": "Connections to peers that could not be made",
     "commands_throttled": "Times a connection was not read because it sent commands too fast",
@@ -122,6 +127,8 @@ class _Endpoint:
         yield _counters(
             "cache_requests", "Look-ups: topics of messages, clients of topics", ("cache", "result"), requests
         )
+        why = _by_one(router.history.log.forgotten)
+        yield _counters("history_forgotten", "Kept messages that this endpoint has forgotten, by why", ("why",), why)
         yield _counters("drops", "Everything dropped, by reason", ("reason",), _by_one(counters.drops))
         reader = status.reader
         large = [(("read",), reader.frames), (("failed",), reader.failures)]
@@ -193,6 +200,12 @@ class _Endpoint:
             sweeping.found,
         )
         yield "ending_clients_away", "Their clients that listen nowhere", sweeping.away
+        history = router.history
+        yield "history_bytes", "Memory of kept messages, as their home and for other homes", history.log.bytes
+        yield "history_entries", "Kept messages in it", history.log.entries
+        yield "history_topics", "Their topics", history.log.topics
+        followers = len(history.recovering.followers)
+        yield "followers", "Connections at this endpoint whose clients recover, or wait for kept messages", followers
         yield "revocations", "Revoked tokens and subjects that this endpoint remembers", len(router.revoking.known)
         yield "requests_under_way", "Requests to other endpoints without an answer yet", len(router.calls)
 

@@ -50,9 +50,11 @@ from ingeborg.broker.core.links.capabilities import CAPABILITIES, FILTERS, NONE,
 from ingeborg.broker.core.model import (
     ENDED_TOPICS_MAX,
     FILTERS_MAX,
+    LINES_MAX,
     Ended,
     Ending,
     Endpoint,
+    Kept,
     Location,
     Revocation,
     Shape,
@@ -62,6 +64,7 @@ from ingeborg.broker.core.model import (
     TooManyFilters,
 )
 from ingeborg.broker.core.router import Router
+from ingeborg.broker.store.base import KEPT_PAGE_BYTES
 from ingeborg.broker.store.features import require_name, switched
 from ingeborg.broker.store.revocations import recorded
 from ingeborg.protocol.errors import GOING_AWAY
@@ -103,6 +106,17 @@ def _pair_of(cursor: str | None) -> tuple[str, str] | None:
     return client, text
 
 
+def _place_of(cursor: str | None) -> tuple[int, int] | None:
+    """Slot and stamp that a page ended with."""
+    if cursor is None:
+        return None
+    try:
+        slot, stamp = json.loads(cursor)
+    except (ValueError, TypeError):
+        raise ValueError(f"{cursor!r} is no cursor") from None
+    return slot, stamp
+
+
 class SortedSet(set[str]):
     """A set that is gone through in order, so that a seed is the same history whatever ``PYTHONHASHSEED`` is."""
 
@@ -116,7 +130,7 @@ class Store:
     WRITES = frozenset(
         {
             *("subscribe", "unsubscribe", "subscribe_ending", "end", "renew", "tidy", "listen", "unlisten"),
-            *("subscribe_filtered", "unsubscribe_filtered"),
+            *("subscribe_filtered", "unsubscribe_filtered", "keep"),
             *("register", "heartbeat", "deregister", "switch", "revoke"),
         }
     )
@@ -128,6 +142,10 @@ class Store:
         self.taken: dict[tuple[str, str], Ending] = {}  # out of these, by an `end` that is under way
         self.ended_of: dict[str, tuple[float, int, list[str]]] = {}  # by client: when the last one, how many, topics
         self.stamps = itertools.count(1)
+        self.journal: dict[tuple[int, int], Kept] = {}  # by slot and stamp
+        self.floors: dict[int, int] = {}  # by slot
+        self.lines: list[str] = []  # the newest last
+        self.top = 0  # the greatest stamp that was ever seen
         self.location_of: dict[str, Location] = {}
         self.registry: dict[str, Endpoint] = {}
         self.seen_until: dict[bytes, float] = {}
@@ -180,6 +198,14 @@ class Store:
             mine |= {topic for topic, subscriber in self.filters if subscriber == client}
         rest = [topic for topic in sorted(mine) if cursor is None or topic > cursor]
         return rest[:limit], rest[limit - 1] if len(rest) > limit else None
+
+    def subscribed(self, client: str, topics: Sequence[str], ending: bool = False, filters: bool = False) -> list[bool]:
+        return [
+            client in self.subscribers_of.get(topic, ())
+            or (ending and (topic, client) in self.endings)
+            or (filters and (topic, client) in self.filters)
+            for topic in topics
+        ]
 
     def subscribe_filtered(self, batch: list[Filtered]) -> None:
         self.finish_filtered(self.begin_filtered(batch))
@@ -296,6 +322,38 @@ class Store:
         found = [self.ended_of.get(client) for client in clients]
         return [None if ended is None else Ended(list(ended[2]), ended[1]) for ended in found]
 
+    def keep(
+        self,
+        kept: Sequence[Kept],
+        forgotten: Sequence[tuple[int, int]],
+        floors: Sequence[tuple[int, int]],
+        lines: Sequence[str],
+    ) -> None:
+        self.journal.update({(message.slot, message.stamp): message for message in kept})
+        for key in forgotten:
+            self.journal.pop(key, None)
+        for slot, stamp in floors:
+            self.floors[slot] = max(self.floors.get(slot, 0), stamp)
+        new = list(dict.fromkeys(reversed(lines)))[::-1]
+        self.lines = [*(line for line in self.lines if line not in new), *new][-LINES_MAX:]
+        places = [*((message.slot, message.stamp) for message in kept), *forgotten, *floors]
+        self.top = max([self.top, *(stamp for _, stamp in places)])
+
+    def kept(
+        self, slots: Sequence[int], cursor: str | None, limit: int
+    ) -> tuple[list[Kept], list[tuple[int, int]], str | None]:
+        after = _place_of(cursor)
+        rest = sorted(key for key in self.journal if key[0] in slots and (after is None or key > after))
+        sizes = itertools.accumulate(len(self.journal[key].payload) for key in rest)
+        count = min(limit, max(1, sum(size <= KEPT_PAGE_BYTES for size in sizes)))
+        page = [self.journal[key] for key in rest[:count]]
+        last = json.dumps(rest[count - 1]) if len(rest) > count else None
+        floors = sorted((slot, stamp) for slot, stamp in self.floors.items() if slot in slots)
+        return page, floors if cursor is None or last is None else [], last
+
+    def kept_about(self) -> tuple[list[str], int]:
+        return list(self.lines), self.top
+
     def renew(self, slot: int) -> None:
         """They stay anyway."""
 
@@ -410,6 +468,8 @@ class Client:
         self.replies: list[tuple[float, dict[str, Any]]] = []
         self.notes: list[tuple[float, Any, Any]] = []  # (time, key, payload)
         self.on_reply: Callable[[dict[str, Any]], None] = lambda _: None
+        self.on_word: Callable[[dict[str, Any]], None] = lambda _: None  # what is neither a message nor a reply
+        self.on_named: Callable[[dict[str, Any]], None] = lambda _: None  # a message with a name, beside the notes
         self.on_going: Callable[[], None] = lambda: None  # it is told that its endpoint ends
         self.number = next(world.numbers)
         self.grant = grant
@@ -499,6 +559,11 @@ class Client:
         if core is not None and self.node.alive:
             self.node.event(lambda now: None if core.closed else self.node.router.ponged(core, now))
 
+    def cut_off(self, seconds: float) -> None:
+        """It is gone, with what it has not read; its endpoint finds out after so long."""
+        self.closed_at = self.world.now
+        self.world.at(seconds, self.closed, 1006)
+
     def close(self) -> None:
         """The client goes away."""
         if self.node.alive and (self._unread or self.core in self.node.held):
@@ -526,6 +591,10 @@ class Client:
         message = json.loads(data)
         if "key" in message:
             self.notes.append((self.world.now, message["key"], self.world.payload_name(message["broadcast"])))
+            if "mid" in message:
+                self.on_named(message)
+        elif "result" not in message and "error" not in message:
+            self.on_word(message)
         else:
             self.replies.append((self.world.now, message))
             self.on_reply(message)
@@ -773,7 +842,7 @@ class World:
         """What an embedded store can say without waiting, if it can."""
         while calls := node.router.asks(self.now):
             for call in calls:
-                reads = call.operation in ("subscribers", "locations", "filtered")
+                reads = call.operation in ("subscribers", "locations", "filtered", "subscribed")
                 if reads and self.store.answers(node.me.incarnation, call.operation) and self.random.random() < 0.9:
                     result = getattr(self.store, call.operation)(*call.arguments)
                     node.router.stored(call.number, result, None, self.now)

@@ -16,7 +16,7 @@ from .hub import Binding, Connection, Reply
 class Listen:
     """A ``listen`` under way."""
 
-    __slots__ = ("again", "client", "connection", "ended", "former", "id", "reply")
+    __slots__ = ("again", "client", "connection", "ended", "former", "id", "recover", "reply")
 
     def __init__(
         self, client: str, connection: Connection, reply: Reply | None, number: Any, former: Binding | None
@@ -28,6 +28,7 @@ class Listen:
         self.former = former  # the client's binding to another connection of this endpoint, until now
         self.again = False  # it listened on this connection already
         self.ended: Ended | None = None  # of its subscriptions
+        self.recover: str | None = None  # since this position; "": it has none yet
 
 
 class Announcement:

@@ -6,6 +6,7 @@ Owns: the connections' state between two commands, and client -> connection. Mus
 from __future__ import annotations
 
 from collections import deque
+from typing import Any
 
 from ..model import Location
 from .grants import Grant
@@ -36,6 +37,7 @@ class Connection:
         "dirty",
         "ends_at",
         "expiry_slot",
+        "follower",
         "going",
         "grant",
         "held",
@@ -65,6 +67,7 @@ class Connection:
         self.tally: dict[str, int] = {}  # ``Replies.tally`` of that kind: result -> how many
         self.backlog: deque[bytes | Large] = deque()  # frames that wait for commands of another kind to end
         self.grant: Grant | None = None  # None: it may do everything
+        self.follower: Any = None  # what ``core.history`` knows of it, where its client recovers
         self.dirty = False  # already on the list of connections to be written to
         self.held = False  # it has sent more than can be dealt with for now
         self.quiet = False  # this endpoint ends: it is told to go as soon as its commands are done

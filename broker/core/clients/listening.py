@@ -18,6 +18,8 @@ from ..cluster.features import Switch
 from ..cluster.homes import Homes
 from ..cluster.membership import Membership
 from ..desk import Desk
+from ..history.admitting import Admitting
+from ..history.recovering import Recovering
 from ..limits import SIZES, Sizes
 from ..links.calls import TIMEOUT_S, Call, Kind
 from ..model import Ended, Location
@@ -26,10 +28,11 @@ from ..stores import unavailable
 from ..topics.locations import Locations
 from .announcement import Announcement, Listen
 from .doubts import Doubts, Place
-from .hub import Connection, Hub
+from .hub import Connection, Hub, Reply
 from .memory import Memory
 from .moved import MovedAway
 from .replies import Replies
+from .rivals import Rivals
 from .sending import Sending
 
 #: Listens in one store call and one announcement: each side takes up to 10 ms for so many.
@@ -52,10 +55,15 @@ class Listening(Part):
         sending: Sending,
         memory: Memory,
         ending: Switch,
+        recovering: Recovering,
+        admitting: Admitting,
         sizes: Sizes = SIZES,
     ) -> None:
         self._desk = desk
         self._ending = ending
+        self._recovering = recovering
+        self._admitting = admitting
+        admitting.admitted = self._listen
         self._closed_per_slice = sizes.closed_per_slice
         self._me = members.me.incarnation
         self._members = members
@@ -70,10 +78,7 @@ class Listening(Part):
         self._listens: list[Listen] = []  # of this turn
         self._clears: list[tuple[str, Location]] = []  # mappings that ended in this turn
         self._parked: deque[Announcement] = deque()  # until we have joined
-        # Announced by a peer while a `listen` of the same client is written: where it listens, and where it did not any
-        # more when that came into effect.
-        self._rivals: dict[str, Location] = {}
-        self._outlived_at: dict[str, Location] = {}
+        self._rivals = Rivals()
 
     def commands(self) -> dict[str, CommandHandler]:
         """Where a client listens."""
@@ -85,19 +90,30 @@ class Listening(Part):
 
     def listen(self, connection: Connection, command: Command) -> None:
         """A client's ``listen``: bound at once (messages may come before the reply), stored and announced in batch."""
+        reply = self._replies.expect(connection)
+        if command.recover is None and connection.follower is None:
+            self._listen(connection, command, reply)
+        else:
+            self._admitting.ask(connection, command, reply)
+
+    def _listen(self, connection: Connection, command: Command, reply: Reply) -> None:
         again = command.client in connection.clients
         former = self._hub.bind(command.client, connection)
         self._memory.weigh(connection)
         if former is not None:
             self._memory.weigh(former.connection)
-        reply = self._replies.expect(connection)
         listen = Listen(command.client, connection, reply, command.id, former)
         listen.again = again
+        if command.recover is not None:
+            listen.recover = command.recover
+            self._recovering.listens(connection, command)
         self._listens.append(listen)
 
     def unlisten(self, connection: Connection, command: Command) -> None:
         """A client's ``unlisten``: nothing to do where it listens elsewhere by now."""
         binding = self._hub.unbind(command.client, connection)
+        if connection.follower is not None:
+            self._recovering.unlistens(connection, command.client)
         self._memory.weigh(connection)
         reply = self._replies.expect(connection)
         if binding is None or binding.location is None:
@@ -179,13 +195,15 @@ class Listening(Part):
             for listen in listens:
                 if listen.reply is not None:
                     self._undo(listen)
+                    if listen.recover is not None:
+                        self._recovering.not_listened(listen.connection, listen.client)
                     self._replies.refuse(listen.connection, listen.reply, listen.id, failure)
                 else:
                     self._desk.counts["stale_mappings_left"] += 1
             return
         locations: dict[str, Location] = dict(zip(clients, result, strict=True))
-        if self._outlived_at:
-            again = self._outranked(locations)
+        again = self._rivals.outranked(locations, self._hub.bindings)
+        if again:
             self._listens += [listen for listen in listens if listen.client in again]
             listens = [listen for listen in listens if listen.client not in again]
             if not listens:
@@ -206,7 +224,7 @@ class Listening(Part):
             if listen.former is not None:
                 self._replaced(listen.former.connection)
             news.append((listen.client, location.number, location.incarnation, binding is not None))
-            rival = self._rivals.pop(listen.client, None)
+            rival = self._rivals.take(listen.client)
             if rival is not None:
                 self._superseded(listen.client, rival)
         announcement.news = news
@@ -248,14 +266,14 @@ class Listening(Part):
     def _undo(self, listen: Listen) -> None:
         """It could not be stored: as it was before, if that is still there."""
         hub = self._hub
-        self._rivals.pop(listen.client, None)
-        self._outlived_at.pop(listen.client, None)
+        self._rivals.forget(listen.client)
         if listen.again or hub.unbind(listen.client, listen.connection) is None:
             return
         self._memory.weigh(listen.connection)
         former = listen.former
         if former is not None and not former.connection.closed:
             hub.restore(listen.client, former)
+            self._recovering.restored(former.connection)
             self._memory.weigh(former.connection)
 
     def _close(self, announcement: Announcement) -> None:
@@ -267,11 +285,15 @@ class Listening(Part):
                 continue
             if announcement.error is not None:
                 self._replies.refuse(listen.connection, listen.reply, listen.id, announcement.error)
-            elif (ended := listen.ended) is not None:
-                reply = success(listen.id, ended=ended.topics, ended_count=ended.total)
-                self._replies.reply(listen.connection, listen.reply, reply)
-            else:
-                self._replies.reply(listen.connection, listen.reply, success(listen.id))
+                if listen.recover is not None:
+                    self._recovering.not_listened(listen.connection, listen.client)
+                continue
+            fields: dict[str, Any] = {}
+            if listen.recover is not None:
+                fields = self._recovering.listened(listen.connection, listen.client, listen.recover)
+            if (ended := listen.ended) is not None:
+                fields["ended"], fields["ended_count"] = ended.topics, ended.total
+            self._replies.reply(listen.connection, listen.reply, success(listen.id, **fields))
 
     def answered(self, call: Call, value: Any) -> None:
         """A peer has corrected its cache."""
@@ -351,7 +373,7 @@ class Listening(Part):
         if binding is None:
             return
         if binding.location is None:
-            _keep_the_later(self._rivals, client, location)
+            self._rivals.is_there(client, location)
         elif binding.location.rank < location.rank:
             self._hub.unbind(client, binding.connection)
             self._moved_away.add(client, self._desk.now)
@@ -365,22 +387,6 @@ class Listening(Part):
         if binding is None:
             return
         if binding.location is None:
-            _keep_the_later(self._outlived_at, client, location)
+            self._rivals.was_there(client, location)
         elif binding.location.rank < location.rank:
             self._listens.append(Listen(client, binding.connection, None, None, None))
-
-    def _outranked(self, locations: dict[str, Location]) -> set[str]:
-        """Clients that are here, and whose number has turned out to be lower than that of a place they had left: nobody
-        would look for them here by it."""
-        there = {client: self._outlived_at.pop(client) for client in locations if client in self._outlived_at}
-        return {
-            client
-            for client, location in there.items()
-            if locations[client].rank < location.rank and client in self._hub.bindings
-        }
-
-
-def _keep_the_later(kept: dict[str, Location], client: str, location: Location) -> None:
-    known = kept.get(client)
-    if known is None or known.rank < location.rank:
-        kept[client] = location

@@ -238,6 +238,7 @@ class Arriving(Part):
         ours = {slot for slot, home in enumerate(table) if home == self._me} - self._held.slots
         whole: set[int] = set()
         saved: set[int] = set()
+        unheard: set[int] = set()  # of these: their home may have gone on without its standby, cut off from it
         in_view = self._members.in_view
         crashed = {peer for (peer, _), incoming in self._incoming.items() if incoming.is_standby and not in_view(peer)}
         # While this endpoint did not act another one may have taken over, and crashed, too; and while it stood still
@@ -252,18 +253,22 @@ class Arriving(Part):
                     whole |= slots
             elif incoming.whole and is_last and key[0] in crashed:
                 saved |= slots
+                if members.went_on_unheard(key[0]):
+                    unheard |= slots
             if slots or key[0] in crashed or not self._held.slots.isdisjoint(incoming.slots):
                 incoming.slots -= slots
                 self._drop(key)
-        if not acts and not one_departed and not self._members.peers:
+        is_first = not acts and not one_departed and not self._members.peers
+        if is_first:
             whole = ours  # there is nobody who could have anything
         self._held.acts = True
         self._held.in_doubt = self._missed = False
         self._held.slots |= ours
         saved -= whole
         self._tell(ours - whole - saved, False)
-        self._tell(saved, True, saved=True)
-        self._tell(whole, True)
+        self._tell(saved - unheard, True, saved=True)
+        self._tell(saved & unheard, True, saved=True, unheard=True)
+        self._tell(whole, True, is_first=is_first)
 
     def _has_let_in(self, giver: str) -> bool:
         """In this round of joining; or it has left in order. One that died without a word may have taken this endpoint
@@ -288,11 +293,17 @@ class Arriving(Part):
             if useless and (incoming.is_standby or state in self._states):
                 state.dropped(sorted(useless))
 
-    def _tell(self, slots: set[int], whole: bool, saved: bool = False) -> None:
-        """``saved``: by a standby, which has nothing of some states."""
+    def _tell(
+        self, slots: set[int], whole: bool, *, saved: bool = False, unheard: bool = False, is_first: bool = False
+    ) -> None:
+        """``saved``: by a standby, which has nothing of some states, and, where the home was ``unheard``, perhaps not
+        all of others. ``is_first``: there is nobody who could have anything."""
         if not slots:
             return
         missing = [state for state in self._states if saved and state.at_standby is None]
         self._desk.counts["slots_arrived_whole" if whole and not missing else "slots_arrived_in_part"] += len(slots)
         for state in self._forms.values():
-            state.arrived(sorted(slots), whole and state not in missing)
+            if is_first:
+                state.begun(sorted(slots))
+                continue
+            state.arrived(sorted(slots), whole and state not in missing and not (unheard and state.is_certain))

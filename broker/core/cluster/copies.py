@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from ingeborg.protocol.native import mypyc_attr
@@ -159,13 +158,16 @@ class Copies(Part):
 
     # What changes
 
-    def changed(self, state: SlotState, slot: int, key: Any) -> None:
+    def changed(self, state: SlotState, slot: int, key: Any, standbys: bool = True) -> None:
         """There is something new, or nothing any more, under the state's key of the slot. Only while ``watching``.
 
-        A standby is told with the next tick: all that may not be lost until then is said ``at_once``.
+        A standby is told with the next tick: all that may not be lost until then is said ``at_once``. Not
+        ``standbys``: they have been told so already.
         """
         for copy in tuple(self._of_slot.get(slot, ())):
             is_standby = copy.is_standby
+            if is_standby and not standbys:
+                continue
             form = state.at_standby if is_standby else state
             if form is None:
                 continue
@@ -293,7 +295,7 @@ class Copies(Part):
         sent = copy.unanswered
         while copy.changes and copy.unanswered < sent + TURN_BYTES and not copy.full:
             state, changed = next(iter(copy.changes.items()))
-            keys = list(islice(changed, state.keys_per_chunk))
+            keys = state.chunk(changed)
             for key in keys:
                 del changed[key]
             if not changed:

@@ -66,7 +66,8 @@ class Copying(Copier):
             del self._planned[copy.target]
         if copy.final:
             for row in (self._passing,) if keeps else (self._going, self._passing):
-                self._tell_gone(self._take(row, copy))
+                # What was passed on to one that has died meanwhile may have come to be ours.
+                self._tell_gone([slot for slot in self._take(row, copy) if slot not in self._held.slots])
             self._handovers.end(copy)
 
     # Before a slot goes

@@ -19,7 +19,7 @@ from typing import Any, Final
 from ..desk import Desk
 from ..effects import Switched
 from ..links.calls import Call, Kind
-from ..links.capabilities import ENDING, FILTERS
+from ..links.capabilities import ENDING, FILTERS, HISTORY, JOURNAL
 from ..part import Part, RequestHandler
 from .membership import Membership
 
@@ -29,8 +29,11 @@ LOOK_S: Final = 2.0
 #: An endpoint that opened the store before a feature was on is in the registry after so many seconds.
 SURE_S: Final = 10.0
 
+#: What has to be known before an endpoint acts is looked for again so soon, in seconds.
+READY_S: Final = 0.1
+
 #: Those that may be used only when all know it.
-TOLD: Final = frozenset((ENDING, FILTERS))
+TOLD: Final = frozenset((ENDING, FILTERS, HISTORY, JOURNAL))
 
 
 class Switch:
@@ -74,6 +77,10 @@ class Features(Part):
         self._look_at = desk.now
         self._asking = False
         self._outdated = False  # what is being asked: a peer has said more meanwhile
+        #: What has to be known before this endpoint acts, beside the features: where it is not, it is asked again.
+        self.ready: Callable[[], bool] = lambda: True
+        #: Is told when it is known: this endpoint may act from here on, and then what follows is not to wait.
+        self.informed: Callable[[], None] = lambda: None
         members.informed = not self._told
 
     def requests(self) -> dict[Kind, RequestHandler]:
@@ -82,12 +89,16 @@ class Features(Part):
 
     # Using one
 
+    def is_meant(self, feature: str) -> bool:
+        """Is it on, or wanted by this endpoint, or switched on by it and not found to be on yet?"""
+        return feature in self.on or feature in self.awaited or feature in self._ours
+
     def want(self, feature: str) -> str | None:
         """Somebody wants to use the feature. ``None``: it is on, and all in the view know it, if they have to; else why
         not: it may be a matter of moments (``""``), or takes people to do something."""
         know = self._know.get(feature)
         if feature in self.on:
-            return None if know is None or all(peer in know for peer in self._members.view()) else ""
+            return None if know is None or know.issuperset(self._members.view()) else ""
         if know is not None and feature in self._off:
             return f"it was switched off (ingeborg features --off {feature}); one that starts anew switches it on"
         if feature not in self.awaited:
@@ -135,6 +146,11 @@ class Features(Part):
             for peer in view:
                 self.tell(peer)
 
+    def joined(self) -> None:
+        """This endpoint may switch on what it wants."""
+        if self.awaited:
+            self._look_at = self._desk.now
+
     def lapsed(self) -> None:
         """Others may switch one on, and use it, meanwhile."""
         if self._told:
@@ -173,7 +189,11 @@ class Features(Part):
             if round != self._members.round:
                 self._look_at = self._desk.now
                 return
+            if not self.ready():
+                self._look_at = self._desk.now + READY_S
+                return
             self._members.inform()
+            self.informed()
         if self._members.joined and not self._members.leaving:
             self._go_on()
 

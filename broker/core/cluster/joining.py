@@ -68,8 +68,8 @@ class Joining(Part):
         #: Are told of peers: that one has acted without this endpoint, and that it was told so by this one.
         self.missed: Callable[[str, int | None], None] = lambda peer, void_before: None
         self.told_missed: Callable[[str], None] = lambda peer: None
-        #: Tells a peer, before it is let in, which features are on.
-        self.greet: Callable[[str], None] = lambda peer: None
+        #: Tell a peer, before it is let in, what it has to know: which features are on, and so on.
+        self.greet: list[Callable[[str], None]] = []
         self.first_copy: Callable[[str], int] = lambda peer: 1  # number of the first one to the peer that is under way
         self._version = 0  # of the table of homes that the followers have been told of
         self.stopping: str | None = None  # why this process has to end
@@ -122,7 +122,7 @@ class Joining(Part):
             self._mesh.ping()
         if self._members.leaving:
             self.go_on_leaving()
-        self._join()
+        self.join()
 
     def lease_lapsed(self) -> None:
         """Act for nobody until everybody has welcomed us again."""
@@ -202,7 +202,7 @@ class Joining(Part):
             if endpoint.incarnation not in self._cleaning:
                 self._cleaning.add(endpoint.incarnation)
                 self._desk.store("deregister", (endpoint,), self._cleaned, endpoint.incarnation)
-        self._join()
+        self.join()
 
     def _cleaned(self, incarnation: str, result: Any, error: Exception | None) -> None:
         self._cleaning.discard(incarnation)
@@ -210,7 +210,7 @@ class Joining(Part):
     def link_up(self, endpoint: Endpoint, capabilities: frozenset[str] = NONE) -> None:
         """An authenticated link to the peer, which can do so much."""
         self._gone(self._members.connected(endpoint, self._desk.now, capabilities))
-        self._join()
+        self.join()
 
     def _gone(self, endpoints: list[Endpoint]) -> None:
         """These are dead: whatever they were asked is asked elsewhere, in the view without them.
@@ -227,7 +227,7 @@ class Joining(Part):
         for endpoint in endpoints:
             self._mesh.gone(endpoint.incarnation)
 
-    def _join(self) -> None:
+    def join(self) -> None:
         """Ask whoever has not welcomed us in this round."""
         members = self._members
         if members.joined != self._joined:
@@ -285,7 +285,8 @@ class Joining(Part):
         self._writes.after(partial(self._handovers.after, welcome, peer))
 
     def _welcome(self, peer: str, number: int, missed: int) -> None:
-        self.greet(peer)
+        for greet in self.greet:
+            greet(peer)
         self._desk.answer(peer, number, missed if self._members.has(peer, MISSED) else None)
         if missed:
             self.told_missed(peer)
@@ -296,7 +297,7 @@ class Joining(Part):
             if value != 0:  # None: it cannot say
                 self.missed(call.target, value)
             self._members.welcomed_by(call.target, call.context)
-            self._join()
+            self.join()
         elif call.kind == Kind.PREPARE:
             peer, round = call.context
             self._preparing[peer] = self._desk.now
@@ -304,7 +305,7 @@ class Joining(Part):
                 self._prepared_peers.discard(peer)
             if value and round == self._members.round:
                 self._prepared_peers.add(peer)
-                self._join()
+                self.join()
 
     def failed(self, call: Call, code: str, info: Any) -> None:
         """It did not answer; ask again while it is alive."""

@@ -27,6 +27,11 @@ from ..model import Endpoint
 from .homes import Homes, home_table
 
 DEAD_AFTER_S: Final = PATIENCE.dead_after_s
+
+#: A heartbeat that is seen to move so long after the last word over the link is a sign that its endpoint went on when
+#: the link was cut. Less than a home waits for its standby (``standby.WAIT_S``) before it goes on without it; more than
+#: lies between the last word and the last heartbeat of one that crashes.
+UNHEARD_S: Final = 1.5
 LEASE_S: Final = PATIENCE.lease_s
 
 #: A dead peer's registry entry is taken out this long after its death: long after any stall it may yet wake up from.
@@ -72,6 +77,11 @@ class Peer:
         self.dead_since: float | None = None
         self.yields = False  # it leaves: home of nothing any more, but its clients are there until its link closes
 
+    @property
+    def went_on_unheard(self) -> bool:
+        """Has its heartbeat moved when nothing came over its link any more?"""
+        return self.moved_at - self.heard_at > UNHEARD_S
+
     def judge(self, begun_at: float, now: float, dead_after_s: float) -> None:
         """Alive? Asked when a registry read that began at ``begun_at`` has returned.
 
@@ -107,6 +117,7 @@ class Membership(Homes):
         self._ticked_at = now
         #: Before this the lease cannot lapse, so that nobody need ask.
         self.holds_until = float("-inf")
+        self._unheard: dict[str, None] = {}  # those of the written off that went on unheard
         self._written_off: dict[str, None] = {}  # incarnations superseded or gone by their own word: gone for good
         self._members: frozenset[tuple[str, str]] = frozenset()  # what ``table`` was computed of
         #: Peers that were in the view whenever this endpoint has acted since they last joined; None: it never has.
@@ -301,6 +312,11 @@ class Membership(Homes):
             if peer.dead_since is None and peer.capabilities is not None and capability not in peer.capabilities
         )
 
+    def went_on_unheard(self, incarnation: str) -> bool:
+        """Did this peer, which is gone, live on for a while when it was not heard any more?"""
+        peer = self.peers.get(incarnation)
+        return incarnation in self._unheard if peer is None else peer.went_on_unheard
+
     def table_with(self, newcomers: Iterable[str]) -> list[str]:
         """The homes, were these known peers in the view as well."""
         known = {(p.endpoint.name, p.endpoint.incarnation) for i in newcomers if (p := self.peers.get(i)) is not None}
@@ -326,6 +342,10 @@ class Membership(Homes):
             if peer.endpoint.name == newer.name and peer.endpoint.incarnation != newer.incarnation
         ]
         for peer in older:
+            if peer.went_on_unheard:
+                self._unheard[peer.endpoint.incarnation] = None
+                if len(self._unheard) > WRITTEN_OFF_MAX:
+                    del self._unheard[next(iter(self._unheard))]
             self._write_off(peer.endpoint.incarnation)
             del self.peers[peer.endpoint.incarnation]
         self.departed += sum(peer.in_view and not peer.yields for peer in older)

@@ -10,6 +10,7 @@ the moment it is packed, so a key may be packed any number of times, and the las
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 from ingeborg.protocol.hashes import SLOTS
@@ -27,11 +28,17 @@ class SlotState:
         self.keys_per_chunk = keys_per_chunk
         #: What a standby gets of it: this state, another form of the same, or nothing (None).
         self.at_standby: SlotState | None = None
+        #: What a standby has is not whole where its home may have gone on without it before it died.
+        self.is_certain = False
 
     def departing(self, slots: frozenset[int]) -> Iterator[list[Any]]:
         """The keys of all there is of these slots, slice by slice; a slice may be empty. What is added meanwhile may be
         left out: it is told of as a change (``Copies.changed``)."""
         raise NotImplementedError
+
+    def chunk(self, keys: Iterable[Any]) -> list[Any]:
+        """The first of these, as many as are packed in one go."""
+        return list(islice(keys, self.keys_per_chunk))
 
     def pack(self, keys: Sequence[Any]) -> bytes:
         """What there is of these now, or that there is nothing any more."""
@@ -45,6 +52,11 @@ class SlotState:
     def arrived(self, slots: Sequence[int], whole: bool) -> None:
         """This endpoint is home of these slots from here on. ``whole``: all that the former home had of them has been
         absorbed. Otherwise some may be missing, or all."""
+
+    def begun(self, slots: Sequence[int]) -> None:
+        """This endpoint is home of these slots from here on, and no endpoint that has acted for them is known: all have
+        ended, or there was none before."""
+        self.arrived(slots, True)
 
     def gone(self, slots: Sequence[int]) -> None:
         """Another endpoint is home of these from here on, and has been sent what there was."""

@@ -61,6 +61,12 @@ class Standbys(Copier):
         self._copies.at_once(copy, AtOnce(state, slot, key, size, waiter if waits else None))
         return waits and not copy.over  # it may just have been too much for the link
 
+    def tell(self, state: SlotState, slot: int, key: Any, size: int) -> None:
+        """As ``keep``, and nobody waits: something that is kept next for the same slot gets there behind it."""
+        copy = self._of_slot.get(slot)
+        if copy is not None:
+            self._copies.at_once(copy, AtOnce(state, slot, key, size, None))
+
     # Copier
 
     def confirmed(self, copy: Copy, waiters: list[Any]) -> None:

@@ -45,10 +45,15 @@ def _are_options(options: Any) -> bool:
 
 
 def _is_source(options: Any) -> bool:
-    """The options of a publish: by which origin's incarnation and number it is known. Others mean nothing here."""
-    if not _are_options(options) or "from" not in options:
+    """The options of a publish: by which origin's incarnation and number it is known, how long it is to be kept. Others
+    mean nothing here."""
+    if not _are_options(options):
         return False
-    source = options["from"]
+    keep_s = options.get("keep_s", 0)
+    return type(keep_s) is int and keep_s >= 0 and ("from" not in options or _is_name(options["from"]))
+
+
+def _is_name(source: Any) -> bool:
     return type(source) is list and len(source) == 2 and type(source[0]) is str and type(source[1]) is int
 
 
@@ -169,6 +174,29 @@ def _is_revoked(arguments: list[Any]) -> bool:
     return True
 
 
+def _is_mark(arguments: list[Any]) -> bool:
+    if len(arguments) != 4:
+        return False
+    mark, clock, lines, missed = arguments
+    numbers = type(mark) is int and type(clock) is int and 0 <= mark <= clock
+    return numbers and _are(lines, str) and (missed is None or _are(missed, str) or missed == [])
+
+
+def _is_question(arguments: list[Any]) -> bool:
+    if len(arguments) != 4:
+        return False
+    client, since, topics, options = arguments
+    if type(client) is not str or type(since) is not int or not (topics is None or _are(topics, str) or topics == []):
+        return False
+    if not _are_options(options) or not ("name" not in options or _is_name(options["name"])):
+        return False
+    return all(type(options.get(key, 0)) is int and options.get(key, 0) >= 0 for key in ("latest", "limit"))
+
+
+def _is_fetch(arguments: list[Any]) -> bool:
+    return len(arguments) == 1 and type(arguments[0]) is int
+
+
 def _is_bare(arguments: list[Any]) -> bool:
     return not arguments
 
@@ -189,6 +217,9 @@ REQUESTS: Final[dict[int, Check]] = {
     Kind.COPIED: _is_copied,
     Kind.SWITCHED: _is_switched,
     Kind.REVOKED: _is_revoked,
+    Kind.MARK: _is_mark,
+    Kind.MISSED: _is_question,
+    Kind.FETCH: _is_fetch,
 }
 
 
@@ -230,6 +261,28 @@ def _is_missed(value: Any) -> bool:
     return value is None or type(value) is int
 
 
+def _is_missed_part(value: Any) -> bool:
+    """What a home says that a client has missed."""
+    if type(value) is not list or len(value) != 6:
+        return False
+    number, rows, topics, slots, covered, mark = value
+    if type(number) is not int or type(mark) is not int or type(covered) is not bytes:
+        return False
+    if len(covered) not in (0, SLOTS // 8) or not _are_clients(topics):
+        return False
+    if type(slots) is not list or not all(type(slot) is int and 0 <= slot < SLOTS for slot in slots):
+        return False
+    return type(rows) is list and all(map(_is_kept_row, rows))
+
+
+def _is_kept_row(row: Any) -> bool:
+    if type(row) is not list or len(row) != 5:
+        return False
+    topic, payload, origin, number, stamp = row
+    texts = type(topic) is str and type(payload) is bytes and type(origin) is str
+    return texts and type(number) is int and type(stamp) is int
+
+
 def _are_figures(value: Any) -> bool:
     return type(value) is dict and _is_json(value, FIGURES_DEEP)
 
@@ -242,6 +295,8 @@ ANSWERS: Final[dict[int, Callable[[Any], bool]]] = {
     Kind.FIGURES: _are_figures,
     Kind.PREPARE: _is_bool,
     Kind.COPIED: _is_bool,
+    Kind.MISSED: _is_missed_part,
+    Kind.FETCH: _is_missed_part,
 }
 
 

@@ -27,7 +27,8 @@ class Kind(IntEnum):
     """What a request asks. An item is ``[number, kind, *arguments]``, its answer ``[-number, code, value]``."""
 
     # origin -> home: topic ("": a broadcast), payload, its key (b"": do not check for duplicates), asked before?;
-    # then perhaps, to a peer with "standby", {"from": [origin, number]}: it is known by these
+    # then perhaps, to a peer with "standby", {"from": [origin, number]}: it is known by these; to one with "history",
+    # {"keep_s": seconds}
     # home -> former home that is handing over another with the key: the same
     PUBLISH = 1
     # -> home: client, topics, added; then perhaps, to a peer with "ending", {"until": "disconnect", "ttl_s": seconds};
@@ -56,6 +57,13 @@ class Kind(IntEnum):
     SWITCHED = 14
     # -> every peer, all of which have "revocation": [[claim, value, issued_until, expires_at], ...]
     REVOKED = 15
+    # The next three only to a peer with the capability "history".
+    # -> every peer, once a second: mark, clock, lines, clients of the peer's that have missed something (nil: any may)
+    MARK = 16
+    # endpoint -> home: client, stamp, its topics (nil: it has very many), {"latest": so many of each, "name": [origin,
+    # number] since which, "limit": messages at most}; answered with ``core.history.missed.Answer``
+    MISSED = 17
+    FETCH = 18  # endpoint -> home: the number that an answer began with; answered with the next page of it
 
 
 #: The answer of an endpoint that is not home of the topic: ask again, the views will agree.

@@ -30,8 +30,14 @@ REVOCATION: Final = "revocation"
 #: It takes subscriptions with filters (``messages.filtering``).
 FILTERS: Final = "filters"
 
+#: It keeps messages, and says which a client has missed (``core.history``).
+HISTORY: Final = "history"
+
+#: The same, and they are written to the embedded store before they are handed over (``core.history.journal``).
+JOURNAL: Final = "journal"
+
 #: All of this release's.
-CAPABILITIES: Final = frozenset((COPIES, STANDBY, MISSED, ENDING, REVOCATION, FILTERS))
+CAPABILITIES: Final = frozenset((COPIES, STANDBY, MISSED, ENDING, REVOCATION, FILTERS, HISTORY, JOURNAL))
 
 #: A peer's of before there were any.
 NONE: Final[frozenset[str]] = frozenset()

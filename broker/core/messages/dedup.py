@@ -22,6 +22,9 @@ Waiter = TypeVar("Waiter")
 
 _HASH_BITS: Final = 8 * HASH_BYTES
 
+#: With this bit the other way round a key is none of a publisher's own.
+_MARK_BIT: Final = 1 << 6
+
 #: Of a key that travels from endpoint to endpoint.
 KEY_BYTES: Final = 18
 
@@ -58,6 +61,13 @@ def payload_hash(topic: str, payload: bytes) -> bytes:
 def key_of(slot: int, topic: str, payload: bytes) -> int:
     """The key of a message."""
     return slot << _HASH_BITS | int.from_bytes(payload_hash(topic, payload))
+
+
+def key_of_name(slot: int, origin: str, number: int) -> int:
+    """The key of a message that is not checked for duplicates, and yet must not be handed over twice when its home
+    crashes: nothing but itself has it."""
+    key = slot << _HASH_BITS | int.from_bytes(digest(b"\0%b\0%d" % (origin.encode(), number)))
+    return key ^ _MARK_BIT if is_own(key) else key
 
 
 def hash_of_key(key: int) -> bytes:

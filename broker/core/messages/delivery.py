@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from ingeborg.protocol.messages import notification
 
-from ..clients.hub import Hub
+from ..clients.hub import Connection, Hub
 from ..clients.moved import MovedAway
 from ..clients.sending import Sending
 from ..desk import Desk, Job
@@ -80,6 +80,8 @@ class Delivery(Part):
         self._links = links
         self._counters = counters
         self._wrap = wrap
+        #: A message for a client that recovers is given to this, of ``core.history``.
+        self.take_for_follower: Callable[[Connection, Message, bytes], None] = lambda connection, message, frame: None
         self._recent: OrderedDict[tuple[str, int], DeliveryRecord] = OrderedDict()
         self._recent_clients = 0  # recipients in it
         # By topic: messages for many, in their order, the first of which is going out.
@@ -185,8 +187,10 @@ class Delivery(Part):
             binding = bindings.get(client)
             if binding is None:
                 absent.append(client)
-            else:
+            elif binding.connection.follower is None:
                 push(binding.connection, frame)
+            else:
+                self.take_for_follower(binding.connection, message, frame)
         delivered = len(clients) - len(absent)
         self._desk.counts["messages_delivered"] += delivered
         if delivered:

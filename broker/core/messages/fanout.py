@@ -7,7 +7,7 @@ it for longer than the time-outs of what it waits for.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any
 
 from ingeborg.protocol.errors import ProtocolError
@@ -49,6 +49,8 @@ class Fanout(Part):
         self._delivery = delivery
         self._keeps_lists = keeps_lists
         self._many = sizes.delivery_slice
+        #: A kept message may not have reached these clients of a peer's: told to ``core.history``.
+        self.kept_failed: Callable[[str, list[str]], None] = lambda peer, clients: None
         #: What did not end at once, and every endpoint has confirmed by now, or failed to: the home takes it.
         self.handed_over: deque[tuple[Handover, ProtocolError | None]] = deque()
         #: What ``delivery`` has done of it here in later turns. The tickets: handover, how many clients it was for,
@@ -161,6 +163,8 @@ class Fanout(Part):
     def failed(self, call: Call, code: str, info: Any) -> None:
         """It could not take it, or did not answer in time."""
         handover: Handover = call.context[0] if call.kind == Kind.DELIVER else call.context
+        if handover.entry is not None:
+            self.kept_failed(call.target, call.context[1])
         _note_failure(handover, self._name_of(call.target))
         self._confirmed_by_one(handover)
 

@@ -32,6 +32,11 @@ class Guard:
 
     def begin(self, handover: Handover, key: int) -> None:
         """It is handed over from here on, and waits first, if there is a standby."""
+        self.name(handover, key)
+        self.keep(handover, key)
+
+    def name(self, handover: Handover, key: int) -> None:
+        """By which name it is handed over."""
         message = handover.message
         identity = self._kept.identity_of(key)
         if identity is not None:
@@ -41,8 +46,11 @@ class Guard:
             message.travelled = True
             handover.message = message
         self.under_way[key] = message
-        size = MESSAGE_BYTES + len(message.payload)
-        handover.guarded = self._standbys.keep(self._kept, handover.slot, key, size, handover)
+
+    def keep(self, handover: Handover, key: int) -> None:
+        """Have its standby know of it."""
+        size = MESSAGE_BYTES + len(handover.message.payload)
+        handover.guarded += self._standbys.keep(self._kept, handover.slot, key, size, handover)
 
     def was_handed_over(self, message: Message) -> bool:
         """Is this the very message that another home had handed over before it crashed? Not one like it."""
@@ -52,5 +60,6 @@ class Guard:
     def confirmed(self, handovers: list[Any]) -> None:
         """The standby knows of these messages, or there is none any more."""
         for handover in handovers:
-            handover.guarded = False
-            self.go_on(handover)
+            handover.guarded -= 1
+            if not handover.guarded:
+                self.go_on(handover)

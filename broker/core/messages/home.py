@@ -58,6 +58,9 @@ class Home(Part):
         sizes: Sizes = SIZES,
     ) -> None:
         self._desk = desk
+        self._keeping = keeping = sharing.keeping
+        keeping.go_on = self.go_on
+        fanout.kept_failed = keeping.delivery_failed
         self._sizes = sizes
         self._many = sizes.delivery_slice
         self._me = me
@@ -84,7 +87,11 @@ class Home(Part):
     def publish_requested(self, peer: str, number: int, arguments: list[Any]) -> None:
         """A peer takes us for the home of the message's topic; ``again``: it took another for it before. Of a topic
         that was ours: it asks what becomes of a message that we are still handing over."""
-        origin, origin_number = arguments[4]["from"] if len(arguments) > 4 else (peer, number)
+        origin, origin_number, keep_s = peer, number, 0
+        if len(arguments) > 4:
+            options = arguments[4]
+            origin, origin_number = options.get("from", (peer, number))
+            keep_s = options.get("keep_s", 0)
         topic, payload, packed, again = arguments[:4]
         slot = slot_of(topic)
         key = int.from_bytes(packed) if packed else None
@@ -98,8 +105,11 @@ class Home(Part):
         message.travelled = True
         handover = Handover(message, slot, key, None)
         handover.peer, handover.number = peer, number
+        handover.keep_s = keep_s
         if again:
             handover.begun = -math.inf
+            if self._keeping.switch.on and not keep_s:
+                self._keeping.recall(handover)
         if waiters is not None:
             self._sharing.join(handover, waiters)
         else:
@@ -117,7 +127,7 @@ class Home(Part):
             self._queue(handover)
 
     def go_on(self, handover: Handover) -> None:
-        """It need not wait for a standby any more."""
+        """It need not wait for a standby any more, or for the journal."""
         topic = handover.message.topic
         route = self._routes.get(topic)
         if route is not None and route.stage == GUARDED and route.first is handover:
@@ -166,6 +176,9 @@ class Home(Part):
         """The topic's first message is handed over. False: it waits for what the route's stage says."""
         first = route.first
         if first is not None and first.guarded and (not topic or route.subscribers is not None):
+            if first.not_kept is not None:
+                self._ended(route.take(), unavailable(first.not_kept))
+                return True
             route.stage = GUARDED
             return False
         if not topic:
@@ -250,6 +263,9 @@ class Home(Part):
         """The home is done with the message; its duplicates share the outcome."""
         if handover.recipients:
             self._placing.end(handover)
+        if handover.entry is not None and not self._keeping.ended(handover, error):
+            self._move_on(handover)
+            return
         if error is not None:
             self._desk.drops[f"publish_{error.code}"] += 1
         if handover.pending:
@@ -335,6 +351,8 @@ class Home(Part):
 
     def _move_on(self, handover: Handover) -> None:
         """It is another home's, and so are its repetitions."""
+        if handover.entry is not None:
+            self._keeping.released(handover)
         waiters = self._sharing.release(handover) if handover.pending else []
         for moved in (handover, *waiters):
             self._outcomes.settle(moved, ELSEWHERE)

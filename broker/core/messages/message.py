@@ -16,12 +16,13 @@ from typing import Any, Final
 from ingeborg.protocol.errors import ProtocolError
 
 from ..clients.hub import Connection, Reply
+from ..history.log import Entry
 
 
 class Message:
     """What subscribers get. The topic ``""`` makes it a broadcast."""
 
-    __slots__ = ("frame", "number", "origin", "payload", "received", "topic", "travelled")
+    __slots__ = ("frame", "named", "number", "origin", "payload", "received", "topic", "travelled")
 
     def __init__(self, topic: str, payload: bytes, origin: str, number: int, received: float) -> None:
         self.topic = topic
@@ -32,17 +33,34 @@ class Message:
         self.received = received  # by this endpoint, in its monotonic seconds
         self.travelled = False  # another endpoint has had a hand in it, and may have delivered it
         self.frame: bytes | None = None  # encoded once, for all
+        self.named: bytes | None = None  # with its name, for those who recover
 
 
 class Publish:
     """A client's publish, at its origin."""
 
-    __slots__ = ("ack", "connection", "id", "key", "message", "outcome", "reply", "slot", "waits")
+    __slots__ = (
+        "ack",
+        "again",
+        "connection",
+        "id",
+        "keep_s",
+        "key",
+        "message",
+        "outcome",
+        "reply",
+        "slot",
+        "unique",
+        "waits",
+    )
 
     def __init__(self, message: Message, slot: int, connection: Connection, id: Any, ack: bool) -> None:
         self.message = message
         self.slot = slot  # of its topic
         self.key: int | None = None  # in the tables of duplicates; None: it is not checked
+        self.unique = False  # it is, but for itself only
+        self.keep_s = 0  # seconds that it is to be kept
+        self.again = False  # this endpoint was its home, and may have kept it: so may its copies, and the journal
         self.connection = connection
         self.id = id
         self.ack = ack
@@ -69,10 +87,14 @@ class Handover:
     __slots__ = (
         "begun",
         "confirmed",
+        "entry",
         "failed",
+        "found",
         "guarded",
+        "keep_s",
         "key",
         "message",
+        "not_kept",
         "number",
         "open",
         "outcome",
@@ -82,6 +104,7 @@ class Handover:
         "recipients",
         "seen",
         "slot",
+        "stamp",
         "waits",
     )
 
@@ -96,7 +119,12 @@ class Handover:
         self.begun = message.received  # if it is a broadcast: nobody can have had it before then
         self.waits = False  # it counts as in flight
         self.pending = False  # in the table of duplicates, until it has been handed over
-        self.guarded = False  # it waits until the slot's standby has it
+        self.guarded = 0  # for so much it waits: that the slot's standby has it, that the journal has
+        self.keep_s = 0  # seconds that it is to be kept; 0: it is not
+        self.entry: Entry | None = None  # of the log of kept messages
+        self.stamp = 0  # of that, when it was accepted here
+        self.found = False  # that was there before: another home may have said that it is published
+        self.not_kept: Exception | None = None  # the journal could not take it in
         self.seen: bool | None = None  # lookup routing: the store's word on it, once it is known
         self.recipients = 0  # counted while it is being handed over, if they are many
         self.open = 0  # confirmations it waits for: of endpoints, of relocations, and one while it is being handed on

@@ -9,6 +9,7 @@ once, the home is asked about the first only (``repeats``).
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from ingeborg.protocol.errors import ProtocolError
@@ -19,10 +20,11 @@ from ..clients.hub import Connection
 from ..clients.replies import Replies
 from ..cluster.homes import Homes
 from ..desk import Desk
+from ..history.keeping import Keeping
 from ..links.calls import Call, Kind
 from ..operators.counters import Counters
 from ..part import CommandHandler, Part
-from .dedup import KEY_BYTES, key_of
+from .dedup import KEY_BYTES, key_of, key_of_name
 from .home import Home
 from .inflight import InFlight
 from .message import ELSEWHERE, Handover, Message, Outcome, Publish, refusal
@@ -45,6 +47,7 @@ class Origin(Part):
         inflight: InFlight,
         replies: Replies,
         counters: Counters,
+        keeping: Keeping,
         dedup: bool,
     ) -> None:
         self._desk = desk
@@ -56,6 +59,7 @@ class Origin(Part):
         self._inflight = inflight
         self._replies = replies
         self._counters = counters
+        self._keeping = keeping
         self._dedup = dedup
 
     def commands(self) -> dict[str, CommandHandler]:
@@ -72,14 +76,29 @@ class Origin(Part):
         slot = slot_of(topic)
         message = Message(topic, command.payload, self._me, desk.number(), desk.now)
         publish = Publish(message, slot, connection, command.id, command.ack)
+        if (command.keep_s or self._keeping.topics) and not self._keep(publish, command):
+            return
         if command.dedup and self._dedup:
             if type(command.dedup) is str:
                 publish.key = own_key_of(slot, topic, command.client, command.dedup, command.payload)
             else:
                 publish.key = key_of(slot, topic, command.payload)
+        elif publish.keep_s:
+            publish.key, publish.unique = key_of_name(slot, self._me, message.number), True
         self._dispatch(publish)
         if publish.outcome is None:
             publish.reply = self._replies.expect(connection)
+
+    def _keep(self, publish: Publish, command: Command) -> bool:
+        """For how long is it to be kept? False: as its publisher asks for it, it cannot be."""
+        topic = publish.message.topic
+        if topic:
+            try:
+                publish.keep_s = self._keeping.seconds(topic, command.keep_s)
+            except ProtocolError as error:
+                self._settle(publish, error)
+                return False
+        return True
 
     def _dispatch(self, publish: Publish) -> None:
         """To its home."""
@@ -98,12 +117,19 @@ class Origin(Part):
             self._inflight.begin(len(message.payload))
         message.travelled = True
         packed = b"" if key is None else key.to_bytes(KEY_BYTES)
-        arguments = (message.topic, message.payload, packed, False)
+        arguments: tuple[Any, ...] = (message.topic, message.payload, packed, publish.again)
+        if publish.keep_s:
+            arguments = (*arguments, {"keep_s": publish.keep_s})
         desk.ask(Kind.PUBLISH, home, arguments, self, publish, message.number)
 
     def _hand_to_home(self, publish: Publish) -> None:
         """Which is this endpoint."""
         handover = Handover(publish.message, publish.slot, publish.key, publish)
+        handover.keep_s = publish.keep_s
+        if publish.keep_s and (publish.message.travelled or publish.again):
+            handover.begun = -math.inf  # another home may have begun to hand it over
+        if publish.keep_s:
+            publish.message.travelled = True  # it may have to be handed over once more: who has had it is remembered
         self._home.take(handover)
         if handover.outcome is not None:
             self._take_outcome(publish, handover.outcome)
@@ -119,6 +145,7 @@ class Origin(Part):
 
     def _take_outcome(self, publish: Publish, outcome: Outcome) -> None:
         if outcome is ELSEWHERE:
+            publish.again = publish.keep_s > 0
             self._dispatch(publish)
         else:
             self._settle(publish, outcome)
@@ -126,6 +153,8 @@ class Origin(Part):
     def _settle(self, publish: Publish, outcome: bool | ProtocolError) -> None:
         """Its way ends here: tell the publisher. Where it succeeded and no ``ack`` was asked for, there is no reply
         (SPEC section 2)."""
+        if outcome is True and publish.unique:
+            outcome = False  # nothing but itself has its key: it had been handed over already
         publish.outcome = outcome
         self._forget(publish)
         if publish.reply is None:
@@ -136,7 +165,11 @@ class Origin(Part):
             name = "publish" if publish.message.topic else "broadcast"
             self._replies.refuse(publish.connection, publish.reply, publish.id, outcome, name)
         else:
-            data = success(publish.id, duplicate=outcome) if publish.ack else None
+            data = None
+            if publish.ack and publish.keep_s:
+                data = success(publish.id, duplicate=outcome, kept=not outcome)
+            elif publish.ack:
+                data = success(publish.id, duplicate=outcome)
             self._replies.reply(publish.connection, publish.reply, data)
 
     def _forget(self, publish: Publish) -> None:
@@ -150,7 +183,7 @@ class Origin(Part):
     def answered(self, call: Call, value: Any) -> None:
         """The home has the message."""
         publish: Publish = call.context
-        if publish.key is not None:
+        if publish.key is not None and not publish.unique:
             self._repeats.learn(publish.key, self._desk.now)
         self._settle(publish, bool(value))
 
@@ -163,7 +196,7 @@ class Origin(Part):
         publish: Publish = call.context
         home = self._homes.table[publish.slot]
         if home != self._me:
-            call.arguments = (*call.arguments[:3], True)
+            call.arguments = (*call.arguments[:3], True, *call.arguments[4:])
             return home
         self._forget(publish)
         self._hand_to_home(publish)

@@ -68,6 +68,8 @@ class Recovery(Part):
         self._kept = kept
         self._outcomes = outcomes
         self._take = take
+        #: Is told of each as soon as this endpoint is its home: slot, topic, origin and number.
+        self.inherit: Callable[[int, str, str, int], None] = lambda slot, topic, origin, number: None
         self._open: dict[int, Recovered] = {}  # by key
         kept.identity_of = self.identity_of
         self._again: deque[tuple[float, Recovered]] = deque()
@@ -83,6 +85,7 @@ class Recovery(Part):
                 self._dedup.begin(key)  # whoever repeats it waits for it
                 self._open[key] = one = Recovered(key, slot_of_key(key), known, now + TRY_S)
                 begun.append(one)
+                self.inherit(one.slot, known[0], known[2], known[3])
         self._desk.counts["messages_recovered"] += len(begun)
         self._desk.job(self._hand_over(begun))
 

@@ -20,6 +20,7 @@ from ..cluster.handover import KeyHandover
 from ..cluster.homes import Homes
 from ..cluster.slots import SlotState
 from ..desk import Desk
+from ..history.keeping import Keeping
 from ..limits import SIZES, Sizes
 from ..links.calls import Asker, Call, Kind
 from .dedup import KEY_BYTES, Dedup
@@ -49,6 +50,7 @@ class Sharing(Asker):
         copies: Copies,
         seen: SlotState,
         guard: Guard,
+        keeping: Keeping,
         outcomes: Outcomes,
         sizes: Sizes = SIZES,
     ) -> None:
@@ -62,6 +64,7 @@ class Sharing(Asker):
         self._copies = copies
         self._seen = seen
         self._guard = guard
+        self.keeping = keeping
         self._outcomes = outcomes
         self._waiters_max = sizes.waiters_max
         #: By key: the message, as its origin numbers it, and the outcome.
@@ -92,14 +95,20 @@ class Sharing(Asker):
             return False
         handover.pending = True
         dedup.begin(key)
-        if self._guard.on:
+        if handover.keep_s:
+            self.keeping.begin(handover, key)
+        elif self._guard.on:
             self._guard.begin(handover, key)
         return True
 
     def begin(self, handover: Handover, key: int) -> None:
         """A message whose key is pending already is handed over from here on."""
         handover.pending = True
-        if self._guard.on:
+        if self.keeping.switch.on:
+            self.keeping.recall(handover)
+        if handover.keep_s:
+            self.keeping.begin(handover, key)
+        elif self._guard.on:
             self._guard.begin(handover, key)
 
     def settle(self, handover: Handover, error: ProtocolError | None) -> None:

@@ -25,10 +25,13 @@ class Change:
         "filter",
         "id",
         "job",
+        "latest",
+        "names",
         "open",
         "parked",
         "replace",
         "reply",
+        "since",
         "size",
         "term",
         "topics",
@@ -50,6 +53,10 @@ class Change:
         self.term = term  # of what ends, as ``Command.term``
         self.filter = filter  # the one that is added, or taken out
         self.replace = replace
+        # Kept messages that are wanted of these topics: so many of the latest, or those since a position.
+        self.names: list[str] = []
+        self.latest = 0
+        self.since: str | None = None
         self.connection = connection
         self.reply = reply
         self.id = number

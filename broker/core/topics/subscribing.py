@@ -21,6 +21,7 @@ from ..clients.replies import Replies
 from ..cluster.features import Features
 from ..cluster.homes import Homes
 from ..desk import Desk, in_turn
+from ..history.recovering import Recovering
 from ..limits import SIZES, Sizes
 from ..links.calls import TIMEOUT_S, Call, Kind
 from ..links.capabilities import ENDING, FILTERS
@@ -88,9 +89,11 @@ class Subscribing(Part):
         memory: Memory,
         shape: Shape,
         subscriptions_max: int,
+        recovering: Recovering,
         sizes: Sizes = SIZES,
     ) -> None:
         self._desk = desk
+        self._recovering = recovering
         self._at_once = sizes.topics_at_once
         self._me = me
         self._homes = homes
@@ -121,9 +124,25 @@ class Subscribing(Part):
         if isinstance(command.topics, Topics):
             change.size = command.topics.size
             self._memory.wait(connection, change.size)
+        if (command.last or command.since is not None) and not self._wants_kept(change, command):
+            return
         if (change.term is not None or filter is not None) and not self._may(change, command.topics):
             return
         self._ask(change, command.topics)
+
+    def _wants_kept(self, change: Change, command: Command) -> bool:
+        """What is kept of its topics is to be sent once it has been written. False: that cannot be."""
+        refusal = self._recovering.keeping.refusal()
+        if refusal is None and command.client not in change.connection.clients:
+            text = "Keys 'last' and 'since': the client does not listen on this connection; have it listen first"
+            refusal = ProtocolError("bad_state", text)
+        if refusal is not None:
+            self._forbidden(change, refusal)
+            return False
+        change.names, change.latest, change.since = list(command.topics), command.last, command.since
+        if change.names:
+            self._recovering.hold_for(change.connection, change.client)
+        return True
 
     def _ask(self, change: Change, topics: Any) -> None:
         if change.added and self._quota is not None:
@@ -294,14 +313,33 @@ class Subscribing(Part):
             self._memory.wait(change.connection, -change.size)
         if change.counted and self._quota is not None:
             self._quota.ended(change)
+        if change.names and change.error is None:
+            self._read_kept(change)
+            return
+        if change.names:
+            self._recovering.not_subscribed(change.connection)
+        asks = change.latest or change.since is not None
+        self._reply(change, {"recovered": True} if asks else {})
+
+    def _read_kept(self, change: Change) -> None:
+        def done(is_whole: bool, has_gap: bool) -> None:
+            if not is_whole:
+                text = "The subscription is there, but what is kept could not be read; send the command again"
+                change.error = ProtocolError("peer_unavailable", text)
+            self._reply(change, {"recovered": not has_gap})
+
+        names = change.names
+        self._recovering.read_kept(change.connection, names, change.since, change.latest, change.filter, done)
+
+    def _reply(self, change: Change, fields: dict[str, Any]) -> None:
         if change.error is not None:
             self._replies.refuse(change.connection, change.reply, change.id, change.error)
         elif change.filter is not None and change.added:
-            self._replies.reply(change.connection, change.reply, success(change.id, filtered=True))
+            self._replies.reply(change.connection, change.reply, success(change.id, filtered=True, **fields))
         elif change.term is not None:
-            self._replies.reply(change.connection, change.reply, success(change.id, grace_s=self._grace_s))
+            self._replies.reply(change.connection, change.reply, success(change.id, grace_s=self._grace_s, **fields))
         else:
-            self._replies.reply(change.connection, change.reply, success(change.id))
+            self._replies.reply(change.connection, change.reply, success(change.id, **fields))
 
     def answered(self, call: Call, value: Any) -> None:
         """The home has written its topics."""

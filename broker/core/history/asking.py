@@ -1,0 +1,132 @@
+"""The command `history`: kept messages of one topic, asked for by whoever may subscribe to it. SPEC section 2.7.
+
+Owns: the commands under way. Must never: send a notification.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from orjson import Fragment
+
+from ingeborg.protocol.errors import ProtocolError
+from ingeborg.protocol.hashes import slot_of
+from ingeborg.protocol.messages import Command, mid_of, parse_mid, success
+
+from ..clients.hub import Connection, Reply
+from ..clients.replies import Replies
+from ..cluster.homes import Homes
+from ..desk import Desk, in_turn
+from ..filters.pattern import attributes, conjunctions, holds
+from ..links.calls import TIMEOUT_S, Call, Kind
+from ..part import CommandHandler, Part
+from .keeping import Keeping
+from .missed import Missed, Question
+
+
+class Asked:
+    """A command under way."""
+
+    __slots__ = ("command", "connection", "question", "reply", "until")
+
+    def __init__(
+        self, connection: Connection, reply: Reply, command: Command, question: Question, until: float
+    ) -> None:
+        self.connection = connection
+        self.reply = reply
+        self.command = command
+        self.question = question
+        self.until = until
+
+
+class Asking(Part):
+    """One endpoint's part."""
+
+    def __init__(self, desk: Desk, me: str, homes: Homes, keeping: Keeping, missed: Missed, replies: Replies) -> None:
+        self._desk = desk
+        self._me = me
+        self._homes = homes
+        self._keeping = keeping
+        self._missed = missed
+        self._replies = replies
+        self._again: list[Asked] = []
+
+    def commands(self) -> dict[str, CommandHandler]:
+        """What clients ask."""
+        return {"history": self.history}
+
+    def history(self, connection: Connection, command: Command) -> None:
+        """A client's ``history``."""
+        reply = self._replies.expect(connection)
+        refusal = self._keeping.refusal()
+        name = parse_mid(command.since) if command.since is not None else None
+        if refusal is None and command.since is not None and name is None:
+            refusal = ProtocolError("bad_state", "Key 'since' is no 'mid' that an endpoint has given")
+        if refusal is not None:
+            self._replies.refuse(connection, reply, command.id, refusal)
+            return
+        latest = 0 if name is not None else command.last or command.limit
+        question = Question(command.client, 0, list(command.topics), latest, name, command.last or command.limit)
+        self._ask(Asked(connection, reply, command, question, self._desk.now + TIMEOUT_S))
+
+    def _ask(self, asked: Asked) -> None:
+        question = asked.question
+        assert question.topics is not None
+        home = self._homes.table[slot_of(question.topics[0])]
+        if home == self._me:
+            self._missed.ask(question, self._told, asked)
+        else:
+            arguments = (question.client, question.since, question.topics, question.options())
+            self._desk.ask(Kind.MISSED, home, arguments, self, asked)
+
+    def answered(self, call: Call, value: Any) -> None:
+        """The home has said what there is."""
+        self._told(call.context, value)
+
+    def failed(self, call: Call, code: str, info: Any) -> None:
+        """It could not, or did not answer in time."""
+        asked: Asked = call.context
+        self._replies.refuse(asked.connection, asked.reply, asked.command.id, ProtocolError(code, info))
+
+    def lost(self, call: Call) -> str | None:
+        """It is gone, or not the home any more."""
+        self._told(call.context, None)
+        return None
+
+    def tick(self) -> None:
+        """Ask again where the home has just changed."""
+        if self._again:
+            again, self._again = self._again, []
+            for asked in again:
+                self._ask(asked)
+
+    def _told(self, asked: Any, answer: Any) -> None:
+        connection, command = asked.connection, asked.command
+        if answer is None:
+            if self._desk.now >= asked.until:
+                text = "No endpoint became the home of this topic in time"
+                self._replies.refuse(connection, asked.reply, command.id, ProtocolError("peer_unavailable", text))
+            else:
+                self._again.append(asked)
+            return
+        self._desk.job(in_turn(self._reply, asked, answer))
+
+    def _reply(self, asked: Asked, answer: Any) -> None:
+        """In a turn of its own: there may be a megabyte."""
+        command = asked.command
+        patterns = None if command.filter is None else conjunctions(command.filter)
+        publications: list[dict[str, Any]] = []
+        mid: str | None = None
+        for _, payload, origin, number, _ in answer[1]:
+            mid = mid_of(origin, number)
+            if patterns is not None:
+                found = attributes(payload)
+                if not any(holds(conjunction, found) for conjunction in patterns):
+                    continue
+            publications.append({"broadcast": Fragment(payload), "mid": mid})
+        fields: dict[str, Any] = {"publications": publications, "mid": mid, "more": answer[0] != 0}
+        if command.since is not None:
+            fields["recovered"] = not answer[2]
+            if mid is None:
+                fields["mid"] = command.since if not answer[2] else None
+        self._replies.reply(asked.connection, asked.reply, success(command.id, **fields))

@@ -1,0 +1,262 @@
+"""The journal of kept messages, in the embedded store: whole after all endpoints of a machine have ended. SPEC section
+8.10, ADR 36.
+
+Owns: what is to be written of a turn, and the slots whose messages are being read. Must never: have a message handed
+over before it is written, or say that a slot is whole before all that is written of it has been read.
+
+There is one write under way at a time; what comes meanwhile goes into the next. Where a home comes to slots without
+what belongs to them, it reads that here.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from ingeborg.protocol.hashes import SLOTS, slot_of
+
+from ..cluster.features import Switch
+from ..cluster.homes import Homes
+from ..desk import Desk
+from ..messages.message import Handover
+from ..model import Kept, StoreError
+from ..part import Part
+from .clock import Clock
+from .log import Entry, Log
+from .marks import Marks
+from .state import Unread
+
+#: Messages in one page that is read: some 2 ms.
+KEPT_PER_PAGE: Final = 500
+
+#: Slots that are read together.
+SLOTS_PER_READ: Final = 64
+
+#: Of a payload that is written: a store's record has no more than 3 MiB, its topic and names included.
+WRITTEN_BYTES_MAX: Final = (3 << 20) - (4 << 10)
+
+#: Entries written at once at the most; the rest goes into the next write.
+KEPT_PER_WRITE: Final = 2_000
+
+#: After the store could not say what there is, it is asked again after so many seconds.
+AGAIN_S: Final = 1.0
+
+
+class Journal(Part):
+    """One endpoint's. ``switch``: is the feature on?"""
+
+    def __init__(self, desk: Desk, me: str, homes: Homes, log: Log, clock: Clock, marks: Marks, switch: Switch) -> None:
+        self._desk = desk
+        self._me = me
+        self._homes = homes
+        self._log = log
+        self._clock = clock
+        self._marks = marks
+        self.switch = switch
+        self.unix_s: Callable[[], float] = lambda: 0.0
+        #: Is told what became of a message's entry.
+        self.written: Callable[[Handover, Exception | None], None] = lambda handover, error: None
+        self._rows: dict[tuple[int, int], tuple[Entry, Handover]] = {}  # by slot and stamp
+        self._forgotten: list[tuple[int, int]] = []
+        self._floors: dict[int, int] = {}
+        self._lines: list[str] = []
+        self._writing = False
+        self._known = False  # the lines of before, and the greatest stamp
+        self._asked_at = -AGAIN_S
+        #: Slots that are being read, each with the number of its read: who lets go of one and gets it again reads anew.
+        self.loading: dict[int, int] = {}
+        self._reads: deque[tuple[int, list[int]]] = deque()
+        self._numbers = 0
+        #: Is told of what is read: it is to be where the slot's copies are, too. Entries, slots, and what says that all
+        #: of a slot is there.
+        self.has_read: Callable[[int, Any], None] = lambda slot, key: None
+        self._reading = False
+
+    # Writing
+
+    def keep(self, slot: int, entry: Entry, handover: Handover) -> None:
+        """The entry has to be written; ``written`` is told."""
+        self._rows[slot, entry.stamp] = entry, handover
+
+    def forget(self, slot: int, stamp: int) -> None:
+        """There is no such entry any more."""
+        row = self._rows.pop((slot, stamp), None)
+        if row is None:
+            self._forgotten.append((slot, stamp))
+        else:
+            self.written(row[1], None)
+
+    def floor(self, slot: int, stamp: int) -> None:
+        """What the slot had up to this stamp may be lacking."""
+        self._floors[slot] = max(stamp, self._floors.get(slot, 0))
+
+    def line(self) -> None:
+        """There is a new line."""
+        self._lines = list(self._marks.lines)
+
+    def flush(self) -> None:
+        """The turn ends: write what there is."""
+        if not self.switch.on or self._writing:
+            return
+        lost = self._log.lost
+        if lost:
+            table, me = self._homes.table, self._me
+            for entry in lost:
+                slot = slot_of(entry.topic)
+                if table[slot] == me and slot not in self.loading:
+                    self.forget(slot, entry.stamp)
+                    self.floor(slot, entry.stamp)
+            lost.clear()
+        if not (self._rows or self._forgotten or self._floors or self._lines):
+            return
+        names = list(self._rows)[:KEPT_PER_WRITE]
+        rows: list[tuple[int, tuple[Entry, Handover]]] = []
+        for name in names:
+            entry, handover = self._rows.pop(name)
+            if len(entry.payload) > WRITTEN_BYTES_MAX:
+                text = f"A message of {len(entry.payload)} bytes is not kept in the store; {WRITTEN_BYTES_MAX} at most"
+                self.written(handover, StoreError(text))
+            else:
+                rows.append((name[0], (entry, handover)))
+        unix_s, now = self.unix_s(), self._desk.now
+        kept = [
+            Kept(
+                slot, entry.stamp, entry.topic, entry.payload, entry.origin, entry.number, unix_s + entry.expires - now
+            )
+            for slot, (entry, _) in rows
+            if not entry.gone
+        ]
+        arguments = (kept, self._forgotten, list(self._floors.items()), self._lines)
+        self._writing = True
+        self._desk.store("keep", arguments, self._done, ([handover for _, (_, handover) in rows], arguments))
+        self._forgotten, self._floors, self._lines = [], {}, []
+
+    def _done(self, context: Any, result: Any, error: Exception | None) -> None:
+        handovers, arguments = context
+        self._writing = False
+        if error is not None:
+            self._desk.drops["not_kept"] += len(handovers)
+            self._forgotten = arguments[1] + self._forgotten
+            for slot, stamp in arguments[2]:
+                self.floor(slot, stamp)
+            self._lines = self._lines or arguments[3]
+        for handover in handovers:
+            self.written(handover, error)
+
+    # Reading
+
+    def turn(self, on: bool) -> None:
+        """The feature has been switched."""
+        if on and not self.switch.on:
+            self._log.lost = []
+            self._lines = list(self._marks.lines)
+            if self._homes.joined:
+                # What is kept already is not written: after an end of all, what was missed before now may be lacking.
+                stamp = self._clock.step()
+                for slot in range(SLOTS):
+                    if self._homes.table[slot] == self._me:
+                        self.floor(slot, stamp)
+        elif not on:
+            self._log.lost = None
+            rows, self._rows = self._rows, {}
+            for _, handover in rows.values():
+                self.written(handover, None)
+        self.switch.turn(on)
+
+    def known(self) -> bool:
+        """Is it known how far those of before had come? Asked before this endpoint acts."""
+        if not self.switch.on or self._known:
+            return True
+        if self._desk.now >= self._asked_at + AGAIN_S:
+            self._asked_at = self._desk.now
+            self._desk.store("kept_about", (), self._about, None)
+        return False
+
+    def _about(self, context: Any, result: Any, error: Exception | None) -> None:
+        if error is None:
+            lines, top = result
+            self._clock.see(top)
+            for line in lines:
+                self._marks.lines[line] = None
+            self._known = True
+
+    def lacking(self, slots: Sequence[int]) -> bool:
+        """Slots have come without what belongs to them. True: it is read here."""
+        if not self.switch.on:
+            return False
+        stamp = self._clock.leap(self.unix_s())  # so that no two entries of a slot have one stamp
+        # Who comes after this one begins behind it, whatever this one has stamped and not written.
+        self._forgotten.append((slots[0], self._clock.value))
+        for start in range(0, len(slots), SLOTS_PER_READ):
+            part = list(slots[start : start + SLOTS_PER_READ])
+            self._numbers += 1
+            self._reads.append((self._numbers, part))
+            for slot in part:
+                self.loading[slot] = self._numbers
+                self._log.mark_unread(slot, stamp)
+                self.has_read(slot, Unread(slot, stamp))
+        self._read_next()
+        return True
+
+    def let_go(self, slots: Sequence[int]) -> None:
+        """They are not ours any more: who is their home now reads them, if they have not been."""
+        for slot in slots:
+            self.loading.pop(slot, None)
+
+    def _loaded(self, number: int, slots: Sequence[int]) -> None:
+        """All that there is of these has been read. Said behind all that was."""
+        for slot in slots:
+            if self.loading.get(slot) == number:
+                del self.loading[slot]
+                self._log.mark_unread(slot, 0)
+                self.has_read(slot, slot)
+                self.has_read(slot, Unread(slot, 0))
+
+    def _read_next(self) -> None:
+        if self._reads and not self._reading:
+            self._reading = True
+            read = self._reads.popleft()
+            self._desk.store("kept", (read[1], None, KEPT_PER_PAGE), self._read, read)
+
+    def _read(self, read: tuple[int, list[int]], result: Any, error: Exception | None) -> None:
+        self._reading = False
+        number, slots = read
+        loading = self.loading
+        if error is not None:
+            self._desk.counts["kept_reads_failed"] += 1
+            stamp = self._clock.step()
+            for slot in slots:
+                if loading.get(slot) == number:
+                    self._log.raise_floor(slot, stamp)
+            self._loaded(number, slots)
+            self._read_next()
+            return
+        kept: list[Kept] = result[0]
+        unix_s, now = self.unix_s(), self._desk.now
+        for one in kept:
+            self._clock.see(one.stamp)
+            if loading.get(one.slot) != number:
+                continue
+            if one.expires_at > unix_s:
+                expires = now + one.expires_at - unix_s
+                entry = Entry(one.topic, one.payload, one.origin, one.number, one.stamp, expires)
+                self._log.add(one.slot, entry, now)
+                self.has_read(one.slot, entry)
+            else:
+                self._log.forget_to(one.slot, one.topic, one.stamp)
+                self.has_read(one.slot, self._log.get(one.slot, one.topic))
+                self._forgotten.append((one.slot, one.stamp))
+                self.floor(one.slot, one.stamp)
+        floors: list[tuple[int, int]] = result[1]
+        for slot, stamp in floors:
+            self._clock.see(stamp)
+            if loading.get(slot) == number:
+                self._log.raise_floor(slot, stamp)
+        cursor: str | None = result[2]
+        if cursor is not None:
+            self._reading = True
+            self._desk.store("kept", (slots, cursor, KEPT_PER_PAGE), self._read, read)
+            return
+        self._loaded(number, slots)
+        self._read_next()

@@ -1,0 +1,190 @@
+"""How far all homes have come, and so what a position may say. SPEC section 8.10, ADR 36.
+
+Owns: the mark of every endpoint, the position that follows from them, and which clients of which endpoints have missed
+a delivery. Must never: hand out a position that covers a message which a client that was connected has not been sent.
+
+Each endpoint tells all others once a second its *mark* (``clock``). The least mark of all is *stable*: each kept
+message up to it has ended, so every endpoint has put it into the outboxes of all its clients that were to get it. That
+is a position, with the *line* in front of it: the life of the cluster that the stamps belong to.
+
+Who comes into the view is told the clock before it is let in, so that it gives no stamp up to any position that there
+is. Whose lease has lapsed may have missed messages: it hands out no later position before its clients have been
+recovered (``recovering``). A delivery to an endpoint that failed is told to it with every mark until it has heard of
+it, so no position passes such a message unseen either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from ..cluster.features import Switch
+from ..cluster.membership import Membership
+from ..desk import Desk
+from ..links.calls import Call, Kind
+from ..links.capabilities import HISTORY
+from ..part import Part, RequestHandler
+from .clock import Clock
+
+#: Between two tellings, in seconds.
+PERIOD_S: Final = 1.0
+
+#: Clients of one endpoint that are named as having missed something; of more it is told that all may have.
+MISSED_MAX: Final = 1_000
+
+#: Lives of the cluster that are known to be one: more than one there is only where endpoints began at the same moment.
+LINES_MAX: Final = 64
+
+#: Of a stamp in a position, in hexadecimal.
+_STAMP_DIGITS: Final = 16
+
+
+class Marks(Part):
+    """One endpoint's part. ``switch``: is the feature on? ``clock``: its own."""
+
+    def __init__(self, desk: Desk, members: Membership, clock: Clock, switch: Switch) -> None:
+        self._desk = desk
+        self._members = members
+        self._me = members.me.incarnation
+        self._clock = clock
+        self._switch = switch
+        self.stable = 0
+        #: Every endpoint in the view has told its mark since this one joined.
+        self.known = False
+        self.lines: dict[str, None] = {}
+        self._marks: dict[str, int] = {}
+        #: By peer: its clients to which a delivery failed; None: any may be concerned.
+        self._failed: dict[str, dict[str, int] | None] = {}
+        self._failures = 0  # by whose number a client is known to have missed nothing more since it was named
+        self._all_failed: dict[str, int] = {}
+        self._tell_at = desk.now
+        #: Are told: that the stable stamp has grown; before that, that these clients here have missed something (None:
+        #: any may have); that there is a new line.
+        self.advanced: Callable[[], None] = lambda: None
+        self.missed: Callable[[Sequence[str] | None], None] = lambda clients: None
+        self.new_line: Callable[[], None] = lambda: None
+
+    def requests(self) -> dict[Kind, RequestHandler]:
+        """What the others tell."""
+        return {Kind.MARK: self.mark_told}
+
+    # Positions
+
+    @property
+    def position(self) -> str:
+        """What a client may be told that has been sent all up to the stable stamp."""
+        return self.position_at(self.stable)
+
+    def position_at(self, stamp: int) -> str:
+        """The same of another stamp."""
+        return f"{min(self.lines, default='')}.{stamp:x}"
+
+    def stamp_of(self, position: str) -> int | None:
+        """``None``: no endpoint of this cluster's present life has given such a position."""
+        line, _, text = position.rpartition(".")
+        if line not in self.lines or not 0 < len(text) <= _STAMP_DIGITS or not text.isalnum():
+            return None
+        try:
+            stamp = int(text, 16)
+        except ValueError:
+            return None
+        return stamp if 0 <= stamp <= self._clock.value else None
+
+    # Telling
+
+    def tick(self) -> None:
+        """Tell it when it is due."""
+        if not self._switch.on:
+            return
+        if self._desk.now >= self._tell_at:
+            self._tell_at = self._desk.now + PERIOD_S
+            for peer in self._members.view():
+                self.tell(peer)
+        self._advance()
+
+    def tell(self, peer: str) -> None:
+        """Tell the peer; before it is let in, too."""
+        if not self._switch.on or not self._members.has(peer, HISTORY):
+            return
+        failed = self._failed.get(peer, {})
+        again = None if failed is None else list(failed)
+        arguments = (self._clock.mark, self._clock.value, list(self.lines), again)
+        self._desk.ask(Kind.MARK, peer, arguments, self, (again, self._failures))
+
+    def mark_told(self, peer: str, number: int, arguments: list[Any]) -> None:
+        """A peer has come so far; these of our clients have missed a message of its topics."""
+        mark, clock, lines, again = arguments
+        self._clock.see(clock)
+        for line in lines:
+            if line not in self.lines and len(self.lines) < LINES_MAX:
+                self.lines[line] = None
+                self.new_line()
+        if again is None or again:
+            self.missed(again)
+        self._marks[peer] = max(mark, self._marks.get(peer, 0))
+        self._desk.answer(peer, number)
+        self._advance()
+
+    def answered(self, call: Call, value: Any) -> None:
+        """The peer has heard of the clients that were named."""
+        again: list[str] | None = call.context[0]
+        failures: int = call.context[1]
+        failed = self._failed.get(call.target, {})
+        if failed is None:
+            if again is None and self._all_failed[call.target] <= failures:
+                del self._failed[call.target]
+        elif failed:
+            for client in list(failed) if again is None else again:
+                if failed.get(client, failures + 1) <= failures:
+                    del failed[client]
+            if not failed:
+                del self._failed[call.target]
+
+    def delivery_failed(self, peer: str, clients: Sequence[str]) -> None:
+        """A kept message for these clients of the peer's may not have reached it."""
+        if not self._members.in_view(peer):
+            return  # it recovers all its clients when it comes back
+        self._failures += 1
+        failed = self._failed.setdefault(peer, {})
+        if failed is not None:
+            failed.update(dict.fromkeys(clients, self._failures))
+        if failed is None or len(failed) > MISSED_MAX:
+            self._failed[peer] = None
+            self._all_failed[peer] = self._failures
+
+    def _advance(self) -> None:
+        members = self._members
+        if not (members.joined or members.leaving):
+            return
+        least = self._clock.mark
+        for peer in members.view():
+            mark = self._marks.get(peer)
+            if mark is None:
+                return
+            least = min(least, mark)
+        known, self.known = self.known, True
+        if least > self.stable or not known:
+            self.stable = max(least, self.stable)
+            self.advanced()
+
+    # The cluster
+
+    def view_changed(self) -> None:
+        """Who is not in the view any more has no say; who comes back tells its mark anew."""
+        in_view = self._members.in_view
+        for peer in [peer for peer in self._marks if not in_view(peer)]:
+            del self._marks[peer]
+        for peer in [peer for peer in self._failed if not in_view(peer)]:
+            del self._failed[peer]
+
+    def joined(self) -> None:
+        """This endpoint acts. Nobody has told it of a line: it begins one."""
+        if not self.lines:
+            self.lines[self._me] = None
+            self.new_line()
+        self._tell_at = self._desk.now
+
+    def lapsed(self) -> None:
+        """Others may go on without this endpoint."""
+        self._marks.clear()
+        self.known = False

@@ -1,0 +1,396 @@
+"""What clients have missed, at the home of the topics: asked by the endpoints where they listen. SPEC section 8.10,
+ADR 36.
+
+Owns: the answers under way, and what of them has not been fetched yet. Must never: say that something is whole which it
+does not know to be, or answer for a slot that is another's.
+
+An endpoint asks in one of two ways. Of a client with few subscriptions it knows the topics: they are looked up in the
+log. Of one with very many the home goes through what has been kept since, and asks the store which of these topics the
+client has subscribed to. So an answer costs the smaller of the two: what the client has, or what there was.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+from ingeborg.protocol.hashes import SLOTS, slot_of
+
+from ..cluster.features import Switch
+from ..cluster.homes import Homes
+from ..cluster.slots import pack_slots
+from ..desk import Desk, Job
+from ..links.calls import NOT_HOME, WAIT, Kind
+from ..messages.routes import Routes
+from ..part import Part, RequestHandler
+from .clock import Clock
+from .journal import Journal
+from .log import FORGOTTEN, MOVED, Entry, Log, TopicLog
+
+#: Bytes of payloads in one page of an answer, and messages.
+PAGE_BYTES: Final = 128 << 10
+PAGE_MESSAGES: Final = 1_000
+
+#: An answer to a single question (`history`) has no further pages.
+ONCE_BYTES: Final = 1 << 20
+
+#: Topics that are asked for in one question to the store, and looked at in one slice.
+TOPICS_PER_READ: Final = 256
+TOPICS_PER_SLICE: Final = 4_000
+
+#: Who fetches nothing for so long, in seconds, wants nothing more.
+FETCHED_S: Final = 15.0
+
+#: Answers of which something is left to be fetched.
+OPEN_MAX: Final = 20_000
+
+#: And what is left in all of them, some 60 bytes each.
+LEFT_MAX: Final = 5_000_000
+
+#: Of more topics with a gap the slots are named.
+GAPS_MAX: Final = 4_096
+
+#: Entries that are looked up in one slice: some 2 ms.
+ENTRIES_PER_SLICE: Final = 4_000
+
+#: Who waits is told so after so many seconds, and again.
+TELL_S: Final = 2.0
+
+Answer = tuple[int, list[tuple[str, bytes, str, int, int]], list[str], list[int], bytes, int]
+"""A number to fetch the rest with (0: there is none; -1: it was cut), messages, topics that have a gap, slots that have
+one, the slots that this is about (a bit each), and the home's mark when it looked."""
+
+Found = deque[tuple[int, Entry]]
+"""Entries by their stamps when they were found: one that is handed over again has another one since."""
+
+Told = Callable[[Any, Answer | None], None]
+"""Told (context, answer; ``None``: this endpoint is not the home, or cannot say just now)."""
+
+
+class Question(NamedTuple):
+    """``since``: a stamp. ``topics``: of the client; ``None``: too many. ``latest``: so many of each instead, 0: all
+    since. ``name``: since the message with this origin and number instead. ``limit``: messages at most, in one page;
+    0: all, in pages."""
+
+    client: str
+    since: int
+    topics: list[str] | None
+    latest: int = 0
+    name: tuple[str, int] | None = None
+    limit: int = 0
+
+    def options(self) -> dict[str, Any]:
+        """What a peer is asked beside the first three."""
+        options: dict[str, Any] = {}
+        if self.latest:
+            options["latest"] = self.latest
+        if self.name is not None:
+            options["name"] = list(self.name)
+        if self.limit:
+            options["limit"] = self.limit
+        return options
+
+
+class Open:
+    """An answer of which something is left."""
+
+    __slots__ = ("entries", "expiry")
+
+    def __init__(self, entries: Found, expiry: float) -> None:
+        self.entries = entries
+        self.expiry = expiry
+
+
+class Search:
+    """A question that goes through what has been kept. ``read``: topics, and what the store has said of them."""
+
+    __slots__ = ("context", "error", "job", "number", "parked", "peer", "question", "read", "tell_at", "told")
+
+    def __init__(self, question: Question, peer: str, number: int, told: Told | None, context: Any) -> None:
+        self.question = question
+        self.peer = peer
+        self.number = number
+        self.told = told
+        self.context = context
+        self.job: Job | None = None
+        self.parked = False
+        self.read: list[bool] | None = None
+        self.error = False
+        self.tell_at = 0.0
+
+
+class Missed(Part):
+    """One home's part. ``ending``, ``filters``: may there be such subscriptions?"""
+
+    def __init__(
+        self,
+        desk: Desk,
+        me: str,
+        homes: Homes,
+        log: Log,
+        clock: Clock,
+        journal: Journal,
+        ending: Switch,
+        filters: Switch,
+    ) -> None:
+        self._desk = desk
+        self._me = me
+        self._homes = homes
+        self._log = log
+        self._clock = clock
+        self._journal = journal
+        self._ending = ending
+        self._filters = filters
+        self._open: dict[tuple[str, int], Open] = {}
+        self._numbers = 0
+        self._left = 0  # entries in them
+        self._acts = False  # what belongs to the slots has arrived
+        self.routes: Routes | None = None  # which may know who has subscribed
+
+    def joined(self) -> None:
+        """This endpoint acts, and has what it is to have of its slots."""
+        self._acts = True
+
+    def lapsed(self) -> None:
+        """Others may act."""
+        self._acts = False
+
+    def requests(self) -> dict[Kind, RequestHandler]:
+        """What endpoints ask."""
+        return {Kind.MISSED: self.missed_requested, Kind.FETCH: self.fetch_requested}
+
+    def missed_requested(self, peer: str, number: int, arguments: list[Any]) -> None:
+        """An endpoint asks for a client of its own."""
+        client, since, topics, options = arguments
+        name = options.get("name")
+        start = None if name is None else (name[0], name[1])
+        question = Question(client, since, topics, options.get("latest", 0), start, options.get("limit", 0))
+        self._ask(Search(question, peer, number, None, None))
+
+    def fetch_requested(self, peer: str, number: int, arguments: list[Any]) -> None:
+        """It wants the next page."""
+        answer = self.fetch(peer, arguments[0])
+        if answer is None:
+            self._desk.decline(peer, number, "internal", "nothing is left of that answer")
+        else:
+            self._desk.answer(peer, number, answer)
+
+    def ask(self, question: Question, told: Told, context: Any) -> None:
+        """This endpoint asks itself."""
+        self._ask(Search(question, "", 0, told, context))
+
+    def fetch(self, peer: str, number: int) -> Answer | None:
+        """The next page; ``None``: it is not there any more."""
+        left = self._open.get((peer, number))
+        if left is None:
+            return None
+        self._left -= len(left.entries)
+        page = _page(left.entries, PAGE_MESSAGES, PAGE_BYTES)
+        self._left += len(left.entries)
+        if left.entries and page is not None:
+            left.expiry = self._desk.now + FETCHED_S
+        else:
+            self._close((peer, number))
+        return None if page is None else (number if left.entries else 0, page[0], page[1], [], b"", 0)
+
+    def tick(self) -> None:
+        """Let go of what nobody fetches."""
+        for key in [key for key, left in self._open.items() if left.expiry <= self._desk.now]:
+            self._close(key)
+
+    def _close(self, key: tuple[str, int]) -> None:
+        self._left -= len(self._open.pop(key).entries)
+
+    # Answering
+
+    def _ask(self, search: Search) -> None:
+        topics = search.question.topics
+        if topics is not None:
+            job = self._look_up(search, topics)
+            if not next(job, True):  # most are done with the first slice
+                self._desk.job(job)
+        elif self._acts:
+            search.tell_at = self._desk.now + TELL_S
+            search.job = self._go_through(search)
+            self._desk.job(search.job)
+        else:
+            self._tell(search, None)
+
+    def _is_home(self, slot: int) -> bool:
+        return self._homes.table[slot] == self._me and slot not in self._journal.loading
+
+    def _look_up(self, search: Search, topics: Sequence[str]) -> Iterator[bool]:
+        """Of a few topics."""
+        log, now, question = self._log, self._desk.now, search.question
+        found: list[Entry] = []
+        gaps: list[str] = []
+        mark = self._clock.mark
+        slice_at = ENTRIES_PER_SLICE
+        version, round = self._homes.version, self._homes.round
+        for topic in topics:
+            if len(found) >= slice_at:
+                slice_at = len(found) + ENTRIES_PER_SLICE
+                yield False
+                if version != self._homes.version or round != self._homes.round:
+                    self._tell(search, None)
+                    return
+            slot = slot_of(topic)
+            if not self._acts or not self._is_home(slot):
+                self._tell(search, None)
+                return
+            since, is_known = question.since, True
+            of_topic = log.get(slot, topic)
+            if question.name is not None:
+                entry = log.find(slot, topic, *question.name)
+                is_known = entry is not None
+                since = 0 if entry is None else entry.stamp
+            if question.latest:
+                # So many, or as many as there are: nobody is owed those before them.
+                found += [] if of_topic is None else log.latest(of_topic, question.latest, now)
+                whole = True
+            elif of_topic is None:
+                whole = since >= log.floor(slot)
+            else:
+                entries, whole = log.since(of_topic, since, now)
+                found += entries
+                whole = whole and since >= log.floor(slot)
+            if not (whole and is_known):
+                gaps.append(topic)
+        found.sort(key=_stamp)
+        self._answer(search, found, gaps, [], b"", mark)
+
+    def _go_through(self, search: Search) -> Iterator[bool]:
+        """All that has been kept since, of all slots here."""
+        log, question = self._log, search.question
+        since, now = question.since, self._desk.now
+        mark = self._clock.mark  # before: what is accepted meanwhile goes to where the client listens
+        slots = [slot for slot in range(SLOTS) if self._is_home(slot)]
+        version, round = self._homes.version, self._homes.round
+        changed: list[TopicLog] = []
+        seen = 0
+        for slot in slots:
+            for topic in log.topics_of(slot):
+                if topic.last > since:
+                    changed.append(topic)
+                seen += 1
+                if seen % TOPICS_PER_SLICE == 0:
+                    yield False
+        found: list[Entry] = []
+        gaps: list[str] = []
+        beside = (self._ending.on, self._filters.on)
+        for start in range(0, len(changed), TOPICS_PER_READ):
+            part = changed[start : start + TOPICS_PER_READ]
+            subscribed: list[TopicLog] = []
+            unknown: list[TopicLog] = []
+            for topic in part:
+                is_subscribed = self._is_subscribed(question.client, topic.topic)
+                if is_subscribed is None:
+                    unknown.append(topic)
+                elif is_subscribed:
+                    subscribed.append(topic)
+            if unknown:
+                search.read = None
+                names = [topic.topic for topic in unknown]
+                self._desk.store("subscribed", (question.client, names, *beside), self._read, search)
+                while search.read is None:
+                    if search.error:
+                        self._tell(search, None)
+                        return
+                    self._have_wait(search)
+                    search.parked = True
+                    yield True
+                subscribed += [topic for topic, is_so in zip(unknown, search.read, strict=True) if is_so]
+            for topic in subscribed:
+                entries, whole = log.since(topic, since, now)
+                found += entries
+                if not whole:
+                    gaps.append(topic.topic)
+            if unknown or start % TOPICS_PER_SLICE < TOPICS_PER_READ:
+                yield False
+        if version != self._homes.version or round != self._homes.round or not self._acts:
+            self._tell(search, None)  # some may have gone meanwhile, and their entries with them
+            return
+        # Last: what a topic has forgotten may have been moved to its slot's floor meanwhile.
+        floors = [slot for slot in slots if log.floor(slot) > since]
+        found.sort(key=_stamp)
+        self._answer(search, found, gaps, floors, pack_slots(slots), mark)
+
+    def _is_subscribed(self, client: str, topic: str) -> bool | None:
+        """As the routing cache has it. ``None``: it has not, or the client may have a filter there."""
+        route = None if self.routes is None else self.routes.get(topic)
+        if route is None or route.subscribers is None or route.passing:
+            return None  # one that passes may have to be read again
+        if client in route.subscribers:
+            return True
+        return None if route.filters is not None else False
+
+    def _read(self, search: Search, result: Any, error: Exception | None) -> None:
+        search.error = error is not None
+        search.read = result
+        if search.parked and search.job is not None:
+            search.parked = False
+            self._desk.job(search.job)
+
+    def _have_wait(self, search: Search) -> None:
+        if search.peer and self._desk.now >= search.tell_at:
+            search.tell_at = self._desk.now + TELL_S
+            self._desk.decline(search.peer, search.number, WAIT)
+
+    def _answer(
+        self, search: Search, found: list[Entry], gaps: list[str], floors: list[int], slots: bytes, mark: int
+    ) -> None:
+        question = search.question
+        entries = deque([(entry.stamp, entry) for entry in found])
+        page = _page(entries, question.limit or PAGE_MESSAGES, ONCE_BYTES if question.limit else PAGE_BYTES)
+        if page is None:
+            self._tell(search, None)
+            return
+        number = 0
+        if question.limit:
+            number = -1 if entries else 0
+        elif entries:
+            if len(self._open) >= OPEN_MAX or self._left > LEFT_MAX:
+                self._desk.drops["recoveries_put_off"] += 1
+                self._tell(search, None)
+                return
+            self._numbers += 1
+            number = self._numbers
+            self._left += len(entries)
+            self._open[search.peer, number] = Open(entries, self._desk.now + FETCHED_S)
+        gaps = gaps + page[1]
+        if len(gaps) > GAPS_MAX:
+            floors, gaps = sorted({*floors, *map(slot_of, gaps)}), []
+        self._tell(search, (number, page[0], gaps, floors, slots, mark))
+
+    def _tell(self, search: Search, answer: Answer | None) -> None:
+        if search.told is not None:
+            search.told(search.context, answer)
+        elif answer is None:
+            self._desk.decline(search.peer, search.number, NOT_HOME)
+        else:
+            self._desk.answer(search.peer, search.number, answer)
+
+
+def _stamp(entry: Entry) -> int:
+    return entry.stamp
+
+
+def _page(entries: Found, messages: int, size: int) -> tuple[list[tuple[str, bytes, str, int, int]], list[str]] | None:
+    """The first of these, taken out, as they are sent: one at least, if there is one; and the topics of those that have
+    been forgotten meanwhile. ``None``: this endpoint is not their home any more."""
+    rows: list[tuple[str, bytes, str, int, int]] = []
+    gaps: list[str] = []
+    while entries and len(rows) < messages and size > 0:
+        stamp, entry = entries[0]
+        if entry.gone == MOVED:
+            return None
+        if rows and len(entry.payload) > size:
+            break
+        entries.popleft()
+        if not entry.gone:
+            rows.append((entry.topic, entry.payload, entry.origin, entry.number, stamp))
+            size -= len(entry.payload)
+        elif entry.gone == FORGOTTEN:
+            gaps.append(entry.topic)
+    return rows, gaps

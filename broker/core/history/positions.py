@@ -1,0 +1,87 @@
+"""Positions, told to those who recover: soon after they have been sent something, and now and then. SPEC section 2.7.
+
+Owns: who is still to be told. Must never: tell one to a client for which something is held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from ingeborg.protocol.wire import encode
+
+from ..clients.hub import Connection
+from ..clients.sending import Sending
+from ..desk import Desk
+from ..part import Part
+from .follower import Follower
+from .marks import Marks
+
+#: A connection that gets nothing is told its position so often, in seconds.
+IDLE_S: Final = 20.0
+
+#: Followers that are told their position in one slice.
+FOLLOWERS_PER_SLICE: Final = 500
+
+
+class Positions(Part):
+    """One endpoint's part."""
+
+    def __init__(self, desk: Desk, marks: Marks, sending: Sending, wrap: Callable[[bytes], bytes]) -> None:
+        self._desk = desk
+        self._marks = marks
+        self._sending = sending
+        self._wrap = wrap
+        self._owed: dict[Follower, None] = {}
+        self._telling = False
+        self._idle_at = desk.now + IDLE_S
+        marks.advanced = self._advanced
+        self.followers: dict[Connection, Follower] = {}
+        self.is_here: Callable[[Follower], bool] = lambda follower: False
+
+    def of(self, follower: Follower) -> str:
+        """Its position, where nothing is held for it any more. It is taken for told."""
+        follower.since = max(follower.since, self._marks.stable if self._marks.known else 0)
+        follower.told = follower.since
+        return self._marks.position_at(follower.since)
+
+    def forget(self, follower: Follower) -> None:
+        """It is told nothing more."""
+        self._owed.pop(follower, None)
+
+    def owe(self, follower: Follower) -> None:
+        """It has been sent something: it is told its position when that covers it."""
+        follower.owed = 2
+        self._owed[follower] = None
+
+    def _advanced(self) -> None:
+        """The stable stamp has grown: tell those that have been sent something since they were told last."""
+        if self._owed and not self._telling:
+            self._telling = True
+            self._desk.job(self._tell_positions(list(self._owed)))
+
+    def _tell_positions(self, followers: Sequence[Follower]) -> Iterator[bool]:
+        stable, frame = -1, b""
+        for start in range(0, len(followers), FOLLOWERS_PER_SLICE):
+            if stable != self._marks.stable or not frame:
+                stable = self._marks.stable
+                frame = self._wrap(encode({"position": self._marks.position}))
+            for follower in followers[start : start + FOLLOWERS_PER_SLICE]:
+                if follower.holds or not self.is_here(follower) or not self._marks.known:
+                    continue
+                follower.owed -= 1
+                if follower.owed <= 0:
+                    self._owed.pop(follower, None)
+                if stable > follower.told:
+                    follower.told = stable
+                    self._sending.push(follower.connection, frame, True)
+            yield False
+        self._telling = False
+
+    def tick(self) -> None:
+        """Tell those that get nothing."""
+        if self._desk.now >= self._idle_at:
+            self._idle_at = self._desk.now + IDLE_S
+            if self.followers and not self._telling and self._marks.known:
+                self._telling = True
+                self._desk.job(self._tell_positions(list(self.followers.values())))

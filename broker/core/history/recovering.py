@@ -1,0 +1,400 @@
+"""Clients that recover: what they have missed, behind it what has come meanwhile, and positions. SPEC section 8.10,
+ADR 36.
+
+Owns: the connections of such clients here, and their recoveries. Must never: send a position that covers what has not
+been put into the connection's outbox before it, or let go of a message without a word.
+
+A recovery asks all homes, and sends what they answer in the order of the stamps, as fast as the socket takes it. What
+comes for the client meanwhile is held, up to half an outbox; beyond, it is let go of, and the recovery goes one round
+more, since it is in the homes' logs by then. Each failure on the way begins the round anew, from where it had got to.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from ingeborg.protocol.messages import Command, mid_of, named_notification
+from ingeborg.protocol.wire import encode
+
+from ..clients.hub import Connection, Hub
+from ..clients.memory import Memory
+from ..clients.sending import Sending
+from ..desk import Desk
+from ..filters.pattern import conjunctions
+from ..links.calls import TIMEOUT_S
+from ..messages.message import Message
+from ..part import Part
+from .follower import UNKNOWN_POSITION, Follower, Round
+from .keeping import Keeping
+from .marks import Marks
+from .positions import Positions
+from .rounds import Rounds
+
+#: A message is kept so long before it is handed over, in seconds, at the most.
+LINGER_S: Final = 2 * TIMEOUT_S
+
+#: A command waits for its kept messages for so long, in seconds.
+COMMAND_S: Final = 10.0
+
+
+class Recovering(Part):
+    """One endpoint's part."""
+
+    def __init__(
+        self,
+        desk: Desk,
+        hub: Hub,
+        marks: Marks,
+        rounds: Rounds,
+        keeping: Keeping,
+        positions: Positions,
+        sending: Sending,
+        memory: Memory,
+        wrap: Callable[[bytes], bytes],
+    ) -> None:
+        self._desk = desk
+        self._hub = hub
+        self._marks = marks
+        self._rounds = rounds
+        self.keeping = keeping
+        self._sending = sending
+        self._memory = memory
+        self._wrap = wrap
+        self._positions = positions
+        self.followers: dict[Connection, Follower] = {}
+        self._lingering: deque[tuple[float, Follower]] = deque()  # that have been sent what may come live, until when
+        self._timed: deque[Round] = deque()  # those of commands, in the order in which their time is over
+        marks.missed = self.missed_some
+        sending.drained_follower = self._drained
+        rounds.is_here = positions.is_here = self._is_here
+        rounds.ended, positions.followers = self._end, self.followers
+
+    # Messages
+
+    def take(self, connection: Connection, message: Message, frame: bytes) -> None:
+        """A message for the client of a follower's connection. ``frame``: as others get it."""
+        follower = connection.follower
+        assert follower is not None
+        if follower.stays:
+            named = message.named
+            if named is None:
+                mid = mid_of(message.origin, message.number)
+                named = message.named = self._wrap(named_notification(message.topic, message.payload, mid))
+            frame = named
+        if follower.holds:
+            self._hold(follower, message, frame)
+            return
+        if not follower.stays and (message.origin, message.number) in follower.sent:
+            follower.sent.discard((message.origin, message.number))  # it was handed over when it was kept already
+            return
+        self._sending.push(connection, frame, True)
+        if follower.stays:
+            self._positions.owe(follower)
+
+    def _hold(self, follower: Follower, message: Message, frame: bytes) -> None:
+        if follower.overflowed and follower.stays:
+            self._desk.drops["behind_recovery"] += 1
+            return
+        follower.held.append((message.origin, message.number, frame))
+        follower.held_bytes += len(frame)
+        self._memory.wait(follower.connection, len(frame))
+        if follower.held_bytes <= follower.connection.outbox.bytes_max // 2:
+            return
+        if follower.stays:
+            # What of it is kept comes with the next round; the rest has no promise.
+            self._desk.drops["behind_recovery"] += len(follower.held)
+            follower.overflowed = True
+            self._let_go(follower)
+        else:
+            self._push_held(follower)
+
+    def _let_go(self, follower: Follower) -> None:
+        self._memory.wait(follower.connection, -follower.held_bytes)
+        follower.held.clear()
+        follower.held_bytes = 0
+
+    def _push_held(self, follower: Follower) -> None:
+        held, sent = list(follower.held), follower.sent
+        self._let_go(follower)
+        for origin, number, frame in held:
+            if (origin, number) in sent:
+                sent.discard((origin, number))  # several clients of a connection may get the same one
+            else:
+                self._sending.push(follower.connection, frame, True)
+        if held and follower.stays:
+            self._positions.owe(follower)
+
+    # Beginning and end of a follower
+
+    def listens(self, connection: Connection, command: Command) -> None:
+        """A `listen` with `recover` has begun: what comes for its client waits until it is known to have succeeded."""
+        follower = connection.follower
+        if follower is None or not follower.stays:
+            follower = connection.follower = Follower(command.client, connection, True)
+            self.followers[connection] = follower
+        if not follower.holds:
+            follower.settled = follower.since = max(follower.since, self._marks.stable)
+        self._stop(follower)
+        follower.waits, follower.missed = True, False
+
+    def listened(self, connection: Connection, client: str, position: str) -> dict[str, Any]:
+        """It has succeeded. Returns what its reply says beside."""
+        follower = connection.follower
+        if follower is None or follower.client != client or not follower.waits:
+            return {}
+        missed = follower.missed
+        follower.waits = follower.missed = follower.gap_any = False
+        follower.listened = True
+        if not position:
+            if missed:
+                self._begin(Round(follower, follower.since))
+                return {"recovering": False}
+            # What has come meanwhile goes before the reply, whose position may cover it.
+            self._next(follower)
+            is_known = self._marks.known and not follower.holds
+            return {"recovering": False, **({"position": self._positions.of(follower)} if is_known else {})}
+        stamp = self._marks.stamp_of(position)
+        if stamp is None:
+            follower.gap_any = True
+            self._begin(Round(follower, UNKNOWN_POSITION, []))
+        else:
+            follower.since = stamp
+            self._begin(Round(follower, stamp))
+        return {"recovering": True}
+
+    def not_listened(self, connection: Connection, client: str) -> None:
+        """It has failed: what has come for the client goes to it, and no position; unless it recovers here already."""
+        follower = connection.follower
+        if follower is None or follower.client != client or not follower.stays:
+            return
+        if follower.listened and client in connection.clients:
+            follower.waits = False
+            self._begin(Round(follower, follower.since))
+            return
+        self._forget(follower)
+        self._push_held(follower)
+
+    def restored(self, connection: Connection) -> None:
+        """Its client listens there again, since its `listen` elsewhere has failed."""
+        follower: Follower | None = connection.follower
+        if follower is None or not follower.stays:
+            return
+        if follower.waits:
+            follower.missed = True
+        elif not follower.rounds:
+            follower.settled = 0
+            self._begin(Round(follower, follower.since))
+        else:
+            # The homes may have been asked before that came which it has missed.
+            self._once_more(follower)
+
+    def unlistens(self, connection: Connection, client: str) -> None:
+        """It listens here no longer."""
+        follower = connection.follower
+        if follower is not None and follower.client == client:
+            self._forget(follower)
+            self._let_go(follower)
+
+    def closed(self, connection: Connection) -> None:
+        """See ``Part``."""
+        if (follower := self.followers.pop(connection, None)) is not None:
+            self._forget(follower)
+            self._let_go(follower)
+
+    def _forget(self, follower: Follower) -> None:
+        self._stop(follower)
+        follower.ended = True
+        if follower.connection.follower is follower:
+            follower.connection.follower = None
+            self.followers.pop(follower.connection, None)
+        self._positions.forget(follower)
+
+    def _stop(self, follower: Follower) -> None:
+        rounds = list(follower.rounds)
+        follower.rounds.clear()
+        follower.overflowed = follower.ends_untold = False
+        follower.sent.clear()
+        for round in rounds:
+            self._rounds.cancel(round)
+            if round.done is not None:
+                round.done(False, False)
+
+    def _is_here(self, follower: Follower) -> bool:
+        """Does its client listen on its connection still?"""
+        if follower.ended or follower.connection.closed:
+            return False
+        if not follower.stays:
+            return True
+        return follower.client in follower.connection.clients
+
+    # What a subscribe asks for
+
+    def hold_for(self, connection: Connection, client: str) -> None:
+        """A `subscribe` that asks for kept messages has begun: what comes waits behind these."""
+        follower = connection.follower
+        if follower is None:
+            follower = connection.follower = Follower(client, connection, False)
+            self.followers[connection] = follower
+        elif not follower.holds:
+            follower.settled = follower.since = max(follower.since, self._marks.stable)
+        follower.rounds.append(Round(follower, 0, [], 0))
+
+    def read_kept(
+        self,
+        connection: Connection,
+        topics: list[str],
+        since: str | None,
+        latest: int,
+        filter: str | None,
+        done: Callable[[bool, bool], None],
+    ) -> None:
+        """It has been written: send what is kept of its topics. ``done``: see ``Round``."""
+        follower = connection.follower
+        if follower is None or not follower.rounds:
+            done(False, False)
+            return
+        stamp = self._marks.stamp_of(since) if since is not None else 0
+        round = Round(follower, 0 if stamp is None else stamp, topics, latest, done)
+        round.until = self._desk.now + COMMAND_S
+        round.patterns = dict.fromkeys(topics, None if filter is None else conjunctions(filter))
+        if stamp is None:
+            round.gap_topics = list(topics)
+        self._timed.append(round)
+        if not self._replace(follower, round):
+            self._end(round, False)  # a `listen` has come in between, and has ended what was asked for
+
+    def not_subscribed(self, connection: Connection) -> None:
+        """It could not be written."""
+        follower = connection.follower
+        if follower is not None and follower.rounds:
+            self._replace(follower, None)
+
+    def _replace(self, follower: Follower, by: Round | None) -> bool:
+        """The first of the rounds that stand for one of a `subscribe`. False: there is none."""
+        index = next((index for index, round in enumerate(follower.rounds) if round.stands_for_one), None)
+        if index is None:
+            return False
+        del follower.rounds[index]
+        if by is not None:
+            follower.rounds.insert(index, by)
+        if index == 0:
+            self._next(follower)
+        return True
+
+    # Rounds
+
+    def _begin(self, round: Round) -> None:
+        follower = round.follower
+        follower.rounds.append(round)
+        if len(follower.rounds) == 1:
+            self._next(follower)
+
+    def _next(self, follower: Follower) -> None:
+        """The next round, or none any more."""
+        if not follower.rounds and follower.overflowed:
+            follower.overflowed = False
+            follower.sent.clear()
+            follower.rounds.append(Round(follower, follower.since))
+        if not follower.rounds:
+            self._caught_up(follower)
+        elif not follower.rounds[0].stands_for_one:
+            self._rounds.start(follower.rounds[0])
+
+    def _caught_up(self, follower: Follower) -> None:
+        if follower.stays and not self._is_here(follower):
+            # Its client recovers where it listens now; here this would come without what was before it.
+            self._desk.drops["behind_recovery"] += len(follower.held)
+            self._let_go(follower)
+            return
+        self._push_held(follower)
+        if not follower.stays:
+            if follower.sent and len(follower.connection.clients) == 1:
+                # What was kept before it was handed over comes live, too, and this client cannot tell by a `mid`.
+                self._lingering.append((self._desk.now + LINGER_S, follower))
+            else:
+                self._forget(follower)
+            return
+        follower.sent.clear()
+        self._positions.owe(follower)
+        if follower.ends_untold:
+            # The last of several may be what a `subscribe` asked for.
+            follower.ends_untold = False
+            frame = self._wrap(encode({"position": self._positions.of(follower), "recovered": True}))
+            self._sending.push(follower.connection, frame, True)
+
+    def _end(self, round: Round, is_whole: bool) -> None:
+        """The round is over."""
+        follower = round.follower
+        round.is_over = True
+        if round.done is not None:
+            round.done(is_whole, round.has_gap)
+        is_next = bool(follower.rounds) and follower.rounds[0] is round
+        if round in follower.rounds:
+            follower.rounds.remove(round)
+        if follower.ended:
+            return
+        if is_whole and round.done is None:
+            follower.ends_untold = True
+            if round.wanted is None:
+                follower.since = max(follower.since, round.mark)
+        if is_next:
+            self._next(follower)
+
+    def _drained(self, connection: Connection) -> None:
+        """The connection takes more again."""
+        follower = self.followers.get(connection)
+        if follower is not None and follower.rounds:
+            self._rounds.wake(follower.rounds[0])
+
+    def tick(self) -> None:
+        """End what a command has waited for too long."""
+        now = self._desk.now
+        while self._lingering and self._lingering[0][0] <= now:
+            _, follower = self._lingering.popleft()
+            if not follower.ended and not follower.rounds:
+                self._forget(follower)
+        while self._timed and (self._timed[0].is_over or self._timed[0].until <= now):
+            round = self._timed.popleft()
+            if not round.is_over:
+                self._rounds.cancel(round)
+                self._end(round, False)
+
+    def missed_some(self, clients: Sequence[str] | None) -> None:
+        """A message may not have come here for these (None: for any): they recover from what they have had for sure."""
+        followers: list[Follower] = []
+        if clients is None:
+            followers = list(self.followers.values())
+        else:
+            for client in clients:
+                binding = self._hub.bindings.get(client)
+                if binding is not None and binding.connection.follower is not None:
+                    followers.append(binding.connection.follower)
+        self._recover(followers)
+
+    def _recover(self, followers: Sequence[Follower]) -> None:
+        stable = self._marks.stable
+        for follower in followers:
+            if not follower.stays or follower.missed or not self._is_here(follower):
+                continue
+            if follower.waits:
+                follower.missed, follower.since = True, stable
+                continue
+            if not follower.rounds:
+                follower.settled = follower.since = max(follower.since, stable)
+                round = Round(follower, follower.since)
+                follower.rounds.append(round)
+                self._rounds.begin_later(round)
+            else:
+                self._once_more(follower)
+
+    @staticmethod
+    def _once_more(follower: Follower) -> None:
+        """A round behind those on their way, unless there is one that has not been begun."""
+        if len(follower.rounds) < 2 or follower.rounds[-1].wanted is not None:
+            follower.rounds.append(Round(follower, follower.since))
+
+    def lapsed(self) -> None:
+        """Others may act without this endpoint: what comes from here on waits until all is known."""
+        self._recover(list(self.followers.values()))

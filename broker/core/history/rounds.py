@@ -1,0 +1,385 @@
+"""A recovery on its way: the homes are asked, and what they answer is sent by its stamps. SPEC section 8.10, ADR 36.
+
+Owns: what each home has answered, and what of it has been sent. Must never: know why somebody recovers, or send what a
+position before it covers already.
+
+A failure on the way begins the round anew, from where it had got to: an endpoint that has died, a slot that has moved.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from ingeborg.protocol.hashes import SLOTS, slot_of
+from ingeborg.protocol.messages import mid_of, named_notification
+from ingeborg.protocol.wire import encode
+
+from ..clients.hub import Connection
+from ..clients.sending import Sending
+from ..cluster.features import Switch, flags
+from ..cluster.membership import Membership
+from ..desk import Desk
+from ..filters.pattern import attributes, conjunctions, holds
+from ..links.calls import Call, Kind
+from ..part import Part
+from .follower import UNKNOWN_POSITION, Follower, Round, Row, Source
+from .marks import Marks
+from .missed import Missed, Question
+
+#: A client with more topics is looked for in what was kept, and not by its topics.
+TOPICS_MAX: Final = 2_000
+
+#: What is sent of a recovery in one slice: some 1 ms.
+ROWS_PER_SLICE: Final = 200
+
+#: And bytes of payloads, or one message.
+BYTES_PER_SLICE: Final = 128 << 10
+
+#: Rounds that are begun in one tick: a store call each.
+ROUNDS_PER_TICK: Final = 500
+
+#: A failed round is begun anew after so many seconds, more each time, and at the most.
+AGAIN_S: Final = 0.1
+AGAIN_MAX_S: Final = 2.0
+
+#: Topics in one frame of a gap.
+GAP_NAMES_MAX: Final = 1_000
+
+ALL_SLOTS: Final = b"\xff" * (SLOTS // 8)
+
+
+class Rounds(Part):
+    """One endpoint's. ``missed``: what it answers as a home."""
+
+    def __init__(
+        self,
+        desk: Desk,
+        members: Membership,
+        marks: Marks,
+        missed: Missed,
+        sending: Sending,
+        ending: Switch,
+        filters: Switch,
+        wrap: Callable[[bytes], bytes],
+    ) -> None:
+        self._desk = desk
+        self._members = members
+        self._me = members.me.incarnation
+        self._marks = marks
+        self._missed = missed
+        self._sending = sending
+        self._ending = ending
+        self._filters = filters
+        self._wrap = wrap
+        self._again: list[Round] = []  # that are begun anew
+        #: ``Recovering`` says whether a follower's client is there, and is told of a round's end: is it whole?
+        self.is_here: Callable[[Follower], bool] = lambda follower: False
+        self.ended: Callable[[Round, bool], None] = lambda round, is_whole: None
+
+    def start(self, round: Round) -> None:
+        """Find out what its client has subscribed to, and ask the homes."""
+        follower = round.follower
+        round.sources = {}
+        round.covered = bytearray(SLOTS // 8)
+        # Before it is known what the client has subscribed to: what it subscribes to behind that is no part of this.
+        round.mark = self._marks.stable
+        round.names = []
+        round.parked = False
+        if not self._members.joined:
+            self._try_again(round)
+            return
+        if round.wanted is not None:
+            round.topics = round.wanted
+            self._ask(round)
+            return
+        self._desk.counts["recoveries"] += round.tries == 0
+        round.since = max(round.since, follower.since)
+        round.gap_topics, round.gap_slots = [], []
+        round.patterns = {}
+        beside = flags(self._ending, self._filters)
+        self._desk.store("topics", (follower.client, None, TOPICS_MAX, *beside), self._topics, round)
+
+    def _topics(self, round: Round, result: Any, error: Exception | None) -> None:
+        if round.is_over:
+            return
+        if error is not None:
+            self._try_again(round)
+            return
+        topics: list[str] = result[0]
+        round.topics = topics if result[1] is None else None
+        self._ask(round)
+
+    def _ask(self, round: Round) -> None:
+        members = self._members
+        if not members.joined:
+            self._try_again(round)
+            return
+        homes: dict[str, list[str] | None]
+        if round.topics is None:
+            homes = dict.fromkeys([self._me, *members.view()])
+        else:
+            by_home: dict[str, list[str]] = {}
+            for topic in round.topics:
+                by_home.setdefault(members.table[slot_of(topic)], []).append(topic)
+            homes = dict(by_home)
+        if not homes:
+            if round.since == UNKNOWN_POSITION and not self._marks.known:
+                self._try_again(round)  # there is no position to end it with yet
+                return
+            self._go_on(round)
+            return
+        round.asked = len(homes)
+        tries = round.tries
+        for home, topics in homes.items():
+            question = Question(round.follower.client, round.since, topics, round.latest)
+            if home == self._me:
+                self._missed.ask(question, self._told, (round, home, tries))
+            else:
+                arguments = (question.client, question.since, topics, question.options())
+                self._desk.ask(Kind.MISSED, home, arguments, self, (round, home, tries))
+
+    def answered(self, call: Call, value: Any) -> None:
+        """A home has said what there is."""
+        self._told(call.context, value)
+
+    def failed(self, call: Call, code: str, info: Any) -> None:
+        """It could not, or did not answer in time."""
+        self._told(call.context, None)
+
+    def lost(self, call: Call) -> str | None:
+        """It is gone, or not the home any more."""
+        self._told(call.context, None)
+        return None
+
+    def _told(self, context: Any, answer: Any) -> None:
+        round: Round = context[0]
+        home: str = context[1]
+        if round.is_over or context[2] != round.tries:
+            return  # of a try before this one
+        if answer is None:
+            self._try_again(round)
+            return
+        number: int = answer[0]
+        rows: deque[Row] = deque((row[0], row[1], row[2], row[3], row[4]) for row in answer[1])
+        round.gap_topics += answer[2]
+        source = round.sources.get(home)
+        if source is not None:
+            source.asked = False
+            source.number, source.page = number, len(rows)
+            source.rows.extend(rows)
+        else:
+            round.sources[home] = Source(rows, number)
+            round.gap_slots += answer[3]
+            for index, bits in enumerate(answer[4]):
+                round.covered[index] |= bits
+            mark: int = answer[5]
+            round.mark = min(mark, round.mark)
+            round.asked -= 1
+            if round.asked:
+                return
+            if round.topics is None and bytes(round.covered) != ALL_SLOTS:
+                self._try_again(round)  # a slot was on its way from one to the other
+                return
+            self._go_on(round)
+            return
+        self.wake(round)
+
+    def begin_later(self, round: Round) -> None:
+        """There are many, or this endpoint does not act just now: it is begun with one of the next ticks."""
+        round.after = self._desk.now
+        self._again.append(round)
+
+    def _try_again(self, round: Round) -> None:
+        round.tries += 1
+        if round.job is not None and round.parked:
+            round.parked = False
+            self._desk.job(round.job)
+        round.job = None
+        if not self.is_here(round.follower) or (round.until and self._desk.now >= round.until):
+            self.ended(round, False)
+            return
+        round.after = self._desk.now + min(AGAIN_S * round.tries, AGAIN_MAX_S)
+        self._again.append(round)
+
+    def _go_on(self, round: Round) -> None:
+        """All homes have answered."""
+        round.job = self._send(round, round.tries)
+        self._desk.job(round.job)
+
+    def _send(self, round: Round, tries: int) -> Iterator[bool]:
+        follower = round.follower
+        connection = follower.connection
+        if follower.gap_any and follower.stays:
+            follower.gap_any = False
+            self._desk.counts["gaps_told"] += 1
+            self._sending.push(connection, self._wrap(encode({"gap": None})), True)
+        while True:
+            if round.is_over or round.tries != tries:
+                return
+            if not self.is_here(follower) or (round.until and self._desk.now >= round.until):
+                self.ended(round, False)
+                return
+            self._tell_gaps(round)
+            is_full = self._is_full(connection)
+            if is_full or not self._have_rows(round):
+                if round.tries != tries:
+                    return
+                round.parked = connection.outbox.blocked or not is_full
+                yield round.parked
+                continue
+            rows = round.next_rows(ROWS_PER_SLICE, min(BYTES_PER_SLICE, connection.outbox.bytes_max // 4))
+            if not rows:
+                break
+            self._know_patterns(round, rows)
+            while round.names:
+                round.parked = True
+                yield True
+                if round.is_over or round.tries != tries:
+                    return
+            self._push_rows(round, rows)
+            yield False
+        self.ended(round, True)
+
+    @staticmethod
+    def _is_full(connection: Connection) -> bool:
+        outbox = connection.outbox
+        return outbox.blocked or outbox.size + connection.unsent > outbox.bytes_max // 4
+
+    def _have_rows(self, round: Round) -> bool:
+        """Is the next row of each home known? Of which little is left is asked for more."""
+        ready = True
+        for home, source in round.sources.items():
+            while home == self._me and source.number > 0 and not source.rows:
+                answer = self._missed.fetch("", source.number)
+                if answer is None:
+                    self._try_again(round)
+                    return False
+                source.number = answer[0]
+                source.rows.extend(answer[1])
+                round.gap_topics += answer[2]
+            if source.number > 0 and not source.asked and home != self._me and 2 * len(source.rows) <= source.page:
+                source.asked = True
+                self._desk.ask(Kind.FETCH, home, (source.number,), self, (round, home, round.tries))
+            ready = ready and (bool(source.rows) or source.number <= 0)
+        return ready
+
+    def _know_patterns(self, round: Round, rows: list[Row]) -> None:
+        """At which of their topics has the client filters? The store is asked about ``names``."""
+        if not self._filters.on or round.wanted is not None:
+            return
+        names = [topic for topic in dict.fromkeys(row[0] for row in rows) if topic not in round.patterns]
+        if names:
+            round.names = names
+            client = round.follower.client
+            pairs = [(client, topic) for topic in names]
+            self._desk.store("filters_of", (pairs,), self._filters_read, (round, round.tries))
+
+    def _filters_read(self, context: Any, result: Any, error: Exception | None) -> None:
+        round: Round = context[0]
+        if round.is_over or context[1] != round.tries:
+            return
+        if error is not None:
+            self._try_again(round)
+            return
+        texts: list[list[str]] = result
+        filtered: list[str] = []
+        for topic, of_topic in zip(round.names, texts, strict=True):
+            round.patterns[topic] = None
+            if of_topic:
+                found = [conjunction for text in of_topic for conjunction in conjunctions(text)]
+                round.patterns[topic] = found
+                filtered.append(topic)
+        if filtered:
+            # A plain subscription beside them is for all messages.
+            round.names = filtered
+            arguments = (round.follower.client, filtered, self._ending.on, False)
+            self._desk.store("subscribed", arguments, self._plain_read, (round, round.tries))
+        else:
+            round.names = []
+            self.wake(round)
+
+    def _plain_read(self, context: Any, result: Any, error: Exception | None) -> None:
+        round: Round = context[0]
+        if round.is_over or context[1] != round.tries:
+            return
+        if error is not None:
+            self._try_again(round)
+            return
+        plain: list[bool] = result
+        for topic, is_plain in zip(round.names, plain, strict=True):
+            if is_plain:
+                round.patterns[topic] = None
+        round.names = []
+        self.wake(round)
+
+    def _push_rows(self, round: Round, rows: list[Row]) -> None:
+        follower = round.follower
+        connection, push = follower.connection, self._sending.push
+        for topic, payload, origin, number, stamp in rows:
+            pattern = round.patterns.get(topic)
+            if pattern is not None:
+                found = attributes(payload)
+                if not any(holds(conjunction, found) for conjunction in pattern):
+                    continue
+            name = (origin, number)
+            if round.wanted is not None:
+                if name in round.pushed:
+                    continue  # by a try before this one
+                round.pushed.add(name)
+            if round.wanted is not None or stamp > follower.settled:
+                follower.sent.add(name)
+            frame = self._wrap(named_notification(topic, payload, mid_of(origin, number), kept=True))
+            push(connection, frame, True)
+            self._desk.counts["messages_sent_again"] += 1
+        if round.wanted is None and len(follower.rounds) == 1:  # else what a `subscribe` has asked for waits behind it
+            # What comes later of a home that has not come so far has a greater stamp than its mark.
+            reached = min(rows[-1][4], round.mark)
+            if reached > follower.since:
+                follower.since = follower.told = reached
+                position = self._marks.position_at(reached)
+                push(connection, self._wrap(encode({"position": position})), True)
+
+    def _tell_gaps(self, round: Round) -> None:
+        topics, slots = list(dict.fromkeys(round.gap_topics)), round.gap_slots
+        if not topics and not slots:
+            return
+        round.gap_topics, round.gap_slots = [], []
+        round.has_gap = True
+        self._desk.counts["gaps_told"] += 1
+        for start in range(0, len(topics), GAP_NAMES_MAX):
+            self._push_gap(round, {"topics": topics[start : start + GAP_NAMES_MAX]})
+        if slots:
+            self._push_gap(round, {"slots": slots})
+
+    def _push_gap(self, round: Round, gap: dict[str, Any]) -> None:
+        self._sending.push(round.follower.connection, self._wrap(encode({"gap": gap})), True)
+
+    def wake(self, round: Round) -> None:
+        """What it waits for may have come."""
+        if round.parked and round.job is not None and not round.names:
+            round.parked = False
+            self._desk.job(round.job)
+
+    def cancel(self, round: Round) -> None:
+        """Nobody wants it any more."""
+        round.is_over = True
+        round.names = []
+        self.wake(round)
+
+    def tick(self) -> None:
+        """Begin anew what has failed."""
+        if self._again:
+            again, self._again = self._again, []
+            left = ROUNDS_PER_TICK
+            for round in again:
+                if round.is_over:
+                    continue
+                if not self.is_here(round.follower):
+                    self.ended(round, False)
+                elif round.after <= self._desk.now and left and self._members.joined:
+                    left -= 1
+                    self.start(round)
+                else:
+                    self._again.append(round)
