@@ -75,9 +75,9 @@ class Endings:
         """The client listens nowhere any more. ``is_over``: endpoints took it for gone before."""
         self._kept.left(_now(), is_over=is_over)
 
-    def listened(self, reply: Reply, *, is_last: bool = False) -> None:
-        """The client listens: what the reply says has ended is told, or subscribed to again."""
-        ended = self._kept.listened(reply, _now(), is_last=is_last)
+    def listened(self, reply: Reply, *, is_last: bool = False, since: str | None = None) -> None:
+        """The client listens, with this position: what the reply says has ended is told, or subscribed to again."""
+        ended = self._kept.listened(reply, _now(), is_last=is_last, since=since)
         self._begin()
         if ended is not None:
             self._on_ended(ended.topics, ended.total)

@@ -1,8 +1,8 @@
 """The asyncio client library: one client, connected to whichever endpoint of a list is alive. SPEC section 9.
 
-Owns: the connection and its renewal, the matching of replies to commands, the queue of notifications, and which
-command is repeated by itself. Must never: know what an endpoint does inside, drop a notification it has read, or repeat
-a command whose repetition could do harm.
+Owns: the connection and its renewal, the matching of replies to commands, the queue of notifications and of what is
+told between them, and which command is repeated by itself. Must never: know what an endpoint does inside, drop a
+notification it has read, unless it is a repeat, or repeat a command whose repetition could do harm.
 
 Frames are handled as they come, in the transport's own call; commands of any number of tasks are pipelined and matched
 by ``id``. There is no task per message, and a publish that asks for no acknowledgement awaits nothing unless the
@@ -13,13 +13,14 @@ nothing is read, so whoever listens has to consume, or commands run into their t
 from __future__ import annotations
 
 import asyncio
+import os
 import random as random_module
 import secrets
 import warnings
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType, TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeVar
 
 import orjson
 from websockets.exceptions import InvalidStatus, InvalidURI, WebSocketException
@@ -34,10 +35,16 @@ from .failures import ClosedForGood as ClosedForGood
 from .failures import CommandTimeout as CommandTimeout
 from .failures import ConnectFailed as ConnectFailed
 from .failures import ConnectionLost as ConnectionLost
+from .failures import PositionError as PositionError
 from .listings import Filtered, Subscriber
-from .messages import check_dedup, check_revoke
+from .messages import SINCE_TOPICS_MAX, check_dedup, check_revoke
+from .notifications import Gap as Gap
+from .notifications import History as History
+from .notifications import Notification as Notification
+from .notifications import read_gap, read_history, read_named, read_position
 from .outgoing import OutgoingSocket, connect, explained, is_revoked, refusal
 from .pacing import paced
+from .recovery import Position, Recovery, history_fields, keep_fields, kept_fields, require_recovering
 from .requests import (
     body,
     check_client_id,
@@ -48,6 +55,7 @@ from .requests import (
     require_filtered,
     topic_bodies,
 )
+from .saving import SavedFile
 from .topics import check_topic
 
 FRAME_BYTES_MAX = 16 * 1024 * 1024  # the endpoints' default, SPEC section 1
@@ -61,13 +69,7 @@ ERRORS_KEPT_MAX = 1000
 #: notification may be longer than the publish it comes from; and a page of ``subscriptions`` than any command.
 _GROWTH_MAX = 4
 _NO_FIELDS: Mapping[str, Any] = MappingProxyType({})
-
-
-class Notification(NamedTuple):
-    """Listing 4.7. ``key`` is the topic; ``None``: from the ``broadcast`` command."""
-
-    key: str | None
-    broadcast: Any
+_T = TypeVar("_T")
 
 
 class Revoked(NamedTuple):
@@ -89,12 +91,27 @@ class Client:
 
     A lost connection is renewed after ``random() * min(backoff_max_s, backoff_base_s * 2**failures)`` seconds (full
     jitter), at the next URL, for as long as it takes, and listens again by itself; subscriptions are the broker's to
-    keep. Notifications sent in between are missed. A client that listened elsewhere since (code 4001), or whose token
-    has been revoked (4006), ends instead.
+    keep. Notifications sent in between are missed, but for those that ``recover`` brings. A client that listened
+    elsewhere since (code 4001), or whose token has been revoked (4006), ends instead.
     ``wss`` URLs are verified against the system's certificates. ``token``: for an endpoint that wants one; or what
     gives one for each connection, since an endpoint closes a connection whose token has expired.
 
     ``lines``: where the endpoint can do it, several messages share a frame, each way (SPEC section 1.6).
+
+    With ``recover`` it is sent what it has missed, of what the broker keeps (SPEC section 8.10): it listens with its
+    *position*. ``True``: it has none yet, and keeps one in memory, so that a lost connection makes it miss nothing that
+    is kept. A string: a former ``position``, which the application has saved. A path (``Path``): of a file for the
+    position, and for the names of what has been worked off behind it. ``connect`` reads it; where it is absent that is
+    as ``True``. It is written as a whole, once a second at most, and by ``close``. Where that fails
+    ``on_unsaved(error)`` is told, or a warning is given, and it is tried again; ``close`` raises what its own try
+    raises. A file is for one client id. Repeats of the latest 10,000 messages are dropped, and counted in ``repeats``.
+    Each client that recovers has a connection of its own. ``bad_state``: the broker keeps nothing; that ends the
+    client.
+
+    A notification is *worked off* when the next one is asked for, or ``worked_off`` is called, or ``on_notification``
+    has returned. What is not yet comes again in the next program, so a message may come to two programs. Where kept
+    messages may be lacking ``on_gap(gap)`` is told, in its place among the notifications: by the iterator, when it
+    comes to it. Gaps are counted in ``gaps``; without ``on_gap`` each is a warning (``RuntimeWarning``).
 
     ``on_notification(key, payload)`` takes the place of the iterator: called as they come, it has to be quick, and its
     exception ends the client (``close`` raises it). ``on_error(error)`` is told of publishes that failed without
@@ -102,7 +119,9 @@ class Client:
 
     Of subscriptions that end (``subscribe``) those until disconnect are subscribed to again by itself, if they have
     ended while the client was away. ``on_ended(topics, count)`` is told of the others: what a ``ttl_s`` ended, what an
-    earlier program with this client id had subscribed to, and what was refused now (``on_error`` is told why).
+    earlier program with this client id had subscribed to, and what was refused now (``on_error`` is told why). With
+    ``recover`` what was kept of those meanwhile comes too; ``subscribe(..., since=client.position)`` brings that of the
+    others, in ``on_ended``.
     ``topics`` are the latest 1,000 at most, ``count`` how many there are. Each ``listen`` says so until they are
     subscribed to again, for ten minutes. ``on_plain(url)`` is told once if an endpoint of before ending subscriptions
     made plain ones of them; without it there is a warning (``RuntimeWarning``).
@@ -121,12 +140,15 @@ class Client:
         max_frame_bytes: int = FRAME_BYTES_MAX,
         token: str | Callable[[], str] | None = None,
         lines: bool = False,
+        recover: bool | str | os.PathLike[str] = False,
         random: random_module.Random | None = None,
         on_notification: Callable[[str | None, Any], None] | None = None,
         on_error: Callable[[ProtocolError], None] | None = None,
         on_lost: Callable[[ConnectionLost], None] | None = None,
         on_ended: Callable[[list[str], int], None] | None = None,
         on_plain: Callable[[str], None] | None = None,
+        on_gap: Callable[[Gap], None] | None = None,
+        on_unsaved: Callable[[OSError], None] | None = None,
     ) -> None:
         self._urls = [urls] if isinstance(urls, str) else list(urls)
         if not self._urls:
@@ -151,12 +173,15 @@ class Client:
         self._on_lost = on_lost
         self._on_ended = on_ended
         self._on_plain = on_plain
+        self._on_gap = on_gap
+        self._on_unsaved = on_unsaved
 
         self.url: str | None = None  # where it is connected; None: nowhere
         self.reconnects = 0
         self.errors: deque[ProtocolError] = deque(maxlen=ERRORS_KEPT_MAX)  # the latest, of unacknowledged publishes
         self.error_counts: Counter[str] = Counter()  # all of them, by code
         self.late_replies = 0  # to commands that had timed out
+        self.gaps = 0  # that were told
 
         self._keys = keys_of(secrets.token_urlsafe(9))  # that nobody else makes
         self._next_url = 0
@@ -169,7 +194,8 @@ class Client:
         self._id = 0
         self._pending: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._slots = asyncio.Semaphore(IN_FLIGHT_MAX)
-        self._queue: deque[Notification] = deque()
+        self._queue: deque[Notification | Gap | Position] = deque()
+        self._handed: str | None = None  # the mid of what the application has been given, and is working on
         self._consumer_waiter: asyncio.Future[None] | None = None
         self._endings = Endings(
             subscribe=self._subscribe_once,
@@ -182,6 +208,30 @@ class Client:
         )
         self._warned = False  # of an endpoint that knows no ending subscriptions
         self._listened: Reply | None = None  # to what `_open` sent, not looked at yet
+        self._listened_since: str | None = None  # the position that it was sent with
+        self._recovery: Recovery | None = None
+        self._file: SavedFile | None = None
+        if isinstance(recover, str):
+            try:
+                self._recovery = Recovery(read_position(recover))
+            except ValueError as error:
+                raise ValueError(f"recover: {error}") from None
+        elif recover is True:
+            self._recovery = Recovery()
+        elif recover is not False:
+            self._recovery = Recovery()
+            self._file = SavedFile(recover, self._recovery.text, self._not_saved)
+
+    @property
+    def position(self) -> str | None:
+        """With ``recover``: all kept messages up to it have been worked off; to be saved by the application, and given
+        to the next program. ``None``: there is none yet."""
+        return None if self._recovery is None else self._recovery.position
+
+    @property
+    def repeats(self) -> int:
+        """With ``recover``: messages that came again, and were dropped."""
+        return 0 if self._recovery is None else self._recovery.repeats
 
     @property
     def in_lines(self) -> bool:
@@ -200,9 +250,12 @@ class Client:
         await self.close()
 
     async def connect(self) -> None:
-        """Try each URL once. ``ConnectFailed``: none works; ``ProtocolError``: listening is refused for good."""
+        """Try each URL once. ``ConnectFailed``: none works; ``ProtocolError``: listening is refused for good;
+        ``PositionError``: the file of ``recover`` cannot be used."""
         if self._task is not None:
             raise RuntimeError("a client connects once")
+        if self._file is not None:
+            self._read_position(self._file)
         reasons = []
         for _ in self._urls:
             url = self._urls[self._next_url]
@@ -217,34 +270,42 @@ class Client:
         self._task = asyncio.create_task(self._run(socket), name=f"client {self.client_id}")
 
     async def close(self) -> None:
-        """Close the connection and end the iteration. Commands under way raise ``ClosedForGood``. Idempotent."""
+        """Close the connection and end the iteration. Commands under way raise ``ClosedForGood``. Idempotent.
+        ``OSError``: the position cannot be saved."""
         self._end(ClosedForGood(1000, "closed by this program"))
         socket = self._socket
         if socket is not None:
             await socket.end()
         await self._endings.ended()
-        if self._task is not None:
-            self._task.cancel()
-            try:
-                await self._task
-            except asyncio.CancelledError:
-                # Ours to swallow only if it is the task that was cancelled, and not whoever waits here for it.
-                if not self._task.cancelled():
-                    raise
+        try:
+            if self._task is not None:
+                self._task.cancel()
+                try:
+                    await self._task
+                except asyncio.CancelledError:
+                    # Ours to swallow only if it is the task that was cancelled, and not whoever waits here for it.
+                    if not self._task.cancelled():
+                        raise
+        finally:
+            if self._file is not None:
+                await self._file.close()
 
     # -- commands
 
     async def listen(self) -> None:
         """Receive this client's messages here, after reconnecting too. SPEC section 2. What has ended meanwhile is told
         to ``on_ended``."""
-        reply = await self._request(self._body("listen"), retry=True)
+        since = None if self._recovery is None else self._recovery.received
+        reply = await self._request(self._listen_body(), retry=True)
+        if self._recovery is not None:
+            require_recovering(reply)
         self._listening = True
-        self._endings.listened(reply)
+        self._endings.listened(reply, since=since)
 
     async def unlisten(self) -> None:
-        """Receive no more of them."""
+        """Receive no more of them. With ``recover`` the next ``listen`` brings what was kept meanwhile."""
         self._listening = False
-        self._endings.left()
+        self._left()
         await self._request(self._body("unlisten"), retry=True)
 
     async def subscribe(
@@ -255,6 +316,8 @@ class Client:
         replace: bool = False,
         until: str | None = None,
         ttl_s: int | None = None,
+        last: int | None = None,
+        since: str | None = None,
         timeout_s: float | None = None,
     ) -> None:
         """Subscribe to one topic or to any number of them.
@@ -271,24 +334,32 @@ class Client:
         place of everything that the client has at these topics. ``bad_filter``: checked before anything is sent;
         ``peer_unavailable``: also where the endpoint is of a release without filters, and took it for a plain one.
 
+        With ``last`` so many of the latest kept messages of each topic, 1,000 at most, come as notifications before
+        this returns; with ``since``, a position, those since then. They have ``kept``. The client has to be listening
+        (``bad_state``), and somebody to consume them where they are more than ``queue_max``. To a client that recovers
+        none comes that has come already; ``history`` gives these, too.
+
         Many are sent as several commands, of which more are under way at once as long as they are quick, each with
         ``timeout_s``. After an error some topics may be subscribed to; repeating is safe. ``bad_topic``: checked before
         anything is sent.
         """
         chosen = [topics] if isinstance(topics, str) else topics
+        kept = kept_fields(last, since)
         fields = filter_fields(filter, replace, until is not None or ttl_s is not None)
         if fields:
             if replace:
                 self._endings.gone(chosen)  # now, so that none of them is subscribed to again meanwhile
-            replies = await self._with_topics("subscribe", chosen, timeout_s, fields)
+            replies = await self._with_topics("subscribe", chosen, timeout_s, fields | kept)
             require_filtered(replies)
             if replace:
                 self._endings.gone(chosen)  # and if a subscribe was under way before
-            return
-        fields = term_fields(until, ttl_s)
-        began = self._endings.now()
-        replies = await self._with_topics("subscribe", chosen, timeout_s, fields)
-        self._endings.subscribed(chosen, fields, replies, began)
+        else:
+            fields = term_fields(until, ttl_s)
+            began = self._endings.now()
+            replies = await self._with_topics("subscribe", chosen, timeout_s, fields | kept)
+            self._endings.subscribed(chosen, fields, replies, began)
+        if self._recovery is not None:
+            self._recovery.subscribed(chosen)
 
     async def unsubscribe(
         self,
@@ -306,11 +377,21 @@ class Client:
         self._endings.gone(chosen)  # now, so that it is not subscribed to again meanwhile
         await self._with_topics("unsubscribe", chosen, timeout_s)
         self._endings.gone(chosen)  # and if a subscribe was under way before
+        if self._recovery is not None:
+            self._recovery.unsubscribed(chosen)
 
     async def publish(
-        self, topic: str, payload: Any, *, ack: bool = False, dedup: bool | str = True, timestamp: int | None = None
+        self,
+        topic: str,
+        payload: Any,
+        *,
+        ack: bool = False,
+        dedup: bool | str = True,
+        timestamp: int | None = None,
+        keep_s: int | None = None,
     ) -> bool | None:
-        """Publish a JSON value. ``timestamp``: ms since the epoch.
+        """Publish a JSON value. ``timestamp``: ms since the epoch. ``keep_s``: so many seconds, a day at most, it is
+        kept for those who miss it and recover; a duplicate is not. ``bad_state``: the broker keeps nothing.
 
         ``dedup``: what it may be a duplicate of (SPEC section 7).
 
@@ -331,16 +412,21 @@ class Client:
         fields = {"topic": check_topic(topic), "payload": payload}
         if timestamp is not None:
             fields["timestamp"] = timestamp
+        if keep_s is not None:
+            fields |= keep_fields(keep_s)
         return await self._publish("publish", fields, ack, dedup)
 
-    async def publish_many(self, messages: Iterable[tuple[str, Any]], *, dedup: bool | str = True) -> None:
+    async def publish_many(
+        self, messages: Iterable[tuple[str, Any]], *, dedup: bool | str = True, keep_s: int | None = None
+    ) -> None:
         """Publish (topic, payload) pairs in one write, without acknowledgements. Otherwise as ``publish``: with
         ``"retry"`` each has a key of its own, any other string is the key of all.
 
         All are checked before the first is sent.
         """
+        kept = keep_fields(keep_s)
         bodies = [
-            self._body("publish", {"topic": check_topic(topic), "payload": payload, **self._dedup(dedup)})
+            self._body("publish", {"topic": check_topic(topic), "payload": payload, **self._dedup(dedup), **kept})
             for topic, payload in messages
         ]
         await self._write([body + b"}" for body in bodies], retry=dedup is not False)
@@ -351,7 +437,8 @@ class Client:
 
     def subscriptions(self, limit: int = 1000) -> AsyncIterator[str]:
         """This client's topics, read in pages of at most ``limit``."""
-        return listings.topics(self._asked, limit)
+        found = listings.topics(self._asked, limit)
+        return found if self._recovery is None else _noted(self._recovery, found)
 
     def filters(self, limit: int = 1000) -> AsyncIterator[Filtered]:
         """The topics at which this client has filters, each with them. All its topics are read for that, in pages of at
@@ -362,6 +449,28 @@ class Client:
         """The topic's subscribers, in the order of their ids, read in pages of at most ``limit``: what changes
         meanwhile may be missed. ``forbidden``: the token does not permit it (``presence``)."""
         return listings.subscribers(self._asked, topic, limit)
+
+    async def history(
+        self,
+        topic: str,
+        *,
+        last: int | None = None,
+        since: str | None = None,
+        limit: int | None = None,
+        filter: dict[str, Any] | None = None,
+    ) -> History:
+        """What is kept of the topic: the ``last`` so many, or those behind the message whose ``mid`` is ``since``; else
+        the latest. At most ``limit`` come at once (100 if it is not given, 1,000 at the most). With a ``filter``: of
+        those that match it. To read all, go on with ``since`` the ``mid`` that it gives, while there is ``more``.
+
+        ``forbidden``: as for ``subscribe``; ``bad_state``: the broker keeps nothing.
+        """
+        fields = {"topic": check_topic(topic), **history_fields(last, since, limit, filter)}
+        reply = await self._asked("history", fields)
+        try:
+            return read_history(topic, reply)
+        except ValueError as error:
+            raise ClientError(f"the endpoint sent {error}") from None
 
     async def revoke(
         self, *, jti: str | None = None, sub: str | None = None, expires_at: float | None = None
@@ -386,27 +495,42 @@ class Client:
         return self
 
     async def __anext__(self) -> Notification:
-        """The next notification, however long it takes; what was read before the end comes before it.
+        """The next notification, however long it takes; what was read before the end comes before it. The one before it
+        has been worked off. Gaps that stand before it are told.
 
         Ends after ``close``; raises ``ClosedForGood`` or ``ProtocolError`` when the endpoint ended it.
         """
-        while not self._queue:
-            if self._ended is not None:
-                if isinstance(self._ended, ClosedForGood) and self._ended.code == 1000:
-                    raise StopAsyncIteration
-                raise self._ended
-            if self._consumer_waiter is not None:
-                raise RuntimeError("one iteration at a time")
-            self._consumer_waiter = asyncio.get_running_loop().create_future()
-            try:
-                await self._consumer_waiter
-            finally:
-                self._consumer_waiter = None
-        notification = self._queue.popleft()
-        # Half empty before reading goes on, so that the two do not take turns for every message.
-        if self._socket is not None and len(self._queue) <= self._queue_max // 2:
-            self._socket.go_on()
-        return notification
+        if self._handed is not None:
+            self._is_done()
+        while True:
+            while not self._queue:
+                if self._ended is not None:
+                    if isinstance(self._ended, ClosedForGood) and self._ended.code == 1000:
+                        raise StopAsyncIteration
+                    raise self._ended
+                if self._consumer_waiter is not None:
+                    raise RuntimeError("one iteration at a time")
+                self._consumer_waiter = asyncio.get_running_loop().create_future()
+                try:
+                    await self._consumer_waiter
+                finally:
+                    self._consumer_waiter = None
+            item = self._queue.popleft()
+            # Half empty before reading goes on, so that the two do not take turns for every message.
+            if self._socket is not None and len(self._queue) <= self._queue_max // 2:
+                self._socket.go_on()
+            if isinstance(item, Notification):
+                self._handed = item.mid
+                return item
+            self._tell(item)
+
+    def worked_off(self) -> None:
+        """What the iteration gave last has been worked off, too: for who asks for no more. ``position``, or its file,
+        then covers it."""
+        self._is_done()
+        while self._queue and isinstance(item := self._queue[0], Position):
+            self._queue.popleft()
+            self._tell(item)
 
     # -- from here on: inside
 
@@ -417,7 +541,7 @@ class Client:
                 self._changed.set()
                 if self._listened is not None:
                     reply, self._listened = self._listened, None
-                    self._endings.listened(reply)
+                    self._endings.listened(reply, since=self._listened_since)
                 if len(self._queue) >= self._queue_max:
                     socket.pause()
                 code, why = await socket.over
@@ -430,7 +554,7 @@ class Client:
                 lost = ConnectionLost(why)
                 self._fail_pending(lost)
                 if self._listening:
-                    self._endings.left(is_over=code == SUBSCRIPTIONS_ENDED.code)
+                    self._left(is_over=code == SUBSCRIPTIONS_ENDED.code)
                 if self._on_lost is not None:
                     self._on_lost(lost)
                 row = CLOSES.get(code) if code is not None else None
@@ -499,14 +623,27 @@ class Client:
 
     async def _listen_first(self, socket: OutgoingSocket) -> None:
         number, future = self._expect()
+        self._listened_since = None if self._recovery is None else self._recovery.received
         try:
-            socket.write(b'%b,"id":%d}' % (self._body("listen"), number))
+            socket.write(b'%b,"id":%d}' % (self._listen_body(), number))
             await asyncio.wait((future, socket.over), return_when=asyncio.FIRST_COMPLETED)
             if not future.done():
                 raise ConnectionLost(socket.over.result()[1])
-            self._listened = future.result()
+            reply = future.result()
+            if self._recovery is not None:
+                require_recovering(reply)
+            self._listened = reply
         finally:
             self._forget(number)
+
+    def _listen_body(self) -> bytes:
+        return self._body("listen", _NO_FIELDS if self._recovery is None else self._recovery.fields())
+
+    def _left(self, *, is_over: bool = False) -> None:
+        """The client listens nowhere any more."""
+        self._endings.left(is_over=is_over)
+        if self._recovery is not None:
+            self._recovery.left()
 
     def _received(self, socket: OutgoingSocket, frame: bytes) -> None:
         """A frame of the socket's. What is wrong with it costs the endpoint the connection, and what a callback raises
@@ -532,15 +669,118 @@ class Client:
             raise _Garbage("the endpoint sent what is not a JSON object")
         self._failures = 0
         if "broadcast" not in message:
-            self._settle(message)
+            if "result" in message or "error" in message:
+                self._settle(message)
+            else:
+                self._came_aside(message)
+        elif "mid" in message:
+            self._came_named(message)
         elif self._on_notification is not None:
             self._on_notification(message.get("key"), message["broadcast"])
         else:
-            self._queue.append(Notification(message.get("key"), message["broadcast"]))
-            if self._consumer_waiter is not None:
-                _wake(self._consumer_waiter)
+            self._put(Notification(message.get("key"), message["broadcast"]))
+
+    def _put(self, item: Notification | Gap | Position) -> None:
+        self._queue.append(item)
+        if self._consumer_waiter is not None:
+            _wake(self._consumer_waiter)
+
+    def _came_named(self, message: Mapping[str, Any]) -> None:
+        notification = _read(read_named, message)
+        mid = notification.mid
+        assert mid is not None
+        if self._recovery is not None and self._recovery.is_repeat(mid):
+            return
+        if self._on_notification is None:
+            self._put(notification)
+            return
+        self._on_notification(*notification)
+        self._handed = mid
+        self._is_done()
+
+    def _came_aside(self, message: Mapping[str, Any]) -> None:
+        """What is neither a reply nor a notification."""
+        if "position" in message:
+            self._came_position(message["position"])
+        elif "gap" in message:
+            self._told(_read(lambda gap: read_gap(gap, self._in_slots), message["gap"]))
+        else:
+            raise _Garbage("the endpoint sent what is no reply, no notification, no position and no gap")
+
+    def _came_position(self, given: object) -> None:
+        position = _read(read_position, given)
+        if self._recovery is None:
+            return  # of a `listen` that another of its programs had sent, say: nobody here would ask for it
+        item = self._recovery.came(position)
+        if self._queue and isinstance(self._queue[-1], Position):
+            self._queue[-1] = item  # nobody consumes, and one of them suffices
+        else:
+            self._told(item)
+
+    def _told(self, item: Gap | Position) -> None:
+        """In its place among the notifications."""
+        if self._on_notification is None:
+            self._put(item)
+        else:
+            self._tell(item)
+
+    def _tell(self, item: Gap | Position) -> None:
+        """All that came before it has been worked off."""
+        if isinstance(item, Gap):
+            self.gaps += 1
+            if self._on_gap is not None:
+                self._call(self._on_gap, item)
+            else:
+                text = "messages may be lacking, and there is no on_gap: read anew what they are about"
+                warnings.warn(text, RuntimeWarning, stacklevel=3)
+            return
+        assert self._recovery is not None
+        self._recovery.passed(item)
+        if self._file is not None:
+            self._file.changed()
+
+    def _is_done(self) -> None:
+        """What was handed to the application has been worked off."""
+        mid, self._handed = self._handed, None
+        if mid is not None and self._file is not None:
+            assert self._recovery is not None
+            self._recovery.done(mid)
+            self._file.changed()
+
+    def _in_slots(self, slots: frozenset[int]) -> list[str] | None:
+        return None if self._recovery is None else self._recovery.in_slots(slots)
+
+    def _read_position(self, file: SavedFile) -> None:
+        assert self._recovery is not None
+        try:
+            text = file.read()
+            if text is not None:
+                self._recovery.restore(text)
+        except OSError as error:
+            raise PositionError(f"{file.path} cannot be used: {error.strerror}") from error
+        except ValueError as error:
+            raise PositionError(
+                f"{file.path} holds no position ({error}): give another file, or remove it to begin anew"
+            ) from None
+
+    def _not_saved(self, error: OSError) -> None:
+        assert self._file is not None
+        try:
+            if self._on_unsaved is not None:
+                self._on_unsaved(error)
+            else:
+                text = f"the position cannot be saved in {self._file.path}, and is tried again: {error}"
+                warnings.warn(text, RuntimeWarning, stacklevel=2)
+        except Exception as failure:
+            self._fail(failure)
 
     def _settle(self, reply: dict[str, Any]) -> None:
+        if self._recovery is not None and "recovering" in reply:  # now, and not when who waits for it gets to it
+            gap = self._recovery.replied(reply)
+            if gap is not None:
+                self._told(gap)
+            if "position" in reply:
+                self._came_position(reply["position"])
         number = reply.get("id")
         error = error_of(reply) if "error" in reply else None
         if type(number) is int:
@@ -573,13 +813,17 @@ class Client:
 
     def _topic_bodies(self, command: str, topics: Sequence[str], fields: Mapping[str, Any]) -> list[bytes]:
         bytes_max = min(self._frame_max, TOPICS_BYTES_MAX)
-        return topic_bodies(command, self.client_id, topics, bytes_max, fields)
+        topics_max = SINCE_TOPICS_MAX if "last" in fields or "since" in fields else None
+        return topic_bodies(command, self.client_id, topics, bytes_max, fields, topics_max)
 
     async def _subscribe_once(self, again: Again) -> list[dict[str, Any]] | None:
         """To what has ended. ``None``: not now; ``ProtocolError``: it is refused for good."""
         try:
             async with asyncio.timeout(self._timeout_s), self._slots:
-                bodies = self._topic_bodies("subscribe", again.topics, again.fields)
+                fields = again.fields
+                if not self._listening:  # any more: what it misses from now on comes when it listens again
+                    fields = {key: value for key, value in fields.items() if key != "since"}
+                bodies = self._topic_bodies("subscribe", again.topics, fields)
                 return [await self._exchange(command_body) for command_body in bodies]
         except ProtocolError as error:
             if not may_retry(error):
@@ -591,7 +835,7 @@ class Client:
     async def _listen_once_more(self) -> dict[str, Any] | None:
         """``None``: it does not listen, or not now."""
         try:
-            return await self._request(self._body("listen"), retry=True) if self._listening else None
+            return await self._request(self._listen_body(), retry=True) if self._listening else None
         except (ClientError, ProtocolError):
             return None  # what was not named is told when it listens the next time
 
@@ -746,6 +990,23 @@ class _Unreachable(Exception):
 
 class _Garbage(Exception):
     """The endpoint sent a frame that is not of this protocol."""
+
+
+def _read(read: Callable[[Any], _T], value: object) -> _T:
+    """What the endpoint sent."""
+    try:
+        return read(value)
+    except ValueError as error:
+        raise _Garbage(f"the endpoint sent {error}") from None
+
+
+async def _noted(recovery: Recovery, topics: AsyncIterator[str]) -> AsyncIterator[str]:
+    """The client's topics, as they are read: which all of them are is known in the end."""
+    recovery.begins_reading()
+    async for topic in topics:
+        recovery.subscribed((topic,))
+        yield topic
+    recovery.has_read()
 
 
 def _wake(waiter: asyncio.Future[None]) -> None:

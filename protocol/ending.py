@@ -69,6 +69,9 @@ class Kept:
         self._ends_s: dict[str, float] = {}  # by topic: when its time is up, by the clock that goes on; or infinity
         self._timed_max = 1_000  # of those whose time may be up, before they are looked through
         self._due: deque[str] = deque()
+        #: With which position the client listened when the first of those that are due were named; None: with none.
+        self._since: str | None = None
+        self._all_taken = True  # none is due, nor is being subscribed to again
         self._listens: Now | None = None  # since when; None: nowhere
         self._left_s = 0.0  # since when it listens nowhere
 
@@ -114,8 +117,13 @@ class Kept:
             self._left_s = now.all_s - max(slept_s, 0.0)
             self._listens = None
 
-    def listened(self, reply: Mapping[str, Any], now: Now, *, is_last: bool = False) -> Ended | None:
+    def listened(
+        self, reply: Mapping[str, Any], now: Now, *, is_last: bool = False, since: str | None = None
+    ) -> Ended | None:
         """The reply to ``listen`` has come: what is due is known, and what has ended that is not in the list.
+
+        ``since``: the position that it was sent with. What is due is subscribed to since then: of what had ended
+        nothing is recovered by that ``listen``.
 
         ``is_last``: what the reply names is none of these any more, since they have been subscribed to again.
         """
@@ -134,12 +142,16 @@ class Kept:
             mine = set(ended).difference(others)
             due = [*self._due, *(topic for topic in ended if topic in mine)]
         self._due = deque(_ordered(list(dict.fromkeys(due))))
+        if self._all_taken:  # else the former one stays, which is older: others are due since then
+            self._since = since
+        self._all_taken = self._all_taken and not self._due
         self.gone(others)
         left = count - (len(ended) - len(others))
         return Ended(others, left) if left and not self.is_unsure else None
 
     def take(self, now: Now) -> Again | None:
-        """The next ones that are due, with what is left of their time; ``None``: there are none."""
+        """The next ones that are due, with what is left of their time; ``None``: there are none, and those that were
+        taken before are subscribed to, or given up."""
         topics: list[str] = []
         of_these: int | None = None  # seconds
         while self._due and len(topics) < AGAIN_TOPICS_MAX:
@@ -154,7 +166,11 @@ class Kept:
                 break
             of_these = ttl_s
             topics.append(self._due.popleft())
-        return Again(topics, term_fields("disconnect", of_these)) if topics else None
+        if not topics:
+            self._all_taken, self._since = True, None
+            return None
+        since = {} if self._since is None else {"since": self._since}
+        return Again(topics, term_fields("disconnect", of_these) | since)
 
     def put_back(self, again: Again) -> None:
         """That did not work: they are due still."""

@@ -14,6 +14,10 @@ class ConnectFailed(ClientError):
     """No endpoint of the list could be connected to; the text has each one's reason."""
 
 
+class PositionError(ClientError):
+    """The file that is to hold the client's position cannot be used; the text says why, and what to do."""
+
+
 class ConnectionLost(ClientError):
     """The connection broke before the reply came: whether the command took effect is unknown."""
 

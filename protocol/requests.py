@@ -88,8 +88,10 @@ def topic_bodies(
     topics: Sequence[str],
     frame_bytes_max: int,
     fields: Mapping[str, Any] = MappingProxyType({}),
+    topics_max: int | None = None,
 ) -> list[bytes]:
-    """As many commands as the frame limit asks for, each with the fields. Raises ``bad_topic`` for any of the topics.
+    """As many commands as the frame limit and ``topics_max`` ask for, each with the fields. Raises ``bad_topic`` for
+    any of the topics.
 
     Where they are several, neighbours are in one: topics by CRC-32 modulo 4,096, as a store may share its objects among
     them (SPEC section 9) and write each once per command.
@@ -97,9 +99,14 @@ def topic_bodies(
     for topic in topics:
         check_topic(topic)
     head = body(command, client_id, fields, frame_bytes_max) + b',"topic":'
+    bytes_max = frame_bytes_max - _ENVELOPE_BYTES - len(head)
     try:
-        return [head + part for part in _parts(topics, frame_bytes_max - _ENVELOPE_BYTES - len(head))]
-    except orjson.JSONEncodeError:
+        if topics_max is None or len(topics) <= topics_max:
+            return [head + part for part in _parts(topics, bytes_max)]
+        ordered = neighbours(topics)
+        cuts = [ordered[start : start + topics_max] for start in range(0, len(ordered), topics_max)]
+        return [head + part for cut in cuts for part in _parts(cut, bytes_max)]
+    except (orjson.JSONEncodeError, UnicodeEncodeError):
         raise ProtocolError("bad_topic", "Key 'topic' is not valid Unicode: it has a lone surrogate") from None
 
 

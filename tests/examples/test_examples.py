@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -9,16 +10,22 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
+import orjson
 import pytest
+from websockets.asyncio.server import ServerConnection
 
 from ingeborg.protocol.client import Client
-from tests.broker.running import Process, ingeborg, serving, started_by
+from tests.broker.running import PATIENCE_S, Process, ingeborg, serving, started_by
+from tests.protocol.scripted import ScriptedEndpoint
 
 pytestmark = pytest.mark.cluster
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = sorted(path.name for path in (ROOT / "examples").glob("*.py"))
+#: ``tests/browser`` opens them.
+PAGES = sorted(path.name for path in (ROOT / "examples").glob("*.html"))
 LINES_MAX = 120
 
 
@@ -37,6 +44,14 @@ def test_an_example_is_short_and_says_how_to_run_it(name: str) -> None:
     text = (ROOT / "examples" / name).read_text(encoding="utf-8")
     assert len(text.splitlines()) <= LINES_MAX
     assert f"\n    python examples/{name}" in text.split('"""')[1]
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_is_short_and_says_how_to_open_it(name: str) -> None:
+    text = (ROOT / "examples" / name).read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= LINES_MAX
+    assert max(map(len, text.splitlines())) <= LINES_MAX
+    assert f"/examples/{name}" in text.split("-->")[0]
 
 
 async def test_a_song_of_the_list_is_told_once_wherever_it_is_played(tmp_path: Path) -> None:
@@ -97,6 +112,66 @@ async def test_offers_come_to_whoever_waits_for_such(tmp_path: Path) -> None:
         for name, filters in (("ann", []), ("bob", [{"food": ["pasta", "salad"], "restaurant": [{"exists": True}]}])):
             async with Client(url, name) as client:
                 assert [filter async for each in client.filters() for filter in each.filters] == filters
+
+
+async def test_news_wait_for_their_reader(tmp_path: Path) -> None:
+    async with serving(tmp_path, "--history-bytes", "1000000") as (_, url):
+        news = ["news.py", "--url", url]
+        file = tmp_path / "ann.position"
+        read = [*news, "read", "ann", "football", "--position", str(file)]
+
+        async def report(text: str) -> None:
+            async with example(tmp_path, *news, "report", "football", text) as reporting:
+                assert await reporting.line(".") == "reported"
+                assert await reporting.ended() == 0
+
+        async with example(tmp_path, *read) as ann:
+            assert await ann.line(".") == "ann reads"
+            await report("0:0")
+            assert await ann.line(".") == "football: 0:0"
+            async with asyncio.timeout(PATIENCE_S):
+                while not file.exists():  # noqa: ASYNC110 - from then on nothing is missed, and nobody tells
+                    await asyncio.sleep(0.05)
+            assert await ann.end(signal.SIGINT) == 0
+        await report("1:0")
+        await report("1:0")  # taken back by the referee, and shot again
+        async with example(tmp_path, *read) as ann:
+            assert [await ann.line("football") for _ in range(2)] == ["football: 1:0 (missed)"] * 2
+            await report("2:0")
+            assert await ann.line("football") == "football: 2:0"
+            assert await ann.end(signal.SIGINT) == 0
+
+
+async def test_a_reader_is_told_what_it_has_missed_and_what_may_be_missing(tmp_path: Path) -> None:
+    async def script(endpoint: ScriptedEndpoint, connection: ServerConnection, command: dict[str, Any]) -> None:
+        fields = {"recovering": True} if command["command"] == "listen" else {}
+        await endpoint.reply(connection, command, result="success", **fields)
+        if command["command"] == "subscribe":
+            for number, mid in enumerate(("e.1", "e.2", "e.1", "e.3")):
+                kept = {"kept": True} if number < 3 else {}
+                message = {"key": "football", "broadcast": f"{number}:0", "mid": mid, **kept}
+                await endpoint.send(connection, {"gap": {"topics": ["weather"]}} if number == 1 else message)
+            await endpoint.send(connection, {"gap": None})
+            await endpoint.send(connection, {"position": "p2", "recovered": True})
+
+    file = tmp_path / "ann.position"
+    file.write_text('{"position":"p1"}', encoding="utf-8")
+    async with ScriptedEndpoint(script) as endpoint:
+        news = ["news.py", "--url", endpoint.url]
+        async with example(tmp_path, *news, "read", "ann", "football", "--position", str(file)) as ann:
+            assert [await ann.line(".") for _ in range(5)] == [
+                "ann reads",
+                "football: 0:0 (missed)",
+                "some reports may be missing: weather",
+                "football: 3:0",
+                "some reports may be missing: of any subject",
+            ]
+            assert await ann.end(signal.SIGINT) == 0
+        assert (await endpoint.next("listen"))["recover"] == "p1"
+        assert orjson.loads(file.read_bytes())["position"] == "p2"
+        async with example(tmp_path, *news, "report", "football", "4:0") as reporting:
+            assert await reporting.line(".") == "reported"
+        assert (await endpoint.next("publish"))["keep_s"] == 86_400
 
 
 async def test_rooms_are_kept_apart_and_remembered(tmp_path: Path) -> None:

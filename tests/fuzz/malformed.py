@@ -185,7 +185,7 @@ def _not_text(message: bytes) -> bool:
     return False
 
 
-NAMES = ("listen", "unlisten", "subscribe", "unsubscribe", "publish", "broadcast", "subscriptions")
+NAMES = ("listen", "unlisten", "subscribe", "unsubscribe", "publish", "broadcast", "subscriptions", "history")
 
 
 def _fields(rng: Random) -> dict[str, object]:
@@ -196,6 +196,16 @@ def _fields(rng: Random) -> dict[str, object]:
         fields["topic"] = rng.choice(("attack", ["attack", "and another"]))
     if name == "subscribe" and rng.random() < 0.6:
         fields |= rng.choice(({"until": "disconnect", "ttl_s": 1}, {"filter": {"a": [1]}, "replace": True}))
+    if name in ("subscribe", "history") and rng.random() < 0.6:
+        fields |= rng.choice(({"last": 1}, {"since": "a.1"}))
+    if name == "listen" and rng.random() < 0.6:
+        fields["recover"] = rng.choice((True, "a.1"))
+    if name == "history":
+        fields["topic"] = "attack"
+        if rng.random() < 0.6:
+            fields |= {"limit": 10, "filter": {"a": [1]}}
+    if name == "publish" and rng.random() < 0.6:
+        fields["keep_s"] = 1
     if name == "publish":
         fields |= {"topic": "attack", "timestamp": 1}
     if name in ("publish", "broadcast"):
@@ -221,6 +231,10 @@ WRONG: dict[str, tuple[object, ...]] = {
     ),
     "replace": (None, 0, 1, "true", [], {}),
     "timestamp": (None, "now", True, [], {}),
+    "keep_s": (None, True, 0, -1, 1.5, "1", 86_401, 2**64 - 1, [], {}),
+    "recover": (None, 1, "", "p" * 129, "é" * 65, [], {}),
+    "last": (None, True, 0, -1, 1.5, "1", 1_001, [], {}),
+    "since": (1, True, "", "m" * 129, "é" * 65, [], {}),
     "limit": (None, 0, -1, 10_001, 1.0, "10", True, [], {}),
     "id": (1.5, True, [], {}),
 }

@@ -12,7 +12,7 @@ import pytest
 import uvloop
 
 #: The client library's own, which runs on whatever loop its user has.
-_ON_ANY_LOOP = ("test_client.py",)
+_ON_ANY_LOOP = ("test_client.py", "test_recovering.py")
 
 #: They have an endpoint in their process, and that is on uvloop: its transports differ from asyncio's.
 _WITH_AN_ENDPOINT = ("test_rfc6455.py",)

@@ -128,6 +128,26 @@ def test_what_is_due_stays_so_until_it_is_taken() -> None:
     assert all_due(found, at(102)) == ["a", "b", "c"]
 
 
+def test_what_is_due_is_subscribed_to_since_the_position_that_the_first_of_it_was_missed_from() -> None:
+    found = kept("a", "b", "c")
+    found.left(at(10))
+    found.listened(reply("a"), at(11), since="p1")
+    again = found.take(at(12))
+    assert again == Again(["a"], UNTIL | {"since": "p1"})
+    found.left(at(13))
+    found.listened(reply("b"), at(14), since="p2")  # and with p1 nobody has said yet that there was success
+    found.put_back(again)
+    taken = [found.take(at(15)), found.take(at(15))]
+    assert taken == [Again(["a", "b"], UNTIL | {"since": "p1"}), None]
+    found.left(at(16))
+    found.listened(reply("c"), at(17), since="p3")
+    assert found.take(at(18)) == Again(["c"], UNTIL | {"since": "p3"})
+    assert found.take(at(18)) is None
+    found.left(at(19))
+    found.listened(reply("c"), at(20))
+    assert found.take(at(21)) == Again(["c"], UNTIL)
+
+
 def test_what_was_unsubscribed_from_meanwhile_is_not_due() -> None:
     found = kept("a", "b")
     found.left(at(0))

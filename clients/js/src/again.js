@@ -23,6 +23,7 @@ export const SUBSCRIPTIONS_ENDED = 4007;
  * @property {(attempt: number) => number} delayMs How long to wait after so many failures in a row.
  * @property {(topics: string[], count: number) => void} onEnded These are not renewed here.
  * @property {(error: ProtocolError) => void} onRefused Why, where that is the reason.
+ * @property {() => void} onBack What was due has been subscribed to again, or is given up.
  * @property {() => void} onPlain The endpoint knows no ending subscriptions, and made plain ones.
  */
 
@@ -35,6 +36,16 @@ export class Endings {
   /** @param {Asking} asking */
   constructor(asking) {
     this.#asking = asking;
+  }
+
+  /** Some are due, or under way. */
+  get isRenewing() {
+    return this.#renewing;
+  }
+
+  /** Those that it subscribes to again where they end. */
+  get topics() {
+    return this.#kept.topics;
   }
 
   /**
@@ -103,6 +114,7 @@ export class Endings {
       }
     } finally {
       this.#renewing = false;
+      this.#asking.onBack();
     }
   }
 

@@ -1,9 +1,9 @@
 /**
  * The client: one `client_id`, connected to whichever endpoint of a list is alive. SPEC section 9.
  *
- * Owns: the connection and its renewal, the matching of replies to commands, the queue of notifications, and which
- * command is repeated by itself. Must never: know what an endpoint does inside or what a connection is made of, drop a
- * notification without counting and telling it, or repeat a command whose repetition could do harm.
+ * Owns: the connection and its renewal, the matching of replies to commands, and which command is repeated by itself.
+ * Must never: know what an endpoint does inside or what a connection is made of, or repeat a command whose repetition
+ * could do harm.
  *
  * Commands are pipelined and matched by `id`. A publish that asks for no acknowledgement waits for nothing unless the
  * connection takes no more.
@@ -19,10 +19,12 @@ import {
   ProtocolError,
   Unreachable,
 } from "./errors.js";
+import { SINCE_TOPICS_MAX, historyFields, historyOf, isPosition, keepFields, keptFields } from "./history.js";
+import { Inbox } from "./inbox.js";
 import { filteredOf, subscribersOf, topicsOf } from "./listings.js";
 import { FRAME_BYTES_MAX, checkOptions, checkToken, checkUrl } from "./options.js";
 import { paced } from "./pacing.js";
-import { NotificationQueue } from "./queue.js";
+import { markOf, recoveryOf, requireRecovery } from "./recovery.js";
 import { Garbage, Replies } from "./replies.js";
 import { FreshKeys, body, topicBodies } from "./requests.js";
 import { checkClientId, checkDedup, checkRevoke, checkTopic, filterFields, requireFiltered, termFields } from "./text.js";
@@ -34,14 +36,18 @@ const IN_FLIGHT_MAX = 1024;
 /** A large subscribe is sent as commands of so many bytes. */
 const TOPICS_BYTES_MAX = 256 * 1024;
 
+/** Topics in a page of those that a gap is looked for in: the most that an endpoint gives. */
+const OWN_TOPICS_PAGE = 10_000;
+
 /**
  * A number may grow when it is written again (`1e15` becomes `1000000000000000.0`), nearly fourfold at worst, so a
  * notification may be longer than the publish it comes from; and a page of `subscriptions` than any command.
  */
 const GROWTH_MAX = 4;
 
-/** @import { BroadcastOptions, ClientOptions, PublishOptions, SubscribeOptions } from "./options.js" */
-/** @import { UnsubscribeOptions, WaitOptions } from "./options.js" */
+/** @import { BroadcastOptions, ClientOptions, HistoryOptions, PublishOptions } from "./options.js" */
+/** @import { SubscribeOptions, UnsubscribeOptions, WaitOptions } from "./options.js" */
+/** @import { History } from "./history.js" */
 /** @import { Ask, Filtered, Subscriber } from "./listings.js" */
 /** @import { Again } from "./kept.js" */
 /** @import { Notification } from "./queue.js" */
@@ -52,8 +58,8 @@ const GROWTH_MAX = 4;
  *
  * A lost connection is renewed after `random() * min(backoffMaxMs, backoffBaseMs * 2 ** failures)` ms (full jitter), at
  * the next URL, for as long as it takes, and listens again by itself; subscriptions are the broker's to keep.
- * Notifications sent in between are missed. A client that listened elsewhere since (code 4001), or whose token has been
- * revoked (4006), ends instead.
+ * Notifications sent in between are missed, but for what is kept, where it listens with `recover`. A client that listened
+ * elsewhere since (code 4001), or whose token has been revoked (4006), ends instead.
  *
  * A handler has to be quick, and what it throws ends the client: `closed` tells it, and `close` throws it.
  */
@@ -100,10 +106,8 @@ export class Client {
   #replies;
   #inFlight = 0;
   #slotFree = new Bell();
-  #queue = new NotificationQueue();
-  #arrived = new Bell();
-  #iterating = false;
-  #handling = false; // an async handler is at work
+  #recovery;
+  #inbox;
   /** @type {ReturnType<typeof deferred<Error | null>>} */
   #closed = deferred();
   #endings;
@@ -114,7 +118,6 @@ export class Client {
   /** @type {string | null} */
   #url = null;
   #reconnects = 0;
-  #dropped = 0;
 
   /**
    * @param {string | readonly string[]} urls One `ws:` or `wss:` URL or several, tried in order and round again.
@@ -128,8 +131,20 @@ export class Client {
     this.#clientId = checkClientId(clientId);
     this.#options = checkOptions(options);
     this.#listening = options.listen ?? false;
-    this.#until = options.until === undefined ? (new.target.isInPage ? "disconnect" : null) : options.until;
+    // Whose position is saved comes back, with its id: its subscriptions have to be there then.
+    const comesBack = options.recover !== undefined && options.recover !== true;
+    const isPassing = new.target.isInPage && !comesBack;
+    this.#until = options.until === undefined ? (isPassing ? "disconnect" : null) : options.until;
     this.#replies = new Replies((error) => this.#tell(() => this.#options.onError?.(error)));
+    this.#recovery = recoveryOf(this.#options.recover);
+    this.#inbox = new Inbox(this.#options, this.#recovery, {
+      ended: () => this.#ended,
+      isOver: () => this.#failure !== null || (this.#ended instanceof ClosedForGood && this.#ended.closeCode === 1000),
+      tell: (call) => this.#tell(call),
+      fail: (error) => this.#fail(error),
+      goOn: () => this.#socket?.goOn(),
+      topics: (signal) => this.#ownTopics(signal),
+    });
     this.#endings = new Endings({
       signal: this.#ending.signal,
       subscribe: (again) => this.#subscribeOnce(again),
@@ -137,6 +152,7 @@ export class Client {
       delayMs: (attempt) => this.#delayMs(attempt),
       onEnded: (topics, count) => this.#tell(() => this.#options.onEnded?.(topics, count)),
       onRefused: (error) => this.#replies.note(error),
+      onBack: () => this.#release(),
       onPlain: () => this.#plain(),
     });
   }
@@ -178,12 +194,25 @@ export class Client {
 
   /** Notifications dropped because the queue was full. */
   get dropped() {
-    return this.#dropped;
+    return this.#inbox.dropped;
   }
 
   /** Notifications that wait. */
   get queued() {
-    return this.#queue.length;
+    return this.#inbox.length;
+  }
+
+  /**
+   * With `recover`: all that was kept up to here has been worked off. It is what a program saves, and gives to `recover`
+   * the next time. null: none is known yet.
+   */
+  get position() {
+    return this.#recovery?.position ?? null;
+  }
+
+  /** With `recover`: messages that came once more, and were dropped. */
+  get repeats() {
+    return this.#recovery?.repeats ?? 0;
   }
 
   /** Replies to commands that nobody waited for any more. */
@@ -256,9 +285,10 @@ export class Client {
    * @returns {Promise<void>}
    */
   async listen(options) {
-    const reply = await this.#request(this.#body("listen", {}), true, options);
+    const reply = await this.#request(this.#listenBody(), true, options);
+    if (this.#recovery !== null) requireRecovery(reply);
     this.#listening = true;
-    this.#endings.listened(reply);
+    this.#listens(reply);
   }
 
   /**
@@ -269,6 +299,7 @@ export class Client {
   async unlisten(options) {
     this.#listening = false;
     this.#endings.left(Date.now());
+    this.#recovery?.left();
     await this.#request(this.#body("unlisten", {}), true, options);
   }
 
@@ -287,6 +318,9 @@ export class Client {
    * everything that the client has at these topics. `bad_filter`: the endpoint says where, and why.
    * `peer_unavailable`: also where the endpoint is of a release without filters, and took it for a plain one.
    *
+   * `last: n`: the n latest kept messages of each topic come before it is done, as notifications with `kept`. `since`:
+   * those since that position. A client has to listen for that (`bad_state`).
+   *
    * Many are sent as several commands, of which more are under way at once as long as they are quick, each with
    * `timeoutMs`. After an error some topics may be subscribed to; repeating is safe. `bad_topic`: checked before
    * anything is sent.
@@ -297,14 +331,16 @@ export class Client {
   async subscribe(topics, options = {}) {
     const chosen = listOf(topics);
     const { filter, replace = false } = options;
+    const asked = keptFields(options.last, options.since);
     if (filter !== undefined || replace) {
-      const filtered = filterFields(filter, replace, options.until, options.ttlS);
+      const filtered = { ...filterFields(filter, replace, options.until, options.ttlS), ...asked };
       if (replace) this.#endings.gone(chosen); // now, so that none of them is subscribed to again meanwhile
       requireFiltered(await this.#withTopics("subscribe", chosen, options, filtered));
       if (replace) this.#endings.gone(chosen); // and if a subscribe was under way before
       return;
     }
-    const fields = termFields(options.until === undefined ? this.#until : options.until, options.ttlS);
+    const term = termFields(options.until === undefined ? this.#until : options.until, options.ttlS);
+    const fields = { ...term, ...asked };
     const beganMs = Date.now();
     this.#endings.subscribed(chosen, fields, await this.#withTopics("subscribe", chosen, options, fields), beganMs);
   }
@@ -334,6 +370,8 @@ export class Client {
    * gives undefined once written, and a failure is told to `onError` and kept in `errors`. It is repeated by itself
    * after a lost connection or a passing error, since the repetition is a duplicate at worst (so `true` may then mean
    * this publish's own first try; with `dedup: "retry"` it gives false); with `dedup: false` never.
+   *
+   * `keepS`: it is kept so many seconds. `bad_state`: no endpoint keeps messages. `peer_unavailable`: not all know of it.
    * @param {string} topic
    * @param {unknown} payload
    * @param {PublishOptions & WaitOptions} [options]
@@ -341,7 +379,7 @@ export class Client {
    */
   async publish(topic, payload, options = {}) {
     /** @type {Record<string, unknown>} */
-    const fields = { topic: checkTopic(topic), payload };
+    const fields = { topic: checkTopic(topic), payload, ...keepFields(options.keepS) };
     if (options.timestamp !== undefined) fields.timestamp = options.timestamp;
     return this.#publish("publish", fields, options);
   }
@@ -351,14 +389,15 @@ export class Client {
    * Otherwise as `publish`: with `dedup: "retry"` each has a key of its own, any other string is the key of all. All are
    * checked before the first is sent.
    * @param {Iterable<readonly [string, unknown]>} messages
-   * @param {{ dedup?: boolean | string } & WaitOptions} [options]
+   * @param {{ dedup?: boolean | string, keepS?: number } & WaitOptions} [options]
    * @returns {Promise<void>}
    */
   async publishMany(messages, options = {}) {
     const { dedup = true } = options;
+    const kept = keepFields(options.keepS);
     const bodies = [];
     for (const [topic, payload] of messages) {
-      const fields = { topic: checkTopic(topic), payload, ...this.#dedup(dedup) };
+      const fields = { topic: checkTopic(topic), payload, ...kept, ...this.#dedup(dedup) };
       bodies.push(`${this.#body("publish", fields)}}`);
     }
     await this.#write(bodies, dedup !== false, options);
@@ -372,6 +411,19 @@ export class Client {
    */
   async broadcast(payload, options = {}) {
     return this.#publish("broadcast", { payload }, options);
+  }
+
+  /**
+   * The kept messages of a topic, the oldest first: the latest `limit`, the `last` so many, or those after the message
+   * whose `mid` is `since`. So pages are read with `since: page.mid` as long as there are `more`. `forbidden`: the token
+   * does not permit to subscribe to it. `bad_state`: no endpoint keeps messages.
+   * @param {string} topic
+   * @param {HistoryOptions & WaitOptions} [options]
+   * @returns {Promise<History>}
+   */
+  async history(topic, options = {}) {
+    const fields = { topic: checkTopic(topic), ...historyFields(options) };
+    return historyOf(await this.#request(this.#body("history", fields), true, options));
   }
 
   /**
@@ -451,40 +503,10 @@ export class Client {
     if (this.#options.onNotification !== undefined) {
       throw new TypeError("onNotification takes the place of the iterator");
     }
-    return this.#notifications(signal);
+    return this.#inbox.notifications(signal);
   }
 
   // -- from here on: inside
-
-  /** @param {AbortSignal | undefined} signal */
-  async *#notifications(signal) {
-    if (this.#iterating) throw new TypeError("one iteration at a time");
-    this.#iterating = true;
-    const never = new AbortController().signal;
-    try {
-      for (;;) {
-        signal?.throwIfAborted();
-        const notification = this.#take();
-        if (notification !== undefined) {
-          yield notification;
-        } else if (this.#ended !== null) {
-          if (this.#ended instanceof ClosedForGood && this.#ended.closeCode === 1000) return;
-          throw this.#ended;
-        } else {
-          await this.#arrived.wait(signal ?? never);
-        }
-      }
-    } finally {
-      this.#iterating = false;
-    }
-  }
-
-  #take() {
-    const notification = this.#queue.shift();
-    // Half empty before reading goes on, so that the two do not take turns for every message.
-    if (this.#queue.length <= this.#options.queueMax / 2) this.#socket?.goOn();
-    return notification;
-  }
 
   /**
    * A connection is there and listens, if it has to; unless it is over again, or the client is, since it was made.
@@ -502,12 +524,34 @@ export class Client {
     this.#state = "running";
     if (isAnother) this.#reconnects += 1;
     this.#lastFailure = null;
-    if (this.#isFull()) socket.pause();
+    if (this.#inbox.isFull) socket.pause();
     this.#changed.ring();
     this.#tell(() => this.#options.onConnected?.(/** @type {string} */ (this.#url)));
     const listened = this.#listened;
     this.#listened = null;
-    if (listened !== null) this.#endings.listened(listened);
+    if (listened !== null) this.#listens(listened);
+  }
+
+  /**
+   * It listens, says this reply.
+   * @param {Record<string, any>} reply
+   */
+  #listens(reply) {
+    this.#endings.listened(reply);
+    if (this.#recovery?.listens()) this.#inbox.mark({ gap: null });
+    this.#release();
+  }
+
+  /** Positions count again, if they do. */
+  #release() {
+    if (this.#recovery === null || !this.#isCovered()) return;
+    const position = this.#recovery.release();
+    if (position !== null) this.#positioned(position);
+  }
+
+  /** Does a position cover all topics of this client? Not of those that have ended, until they are back. */
+  #isCovered() {
+    return this.#recovery?.isListening === true && !this.#endings.isRenewing;
   }
 
   /**
@@ -524,6 +568,7 @@ export class Client {
     const lost = new ConnectionLost(socket.why, socket.closeCode);
     this.#replies.fail(this.#ended ?? lost);
     if (this.#ended !== null) return;
+    if (this.#listening) this.#recovery?.left();
     // After this code endpoints have taken it for gone, whatever it has heard.
     if (this.#listening) this.#endings.left(socket.closeCode === SUBSCRIPTIONS_ENDED ? -Infinity : socket.heardMs);
     this.#lastFailure = lost;
@@ -631,7 +676,8 @@ export class Client {
   async #listenFirst(socket, signal) {
     if (socket.isOver) throw new Unreachable(socket.why);
     this.#fresh = socket;
-    this.#listened = await this.#ask(socket, this.#body("listen", {}), signal);
+    this.#listened = await this.#ask(socket, this.#listenBody(), signal);
+    if (this.#recovery !== null) requireRecovery(this.#listened);
   }
 
   /**
@@ -649,11 +695,10 @@ export class Client {
       return;
     }
     // Not while it only listens: its reply has to come, however full the queue is.
-    if (socket === this.#socket && this.#isFull()) socket.pause();
-  }
-
-  #isFull() {
-    return this.#options.overflow === "pause" && this.#queue.length >= this.#options.queueMax;
+    if (socket === this.#socket && this.#inbox.isFull) {
+      socket.pause();
+      this.#inbox.paused();
+    }
   }
 
   /** @param {string} text */
@@ -668,57 +713,42 @@ export class Client {
       throw new Garbage("the endpoint sent what is not a JSON object");
     }
     this.#failures = 0;
-    if (Object.hasOwn(message, "broadcast")) this.#notified(message.key ?? null, message.broadcast);
-    else this.#replies.settle(message);
+    if (Object.hasOwn(message, "broadcast")) {
+      this.#inbox.put(notificationOf(message));
+    } else if ("result" in message || "error" in message) {
+      this.#replies.settle(message);
+      // Of a `listen`. What is given to one that recovers counts when that is done.
+      if (message.recovering === false && isPosition(message.position)) this.#positioned(message.position);
+    } else {
+      const { gap, position } = markOf(message);
+      if (gap !== undefined) this.#inbox.mark({ gap });
+      if (position !== undefined) this.#positioned(position);
+    }
   }
 
   /**
-   * @param {string | null} key
-   * @param {any} broadcast
+   * All that is kept up to there has come.
+   * @param {string} position
    */
-  #notified(key, broadcast) {
-    if (key !== null && typeof key !== "string") throw new Garbage("the endpoint sent a key that is no string");
-    if (this.#options.onNotification !== undefined && !this.#handling && this.#queue.length === 0) {
-      this.#handle(key, broadcast);
+  #positioned(position) {
+    const recovery = this.#recovery;
+    if (recovery === null) return; // nobody has asked for it
+    if (!this.#isCovered()) {
+      recovery.hold(position);
       return;
     }
-    this.#queue.push({ key, broadcast });
-    if (this.#queue.length > this.#options.queueMax && this.#options.overflow === "drop_oldest") {
-      const oldest = /** @type {Notification} */ (this.#queue.shift());
-      this.#dropped += 1;
-      this.#tell(() => this.#options.onDropped?.(oldest, this.#dropped));
-    }
-    this.#arrived.ring();
+    recovery.receive(position);
+    this.#inbox.mark({ position });
   }
 
   /**
-   * @param {string | null} key
-   * @param {any} broadcast
+   * Those that it is subscribed to, and those that it subscribes to again; some perhaps twice.
+   * @param {AbortSignal} signal
    */
-  #handle(key, broadcast) {
-    if (this.#failure !== null) return;
-    this.#tell(() => {
-      const promise = this.#options.onNotification?.(key, broadcast);
-      if (typeof promise?.then !== "function") return;
-      this.#handling = true;
-      promise.then(
-        () => {
-          this.#handling = false;
-          this.#handleWaiting();
-        },
-        (error) => this.#fail(error),
-      );
-    });
-  }
-
-  #handleWaiting() {
-    // What waits when the endpoint ends it is still handled; not so when this program does.
-    const isClosed = this.#ended instanceof ClosedForGood && this.#ended.closeCode === 1000;
-    while (!this.#handling && !isClosed && this.#failure === null) {
-      const notification = this.#take();
-      if (notification === undefined) return;
-      this.#handle(notification.key, notification.broadcast);
-    }
+  async *#ownTopics(signal) {
+    if (this.#state !== "running") await this.#changed.wait(this.#ending.signal);
+    yield* this.#endings.topics;
+    yield* this.subscriptions({ limit: OWN_TOPICS_PAGE, signal });
   }
 
   /**
@@ -741,7 +771,8 @@ export class Client {
    */
   #topicBodies(command, topics, fields) {
     const bytesMax = Math.min(this.#options.maxFrameBytes, TOPICS_BYTES_MAX);
-    return topicBodies(command, this.#clientId, topics, bytesMax, fields);
+    const topicsMax = fields?.last === undefined && fields?.since === undefined ? undefined : SINCE_TOPICS_MAX;
+    return topicBodies(command, this.#clientId, topics, bytesMax, fields, topicsMax);
   }
 
   /**
@@ -753,10 +784,14 @@ export class Client {
     const { signal } = this.#ending;
     const { timeoutMs } = this.#options;
     const late = () => this.#late(`no answer within ${timeoutMs} ms`);
+    // No later position is received before they are back, so this one is of before they ended. Where the client does not
+    // listen any more, what it misses comes when it listens again.
+    const since = (this.#listening ? this.#recovery?.received : null) ?? null;
+    const missed = since === null ? {} : { since };
     try {
       return await limited(timeoutMs, signal, late, async (limit) => {
         const replies = [];
-        for (const text of this.#topicBodies("subscribe", topics, fields)) {
+        for (const text of this.#topicBodies("subscribe", topics, { ...fields, ...missed })) {
           replies.push(await this.#ask(await this.#writable(false, limit), text, limit));
         }
         return replies;
@@ -771,7 +806,7 @@ export class Client {
   async #listenOnceMore() {
     if (!this.#listening) return null;
     try {
-      return await this.#request(this.#body("listen", {}), true, { signal: this.#ending.signal });
+      return await this.#request(this.#listenBody(), true, { signal: this.#ending.signal });
     } catch {
       return null; // what was not named is told when it listens the next time
     }
@@ -935,7 +970,7 @@ export class Client {
     this.#ending.abort(why);
     this.#replies.fail(why);
     this.#changed.ring();
-    this.#arrived.ring();
+    this.#inbox.ended();
     this.#closed.resolve(why instanceof ClosedForGood && why.closeCode === 1000 ? null : why);
   }
 
@@ -944,6 +979,10 @@ export class Client {
     // Full jitter (Brooker, "Exponential Backoff And Jitter", 2015). 2 ** 32 is beyond any sensible maximum.
     const { random, backoffMaxMs, backoffBaseMs } = this.#options;
     return random() * Math.min(backoffMaxMs, backoffBaseMs * 2 ** Math.min(attempt, 32));
+  }
+
+  #listenBody() {
+    return this.#body("listen", this.#recovery === null ? {} : this.#recovery.fields);
   }
 
   /**
@@ -963,4 +1002,15 @@ function listOf(topics) {
   const chosen = typeof topics === "string" ? [topics] : topics;
   if (!Array.isArray(chosen)) throw new TypeError("topics have to be a string, or an array of strings");
   return chosen;
+}
+
+/**
+ * @param {Record<string, any>} message
+ * @returns {Notification}
+ */
+function notificationOf({ key = null, broadcast, mid, kept }) {
+  if (key !== null && typeof key !== "string") throw new Garbage("the endpoint sent a key that is no string");
+  if (mid === undefined) return { key, broadcast };
+  if (typeof mid !== "string") throw new Garbage("the endpoint sent a mid that is no string");
+  return kept === true ? { key, broadcast, mid, kept } : { key, broadcast, mid };
 }

@@ -18,8 +18,12 @@ export { checkClientId, checkTopic } from "./text.js";
 /** @typedef {import("./options.js").UnsubscribeOptions} UnsubscribeOptions */
 /** @typedef {import("./options.js").BroadcastOptions} BroadcastOptions */
 /** @typedef {import("./options.js").PublishOptions} PublishOptions */
+/** @typedef {import("./options.js").HistoryOptions} HistoryOptions */
 /** @typedef {import("./errors.js").Next} Next */
+/** @typedef {import("./history.js").History} History */
+/** @typedef {import("./history.js").Publication} Publication */
 /** @typedef {import("./queue.js").Notification} Notification */
+/** @typedef {import("./recovery.js").Gap} Gap */
 /** @typedef {import("./listings.js").Filtered} Filtered */
 /** @typedef {import("./listings.js").Subscriber} Subscriber */
 

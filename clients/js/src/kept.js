@@ -47,6 +47,11 @@ export class Kept {
     return this.#ends.size;
   }
 
+  /** @returns {string[]} All that are in the list. */
+  get topics() {
+    return [...this.#ends.keys()];
+  }
+
   get isDue() {
     return this.#due.length > 0;
   }

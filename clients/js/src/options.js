@@ -4,8 +4,10 @@
  * Owns: which values are right. Must never: use one.
  */
 
+import { POSITION_BYTES_MAX, isPosition } from "./history.js";
 import { checkMs } from "./waiting.js";
 
+/** @import { Gap } from "./recovery.js" */
 /** @import { ConnectionLost, ProtocolError, Unreachable } from "./errors.js" */
 /** @import { Notification } from "./queue.js" */
 
@@ -18,6 +20,10 @@ const TOKEN = /^[\x21-\x7e]+$/;
 /**
  * @typedef {object} ClientOptions
  * @property {boolean} [listen] Listen as part of connecting. Default: false.
+ * @property {boolean | string | { key: string }} [recover] Listen in such a way that what is kept and was missed comes, each
+ *   message once, or is told to `onGap` (SPEC section 8.10). true: from the first connection on. A string: since this
+ *   position, which a program has saved. `key`: since the position that is saved in `localStorage` under this key, where
+ *   it is saved from then on. Endpoints that keep no messages refuse it: `bad_state`. Default: false.
  * @property {number} [timeoutMs] Bounds every command, the wait for a connection included. Default: 10,000.
  * @property {number} [queueMax] Notifications that wait for the iterator or an async handler. Default: 10,000.
  * @property {"drop_oldest" | "pause"} [overflow] What happens when they are more. `drop_oldest`, the default: the oldest
@@ -35,8 +41,11 @@ const TOKEN = /^[\x21-\x7e]+$/;
  * @property {boolean} [lines] What is to be sent at the same moment shares a message, each way, where the endpoint can
  *   do that (SPEC section 1.6): cheaper where there is much. A browser refuses an endpoint that cannot. Default: false.
  * @property {() => number} [random] In [0, 1), for the waits before connecting again. Default: `Math.random`.
- * @property {(key: string | null, broadcast: any) => void | Promise<void>} [onNotification] Takes the place of the
- *   iterator. One that returns a promise is not called again before that is fulfilled.
+ * @property {(key: string | null, broadcast: any, notification: Notification) => void | Promise<void>} [onNotification]
+ *   Takes the place of the iterator. One that returns a promise is not called again before that is fulfilled.
+ * @property {(gap: Gap) => void | Promise<void>} [onGap] Of these topics kept messages may be lacking since the position:
+ *   look at their state in another way. Told where the messages would have come, or before. After one that returns a
+ *   promise the next notification waits for it. Without a handler the console is told.
  * @property {(error: ProtocolError) => void} [onError] A publish without `ack` has failed.
  * @property {(url: string) => void} [onConnected] There is a connection, the first or another.
  * @property {(error: ConnectionLost) => void} [onLost] A connection was lost.
@@ -74,7 +83,13 @@ const TOKEN = /^[\x21-\x7e]+$/;
  *   false.
  */
 
-/** @typedef {TermOptions & FilterOptions & ReplaceOptions & WaitOptions} SubscribeOptions */
+/**
+ * @typedef {object} KeptOptions
+ * @property {number} [last] So many of the latest kept messages of each topic come first, 1,000 at most.
+ * @property {string} [since] Those since this position come first. It excludes `last`.
+ */
+
+/** @typedef {TermOptions & FilterOptions & ReplaceOptions & KeptOptions & WaitOptions} SubscribeOptions */
 
 /** @typedef {FilterOptions & WaitOptions} UnsubscribeOptions */
 
@@ -88,7 +103,16 @@ const TOKEN = /^[\x21-\x7e]+$/;
  */
 
 /**
- * @typedef {BroadcastOptions & { timestamp?: number }} PublishOptions `timestamp`: ms since the epoch.
+ * @typedef {BroadcastOptions & { timestamp?: number, keepS?: number }} PublishOptions `timestamp`: ms since the epoch.
+ *   `keepS`: it is kept so many seconds for those who miss it, a day at most.
+ */
+
+/**
+ * @typedef {object} HistoryOptions
+ * @property {number} [last] So many of the latest, 1,000 at most. Default: `limit`.
+ * @property {string} [since] Those after the message with this `mid`. It excludes `last`.
+ * @property {number} [limit] Of the reply. Default: 100, at most 1,000.
+ * @property {Record<string, any>} [filter] Only those whose payload matches: SPEC section 2.6.
  */
 
 /**
@@ -107,6 +131,7 @@ export function checkOptions(options) {
     ca: options.ca,
     lines: options.lines ?? false,
     until: options.until,
+    recover: checkRecover(options.recover ?? false),
     random: options.random ?? Math.random,
     onNotification: options.onNotification,
     onError: options.onError,
@@ -115,6 +140,7 @@ export function checkOptions(options) {
     onUnreachable: options.onUnreachable,
     onDropped: options.onDropped,
     onEnded: options.onEnded,
+    onGap: options.onGap,
     onPlain: options.onPlain,
   };
   if (options.until !== undefined && options.until !== null && options.until !== "disconnect") {
@@ -150,6 +176,17 @@ export function checkToken(token) {
     throw new TypeError("a token has to be a string of visible ASCII characters"); // and is not said
   }
   return token;
+}
+
+/**
+ * @param {ClientOptions["recover"] & {}} recover
+ */
+function checkRecover(recover) {
+  if (typeof recover === "boolean" || isPosition(recover)) return recover;
+  if (typeof recover === "object" && typeof recover?.key === "string" && recover.key !== "") return recover;
+  throw new TypeError(
+    `recover has to be true, a position (a string of 1 to ${POSITION_BYTES_MAX} bytes), or { key: "a key of localStorage" }`,
+  );
 }
 
 /**

@@ -9,6 +9,9 @@
  * @typedef {object} Notification
  * @property {string | null} key The topic; null: from the `broadcast` command.
  * @property {any} broadcast The payload, a JSON value.
+ * @property {string} [mid] What names the message for good, where the endpoint says it: for a client that recovers, and
+ *   with a kept message.
+ * @property {boolean} [kept] true: it comes from what was kept, since it had been missed, or was asked for.
  */
 
 /** A queue whose both ends cost the same, however long it is. */
@@ -16,14 +19,26 @@ export class NotificationQueue {
   /** @type {(Notification | undefined)[]} */
   #waiting = [];
   #first = 0;
+  #pushed = 0;
 
   get length() {
     return this.#waiting.length - this.#first;
   }
 
+  /** How many there have been. */
+  get pushed() {
+    return this.#pushed;
+  }
+
+  /** How many of them are gone. */
+  get taken() {
+    return this.#pushed - this.length;
+  }
+
   /** @param {Notification} notification */
   push(notification) {
     this.#waiting.push(notification);
+    this.#pushed += 1;
   }
 
   /** @returns {Notification | undefined} The oldest, which is then gone. */

@@ -14,7 +14,9 @@ import { checkTopic, json, utf8Bytes } from "./text.js";
 const ENVELOPE_BYTES = 1024;
 
 /** Topics that a store may keep together have the same CRC-32 modulo this. */
-const GROUPS = 4096;
+export const GROUPS = 4096;
+
+const ENCODER = new TextEncoder();
 
 const CRC_TABLE = Uint32Array.from({ length: 256 }, (_, byte) => {
   let rest = byte;
@@ -79,10 +81,18 @@ export function body(command, clientId, fields, frameBytesMax) {
  * @param {readonly string[]} topics
  * @param {number} frameBytesMax
  * @param {Record<string, unknown>} [fields] That each of them has.
+ * @param {number} [topicsMax] Of each of them.
  * @returns {string[]}
  */
-export function topicBodies(command, clientId, topics, frameBytesMax, fields = {}) {
+export function topicBodies(command, clientId, topics, frameBytesMax, fields = {}, topicsMax = Infinity) {
   for (const topic of topics) checkTopic(topic);
+  if (topics.length > topicsMax) {
+    const ordered = neighbours(topics);
+    const starts = Array.from({ length: Math.ceil(topics.length / topicsMax) }, (_, number) => number * topicsMax);
+    return starts.flatMap((start) =>
+      topicBodies(command, clientId, ordered.slice(start, start + topicsMax), frameBytesMax, fields),
+    );
+  }
   const head = `${body(command, clientId, fields, frameBytesMax)},"topic":`;
   const bytesMax = frameBytesMax - ENVELOPE_BYTES - utf8Bytes(head);
   if (topics.length === 0) return [];
@@ -98,11 +108,19 @@ export function topicBodies(command, clientId, topics, frameBytesMax, fields = {
  * @returns {string[]}
  */
 export function neighbours(topics) {
-  const encoder = new TextEncoder();
   /** @type {string[][]} */
   const groups = Array.from({ length: GROUPS }, () => []);
-  for (const topic of topics) groups[crc32(encoder.encode(topic)) % GROUPS].push(topic);
+  for (const topic of topics) groups[slotOf(topic)].push(topic);
   return groups.flat();
+}
+
+/**
+ * A topic's slot: its CRC-32 modulo 4,096.
+ * @param {string} topic
+ * @returns {number}
+ */
+export function slotOf(topic) {
+  return crc32(ENCODER.encode(topic)) % GROUPS;
 }
 
 /**

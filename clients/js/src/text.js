@@ -53,6 +53,16 @@ export function utf8Bytes(text) {
 }
 
 /**
+ * Is it a string of 1 to so many bytes of UTF-8?
+ * @param {unknown} text
+ * @param {number} bytesMax
+ * @returns {text is string}
+ */
+export function isTextOf(text, bytesMax) {
+  return typeof text === "string" && text !== "" && !LONE_SURROGATE.test(text) && utf8Bytes(text) <= bytesMax;
+}
+
+/**
  * The topic itself. `bad_state`: it is not a string; `bad_topic`: it is a bad one.
  * @param {unknown} topic
  * @returns {string}
@@ -83,9 +93,7 @@ export function checkTopic(topic) {
  */
 export function checkClientId(clientId) {
   if (typeof clientId === "number" && Number.isSafeInteger(clientId)) return clientId;
-  if (typeof clientId === "string" && clientId !== "" && !LONE_SURROGATE.test(clientId)) {
-    if (utf8Bytes(clientId) <= CLIENT_ID_BYTES_MAX) return clientId;
-  }
+  if (isTextOf(clientId, CLIENT_ID_BYTES_MAX)) return clientId;
   throw new TypeError(`the client id has to be a safe integer or a string of 1 to ${CLIENT_ID_BYTES_MAX} bytes`);
 }
 
@@ -96,9 +104,7 @@ export function checkClientId(clientId) {
  */
 export function checkDedup(dedup) {
   if (typeof dedup === "boolean") return dedup;
-  if (typeof dedup === "string" && dedup !== "" && !DEDUP_NO_KEYS.includes(dedup) && !LONE_SURROGATE.test(dedup)) {
-    if (utf8Bytes(dedup) <= DEDUP_KEY_BYTES_MAX) return dedup;
-  }
+  if (isTextOf(dedup, DEDUP_KEY_BYTES_MAX) && !DEDUP_NO_KEYS.includes(dedup)) return dedup;
   throw new ProtocolError(
     "bad_state",
     `Key 'dedup' has to be true, false, or this message's own key: a string of 1 to ${DEDUP_KEY_BYTES_MAX} bytes of ` +
@@ -137,14 +143,25 @@ export function filterFields(filter, replace, until, ttlS) {
   if (filter === undefined) {
     throw new TypeError("replace goes with a filter: without one, unsubscribe and subscribe anew");
   }
-  if (typeof filter !== "object" || filter === null || Array.isArray(filter)) {
-    throw new TypeError("a filter has to be an object of attributes, each with the list of what it may be");
-  }
   if ((until !== undefined && until !== null) || ttlS !== undefined) {
     throw new TypeError(
       "a subscription with a filter does not end by itself: leave out until and ttlS, and unsubscribe when it is not " +
         "wanted any more",
     );
+  }
+  const checked = checkFilter(filter);
+  return replace ? { filter: checked, replace } : { filter: checked };
+}
+
+/**
+ * The filter itself, if it is an object (else a `TypeError`) that JSON does not turn into another value (else
+ * `bad_filter`).
+ * @param {unknown} filter
+ * @returns {object}
+ */
+export function checkFilter(filter) {
+  if (typeof filter !== "object" || filter === null || Array.isArray(filter)) {
+    throw new TypeError("a filter has to be an object of attributes, each with the list of what it may be");
   }
   // Written as null, or left out, they would be another filter.
   JSON.stringify(filter, (name, value) => {
@@ -156,7 +173,7 @@ export function filterFields(filter, replace, until, ttlS) {
     }
     return value;
   });
-  return replace ? { filter, replace } : { filter };
+  return filter;
 }
 
 /**
@@ -170,9 +187,7 @@ export function checkRevoke(jti, sub) {
     throw new ProtocolError("bad_state", "Either key 'jti' or key 'sub' has to be there, and not both");
   }
   const [name, value, most] = jti === undefined ? ["sub", sub, SUBJECT_BYTES_MAX] : ["jti", jti, JTI_BYTES_MAX];
-  if (typeof value === "string" && value !== "" && !LONE_SURROGATE.test(value) && utf8Bytes(value) <= most) {
-    return { [name]: value };
-  }
+  if (isTextOf(value, most)) return { [name]: value };
   throw new ProtocolError("bad_state", `Key '${name}' has to be a string of 1 to ${most} bytes of UTF-8`);
 }
 

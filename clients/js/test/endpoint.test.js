@@ -255,6 +255,81 @@ test("whoever listens elsewhere replaces: 4001, and no way back", real, async (t
   assert.equal((await next(second)).broadcast, "still here");
 });
 
+const HISTORY = ["--history-bytes", "16000000", "--history-size", "3"];
+
+/** Its position covers all that has come. */
+async function covered(client, publisher) {
+  const before = client.position;
+  const unheard = { ack: true, dedup: false, keepS: 60 };
+  // Every second or so while messages come, else every 20 s.
+  for (let tries = 0; client.position === before && tries < 300; tries++) {
+    await publisher.publish("nobody hears this", tries, unheard);
+    await new Promise((resolve) => setTimeout(resolve, 100));
+  }
+  assert.notEqual(client.position, before, "a position after each of the first messages");
+}
+
+test("what a client missed comes when it is back, once, and what is lacking is told", real, async (t) => {
+  const endpoint = await Endpoint.start(t, { options: HISTORY });
+  const radio = await opened(t, endpoint, "radio");
+  const got = [];
+  let wake = () => {};
+  const until = async (...values) => {
+    const wanted = JSON.stringify(values);
+    while (!got.some((value) => JSON.stringify(value) === wanted)) {
+      await within(new Promise((resolve) => (wake = resolve)), `${wanted} among ${JSON.stringify(got)}`);
+    }
+  };
+  const put = (...values) => (got.push(values), wake());
+  const listening = {
+    listen: true,
+    onNotification: (key, broadcast, { kept = false }) => put(key, broadcast, kept),
+    onGap: ({ topics }) => put("gap", topics),
+  };
+  const ann = await opened(t, endpoint, "ann", { ...listening, recover: true });
+  await ann.subscribe(["few", "many"]);
+  await radio.publish("few", "live", { ack: true, keepS: 60 });
+  await until("few", "live", false);
+  await covered(ann, radio);
+  await ann.close();
+  for (let number = 1; number <= 2; number++) await radio.publish("few", number, { ack: true, keepS: 60 });
+  await radio.publish("few", "not kept", { ack: true });
+  for (let number = 1; number <= 5; number++) await radio.publish("many", number, { ack: true, keepS: 60 });
+  const again = await opened(t, endpoint, "ann", { ...listening, recover: ann.position });
+  await until("few", 2, true);
+  await until("many", 5, true);
+  await again.subscribe("few", { last: 3 }); // what it has had does not come again; "live" another client object had
+  await radio.publish("few", "live again", { ack: true, keepS: 60 });
+  await until("few", "live again", false);
+  assert.deepEqual(got.slice(0, 2), [["few", "live", false], ["gap", ["many"]]]);
+  const of = (topic) => got.slice(2).filter(([key]) => key === topic).map(([, ...rest]) => rest);
+  assert.deepEqual(of("few").filter(([said]) => said !== "live"), [[1, true], [2, true], ["live again", false]]);
+  assert.equal(of("few").length, 4);
+  assert.deepEqual(of("many"), [[3, true], [4, true], [5, true]]);
+});
+
+test("the kept messages of a topic are read in pages, and come with a subscribe", real, async (t) => {
+  const endpoint = await Endpoint.start(t, { options: HISTORY });
+  const ann = await opened(t, endpoint, "ann", { listen: true });
+  for (let number = 1; number <= 4; number++) await ann.publish("t", { number }, { ack: true, keepS: 60 });
+  const first = await ann.history("t", { last: 3 });
+  assert.deepEqual(first.publications.map(({ broadcast }) => broadcast.number), [2, 3, 4]);
+  const rest = await ann.history("t", { since: first.publications[0].mid });
+  assert.deepEqual(rest.publications.map(({ broadcast }) => broadcast.number), [3, 4]);
+  assert.deepEqual([rest.more, rest.recovered, rest.mid], [false, true, rest.publications[1].mid]);
+  assert.deepEqual((await ann.history("t", { filter: { number: [3] } })).publications.length, 1);
+  await ann.subscribe("t", { last: 2 });
+  assert.equal(ann.queued, 2); // they come before the reply
+  assert.deepEqual(await next(ann), { key: "t", broadcast: { number: 3 }, mid: rest.publications[0].mid, kept: true });
+});
+
+test("an endpoint that keeps nothing refuses what asks for it", real, async (t) => {
+  const endpoint = await Endpoint.start(t);
+  await assert.rejects(opened(t, endpoint, "ann", { listen: true, recover: true }), { code: "bad_state", next: "fix" });
+  const bob = await opened(t, endpoint, "bob");
+  await assert.rejects(bob.publish("t", 1, { ack: true, keepS: 60 }), { code: "bad_state" });
+});
+
 /** A JWT for ann, as an issuer makes it (SPEC section 1.5). */
 function token(keys, lifetimeS, ingeborg) {
   const [{ k, kid }] = JSON.parse(readFileSync(keys, "utf8")).keys;

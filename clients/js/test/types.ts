@@ -1,6 +1,7 @@
 /** What a program in TypeScript may write, and what it may not: checked by tsc, never run. */
 
-import { Client, ClosedForGood, ProtocolError, type ClientOptions, type Next, type Notification } from "ingeborg-client";
+import { Client, ClosedForGood, ProtocolError } from "ingeborg-client";
+import type { ClientOptions, Gap, History, Next, Notification } from "ingeborg-client";
 
 const options: ClientOptions = {
   listen: true,
@@ -8,6 +9,9 @@ const options: ClientOptions = {
   lines: true,
   until: null,
   onEnded: (topics: string[], count: number) => console.log(topics.length, count),
+  recover: { key: "position" },
+  onGap: async ({ topics }: Gap) => console.log(topics?.length),
+  onNotification: (key, broadcast, { mid, kept }) => console.log(key, broadcast, mid?.length, kept === true),
   onPlain: (url: string) => console.log(url),
   token: async () => "a.b.c",
   onDropped: (notification: Notification, dropped: number) => console.log(notification.key, dropped),
@@ -21,7 +25,15 @@ await client.subscribe("a", { filter: { price: [{ numeric: ["<", 5] }] }, replac
 await client.unsubscribe("a", { filter: { price: [7] } });
 for await (const { topic, filters } of client.filters({ limit: 10 })) topic.at(filters.length);
 await client.publishMany(new Map([["a", 1]]), { dedup: false });
-await client.publish("a", 1, { dedup: "retry" });
+await client.publish("a", 1, { dedup: "retry", keepS: 60 });
+await client.publishMany([["a", 1]], { keepS: 60 });
+const position: string | null = client.position;
+if (position !== null) await client.subscribe("a", { since: position });
+await client.subscribe("a", { last: 10, until: "disconnect" });
+const page: History = await client.history("a", { last: 10, filter: { price: [7] }, signal: AbortSignal.timeout(1000) });
+if (page.mid !== null) (await client.history("a", { since: page.mid, limit: 10 })).publications.at(client.repeats)?.mid.length;
+new Client("ws://127.0.0.1:9000", "ann", { recover: true });
+new Client("ws://127.0.0.1:9000", "ann", { recover: "a position" });
 for await (const topic of client.subscriptions({ limit: 10 })) topic.toUpperCase();
 const until: number = (await client.revoke({ jti: "t", expiresAt: 7 }, { timeoutMs: 5 })).expiresAt;
 until.toFixed();
@@ -42,6 +54,10 @@ new Client("ws://127.0.0.1:9000", "ann", { lisen: true });
 await client.subscribe("a", { until: "plain" });
 // @ts-expect-error: a filter is an object
 await client.subscribe("a", { filter: "price < 5" });
+// @ts-expect-error: a broadcast is never kept
+await client.broadcast(1, { keepS: 60 });
+// @ts-expect-error: a key of localStorage has a name
+new Client("ws://127.0.0.1:9000", "ann", { recover: { kez: "position" } });
 // @ts-expect-error: topics are strings
 await client.subscribe([1]);
 // @ts-expect-error: read only

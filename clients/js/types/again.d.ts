@@ -35,6 +35,10 @@ export type Asking = {
      */
     onRefused: (error: ProtocolError) => void;
     /**
+     * What was due has been subscribed to again, or is given up.
+     */
+    onBack: () => void;
+    /**
      * The endpoint knows no ending subscriptions, and made plain ones.
      */
     onPlain: () => void;
@@ -49,6 +53,7 @@ export type Asking = {
  * @property {(attempt: number) => number} delayMs How long to wait after so many failures in a row.
  * @property {(topics: string[], count: number) => void} onEnded These are not renewed here.
  * @property {(error: ProtocolError) => void} onRefused Why, where that is the reason.
+ * @property {() => void} onBack What was due has been subscribed to again, or is given up.
  * @property {() => void} onPlain The endpoint knows no ending subscriptions, and made plain ones.
  */
 /** One client's. Its loop runs only while something is due. */
@@ -56,6 +61,10 @@ export declare class Endings {
     #private;
     /** @param {Asking} asking */
     constructor(asking: Asking);
+    /** Some are due, or under way. */
+    get isRenewing(): boolean;
+    /** Those that it subscribes to again where they end. */
+    get topics(): string[];
     /**
      * There was success for these, with the fields of an ending subscription, or none: so many replies, to commands of
      * which the first was sent at `beganMs`.

@@ -1,20 +1,22 @@
 /**
  * The client: one `client_id`, connected to whichever endpoint of a list is alive. SPEC section 9.
  *
- * Owns: the connection and its renewal, the matching of replies to commands, the queue of notifications, and which
- * command is repeated by itself. Must never: know what an endpoint does inside or what a connection is made of, drop a
- * notification without counting and telling it, or repeat a command whose repetition could do harm.
+ * Owns: the connection and its renewal, the matching of replies to commands, and which command is repeated by itself.
+ * Must never: know what an endpoint does inside or what a connection is made of, or repeat a command whose repetition
+ * could do harm.
  *
  * Commands are pipelined and matched by `id`. A publish that asks for no acknowledgement waits for nothing unless the
  * connection takes no more.
  */
 import { ProtocolError } from "./errors.js";
-import type { BroadcastOptions, ClientOptions, PublishOptions, SubscribeOptions } from "./options.js";
-import type { UnsubscribeOptions, WaitOptions } from "./options.js";
+import type { BroadcastOptions, ClientOptions, HistoryOptions, PublishOptions } from "./options.js";
+import type { SubscribeOptions, UnsubscribeOptions, WaitOptions } from "./options.js";
+import type { History } from "./history.js";
 import type { Filtered, Subscriber } from "./listings.js";
 import type { Notification } from "./queue.js";
-/** @import { BroadcastOptions, ClientOptions, PublishOptions, SubscribeOptions } from "./options.js" */
-/** @import { UnsubscribeOptions, WaitOptions } from "./options.js" */
+/** @import { BroadcastOptions, ClientOptions, HistoryOptions, PublishOptions } from "./options.js" */
+/** @import { SubscribeOptions, UnsubscribeOptions, WaitOptions } from "./options.js" */
+/** @import { History } from "./history.js" */
 /** @import { Ask, Filtered, Subscriber } from "./listings.js" */
 /** @import { Again } from "./kept.js" */
 /** @import { Notification } from "./queue.js" */
@@ -24,8 +26,8 @@ import type { Notification } from "./queue.js";
  *
  * A lost connection is renewed after `random() * min(backoffMaxMs, backoffBaseMs * 2 ** failures)` ms (full jitter), at
  * the next URL, for as long as it takes, and listens again by itself; subscriptions are the broker's to keep.
- * Notifications sent in between are missed. A client that listened elsewhere since (code 4001), or whose token has been
- * revoked (4006), ends instead.
+ * Notifications sent in between are missed, but for what is kept, where it listens with `recover`. A client that listened
+ * elsewhere since (code 4001), or whose token has been revoked (4006), ends instead.
  *
  * A handler has to be quick, and what it throws ends the client: `closed` tells it, and `close` throws it.
  */
@@ -59,6 +61,13 @@ export declare class Client {
     get dropped(): number;
     /** Notifications that wait. */
     get queued(): number;
+    /**
+     * With `recover`: all that was kept up to here has been worked off. It is what a program saves, and gives to `recover`
+     * the next time. null: none is known yet.
+     */
+    get position(): string | null;
+    /** With `recover`: messages that came once more, and were dropped. */
+    get repeats(): number;
     /** Replies to commands that nobody waited for any more. */
     get lateReplies(): number;
     /** The latest errors of unacknowledged publishes, 1,000 at most. */
@@ -110,6 +119,9 @@ export declare class Client {
      * everything that the client has at these topics. `bad_filter`: the endpoint says where, and why.
      * `peer_unavailable`: also where the endpoint is of a release without filters, and took it for a plain one.
      *
+     * `last: n`: the n latest kept messages of each topic come before it is done, as notifications with `kept`. `since`:
+     * those since that position. A client has to listen for that (`bad_state`).
+     *
      * Many are sent as several commands, of which more are under way at once as long as they are quick, each with
      * `timeoutMs`. After an error some topics may be subscribed to; repeating is safe. `bad_topic`: checked before
      * anything is sent.
@@ -133,6 +145,8 @@ export declare class Client {
      * gives undefined once written, and a failure is told to `onError` and kept in `errors`. It is repeated by itself
      * after a lost connection or a passing error, since the repetition is a duplicate at worst (so `true` may then mean
      * this publish's own first try; with `dedup: "retry"` it gives false); with `dedup: false` never.
+     *
+     * `keepS`: it is kept so many seconds. `bad_state`: no endpoint keeps messages. `peer_unavailable`: not all know of it.
      * @param {string} topic
      * @param {unknown} payload
      * @param {PublishOptions & WaitOptions} [options]
@@ -144,11 +158,12 @@ export declare class Client {
      * Otherwise as `publish`: with `dedup: "retry"` each has a key of its own, any other string is the key of all. All are
      * checked before the first is sent.
      * @param {Iterable<readonly [string, unknown]>} messages
-     * @param {{ dedup?: boolean | string } & WaitOptions} [options]
+     * @param {{ dedup?: boolean | string, keepS?: number } & WaitOptions} [options]
      * @returns {Promise<void>}
      */
     publishMany(messages: Iterable<readonly [string, unknown]>, options?: {
         dedup?: boolean | string;
+        keepS?: number;
     } & WaitOptions): Promise<void>;
     /**
      * Publish to every listening client there is. Otherwise as `publish`.
@@ -157,6 +172,15 @@ export declare class Client {
      * @returns {Promise<boolean | undefined>}
      */
     broadcast(payload: unknown, options?: BroadcastOptions & WaitOptions): Promise<boolean | undefined>;
+    /**
+     * The kept messages of a topic, the oldest first: the latest `limit`, the `last` so many, or those after the message
+     * whose `mid` is `since`. So pages are read with `since: page.mid` as long as there are `more`. `forbidden`: the token
+     * does not permit to subscribe to it. `bad_state`: no endpoint keeps messages.
+     * @param {string} topic
+     * @param {HistoryOptions & WaitOptions} [options]
+     * @returns {Promise<History>}
+     */
+    history(topic: string, options?: HistoryOptions & WaitOptions): Promise<History>;
     /**
      * This client's topics, read in pages of at most `limit`.
      * @param {{ limit?: number } & WaitOptions} [options]

@@ -13,8 +13,12 @@ export type SubscribeOptions = import("./options.js").SubscribeOptions;
 export type UnsubscribeOptions = import("./options.js").UnsubscribeOptions;
 export type BroadcastOptions = import("./options.js").BroadcastOptions;
 export type PublishOptions = import("./options.js").PublishOptions;
+export type HistoryOptions = import("./options.js").HistoryOptions;
 export type Next = import("./errors.js").Next;
+export type History = import("./history.js").History;
+export type Publication = import("./history.js").Publication;
 export type Notification = import("./queue.js").Notification;
+export type Gap = import("./recovery.js").Gap;
 export type Filtered = import("./listings.js").Filtered;
 export type Subscriber = import("./listings.js").Subscriber;
 /** @import { Connect } from "./transport.js" */
@@ -24,8 +28,12 @@ export type Subscriber = import("./listings.js").Subscriber;
 /** @typedef {import("./options.js").UnsubscribeOptions} UnsubscribeOptions */
 /** @typedef {import("./options.js").BroadcastOptions} BroadcastOptions */
 /** @typedef {import("./options.js").PublishOptions} PublishOptions */
+/** @typedef {import("./options.js").HistoryOptions} HistoryOptions */
 /** @typedef {import("./errors.js").Next} Next */
+/** @typedef {import("./history.js").History} History */
+/** @typedef {import("./history.js").Publication} Publication */
 /** @typedef {import("./queue.js").Notification} Notification */
+/** @typedef {import("./recovery.js").Gap} Gap */
 /** @typedef {import("./listings.js").Filtered} Filtered */
 /** @typedef {import("./listings.js").Subscriber} Subscriber */
 export declare class Client extends AnyClient {

@@ -28,6 +28,8 @@ export declare class Kept {
     /** More had ended than were named: whose they are is known when these are subscribed to. */
     isUnsure: boolean;
     get size(): number;
+    /** @returns {string[]} All that are in the list. */
+    get topics(): string[];
     get isDue(): boolean;
     /**
      * There was success for these. `beganMs`: when the first of several commands was sent.

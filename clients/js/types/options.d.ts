@@ -3,8 +3,10 @@
  *
  * Owns: which values are right. Must never: use one.
  */
+import type { Gap } from "./recovery.js";
 import type { ConnectionLost, ProtocolError, Unreachable } from "./errors.js";
 import type { Notification } from "./queue.js";
+/** @import { Gap } from "./recovery.js" */
 /** @import { ConnectionLost, ProtocolError, Unreachable } from "./errors.js" */
 /** @import { Notification } from "./queue.js" */
 /** The endpoints' default, SPEC section 1.4. */
@@ -14,6 +16,15 @@ export type ClientOptions = {
      * Listen as part of connecting. Default: false.
      */
     listen?: boolean;
+    /**
+     * Listen in such a way that what is kept and was missed comes, each
+     * message once, or is told to `onGap` (SPEC section 8.10). true: from the first connection on. A string: since this
+     * position, which a program has saved. `key`: since the position that is saved in `localStorage` under this key, where
+     * it is saved from then on. Endpoints that keep no messages refuse it: `bad_state`. Default: false.
+     */
+    recover?: boolean | string | {
+        key: string;
+    };
     /**
      * Bounds every command, the wait for a connection included. Default: 10,000.
      */
@@ -65,10 +76,15 @@ export type ClientOptions = {
      */
     random?: () => number;
     /**
-     * Takes the place of the
-     * iterator. One that returns a promise is not called again before that is fulfilled.
+     * Takes the place of the iterator. One that returns a promise is not called again before that is fulfilled.
      */
-    onNotification?: (key: string | null, broadcast: any) => void | Promise<void>;
+    onNotification?: (key: string | null, broadcast: any, notification: Notification) => void | Promise<void>;
+    /**
+     * Of these topics kept messages may be lacking since the position:
+     * look at their state in another way. Told where the messages would have come, or before. After one that returns a
+     * promise the next notification waits for it. Without a handler the console is told.
+     */
+    onGap?: (gap: Gap) => void | Promise<void>;
     /**
      * A publish without `ack` has failed.
      */
@@ -136,7 +152,17 @@ export type ReplaceOptions = {
      */
     replace?: boolean;
 };
-export type SubscribeOptions = TermOptions & FilterOptions & ReplaceOptions & WaitOptions;
+export type KeptOptions = {
+    /**
+     * So many of the latest kept messages of each topic come first, 1,000 at most.
+     */
+    last?: number;
+    /**
+     * Those since this position come first. It excludes `last`.
+     */
+    since?: string;
+};
+export type SubscribeOptions = TermOptions & FilterOptions & ReplaceOptions & KeptOptions & WaitOptions;
 export type UnsubscribeOptions = FilterOptions & WaitOptions;
 export type BroadcastOptions = {
     /**
@@ -153,10 +179,33 @@ export type BroadcastOptions = {
 };
 export type PublishOptions = BroadcastOptions & {
     timestamp?: number;
+    keepS?: number;
+};
+export type HistoryOptions = {
+    /**
+     * So many of the latest, 1,000 at most. Default: `limit`.
+     */
+    last?: number;
+    /**
+     * Those after the message with this `mid`. It excludes `last`.
+     */
+    since?: string;
+    /**
+     * Of the reply. Default: 100, at most 1,000.
+     */
+    limit?: number;
+    /**
+     * Only those whose payload matches: SPEC section 2.6.
+     */
+    filter?: Record<string, any>;
 };
 /**
  * @typedef {object} ClientOptions
  * @property {boolean} [listen] Listen as part of connecting. Default: false.
+ * @property {boolean | string | { key: string }} [recover] Listen in such a way that what is kept and was missed comes, each
+ *   message once, or is told to `onGap` (SPEC section 8.10). true: from the first connection on. A string: since this
+ *   position, which a program has saved. `key`: since the position that is saved in `localStorage` under this key, where
+ *   it is saved from then on. Endpoints that keep no messages refuse it: `bad_state`. Default: false.
  * @property {number} [timeoutMs] Bounds every command, the wait for a connection included. Default: 10,000.
  * @property {number} [queueMax] Notifications that wait for the iterator or an async handler. Default: 10,000.
  * @property {"drop_oldest" | "pause"} [overflow] What happens when they are more. `drop_oldest`, the default: the oldest
@@ -174,8 +223,11 @@ export type PublishOptions = BroadcastOptions & {
  * @property {boolean} [lines] What is to be sent at the same moment shares a message, each way, where the endpoint can
  *   do that (SPEC section 1.6): cheaper where there is much. A browser refuses an endpoint that cannot. Default: false.
  * @property {() => number} [random] In [0, 1), for the waits before connecting again. Default: `Math.random`.
- * @property {(key: string | null, broadcast: any) => void | Promise<void>} [onNotification] Takes the place of the
- *   iterator. One that returns a promise is not called again before that is fulfilled.
+ * @property {(key: string | null, broadcast: any, notification: Notification) => void | Promise<void>} [onNotification]
+ *   Takes the place of the iterator. One that returns a promise is not called again before that is fulfilled.
+ * @property {(gap: Gap) => void | Promise<void>} [onGap] Of these topics kept messages may be lacking since the position:
+ *   look at their state in another way. Told where the messages would have come, or before. After one that returns a
+ *   promise the next notification waits for it. Without a handler the console is told.
  * @property {(error: ProtocolError) => void} [onError] A publish without `ack` has failed.
  * @property {(url: string) => void} [onConnected] There is a connection, the first or another.
  * @property {(error: ConnectionLost) => void} [onLost] A connection was lost.
@@ -208,7 +260,12 @@ export type PublishOptions = BroadcastOptions & {
  * @property {boolean} [replace] The filter takes the place of everything that the client has at these topics. Default:
  *   false.
  */
-/** @typedef {TermOptions & FilterOptions & ReplaceOptions & WaitOptions} SubscribeOptions */
+/**
+ * @typedef {object} KeptOptions
+ * @property {number} [last] So many of the latest kept messages of each topic come first, 1,000 at most.
+ * @property {string} [since] Those since this position come first. It excludes `last`.
+ */
+/** @typedef {TermOptions & FilterOptions & ReplaceOptions & KeptOptions & WaitOptions} SubscribeOptions */
 /** @typedef {FilterOptions & WaitOptions} UnsubscribeOptions */
 /**
  * @typedef {object} BroadcastOptions
@@ -219,7 +276,15 @@ export type PublishOptions = BroadcastOptions & {
  *   with another payload that is the error `conflict`.
  */
 /**
- * @typedef {BroadcastOptions & { timestamp?: number }} PublishOptions `timestamp`: ms since the epoch.
+ * @typedef {BroadcastOptions & { timestamp?: number, keepS?: number }} PublishOptions `timestamp`: ms since the epoch.
+ *   `keepS`: it is kept so many seconds for those who miss it, a day at most.
+ */
+/**
+ * @typedef {object} HistoryOptions
+ * @property {number} [last] So many of the latest, 1,000 at most. Default: `limit`.
+ * @property {string} [since] Those after the message with this `mid`. It excludes `last`.
+ * @property {number} [limit] Of the reply. Default: 100, at most 1,000.
+ * @property {Record<string, any>} [filter] Only those whose payload matches: SPEC section 2.6.
  */
 /**
  * All of them, with the defaults in place of what is not given.
@@ -236,14 +301,18 @@ export declare function checkOptions(options: ClientOptions): {
     ca: string | readonly (string | Uint8Array<ArrayBufferLike>)[] | Uint8Array<ArrayBufferLike> | undefined;
     lines: boolean;
     until: "disconnect" | null | undefined;
+    recover: string | boolean | {
+        key: string;
+    };
     random: () => number;
-    onNotification: ((key: string | null, broadcast: any) => void | Promise<void>) | undefined;
+    onNotification: ((key: string | null, broadcast: any, notification: Notification) => void | Promise<void>) | undefined;
     onError: ((error: ProtocolError) => void) | undefined;
     onConnected: ((url: string) => void) | undefined;
     onLost: ((error: ConnectionLost) => void) | undefined;
     onUnreachable: ((error: Unreachable) => void) | undefined;
     onDropped: ((notification: Notification, dropped: number) => void) | undefined;
     onEnded: ((topics: string[], count: number) => void) | undefined;
+    onGap: ((gap: Gap) => void | Promise<void>) | undefined;
     onPlain: ((url: string) => void) | undefined;
 };
 /** @param {string} text */

@@ -7,6 +7,8 @@
  * another id costs no second encoding.
  */
 import { ProtocolError } from "./errors.js";
+/** Topics that a store may keep together have the same CRC-32 modulo this. */
+export declare const GROUPS = 4096;
 /**
  * CRC-32 (ISO-HDLC, that of zlib), as an unsigned integer.
  * @param {Uint8Array} bytes
@@ -38,15 +40,22 @@ export declare function body(command: string, clientId: string | number, fields:
  * @param {readonly string[]} topics
  * @param {number} frameBytesMax
  * @param {Record<string, unknown>} [fields] That each of them has.
+ * @param {number} [topicsMax] Of each of them.
  * @returns {string[]}
  */
-export declare function topicBodies(command: string, clientId: string | number, topics: readonly string[], frameBytesMax: number, fields?: Record<string, unknown>): string[];
+export declare function topicBodies(command: string, clientId: string | number, topics: readonly string[], frameBytesMax: number, fields?: Record<string, unknown>, topicsMax?: number): string[];
 /**
  * The topics in the order of their CRC-32 modulo 4,096.
  * @param {readonly string[]} topics
  * @returns {string[]}
  */
 export declare function neighbours(topics: readonly string[]): string[];
+/**
+ * A topic's slot: its CRC-32 modulo 4,096.
+ * @param {string} topic
+ * @returns {number}
+ */
+export declare function slotOf(topic: string): number;
 /**
  * The error that an error reply tells, with the fields beyond the usual ones in `extra`.
  * @param {Record<string, unknown>} reply

@@ -23,6 +23,13 @@ export declare const TTL_S_MAX: number;
  */
 export declare function utf8Bytes(text: string): number;
 /**
+ * Is it a string of 1 to so many bytes of UTF-8?
+ * @param {unknown} text
+ * @param {number} bytesMax
+ * @returns {text is string}
+ */
+export declare function isTextOf(text: unknown, bytesMax: number): text is string;
+/**
  * The topic itself. `bad_state`: it is not a string; `bad_topic`: it is a bad one.
  * @param {unknown} topic
  * @returns {string}
@@ -63,6 +70,13 @@ export declare function filterFields(filter: unknown, replace: boolean, until?: 
     filter: object;
     replace?: true;
 };
+/**
+ * The filter itself, if it is an object (else a `TypeError`) that JSON does not turn into another value (else
+ * `bad_filter`).
+ * @param {unknown} filter
+ * @returns {object}
+ */
+export declare function checkFilter(filter: unknown): object;
 /**
  * The fields by which a `revoke` names tokens. `bad_state`: not one of the two, or not of the right form.
  * @param {unknown} jti

@@ -1,0 +1,127 @@
+/**
+ * The messages that endpoints keep: what a client asks of them, and what the replies mean. SPEC sections 2.1, 2.2 and 9.
+ *
+ * Owns: the checks of these fields, and the form of a page of history. Must never: send anything, or remember what it was
+ * asked: a client that recovers has recovery.js for that.
+ */
+
+import { ProtocolError } from "./errors.js";
+import { checkFilter, isTextOf } from "./text.js";
+
+/** Seconds that a message may be kept: a day. */
+export const KEEP_S_MAX = 24 * 3600;
+
+/** Messages of one topic that may be asked for at once. */
+export const LAST_MAX = 1_000;
+
+/** Topics of one subscribe that asks for kept messages. */
+export const SINCE_TOPICS_MAX = 1_000;
+
+export const POSITION_BYTES_MAX = 128;
+const MID_BYTES_MAX = 128;
+
+/**
+ * A kept message of a topic.
+ * @typedef {object} Publication
+ * @property {any} broadcast The payload, a JSON value.
+ * @property {string} mid What names the message for good.
+ */
+
+/**
+ * @typedef {object} History
+ * @property {Publication[]} publications The oldest first.
+ * @property {string | null} mid The last one's: `since` for the next page. null: there are none.
+ * @property {boolean} more There are more behind them: `limit`, or the size of a reply, cut them off.
+ * @property {boolean} recovered With `since`: that message was found, and nothing after it had been forgotten.
+ */
+
+/** @import { HistoryOptions } from "./options.js" */
+
+/**
+ * Is this a position, by its form?
+ * @param {unknown} text
+ * @returns {text is string}
+ */
+export function isPosition(text) {
+  return isTextOf(text, POSITION_BYTES_MAX);
+}
+
+/**
+ * The field of a publish that is to be kept. `bad_state`: not so long.
+ * @param {unknown} keepS
+ * @returns {{ keep_s?: number }}
+ */
+export function keepFields(keepS) {
+  if (keepS === undefined) return {};
+  return { keep_s: whole("keep_s", keepS, KEEP_S_MAX, ", of seconds") };
+}
+
+/**
+ * The field with which a subscribe asks for kept messages; none: it asks for none. `bad_state`: it is wrong.
+ * @param {unknown} last
+ * @param {unknown} since
+ * @returns {{ last?: number, since?: string }}
+ */
+export function keptFields(last, since) {
+  if (since === undefined) return lastFields(last);
+  exclude(last);
+  if (isPosition(since)) return { since };
+  throw new ProtocolError(
+    "bad_state",
+    `Key 'since' has to be a position as an endpoint gave it (1 to ${POSITION_BYTES_MAX} bytes)`,
+  );
+}
+
+/**
+ * The fields of a `history`, but for its topic. `bad_state`: one is wrong.
+ * @param {HistoryOptions} options
+ * @returns {Record<string, unknown>}
+ */
+export function historyFields({ last, since, limit, filter }) {
+  /** @type {Record<string, unknown>} */
+  const fields = lastFields(last);
+  if (since !== undefined) {
+    exclude(last);
+    if (!isTextOf(since, MID_BYTES_MAX)) {
+      throw new ProtocolError("bad_state", "Key 'since' has to be the 'mid' of a message, as an endpoint gave it");
+    }
+    fields.since = since;
+  }
+  if (limit !== undefined) fields.limit = whole("limit", limit, LAST_MAX, "");
+  if (filter !== undefined) fields.filter = checkFilter(filter);
+  return fields;
+}
+
+/**
+ * What the reply to `history` says.
+ * @param {Record<string, any>} reply
+ * @returns {History}
+ */
+export function historyOf({ publications, mid, more, recovered }) {
+  return { publications, mid: mid ?? null, more: more === true, recovered: recovered === true };
+}
+
+/**
+ * @param {unknown} last
+ * @returns {{ last?: number }}
+ */
+function lastFields(last) {
+  return last === undefined ? {} : { last: whole("last", last, LAST_MAX, ", of messages") };
+}
+
+/** @param {unknown} last */
+function exclude(last) {
+  if (last === undefined) return;
+  throw new ProtocolError("bad_state", "Keys 'last' and 'since' exclude each other; leave one out");
+}
+
+/**
+ * @param {string} name
+ * @param {unknown} count
+ * @param {number} most
+ * @param {string} of
+ */
+function whole(name, count, most, of) {
+  if (typeof count === "number" && Number.isInteger(count) && count >= 1 && count <= most) return count;
+  throw new ProtocolError("bad_state", `Key '${name}' has to be an integer from 1 to ${most}${of}`);
+}

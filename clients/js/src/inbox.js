@@ -1,0 +1,232 @@
+/**
+ * What has come for the program: notifications, gaps and positions, each handed over in its turn. SPEC section 9.
+ *
+ * Owns: the queue, its limit, the iteration, and which handler is at work. Must never: know a connection, hand over what
+ * comes later before what comes first is worked off, or drop a notification without counting and telling it.
+ */
+
+import { ClosedForGood, CommandTimeout } from "./errors.js";
+import { NotificationQueue } from "./queue.js";
+import { Marks, topicsLacking } from "./recovery.js";
+import { Bell } from "./waiting.js";
+
+/** @import { ClientOptions } from "./options.js" */
+/** @import { Notification } from "./queue.js" */
+/** @import { Lacking, Mark, Recovery } from "./recovery.js" */
+
+/**
+ * @typedef {object} Receiver What its client does for it.
+ * @property {() => Error | null} ended What ended the client.
+ * @property {() => boolean} isOver Nothing is handed over any more: the program closed it, or a handler has failed.
+ * @property {(call: () => void) => void} tell Call a handler: what it throws ends the client.
+ * @property {(error: unknown) => void} fail A handler has failed.
+ * @property {() => void} goOn Read again, if reading has stopped.
+ * @property {(signal: AbortSignal) => AsyncIterable<string>} topics The client's own, some perhaps twice.
+ */
+
+/** @typedef {Pick<ClientOptions, "onNotification" | "onDropped" | "onGap">} Handlers */
+
+/** One client's. */
+export class Inbox {
+  #receiver;
+  #recovery;
+  #options;
+  #queue = new NotificationQueue();
+  #marks = new Marks();
+  #arrived = new Bell();
+  #iterating = false;
+  #handling = false; // an async handler is at work
+  /** @type {AbortController | null} */
+  #mapping = null; // a gap's topics are being asked for
+
+  /** Notifications dropped because the queue was full. */
+  dropped = 0;
+
+  /**
+   * @param {Handlers & { queueMax: number, overflow: "drop_oldest" | "pause" }} options
+   * @param {Recovery | null} recovery
+   * @param {Receiver} receiver
+   */
+  constructor(options, recovery, receiver) {
+    this.#options = options;
+    this.#recovery = recovery;
+    this.#receiver = receiver;
+  }
+
+  /** Notifications that wait. */
+  get length() {
+    return this.#queue.length;
+  }
+
+  /** No more should be read now. */
+  get isFull() {
+    return this.#options.overflow === "pause" && this.#queue.length >= this.#options.queueMax;
+  }
+
+  /** Reading stops, so no reply comes that something here waits for. */
+  paused() {
+    this.#mapping?.abort();
+  }
+
+  /** The client has ended: whoever iterates has to know. */
+  ended() {
+    this.#mapping?.abort();
+    this.#arrived.ring();
+  }
+
+  /** @param {Notification} notification */
+  put(notification) {
+    const { mid } = notification;
+    if (this.#recovery !== null && mid !== undefined && this.#recovery.isRepeat(mid)) return;
+    if (this.#options.onNotification !== undefined && !this.#handling && this.#queue.length === 0) {
+      this.#handle(notification);
+      return;
+    }
+    this.#queue.push(notification);
+    if (this.#queue.length > this.#options.queueMax && this.#options.overflow === "drop_oldest") this.#drop();
+    this.#arrived.ring();
+  }
+
+  /**
+   * To be told, or reached, when the program has worked off what came before.
+   * @param {Omit<Mark, "after">} mark
+   */
+  mark(mark) {
+    this.#marks.add({ after: this.#queue.pushed, ...mark });
+    if (this.#options.onNotification !== undefined) this.#handleWaiting();
+    else this.#arrived.ring();
+  }
+
+  /**
+   * As `Client.notifications`.
+   * @param {AbortSignal | undefined} signal
+   * @returns {AsyncGenerator<Notification, void, void>}
+   */
+  async *notifications(signal) {
+    if (this.#iterating) throw new TypeError("one iteration at a time");
+    this.#iterating = true;
+    const never = new AbortController().signal;
+    try {
+      for (;;) {
+        signal?.throwIfAborted();
+        const mark = this.#marks.take(this.#queue.taken);
+        if (mark !== undefined) {
+          await this.#pass(mark).catch((error) => {
+            this.#marks = new Marks(); // nothing is told to whoever failed, and no later position is reached
+            this.#receiver.fail(error);
+          });
+          continue;
+        }
+        const notification = this.#take();
+        const ended = this.#receiver.ended();
+        if (notification !== undefined) {
+          yield notification;
+        } else if (ended !== null) {
+          if (ended instanceof ClosedForGood && ended.closeCode === 1000) return;
+          throw ended;
+        } else {
+          await this.#arrived.wait(signal ?? never);
+        }
+      }
+    } finally {
+      this.#iterating = false;
+    }
+  }
+
+  #take() {
+    const notification = this.#queue.shift();
+    // Half empty before reading goes on, so that the two do not take turns for every message.
+    if (this.#queue.length <= this.#options.queueMax / 2) this.#receiver.goOn();
+    return notification;
+  }
+
+  #drop() {
+    const oldest = /** @type {Notification} */ (this.#queue.shift());
+    this.dropped += 1;
+    if (this.#recovery !== null && oldest.key !== null) {
+      // A position that comes later says that it has been received, so no recovery brings it again.
+      const gap = { topics: new Set([oldest.key]), slots: new Set() };
+      this.#marks.addFirst({ after: this.#queue.taken, gap });
+    }
+    this.#receiver.tell(() => this.#options.onDropped?.(oldest, this.dropped));
+  }
+
+  /** @param {Notification} notification */
+  #handle(notification) {
+    if (this.#receiver.isOver()) return;
+    this.#receiver.tell(() => {
+      const promise = this.#options.onNotification?.(notification.key, notification.broadcast, notification);
+      if (typeof promise?.then === "function") this.#wait(promise);
+    });
+  }
+
+  #handleWaiting() {
+    while (!this.#handling && !this.#receiver.isOver()) {
+      const mark = this.#marks.take(this.#queue.taken);
+      if (mark === undefined) {
+        const notification = this.#take();
+        if (notification === undefined) return;
+        this.#handle(notification);
+      } else if (mark.gap === undefined) {
+        this.#reach(mark);
+      } else {
+        this.#wait(this.#pass(mark));
+      }
+    }
+  }
+
+  /**
+   * What a handler has to do still: what comes next waits for it.
+   * @param {PromiseLike<void>} promise
+   */
+  #wait(promise) {
+    this.#handling = true;
+    promise.then(
+      () => {
+        this.#handling = false;
+        this.#handleWaiting();
+      },
+      (error) => this.#receiver.fail(error),
+    );
+  }
+
+  /**
+   * What came before it has been worked off. Rejects with what `onGap` throws.
+   * @param {Mark} mark
+   */
+  async #pass(mark) {
+    if (mark.gap !== undefined) {
+      const { onGap } = this.#options;
+      const topics = await this.#topicsLacking(mark.gap);
+      if (onGap !== undefined) await onGap({ topics });
+      else console.warn(`messages may be lacking, of ${topics === null ? "any topic" : topics.join(", ")}: see onGap`);
+    }
+    this.#reach(mark);
+  }
+
+  /** @param {Mark} mark */
+  #reach({ position }) {
+    if (position !== undefined) this.#recovery?.reach(position);
+  }
+
+  /**
+   * @param {Lacking} gap
+   * @returns {Promise<string[] | null>} null: any, also where the client's topics cannot be asked for now.
+   */
+  async #topicsLacking(gap) {
+    const mapping = (this.#mapping = new AbortController());
+    try {
+      return await topicsLacking(gap, () => this.#topics(mapping.signal));
+    } catch {
+      return null; // it is never told as less than it is
+    } finally {
+      this.#mapping = null;
+    }
+  }
+
+  /** @param {AbortSignal} signal */
+  #topics(signal) {
+    if (this.isFull) throw new CommandTimeout("nothing is read now");
+    return this.#receiver.topics(signal);
+  }
+}
