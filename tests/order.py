@@ -21,6 +21,7 @@ LONG_S: dict[str, float] = {
     "tests/simulator/test_histories.py": 180,
     "tests/loadgen/coordinator/test_dead_server.py": 139,
     "tests/contract/test_store.py": 80,
+    "tests/cluster/test_history.py": 75,
     "tests/store/test_files.py": 60,
     "tests/bench/spark/test_job.py": 59,
     "tests/bench/spark/test_logs.py": 57,

@@ -59,6 +59,7 @@ LAYERS = (
     Layer("protocol.pacing", ("protocol",)),
     Layer("protocol.again", ("protocol",)),
     Layer("protocol.pages", ("protocol",)),
+    Layer("protocol.saving", ("protocol",)),
     Layer("broker.core", ("protocol", "broker.core"), pure=True),
     Layer("broker.children", ()),
     Layer("broker.store", ("protocol", "broker.store", "broker.core", "broker.children")),
@@ -79,6 +80,8 @@ LAYERS = (
     Layer("bench.cli", ("protocol", "bench"), known_to_none=True),
     # Measurements of single parts: they import what they measure, and nothing imports them.
     Layer("bench.parts", ("protocol", "broker", "loadgen", "bench"), known_to_none=True),
+    # One of several files.
+    Layer("bench.parts.history", ("protocol", "broker", "loadgen", "bench")),
 )
 
 NOT_EACH_OTHER = (("broker.store.riak", "broker.store.embedded"), ("broker.core", "protocol.client"))

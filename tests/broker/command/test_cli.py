@@ -58,6 +58,10 @@ def test_help_of_serve_names_every_option_that_is_typed(capsys: pytest.CaptureFi
             "--presence",
             "--standby",
             "--share-port",
+            "--history",
+            "--history-bytes",
+            "--history-size",
+            "--history-topics",
         ),
         *(
             "--peer-secret-file",

@@ -6,7 +6,7 @@ import asyncio
 import io
 import ssl
 import tomllib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from websockets.http11 import Request, Response
 from ingeborg import form
 from ingeborg.broker.access.tokens import Keys
 from ingeborg.broker.command import cli, commands
+from ingeborg.protocol.hashes import slot_of
 from tests.broker.transports import Authority
 from tests.protocol.scripted import ScriptedEndpoint, free_url, succeed
 
@@ -255,6 +256,213 @@ async def test_pub_reports_a_refusal_even_without_ack(
     assert await commands.pub(endpoint.url, "c", "t", "x") == 1
     assert "partial: 2 of 3" in capsys.readouterr().err
     assert await commands.pub(free_url(), "c", "t", "x") == 1
+
+
+async def test_pub_says_how_long_it_is_kept(endpoint: ScriptedEndpoint, capsys: pytest.CaptureFixture[str]) -> None:
+    assert await commands.pub(endpoint.url, "c", "t", "x", keep_s=60) == 0
+    assert (await endpoint.next("publish"))["keep_s"] == 60
+    assert await commands.pub(endpoint.url, "c", "t", "x", keep_s=86_401) == 1
+    assert "Key 'keep_s' has to be an integer from 1 to 86400" in capsys.readouterr().err
+
+
+# -- what was missed
+
+
+def kept(number: int) -> dict[str, Any]:
+    return {"key": "t", "broadcast": number, "mid": f"e.{number}", "kept": True}
+
+
+async def recover(endpoint: ScriptedEndpoint, connection: ServerConnection, command: dict[str, Any]) -> None:
+    """An endpoint that has kept three messages, all of them missed, and is then silent."""
+    if command["command"] != "listen":
+        await succeed(endpoint, connection, command)
+        return
+    recovering = command["recover"] is not True
+    await endpoint.reply(connection, command, result="success", recovering=recovering)
+    if not recovering:
+        await endpoint.send(connection, {"position": "p0"})
+    elif command["recover"] == "of another cluster":
+        await endpoint.send(connection, {"gap": None})
+    else:
+        await endpoint.send(connection, {"gap": {"topics": ["t"]}})
+        await endpoint.send(connection, {"gap": {"slots": [slot_of("u"), slot_of("nobody's")]}})
+    for number in (1, 2, 3):
+        await endpoint.send(connection, kept(number))
+
+
+async def test_sub_goes_on_where_it_has_ended(
+    endpoint: ScriptedEndpoint, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    endpoint.script = recover
+    file = tmp_path / "c.position"
+    for number in (1, 2, 3):  # with the same position each time: the endpoint tells no other
+        assert await commands.sub(endpoint.url, "c", ["t", "u"], count=1, recover=str(file)) == 0
+        said = capsys.readouterr()
+        assert [orjson.loads(line) for line in said.out.splitlines()] == [kept(number)]
+        listen, subscribe = endpoint.frames.get_nowait(), endpoint.frames.get_nowait()
+        assert (listen["command"], listen["recover"]) == ("listen", True if number == 1 else "p0")
+        assert subscribe["command"] == "subscribe"
+        assert orjson.loads(file.read_bytes()) == {
+            "position": "p0",
+            "mids": [f"e.{each + 1}" for each in range(number)],
+        }
+    lacking = [line for line in said.err.splitlines() if "lacking" in line]
+    assert lacking == [
+        "ingeborg sub: messages may be lacking here, of t: read anew what they are about",
+        "ingeborg sub: messages may be lacking here, of u; any in 2 of 4096 slots: read anew what they are about",
+    ]
+
+
+async def test_sub_with_a_position_of_another_cluster_says_so(
+    endpoint: ScriptedEndpoint, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    endpoint.script = recover
+    file = tmp_path / "position"
+    file.write_text('{"position":"of another cluster"}')
+    assert await commands.sub(endpoint.url, "c", ["t"], count=1, recover=str(file)) == 0
+    assert "messages may be lacking here, of any topic: read anew what they are about" in capsys.readouterr().err
+
+
+async def test_sub_reports_a_position_that_it_cannot_use_or_save(
+    endpoint: ScriptedEndpoint, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "position"
+    file.write_text("p0")
+    assert await commands.sub(endpoint.url, "c", ["t"], recover=str(file)) == 2
+    assert f"ingeborg sub: --recover: {file} holds no position" in capsys.readouterr().err
+    assert await commands.sub(endpoint.url, "c", ["t"], recover=str(tmp_path / "nowhere" / "position")) == 2
+    assert "position cannot be used: No such file or directory" in capsys.readouterr().err
+    assert endpoint.frames.empty()
+    folder = tmp_path / "folder"
+    folder.mkdir()
+
+    async def remove(endpoint: ScriptedEndpoint, connection: ServerConnection, command: dict[str, Any]) -> None:
+        if command["command"] == "listen":
+            folder.rmdir()
+        await recover(endpoint, connection, command)
+
+    endpoint.script = remove
+    assert await commands.sub(endpoint.url, "c", ["t"], count=1, recover=str(folder / "position")) == 1
+    assert "what was printed last may be printed again" in capsys.readouterr().err
+
+
+async def test_sub_where_nothing_is_kept_fails(endpoint: ScriptedEndpoint, capsys: pytest.CaptureFixture[str]) -> None:
+    async def refuse(endpoint: ScriptedEndpoint, connection: ServerConnection, command: dict[str, Any]) -> None:
+        await endpoint.reply(connection, command, error="bad_state", info="nothing is kept here")
+
+    endpoint.script = refuse
+    assert await commands.sub(endpoint.url, "c", ["t"], recover="position") == 1
+    assert await commands.sub(endpoint.url, "c", ["t"], last=3) == 1
+    assert await commands.history(endpoint.url, "c", "t") == 1
+    assert capsys.readouterr().err.count("bad_state: nothing is kept here") == 3
+
+
+async def test_sub_prints_the_latest_first_however_many_they_are(
+    endpoint: ScriptedEndpoint, capsys: pytest.CaptureFixture[str]
+) -> None:
+    many = 40_000  # more than wait for an iterator: the reply comes only if they are printed meanwhile
+
+    async def send(endpoint: ScriptedEndpoint, connection: ServerConnection, command: dict[str, Any]) -> None:
+        if "last" in command:
+            for number in range(many):
+                await endpoint.send(connection, {**kept(number), "broadcast": "x" * 200})
+        await succeed(endpoint, connection, command)
+        if "last" in command:
+            await endpoint.notify("t", "live")
+
+    endpoint.script = send
+    kind = commands.Kind(filter='{"a": [1]}')
+    assert await commands.sub(endpoint.url, "c", ["t"], count=many + 1, kind=kind, last=1000) == 0
+    said = capsys.readouterr()
+    assert len(said.out.splitlines()) == many + 1
+    assert orjson.loads(said.out.splitlines()[-1]) == {"key": "t", "broadcast": "live"}
+    listen, subscribe = endpoint.frames.get_nowait(), endpoint.frames.get_nowait()
+    assert ("recover" in listen, subscribe["last"], subscribe["topic"]) == (False, 1000, ["t"])
+    assert endpoint.frames.empty()
+
+
+class Kept:
+    """An endpoint's history of a topic: messages 1 to ``count``, in pages of two."""
+
+    def __init__(self, count: int, forgotten: int = 0) -> None:
+        self.count, self.forgotten = count, forgotten
+
+    async def __call__(self, endpoint: ScriptedEndpoint, connection: ServerConnection, command: dict[str, Any]) -> None:
+        after = int(command["since"].partition(".")[2]) if "since" in command else self.count - command["last"]
+        found = range(max(after, self.forgotten) + 1, self.count + 1)[: min(command["limit"], 2)]
+        rows = [{"broadcast": number, "mid": f"e.{number}"} for number in found]
+        await endpoint.reply(
+            connection,
+            command,
+            result="success",
+            publications=rows,
+            mid=rows[-1]["mid"] if rows else None,
+            more=bool(rows) and found[-1] < self.count,
+            recovered=after >= self.forgotten,
+        )
+
+
+@pytest.mark.parametrize(
+    ("options", "printed", "code"),
+    [
+        ({}, range(3, 8), 0),
+        ({"last": 3}, range(5, 8), 0),
+        ({"since": "e.4"}, range(5, 8), 0),
+        ({"since": "e.7"}, (), 0),
+        ({"since": "e.1"}, range(3, 8), 1),
+    ],
+)
+async def test_history_prints_all_pages_and_says_whether_that_is_all(
+    endpoint: ScriptedEndpoint,
+    capsys: pytest.CaptureFixture[str],
+    options: dict[str, Any],
+    printed: Iterable[int],
+    code: int,
+) -> None:
+    endpoint.script = Kept(7, forgotten=2)
+    assert await commands.history(endpoint.url, "c", "t", **options) == code
+    said = capsys.readouterr()
+    assert [orjson.loads(line) for line in said.out.splitlines()] == [kept(number) for number in printed]
+    assert ("read anew what they are about" in said.err) is (code == 1)
+
+
+async def test_history_takes_a_filter_and_reports_what_failed(
+    endpoint: ScriptedEndpoint, capsys: pytest.CaptureFixture[str]
+) -> None:
+    endpoint.script = Kept(1)
+    assert await commands.history(endpoint.url, "c", "t", last=1, filter='{"a": [1.0]}') == 0
+    assert (await endpoint.next("history"))["filter"] == {"a": [1]}
+    assert await commands.history(endpoint.url, "c", "t", filter='{"a": 1}') == 2
+    assert await commands.history(endpoint.url, "c", "t", filter="a > 1") == 2
+    assert await commands.history(endpoint.url, "c", "t", last=1001) == 1
+    assert await commands.history(endpoint.url, "c", "") == 1
+    assert await commands.history(free_url(), "c", "t") == 1
+    assert endpoint.frames.empty()
+    assert [line[:17] for line in capsys.readouterr().err.splitlines()] == ["ingeborg history:"] * 5
+
+
+def test_the_command_line_says_what_is_wanted_of_what_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[dict[str, Any]] = []
+
+    async def noted(*arguments: object, **options: object) -> int:
+        given.append(options)
+        return 0
+
+    for name in ("sub", "pub", "history"):
+        monkeypatch.setattr(commands, name, noted)
+    client = ["--client-id", "c"]
+    assert cli.main(["sub", *client, "t", "--recover", "file", "--last", "3"]) == 0
+    assert cli.main(["pub", *client, "t", "x", "--keep-s", "60"]) == 0
+    assert cli.main(["history", *client, "t", "--since", "e.1", "--filter", "{}"]) == 0
+    assert [(options.get("recover"), options.get("last"), options.get("keep_s")) for options in given] == [
+        ("file", 3, None),
+        (None, None, 60),
+        (None, None, None),
+    ]
+    assert (given[2]["topic"], given[2]["since"], given[2]["filter"]) == ("t", "e.1", "{}")
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["history", *client, "t", "--last", "1", "--since", "e.1"])
+    assert ended.value.code == 2
 
 
 # -- status

@@ -62,6 +62,8 @@ def other_value(option: str, default: Any) -> Any:
         "auth_url": "https://radio.example/may-connect?x=y",
         "auth_headers": "x-key",
         "max_held_bytes": 1 << 30,
+        "history_topics": "news/=60",
+        "history": "store",
     }
     if option in by_name:
         return by_name[option]
@@ -72,10 +74,12 @@ def other_value(option: str, default: Any) -> Any:
 def test_every_option_can_come_from_a_variable_and_from_the_file(tmp_path: Path, option: str) -> None:
     value = other_value(option, getattr(ServeOptions(), option))
     spelled = str(value).lower() if isinstance(value, bool) else str(value)
-    assert getattr(load({}, {f"INGEBORG_{option.upper()}": spelled}, None), option) == value
+    # Without room for it there is nothing to be said of history.
+    beside = {"INGEBORG_HISTORY_BYTES": "1000000"} if option in ("history", "history_topics") else {}
+    assert getattr(load({}, {**beside, f"INGEBORG_{option.upper()}": spelled}, None), option) == value
     toml = f'"{value}"' if isinstance(value, str) else spelled
     for key in (option, option.replace("_", "-")):
-        assert getattr(load({}, {}, written(tmp_path, f"{key} = {toml}\n")), option) == value
+        assert getattr(load({}, beside, written(tmp_path, f"{key} = {toml}\n")), option) == value
 
 
 def test_the_store_defaults_to_the_users_data_folder(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -458,3 +462,53 @@ def test_prefixes_of_presence_are_taken_one_by_one() -> None:
 def test_presence_that_cannot_be_is_refused_in_words(options: dict[str, str], says: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(says)):
         load(options, {}, None)
+
+
+# -- History
+
+
+def test_topics_that_are_kept_are_named_by_what_they_begin_with() -> None:
+    options = load({"history_bytes": "1", "history_topics": " news/=3600, a=b=60,,=1 "}, {}, None)
+    assert options.kept_topics == (("news/", 3600), ("a=b", 60), ("", 1))
+    assert load({}, {}, None).kept_topics == ()
+
+
+@pytest.mark.parametrize(
+    ("topics", "why"),
+    [
+        ("news/", "'news/' has to be PREFIX=SECONDS"),
+        ("news/=", "has to be PREFIX=SECONDS"),
+        ("news/=1.5", "has to be PREFIX=SECONDS"),
+        ("news/=-1", "has to be PREFIX=SECONDS"),
+        ("a=1,news/=x", "'news/=x' has to be PREFIX=SECONDS"),
+        ("news/=0", "from 1 to 86400"),
+        ("news/=86401", "from 1 to 86400"),
+    ],
+)
+def test_topics_that_are_kept_and_are_none_are_refused(topics: str, why: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(why)):
+        load({"history_bytes": "1000000", "history_topics": topics}, {}, None)
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"history_topics": "a=1"}, "needs history-bytes"),
+        ({"history": "store"}, "store needs history-bytes"),
+        ({"history": "disk", "history_bytes": "1000000"}, "has to be memory or store"),
+        (
+            {"history": "store", "history_bytes": "1000000", "store": "riak://127.0.0.1:8087"},
+            "with Riak messages are kept in memory",
+        ),
+        ({"history_bytes": "1000000", "routing": "lookup"}, "needs routing home"),
+        ({"history_size": "0"}, "history"),
+    ],
+)
+def test_history_that_cannot_be_is_refused(options: dict[str, str], why: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(why)):
+        load(options, {}, None)
+
+
+def test_with_riak_messages_are_kept_in_memory() -> None:
+    options = load({"history_bytes": "1000000", "store": "riak://127.0.0.1:8087"}, {}, None)
+    assert options.features == {"history"}

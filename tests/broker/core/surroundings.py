@@ -20,10 +20,19 @@ from ingeborg.broker.core.clients.moved import MovedAway
 from ingeborg.broker.core.clients.outbox import Outbox
 from ingeborg.broker.core.clients.replies import Replies
 from ingeborg.broker.core.clients.sending import Sending
+from ingeborg.broker.core.cluster.copies import Copies
 from ingeborg.broker.core.cluster.features import Switch
 from ingeborg.broker.core.cluster.membership import Membership
+from ingeborg.broker.core.cluster.standby import Standbys
 from ingeborg.broker.core.cluster.underway import UnderWay
 from ingeborg.broker.core.effects import Close
+from ingeborg.broker.core.history.parts import HistoryParts
+from ingeborg.broker.core.history.recovering import Recovering
+from ingeborg.broker.core.limits import Limits
+from ingeborg.broker.core.messages.dedup import Dedup
+from ingeborg.broker.core.messages.delivery import Delivery
+from ingeborg.broker.core.messages.guard import Guard
+from ingeborg.broker.core.messages.kept import KeptMessages
 from ingeborg.broker.core.messages.routes import Routes
 from ingeborg.broker.core.model import Endpoint, Shape
 from ingeborg.broker.core.topics.locations import Locations
@@ -35,6 +44,7 @@ from .fake_desk import FakeDesk, Stored
 
 ME = Endpoint("me", "m", "ws://me", 0)
 GRACE_S = 60.0
+NO_HISTORY = Limits()
 MEMORY = Shape(reads_memory=True)
 
 
@@ -75,6 +85,18 @@ class Surroundings:
         """The part that ends subscriptions, and has the switch of those that end."""
         parts = (self.members, self.hub, routes, self.locations, writes, Switch(), self.keepalive)
         return Sweeping(self.desk.real, *parts, shape, grace_s)
+
+    def recovering(self, limits: Limits = NO_HISTORY) -> Recovering:
+        """The part that recovers clients, where nothing is kept."""
+        desk = self.desk.real
+        self.history = history = HistoryParts(desk, self.members, limits)
+        self.of_ending, self.of_filters = Switch(), Switch()
+        copies = Copies(desk, self.members, [])
+        standbys = Standbys(desk, self.members, copies)
+        history.keep(copies, standbys, Guard(KeptMessages(desk, Dedup(60.0, 1_000)), standbys))
+        delivery = Delivery(desk, self.hub, self.sending, self.moved_away, {}, self.desk.counters, bytes)
+        switches = (self.of_ending, self.of_filters)
+        return history.recover(self.hub, delivery, self.sending, self.memory, self.replies, *switches, bytes)
 
     def join(self) -> None:
         """Every peer has welcomed this endpoint."""

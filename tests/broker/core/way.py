@@ -22,7 +22,8 @@ from ingeborg.broker.core.cluster.membership import Membership
 from ingeborg.broker.core.cluster.standby import Standbys
 from ingeborg.broker.core.cluster.underway import UnderWay
 from ingeborg.broker.core.desk import Desk
-from ingeborg.broker.core.limits import SIZES, Sizes
+from ingeborg.broker.core.history.parts import HistoryParts
+from ingeborg.broker.core.limits import SIZES, Limits, Sizes
 from ingeborg.broker.core.links.calls import Call
 from ingeborg.broker.core.links.link import Link
 from ingeborg.broker.core.messages.dedup import Dedup
@@ -120,6 +121,8 @@ class Way:
         self.copies = copies = Copies(desk, members, [self.payloads])
         self.standbys = Standbys(desk, members, copies)
         self.guard = Guard(kept, self.standbys)
+        self.history = HistoryParts(desk, members, Limits())
+        self.keeping = self.history.keep(copies, self.standbys, self.guard)
         self.keys = KeyHandover(desk, members, self.dedup, self.repeats, self.handovers, copies, self.payloads, sizes)
         self.outcomes = Outcomes(desk, self.inflight)
         self.sharing = Sharing(
@@ -131,6 +134,7 @@ class Way:
             copies,
             self.payloads,
             self.guard,
+            self.keeping,
             self.outcomes,
             sizes,
         )
@@ -161,6 +165,7 @@ class Way:
             self.inflight,
             self.replies,
             fake.counters,
+            self.keeping,
             True,
         )
         self._connections = 0

@@ -37,7 +37,7 @@ class Endpoint(Surroundings):
         self.ending = Switch()
         self.part = Listening(
             *(self.desk.real, self.members, self.members, self.hub, self.locations, self.moved_away),
-            *(self.replies, self.sending, self.memory, self.ending),
+            *(self.replies, self.sending, self.memory, self.ending, self.recovering(), self.history.admitting),
         )
 
     def say(self, name: str, client: str = "anna", connection: Connection | None = None) -> Connection:

@@ -55,6 +55,23 @@ class Alone:
         return said
 
 
+def test_what_is_wanted_is_meant_at_every_moment_until_it_is_on() -> None:
+    """Whoever asks for it meanwhile is not told that nobody has it."""
+    alone = Alone(STANDBY)
+    assert alone.part.is_meant(STANDBY)
+    alone.desk.now += LOOK_S
+    alone.part.tick()
+    for operation in ("features", "switch"):
+        assert alone.part.is_meant(STANDBY)
+        (call,) = alone.desk.stored
+        alone.desk.stored.clear()
+        assert call.operation == operation
+        call.end(frozenset())
+    assert STANDBY not in alone.part.on
+    assert alone.part.is_meant(STANDBY)
+    assert not Alone().part.is_meant(STANDBY)
+
+
 def test_what_nobody_wants_stays_off_and_is_looked_for_all_the_same() -> None:
     alone = Alone()
     assert alone.look() == []

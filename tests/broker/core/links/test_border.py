@@ -40,7 +40,21 @@ SOUND: dict[Kind, list[list[Any]]] = {
     Kind.COPIED: [[1, 7, False], [1, 0, True]],
     Kind.SWITCHED: [[["ending"]], [[]]],
     Kind.REVOKED: [[[["jti", "t-1", 0, 1_800_000_000], ["sub", "gw-*", 1_700_000_000, 1_800_000_000]]], [[]]],
+    Kind.MARK: [[3, 7, ["line"], ["anna"]], [0, 0, [], []], [7, 7, ["a", "b"], None]],
+    Kind.MISSED: [
+        ["anna", -2, None, {}],
+        ["anna", 7, ["t", "u"], {"latest": 1}],
+        ["anna", 0, [], {"name": ["o", 1], "limit": 100, "of later": None}],
+    ],
+    Kind.FETCH: [[1]],
 }
+
+#: What a home says that a client has missed.
+MISSED: list[Any] = [
+    [0, [], [], [], b"", 0],
+    [1, [["t", b"1", "o", 1, 7]], ["t"], [0, SLOTS - 1], pack_slots([0, SLOTS - 1]), 7],
+    [-1, [["t", b"1", "o", 1, 7], ["u", b"2", "o", 2, 8]], [], [], b"", 8],
+]
 
 ANSWERS: dict[Kind, list[Any]] = {
     Kind.PUBLISH: [True, False],
@@ -53,6 +67,9 @@ ANSWERS: dict[Kind, list[Any]] = {
     **{kind: [None] for kind in (Kind.CHANGE, Kind.LISTEN, Kind.LEAVE, Kind.SEEN, Kind.COPY_BEGINS, Kind.COPY)},
     Kind.SWITCHED: [None],
     Kind.REVOKED: [None],
+    Kind.MARK: [None],
+    Kind.MISSED: MISSED,
+    Kind.FETCH: MISSED,
 }
 
 #: Anything that msgpack can say.
@@ -150,10 +167,40 @@ def test_an_argument_more_or_less_or_of_another_type_is_not(kind: Kind) -> None:
         (Kind.REVOKED, [[["kid", "k", 0, 1]]]),
         (Kind.REVOKED, [[["jti", "t", 0, 1.5]]]),
         (Kind.REVOKED, [[["jti", "t", 0]]]),
+        (Kind.PUBLISH, ["t", b"1", KEY, False, {"keep_s": -1}]),
+        (Kind.PUBLISH, ["t", b"1", KEY, False, {"keep_s": 1.5}]),
+        (Kind.MARK, [8, 7, [], []]),
+        (Kind.MARK, [-1, 7, [], []]),
+        (Kind.MARK, [0, 7, [1], []]),
+        (Kind.MARK, [0, 7, [], [1]]),
+        (Kind.MISSED, ["anna", 0, [1], {}]),
+        (Kind.MISSED, ["anna", 0, None, None]),
+        (Kind.MISSED, ["anna", 0, None, {"name": ["o"]}]),
+        (Kind.MISSED, ["anna", 0, None, {"latest": -1}]),
+        (Kind.MISSED, ["anna", 0, None, {"limit": "1"}]),
     ],
 )
 def test_other_things_that_are_none(kind: Any, arguments: list[Any]) -> None:
     assert not is_request(int(kind) if isinstance(kind, Kind) else kind, arguments)
+
+
+@pytest.mark.parametrize("kind", [Kind.MISSED, Kind.FETCH])
+def test_what_a_home_does_not_say_of_what_was_missed(kind: Kind) -> None:
+    row: list[Any] = ["t", b"1", "o", 1, 7]
+    answers: tuple[Any, ...] = (
+        None,
+        [0, [], [], [], b""],
+        [0, [row[:-1]], [], [], b"", 0],
+        *([0, [[*row[:index], None, *row[index + 1 :]]], [], [], b"", 0] for index in range(5)),
+        [0, [], [1], [], b"", 0],
+        [0, [], [], [SLOTS], b"", 0],
+        [0, [], [], [-1], b"", 0],
+        [0, [], [], [True], b"", 0],
+        [0, [], [], [], b"1", 0],
+        [0, [], [], [], b"", None],
+    )
+    for answer in answers:
+        assert not is_answer(kind, answer)
 
 
 @pytest.mark.parametrize("terms", [{"until": "disconnect"}, {"until": "disconnect", "ttl_s": 7}, {"of later": [1]}, {}])

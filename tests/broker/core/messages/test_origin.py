@@ -171,6 +171,45 @@ def test_what_the_home_here_lets_go_of_is_sent_to_the_new_home_before_anything_l
     assert way.inflight.messages == 0
 
 
+# It is to be kept
+
+
+def test_a_kept_message_without_dedup_is_no_duplicate_of_its_own_retry(way: Way) -> None:
+    """It has a key of its own making: nothing but itself, handed over by a home that crashed, is known by it."""
+    way.history.switch.turn(True)
+    paul, topic = way.connection(), topic_at(way.members, "a")
+    keys = set()
+    for answer in (False, True):
+        call = sent(way, paul, topic, dedup=False, keep_s=60)
+        assert call.arguments[3:] == (False, {"keep_s": 60})
+        keys.add(call.arguments[2])
+        call.asker.answered(call, answer)
+        assert told(way, paul) == [{"result": "success", "duplicate": False, "kept": True}]
+    assert len(keys) == 2
+    assert b"" not in keys
+    assert len(way.repeats) == 0
+
+
+def test_a_kept_message_with_dedup_is_one_and_keeps_nothing(way: Way) -> None:
+    way.history.switch.turn(True)
+    paul, topic = way.connection(), topic_at(way.members, "a")
+    call = sent(way, paul, topic, keep_s=60)
+    call.asker.answered(call, True)
+    assert told(way, paul) == [{"result": "success", "duplicate": True, "kept": False}]
+
+
+def test_two_kept_messages_of_one_payload_without_dedup_are_both_kept_here(way: Way) -> None:
+    way.history.switch.turn(True)
+    way.history.log.bytes_max = 1 << 20
+    paul, topic = way.connection(), topic_at(way.members, "m")
+    way.subscribed(topic)
+    for _ in range(2):
+        way.origin.publish(paul, publish(topic, dedup=False, keep_s=60))
+    way.origin.take_outcomes()
+    assert told(way, paul) == 2 * [{"result": "success", "duplicate": False, "kept": True}]
+    assert way.history.log.entries == 2
+
+
 # Broadcasts
 
 

@@ -47,7 +47,7 @@ class Endpoint(Surroundings):
         self.writing = Writing(self.desk.real, "m", self.members, routes, {}, writes, sweeps, self.filtering)
         self.part = Subscribing(
             *(self.desk.real, "m", self.members, self.writing, None if lookup else self.features),
-            *(self.replies, self.memory, shape or Shape(), quota),
+            *(self.replies, self.memory, shape or Shape(), quota, self.recovering()),
         )
         self.anna = self.client()
 

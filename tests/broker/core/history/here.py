@@ -1,0 +1,142 @@
+"""One endpoint's parts of history at a fake desk, with real state around them: for tests that drive these parts alone.
+
+Owns: short words for what comes, and for what its clients are sent. Must never: answer for a peer or the store.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ingeborg.broker.core.clients.hub import Connection
+from ingeborg.broker.core.history.log import Entry
+from ingeborg.broker.core.history.positions import Positions
+from ingeborg.broker.core.history.rounds import ALL_SLOTS
+from ingeborg.broker.core.limits import Limits
+from ingeborg.broker.core.links.calls import Call, Kind
+from ingeborg.broker.core.links.capabilities import HISTORY
+from ingeborg.broker.core.messages.message import Message
+from ingeborg.protocol.hashes import slot_of
+
+from ..surroundings import Surroundings, command, peer
+
+LINE = "m"
+KEPT_S = 600.0
+LIMITS = Limits(history_bytes=1 << 24)
+
+
+class Here(Surroundings):
+    """It has joined, ``peers`` are linked and have history, and each has told its mark: 0."""
+
+    def __init__(self, *peers: str, limits: Limits = LIMITS) -> None:
+        super().__init__(*peers)
+        for incarnation in peers:
+            self.members.connected(peer(incarnation), self.desk.now, frozenset((HISTORY,)))
+        self.part = self.recovering(limits)
+        history = self.history
+        history.switch.turn(True)
+        self.log, self.clock, self.marks, self.missed = history.log, history.clock, history.marks, history.missed
+        self.rounds, self.journal, self.state = history.rounds, history.journal, history.state
+        self.positions = next(part for part in history.parts if isinstance(part, Positions))
+        self.marks.joined()
+        self.missed.joined()
+        self.marks.tick()
+        self.take_asked()
+        for incarnation in peers:
+            self.told(incarnation, 0)
+        self._names = 0
+
+    # What is kept here
+
+    def keep(self, topic: str, stamp: int = 0, payload: bytes = b"1", expires_s: float = KEPT_S) -> Entry:
+        """A message of the topic has been accepted, kept, and has ended. ``stamp``: 0: the clock's next one."""
+        if not stamp:
+            stamp = self.clock.stamp()
+            self.clock.close(stamp)
+        self.clock.see(stamp)
+        self._names += 1
+        entry = Entry(topic, payload, "o", self._names, stamp, self.desk.now + expires_s)
+        self.log.add(slot_of(topic), entry, self.desk.now)
+        return entry
+
+    # Peers
+
+    def told(self, incarnation: str, mark: int, clock: int | None = None, again: list[str] | None = []) -> None:  # noqa: B006
+        """The peer tells its mark."""
+        self.marks.mark_told(incarnation, 1, [mark, mark if clock is None else clock, [LINE], again])
+
+    def take_asked(self, kind: Kind | None = None) -> list[Call]:
+        """What peers were asked since the last look; all has to be of this kind."""
+        asked = self.desk.asked[:]
+        self.desk.asked.clear()
+        assert kind is None or {call.kind for call in asked} <= {kind}
+        return asked
+
+    # Clients
+
+    def listens(self, client: str = "anna", recover: str | bool = True) -> tuple[Connection, dict[str, Any]]:
+        """It listens, and recovers; its connection, and what the reply says beside."""
+        connection = self.begins(client, recover)
+        return connection, self.part.listened(connection, client, "" if recover is True else str(recover))
+
+    def begins(self, client: str = "anna", recover: str | bool = True) -> Connection:
+        """Its ``listen`` has begun, and is being written."""
+        connection = self.client("listen")
+        self.hub.bind(client, connection)
+        self.part.listens(connection, command("listen", client, recover=recover))
+        return connection
+
+    def comes(self, connection: Connection, topic: str, number: int, payload: bytes = b"1") -> None:
+        """A message of the endpoint ``o`` for a client of this connection."""
+        frame = b'{"key":"%b","broadcast":%b}' % (topic.encode(), payload)
+        message = Message(topic, payload, "o", number, self.desk.now)
+        if connection.follower is None:
+            self.sending.push(connection, frame)
+        else:
+            self.part.take(connection, message, frame)
+
+    def has_topics(self, *topics: str) -> None:
+        """The store says what the client that recovers has subscribed to."""
+        (call,) = self.stored("topics")
+        call.end((list(topics), None))
+
+    def goes_on(self) -> None:
+        """Time passes, up to where what has failed is begun anew; and all that can be done is."""
+        self.desk.now += 3.0
+        self.rounds.tick()
+        self.desk.work()
+
+    def said(self, connection: Connection) -> list[str]:
+        """What the connection has been written since the last look: ``t 7`` a message by its number, ``t 7 kept``,
+        ``at 5`` a position, ``recovered at 5``, ``gap t``, ``gap 12`` (a slot), ``gap any``."""
+        self.desk.work()
+        return [short(frame) for frame in self.heard(connection)]
+
+
+def short(frame: dict[str, Any]) -> str:
+    """See ``Here.said``."""
+    if "position" in frame:
+        stamp = int(frame["position"].rpartition(".")[2], 16)
+        return f"recovered at {stamp}" if frame.get("recovered") else f"at {stamp}"
+    if "gap" in frame:
+        gap = frame["gap"]
+        return f"gap {'any' if gap is None else ' '.join(map(str, gap.get('topics', gap.get('slots'))))}"
+    words = [frame["key"], frame["mid"].rpartition(".")[2] if "mid" in frame else "", "kept" if "kept" in frame else ""]
+    return " ".join(word for word in words if word)
+
+
+def at(stamp: int) -> str:
+    """A position."""
+    return f"{LINE}.{stamp:x}"
+
+
+def answer(
+    *rows: tuple[str, int, int],
+    number: int = 0,
+    gaps: list[str] | None = None,
+    floors: list[int] | None = None,
+    slots: bytes = ALL_SLOTS,
+    mark: int = 0,
+) -> list[Any]:
+    """A peer's, as it comes over a link. ``rows``: topic, number, stamp."""
+    kept = [[topic, b"1", "o", name, stamp] for topic, name, stamp in rows]
+    return [number, kept, gaps or [], floors or [], slots, mark]

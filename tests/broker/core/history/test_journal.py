@@ -1,0 +1,270 @@
+"""Kept messages are written to the journal, and read from it where slots come without them. SPEC section 8.10."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ingeborg.broker.core.history import journal as journal_module
+from ingeborg.broker.core.history.clock import STAMPS_PER_MS
+from ingeborg.broker.core.history.journal import AGAIN_S, KEPT_PER_PAGE, SLOTS_PER_READ, Journal
+from ingeborg.broker.core.history.log import Entry
+from ingeborg.broker.core.history.state import Unread
+from ingeborg.broker.core.model import Kept
+from ingeborg.protocol.hashes import SLOTS, slot_of
+from tests import wants
+
+from .here import LINE, Here
+
+UNIX_S = 1_800_000_000.0
+#: How far the clock leaps at the moment at which all these tests begin.
+LEAPT = int(UNIX_S + 100.0) * 1_000 * STAMPS_PER_MS
+SLOT = slot_of("t")
+
+
+class Written:
+    """What the keeping of messages is told."""
+
+    def __init__(self, journal: Journal) -> None:
+        self.told: list[tuple[Any, str]] = []
+        journal.written = lambda handover, error: self.told.append((handover, str(error or "")))
+
+
+@pytest.fixture
+def here() -> Here:
+    here = Here()
+    here.journal.unix_s = lambda: UNIX_S + here.desk.now
+    here.journal.turn(True)
+    here.journal.flush()
+    (call,) = here.stored("keep")
+    call.end()
+    here.log.drop(SLOT)
+    return here
+
+
+def keep(here: Here, stamp: int, name: Any) -> Entry:
+    """A message of the topic ``t`` has to be written, that something waits for."""
+    entry = here.keep("t", stamp)
+    here.journal.keep(SLOT, entry, name)
+    return entry
+
+
+def kept(number: int, stamp: int, left_s: float = 60.0, topic: str = "t") -> Kept:
+    return Kept(slot_of(topic), stamp, topic, b"1", "o", number, UNIX_S + 100.0 + left_s)
+
+
+def test_what_is_switched_on_begins_with_the_line_and_with_floors_for_what_was_not_written() -> None:
+    here = Here()
+    here.keep("t", 5)
+    here.journal.flush()
+    assert here.stored() == []  # it is not on
+    here.journal.turn(True)
+    here.journal.flush()
+    (call,) = here.stored("keep")
+    assert call.arguments == ([], [], [(slot, 6) for slot in range(SLOTS)], [LINE])
+
+
+def test_one_write_is_under_way_at_a_time_and_the_rest_goes_into_the_next(here: Here) -> None:
+    written = Written(here.journal)
+    first = keep(here, 10, "first")
+    here.journal.flush()
+    (call,) = here.stored("keep")
+    row = Kept(SLOT, 10, "t", b"1", "o", first.number, UNIX_S + first.expires)
+    assert call.arguments == ([row], [], [], [])
+    keep(here, 11, "second")
+    keep(here, 12, "third")
+    here.journal.flush()
+    assert (here.stored(), written.told) == ([], [])
+    call.end()
+    assert written.told == [("first", "")]
+    here.journal.flush()
+    (call,) = here.stored("keep")
+    assert [one.stamp for one in call.arguments[0]] == [11, 12]
+    call.end()
+    assert written.told[1:] == [("second", ""), ("third", "")]
+    here.journal.flush()
+    assert here.stored() == []
+
+
+def test_a_turn_writes_so_many_and_the_next_ones_the_others(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    wants.interpreted()
+    monkeypatch.setattr(journal_module, "KEPT_PER_WRITE", 2)
+    Written(here.journal)
+    for stamp in range(10, 15):
+        keep(here, stamp, stamp)
+    found = []
+    for _ in range(3):
+        here.journal.flush()
+        (call,) = here.stored("keep")
+        found.append([one.stamp for one in call.arguments[0]])
+        call.end()
+    assert found == [[10, 11], [12, 13], [14]]
+
+
+def test_what_could_not_be_written_is_told_and_counted_and_the_rest_is_written_again(here: Here) -> None:
+    written = Written(here.journal)
+    keep(here, 10, "first")
+    here.journal.forget(SLOT, 9)
+    here.journal.floor(SLOT, 7)
+    here.marks.lines["z"] = None
+    here.journal.line()
+    here.journal.flush()
+    (call,) = here.stored("keep")
+    here.journal.floor(SLOT, 8)
+    call.end(None, OSError("the disk is full"))
+    assert written.told == [("first", "the disk is full")]
+    assert here.desk.drops["not_kept"] == 1
+    here.journal.flush()
+    (call,) = here.stored("keep")
+    assert call.arguments == ([], [(SLOT, 9)], [(SLOT, 8)], [LINE, "z"])
+
+
+def test_what_is_forgotten_before_it_was_written_is_not_written(here: Here) -> None:
+    written = Written(here.journal)
+    keep(here, 10, "first")
+    here.journal.forget(SLOT, 10)
+    assert written.told == [("first", "")]  # whoever waits for it goes on
+    here.journal.flush()
+    assert here.stored() == []
+
+
+def test_what_the_log_forgets_by_itself_is_forgotten_and_leaves_a_floor(here: Here) -> None:
+    entry = here.keep("t", 10, expires_s=1.0)
+    here.desk.now += 1.0
+    here.log.sweep(here.desk.now)
+    assert entry.gone
+    here.journal.flush()
+    (call,) = here.stored("keep")
+    assert call.arguments == ([], [(SLOT, 10)], [(SLOT, 10)], [])
+
+
+def test_how_far_those_before_had_come_is_known_before_this_endpoint_acts(here: Here) -> None:
+    assert not here.journal.known()
+    (call,) = here.stored("kept_about")
+    assert not here.journal.known()
+    assert here.stored() == []
+    call.end(None, OSError("down"))
+    assert not here.journal.known()
+    here.desk.now += AGAIN_S
+    assert not here.journal.known()
+    here.stored("kept_about")[0].end((["before", LINE], 77))
+    assert here.journal.known()
+    assert here.clock.value >= 77
+    assert list(here.marks.lines) == [LINE, "before"]
+
+
+def test_slots_that_come_are_read_page_by_page_and_are_nobodys_before(here: Here) -> None:
+    here.clock.see(100)
+    here.state.arrived([SLOT], False)
+    assert here.clock.value == LEAPT  # those of before may have given stamps that nobody heard of
+    assert here.log.floor(SLOT) == 0
+    told: list[Any] = []
+    from ingeborg.broker.core.history.missed import Question
+
+    def ask() -> Any:
+        here.missed.ask(Question("anna", 0, ["t"]), lambda context, answer: told.append(answer), None)
+        return told.pop()
+
+    assert ask() is None
+    (call,) = here.stored("kept")
+    assert call.arguments == ([SLOT], None, KEPT_PER_PAGE)
+    call.end(([kept(1, 5), kept(2, 6)], [(SLOT, 3)], "more"))
+    assert ask() is None
+    (call,) = here.stored("kept")
+    assert call.arguments == ([SLOT], "more", KEPT_PER_PAGE)
+    call.end(([kept(3, 7), kept(4, 8, left_s=-1.0)], [], None))
+    number, rows, gaps, *_ = ask()
+    assert (number, [row[4] for row in rows], gaps) == (0, [5, 6, 7], ["t"])
+    assert here.log.floor(SLOT) == 3
+    here.journal.flush()
+    (call,) = here.stored("keep")
+    assert call.arguments[1:3] == ([(SLOT, LEAPT), (SLOT, 8)], [(SLOT, 8)])  # the last was over
+
+
+def test_who_comes_when_all_have_ended_reads_what_they_kept_and_stamps_behind_all_of_theirs(here: Here) -> None:
+    here.clock.see(100)
+    here.state.begun([SLOT])
+    assert here.clock.value == LEAPT
+    assert here.journal.loading.keys() == {SLOT}
+    here.journal.flush()
+    written = [call for call in here.desk.stored if call.operation == "keep"]
+    # So the next one begins behind whatever this one stamps, be it written or not.
+    assert written[0].arguments[1] == [(SLOT, LEAPT)]
+
+
+def test_without_a_journal_there_is_nothing_to_be_read() -> None:
+    here = Here()
+    here.state.begun([SLOT])
+    assert (here.stored(), here.log.floor(SLOT)) == ([], 0)
+
+
+def test_many_slots_are_read_some_at_a_time(here: Here) -> None:
+    here.state.arrived(list(range(SLOTS_PER_READ + 1)), False)
+    (call,) = here.stored("kept")
+    assert call.arguments[0] == list(range(SLOTS_PER_READ))
+    call.end(([], [], None))
+    (call,) = here.stored("kept")
+    assert call.arguments[0] == [SLOTS_PER_READ]
+    call.end(([], [], None))
+    assert not here.journal.loading
+
+
+def test_where_they_cannot_be_read_what_was_before_may_be_lacking(here: Here) -> None:
+    here.state.arrived([SLOT], False)
+    here.stored("kept")[0].end(None, OSError("down"))
+    assert here.desk.counts["kept_reads_failed"] == 1
+    assert here.log.floor(SLOT) == here.clock.value
+    assert not here.journal.loading
+
+
+def test_a_slot_that_goes_while_it_is_read_leaves_nothing(here: Here) -> None:
+    here.state.arrived([SLOT], False)
+    (call,) = here.stored("kept")
+    here.state.gone([SLOT])
+    call.end(([kept(1, 5)], [(SLOT, 3)], None))
+    assert (here.log.entries, here.log.floor(SLOT)) == (0, 0)
+
+
+def test_a_copy_of_a_slot_that_is_being_read_says_so_and_what_is_read_goes_there_too(here: Here) -> None:
+    copied: list[Any] = []
+    here.journal.has_read = lambda slot, key: copied.append(key)
+    here.state.arrived([SLOT], False)
+    (call,) = here.stored("kept")
+    assert [*here.state.departing(frozenset([SLOT]))] == [[Unread(SLOT, LEAPT)]]
+    assert copied == [Unread(SLOT, LEAPT)]
+    call.end(([kept(1, 5)], [(SLOT, 3)], None))
+    entry, *rest = copied[1:]
+    # That it is all comes last: who takes over before reads the journal itself.
+    assert (entry.stamp, rest) == (5, [SLOT, Unread(SLOT, 0)])
+    assert [*here.state.departing(frozenset([SLOT]))] == [[entry, SLOT]]
+
+
+def test_switched_off_it_lets_pass_what_waits(here: Here) -> None:
+    written = Written(here.journal)
+    keep(here, 10, "first")
+    here.journal.flush()
+    (call,) = here.stored("keep")
+    keep(here, 11, "second")
+    here.journal.turn(False)
+    assert written.told == [("second", "")]  # it is kept in memory, as all is from here on
+    call.end()
+    assert written.told == [("second", ""), ("first", "")]
+    here.journal.flush()
+    assert here.stored() == []
+    here.journal.turn(True)  # what was let pass is not written, and its slot says so
+    here.journal.flush()
+    (call,) = here.stored("keep")
+    assert call.arguments[0] == []
+    assert dict(call.arguments[2])[SLOT] >= 11
+
+
+def test_a_slot_whose_home_went_before_it_had_read_all_is_read_here(here: Here) -> None:
+    """All that the home had has come; what it had not read yet is in the journal only."""
+    here.state.absorb(here.state.pack([Unread(SLOT, 7)]))
+    here.state.arrived([SLOT, SLOT + 1], True)
+    (call,) = here.stored("kept")
+    assert call.arguments[0] == [SLOT]
+    assert here.journal.loading.keys() == {SLOT}
+    call.end(([kept(1, 5)], [], None))
+    assert (here.log.entries, here.log.unread(SLOT)) == (1, 0)

@@ -1,0 +1,35 @@
+"""How long a message is kept: as its publisher asks, or as the operator says of what its topic begins with."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from ingeborg.protocol.errors import ProtocolError
+
+from .here import LIMITS, Here
+
+
+@pytest.fixture
+def here() -> Here:
+    return Here(limits=replace(LIMITS, history_topics=(("news/", 60), ("news/old/", 5), ("", 1))))
+
+
+def test_what_its_publisher_asks_for_goes_before_the_first_beginning_that_is_the_topics(here: Here) -> None:
+    keeping = here.history.keeping
+    assert keeping.seconds("news/1", 7) == 7
+    assert keeping.seconds("news/1", 0) == 60
+    assert keeping.seconds("news/old/1", 0) == 60
+    assert keeping.seconds("weather", 0) == 1
+
+
+def test_where_it_cannot_be_kept_only_its_publisher_that_asks_for_it_is_refused(here: Here) -> None:
+    keeping = here.history.keeping
+    keeping.refusal = lambda: ProtocolError("peer_unavailable", "not yet")
+    with pytest.raises(ProtocolError, match="not yet"):
+        keeping.seconds("news/1", 7)
+    # The home keeps what it is asked to, whether all know of the feature by now or not.
+    assert keeping.seconds("news/1", 0) == 60
+    here.history.switch.turn(False)
+    assert keeping.seconds("news/1", 0) == 0

@@ -1,0 +1,238 @@
+"""The log of kept messages against a naive one that is a list, and what it says of what it has forgotten."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ingeborg.broker.core.history import log as log_module
+from ingeborg.broker.core.history.log import ENTRY_BYTES, FORGOTTEN, MOVED, REMOVED, TOPIC_BYTES, Entry, Log
+from ingeborg.protocol.hashes import slot_of
+from tests import wants
+
+TOPICS = ("t", "u", "a longer name")
+SLOTS_OF = sorted({slot_of(topic) for topic in TOPICS})
+SIZE_MAX = 4
+WHAT = ("add", "add", "add", "again", "anew", "remove", "wait", "to", "floor", "drop")
+#: Room for some entries of 10 bytes, and for the topics.
+BYTES_MAX = 3 * (TOPIC_BYTES + 20) + 6 * (ENTRY_BYTES + 10)
+NOW = 100.0
+
+
+def entry(topic: str, number: int, stamp: int, expires: float = NOW + 60.0, payload: bytes = b"0123456789") -> Entry:
+    return Entry(topic, payload, "o", number, stamp, expires)
+
+
+def stamps(found: list[Entry]) -> list[int]:
+    return [one.stamp for one in found]
+
+
+class Naive:
+    """The same with one list of all entries in the order in which they came, and what was ever forgotten."""
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+        self.forgotten: dict[str, int] = {}
+        self.why = {"expired": 0, "size": 0, "bytes": 0}
+        self.floors: dict[int, int] = {}
+
+    @property
+    def bytes(self) -> int:
+        topics = {one.topic for one in self.entries}
+        return sum(TOPIC_BYTES + len(topic) for topic in topics) + sum(
+            ENTRY_BYTES + len(one.payload) for one in self.entries
+        )
+
+    def of(self, topic: str) -> list[Entry]:
+        return sorted((one for one in self.entries if one.topic == topic), key=lambda one: one.stamp)
+
+    def forget(self, one: Entry, now: float, why: str) -> None:
+        self.entries.remove(one)
+        self.why["expired" if one.expires <= now else why] += 1
+        self.forgotten[one.topic] = max(one.stamp, self.forgotten.get(one.topic, 0))
+
+    def add(self, new: Entry, now: float) -> None:
+        for one in self.of(new.topic):
+            if one.number == new.number:
+                if one.stamp >= new.stamp:
+                    return
+                self.entries.remove(one)
+        self.entries.append(new)
+        if len(of_topic := self.of(new.topic)) > SIZE_MAX:
+            self.forget(of_topic[0], now, "size")
+        while self.bytes > BYTES_MAX:
+            self.forget(self.entries[0], now, "bytes")
+
+    def drop(self, slot: int) -> None:
+        self.entries = [one for one in self.entries if slot_of(one.topic) != slot]
+        self.forgotten = {topic: stamp for topic, stamp in self.forgotten.items() if slot_of(topic) != slot}
+        self.floors.pop(slot, None)
+
+
+def same(log: Log, naive: Naive, now: float) -> None:
+    """Both say the same of everything."""
+    assert log.bytes == naive.bytes
+    assert log.entries == len(naive.entries)
+    assert log.topics == len({one.topic for one in naive.entries})
+    assert log.forgotten == naive.why
+    for topic in TOPICS:
+        slot, of_topic, forgotten = slot_of(topic), naive.of(topic), naive.forgotten.get(topic, 0)
+        assert log.floor(slot) == naive.floors.get(slot, 0)
+        found = log.get(slot, topic)
+        if found is None:
+            assert (of_topic, forgotten) == ([], 0)
+            continue
+        assert found.forgotten == forgotten
+        live = [one for one in of_topic if one.expires > now]
+        assert log.latest(found, 2, now) == live[-2:]
+        for stamp in {edge - before for edge in (1, forgotten, *stamps(of_topic)) for before in (0, 1) if edge}:
+            later = [one for one in of_topic if one.stamp > stamp]
+            whole = stamp >= forgotten and all(one.expires > now for one in later)
+            assert log.since(found, stamp, now) == ([one for one in later if one.expires > now], whole)
+        assert found.last >= max([forgotten, *stamps(of_topic)])
+        for one in of_topic:
+            assert log.find(slot, topic, "o", one.number) is one
+
+
+@settings(deadline=None)
+@given(st.data())
+def test_it_does_as_a_naive_one(data: st.DataObject) -> None:
+    log, naive, now = Log(BYTES_MAX, SIZE_MAX), Naive(), NOW
+    log.lost = []
+    gone: list[Entry] = []
+    used: set[int] = set()
+    for number in range(data.draw(st.integers(1, 15))):
+        what = data.draw(st.sampled_from(WHAT))
+        one = data.draw(st.sampled_from(naive.entries)) if naive.entries else None
+        if what in ("add", "again"):
+            stamp = data.draw(st.integers(1, 30).filter(lambda stamp: stamp not in used))
+            used.add(stamp)
+            if what == "again" and one is not None:
+                # What another endpoint sends once more comes at its old place, or at a place before the topic's latest.
+                stamp = min(stamp, stamp if stamp <= naive.of(one.topic)[-1].stamp else one.stamp)
+                new = entry(one.topic, one.number, stamp, one.expires)
+            else:
+                topic, lives = data.draw(st.sampled_from(TOPICS)), data.draw(st.sampled_from((1.0, 60.0)))
+                new = entry(topic, number, stamp, now + lives, b"x" * data.draw(st.integers(0, 30)))
+            before = naive.entries[:]
+            naive.add(new, now)
+            log.add(slot_of(new.topic), new, now)
+            gone += [other for other in before if other not in naive.entries]
+            gone += [new] if new.gone else []  # it was the first to go
+        elif what == "anew" and one is not None:
+            stamp = 100 + number
+            log.stamp_anew(slot_of(one.topic), one, stamp)
+            assert one.stamp == stamp
+        elif what == "remove" and one is not None:
+            naive.entries.remove(one)
+            log.remove(slot_of(one.topic), one)
+            gone.append(one)
+            assert one.gone == REMOVED
+            log.remove(slot_of(one.topic), one)  # twice is once
+        elif what == "wait":
+            now += 1.0
+            log.sweep(now)
+            for over in [other for other in naive.entries if other.expires <= now]:
+                naive.forget(over, now, "expired")
+                gone.append(over)
+                assert over.gone == FORGOTTEN
+        elif what in ("to", "floor"):
+            topic, stamp = data.draw(st.sampled_from(TOPICS)), data.draw(st.integers(1, 30))
+            if what == "to":
+                log.forget_to(slot_of(topic), topic, stamp)
+                naive.forgotten[topic] = max(stamp, naive.forgotten.get(topic, 0))
+            else:
+                log.raise_floor(slot_of(topic), stamp)
+                naive.floors[slot_of(topic)] = max(stamp, naive.floors.get(slot_of(topic), 0))
+        elif what == "drop":
+            slot = data.draw(st.sampled_from(SLOTS_OF))
+            dropped = [other for other in naive.entries if slot_of(other.topic) == slot]
+            naive.drop(slot)
+            log.drop(slot)
+            gone += dropped
+            assert all(other.gone == MOVED for other in dropped)
+        same(log, naive, now)
+    assert all(other.gone and other.payload == b"" for other in gone)
+    assert not any(other.gone for other in naive.entries)
+    assert {id(other) for other in log.lost} == {id(other) for other in gone if other.gone == FORGOTTEN}
+
+
+def test_what_forgets_is_said_by_why_and_over_before_its_time_is_not_expired() -> None:
+    log = Log(1 << 20, 2)
+    for number in range(1, 4):
+        log.add(slot_of("t"), entry("t", number, number), NOW)
+    log.add(slot_of("u"), entry("u", 4, 4, NOW + 1.0), NOW)
+    log.sweep(NOW + 0.9)
+    assert log.forgotten == {"expired": 0, "size": 1, "bytes": 0}
+    log.sweep(NOW + 1.0)
+    assert log.forgotten == {"expired": 1, "size": 1, "bytes": 0}
+
+
+def test_what_is_over_and_not_swept_yet_is_not_found_and_is_a_gap() -> None:
+    log = Log(1 << 20, 10)
+    log.add(slot_of("t"), entry("t", 1, 5, NOW + 1.0), NOW)
+    found = log.get(slot_of("t"), "t")
+    assert found is not None
+    assert log.since(found, 4, NOW + 1.0) == ([], False)
+    assert log.since(found, 5, NOW + 1.0) == ([], True)
+    assert log.latest(found, 1, NOW + 1.0) == []
+
+
+def test_a_topic_that_never_lost_one_leaves_nothing_behind() -> None:
+    log, slot = Log(1 << 20, 10), slot_of("t")
+    only = entry("t", 1, 5)
+    log.add(slot, only, NOW)
+    log.remove(slot, only)
+    assert (log.get(slot, "t"), log.bytes, log.entries, log.topics) == (None, 0, 0, 0)
+
+
+def test_of_too_many_topics_that_lost_all_the_slots_say_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the position before what was lost has a gap, one after it has none, whichever of the two says so."""
+    wants.interpreted()
+    monkeypatch.setattr(log_module, "HOLES_MAX", 3)
+    log = Log(1 << 20, 10)
+    topics = [f"t{number}" for number in range(5)]
+    for stamp, topic in enumerate(topics, 1):
+        log.add(slot_of(topic), entry(topic, stamp, stamp, NOW + stamp), NOW)
+    for step in range(1, 6):
+        log.sweep(NOW + step)
+    for stamp, topic in enumerate(topics, 1):
+        slot, found = slot_of(topic), log.get(slot_of(topic), topic)
+        assert (found is None) == (stamp <= 2)
+        assert (log.floor(slot) if found is None else found.forgotten) == stamp
+    # One that has something again is no hole any more, and knows what it has forgotten.
+    log.add(slot_of("t2"), entry("t2", 9, 9), NOW)
+    for stamp, topic in enumerate(("x", "y", "z"), 10):
+        log.forget_to(slot_of(topic), topic, stamp)
+    found = log.get(slot_of("t2"), "t2")
+    assert found is not None
+    assert log.since(found, 2, NOW) == ([found.entries[0]], False)
+    assert log.get(slot_of("t3"), "t3") is None
+    assert log.floor(slot_of("t3")) == 4
+
+
+def test_a_slot_that_goes_in_the_midst_of_a_sweep_is_not_swept(monkeypatch: pytest.MonkeyPatch) -> None:
+    wants.interpreted()
+    monkeypatch.setattr(log_module, "SWEPT_PER_STEP", 1)
+    log = Log(1 << 20, 10)
+    slot = slot_of("t0")
+    topics = ["t0", *(f"x{number}" for number in range(40_000) if slot_of(f"x{number}") == slot)][:4]
+    assert len(topics) == 4
+    for number, topic in enumerate(topics, 1):
+        log.add(slot, entry(topic, number, number, NOW + 1.0), NOW)
+    log.sweep(NOW + 1.0)  # the first of them
+    log.drop(slot)
+    for _ in range(5):
+        log.sweep(NOW + 1.0)
+    assert (log.bytes, log.entries, log.topics) == (0, 0, 0)
+    log.add(slot, entry("t0", 9, 9), NOW)  # the slot comes back
+    assert log.entries == 1
+
+
+def test_what_has_gone_does_not_pile_up() -> None:
+    log = Log(1 << 30, 1)
+    for number in range(10_000):
+        log.add(slot_of("t"), entry("t", number, number + 1), NOW)
+    assert log.entries == 1
+    assert len(log._row) < 3_000

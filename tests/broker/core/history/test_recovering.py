@@ -1,0 +1,586 @@
+"""Clients that recover: what is sent to them, in which order, and which positions they are told. SPEC section 8.10."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from ingeborg.broker.core.clients.hub import Connection
+from ingeborg.broker.core.clients.outbox import Outbox
+from ingeborg.broker.core.history.positions import IDLE_S
+from ingeborg.broker.core.history.recovering import COMMAND_S, LINGER_S
+from ingeborg.broker.core.links.calls import Kind
+
+from ..surroundings import command
+from .here import Here, answer, at
+
+
+@pytest.fixture
+def here() -> Here:
+    return Here()
+
+
+def advance(here: Here) -> int:
+    """All that has been stamped so far has ended; the stamp."""
+    here.marks.tick()
+    return here.marks.stable
+
+
+def test_without_a_position_one_is_told_at_once_and_messages_have_names(here: Here) -> None:
+    here.keep("t", 3)
+    advance(here)
+    anna, reply = here.listens()
+    assert reply == {"recovering": False, "position": at(3)}
+    here.comes(anna, "t", 7)
+    assert here.said(anna) == ["t 7"]
+    assert here.stored() == []
+
+
+def test_as_soon_as_there_is_a_position_it_is_told() -> None:
+    here = Here("a")
+    here.marks.lapsed()
+    anna, reply = here.listens()
+    assert reply == {"recovering": False}
+    here.clock.see(4)
+    assert here.said(anna) == []
+    here.told("a", 4)
+    assert here.said(anna) == ["at 4"]
+
+
+def test_what_came_while_the_listen_was_written_is_before_a_position_that_may_cover_it(here: Here) -> None:
+    anna = here.begins()
+    here.comes(anna, "t", 1)
+    assert here.said(anna) == []
+    here.keep("t", 5)
+    advance(here)
+    assert here.part.listened(anna, "anna", "") == {"recovering": False, "position": at(5)}
+    assert here.said(anna) == ["t 1"]
+
+
+def test_positions_are_told_while_messages_come_and_not_else(here: Here) -> None:
+    anna, _ = here.listens()
+    bert, _ = here.listens("bert")
+    here.keep("t", 5)
+    advance(here)
+    assert here.said(anna) == ["at 5"]
+    here.said(bert)
+    here.keep("t", 6)
+    advance(here)  # a second time: what was sent before the first may have been beyond it
+    assert here.said(anna) == ["at 6"]
+    here.said(bert)
+    here.keep("t", 7)
+    advance(here)
+    assert (here.said(anna), here.said(bert)) == ([], [])
+    here.comes(anna, "t", 1)
+    here.keep("t", 8)
+    advance(here)
+    assert (here.said(anna), here.said(bert)) == (["t 1", "at 8"], [])
+    here.desk.now += IDLE_S
+    here.positions.tick()
+    assert (here.said(anna), here.said(bert)) == ([], ["at 8"])
+
+
+def test_what_was_missed_comes_first_and_behind_it_what_has_come_meanwhile_each_once(here: Here) -> None:
+    first, second = here.keep("t", 3), here.keep("u", 5)
+    anna, reply = here.listens(recover=at(2))
+    assert reply == {"recovering": True}
+    here.comes(anna, "u", second.number)
+    here.comes(anna, "t", 9)
+    here.has_topics("t", "u")
+    advance(here)
+    assert here.said(anna) == [
+        f"t {first.number} kept",
+        f"u {second.number} kept",
+        "t 9",
+        "recovered at 5",
+    ]
+    assert anna.waiting == 0
+    here.comes(anna, "t", 10)
+    assert here.said(anna) == ["t 10"]
+
+
+def test_no_position_is_told_while_something_waits(here: Here) -> None:
+    here.keep("t", 3)
+    anna, _ = here.listens(recover=at(2))
+    here.comes(anna, "t", 9)
+    here.keep("t", 6)
+    advance(here)
+    here.desk.now += IDLE_S
+    here.positions.tick()
+    assert here.said(anna) == []
+
+
+@pytest.mark.parametrize("position", ["other.5", at(99), "nonsense"])
+def test_of_a_position_that_is_not_of_this_cluster_any_may_be_lacking(here: Here, position: str) -> None:
+    here.keep("t", 3)
+    advance(here)
+    anna, reply = here.listens(recover=position)
+    assert reply == {"recovering": True}
+    here.comes(anna, "t", 9)
+    assert here.said(anna) == ["gap any", "t 9", "recovered at 3"]
+    assert here.desk.counts["gaps_told"] == 1
+
+
+def test_such_a_recovery_ends_once_there_is_a_position() -> None:
+    here = Here("a")
+    here.marks.lapsed()
+    anna, _ = here.listens(recover="other.5")
+    assert here.said(anna) == []
+    here.told("a", 4)
+    here.clock.see(4)
+    here.marks.tick()
+    here.goes_on()
+    assert here.said(anna) == ["gap any", "recovered at 4"]
+
+
+def test_what_does_not_fit_behind_a_recovery_comes_with_one_more_round(here: Here) -> None:
+    first = here.keep("t", 3)
+    anna = here.begins(recover=at(2))
+    anna.outbox = Outbox(1_000)
+    here.part.listened(anna, "anna", at(2))
+    for number in range(5):
+        here.comes(anna, "t", 100 + number, b'"%b"' % (b"x" * 150))
+    assert here.desk.drops["behind_recovery"] == 5
+    assert anna.waiting == 0
+    here.has_topics("t")
+    second = here.keep("t", 4)  # these are kept
+    assert here.said(anna)[0] == f"t {first.number} kept"
+    here.has_topics("t")
+    heard = here.said(anna)
+    assert f"t {second.number} kept" in heard
+    assert not any("100" in said for said in heard)
+    assert heard[-1].startswith("recovered at")
+    here.comes(anna, "t", 200)
+    assert here.said(anna) == ["t 200"]
+
+
+def test_a_subscribe_that_asks_for_kept_messages_during_a_recovery_does_not_hide_its_end(here: Here) -> None:
+    first, second = here.keep("t", 3), here.keep("u", 4)
+    advance(here)
+    anna, _ = here.listens(recover=at(2))
+    here.part.hold_for(anna, "anna")
+    ends: list[tuple[bool, bool]] = []
+    here.has_topics("t")
+    # A position would cover what the `subscribe` has still to be sent.
+    assert here.said(anna) == [f"t {first.number} kept"]
+    here.comes(anna, "u", 9)
+    here.part.read_kept(anna, ["u"], None, 1, None, lambda *end: ends.append(end))
+    assert here.said(anna) == [f"u {second.number} kept", "u 9", "recovered at 4"]
+    assert ends == [(True, False)]
+
+
+def test_a_subscribe_without_recover_is_sent_what_is_kept_before_what_comes(here: Here) -> None:
+    kept = [here.keep("t", stamp) for stamp in (3, 4, 5)]
+    anna = here.client()
+    here.hub.bind("anna", anna)
+    here.part.hold_for(anna, "anna")
+    here.comes(anna, "t", kept[2].number)
+    here.comes(anna, "t", 9)
+    ends: list[tuple[bool, bool]] = []
+    here.part.read_kept(anna, ["t"], None, 2, None, lambda *end: ends.append(end))
+    assert ends == []
+    assert here.said(anna) == [f"t {kept[1].number} kept", f"t {kept[2].number} kept", "t"]
+    assert ends == [(True, False)]
+    here.comes(anna, "t", kept[1].number)  # it was kept before it was handed over, and has been sent
+    here.comes(anna, "t", 10)
+    assert here.said(anna) == ["t"]
+    here.desk.now += LINGER_S
+    here.part.tick()
+    assert anna.follower is None
+    here.comes(anna, "t", 11)
+    assert here.said(anna) == ["t"]
+
+
+def test_since_a_position_that_is_none_all_its_topics_have_a_gap(here: Here) -> None:
+    entry = here.keep("t", 3)
+    anna = here.client()
+    here.hub.bind("anna", anna)
+    ends: list[tuple[bool, bool]] = []
+    for since, said in ((at(3), []), (at(2), [f"t {entry.number} kept"])):
+        here.part.hold_for(anna, "anna")
+        here.part.read_kept(anna, ["t"], since, 0, None, lambda *end: ends.append(end))
+        assert here.said(anna) == said
+        assert ends.pop() == (True, False)
+    here.part.hold_for(anna, "anna")
+    here.part.read_kept(anna, ["t"], "other.3", 0, None, lambda *end: ends.append(end))
+    assert here.said(anna) == ["gap t", f"t {entry.number} kept"]
+    assert ends[-1] == (True, True)
+
+
+def test_a_topic_without_kept_messages_has_no_gap_where_the_latest_are_asked_for(here: Here) -> None:
+    from ingeborg.protocol.hashes import slot_of
+
+    here.log.raise_floor(slot_of("t"), 7)
+    anna = here.client()
+    here.hub.bind("anna", anna)
+    here.part.hold_for(anna, "anna")
+    here.part.read_kept(anna, ["t"], None, 5, None, lambda *end: None)
+    assert here.said(anna) == []
+
+
+def test_a_subscribe_that_fails_lets_pass_what_has_waited(here: Here) -> None:
+    anna = here.client()
+    here.hub.bind("anna", anna)
+    here.part.hold_for(anna, "anna")
+    here.comes(anna, "t", 9)
+    assert here.said(anna) == []
+    here.part.not_subscribed(anna)
+    assert here.said(anna) == ["t"]
+    assert anna.follower is None
+
+
+def test_a_listen_that_fails_lets_pass_what_has_waited(here: Here) -> None:
+    anna = here.begins(recover=at(0))
+    here.comes(anna, "t", 9)
+    here.part.not_listened(anna, "anna")
+    assert here.said(anna) == ["t 9"]
+    assert (anna.follower, here.part.followers) == (None, {})
+
+
+def test_a_client_that_recovers_has_its_connection_for_itself(here: Here) -> None:
+    anna, _ = here.listens()
+    refusal = here.history.admitting._refusal(anna, command("listen", "bert"))
+    assert refusal is not None
+    assert refusal.code == "bad_state"
+    assert here.history.admitting._refusal(anna, command("listen", "anna")) is None
+    here.hub.bind("carl", shared := here.client("listen"))
+    refusal = here.history.admitting._refusal(shared, command("listen", "dora", recover=True))
+    assert refusal is not None
+    assert refusal.code == "bad_state"
+    assert here.history.admitting._refusal(shared, command("listen", "carl", recover=True)) is None
+
+
+def close(here: Here, connection: object) -> None:
+    anna = next(iter(here.part.followers))
+    here.hub.unbind("anna", anna)
+    anna.closed = True
+    here.part.closed(anna)
+
+
+def unlisten(here: Here, connection: object) -> None:
+    anna = next(iter(here.part.followers))
+    here.hub.unbind("anna", anna)
+    here.part.unlistens(anna, "anna")
+
+
+@pytest.mark.parametrize("end", [close, unlisten])
+@pytest.mark.parametrize("moment", range(6))
+def test_at_whatever_moment_its_client_goes_nothing_is_left(end: Callable[[Here, object], None], moment: int) -> None:
+    """``moment``: so many steps of a recovery have been done by then."""
+    here = Here("a")
+    (topic,) = here.topics("a", 1)
+    (mine,) = here.topics("m", 1)
+    here.keep(mine, 3)
+    anna = here.begins(recover=at(2))
+    ends: list[tuple[bool, bool]] = []
+
+    def ask() -> None:
+        here.part.hold_for(anna, "anna")
+        here.part.read_kept(anna, [topic], None, 1, None, lambda *end: ends.append(end))
+
+    def answer_all() -> None:
+        for call in here.take_asked(Kind.MISSED):
+            call.asker.answered(call, answer((topic, 5, 4), number=1))
+
+    steps: list[Callable[[], object]] = [
+        lambda: here.part.listened(anna, "anna", at(2)),
+        ask,
+        lambda: here.has_topics(topic, mine),
+        answer_all,
+        here.desk.work,
+    ]
+    here.comes(anna, mine, 9)
+    for step in steps[:moment]:
+        step()
+    here.comes(anna, mine, 10)
+    end(here, anna)
+    for stored in here.desk.stored[:]:
+        stored.end(([topic], None))
+    here.desk.stored.clear()
+    for call in here.take_asked():
+        call.asker.answered(call, answer((topic, 6, 5)))
+    here.goes_on()
+    assert here.part.followers == {}
+    assert anna.follower is None
+    assert anna.waiting == 0
+    assert ends == ([(False, False)] if moment > 1 else [])
+    assert here.rounds._again == []
+    assert not here.desk.jobs
+    before = list(here.take_asked())
+    assert before == []
+
+
+def test_who_missed_a_delivery_recovers_from_what_it_has_had_for_sure() -> None:
+    here = Here("a")
+    here.clock.see(9)
+    here.told("a", 4)
+    anna, _ = here.listens()
+    bert, _ = here.listens("bert")
+    here.desk.work()
+    missed = here.keep(here.topics("m", 1)[0], 10)
+    here.told("a", 10, again=["anna", "nobody"])
+    here.comes(anna, "x", 77)
+    here.rounds.tick()
+    here.has_topics(missed.topic)
+    assert here.said(anna)[0] == f"{missed.topic} {missed.number} kept"
+    assert here.said(bert) == ["at 10"]
+
+
+def test_a_lapse_has_all_recover_and_no_message_passes_before(here: Here) -> None:
+    anna, _ = here.listens()
+    waiting = here.begins("bert")
+    here.part.lapsed()
+    here.comes(anna, "t", 9)
+    assert here.said(anna) == []
+    missed = here.keep("t", 3)
+    here.rounds.tick()
+    here.has_topics("t")
+    advance(here)
+    assert here.said(anna) == [f"t {missed.number} kept", "t 9", "recovered at 3"]
+    # And one whose listen was under way: others may have acted since it was announced.
+    assert here.part.listened(waiting, "bert", "") == {"recovering": False}
+    here.has_topics("t")
+    assert here.said(waiting) == [f"t {missed.number} kept", "at 3", "recovered at 3"]
+
+
+def test_no_position_on_the_way_is_above_what_was_stable_when_it_began(here: Here) -> None:
+    """What the client subscribes to meanwhile is no part of the recovery, and waits behind it."""
+    first = here.keep("t", 2)
+    advance(here)
+    anna, _ = here.listens(recover=at(1))
+    of_new = here.keep("new", 4)  # to which the client has subscribed by now, though the store did not say so
+    here.comes(anna, "new", of_new.number)
+    last = here.keep("t", 5)
+    advance(here)
+    here.has_topics("t")
+    assert here.said(anna) == [
+        f"t {first.number} kept",
+        f"t {last.number} kept",
+        "at 2",
+        f"new {of_new.number}",
+        "recovered at 5",
+    ]
+
+
+def overflow(here: Here, anna: Connection) -> None:
+    """More comes for the client than may wait behind a recovery."""
+    anna.outbox = Outbox(1_000)
+    for number in range(5):
+        here.comes(anna, "t", 100 + number, b'"%b"' % (b"x" * 150))
+    assert here.desk.drops["behind_recovery"] == 5
+    assert anna.waiting == 0
+
+
+def test_what_does_not_fit_behind_a_subscribe_that_fails_comes_with_a_round_of_its_own(here: Here) -> None:
+    anna, _ = here.listens()
+    here.part.hold_for(anna, "anna")
+    overflow(here, anna)
+    kept = here.keep("t", 4)  # these are kept
+    here.part.not_subscribed(anna)
+    here.has_topics("t")
+    assert here.said(anna) == [f"t {kept.number} kept", "recovered at 0"]
+    here.comes(anna, "t", 200)
+    assert here.said(anna) == ["t 200"]
+
+
+def test_a_subscribe_that_fails_behind_a_recovery_does_not_hide_its_end(here: Here) -> None:
+    first = here.keep("t", 3)
+    advance(here)
+    anna, _ = here.listens(recover=at(2))
+    here.part.hold_for(anna, "anna")
+    here.has_topics("t")
+    assert here.said(anna) == [f"t {first.number} kept"]
+    here.comes(anna, "t", 9)
+    here.part.not_subscribed(anna)
+    assert here.said(anna) == ["t 9", "recovered at 3"]
+
+
+def step(here: Here, times: int = 10) -> None:
+    """Some slices of all jobs, before anything is written."""
+    for _ in range(times):
+        if here.desk.jobs and not next(job := here.desk.jobs.popleft(), True):
+            here.desk.jobs.append(job)
+
+
+def test_a_command_gives_up_behind_a_slow_reader(here: Here) -> None:
+    kept = here.keep("t", 3)
+    anna = here.client()
+    here.hub.bind("anna", anna)
+    here.sending.blocked(anna, 10)
+    ends: list[tuple[bool, bool]] = []
+    here.part.hold_for(anna, "anna")
+    here.part.read_kept(anna, ["t"], None, 1, None, lambda *end: ends.append(end))
+    here.comes(anna, "t", 9)
+    step(here)
+    here.desk.now += COMMAND_S - 0.1
+    here.part.tick()
+    assert ends == []
+    here.desk.now += 0.1
+    here.part.tick()
+    assert ends == [(False, False)]
+    assert anna.follower is None
+    here.sending.drained(anna)
+    assert here.said(anna) == ["t"]  # and nothing of what was kept any more
+    assert kept.gone == 0
+
+
+def test_a_command_gives_up_behind_a_long_recovery_which_goes_on(here: Here) -> None:
+    kept = here.keep("t", 3)
+    advance(here)
+    anna, _ = here.listens(recover=at(2))
+    ends: list[tuple[bool, bool]] = []
+    here.part.hold_for(anna, "anna")
+    here.part.read_kept(anna, ["u"], None, 1, None, lambda *end: ends.append(end))
+    here.desk.now += COMMAND_S
+    here.part.tick()
+    assert ends == [(False, False)]
+    assert here.said(anna) == []
+    here.comes(anna, "u", 9)
+    here.has_topics("t")
+    assert here.said(anna) == [f"t {kept.number} kept", "at 3", "u 9", "recovered at 3"]
+
+
+def test_a_command_that_ends_in_time_does_not_end_twice(here: Here) -> None:
+    here.keep("t", 3)
+    anna, _ = here.listens()
+    ends: list[tuple[bool, bool]] = []
+    here.part.hold_for(anna, "anna")
+    here.part.read_kept(anna, ["t"], None, 1, None, lambda *end: ends.append(end))
+    here.desk.work()
+    here.desk.now += COMMAND_S
+    here.part.tick()
+    assert ends == [(True, False)]
+
+
+def test_messages_of_two_clients_on_one_connection_each_come_as_often_as_they_are_owed(here: Here) -> None:
+    """What one client has just been sent of what was kept may be live for both: it comes once for each."""
+    kept = here.keep("t", 3)
+    shared = here.client()
+    for client in ("anna", "bert"):
+        here.hub.bind(client, shared)
+    here.part.hold_for(shared, "anna")
+    here.comes(shared, "t", kept.number)  # anna's
+    here.comes(shared, "t", kept.number)  # bert's
+    here.comes(shared, "u", 9)
+    here.part.read_kept(shared, ["t"], None, 1, None, lambda *end: None)
+    assert here.said(shared) == [f"t {kept.number} kept", "t", "u"]
+
+
+def test_two_subscribes_of_two_clients_on_one_connection_wait_for_each_other(here: Here) -> None:
+    first, second = here.keep("t", 3), here.keep("u", 4)
+    shared = here.client()
+    for client in ("anna", "bert"):
+        here.hub.bind(client, shared)
+    ends: list[str] = []
+    here.part.hold_for(shared, "anna")
+    here.part.hold_for(shared, "bert")
+    here.comes(shared, "u", 9)
+    here.part.read_kept(shared, ["t"], None, 1, None, lambda *end: ends.append("anna"))
+    assert here.said(shared) == [f"t {first.number} kept"]
+    assert ends == ["anna"]
+    here.part.read_kept(shared, ["u"], None, 1, None, lambda *end: ends.append("bert"))
+    assert here.said(shared) == [f"u {second.number} kept", "u"]
+    assert (ends, shared.follower) == (["anna", "bert"], None)
+
+
+def test_a_second_listen_that_fails_leaves_the_first_where_it_was(here: Here) -> None:
+    anna, _ = here.listens()
+    here.part.listens(anna, command("listen", recover=at(0)))
+    missed = here.keep("t", 3)
+    here.comes(anna, "t", 9)
+    here.part.not_listened(anna, "anna")
+    here.has_topics("t")
+    assert here.said(anna) == [f"t {missed.number} kept", "t 9", "recovered at 0"]
+    assert anna in here.part.followers
+
+
+def test_who_listens_here_again_since_its_listen_elsewhere_has_failed_recovers(here: Here) -> None:
+    anna, _ = here.listens()
+    missed = here.keep("t", 3)  # it was not told of this one, while it was announced elsewhere
+    here.part.restored(anna)
+    here.comes(anna, "t", 9)
+    here.has_topics("t")
+    assert here.said(anna) == [f"t {missed.number} kept", "t 9", "recovered at 0"]
+    here.part.restored(here.client())  # one that does not recover has nothing to go by
+
+
+def test_one_that_fails_during_the_first_recovery_has_that_go_on(here: Here) -> None:
+    """Its client has been told that it recovers, and listens here still."""
+    missed = here.keep("t", 3)
+    anna, _ = here.listens(recover="other.5")
+    here.part.listens(anna, command("listen", recover=at(3)))
+    here.comes(anna, "t", 9)
+    here.part.not_listened(anna, "anna")
+    here.has_topics("t")
+    assert here.said(anna) == ["gap any", f"t {missed.number} kept", "t 9", "recovered at 0"]
+
+
+def test_who_listens_here_again_in_the_midst_of_a_recovery_is_asked_for_once_more(here: Here) -> None:
+    first = here.keep("t", 3)
+    anna, _ = here.listens(recover=at(2))
+    here.has_topics("t")
+    here.sending.blocked(anna, 10)
+    step(here)  # its home has answered
+    missed = here.keep("t", 4)  # while the client was announced elsewhere
+    here.part.restored(anna)
+    here.part.restored(anna)  # twice is once
+    advance(here)
+    here.sending.drained(anna)
+    assert here.said(anna) == [f"t {first.number} kept"]
+    here.has_topics("t")
+    # Both, since no position has been told: the first round began before there was one.
+    assert here.said(anna) == [f"t {first.number} kept", f"t {missed.number} kept", "at 4", "recovered at 4"]
+
+
+def test_who_listens_here_again_while_its_first_listen_is_written_recovers(here: Here) -> None:
+    anna = here.begins()
+    missed = here.keep("t", 3)
+    here.part.restored(anna)
+    assert here.part.listened(anna, "anna", "") == {"recovering": False}
+    here.has_topics("t")
+    assert here.said(anna)[0] == f"t {missed.number} kept"
+
+
+def test_a_listen_ends_what_a_subscribe_before_it_waits_for_at_once(here: Here) -> None:
+    anna, _ = here.listens()
+    ends: list[tuple[bool, bool]] = []
+    here.part.hold_for(anna, "anna")
+    here.part.listens(anna, command("listen", recover=at(0)))
+    here.part.listened(anna, "anna", at(0))
+    here.part.read_kept(anna, ["u"], None, 1, None, lambda *end: ends.append(end))
+    assert ends == [(False, False)]
+    here.has_topics()
+    assert here.said(anna) == ["recovered at 0"]
+
+
+def test_a_listen_that_succeeds_with_a_position_of_this_cluster_has_no_gap_of_the_one_before(here: Here) -> None:
+    here.keep("t", 3)
+    advance(here)
+    anna, _ = here.listens(recover="other.5")
+    here.part.listens(anna, command("listen", recover=at(3)))
+    here.part.listened(anna, "anna", at(3))
+    here.has_topics("t")
+    assert here.said(anna) == ["recovered at 3"]
+
+
+def test_what_a_subscribe_was_sent_before_a_failure_is_not_sent_once_more() -> None:
+    """Also what had ended before anything was held."""
+    here = Here("a")
+    (of_a,) = here.topics("a", 1)
+    here.clock.see(9)
+    here.told("a", 9)
+    anna, _ = here.listens()
+    here.part.hold_for(anna, "anna")
+    ends: list[tuple[bool, bool]] = []
+    here.part.read_kept(anna, [of_a], None, 9, None, lambda *end: ends.append(end))
+    (call,) = here.take_asked(Kind.MISSED)
+    call.asker.answered(call, answer((of_a, 51, 3), number=7, mark=9))
+    assert here.said(anna) == [f"{of_a} 51 kept"]
+    (fetch,) = here.take_asked(Kind.FETCH)
+    fetch.asker.failed(fetch, "internal", "nothing is left of that answer")
+    here.goes_on()
+    (call,) = here.take_asked(Kind.MISSED)
+    call.asker.answered(call, answer((of_a, 51, 3), (of_a, 52, 4), mark=9))
+    assert here.said(anna)[0] == f"{of_a} 52 kept"
+    assert ends == [(True, False)]

@@ -1,0 +1,422 @@
+"""Clients that were away are sent what they have missed, or are told that something may be lacking. SPEC section 8.10.
+
+The clients are bare sockets, so that nothing but the broker decides what comes, and in which order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from websockets.asyncio.client import ClientConnection, connect
+
+from ingeborg.protocol.hashes import slot_of
+
+from .processes import Cluster, cluster_of, eventually
+
+pytestmark = pytest.mark.cluster
+
+#: Nothing here is waited for longer, in seconds.
+PATIENCE_S = 30.0
+HISTORY = ("--history-bytes", "50000000")
+TOPICS = [f"kept {number}" for number in range(24)]
+KEEP_S = 600
+
+
+class Raw:
+    """A client's connection. ``frames``: all that came and is no reply to a command with an id."""
+
+    def __init__(self, socket: ClientConnection, client_id: str) -> None:
+        self.client_id = client_id
+        self.frames: list[dict[str, Any]] = []
+        self.positions: list[str] = []
+        self._socket = socket
+        self._number = 0
+
+    async def _next(self) -> dict[str, Any]:
+        frame: dict[str, Any] = orjson.loads(await self._socket.recv())
+        if "position" in frame:
+            self.positions.append(frame["position"])
+        return frame
+
+    async def ask(self, command: str, **fields: Any) -> dict[str, Any]:
+        """The command's reply."""
+        self._number += 1
+        number = self._number
+        await self._socket.send(
+            orjson.dumps({"command": command, "client_id": self.client_id, "id": number, **fields}), text=True
+        )
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                frame = await self._next()
+                if frame.get("id") == number:
+                    return frame
+                self.frames.append(frame)
+
+    async def until(self, key: str) -> dict[str, Any]:
+        """Read until a frame with this key comes, which is returned; the others are in ``frames``, too."""
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                frame = await self._next()
+                self.frames.append(frame)
+                if key in frame:
+                    return frame
+
+    async def count(self, messages: int) -> None:
+        """Read until so many messages have come in all."""
+        async with asyncio.timeout(PATIENCE_S):
+            while len(self.messages) < messages:
+                self.frames.append(await self._next())
+
+    @property
+    def messages(self) -> list[dict[str, Any]]:
+        return [frame for frame in self.frames if "broadcast" in frame]
+
+    @property
+    def payloads(self) -> list[tuple[str, Any]]:
+        """Topic and payload, each message once, in the order in which they came."""
+        by_mid = {frame.get("mid", index): frame for index, frame in enumerate(self.messages)}
+        return [(frame["key"], frame["broadcast"]) for frame in by_mid.values()]
+
+    @property
+    def gaps(self) -> list[Any]:
+        return [frame["gap"] for frame in self.frames if "gap" in frame]
+
+
+@asynccontextmanager
+async def raw(url: str, client_id: str, **options: Any) -> AsyncIterator[Raw]:
+    async with connect(url, compression=None, max_size=None, **options) as socket:
+        yield Raw(socket, client_id)
+
+
+def ok(reply: dict[str, Any]) -> dict[str, Any]:
+    assert reply.get("result") == "success", reply
+    return reply
+
+
+async def publish(url: str, messages: Sequence[tuple[str, Any]], **fields: Any) -> None:
+    """All of them, one after the other, kept unless ``fields`` say else. Asked again while not all know of history."""
+    async with raw(url, "publisher") as publisher:
+        for topic, payload in messages:
+
+            async def accepted(topic: str = topic, payload: Any = payload) -> bool:
+                reply = await publisher.ask(
+                    "publish", topic=topic, payload=payload, ack=True, **{"keep_s": KEEP_S, **fields}
+                )
+                assert reply.get("error") in (None, "peer_unavailable"), reply
+                return "error" not in reply
+
+            await eventually(accepted, "a publish that is to be kept")
+
+
+async def listen(client: Raw) -> dict[str, Any]:
+    """It listens, and recovers; asked again while not all know of history."""
+    replies: list[dict[str, Any]] = []
+
+    async def accepted() -> bool:
+        replies.append(await client.ask("listen", recover=True))
+        assert replies[-1].get("error") in (None, "peer_unavailable"), replies[-1]
+        return "error" not in replies[-1]
+
+    await eventually(accepted, "a client that is to recover listens")
+    return replies[-1]
+
+
+async def subscribed(url: str, client_id: str, topics: Sequence[str] = TOPICS) -> str:
+    """The client has subscribed, listened for a moment and gone away; its position."""
+    async with raw(url, client_id) as client:
+        ok(await client.ask("subscribe", topic=list(topics)))
+        reply = await listen(client)
+        assert reply["recovering"] is False
+        return str(reply.get("position") or (await client.until("position"))["position"])
+
+
+def numbered(first: int, count: int, topics: Sequence[str] = TOPICS) -> list[tuple[str, Any]]:
+    return [(topics[number % len(topics)], number) for number in range(first, first + count)]
+
+
+def by_topic(messages: Sequence[tuple[str, Any]]) -> dict[str, list[Any]]:
+    found: dict[str, list[Any]] = {}
+    for topic, payload in messages:
+        found.setdefault(topic, []).append(payload)
+    return found
+
+
+async def back(url: str, client_id: str, position: str) -> tuple[Raw, str]:
+    """It comes back with its position, and reads to the end of its recovery; and the position then."""
+    async with raw(url, client_id) as client:
+        assert ok(await client.ask("listen", recover=position))["recovering"] is True
+        if not any(frame.get("recovered") for frame in client.frames):
+            await client.until("recovered")
+        return client, client.positions[-1]
+
+
+async def test_what_was_missed_comes_in_order_at_whichever_endpoint_and_only_once(tmp_path: Path) -> None:
+    async with cluster_of("abc", tmp_path, *HISTORY) as cluster:
+        a, b, c = (cluster[name].url for name in "abc")
+        position = await subscribed(a, "anna")
+        await publish(b, numbered(0, 100))
+        anna, later = await back(c, "anna", position)
+        assert by_topic(anna.payloads) == by_topic(numbered(0, 100))
+        assert len(anna.messages) == 100
+        assert all(frame["kept"] is True for frame in anna.messages)
+        assert anna.gaps == []
+        once_more, _ = await back(b, "anna", position)  # from the old position: the same
+        assert by_topic(once_more.payloads) == by_topic(anna.payloads)
+
+        async def has_had_all() -> bool:
+            # A position covers what all homes are known to have come up to, a second or two later.
+            nonlocal later
+            client, later = await back(b, "anna", later)
+            return client.payloads == []
+
+        await eventually(has_had_all, "a position that covers all")
+        # Live messages have the same names.
+        async with raw(b, "anna") as client:
+            ok(await client.ask("listen", recover=later))
+            await publish(a, numbered(100, 1))
+            await client.count(1)
+            live = client.messages[-1]
+            assert "kept" not in live
+        anna, _ = await back(a, "anna", later)
+        assert [frame["mid"] for frame in anna.messages] == [live["mid"]]
+        # Of a position of another cluster, any message may be lacking.
+        stranger, _ = await back(a, "anna", "other.5")
+        assert (stranger.gaps, stranger.payloads) == ([None], [])
+
+
+async def test_the_latest_those_since_and_the_pages_of_one_topic(tmp_path: Path) -> None:
+    variables = {"INGEBORG_HISTORY_SIZE": "30", "INGEBORG_HISTORY_TOPICS": "auto/=60"}
+    async with cluster_of("ab", tmp_path, *HISTORY, **variables) as cluster:
+        a, b = cluster["a"].url, cluster["b"].url
+        position = await subscribed(a, "other", ["news"])
+        await publish(a, [("news", number) for number in range(40)])
+        for url in (a, b):
+            async with raw(url, "anna") as anna:
+                reply = ok(await anna.ask("history", topic="news", last=3))
+                assert [one["broadcast"] for one in reply["publications"]] == [37, 38, 39]
+                assert reply["mid"] == reply["publications"][-1]["mid"]
+                since = reply["publications"][0]["mid"]
+                reply = ok(await anna.ask("history", topic="news", since=since, limit=1))
+                assert [one["broadcast"] for one in reply["publications"]] == [38]
+                assert (reply["more"], reply["recovered"]) == (True, True)
+                reply = ok(await anna.ask("history", topic="news", since=reply["mid"]))
+                assert [one["broadcast"] for one in reply["publications"]] == [39]
+                assert (reply["more"], reply["recovered"]) == (False, True)
+                reply = ok(await anna.ask("history", topic="news", since="nobody.7"))
+                assert len(reply["publications"]) == 30
+                assert reply["recovered"] is False
+                reply = ok(await anna.ask("history", topic="nothing"))
+                assert (reply["publications"], reply["mid"], reply["more"]) == ([], None, False)
+                # Who listens here may have them with a subscription, before what comes.
+                assert (await anna.ask("subscribe", topic="news", last=2))["error"] == "bad_state"
+                ok(await anna.ask("listen"))
+                ok(await anna.ask("subscribe", topic=["news", "nothing"], last=2))
+                assert anna.payloads == [("news", 38), ("news", 39)]
+                assert all(frame["kept"] for frame in anna.messages)
+                assert anna.gaps == []
+                reply = ok(await anna.ask("subscribe", topic="news", since=position))
+                assert reply["recovered"] is False  # ten were more than are kept
+                assert anna.gaps == [{"topics": ["news"]}]
+                ok(await anna.ask("unsubscribe", topic="news"))
+        # By configuration, at the publisher's endpoint.
+        async with raw(a, "paul") as paul:
+            ok(await paul.ask("publish", topic="auto/1", payload=1, ack=True))
+            ok(await paul.ask("publish", topic="manual/1", payload=1, ack=True))
+            assert [one["broadcast"] for one in (await paul.ask("history", topic="auto/1"))["publications"]] == [1]
+            assert (await paul.ask("history", topic="manual/1"))["publications"] == []
+            # A repetition keeps nothing.
+            assert (await paul.ask("publish", topic="auto/1", payload=1, ack=True))["duplicate"] is True
+            assert len((await paul.ask("history", topic="auto/1"))["publications"]) == 1
+
+
+async def test_one_that_recovers_has_its_connection_for_itself(tmp_path: Path) -> None:
+    async with cluster_of("a", tmp_path, *HISTORY) as cluster:
+        async with raw(cluster["a"].url, "anna") as client:
+            await listen(client)
+            client.client_id = "bert"
+            assert (await client.ask("listen"))["error"] == "bad_state"
+        async with raw(cluster["a"].url, "carl") as client:
+            ok(await client.ask("listen"))
+            client.client_id = "dora"
+            assert (await client.ask("listen", recover=True))["error"] == "bad_state"
+
+
+@pytest.mark.parametrize("options", [(), ("--routing", "lookup")])
+async def test_where_no_history_is_kept_whatever_asks_for_it_is_refused(
+    tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    async with cluster_of("a", tmp_path, *options) as cluster, raw(cluster["a"].url, "anna") as anna:
+        ok(await anna.ask("listen"))
+        for command, fields in (
+            ("publish", {"topic": "t", "payload": 1, "ack": True, "keep_s": 1}),
+            ("listen", {"recover": True}),
+            ("history", {"topic": "t"}),
+            ("subscribe", {"topic": "t", "last": 1}),
+        ):
+            reply = await anna.ask(command, **fields)
+            assert (command, reply.get("error")) == (command, "bad_state"), reply
+        ok(await anna.ask("publish", topic="t", payload=1, ack=True))
+
+
+@pytest.mark.parametrize("standby", [True, False])
+async def test_a_crash_of_a_home_loses_nothing_with_a_standby_and_is_told_without(
+    tmp_path: Path, standby: bool
+) -> None:
+    async with cluster_of("abc", tmp_path, *HISTORY, *(["--standby"] if standby else [])) as cluster:
+        a, b = cluster["a"].url, cluster["b"].url
+
+        async def guarded() -> bool:
+            scrapes = [await endpoint.metrics() for endpoint in cluster.endpoints.values()]
+            return all(
+                scrape["features_on"] == 1 + standby and not scrape["slots_without_standby"] for scrape in scrapes
+            )
+
+        await eventually(guarded, "a standby for every slot")
+        position = await subscribed(a, "anna")
+        topics_of_c = [topic for topic in TOPICS if cluster.home(topic) == "c"]
+        await publish(b, numbered(0, 96))
+        await cluster["c"].kill()
+        await publish(b, numbered(96, 48))  # these wait until somebody acts for them
+        anna, _ = await back(b, "anna", position)
+        wanted, found = by_topic(numbered(0, 144)), by_topic(anna.payloads)
+        if standby:
+            assert anna.gaps == []
+            assert found == wanted
+            return
+        slots = {slot for gap in anna.gaps for slot in gap.get("slots", [])}
+        topics = {topic for gap in anna.gaps for topic in gap.get("topics", [])}
+        for topic in TOPICS:
+            is_told = topic in topics or slot_of(topic) in slots
+            assert is_told == (topic in topics_of_c), topic
+            assert found[topic] == (wanted[topic] if not is_told else [one for one in wanted[topic] if one >= 96])
+
+
+async def test_with_a_journal_nothing_is_missing_after_all_have_ended(tmp_path: Path) -> None:
+    async with cluster_of("ab", tmp_path, *HISTORY, "--history", "store") as cluster:
+
+        async def on() -> bool:
+            return all([(await one.metrics())["features_on"] == 2 for one in cluster.endpoints.values()])
+
+        await eventually(on, "the features are on")
+        position = await subscribed(cluster["a"].url, "anna")
+        await publish(cluster["b"].url, numbered(0, 72))
+        await cluster["a"].kill()
+        await cluster["b"].kill()
+        await cluster.whole()
+        await publish(cluster["a"].url, numbered(72, 24))
+        anna, _ = await back(cluster["a"].url, "anna", position)
+        assert anna.gaps == []
+        assert by_topic(anna.payloads) == by_topic(numbered(0, 96))
+        # And after an end in order.
+        for name in "ab":
+            cluster[name].signal(signal.SIGTERM)
+        for name in "ab":
+            assert await cluster[name].ended(within_s=25) == 0
+        await cluster.whole()
+        anna, _ = await back(cluster["b"].url, "anna", position)
+        assert anna.gaps == []
+        assert by_topic(anna.payloads) == by_topic(numbered(0, 96))
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+async def test_with_a_journal_one_endpoint_alone_goes_on_as_well(tmp_path: Path, how: signal.Signals) -> None:
+    """Nobody else is in the registry then, neither alive nor dead."""
+    async with cluster_of("a", tmp_path, *HISTORY, "--history", "store") as cluster:
+
+        async def on() -> bool:
+            return (await cluster["a"].metrics())["features_on"] == 2
+
+        await eventually(on, "the features are on")
+        position = await subscribed(cluster["a"].url, "anna")
+        await publish(cluster["a"].url, numbered(0, 24))
+        cluster["a"].signal(how)
+        await cluster["a"].ended(within_s=25)
+        await cluster.whole()
+        anna, _ = await back(cluster["a"].url, "anna", position)
+        assert (anna.gaps, by_topic(anna.payloads)) == ([], by_topic(numbered(0, 24)))
+
+
+async def test_without_one_a_position_of_before_the_end_of_all_is_of_another_life(tmp_path: Path) -> None:
+    async with cluster_of("a", tmp_path, *HISTORY) as cluster:
+        position = await subscribed(cluster["a"].url, "anna")
+        await publish(cluster["a"].url, numbered(0, 24))
+        await cluster["a"].kill()
+        await cluster.whole()
+        anna, _ = await back(cluster["a"].url, "anna", position)
+        assert (anna.gaps, anna.payloads) == ([None], [])
+
+
+@pytest.mark.parametrize("slow_consumer", ["close", "drop_oldest"])
+async def test_a_slow_reader_that_has_missed_much_is_not_closed(tmp_path: Path, slow_consumer: str) -> None:
+    """5,000 messages of 2 KB are ten times what its outbox holds."""
+    variables = {
+        "INGEBORG_SLOW_CONSUMER": slow_consumer,
+        "INGEBORG_MAX_OUTBOX_BYTES": "1000000",
+        "INGEBORG_HISTORY_SIZE": "5000",
+    }
+    count = 5_000
+    async with cluster_of("ab", tmp_path, *HISTORY, **variables) as cluster:
+        position = await subscribed(cluster["a"].url, "anna", ["big"])
+        async with raw(cluster["b"].url, "paul") as paul:
+            for number in range(count):
+                await paul._socket.send(
+                    orjson.dumps(
+                        {
+                            "command": "publish",
+                            "client_id": "paul",
+                            "topic": "big",
+                            "payload": [number, "x" * 2_000],
+                            "keep_s": KEEP_S,
+                        }
+                    ),
+                    text=True,
+                )
+            ok(await paul.ask("publish", topic="other", payload=1, ack=True))
+        await cluster.idle()
+        async with raw(cluster["a"].url, "anna", max_queue=1) as anna:
+            ok(await anna.ask("listen", recover=position))
+            for _ in range(20):
+                await asyncio.sleep(0.05)  # it is slow
+                await anna.count(len(anna.messages) + 10)
+            await anna.until("recovered")
+            assert [payload[0] for _, payload in anna.payloads] == list(range(count))
+            assert anna.gaps == []
+        scrape = await cluster["a"].metrics()
+        assert scrape["drops_total"] == 0
+        assert scrape["messages_sent_again_total"] == count
+        assert scrape["gaps_told_total"] == 0
+
+
+async def test_it_is_on_once_the_last_endpoint_can(tmp_path: Path, old: dict[str, str]) -> None:
+    async with cluster_of("ab", tmp_path, **old) as cluster:
+        await again(cluster, "a", *HISTORY)
+        async with raw(cluster["a"].url, "anna") as anna:
+
+            async def says_why() -> bool:
+                reply = await anna.ask("publish", topic="t", payload=1, ack=True, keep_s=KEEP_S)
+                assert reply["error"] == "peer_unavailable"
+                return "b cannot do it" in reply["info"]
+
+            await eventually(says_why, "it is said who cannot do it")
+        await again(cluster, "b", *HISTORY)
+        position = await subscribed(cluster["a"].url, "anna", ["t"])
+        await publish(cluster["b"].url, [("t", 1)])
+        anna, _ = await back(cluster["b"].url, "anna", position)
+        assert (anna.gaps, anna.payloads) == ([], [("t", 1)])
+
+
+async def again(cluster: Cluster, name: str, *options: str) -> None:
+    """The endpoint ends in order, and starts again as one of this release with these options."""
+    endpoint = cluster[name]
+    endpoint.signal(signal.SIGTERM)
+    assert await endpoint.ended(within_s=25) == 0
+    endpoint.variables = {"INGEBORG_HISTORY_BYTES": options[1]}
+    await endpoint.start()
+    await cluster.linked(*cluster.endpoints)

@@ -1,0 +1,398 @@
+"""A random history of clients that recover, and of kept messages: who is away, comes back, and asks what was missed.
+
+Owns: what clients and publishers do, and the faults. The reading of what they saw is ``reader``'s; the cluster, and how
+endpoints end and begin, are those of ``history``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ingeborg.broker.core.limits import Limits
+from ingeborg.broker.core.links.calls import Kind
+from ingeborg.broker.core.links.capabilities import HISTORY, JOURNAL, STANDBY
+from ingeborg.protocol.hashes import slot_of
+
+from .history import TOPICS, History
+from .reader import Line, Publication, Reader, Sent, owed, verdict
+from .world import Client, Node
+
+#: A position of no cluster, and texts that are none.
+FORGED = ("0123456789abcdef.1f", "no position", "x" * 128)
+
+#: All is healed, what fails has been given up, and what is lost is known to be.
+QUIET_S = 12.0
+
+#: Who has come back has recovered by then.
+RECOVERED_S = 15.0
+
+#: After so long nothing of a command that has failed can take effect any more.
+UNCERTAIN_S = 12.0
+
+HOUR_S = 3600
+
+
+class RecoveringHistory(History):
+    """Runs one seed. ``faults``: by name, see ``_fault``, of which each time one is drawn; ``every_s``: seconds between
+    two. ``keeps_s``: what publishers ask for. ``whole``: nothing that happens here is a reason for a gap. ``forges``:
+    positions are forged now and then. ``slow``: clients do not read for a while. ``restless``: how often readers go
+    away, of how often they would."""
+
+    def __init__(
+        self,
+        seed: int,
+        *,
+        faults: Sequence[str] = (),
+        every_s: float = 2.0,
+        keeps_s: Sequence[int] = (HOUR_S,),
+        whole: bool = True,
+        forges: bool = False,
+        standby: bool = False,
+        journal: bool = False,
+        readers: int = 4,
+        restless: float = 1.0,
+        topics: Sequence[str] = TOPICS,
+        limits: Limits | None = None,
+        **options: Any,
+    ) -> None:
+        wanted = {HISTORY, *([JOURNAL] if journal else ())}
+        limits = limits or Limits(history_bytes=1 << 20)
+        super().__init__(seed, faults=False, standby=standby, limits=limits, wanted=frozenset(wanted), **options)
+        self.needed = frozenset(wanted | ({STANDBY} if standby else set()))
+        self.kinds, self.every_s, self.keeps_s, self.whole, self.forges = faults, every_s, keeps_s, whole, forges
+        self.topics = list(topics)
+        self.restless = restless
+        self.readers = [Reader(f"c{index}") for index in range(readers)]
+        self.published: list[Publication] = []
+        self.next_fault = 0.0
+        self.has_crashed = False
+        self.is_over = False
+        self.owed = self.gaps = self.recoveries = 0
+
+    # What happens
+
+    def run(self, seconds: float = 12.0) -> list[str]:
+        """The whole history; returns the violations."""
+        world = self.world
+        for name in self.names:
+            self.start(name)
+        world.run(6.0)
+        self.check_homes_regularly()
+        for reader in self.readers:
+            self.listen(reader)
+        world.run(0.5)
+        if self.drains:
+            world.at(0.5, self.drain, list(self.names))
+        self.next_fault = world.now + self.random.uniform(0.5, self.every_s)
+        end = world.now + seconds
+        while world.now < end:
+            world.run(self.random.expovariate(14.0))
+            self.act()
+            if self.kinds and world.now >= self.next_fault:
+                self._fault(self.random.choice(self.kinds))
+                self.next_fault = world.now + self.random.uniform(0.5, 1.5) * self.every_s
+        self._end()
+        return self.violations
+
+    def _end(self) -> None:
+        world = self.world
+        self.say("no more faults")
+        self.is_over = True
+        world.run(QUIET_S)
+        for reader in self.readers:
+            if reader.line is not None:
+                reader.line.client.close()
+        world.run(0.5)
+        for reader in self.readers:
+            self.listen(reader)
+        world.run(RECOVERED_S)
+        for reader in self.readers:
+            line = reader.lines[-1]
+            if not line.is_told or not (line.recovered or line.recover is True):
+                self.violations.append(f"{reader.name} came back with {line.recover}, and has not recovered")
+            if self.whole:
+                self.violations += [f"a gap was told to {gap}" for gap in reader.unasked]
+            self.gaps += len(reader.gaps)
+        partial = not self.has_crashed
+        self.violations += verdict(self.readers, self.published, partial)
+        self.owed = sum(bool(owed(reader, one, partial)) for reader in self.readers for one in self.published)
+        self.recoveries = sum(node.router.counters.counts["recoveries"] for node in world.nodes.values())
+        self._check_logs()
+        for node in world.live():  # their marks are told all the time
+            for number in [number for number, call in node.router.calls._calls.items() if call.kind == Kind.MARK]:
+                del node.router.calls._calls[number]
+        self.check_replies()
+
+    def act(self) -> None:
+        """One random action of a client."""
+        draw = self.random.random()
+        reader = self.random.choice(self.readers)
+        line = reader.line
+        if draw < 0.5:
+            self.publish_one()
+        elif line is None:
+            if not reader.is_due:
+                self.listen(reader)
+        elif draw < 0.68:
+            self.change(reader, line)
+        elif self.restless < 1.0 and self.random.random() > self.restless:
+            return
+        elif draw < 0.86:
+            self.cut_reader(reader, line)
+        elif draw < 0.94:
+            self.listen(reader)  # while it is connected, too
+        elif draw < 0.97:
+            self.command(line.client, command="history", topic=self.random.choice(self.topics), last=3)
+        elif self.slow:
+            line.client.deaf_until = self.world.now + self.random.uniform(0.1, 3.0)
+
+    # Readers
+
+    def listen(self, reader: Reader) -> None:
+        """A new connection that recovers; one that there is is left for the broker to close."""
+        reader.is_due = False
+        node = self.node()
+        if node is None:
+            return
+        recover, genuine = reader.position, True
+        draw = self.random.random()
+        if not self.is_over and draw < 0.1 and reader.positions:
+            recover = self.random.choice(reader.positions)[1]
+        elif not self.is_over and self.forges and draw < 0.25:
+            recover, genuine = self.random.choice(FORGED), False
+            if reader.positions and self.random.random() < 0.4:
+                recover = str(reader.position).rpartition(".")[0] + ".ffffffffffff"
+        client = Client(self.world, reader.name, node)
+        line = Line(client, recover, genuine)
+        reader.lines.append(line)
+        client.on_going = lambda: self._come_back(reader, self.random.uniform(0.0, 0.3))
+        client.on_word = lambda word: self._heard(reader, line, word)
+        client.on_named = lambda message: reader.took(line, message)
+        self.say(f"{reader.name} listens at {node.me.name} with {recover}")
+
+        def then(reply: dict[str, Any]) -> None:
+            self.say(f"{reader.name} listens at {node.me.name}: {reply}")
+            if reply.get("result") == "success":
+                reader.listened(line, reply, self.world.now)
+            else:
+                client.close()
+
+        self.command(client, then, command="listen", recover=recover)
+
+    def _heard(self, reader: Reader, line: Line, word: dict[str, Any]) -> None:
+        self.say(f"{reader.name} at {line.client.node.me.name}: {str(word)[:200]}")
+        reader.heard(line, word, self.world.now)
+
+    def _come_back(self, reader: Reader, seconds: float) -> None:
+        if not reader.is_due and not self.is_over:
+            reader.is_due = True
+            self.world.at(seconds, lambda: None if self.is_over else self.listen(reader))
+
+    def cut_reader(self, reader: Reader, line: Line) -> None:
+        """What it has not read is lost. It comes back, at once or after a while."""
+        draw = self.random.random()
+        if draw < 0.3:
+            line.client.close()
+        else:
+            line.client.cut_off(self.random.uniform(0.0, 3.0) if draw < 0.7 else 0.0)
+        self.say(f"{reader.name} is cut off")
+        self._come_back(reader, self.random.choice([0.0, self.random.uniform(0.0, 0.3), self.random.uniform(0.0, 4.0)]))
+
+    def change(self, reader: Reader, line: Line) -> None:
+        """It subscribes, perhaps with what was kept, or takes it back."""
+        topic = self.random.choice(self.topics)
+        added = topic not in reader.since or self.random.random() < 0.6
+        fields: dict[str, Any] = {}
+        reached = self.world.now
+        draw = self.random.random()
+        if added and draw < 0.2:
+            fields["last"] = self.random.randint(1, 5)
+        elif added and draw < 0.4 and reader.positions:
+            reached, fields["since"] = self.random.choice(reader.positions)
+        until = [self.world.now + UNCERTAIN_S]
+        if not added:
+            reader.since.pop(topic, None)
+            reader.leaving.setdefault(topic, []).append(until)
+        line.asking[topic] += bool(fields)
+        self.say(f"{reader.name} {'subscribes to' if added else 'unsubscribes from'} {topic} {fields}")
+
+        def then(reply: dict[str, Any]) -> None:
+            self.say(f"{reader.name} {topic} {added} {fields}: {reply}")
+            line.asking[topic] -= bool(fields)
+            line.parts[topic] += bool(fields)
+            if not added and reply.get("result") == "success":
+                until[0] = self.world.now
+            can_count = added and not reader.is_leaving(topic, self.world.now)
+            if can_count and reply.get("result") == "success" and line is reader.line:
+                is_whole = reply.get("recovered", False)
+                if self.whole and "since" in fields and not is_whole:
+                    self.violations.append(f"{reader.name}: {topic} since {fields['since']} is not whole")
+                since = reached if "since" in fields and is_whole else self.world.now
+                reader.since[topic] = min(reader.since.get(topic, since), since)
+
+        self.command(line.client, then, command="subscribe" if added else "unsubscribe", topic=[topic], **fields)
+
+    # Publishers
+
+    def publish_one(self) -> None:
+        """A new payload, or one of the last ones again."""
+        if self.published and self.random.random() < 0.1:
+            publication = self.random.choice(self.published[-5:])
+        else:
+            number = len(self.published)
+            keep_s = 0 if self.random.random() < 0.12 else self.random.choice(self.keeps_s)
+            dedup: bool | str = self.random.choice((True, False, f"k{number}"))
+            publication = Publication(number, self.random.choice(self.topics), keep_s, dedup)
+            self.published.append(publication)
+        client = self.publisher()
+        if client is None:
+            return
+        sent = Sent(self.world.now, client.name)
+        publication.sends.append(sent)
+        keep = {"keep_s": publication.keep_s} if publication.keep_s else {}
+        self.say(f"{client.name} publishes {publication.payload} to {publication.topic} {keep} {publication.dedup}")
+
+        def then(reply: dict[str, Any]) -> None:
+            sent.reply, sent.replied_at = reply, self.world.now
+            self.say(f"{publication.payload}: {reply}")
+
+        fields = {"topic": publication.topic, "payload": publication.payload, "ack": True, **keep}
+        own = {"client_id": "p"} if isinstance(publication.dedup, str) else {}
+        self.command(client, then, command="publish", dedup=publication.dedup, **fields, **own)
+
+    # Faults
+
+    def _fault(self, name: str) -> None:
+        live = [node for node in self.world.live() if node is not self.draining]
+        if live:
+            faults: dict[str, Callable[[Node], None]] = {
+                "crash": self._crash_endpoint,
+                "crash home": self._crash_home,
+                "crash guarded": self._crash_guarded,
+                "leave": self._leave,
+                "join": self._add,
+                "stall": self._stall,
+                "cut": self._cut,
+                "short cut": self._short_cut,
+                "long cut": self._long_cut,
+                "store": self._fail_store,
+                "readonly": self._fail_writes,
+                "restart all": self._restart_all,
+            }
+            faults[name](self.random.choice(live))
+
+    def crash(self, node: Node) -> None:
+        """``kill -9``."""
+        self.has_crashed = self.disturbed = True
+        super().crash(node)
+
+    def _crash_endpoint(self, node: Node) -> None:
+        if len(self.world.live()) > 1:
+            self.say(f"{node.me.name} crashes")
+            self.crash(node)
+            self.world.at(self.random.uniform(0.3, 8.0), self.start, node.me.name)
+
+    def _crash_home(self, node: Node) -> None:
+        """The home of a topic, and a while later the endpoint that has taken over."""
+        topic = self.random.choice(self.topics)
+        self._crash_home_of(topic)
+        self.world.at(self.random.uniform(0.1, 8.0), self._crash_home_of, topic)
+
+    def _crash_home_of(self, topic: str) -> None:
+        for node in self.world.live():
+            members = node.router.members
+            if members.joined and members.table[slot_of(topic)] == node.me.incarnation and not self.is_over:
+                self._crash_endpoint(node)
+                return
+
+    def _crash_guarded(self, node: Node) -> None:
+        """If every slot has its standby."""
+        live = self.world.live()
+        if len(live) < len(self.names) or not all(one.router.members.joined for one in live):
+            return
+        if all(one.router.guard.on and not one.router.standbys.without for one in live):
+            self._crash_endpoint(node)
+
+    def _leave(self, node: Node) -> None:
+        """In order; its next life comes a while later."""
+        if self.draining is None and len(self.world.live()) > 1:
+            self.drain([node.me.name])
+
+    def drained_one(self, others: list[str]) -> None:
+        """There may be a crash now: the process has ended in order."""
+        super().drained_one(others)
+
+    def end(self, node: Node, others: list[str]) -> None:
+        """In order: that is no crash."""
+        crashed = self.has_crashed
+        super().end(node, others)
+        self.has_crashed = crashed
+
+    def told_to_go(self, client: Client) -> None:
+        """A publisher's: the next one is another."""
+
+    def _add(self, node: Node) -> None:
+        """One more endpoint."""
+        if len(self.world.live()) < 5:
+            name = f"e-{len(self.names)}"
+            self.names.append(name)
+            self.start(name)
+
+    def _stall(self, node: Node) -> None:
+        seconds = self.random.uniform(0.3, 6.0)
+        self.disturbed = True
+        self.say(f"{node.me.name} stalls for {seconds:.1f} s")
+        node.stalled_until = max(node.stalled_until, self.world.now + seconds)
+
+    def _cut(self, node: Node, seconds_max: float = 7.0, seconds_min: float = 0.3) -> None:
+        other = self.random.choice(self.world.live())
+        seconds = self.random.uniform(seconds_min, seconds_max)
+        if other is not node:
+            self.say(f"{node.me.name} -> {other.me.name} cut for {seconds:.1f} s")
+            self.world.cut(node.me.name, other.me.name, seconds)
+            if self.random.random() < 0.6:
+                self.world.cut(other.me.name, node.me.name, seconds)
+
+    def _short_cut(self, node: Node) -> None:
+        self._cut(node, 2.0)
+
+    def _long_cut(self, node: Node) -> None:
+        """Longer than a request may take: some of what goes to another endpoint does not get there."""
+        self._cut(node, 9.0, 5.5)
+
+    def _fail_store(self, node: Node) -> None:
+        seconds = self.random.uniform(0.3, 5.0)
+        self.say(f"{node.me.name} is cut from the store for {seconds:.1f} s")
+        self.world.store.cut.add(node.me.incarnation)
+        self.world.at(seconds, self.world.store.cut.discard, node.me.incarnation)
+
+    def _fail_writes(self, node: Node) -> None:
+        seconds = self.random.uniform(0.3, 5.0)
+        self.say(f"{node.me.name} cannot write the store for {seconds:.1f} s")
+        self.world.store.readonly.add(node.me.incarnation)
+        self.world.at(seconds, self.world.store.readonly.discard, node.me.incarnation)
+
+    def _restart_all(self, node: Node) -> None:
+        """All end without a word, and begin anew."""
+        self.say("all endpoints end")
+        for one in self.world.live():
+            self.crash(one)
+            self.world.at(self.random.uniform(0.3, 4.0), self.start, one.me.name)
+
+    # What must hold of the logs
+
+    def _check_logs(self) -> None:
+        for node in self.world.live():
+            log = node.router.history.log
+            entries = size = 0
+            for slot, topics in log._slots.items():
+                for topic in topics.values():
+                    mids = [(entry.origin, entry.number) for entry in topic.entries]
+                    stamps = [entry.stamp for entry in topic.entries]
+                    entries += len(mids)
+                    size += sum(entry.size for entry in topic.entries)
+                    if len(mids) != len(set(mids)) or stamps != sorted(set(stamps)) or slot != topic.slot:
+                        self.violations.append(f"{node.me.name} has {topic.topic!r} as {mids} at {stamps}")
+            if entries != log.entries:
+                self.violations.append(f"{node.me.name} counts {log.entries} entries, and has {entries}")

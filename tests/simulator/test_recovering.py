@@ -1,0 +1,274 @@
+"""Clients that recover, in random histories with every fault: nothing that was kept is missing without a word, and no
+gap is told without a reason; and each fault that would break this is found when planted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import pytest
+
+from ingeborg.broker.core.cluster.standby import Standbys
+from ingeborg.broker.core.history.follower import Follower, Round
+from ingeborg.broker.core.history.keeping import Keeping
+from ingeborg.broker.core.history.log import Entry, Log, TopicLog
+from ingeborg.broker.core.history.marks import Marks
+from ingeborg.broker.core.history.recovering import Recovering
+from ingeborg.broker.core.history.rounds import Rounds
+from ingeborg.broker.core.history.state import History as HistoryState
+from ingeborg.broker.core.limits import Limits
+from ingeborg.broker.core.messages.message import Handover
+from ingeborg.protocol.hashes import slot_of
+from ingeborg.protocol.wire import encode
+from tests import wants
+
+from .history import NOTHING
+from .recovering import HOUR_S, RecoveringHistory
+from .world import Client
+
+BYTES = 1 << 20
+SMALL_OUTBOX = {"limits": Limits(history_bytes=BYTES, outbox_bytes=2_000), "slow": True}
+DROPPING = {"limits": Limits(history_bytes=BYTES, outbox_bytes=2_000, drop_oldest=True), "slow": True}
+FEW = Limits(history_bytes=BYTES, history_size=3)
+SMALL = Limits(history_bytes=6_000)
+
+#: What is done in one go, so small that a few topics are many.
+PATCHES: dict[str, int] = {
+    "missed.PAGE_MESSAGES": 2,
+    "missed.PAGE_BYTES": 20,
+    "missed.TOPICS_PER_READ": 1,
+    "missed.TOPICS_PER_SLICE": 1,
+    "rounds.ROWS_PER_SLICE": 1,
+    "rounds.GAP_NAMES_MAX": 1,
+    "positions.FOLLOWERS_PER_SLICE": 1,
+    "state.KEYS_PER_CHUNK": 2,
+    "journal.KEPT_PER_PAGE": 3,
+    "journal.SLOTS_PER_READ": 700,
+    "journal.KEPT_PER_WRITE": 2,
+}
+MANY_TOPICS = {"rounds.TOPICS_MAX": 1}
+FEW_HOLES = {"log.HOLES_MAX": 1}
+
+FAULTS = ("crash", "crash home", "leave", "join", "stall", "cut", "store", "readonly")
+
+
+class Kind(NamedTuple):
+    """``histories``: how many; in them so many messages have to be owed to somebody, at least."""
+
+    options: dict[str, Any]
+    histories: int
+    owed: int
+    patches: Mapping[str, int] = NOTHING
+
+
+def _lossy(*faults: str, **options: Any) -> dict[str, Any]:
+    """There are reasons for gaps."""
+    return {"whole": False, "faults": faults, **options}
+
+
+KINDS: dict[str, Kind] = {
+    "in peace": Kind({}, 10, 350),
+    "alone": Kind({"endpoints": 1}, 3, 50),
+    "forged": Kind({"forges": True}, 5, 98),
+    "ends in order": Kind({"faults": ("leave",)}, 5, 125),
+    "comes and goes": Kind(_lossy("leave", "join", every_s=1.5), 4, 98),
+    "short cuts": Kind({"faults": ("short cut",)}, 5, 125),
+    "short cuts, standbys": Kind({"faults": ("short cut",), "standby": True, "every_s": 1.0}, 5, 98),
+    "store": Kind(_lossy("store", "readonly"), 3, 37),
+    "crash with standbys": Kind({"faults": ("crash guarded",), "standby": True, "every_s": 0.5}, 8, 107),
+    "crash": Kind(_lossy("crash", every_s=3.0), 5, 70),
+    "home, then the next": Kind(_lossy("crash home", every_s=4.0, endpoints=4), 4, 42),
+    "with standbys, too": Kind(_lossy("crash home", every_s=4.0, endpoints=4, standby=True), 4, 42),
+    "lapses": Kind(_lossy("stall", "cut"), 5, 70),
+    "long cuts": Kind(_lossy("long cut", every_s=3.0, restless=0.1, endpoints=4, readers=8), 5, 56),
+    "lapses, standbys": Kind(_lossy("stall", "cut", standby=True), 3, 50),
+    "slow": Kind(SMALL_OUTBOX, 5, 125),
+    "slow, drop oldest": Kind(DROPPING, 3, 62),
+    "few of a topic": Kind({"limits": FEW, "whole": False}, 4, 112),
+    "few bytes": Kind({"limits": SMALL, "whole": False}, 4, 112),
+    "few bytes, few holes": Kind({"limits": SMALL, "whole": False}, 3, 78, FEW_HOLES | MANY_TOPICS | PATCHES),
+    "few bytes, crash": Kind(_lossy("crash guarded", "leave", limits=SMALL, standby=True, every_s=1.0), 4, 42),
+    "short": Kind({"keeps_s": (1, 2, 4, HOUR_S), "whole": False}, 4, 98),
+    "many topics": Kind({"faults": ("leave",)}, 4, 98, MANY_TOPICS),
+    "many topics, crash": Kind(_lossy("crash", "stall", standby=True), 3, 37, MANY_TOPICS | PATCHES),
+    "small pages": Kind({"faults": ("leave",)}, 4, 98, PATCHES),
+    "small pages, slow": Kind(SMALL_OUTBOX, 3, 62, PATCHES | MANY_TOPICS),
+    "everything": Kind(_lossy(*FAULTS), 5, 70),
+    "everything, standbys": Kind(_lossy(*FAULTS, standby=True), 5, 70),
+    "store and crash": Kind(_lossy("crash guarded", "crash guarded", "store", standby=True, every_s=0.7), 5, 42),
+    "stalls and crash": Kind(
+        _lossy("crash guarded", "crash guarded", "stall", "cut", standby=True, every_s=0.7), 15, 180
+    ),
+    "all end": Kind(_lossy("restart all", every_s=6.0), 3, 23),
+    "journal": Kind({"journal": True, "standby": True}, 3, 78),
+    "journal, all end": Kind({"journal": True, "faults": ("restart all",), "every_s": 6.0}, 4, 42),
+    "journal, all end, small pages": Kind(_lossy("restart all", "crash", journal=True, every_s=4.0), 3, 25, PATCHES),
+    "journal, read and crash": Kind(_lossy("crash", journal=True, standby=True, every_s=1.0), 4, 28, PATCHES),
+    "journal, everything": Kind(_lossy("restart all", *FAULTS, journal=True, standby=True), 5, 49),
+}
+
+
+def patched(patches: Mapping[str, int], patch: pytest.MonkeyPatch) -> None:
+    """Bounds of the parts' modules."""
+    if patches:
+        wants.interpreted()
+    for name, value in patches.items():
+        patch.setattr(f"ingeborg.broker.core.history.{name}", value)
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+def test_nothing_kept_is_missing_without_a_word_and_no_gap_is_told_without_a_reason(
+    kind: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    patched(kind.patches, monkeypatch)
+    owed = 0
+    for seed in range(180_000, 180_000 + kind.histories):
+        history = RecoveringHistory(seed, **kind.options)
+        assert not history.run(), f"seed {seed}: {history.violations[:5]}"
+        owed += history.owed
+    assert owed >= kind.owed
+
+
+# Planted faults
+
+
+def a_home_is_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """One of the homes of a client's topics is not asked."""
+    true = Rounds._ask
+
+    def ask(rounds: Rounds, round: Round) -> None:
+        if round.topics and round.wanted is None:
+            table = rounds._members.table
+            last = max(table[slot_of(topic)] for topic in round.topics)
+            round.topics = [topic for topic in round.topics if table[slot_of(topic)] != last]
+        true(rounds, round)
+
+    patch.setattr(Rounds, "_ask", ask)
+
+
+def position_before_what_it_covers(patch: pytest.MonkeyPatch) -> None:
+    """The position at the end of a recovery leaves before what was held behind it."""
+    true = Recovering._caught_up
+
+    def caught_up(recovering: Recovering, follower: Follower) -> None:
+        if follower.stays:
+            position = recovering._marks.position_at(recovering._marks._clock.value)
+            recovering._sending.push(follower.connection, encode({"position": position}), True)
+        true(recovering, follower)
+
+    patch.setattr(Recovering, "_caught_up", caught_up)
+
+
+def nobody_recovers_after_a_lapse(patch: pytest.MonkeyPatch) -> None:
+    """Followers go on as if they had got all that was handed over meanwhile."""
+    patch.setattr(Recovering, "lapsed", lambda recovering: None)
+
+
+def no_floor(patch: pytest.MonkeyPatch) -> None:
+    """Slots that come without what belongs to them are taken for whole."""
+    patch.setattr(HistoryState, "arrived", lambda state, slots, whole: None)
+
+
+def always_a_gap(patch: pytest.MonkeyPatch) -> None:
+    """Nothing is ever said to be whole."""
+    true = Log.since
+    patch.setattr(Log, "since", staticmethod(lambda log, stamp, now: (true(log, stamp, now)[0], False)))
+
+
+def failures_are_not_told(patch: pytest.MonkeyPatch) -> None:
+    """An endpoint does not hear of a message that did not get there."""
+    patch.setattr(Marks, "delivery_failed", lambda marks, peer, clients: None)
+
+
+def some_marks_only(patch: pytest.MonkeyPatch) -> None:
+    """A recovery's positions go by the homes that were asked, whatever its client has subscribed to meanwhile."""
+    true = Rounds.start
+
+    def start(rounds: Rounds, round: Round) -> None:
+        true(rounds, round)
+        if not round.is_over:
+            round.mark = 1 << 62
+
+    patch.setattr(Rounds, "start", start)
+
+
+def not_written_and_handed_over(patch: pytest.MonkeyPatch) -> None:
+    """What the journal could not take in is published."""
+
+    def written(keeping: Keeping, handover: Handover, error: Exception | None) -> None:
+        handover.guarded -= 1
+        handover.not_kept = error
+        if not handover.guarded:
+            keeping.go_on(handover)
+
+    patch.setattr(Keeping, "_written", written)
+
+
+def kept_by_its_home_alone(patch: pytest.MonkeyPatch) -> None:
+    """Its standby does not hear of it."""
+    patch.setattr(Standbys, "tell", lambda standbys, state, slot, key, size: None)
+
+
+def let_go_of_without_a_word(patch: pytest.MonkeyPatch) -> None:
+    """What had to make room was never there."""
+    true = Log._take
+
+    def take(log: Log, of: TopicLog, entry: Entry, gone: int) -> None:
+        true(log, of, entry, gone)
+        of.forgotten = -1
+
+    patch.setattr(Log, "_take", take)
+
+
+#: Each with a kind of histories that finds it.
+PLANTED: dict[Callable[[pytest.MonkeyPatch], None], str] = {
+    a_home_is_forgotten: "in peace",
+    position_before_what_it_covers: "slow",
+    nobody_recovers_after_a_lapse: "lapses",
+    no_floor: "crash",
+    always_a_gap: "in peace",
+    failures_are_not_told: "long cuts",
+    some_marks_only: "in peace",
+    not_written_and_handed_over: "journal, everything",
+    kept_by_its_home_alone: "crash with standbys",
+    let_go_of_without_a_word: "few of a topic",
+}
+
+
+@pytest.mark.parametrize("plant", PLANTED, ids=lambda plant: plant.__name__)
+def test_a_planted_fault_is_found(plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    wants.interpreted()
+    plant(monkeypatch)
+    kind = KINDS[PLANTED[plant]]
+    patched(kind.patches, monkeypatch)
+    assert any(RecoveringHistory(seed, **kind.options).run() for seed in range(181_000, 181_100)), plant.__doc__
+
+
+# Found by thinking
+
+
+@pytest.mark.parametrize("endpoints", [1, 3])
+def test_a_recovery_that_is_larger_than_the_outbox_goes_through_a_slow_socket(endpoints: int) -> None:
+    limits = Limits(history_bytes=BYTES, outbox_bytes=3_000)
+    history = RecoveringHistory(1, limits=limits, slow=True, endpoints=endpoints, readers=1)
+    world, [reader] = history.world, history.readers
+    for name in history.names:
+        history.start(name)
+    world.run(6.0)
+    history.listen(reader)
+    world.run(2.5)
+    assert reader.line is not None
+    history.command(reader.line.client, command="subscribe", topic=history.topics)
+    world.run(1.0)
+    reader.line.client.close()
+    publisher = Client(world, "p", world.live()[0])
+    for number in range(90):
+        topic = history.topics[number % len(history.topics)]
+        publisher.send(command="publish", topic=topic, payload=f"{number:1000}", keep_s=HOUR_S)
+    world.run(1.0)
+    history.listen(reader)
+    reader.lines[-1].client.deaf_until = world.now + 0.5
+    world.run(20.0)
+    assert reader.lines[-1].client.closed_at is None
+    assert reader.lines[-1].recovered
+    assert len(reader.got) == 90
