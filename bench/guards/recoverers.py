@@ -1,0 +1,319 @@
+"""Clients that recover, on bare connections, and those who publish to them.
+
+Owns: what a recovery is: from `listen` to `recovered`, and all that came between. Must never: parse a message while a
+time is taken.
+
+A client is a hundred lines of its own, and no ``OutgoingSocket``: ten thousand of those connect in ten seconds of a
+core, and it is the endpoint that is to be measured. It understands whole text frames, pings and an end, no more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+from urllib.parse import urlsplit
+
+import orjson
+import uvloop
+
+from ingeborg.bench.errors import BenchError
+from ingeborg.bench.starting import Child, awaited, environment, python
+from ingeborg.protocol.frames import masked_text_frame
+from ingeborg.protocol.outgoing import OutgoingSocket
+from ingeborg.protocol.pages import fetch, samples
+from ingeborg.protocol.sockets import next_mask
+
+from .light import dial
+
+#: Nothing that is waited for takes longer than this, in seconds, but an import.
+PATIENCE_S = 60.0
+IMPORT_S = 600.0
+#: Between two tries of what an endpoint cannot do yet.
+AGAIN_S = 0.1
+#: Publishes on one connection without a reply, at most.
+WINDOW = 256
+#: Topics in one line of an import.
+TOPICS_PER_LINE = 1_000
+#: Seconds that messages are kept: longer than any figure takes.
+KEEP_S = 3_600
+
+#: For all that is kept in one figure.
+HISTORY_BYTES = 2 << 30
+
+_TEXT, _CLOSE, _PING = 0x81, 0x88, 0x89
+_PONG = bytes((0x8A, 0x80, 0, 0, 0, 0))
+
+Message = tuple[str, str]
+"""Topic and payload."""
+
+
+def message(topic: str, number: int) -> Message:
+    """The topic's message with this number: 100 bytes."""
+    return topic, f"{number:08} of {topic} ".ljust(98, ".")
+
+
+class Recovery(NamedTuple):
+    """``frames``: all that came, in its order; ``began``, ``ended``: `listen` was sent, `recovered` came: monotonic
+    seconds."""
+
+    frames: list[bytes]
+    began: float
+    ended: float
+
+    @property
+    def took_s(self) -> float:
+        """See above."""
+        return self.ended - self.began
+
+    def messages(self) -> set[Message]:
+        """What was missed. ``BenchError``: there was a gap, or something that is no string."""
+        found: set[Message] = set()
+        for frame in self.frames:
+            value = orjson.loads(frame)
+            if "gap" in value:
+                raise BenchError(f"a recovery that was to be whole has a gap: {frame[:200]!r}")
+            if "key" in value:
+                found.add((value["key"], value["broadcast"]))
+        return found
+
+
+class Lean(asyncio.Protocol):
+    """One connection of one client. ``opened``: called when it may send; ``came``: given each message; ``over``:
+    called when the connection has ended, with the reason if it was not ours."""
+
+    def __init__(
+        self,
+        url: str,
+        opened: Callable[[], None],
+        came: Callable[[bytes], None],
+        over: Callable[[str], None],
+    ) -> None:
+        self._host = urlsplit(url).netloc
+        self._opened, self._came, self._over = opened, came, over
+        self._is_open = self._ends = False
+        self._rest = b""
+        self.transport: asyncio.Transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Ask for the upgrade. The key is one for all: nobody is between who could answer from a cache."""
+        self.transport = cast(asyncio.Transport, transport)
+        self.transport.write(
+            f"GET / HTTP/1.1\r\nHost: {self._host}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+            "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n".encode()
+        )
+
+    def send(self, message: bytes) -> None:
+        """A text message."""
+        self.transport.write(masked_text_frame(message, next_mask()))
+
+    def cut(self) -> None:
+        """End it as a client that is gone does."""
+        self._ends = True
+        self.transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        """Frames, or parts of them."""
+        if self._rest:
+            data, self._rest = self._rest + data, b""
+        at, end = 0, len(data)
+        if not self._is_open:
+            at = data.find(b"\r\n\r\n") + 4
+            if at < 4:
+                self._rest = data
+                return
+            if not data.startswith(b"HTTP/1.1 101 "):
+                self._fail(f"no WebSocket: {data[:100]!r}")
+                return
+            self._is_open = True
+            self._opened()
+        while end - at >= 2:
+            size, body = data[at + 1], at + 2
+            if size >= 126:
+                body += 2 if size == 126 else 8
+                size = int.from_bytes(data[at + 2 : body]) if body <= end else end
+            if body + size > end:
+                break
+            kind = data[at]
+            at = body + size
+            if kind == _TEXT:
+                self._came(data[body:at])
+            elif kind == _PING and size == 0:
+                self.transport.write(_PONG)
+            elif kind == _CLOSE:
+                self._fail(f"the endpoint has closed the connection: {data[body + 2 : at]!r}")
+                return
+            else:
+                self._fail(f"a frame that this client does not know: {data[at - size - 2 : at][:20]!r}")
+                return
+        self._rest = data[at:]
+
+    def _fail(self, why: str) -> None:
+        if not self._ends:
+            self._ends = True
+            self._over(why)
+        self.transport.abort()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """It is over."""
+        if not self._ends:
+            self._ends = True
+            self._over(str(error) if error is not None else "the connection was lost")
+
+
+class Recoverer:
+    """A client over all its connections. ``on_lost``: a connection was lost while no recovery was under way; without,
+    that is an error of the next one."""
+
+    def __init__(self, name: str, on_lost: Callable[[Recoverer], None] | None = None) -> None:
+        self.name = name
+        self.position = ""
+        self._on_lost = on_lost
+        self._lean: Lean | None = None
+        self._done: asyncio.Future[float] | None = None
+        self._frames: list[bytes] = []
+        self._wanted = b""  # the frame that has this is the last one
+        self.began = 0.0
+
+    async def introduce(self, url: str) -> None:
+        """Listen for the first time, until there is a position. Repeated while the endpoints agree on the history."""
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                found = await self._listen(url, True, b'"position":')
+                break
+            except BenchError as error:
+                if "peer_unavailable" not in str(error) or time.monotonic() > deadline:
+                    raise
+            self.go()
+            await asyncio.sleep(AGAIN_S)
+        self.position = orjson.loads(found.frames[-1])["position"]
+
+    async def recover(self, url: str, room: asyncio.Semaphore | None = None) -> Recovery:
+        """Listen with the position that it has had from ``introduce``. ``room``: is taken while it connects.
+        ``BenchError``."""
+        return await self._listen(url, self.position, b'"recovered":true', room)
+
+    def go(self) -> None:
+        """Its connection ends."""
+        if self._lean is not None:
+            self._lean.cut()
+            self._lean = None
+
+    async def _listen(
+        self, url: str, recover: str | bool, wanted: bytes, room: asyncio.Semaphore | None = None
+    ) -> Recovery:
+        loop = asyncio.get_running_loop()
+        self._wanted, self._frames = wanted, []
+        done = self._done = loop.create_future()
+        listen = orjson.dumps({"command": "listen", "client_id": self.name, "recover": recover})
+        connected = loop.create_future()
+
+        def opened() -> None:
+            self.began = time.monotonic()
+            lean.send(listen)
+            connected.set_result(None)
+
+        lean = Lean(url, opened, self._came, self._lost)
+        self._lean = lean
+        where = urlsplit(url)
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                async with room or contextlib.nullcontext():
+                    await loop.create_connection(lambda: lean, where.hostname or "", where.port or 80)
+                    await asyncio.wait((connected, done), return_when=asyncio.FIRST_COMPLETED)
+                ended = await done
+        except TimeoutError:
+            text = f"{len(self._frames):,} frames came, the last {self._frames[-1:]!r}"
+            raise BenchError(f"{self.name}: no {wanted.decode()} within {PATIENCE_S:g} s: {text}") from None
+        finally:
+            self._done = None
+        return Recovery(self._frames, self.began, ended)
+
+    def _came(self, frame: bytes) -> None:
+        done = self._done
+        if done is None or done.done():
+            return
+        self._frames.append(frame)
+        if self._wanted in frame:
+            done.set_result(time.monotonic())
+        elif frame.startswith(b'{"error"'):
+            done.set_exception(BenchError(f"{self.name}: {frame.decode()}"))
+
+    def _lost(self, why: str) -> None:
+        done = self._done
+        if done is not None and not done.done():
+            done.set_exception(BenchError(f"{self.name}: {why}"))
+        elif done is None and self._on_lost is not None:
+            self._on_lost(self)
+
+
+class Publisher:
+    """Publishes messages that are to be kept, and looks at each reply."""
+
+    def __init__(self) -> None:
+        self._error = b""
+        self._replies = 0
+        self._came = asyncio.Event()
+
+    async def publish(self, url: str, messages: Sequence[Message]) -> None:
+        """Return when all are confirmed. ``BenchError``: one was refused, or taken for a duplicate."""
+        socket = await dial(url, self._replied)
+        sent, self._replies = 0, 0
+        head = {"command": "publish", "client_id": "publisher", "ack": True, "keep_s": KEEP_S}
+        try:
+            async with asyncio.timeout(PATIENCE_S + len(messages) / 500):
+                while self._replies < len(messages) and not self._error:
+                    free = WINDOW - (sent - self._replies)
+                    frames = [
+                        orjson.dumps({**head, "topic": topic, "payload": payload})
+                        for topic, payload in messages[sent : sent + free]
+                    ]
+                    if frames:
+                        socket.write(*frames)
+                        sent += len(frames)
+                    self._came.clear()
+                    await self._came.wait()
+        except TimeoutError:
+            raise BenchError(f"{url}: {self._replies:,} of {len(messages):,} publishes are confirmed") from None
+        finally:
+            socket.transport.close()
+        if self._error:
+            raise BenchError(f"{url}: a publish: {self._error.decode()}")
+
+    def _replied(self, _: OutgoingSocket, data: bytes) -> None:
+        self._replies += 1
+        if data != b'{"result":"success","duplicate":false}':
+            self._error = bytes(data)
+        self._came.set()
+
+
+async def load_subscriptions(folder: Path, store: str, wanted: dict[str, list[str]]) -> None:
+    """Write the topics of each client into the store, which nobody uses yet. ``BenchError``."""
+    file = folder / "subscriptions.jsonl"
+    with file.open("wb") as lines:
+        for client, topics in wanted.items():
+            for start in range(0, len(topics), TOPICS_PER_LINE):
+                part = topics[start : start + TOPICS_PER_LINE]
+                lines.write(orjson.dumps({"client_id": client, "topic": part}) + b"\n")
+    command = python("ingeborg.broker.command.cli", "import", str(file), "--store", store)
+    child = Child("import", command, folder / "import.log", environment=environment())
+    try:
+        if code := await awaited(child.ended(IMPORT_S)):
+            raise BenchError(f"the import ended with {code}{child.tail()}")
+    finally:
+        await awaited(child.end())
+
+
+async def metrics(url: str) -> dict[str, float]:
+    """An endpoint's figures that have no labels. ``BenchError``."""
+    page = await fetch(url, "/metrics", timeout_s=PATIENCE_S)
+    return {sample.name: sample.value for sample in samples(page.text) if not sample.labels}
+
+
+def run(measurement: Any) -> Any:
+    """On a loop of its own."""
+    return uvloop.run(measurement)
