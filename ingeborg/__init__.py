@@ -19,7 +19,10 @@ if TYPE_CHECKING:
         CommandTimeout,
         ConnectFailed,
         ConnectionLost,
+        Gap,
+        History,
         Notification,
+        PositionError,
     )
     from ingeborg.protocol.errors import ProtocolError
     from ingeborg.protocol.listings import Filtered, Subscriber
@@ -32,7 +35,10 @@ __all__ = [
     "ConnectFailed",
     "ConnectionLost",
     "Filtered",
+    "Gap",
+    "History",
     "Notification",
+    "PositionError",
     "ProtocolError",
     "Subscriber",
 ]
