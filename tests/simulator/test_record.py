@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PATIENCE_S = 500
 
 #: Each form runs them in a process of its own: a minute, of the interpreted one.
-SEEDS = 1_000
+SEEDS = 600
 
 
 def lines(first: int, count: int, **variables: str) -> list[str]:

@@ -18,7 +18,7 @@ from .test_embedded import MAP_BYTES, at_last, opened, pid_of, until_ended
 
 LATER = (
     "is used with the feature 'later', and this version "
-    "knows the features 'ending', 'filters', 'history', 'revocation', 'standby' only"
+    "knows the features 'ending', 'filters', 'history', 'journal', 'revocation', 'standby' only"
 )
 
 

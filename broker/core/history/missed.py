@@ -103,9 +103,10 @@ class Open:
 
 
 class Search:
-    """A question that goes through what has been kept. ``read``: topics, and what the store has said of them."""
+    """A question that goes through what has been kept. ``read``: what the store has said of the topics of which it was
+    asked last, once it has."""
 
-    __slots__ = ("context", "error", "job", "number", "parked", "peer", "question", "read", "tell_at", "told")
+    __slots__ = ("asked", "context", "error", "job", "number", "parked", "peer", "question", "read", "tell_at", "told")
 
     def __init__(self, question: Question, peer: str, number: int, told: Told | None, context: Any) -> None:
         self.question = question
@@ -115,7 +116,8 @@ class Search:
         self.context = context
         self.job: Job | None = None
         self.parked = False
-        self.read: list[bool] | None = None
+        self.read: list[bool] = []
+        self.asked = 0  # topics
         self.error = False
         self.tell_at = 0.0
 
@@ -290,10 +292,10 @@ class Missed(Part):
                 elif is_subscribed:
                     subscribed.append(topic)
             if unknown:
-                search.read = None
+                search.read, search.asked = [], len(unknown)
                 names = [topic.topic for topic in unknown]
                 self._desk.store("subscribed", (question.client, names, *beside), self._read, search)
-                while search.read is None:
+                while len(search.read) < search.asked:
                     if search.error:
                         self._tell(search, None)
                         return
@@ -327,7 +329,8 @@ class Missed(Part):
 
     def _read(self, search: Search, result: Any, error: Exception | None) -> None:
         search.error = error is not None
-        search.read = result
+        if error is None:
+            search.read = result
         if search.parked and search.job is not None:
             search.parked = False
             self._desk.job(search.job)

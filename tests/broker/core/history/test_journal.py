@@ -66,6 +66,7 @@ def test_what_is_switched_on_begins_with_the_line_and_with_floors_for_what_was_n
 
 
 def test_one_write_is_under_way_at_a_time_and_the_rest_goes_into_the_next(here: Here) -> None:
+    wants.interpreted()  # a name stands for a message
     written = Written(here.journal)
     first = keep(here, 10, "first")
     here.journal.flush()
@@ -103,6 +104,7 @@ def test_a_turn_writes_so_many_and_the_next_ones_the_others(here: Here, monkeypa
 
 
 def test_what_could_not_be_written_is_told_and_counted_and_the_rest_is_written_again(here: Here) -> None:
+    wants.interpreted()  # a name stands for a message
     written = Written(here.journal)
     keep(here, 10, "first")
     here.journal.forget(SLOT, 9)
@@ -121,6 +123,7 @@ def test_what_could_not_be_written_is_told_and_counted_and_the_rest_is_written_a
 
 
 def test_what_is_forgotten_before_it_was_written_is_not_written(here: Here) -> None:
+    wants.interpreted()  # a name stands for a message
     written = Written(here.journal)
     keep(here, 10, "first")
     here.journal.forget(SLOT, 10)
@@ -241,6 +244,7 @@ def test_a_copy_of_a_slot_that_is_being_read_says_so_and_what_is_read_goes_there
 
 
 def test_switched_off_it_lets_pass_what_waits(here: Here) -> None:
+    wants.interpreted()  # a name stands for a message
     written = Written(here.journal)
     keep(here, 10, "first")
     here.journal.flush()
