@@ -286,7 +286,7 @@ class Publisher:
 
     def _replied(self, _: OutgoingSocket, data: bytes) -> None:
         self._replies += 1
-        if data != b'{"result":"success","duplicate":false}':
+        if not data.startswith(b'{"result":"success","duplicate":false'):
             self._error = bytes(data)
         self._came.set()
 

@@ -99,8 +99,8 @@ async def test_one_that_is_not_known_here_is_refused_at_the_start_and_no_endpoin
             await store_on(riak, **options)
         assert str(raised.value) == (
             "the store whose buckets begin with 'ingeborg' is used with the feature 'later', and this version knows "
-            "the features 'ending', 'filters', 'history', 'revocation', 'standby' only: start a version that knows "
-            "what is in use, or switch it off with such a version first (`ingeborg features --off later`)"
+            "the features 'ending', 'filters', 'history', 'journal', 'revocation', 'standby' only: start a version "
+            "that knows what is in use, or switch it off with such a version first (`ingeborg features --off later`)"
         )
     await store.subscribe([("ann", ["rock"])])
     assert await store.features() == {"standby", "later"}
