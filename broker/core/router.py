@@ -164,7 +164,7 @@ class Router(Turns):
         self.features = features = Features(desk, members, {} if lookup else switches, wanted)
         self.revoking = revoking = Revoking(desk, members, features, sessions, sending, replies, keepalive, sizes)
         self.recovery = recovery = Recovery(desk, members, self.dedup, kept, outcomes, home.recover)
-        recovery.inherit = keeping.inherit
+        recovery.inherit, recovery.concluded = keeping.inherit, keeping.concluded
         history.follow(None if lookup else features, keepalive)
         self._origin = origin = Origin(
             desk, mine, homes, home, outcomes, repeats, inflight, replies, counters, keeping, dedup_ttl_s > 0
@@ -206,12 +206,6 @@ class Router(Turns):
         mesh.bind(bound.requests)
         self._ticks, self._flushes, self._closed = bound.ticks, bound.flushes, bound.closed
         self.frame_under_way = b""  # of a client; for the log, should it make the core fail
-
-    def _at(self, now: float) -> None:
-        """It is ``now``. Comes before everything else: a home whose lease has lapsed is none any more."""
-        self._desk.now = now
-        if now >= self.members.holds_until and self.members.lapsed(now):
-            self.joining.lease_lapsed()
 
     # Clients
 

@@ -14,8 +14,10 @@ from .clients.hub import Connection
 from .clients.memory import Memory
 from .clients.sending import Sending
 from .clients.sessions import Sessions
+from .cluster.joining import Joining
 from .cluster.leaving import Leaving
-from .desk import Job
+from .cluster.membership import Membership
+from .desk import Desk, Job
 from .effects import Act, Effects, StoreCall
 from .links.calls import Calls
 from .links.mesh import Mesh
@@ -31,11 +33,14 @@ from .stores import StoreCalls
 class Turns:
     """One endpoint's."""
 
+    members: Membership
+    joining: Joining
     sessions: Sessions
     mesh: Mesh
     memory: Memory
     calls: Calls
     stores: StoreCalls
+    _desk: Desk
     _sending: Sending
     _leaving: Leaving
     _delivery: Delivery
@@ -49,8 +54,10 @@ class Turns:
     _acts: list[Act]
 
     def _at(self, now: float) -> None:
-        """It is ``now``."""
-        raise NotImplementedError
+        """It is ``now``. Comes before everything else: a home whose lease has lapsed is none any more."""
+        self._desk.now = now
+        if now >= self.members.holds_until and self.members.lapsed(now):
+            self.joining.lease_lapsed()
 
     def asks(self, now: float) -> list[StoreCall]:
         """What the messages of this turn have to ask the store. A shell whose store answers some of it without

@@ -52,6 +52,7 @@ _COUNTERS = {
     "messages_sent_again": "Kept messages sent by this endpoint to clients that recover, or ask for the latest",
     "recoveries": "Times a client of this endpoint began to recover what it has missed",
     "gaps_told": "Times a client of this endpoint was told that kept messages may be lacking",
+    "kept_not_erased": "Kept messages that the journal still has though they are forgotten: it could not be written",
     "kept_reads_failed": "Reads of the journal that failed: of their slots what was missed before is lacking",
     "links_restarted": "Links begun afresh because one side had given the other up",
     "dials_failed": "Connections to peers that could not be made",

@@ -129,6 +129,12 @@ def holds(conjunction: Conjunction, found: Mapping[Path, Sequence[Any]]) -> bool
     return True
 
 
+def matches(alternatives: Iterable[Conjunction], payload: bytes) -> bool:
+    """Does one of a filter's conjunctions, or of several filters', hold for this payload's canonical JSON?"""
+    found = attributes(payload)
+    return any(holds(conjunction, found) for conjunction in alternatives)
+
+
 def meets(value: Any, condition: Condition) -> bool:
     """Is this one scalar what the condition asks for? Not for ``ABSENT``, which asks for none."""
     kind, wanted = condition.kind, condition.value

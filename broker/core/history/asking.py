@@ -17,7 +17,7 @@ from ..clients.hub import Connection, Reply
 from ..clients.replies import Replies
 from ..cluster.homes import Homes
 from ..desk import Desk, in_turn
-from ..filters.pattern import attributes, conjunctions, holds
+from ..filters.pattern import conjunctions, matches
 from ..links.calls import TIMEOUT_S, Call, Kind
 from ..part import CommandHandler, Part
 from .keeping import Keeping
@@ -114,15 +114,13 @@ class Asking(Part):
     def _reply(self, asked: Asked, answer: Any) -> None:
         """In a turn of its own: there may be a megabyte."""
         command = asked.command
-        patterns = None if command.filter is None else conjunctions(command.filter)
+        pattern = None if command.filter is None else conjunctions(command.filter)
         publications: list[dict[str, Any]] = []
         mid: str | None = None
         for _, payload, origin, number, _ in answer[1]:
             mid = mid_of(origin, number)
-            if patterns is not None:
-                found = attributes(payload)
-                if not any(holds(conjunction, found) for conjunction in patterns):
-                    continue
+            if pattern is not None and not matches(pattern, payload):
+                continue
             publications.append({"broadcast": Fragment(payload), "mid": mid})
         fields: dict[str, Any] = {"publications": publications, "mid": mid, "more": answer[0] != 0}
         if command.since is not None:

@@ -39,8 +39,12 @@ WRITTEN_BYTES_MAX: Final = (3 << 20) - (4 << 10)
 #: Entries written at once at the most; the rest goes into the next write.
 KEPT_PER_WRITE: Final = 2_000
 
-#: After the store could not say what there is, it is asked again after so many seconds.
+#: After the store could not do something that no message waits for, it is asked again after so many seconds.
 AGAIN_S: Final = 1.0
+
+#: What is forgotten while the store fails is known of so many entries: 10 MB. Those beyond stay in it until they are
+#: read, where they are over, or come once more.
+FORGOTTEN_MAX: Final = 100_000
 
 
 class Journal(Part):
@@ -62,6 +66,7 @@ class Journal(Part):
         self._floors: dict[int, int] = {}
         self._lines: list[str] = []
         self._writing = False
+        self._again_at = 0.0  # a write has failed: what no message waits for is not tried before
         self._known = False  # the lines of before, and the greatest stamp
         self._asked_at = -AGAIN_S
         #: Slots that are being read, each with the number of its read: who lets go of one and gets it again reads anew.
@@ -108,7 +113,8 @@ class Journal(Part):
                     self.forget(slot, entry.stamp)
                     self.floor(slot, entry.stamp)
             lost.clear()
-        if not (self._rows or self._forgotten or self._floors or self._lines):
+        is_due = self._desk.now >= self._again_at and (self._forgotten or self._floors or self._lines)
+        if not self._rows and not is_due:
             return
         names = list(self._rows)[:KEPT_PER_WRITE]
         rows: list[tuple[int, tuple[Entry, Handover]]] = []
@@ -137,7 +143,12 @@ class Journal(Part):
         self._writing = False
         if error is not None:
             self._desk.drops["not_kept"] += len(handovers)
+            self._again_at = self._desk.now + AGAIN_S
             self._forgotten = arguments[1] + self._forgotten
+            beyond = len(self._forgotten) - FORGOTTEN_MAX
+            if beyond > 0:
+                self._desk.counts["kept_not_erased"] += beyond
+                del self._forgotten[:beyond]
             for slot, stamp in arguments[2]:
                 self.floor(slot, stamp)
             self._lines = self._lines or arguments[3]

@@ -90,6 +90,13 @@ class Keeping:
             self._inherited[origin, number] = entry.stamp, stamp
             self._log.stamp_anew(slot, entry, stamp)
 
+    def concluded(self, origin: str, number: int) -> None:
+        """Such a message has come to its end. Where another endpoint has become its home before this one began it, or
+        it is given up, nothing else closes its stamp, and no position would pass that."""
+        inherited = self._inherited.pop((origin, number), None)
+        if inherited is not None:
+            self._clock.close(inherited[1])
+
     def begin(self, handover: Handover, key: int) -> None:
         """The message is accepted for handing over, and waits until it is kept where it has to be."""
         if self._guard.on:

@@ -94,8 +94,8 @@ class Log:
         self._holes: OrderedDict[str, TopicLog] = OrderedDict()  # topics without entries
         self._row: deque[Entry] = deque()  # all, in the order in which they came
         self._sweep: Iterator[TopicLog] | None = None
-        #: Is told of each entry that goes by itself.
-        self.lost: list[Entry] | None = None  # None: nobody wants to know
+        #: Entries that have gone by themselves, for whoever takes them out. None: nobody does.
+        self.lost: list[Entry] | None = None
 
     # Writing
 
@@ -130,7 +130,7 @@ class Log:
             self.bytes += TOPIC_BYTES + len(log.topic)
             self._holes.pop(log.topic, None)
         self.entries += 1
-        self.bytes += ENTRY_BYTES + len(entry.payload)
+        self.bytes += entry.size
         self._row.append(entry)
         if len(entries) > self._size_max:
             self._forget(log, entries[0], now, "size")
@@ -163,7 +163,7 @@ class Log:
     def _take(self, log: TopicLog, entry: Entry, gone: int) -> None:
         log.entries.remove(entry)
         self.entries -= 1
-        self.bytes -= ENTRY_BYTES + len(entry.payload)
+        self.bytes -= entry.size
         entry.gone = gone
         entry.payload = b""
         if not log.entries:

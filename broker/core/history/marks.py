@@ -53,10 +53,10 @@ class Marks(Part):
         self.known = False
         self.lines: dict[str, None] = {}
         self._marks: dict[str, int] = {}
-        #: By peer: its clients to which a delivery failed; None: any may be concerned.
-        self._failed: dict[str, dict[str, int] | None] = {}
-        self._failures = 0  # by whose number a client is known to have missed nothing more since it was named
-        self._all_failed: dict[str, int] = {}
+        #: By peer: its clients to which a delivery failed, each with the number of its latest failure; ``None`` alone:
+        #: any may be concerned. The number tells whether one has missed something since it was named.
+        self._failed: dict[str, dict[str | None, int]] = {}
+        self._failures = 0
         self._tell_at = desk.now
         #: Are told: that the stable stamp has grown; before that, that these clients here have missed something (None:
         #: any may have); that there is a new line.
@@ -107,7 +107,7 @@ class Marks(Part):
         if not self._switch.on or not self._members.has(peer, HISTORY):
             return
         failed = self._failed.get(peer, {})
-        again = None if failed is None else list(failed)
+        again = None if None in failed else list(failed)
         arguments = (self._clock.mark, self._clock.value, list(self.lines), again)
         self._desk.ask(Kind.MARK, peer, arguments, self, (again, self._failures))
 
@@ -127,18 +127,16 @@ class Marks(Part):
 
     def answered(self, call: Call, value: Any) -> None:
         """The peer has heard of the clients that were named."""
-        again: list[str] | None = call.context[0]
+        again: list[str | None] | None = call.context[0]
         failures: int = call.context[1]
-        failed = self._failed.get(call.target, {})
+        failed = self._failed.get(call.target)
         if failed is None:
-            if again is None and self._all_failed[call.target] <= failures:
-                del self._failed[call.target]
-        elif failed:
-            for client in list(failed) if again is None else again:
-                if failed.get(client, failures + 1) <= failures:
-                    del failed[client]
-            if not failed:
-                del self._failed[call.target]
+            return
+        for client in list(failed) if again is None else again:
+            if failed.get(client, failures + 1) <= failures:
+                del failed[client]
+        if not failed:
+            del self._failed[call.target]
 
     def delivery_failed(self, peer: str, clients: Sequence[str]) -> None:
         """A kept message for these clients of the peer's may not have reached it."""
@@ -146,11 +144,9 @@ class Marks(Part):
             return  # it recovers all its clients when it comes back
         self._failures += 1
         failed = self._failed.setdefault(peer, {})
-        if failed is not None:
-            failed.update(dict.fromkeys(clients, self._failures))
-        if failed is None or len(failed) > MISSED_MAX:
-            self._failed[peer] = None
-            self._all_failed[peer] = self._failures
+        failed.update(dict.fromkeys(clients, self._failures))
+        if None in failed or len(failed) > MISSED_MAX:
+            self._failed[peer] = {None: self._failures}
 
     def _advance(self) -> None:
         members = self._members

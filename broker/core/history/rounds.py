@@ -21,7 +21,7 @@ from ..clients.sending import Sending
 from ..cluster.features import Switch, flags
 from ..cluster.membership import Membership
 from ..desk import Desk
-from ..filters.pattern import attributes, conjunctions, holds
+from ..filters.pattern import conjunctions, matches
 from ..links.calls import Call, Kind
 from ..part import Part
 from .follower import UNKNOWN_POSITION, Follower, Round, Row, Source
@@ -319,10 +319,8 @@ class Rounds(Part):
         connection, push = follower.connection, self._sending.push
         for topic, payload, origin, number, stamp in rows:
             pattern = round.patterns.get(topic)
-            if pattern is not None:
-                found = attributes(payload)
-                if not any(holds(conjunction, found) for conjunction in pattern):
-                    continue
+            if pattern is not None and not matches(pattern, payload):
+                continue
             name = (origin, number)
             if round.wanted is not None:
                 if name in round.pushed:

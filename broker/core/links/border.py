@@ -179,14 +179,14 @@ def _is_mark(arguments: list[Any]) -> bool:
         return False
     mark, clock, lines, missed = arguments
     numbers = type(mark) is int and type(clock) is int and 0 <= mark <= clock
-    return numbers and _are(lines, str) and (missed is None or _are(missed, str) or missed == [])
+    return numbers and _are(lines, str) and (missed is None or _are(missed, str))
 
 
 def _is_question(arguments: list[Any]) -> bool:
     if len(arguments) != 4:
         return False
     client, since, topics, options = arguments
-    if type(client) is not str or type(since) is not int or not (topics is None or _are(topics, str) or topics == []):
+    if type(client) is not str or type(since) is not int or not (topics is None or _are(topics, str)):
         return False
     if not _are_options(options) or not ("name" not in options or _is_name(options["name"])):
         return False

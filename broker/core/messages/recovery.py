@@ -70,6 +70,8 @@ class Recovery(Part):
         self._take = take
         #: Is told of each as soon as this endpoint is its home: slot, topic, origin and number.
         self.inherit: Callable[[int, str, str, int], None] = lambda slot, topic, origin, number: None
+        #: Is told of each that has come to its end, here or elsewhere, or is given up: origin and number.
+        self.concluded: Callable[[str, int], None] = lambda origin, number: None
         self._open: dict[int, Recovered] = {}  # by key
         kept.identity_of = self.identity_of
         self._again: deque[tuple[float, Recovered]] = deque()
@@ -123,14 +125,15 @@ class Recovery(Part):
         one = self._open.get(key)
         if one is None:
             return
-        if is_done:
-            del self._open[key]
-            self._kept.settle(*one.known[2:])
-        elif self._desk.now >= one.until:
-            del self._open[key]
-            self._desk.drops["recovered_given_up"] += 1
-        else:
+        if not is_done and self._desk.now < one.until:
             self._again.append((self._desk.now + AGAIN_S, one))
+            return
+        del self._open[key]
+        self.concluded(*one.known[2:])
+        if is_done:
+            self._kept.settle(*one.known[2:])
+        else:
+            self._desk.drops["recovered_given_up"] += 1
 
     def _try(self, one: Recovered) -> None:
         home = self._members.table[one.slot]

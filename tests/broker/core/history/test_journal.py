@@ -118,8 +118,43 @@ def test_what_could_not_be_written_is_told_and_counted_and_the_rest_is_written_a
     assert written.told == [("first", "the disk is full")]
     assert here.desk.drops["not_kept"] == 1
     here.journal.flush()
+    assert here.stored() == []  # a store that fails at once is not asked at every turn
+    here.desk.now += AGAIN_S
+    here.journal.flush()
     (call,) = here.stored("keep")
     assert call.arguments == ([], [(SLOT, 9)], [(SLOT, 8)], [LINE, "z"])
+
+
+def test_a_message_is_written_though_the_write_before_failed_and_takes_the_rest_along(here: Here) -> None:
+    wants.interpreted()  # a name stands for a message
+    written = Written(here.journal)
+    here.journal.forget(SLOT, 9)
+    here.journal.flush()
+    (call,) = here.stored("keep")
+    call.end(None, OSError("the disk is full"))
+    keep(here, 10, "first")
+    here.journal.flush()
+    (call,) = here.stored("keep")
+    assert ([one.stamp for one in call.arguments[0]], call.arguments[1]) == ([10], [(SLOT, 9)])
+    call.end()
+    assert written.told == [("first", "")]
+
+
+def test_what_is_forgotten_while_the_store_fails_is_bounded_and_counted(
+    here: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wants.interpreted()
+    monkeypatch.setattr(journal_module, "FORGOTTEN_MAX", 3)
+    for stamp in range(5, 10):
+        here.journal.forget(SLOT, stamp)
+    here.journal.flush()
+    (call,) = here.stored("keep")
+    call.end(None, OSError("the disk is full"))
+    assert here.desk.counts["kept_not_erased"] == 2
+    here.desk.now += AGAIN_S
+    here.journal.flush()
+    (call,) = here.stored("keep")
+    assert call.arguments[1] == [(SLOT, 7), (SLOT, 8), (SLOT, 9)]
 
 
 def test_what_is_forgotten_before_it_was_written_is_not_written(here: Here) -> None:

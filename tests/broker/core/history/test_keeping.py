@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from ingeborg.protocol.errors import ProtocolError
+from ingeborg.protocol.hashes import slot_of
 
 from .here import LIMITS, Here
 
@@ -33,3 +34,12 @@ def test_where_it_cannot_be_kept_only_its_publisher_that_asks_for_it_is_refused(
     assert keeping.seconds("news/1", 0) == 60
     here.history.switch.turn(False)
     assert keeping.seconds("news/1", 0) == 0
+
+
+def test_a_crashed_homes_message_holds_positions_back_until_it_has_come_to_its_end_wherever_that_is(here: Here) -> None:
+    keeping, clock = here.history.keeping, here.history.clock
+    entry = here.keep("t", 5)
+    keeping.inherit(slot_of("t"), "t", entry.origin, entry.number)
+    assert clock.mark < entry.stamp
+    keeping.concluded(entry.origin, entry.number)  # another home's by then, or given up
+    assert clock.mark >= entry.stamp

@@ -267,6 +267,8 @@ class Alone:
         self.outcomes = Outcomes(self.desk.real, InFlight(1_000, 1 << 20))
         self.taken: list[Handover] = []
         self.part = Recovery(self.desk.real, self.members, self.dedup, self.kept, self.outcomes, self.taken.append)
+        self.concluded: list[tuple[str, int]] = []
+        self.part.concluded = lambda origin, number: self.concluded.append((origin, number))
         self.able = able
         self.topic = "t"
 
@@ -338,10 +340,12 @@ def test_it_goes_on_to_the_home_of_its_slot() -> None:
     alone.desk.asked.clear()
     alone.pass_time(1.1)
     (call,) = alone.desk.asked
+    assert alone.concluded == []
     alone.part.answered(call, False)
     alone.desk.asked.clear()
     alone.pass_time(RECENT_S)
     assert alone.desk.asked == []
+    assert alone.concluded == [("origin", 7)]
     assert alone.desk.drops["recovered_given_up"] == 0
 
 
@@ -354,6 +358,7 @@ def test_a_home_that_cannot_take_it_under_its_identity_is_not_asked_and_at_last_
         alone.pass_time(1.1)
     assert alone.desk.asked == []
     assert alone.desk.drops["recovered_given_up"] == 1
+    assert alone.concluded == [("origin", 7)]
 
 
 def test_one_that_came_to_some_is_done_with() -> None:
