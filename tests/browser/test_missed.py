@@ -33,6 +33,9 @@ SHOWN = """[...document.querySelectorAll("#lines li")].map(line => {
     return [line.className.trim(), copy.textContent];
 })"""
 
+#: The page is subscribed.
+READY = "!document.querySelector('button').disabled"
+
 
 class Files(http.server.SimpleHTTPRequestHandler):
     """The checkout, as `python -m http.server` shows it."""
@@ -153,6 +156,7 @@ async def test_the_page_shows_what_it_missed_as_such_and_where_some_may_be_missi
         await shown(page, *old, gap, *missed, ["note now", "Now"], ["line mine", "annyes"])
         assert await page.run("return window.taken ?? null") is None
 
+        await page.until(READY)
         await page.run("document.getElementById('text').focus()")
         await page.type("hello")
         await page.press("Enter")
@@ -195,10 +199,10 @@ async def test_a_real_endpoint_gives_the_page_what_it_missed(
     options = ("--history-bytes", "16000000", "--history-size", "2")
     async with serving(tmp_path, *options) as (_, url):
         await page.open(f"{example}?as=ann&url={url}")
-        await page.until("localStorage['missed ann position']")
+        await page.until(READY)
+        before = await page.run("return localStorage['missed ann position']")
         await publish(url, "live")
         await shown(page, ["line", "boblive"])
-        before = await page.run("return localStorage['missed ann position']")
         # A position comes every second or so while messages do, else every 20 s.
         await page.until(f"localStorage['missed ann position'] !== {json.dumps(before)}", patience_s=40)
         await page.open("about:blank")
@@ -206,6 +210,7 @@ async def test_a_real_endpoint_gives_the_page_what_it_missed(
         await page.open(f"{example}?as=ann&url={url}")
         gap = [["note gap", "Some may be missing here"]] if len(texts) > 2 else []
         await shown(page, ["line", "boblive"], *gap, ["note missed", "While you were away"], *missed)
+        await page.until(READY)
         await publish(url, "live again")
         shows_now = f"JSON.stringify({SHOWN}.slice(-2))"
         await page.until(f"{shows_now} === JSON.stringify([['note now', 'Now'], ['line', 'boblive again']])")
