@@ -70,9 +70,10 @@ class Keeping:
         """How long a message is to be kept whose publisher has asked for so many seconds; 0: not at all. Raises
         ``ProtocolError``."""
         if asked:
-            refusal = self.refusal()
-            if refusal is not None:
-                raise refusal
+            if not self.switch.on:
+                refusal = self.refusal()
+                if refusal is not None:
+                    raise refusal
             return asked
         if self.switch.on:
             for prefix, keep_s in self.topics:

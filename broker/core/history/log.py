@@ -130,11 +130,14 @@ class Log:
             self.bytes += TOPIC_BYTES + len(log.topic)
             self._holes.pop(log.topic, None)
         self.entries += 1
-        self.bytes += entry.size
+        self.bytes += ENTRY_BYTES + len(entry.payload)  # its ``size``, without a call
         self._row.append(entry)
         if len(entries) > self._size_max:
             self._forget(log, entries[0], now, "size")
-        if self.bytes > self.bytes_max or self._row[0].gone:
+        row = self._row
+        while row and row[0].gone:
+            row.popleft()
+        if self.bytes > self.bytes_max:
             self._make_room(now)
 
     def _topic(self, slot: int, topic: str) -> TopicLog:
@@ -163,7 +166,7 @@ class Log:
     def _take(self, log: TopicLog, entry: Entry, gone: int) -> None:
         log.entries.remove(entry)
         self.entries -= 1
-        self.bytes -= entry.size
+        self.bytes -= ENTRY_BYTES + len(entry.payload)
         entry.gone = gone
         entry.payload = b""
         if not log.entries:

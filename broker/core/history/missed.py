@@ -284,13 +284,11 @@ class Missed(Part):
         for start in range(0, len(changed), TOPICS_PER_READ):
             part = changed[start : start + TOPICS_PER_READ]
             subscribed: list[TopicLog] = []
-            unknown: list[TopicLog] = []
-            for topic in part:
-                is_subscribed = self._is_subscribed(question.client, topic.topic)
-                if is_subscribed is None:
-                    unknown.append(topic)
-                elif is_subscribed:
-                    subscribed.append(topic)
+            unknown = part
+            if self.routes is not None:
+                there, elsewhere = self.routes.subscribed(question.client, [topic.topic for topic in part])
+                subscribed = [part[place] for place in there]
+                unknown = [part[place] for place in elsewhere]
             if unknown:
                 search.read, search.asked = [], len(unknown)
                 names = [topic.topic for topic in unknown]
@@ -317,15 +315,6 @@ class Missed(Part):
         floors = [slot for slot in slots if log.floor(slot) > since]
         found.sort(key=_stamp)
         self._answer(search, found, gaps, floors, pack_slots(slots), mark)
-
-    def _is_subscribed(self, client: str, topic: str) -> bool | None:
-        """As the routing cache has it. ``None``: it has not, or the client may have a filter there."""
-        route = None if self.routes is None else self.routes.get(topic)
-        if route is None or route.subscribers is None or route.passing:
-            return None  # one that passes may have to be read again
-        if client in route.subscribers:
-            return True
-        return None if route.filters is not None else False
 
     def _read(self, search: Search, result: Any, error: Exception | None) -> None:
         search.error = error is not None

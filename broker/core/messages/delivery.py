@@ -149,8 +149,10 @@ class Delivery(Part):
         if queue is None and len(clients) <= (self._slice if len(frame) <= LONG_BYTES else self.per_slice(frame)):
             absent = self._push(message, frame, clients)
             if travelled:
-                gone = set(absent)
-                self._remember(message, [client for client in clients if client not in gone])
+                if absent:
+                    gone = set(absent)
+                    clients = [client for client in clients if client not in gone]
+                self._remember(message, clients)
             return absent
         if travelled:
             self._remember(message, clients, ids)

@@ -183,6 +183,22 @@ class Routes:
         route = self._passing.get(topic)
         return self._routes.get(topic) if route is None else route
 
+    def subscribed(self, client: str, topics: Iterable[str]) -> tuple[list[int], list[int]]:
+        """The places of those that the client has subscribed to; and of those of which that is not known here, or at
+        which it may have a filter."""
+        routes = self._routes
+        found: list[int] = []
+        unknown: list[int] = []
+        for place, topic in enumerate(topics):
+            route = routes.get(topic)
+            if route is None or route.subscribers is None or route.passing:
+                unknown.append(place)  # one that passes may have to be read again
+            elif client in route.subscribers:
+                found.append(place)
+            elif route.filters is not None:
+                unknown.append(place)
+        return found, unknown
+
     def add(self, topic: str) -> Route:
         """A new, empty route. That of ``""``, which is no topic, passes."""
         passing = not topic or (self._choosy and len(self._routes) >= self.topics_max and not self._chosen())

@@ -27,12 +27,11 @@ def test_what_its_publisher_asks_for_goes_before_the_first_beginning_that_is_the
 
 def test_where_it_cannot_be_kept_only_its_publisher_that_asks_for_it_is_refused(here: Here) -> None:
     keeping = here.history.keeping
+    assert keeping.seconds("news/1", 0) == 60
+    here.history.switch.turn(False)
     keeping.refusal = lambda: ProtocolError("peer_unavailable", "not yet")
     with pytest.raises(ProtocolError, match="not yet"):
         keeping.seconds("news/1", 7)
-    # The home keeps what it is asked to, whether all know of the feature by now or not.
-    assert keeping.seconds("news/1", 0) == 60
-    here.history.switch.turn(False)
     assert keeping.seconds("news/1", 0) == 0
 
 

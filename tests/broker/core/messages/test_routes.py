@@ -245,3 +245,16 @@ def test_the_locations_are_bounded_and_the_longest_unchanged_goes() -> None:
     assert (known.evicted, len(known)) == (1, 2)
     known.clear()
     assert (known.get("a"), len(known)) == (None, 0)
+
+
+# Where a client has subscribed
+
+
+def test_it_says_where_a_client_has_subscribed_and_where_it_does_not_know() -> None:
+    routes = Routes(10, 100)
+    for topic, clients in (("hers", ("ann", "bob")), ("his", ("bob",))):
+        routes.filled(topic, routes.add(topic), clients)
+    routes.add("being read")
+    routes.filled("doubted", doubted := routes.add("doubted"), ("ann",))
+    doubted.passing = True
+    assert routes.subscribed("ann", ["unknown", "his", "hers", "being read", "doubted"]) == ([2], [0, 3, 4])
