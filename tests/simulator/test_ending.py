@@ -13,6 +13,7 @@ from ingeborg.broker.core.topics.sweeping import KEPT_S, Sweeping
 from tests import wants
 
 from .ending import EndingHistory
+from .seeds import enough, seeds
 from .world import Store, World
 
 #: Of a kind: the options, how many histories, and how many subscriptions end in them, and stay, at least.
@@ -33,15 +34,15 @@ def test_they_end_when_they_should_and_whoever_loses_one_is_told(
     options: dict[str, Any], histories: int, least: int
 ) -> None:
     ended = kept = told = 0
-    for seed in range(150_000, 150_000 + histories):
+    for seed in seeds(150_000, histories):
         history = EndingHistory(seed, **options)
         assert not history.run(), f"seed {seed}: {history.violations[:5]}"
         ended += history.ended
         kept += history.kept
         told += sum(believer.told for believer in history.believers)
-    assert ended >= least
-    assert kept >= least / 5
-    assert told >= least / 8
+    assert ended >= enough(least)
+    assert kept >= enough(least) // 5
+    assert told >= enough(least) // 8
 
 
 def test_nothing_at_all_is_left_of_clients_that_never_come_back() -> None:

@@ -21,6 +21,7 @@ from ingeborg.broker.core.model import Shape
 from tests import wants
 
 from .filters import BY_TEXT, FilterHistory, met_by
+from .seeds import enough, seeds
 from .world import Replaced, Store, World
 
 IN_SLICES = Sizes(delivery_slice=1, clients_per_slice=1, recipients_max=3, list_ids_max=6)
@@ -52,13 +53,13 @@ def test_whoever_has_a_filter_that_holds_gets_the_message_once_and_nobody_else(
     options: dict[str, Any], histories: int, due: int, replaced: int
 ) -> None:
     found = took_the_place = 0
-    for seed in range(170_000, 170_000 + histories):
+    for seed in seeds(170_000, histories):
         history = FilterHistory(seed, **options)
         assert not history.run(), f"seed {seed}: {history.violations[:5]}"
         found += history.steady_deliveries
         took_the_place += history.replaced
-    assert found >= due
-    assert took_the_place >= replaced
+    assert found >= enough(due)
+    assert took_the_place >= enough(replaced)
 
 
 @pytest.mark.parametrize(
