@@ -23,7 +23,8 @@ from ..messages.message import Handover
 from ..model import Kept, StoreError
 from ..part import Part
 from .clock import Clock
-from .log import Entry, Log
+from .entries import Entry
+from .log import Log
 from .marks import Marks
 from .state import Unread
 

@@ -21,8 +21,9 @@ from ..desk import Desk
 from ..messages.guard import Guard
 from ..messages.message import Handover
 from .clock import Clock
+from .entries import Entry
 from .journal import Journal
-from .log import Entry, Log
+from .log import Log
 from .marks import Marks
 from .state import History
 

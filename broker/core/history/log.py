@@ -12,18 +12,15 @@ from __future__ import annotations
 
 import math
 import sys
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Iterator
 from itertools import islice
 from typing import Final
 
 from ingeborg.protocol.hashes import slot_of
 
-#: What an entry takes beside its topic's name and payload: the object, its numbers, its place in two rows; some 300 B.
-ENTRY_BYTES: Final = 300
-
-#: And a topic with entries, beside its name.
-TOPIC_BYTES: Final = 400
+from .entries import ENTRY_BYTES, FORGOTTEN, MOVED, REMOVED, TOPIC_BYTES, Entry, TopicLog
+from .room import AGED_PER_VICTIM, Room
 
 #: Topics of which it is remembered that they have lost all that they had. What is beyond raises the slot's floor.
 HOLES_MAX: Final = 50_000
@@ -35,49 +32,6 @@ SWEPT_PER_STEP_LEAST: Final = 100
 SWEPT_PER_STEP: Final = 1_000
 
 
-#: What has become of an entry that the log does not have any more: it was not handed over; it was forgotten; it is
-#: another home's.
-REMOVED: Final = 1
-FORGOTTEN: Final = 2
-MOVED: Final = 3
-
-
-class Entry:
-    """A kept message. ``expires``: monotonic seconds of this endpoint. ``gone``: 0, or why the log does not have it any
-    more."""
-
-    __slots__ = ("expires", "gone", "number", "origin", "payload", "stamp", "topic")
-
-    def __init__(self, topic: str, payload: bytes, origin: str, number: int, stamp: int, expires: float) -> None:
-        self.topic = topic
-        self.payload = payload
-        self.origin = origin
-        self.number = number
-        self.stamp = stamp
-        self.expires = expires
-        self.gone = 0
-
-    @property
-    def size(self) -> int:
-        """What it takes, in bytes."""
-        return ENTRY_BYTES + len(self.payload)
-
-
-class TopicLog:
-    """One topic's entries, by their stamps. ``forgotten``: the greatest stamp that is not among them any more;
-    ``last``: the greatest that was; ``expires``: none of them is over before."""
-
-    __slots__ = ("entries", "expires", "forgotten", "last", "slot", "topic")
-
-    def __init__(self, topic: str, slot: int) -> None:
-        self.topic = topic
-        self.slot = slot
-        self.entries: list[Entry] = []
-        self.expires = math.inf
-        self.forgotten = 0
-        self.last = 0
-
-
 class Log:
     """One endpoint's. ``bytes_max``: of all entries and topics, ``size_max``: entries of one topic."""
 
@@ -87,12 +41,12 @@ class Log:
         self.bytes = 0
         self.entries = 0
         self.topics = 0  # with entries
-        self.forgotten = {"expired": 0, "size": 0, "bytes": 0}  # entries, by why they went
+        self.forgotten = {"expired": 0, "size": 0, "read": 0, "bytes": 0}  # entries, by why they went
         self._slots: dict[int, dict[str, TopicLog]] = {}
         self._floors: dict[int, int] = {}
         self._unread: dict[int, int] = {}  # slots whose messages are being read from the journal, and up to which stamp
         self._holes: OrderedDict[str, TopicLog] = OrderedDict()  # topics without entries
-        self._row: deque[Entry] = deque()  # all, in the order in which they came
+        self._room = Room(bytes_max)
         self._sweep: Iterator[TopicLog] | None = None
         #: Entries that have gone by themselves, for whoever takes them out. None: nobody does.
         self.lost: list[Entry] | None = None
@@ -121,6 +75,8 @@ class Log:
         else:
             place = next(index for index, other in enumerate(entries) if other.stamp > entry.stamp)
             entries.insert(place, entry)
+            if not place:
+                self._room.first_changed(log)
         if entry.stamp > log.last:
             log.last = entry.stamp
         if entry.expires < log.expires:
@@ -131,12 +87,9 @@ class Log:
             self._holes.pop(log.topic, None)
         self.entries += 1
         self.bytes += ENTRY_BYTES + len(entry.payload)  # its ``size``, without a call
-        self._row.append(entry)
+        self._room.put(entry)
         if len(entries) > self._size_max:
             self._forget(log, entries[0], now, "size")
-        row = self._row
-        while row and row[0].gone:
-            row.popleft()
         if self.bytes > self.bytes_max:
             self._make_room(now)
 
@@ -152,9 +105,12 @@ class Log:
     def stamp_anew(self, slot: int, entry: Entry, stamp: int) -> None:
         """It is handed over again: from here on it is its topic's latest."""
         log = self._topic(slot, entry.topic)
+        was_first = log.entries[0] is entry
         log.entries.remove(entry)
         log.entries.append(entry)
         entry.stamp = log.last = stamp
+        if was_first:
+            self._room.first_changed(log)
 
     def remove(self, slot: int, entry: Entry) -> None:
         """It was not handed over: there is no such message."""
@@ -164,11 +120,18 @@ class Log:
             self._emptied(log)
 
     def _take(self, log: TopicLog, entry: Entry, gone: int) -> None:
-        log.entries.remove(entry)
+        entries = log.entries
+        was_first = entries[0] is entry
+        if entries[-1] is entry:
+            entries.pop()
+        else:
+            entries.remove(entry)
         self.entries -= 1
-        self.bytes -= ENTRY_BYTES + len(entry.payload)
+        size = ENTRY_BYTES + len(entry.payload)
+        self.bytes -= size
         entry.gone = gone
         entry.payload = b""
+        self._room.taken(log, entry, size, was_first)
         if not log.entries:
             self.topics -= 1
             self.bytes -= TOPIC_BYTES + len(log.topic)
@@ -200,14 +163,24 @@ class Log:
             self.raise_floor(oldest.slot, oldest.forgotten)
 
     def _make_room(self, now: float) -> None:
-        row = self._row
-        while row and (row[0].gone or self.bytes > self.bytes_max):
-            entry = row.popleft()
-            if not entry.gone:
-                log = self._of(entry)
-                self._forget(log, entry, now, "bytes")
-        if len(row) > 2 * self.entries + 1_000:
-            self._row = deque(entry for entry in row if not entry.gone)
+        room = self._room
+        while self.bytes > self.bytes_max and self.entries:
+            for _ in range(AGED_PER_VICTIM):
+                aged = room.next_aged()
+                if aged is not None:
+                    room.aged(self._of(aged), aged)
+            log = room.victim()
+            if log is None:
+                aged = room.first_aged()
+                room.aged(self._of(aged), aged)
+            else:
+                entry = log.entries[0]
+                self._forget(log, entry, now, "bytes" if entry.owed else "read")
+
+    def served(self, entry: Entry) -> None:
+        """A subscriber that has not had it gets it now."""
+        if not entry.gone:
+            self._room.served(self._of(entry), entry)
 
     def _of(self, entry: Entry) -> TopicLog:
         return self._slots[slot_of(entry.topic)][entry.topic]
@@ -233,8 +206,7 @@ class Log:
             if seen >= most:
                 return
         self._sweep = None
-        if len(self._row) > 2 * self.entries + 1_000:
-            self._row = deque(entry for entry in self._row if not entry.gone)
+        self._room.tidy(self.entries)
 
     def _each_topic(self) -> Iterator[TopicLog]:
         for slot in list(self._slots):
@@ -270,15 +242,8 @@ class Log:
     def drop(self, slot: int) -> None:
         """Let go of all that belongs to the slot."""
         for log in self._slots.pop(slot, {}).values():
-            if log.entries:
-                self.topics -= 1
-                self.bytes -= TOPIC_BYTES + len(log.topic)
-            for entry in log.entries:
-                self.entries -= 1
-                self.bytes -= entry.size
-                entry.gone = MOVED
-                entry.payload = b""
-            log.entries.clear()  # a sweep may have it in hand
+            while log.entries:  # a sweep may have it in hand
+                self._take(log, log.entries[-1], MOVED)
             self._holes.pop(log.topic, None)
         self._floors.pop(slot, None)
         self._unread.pop(slot, None)

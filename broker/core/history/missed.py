@@ -25,8 +25,9 @@ from ..links.calls import NOT_HOME, WAIT, Kind
 from ..messages.routes import Routes
 from ..part import Part, RequestHandler
 from .clock import Clock
+from .entries import FORGOTTEN, MOVED, Entry, TopicLog
 from .journal import Journal
-from .log import FORGOTTEN, MOVED, Entry, Log, TopicLog
+from .log import Log
 
 #: Bytes of payloads in one page of an answer, and messages.
 PAGE_BYTES: Final = 128 << 10
@@ -93,13 +94,14 @@ class Question(NamedTuple):
 
 
 class Open:
-    """An answer of which something is left."""
+    """An answer of which something is left. ``log``: ``None``, or to be told what of it has been sent."""
 
-    __slots__ = ("entries", "expiry")
+    __slots__ = ("entries", "expiry", "log")
 
-    def __init__(self, entries: Found, expiry: float) -> None:
+    def __init__(self, entries: Found, expiry: float, log: Log | None) -> None:
         self.entries = entries
         self.expiry = expiry
+        self.log = log
 
 
 class Search:
@@ -188,7 +190,7 @@ class Missed(Part):
         if left is None:
             return None
         self._left -= len(left.entries)
-        page = _page(left.entries, PAGE_MESSAGES, PAGE_BYTES)
+        page = _page(left.entries, PAGE_MESSAGES, PAGE_BYTES, left.log)
         self._left += len(left.entries)
         if left.entries and page is not None:
             left.expiry = self._desk.now + FETCHED_S
@@ -334,7 +336,8 @@ class Missed(Part):
     ) -> None:
         question = search.question
         entries = deque([(entry.stamp, entry) for entry in found])
-        page = _page(entries, question.limit or PAGE_MESSAGES, ONCE_BYTES if question.limit else PAGE_BYTES)
+        log = None if question.limit or question.latest else self._log  # these were not owed to anybody
+        page = _page(entries, question.limit or PAGE_MESSAGES, ONCE_BYTES if question.limit else PAGE_BYTES, log)
         if page is None:
             self._tell(search, None)
             return
@@ -349,7 +352,7 @@ class Missed(Part):
             self._numbers += 1
             number = self._numbers
             self._left += len(entries)
-            self._open[search.peer, number] = Open(entries, self._desk.now + FETCHED_S)
+            self._open[search.peer, number] = Open(entries, self._desk.now + FETCHED_S, log)
         gaps = gaps + page[1]
         if len(gaps) > GAPS_MAX:
             floors, gaps = sorted({*floors, *map(slot_of, gaps)}), []
@@ -368,9 +371,11 @@ def _stamp(entry: Entry) -> int:
     return entry.stamp
 
 
-def _page(entries: Found, messages: int, size: int) -> tuple[list[tuple[str, bytes, str, int, int]], list[str]] | None:
+def _page(
+    entries: Found, messages: int, size: int, log: Log | None
+) -> tuple[list[tuple[str, bytes, str, int, int]], list[str]] | None:
     """The first of these, taken out, as they are sent: one at least, if there is one; and the topics of those that have
-    been forgotten meanwhile. ``None``: this endpoint is not their home any more."""
+    been forgotten meanwhile. ``None``: this endpoint is not their home any more. ``log``: is told which they are."""
     rows: list[tuple[str, bytes, str, int, int]] = []
     gaps: list[str] = []
     while entries and len(rows) < messages and size > 0:
@@ -383,6 +388,8 @@ def _page(entries: Found, messages: int, size: int) -> tuple[list[tuple[str, byt
         if not entry.gone:
             rows.append((entry.topic, entry.payload, entry.origin, entry.number, stamp))
             size -= len(entry.payload)
+            if log is not None:
+                log.served(entry)
         elif entry.gone == FORGOTTEN:
             gaps.append(entry.topic)
     return rows, gaps

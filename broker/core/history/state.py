@@ -18,7 +18,8 @@ from ingeborg.protocol.hashes import SLOTS, slot_of
 from ..cluster.slots import SlotState
 from ..desk import Desk
 from .clock import Clock
-from .log import Entry, Log, TopicLog
+from .entries import Entry, TopicLog
+from .log import Log
 
 #: Keys in a chunk at most, and bytes of payloads.
 KEYS_PER_CHUNK: Final = 200

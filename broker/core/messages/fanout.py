@@ -20,7 +20,7 @@ from ..links.calls import Call, Kind
 from ..links.link import Link
 from ..model import Location
 from ..part import Part
-from ..topics.locations import NEVER_LISTENED, Found, Locations, Places, Whereabouts, add
+from ..topics.locations import NEVER_LISTENED, Found, Locations, Places, Whereabouts, add, placed
 from .delivery import Delivered, Delivery, Moved
 from .message import Handover
 
@@ -199,6 +199,8 @@ class Fanout(Part):
         if absent:
             assert places is not None
             self._not_listening(absent, places, gone)
+            if handover.entry is not None:
+                handover.entry.owed += len(absent)
         self._confirmed_by_one(handover)
 
     def _relocated(self, context: Any, result: Any, error: Exception | None) -> None:
@@ -218,6 +220,8 @@ class Fanout(Part):
             self._not_listening(last, found, gone)
             clients = [client for client in clients if client not in last]
         local, remote, _ = self._whereabouts.places(clients, found)
+        if handover.entry is not None:
+            handover.entry.owed += len(clients) - placed(local, remote)
         # The place it kept open stays so until all that is resent is on its way.
         self.hand_over(handover, local, remote, found)
         self._confirmed_by_one(handover)

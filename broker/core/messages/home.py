@@ -22,7 +22,7 @@ from ..links.calls import NOT_HOME, TIMEOUT_S, Kind
 from ..model import Subscribers
 from ..part import Part, RequestHandler
 from ..stores import unavailable
-from ..topics.locations import Locations, Places, Whereabouts
+from ..topics.locations import Locations, Places, Whereabouts, placed
 from .fanout import Fanout
 from .filtering import Filtering
 from .guard import Guard
@@ -197,6 +197,8 @@ class Home(Part):
                 self._placing.search(topic, route, subscribers, missing)
                 return False
             handover = route.take()
+            if handover.entry is not None:
+                handover.entry.owed = len(subscribers) - placed(local, remote)
             if self._fanout.hand_over(handover, local, remote):
                 self._ended(handover, None)
             elif self._fanout.handed_over:
@@ -231,6 +233,10 @@ class Home(Part):
         handover = route.take()
         if count > self._many:
             self._placing.begin(handover, count)
+        if handover.entry is not None:
+            handover.entry.owed = count - placed(places[0], places[1])
+            if matched is not None and matched.plain is not None:
+                handover.entry.owed -= placed(matched.plain[0], matched.plain[1])
         if matched is None:
             at_once = self._fanout.hand_over(handover, places[0], places[1])
         else:

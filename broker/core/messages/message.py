@@ -16,7 +16,7 @@ from typing import Any, Final
 from ingeborg.protocol.errors import ProtocolError
 
 from ..clients.hub import Connection, Reply
-from ..history.log import Entry
+from ..history.entries import Entry
 
 
 class Message:

@@ -6,10 +6,12 @@ what.
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, cast
 
+from ..caches.policy import Entry
+from ..caches.sieve import Sieve
 from ..limits import FILTER_BYTES
 from ..model import Subscribers
 from ..topics.locations import Found, Places
@@ -48,15 +50,16 @@ class Search:
         self.places: Places | None = None  # of many, once a job has gone through them
 
 
-class Route:
-    """A topic's entry. While the set is being read (``subscribers`` is None), changes and messages wait in it.
+class Route(Entry):
+    """A topic's entry, its key. While the set is being read (``subscribers`` is None), changes and messages wait in it.
 
     There are as many as there is room for, most of them idle: what only a busy one needs is None.
     """
 
     __slots__ = ("behind", "changes", "filters", "first", "ids", "passing", "search", "stage", "subscribers")
 
-    def __init__(self, passing: bool = False) -> None:
+    def __init__(self, topic: str = "", passing: bool = False) -> None:
+        super().__init__(topic, 1, 0)
         self.passing = passing  # it goes when nothing waits in it
         self.subscribers: Subscribers | None = None
         self.ids = 0  # in it, as its owner has counted them
@@ -140,8 +143,8 @@ CHOSEN: Final = 8
 
 
 class Routes:
-    """Topic -> route, the least recently used go first; at most ``topics_max`` topics and about ``ids_max`` ids
-    and ``filter_bytes_max`` bytes of filters.
+    """Topic -> route; at most ``topics_max`` topics and about ``ids_max`` ids and ``filter_bytes_max`` bytes of
+    filters. SIEVE says which go (``core.caches``).
 
     A route that something waits in does not go. An entry takes about 360 bytes, a subscriber's id in it 80 to 180.
 
@@ -165,7 +168,8 @@ class Routes:
         self.filter_bytes = 0  # of all filters
         self.evicted = 0
         self.asked = self.misses = 0  # look-ups, and those that had to ask the store
-        self._routes: OrderedDict[str, Route] = OrderedDict()
+        self._routes: dict[str, Route] = {}
+        self._policy = Sieve()
 
     def __len__(self) -> int:
         return len(self._routes)
@@ -175,7 +179,7 @@ class Routes:
         route = self._routes.get(topic)
         if route is None:
             return self._passing.get(topic)
-        self._routes.move_to_end(topic)
+        self._policy.used(route)
         return route
 
     def get(self, topic: str) -> Route | None:
@@ -202,12 +206,13 @@ class Routes:
     def add(self, topic: str) -> Route:
         """A new, empty route. That of ``""``, which is no topic, passes."""
         passing = not topic or (self._choosy and len(self._routes) >= self.topics_max and not self._chosen())
-        route = Route(passing)
+        route = Route(topic, passing)
         if passing:
             self._passing[topic] = route
         else:
             self._evict()  # before: the new one is not in use yet, and must not be the one to go
             self._routes[topic] = route
+            self._policy.admit(route)
         return route
 
     def _chosen(self) -> bool:
@@ -226,6 +231,7 @@ class Routes:
     def _keep(self, topic: str, route: Route) -> None:
         route.passing = False  # to read so many takes longer
         self._routes[topic] = self._passing.pop(topic)
+        self._policy.admit(route)
 
     def count_filters(self, topic: str, route: Route) -> None:
         """The topic's filters have been read, or have changed."""
@@ -280,13 +286,18 @@ class Routes:
         route = self._passing.pop(topic, None)
         if route is None:
             route = self._routes.pop(topic, None)
+            if route is not None:
+                self._policy.forget(route)
         if route is not None:
-            self.ids -= route.ids
-            route.ids = 0
-            if route.filters is not None:
-                self.filter_bytes -= route.filters.counted
-                route.filters.counted = 0
+            self._dropped(route)
         return route
+
+    def _dropped(self, route: Route) -> None:
+        self.ids -= route.ids
+        route.ids = 0
+        if route.filters is not None:
+            self.filter_bytes -= route.filters.counted
+            route.filters.counted = 0
 
     def topics(self) -> list[str]:
         """All topics that have a route."""
@@ -297,11 +308,12 @@ class Routes:
         for _ in range(8):
             if not self._full() or not self._routes:
                 return
-            topic, route = next(iter(self._routes.items()))
+            route = cast(Route, self._policy.victim())
             if route.first is not None or route.stage == READING or len(self._routes) == 1:
-                self._routes.move_to_end(topic)
+                self._policy.admit(route)
             else:
-                self.drop(topic)
+                del self._routes[route.key]
+                self._dropped(route)
                 self.evicted += 1
 
     def _full(self) -> bool:

@@ -22,6 +22,11 @@ Places = tuple[list[str], dict[str, list[str]], list[str]]
 """Of clients: who is here, who is at which peer, of whom it is not known."""
 
 
+def placed(local: list[str], remote: dict[str, list[str]]) -> int:
+    """How many clients these are."""
+    return len(local) + sum(map(len, remote.values()))
+
+
 def add(places: Places, more: Places) -> None:
     """Put the places of some more clients to those of others."""
     places[0].extend(more[0])

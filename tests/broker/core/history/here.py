@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from ingeborg.broker.core.clients.hub import Connection
-from ingeborg.broker.core.history.log import Entry
+from ingeborg.broker.core.history.entries import Entry
 from ingeborg.broker.core.history.positions import Positions
 from ingeborg.broker.core.history.rounds import ALL_SLOTS
 from ingeborg.broker.core.limits import Limits

@@ -8,8 +8,8 @@ import pytest
 
 from ingeborg.broker.core.history import journal as journal_module
 from ingeborg.broker.core.history.clock import STAMPS_PER_MS
+from ingeborg.broker.core.history.entries import Entry
 from ingeborg.broker.core.history.journal import AGAIN_S, KEPT_PER_PAGE, SLOTS_PER_READ, Journal
-from ingeborg.broker.core.history.log import Entry
 from ingeborg.broker.core.history.state import Unread
 from ingeborg.broker.core.model import Kept
 from ingeborg.protocol.hashes import SLOTS, slot_of

@@ -7,14 +7,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ingeborg.broker.core.history import log as log_module
-from ingeborg.broker.core.history.log import ENTRY_BYTES, FORGOTTEN, MOVED, REMOVED, TOPIC_BYTES, Entry, Log
+from ingeborg.broker.core.history.entries import ENTRY_BYTES, FORGOTTEN, MOVED, REMOVED, TOPIC_BYTES, Entry
+from ingeborg.broker.core.history.log import Log
 from ingeborg.protocol.hashes import slot_of
 from tests import wants
 
 TOPICS = ("t", "u", "a longer name")
 SLOTS_OF = sorted({slot_of(topic) for topic in TOPICS})
 SIZE_MAX = 4
-WHAT = ("add", "add", "add", "again", "anew", "remove", "wait", "to", "floor", "drop")
+WHAT = ("add", "add", "add", "again", "anew", "remove", "serve", "wait", "to", "floor", "drop")
 #: Room for some entries of 10 bytes, and for the topics.
 BYTES_MAX = 3 * (TOPIC_BYTES + 20) + 6 * (ENTRY_BYTES + 10)
 NOW = 100.0
@@ -29,13 +30,38 @@ def stamps(found: list[Entry]) -> list[int]:
 
 
 class Naive:
-    """The same with one list of all entries in the order in which they came, and what was ever forgotten."""
+    """The same with one list of all entries in the order in which they came, and what was ever forgotten.
+
+    ``old``: those that are not young any more; ``ranks``: of each topic whose first entry is old: that entry, what it
+    is worth, and when it came to be worth that.
+    """
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
         self.forgotten: dict[str, int] = {}
-        self.why = {"expired": 0, "size": 0, "bytes": 0}
+        self.why = {"expired": 0, "size": 0, "read": 0, "bytes": 0}
         self.floors: dict[int, int] = {}
+        self.old: list[Entry] = []
+        self.ranks: dict[str, tuple[Entry, float, int]] = {}
+        self.ranked = 0
+        self.inflation = 0.0  # what the last one that went was worth
+
+    def rank(self) -> None:
+        """Look at each topic's first entry, after something has changed."""
+        for topic in TOPICS:
+            of_topic = self.of(topic)
+            if not of_topic or of_topic[0] not in self.old:
+                self.ranks.pop(topic, None)
+            elif topic not in self.ranks or self.ranks[topic][0] is not of_topic[0]:
+                self.value(of_topic[0])
+
+    def value(self, first: Entry) -> None:
+        self.ranked += 1
+        worth = self.inflation + first.owed / (ENTRY_BYTES + len(first.payload)) if first.owed else -1.0
+        self.ranks[first.topic] = first, worth, self.ranked
+
+    def young(self) -> list[Entry]:
+        return [one for one in self.entries if one not in self.old]
 
     @property
     def bytes(self) -> int:
@@ -61,8 +87,20 @@ class Naive:
         self.entries.append(new)
         if len(of_topic := self.of(new.topic)) > SIZE_MAX:
             self.forget(of_topic[0], now, "size")
+        self.rank()
         while self.bytes > BYTES_MAX:
-            self.forget(self.entries[0], now, "bytes")
+            for _ in range(16):
+                young = self.young()
+                if sum(one.size for one in young) > BYTES_MAX // 10:
+                    self.old.append(young[0])
+                    self.rank()
+            if self.ranks:
+                first, worth, _ = min(self.ranks.values(), key=lambda rank: rank[1:])
+                self.inflation = max(self.inflation, worth)
+                self.forget(first, now, "bytes" if first.owed else "read")
+            else:
+                self.old.append(self.young()[0])
+            self.rank()
 
     def drop(self, slot: int) -> None:
         self.entries = [one for one in self.entries if slot_of(one.topic) != slot]
@@ -115,6 +153,7 @@ def test_it_does_as_a_naive_one(data: st.DataObject) -> None:
             else:
                 topic, lives = data.draw(st.sampled_from(TOPICS)), data.draw(st.sampled_from((1.0, 60.0)))
                 new = entry(topic, number, stamp, now + lives, b"x" * data.draw(st.integers(0, 30)))
+            new.owed = data.draw(st.integers(0, 3))
             before = naive.entries[:]
             naive.add(new, now)
             log.add(slot_of(new.topic), new, now)
@@ -122,8 +161,17 @@ def test_it_does_as_a_naive_one(data: st.DataObject) -> None:
             gone += [new] if new.gone else []  # it was the first to go
         elif what == "anew" and one is not None:
             stamp = 100 + number
+            is_first = naive.of(one.topic)[0] is one
             log.stamp_anew(slot_of(one.topic), one, stamp)
             assert one.stamp == stamp
+            if is_first:
+                naive.ranks.pop(one.topic, None)
+        elif what == "serve" and one is not None:
+            owed = one.owed
+            log.served(one)
+            assert one.owed == max(0, owed - 1)
+            if owed and one.topic in naive.ranks and naive.ranks[one.topic][0] is one:
+                naive.value(one)
         elif what == "remove" and one is not None:
             naive.entries.remove(one)
             log.remove(slot_of(one.topic), one)
@@ -152,6 +200,7 @@ def test_it_does_as_a_naive_one(data: st.DataObject) -> None:
             log.drop(slot)
             gone += dropped
             assert all(other.gone == MOVED for other in dropped)
+        naive.rank()
         same(log, naive, now)
     assert all(other.gone and other.payload == b"" for other in gone)
     assert not any(other.gone for other in naive.entries)
@@ -164,9 +213,51 @@ def test_what_forgets_is_said_by_why_and_over_before_its_time_is_not_expired() -
         log.add(slot_of("t"), entry("t", number, number), NOW)
     log.add(slot_of("u"), entry("u", 4, 4, NOW + 1.0), NOW)
     log.sweep(NOW + 0.9)
-    assert log.forgotten == {"expired": 0, "size": 1, "bytes": 0}
+    assert log.forgotten == {"expired": 0, "size": 1, "read": 0, "bytes": 0}
     log.sweep(NOW + 1.0)
-    assert log.forgotten == {"expired": 1, "size": 1, "bytes": 0}
+    assert log.forgotten == {"expired": 1, "size": 1, "read": 0, "bytes": 0}
+
+
+def test_the_young_stay_and_of_the_old_what_most_subscribers_have_not_had() -> None:
+    room = 100 * (TOPIC_BYTES + 3 + ENTRY_BYTES + 10)
+    log = Log(room, 10)
+    for number in range(100, 300):
+        one = entry(f"{number}", number, number)
+        one.owed = number % 10 if number < 290 else 0
+        log.add(slot_of(one.topic), one, NOW)
+    left = [
+        number for number in range(100, 300) if (found := log.get(slot_of(f"{number}"), f"{number}")) and found.entries
+    ]
+    assert len(left) == 100
+    assert set(range(292, 300)) <= set(left)  # the last tenth, nearly
+    assert log.forgotten == {"expired": 0, "size": 0, "read": 18, "bytes": 82}
+    assert sum(number % 10 for number in left if number < 290) > 5.5 * len([one for one in left if one < 290])
+
+
+def test_what_nobody_ever_fetches_goes_in_the_end() -> None:
+    log = Log(20 * (TOPIC_BYTES + 3 + ENTRY_BYTES + 10), 10)
+    entries = [entry(f"{number}", number, number) for number in range(100, 500)]
+    for one in entries:
+        one.owed = 9 if one.number < 110 else 1
+        log.add(slot_of(one.topic), one, NOW)
+        if one.number == 140:
+            assert not any(former.gone for former in entries[:10])
+    assert all(former.gone for former in entries[:10])
+
+
+def test_what_was_owed_and_has_been_read_goes_first() -> None:
+    room = 20 * (TOPIC_BYTES + 2 + ENTRY_BYTES + 10)
+    log = Log(room, 10)
+    entries = [entry(f"{number}", number, number) for number in range(10, 40)]
+    for one in entries[:25]:
+        log.add(slot_of(one.topic), one, NOW)
+    read = next(one for one in entries[:25] if one.is_old and not one.gone)
+    log.served(read)
+    log.served(entries[0])  # which is gone
+    for one in entries[25:26]:
+        log.add(slot_of(one.topic), one, NOW)
+    assert read.gone == FORGOTTEN
+    assert log.forgotten["read"] == 1
 
 
 def test_what_is_over_and_not_swept_yet_is_not_found_and_is_a_gap() -> None:
@@ -235,4 +326,4 @@ def test_what_has_gone_does_not_pile_up() -> None:
     for number in range(10_000):
         log.add(slot_of("t"), entry("t", number, number + 1), NOW)
     assert log.entries == 1
-    assert len(log._row) < 3_000
+    assert log._room.waiting < 3_000

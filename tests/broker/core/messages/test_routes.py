@@ -59,14 +59,14 @@ def filled(routes: Routes, topic: str, ids: int) -> Route:
     return route
 
 
-def test_the_least_recently_used_topic_goes_first() -> None:
+def test_the_oldest_topic_that_was_not_used_goes_first() -> None:
     routes = Routes(3, 1_000)
     for topic in "abc":
         filled(routes, topic, 1)
     routes.use("a")
     assert routes.get("b") is not None  # a look is no use
     filled(routes, "d", 1)
-    assert routes.topics() == ["c", "a", "d"]
+    assert routes.topics() == ["a", "c", "d"]
     assert (routes.evicted, routes.ids) == (1, 3)
 
 
