@@ -61,6 +61,22 @@ packing: optimum ## the evaluation of how consumer groups are packed, into build
 	@JAVA_HOME=$$(bash bench/java.sh) && export JAVA_HOME \
 		&& $(BIN)/bench packing --out '$(or $(OUT),build/packing)' --optimum $(OPTIMUM)/bin/python $(ARGS)
 
+SIMULATOR := build/simulator
+$(SIMULATOR)/.ready: bench/caching/simulator.txt $(READY)
+	@$(BIN)/python -m venv --clear $(SIMULATOR)
+	@$(SIMULATOR)/bin/python -m pip --disable-pip-version-check --no-input install --quiet --progress-bar off \
+		--require-hashes -r bench/caching/simulator.txt
+	@touch $@
+
+.PHONY: simulator
+simulator: $(SIMULATOR)/.ready ## an environment with libcachesim, beside which cache policies are tested (INGEBORG_TEST_LIBCACHESIM)
+	@echo '$(SIMULATOR)/bin/python'
+
+.PHONY: caching
+caching: $(READY) ## what caches are worth, into build/caching: the document's experiments and eleven policies (LOG=now-playing.csv.gz)
+	@JAVA_HOME=$$(bash bench/java.sh) && export JAVA_HOME \
+		&& $(BIN)/bench caching --out '$(or $(OUT),build/caching)' $(if $(LOG),--log '$(LOG)') $(ARGS)
+
 .PHONY: java
 java: ## find Java 17 or newer, or install it with apt where that is possible; prints its home
 	@bash bench/java.sh
@@ -87,6 +103,7 @@ pages: $(READY) ## make the pages (report.html) and summaries of the result sets
 	@$(BIN)/python -m ingeborg.bench.text.page docs/benchmarks.md docs/comparison.md
 	@for digest in bench/results/*/packing.json.xz; do $(BIN)/bench packing --again --out "$${digest%/*}" >/dev/null; done
 	@for digest in bench/results/*/autoscale.json.xz; do $(BIN)/bench autoscale all --again --out "$${digest%/*}" >/dev/null; done
+	@for digest in bench/results/*/caching.json.xz; do $(BIN)/bench caching --again --out "$${digest%/*}" >/dev/null; done
 	@for cells in bench/results/*/overlay.json.xz; do $(BIN)/bench overlay thesis --again --out "$${cells%/*}" >/dev/null; done
 
 .PHONY: bench-self
@@ -158,7 +175,8 @@ constraints: $(READY) ## pin anew, hashes included: constraints.txt (all), deplo
 	@sed -i -E -f <(sed -nE 's/^([a-z0-9-]+)==([^ ]+).*/s|"\1==[^";]+|"\1==\2|/p' constraints.txt) pyproject.toml
 	@$(PIN) --upgrade --extra server --extra autoscale --build-deps-for wheel -c constraints.txt --output-file deploy/constraints.txt pyproject.toml
 	@$(PIN) --upgrade --output-file bench/packing/optimum.txt - <<< ortools
-	@$(BIN)/python .ci/pins.py constraints.txt deploy/constraints.txt bench/packing/optimum.txt
+	@$(PIN) --upgrade --output-file bench/caching/simulator.txt - <<< libcachesim
+	@$(BIN)/python .ci/pins.py constraints.txt deploy/constraints.txt bench/packing/optimum.txt bench/caching/simulator.txt
 
 .PHONY: clean
 clean: ## remove the environment, caches and builds (runs/ stays: it holds measurements)

@@ -144,6 +144,7 @@ def _parser() -> argparse.ArgumentParser:
     check.add(commands, _add_spark)
     try:
         from ingeborg.bench.autoscale import command as autoscale
+        from ingeborg.bench.caching import command as caching
         from ingeborg.bench.compare import command as compare
         from ingeborg.bench.drift import command as drift
         from ingeborg.bench.overlay import command as overlay
@@ -155,6 +156,7 @@ def _parser() -> argparse.ArgumentParser:
         _add_absent(commands, "autoscale", error)
         _add_absent(commands, "overlay", error)
         _add_absent(commands, "packing", error)
+        _add_absent(commands, "caching", error)
         _add_absent(commands, "peers", error)
     else:
         compare.add(commands, digest, write_report)
@@ -162,6 +164,7 @@ def _parser() -> argparse.ArgumentParser:
         autoscale.add(commands)
         overlay.add(commands)
         packing.add(commands)
+        caching.add(commands)
         peers.add(commands)
     return parser
 

@@ -83,6 +83,8 @@ LONG_S: dict[str, float] = {
     "tests/store/test_embedded.py": 16,
     "tests/bench/autoscale/test_job.py": 15,
     "tests/bench/overlay/test_command.py": 15,
+    "tests/bench/caching/test_command.py": 15,
+    "tests/bench/caching/test_job.py": 15,
     "tests/simulator/test_slot_states.py": 15,
     "tests/store/test_filters.py": 15,
     "tests/riak/test_filtered.py": 15,
@@ -143,6 +145,9 @@ APART = frozenset(
 TOGETHER: dict[str, tuple[str, ...]] = {
     "Spark": (
         "tests/bench/autoscale/test_job.py",
+        "tests/bench/caching/live/test_job.py",
+        "tests/bench/caching/test_command.py",
+        "tests/bench/caching/test_job.py",
         "tests/bench/overlay/test_command.py",
         "tests/bench/overlay/test_log.py",
         "tests/bench/packing/test_command.py",

@@ -75,6 +75,15 @@ LAYERS = (
     Layer("bench.packing", ("protocol", "bench", "ingeborg.form", "broker.core.groups")),
     # Protocols as endpoints would run them, in a simulator.
     Layer("bench.overlay", ("protocol", "bench", "ingeborg.form", "broker.core.overlay")),
+    # The same of policies of caches, and a broker around them that is put together of real parts.
+    Layer("bench.caching", ("protocol", "bench", "ingeborg.form", "broker.core.caches")),
+    Layer(
+        "bench.caching.live",
+        (
+            *("protocol", "bench", "ingeborg.form", "broker.core.caches", "broker.core.filters", "broker.store"),
+            "broker.autoscaling.kafka.connecting",
+        ),
+    ),
     # Real programs on a real Kafka; in place of their monitor it speaks to them itself.
     Layer("bench.autoscale", ("protocol", "bench", "ingeborg.form", "broker.autoscaling")),
     Layer("bench.cli", ("protocol", "bench"), known_to_none=True),

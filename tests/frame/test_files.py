@@ -125,9 +125,10 @@ def test_the_page_of_dependencies_lists_each_with_its_pinned_release() -> None:
     )
     page = (ROOT / "docs" / "dependencies.md").read_text(encoding="utf-8")
     [optimum] = [pin for pin in pins("bench/packing/optimum.txt") if pin.startswith("ortools==")]
+    [simulator] = [pin for pin in pins("bench/caching/simulator.txt") if pin.startswith("libcachesim==")]
     assert dict(re.findall(r"^\| (\S+) \| (\d\S+) \|", page, re.MULTILINE)) == {
         name: released[name.replace(".", "-")] for name in wanted
-    } | {"ortools": optimum.partition("==")[2]}
+    } | {"ortools": optimum.partition("==")[2], "libcachesim": simulator.partition("==")[2]}
 
 
 @pytest.mark.parametrize("script", SCRIPTS)

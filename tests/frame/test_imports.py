@@ -182,7 +182,8 @@ DISTRIBUTIONS = {
 
 def test_every_package_that_is_imported_is_declared() -> None:
     """The client must do with ``dependencies``. The broker may also use the extra ``server``, its autoscaler the extra
-    ``autoscale``, loadgen and bench the extra ``bench``, and the adapters of other systems the extra ``peers``."""
+    ``autoscale``, loadgen and bench the extra ``bench``, and the adapters of other systems the extra ``peers``. What
+    measures parts, or puts some together, may use what these do."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
     def names(requirements: list[str]) -> set[str]:
@@ -206,6 +207,8 @@ def test_every_package_that_is_imported_is_declared() -> None:
             more = extras["autoscale"] | extras["peers"]
         if module.startswith("bench.parts."):
             more = extras["server"]
+        if module.startswith("bench.caching.live."):
+            more = extras["server"] | extras["peers"]
         if module == "bench.parts.framing.picows_echo":  # which another interpreter runs
             more = more | {"picows"}
         return may_use[module.partition(".")[0]] | more
@@ -220,6 +223,7 @@ def test_every_package_that_is_imported_is_declared() -> None:
     assert undeclared == {
         ("mypy_extensions", "protocol.native"),  # only mypy and mypyc see that it is imported
         ("ortools", "bench.packing.optimum_program"),  # runs in an environment of its own
+        ("libcachesim", "bench.caching.simulator_program"),  # the same
     }
 
 

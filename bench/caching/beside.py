@@ -1,0 +1,71 @@
+"""Plain requests as libcachesim counts their hits, unit by unit: kept beside the rows of ours.
+
+Owns: what is kept of it, and where. Must never: be needed for a figure of ours.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+import orjson
+
+from ingeborg.bench.caching import log as logs
+from ingeborg.bench.caching import requests as plain
+from ingeborg.bench.caching.cases import SHARES, Requests, Unit
+from ingeborg.bench.caching.policies.named import BELADY, PLAIN
+from ingeborg.bench.caching.policies.tinylfu import TinyLfu
+from ingeborg.bench.caching.replay import requests
+from ingeborg.bench.caching.simulator import Simulator
+from ingeborg.bench.caching.work import Row
+
+SIMULATED: Final = "simulated"
+"""The folder of a result that they are in, a file for each unit."""
+
+
+def run(units: Sequence[Unit], out: Path, python: str, log: Path | None) -> None:
+    """Of those that are plain requests; one that has been kept is not run again. ``python``: an interpreter that has
+    libcachesim. Raises BenchError: it has none."""
+    due = [unit for unit in units if isinstance(unit, Requests) and not path_of(out, unit).is_file()]
+    if not due:
+        return
+    (out / SIMULATED).mkdir(parents=True, exist_ok=True)
+    with Simulator(python) as simulator:
+        for unit in due:
+            path = path_of(out, unit)
+            part = path.with_name(f".{path.name}.{os.getpid()}")
+            part.write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in _rows(unit, simulator, log)))
+            part.replace(path)
+
+
+def path_of(out: Path, unit: Requests) -> Path:
+    """Its file."""
+    return out / SIMULATED / f"{unit.name}.jsonl"
+
+
+def _rows(unit: Requests, simulator: Simulator, log: Path | None) -> Iterator[Row]:
+    if unit.wants_log:
+        assert log is not None, "the plan is to have no unit that wants a log where there is none"
+        items = logs.songs(logs.read(log))
+        different = len(set(items))
+    else:
+        items, different = plain.zipf(unit.exponent, unit.seed), plain.ITEMS
+    for share in SHARES:
+        room = int(different * share)
+        for policy in (*PLAIN, BELADY):
+            yield {
+                "exponent": unit.exponent,
+                "seed": unit.seed,
+                "share": share,
+                "policy": policy,
+                "simulated": simulator.hits(policy, room, items),
+                "narrow": narrow(items, room) if policy == "tinylfu" else None,
+            }
+
+
+def narrow(items: list[int], room: int) -> int:
+    """Hits of our W-TinyLFU with half the counters, which is as exact as libcachesim's: that one adds to all counters
+    of a key, and so counts more of other keys."""
+    return requests(items, TinyLfu(room, room, width=2), room).hits

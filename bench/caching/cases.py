@@ -1,0 +1,148 @@
+"""What is run: which streams, with how much room, and which policies.
+
+Owns: the plan, cut into units that are run and kept each by itself. Must never: run anything.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from ingeborg.bench.caching.reads import AWAY_S, WISHES
+from ingeborg.bench.caching.restaurants import EXPONENT, RETURNS
+
+HOUR_S: Final = 3_600.0
+
+#: The room, as a share of all items, or of the bytes of all records.
+SHARES: Final = (0.01, 0.1)
+
+EXPONENTS: Final = (0.8, 1.0, 1.2)
+
+#: Of the streams of which the comparison is made, and of what is looked at besides.
+SEEDS: Final = 3
+FEW_SEEDS: Final = 1
+
+#: Of the document's experiments: they take little.
+DOCUMENT_SEEDS: Final = 10
+ROOM_SEEDS: Final = 3
+
+#: Streams of records and reads, by name. ``plays``: of the now-playing log.
+PLAYS, POPULAR, UNEVEN, SIZES = "plays", "plays, popular", "plays, uneven", "zipf 1, sizes"
+STREAMS: Final = (PLAYS, *(f"zipf {exponent:g}" for exponent in EXPONENTS))
+
+#: Beside the defaults: how long subscribers are away, in hours, and how many topics each wishes for.
+AWAY_H: Final = (1, 3, 12, 24)
+OTHER_WISHES: Final = (4, 8, 32, 64)
+
+#: Of which streams that is looked at.
+SWEPT: Final = (PLAYS, "zipf 1")
+
+#: The document's numbers of records (its experiments 1 to 4).
+RECORDS: Final = (500, 800, 1_000, 2_000, 5_000, 10_000)
+
+#: Experiments 5 to 7: lambda, with mu what is left of 1; batches; gamma and alpha, each with each.
+RISES: Final = tuple(f"0.{tenths}" for tenths in range(1, 10))
+BATCHES: Final = (1, 2, 3, 5, 10, 30, 100, 300, 1_000, 3_000, 10_000)
+WEIGHTS: Final = ("0.1", "0.3", "0.5", "0.7", "0.9")
+
+#: How often a subscriber comes back in a run, beside the default.
+OTHER_RETURNS: Final = (5.0, 80.0)
+
+
+@dataclass(frozen=True)
+class Requests:
+    """Plain requests for items. ``exponent``: of Zipf's law; 0: the now-playing log's songs."""
+
+    exponent: float
+    seed: int
+
+    @property
+    def name(self) -> str:
+        """Of its file."""
+        return f"requests {f'zipf {self.exponent:g}' if self.exponent else PLAYS} s{self.seed}".replace(" ", "-")
+
+    @property
+    def wants_log(self) -> bool:
+        return not self.exponent
+
+
+@dataclass(frozen=True)
+class Reads:
+    """A stream of records and reads. ``whole``: all ways of running a policy are tried."""
+
+    stream: str
+    share: float
+    seed: int
+    away_s: float = AWAY_S
+    wishes: float = WISHES
+    whole: bool = False
+
+    @property
+    def name(self) -> str:
+        """Of its file."""
+        what = f"{self.stream.replace(',', '')} a{self.away_s / HOUR_S:g} w{self.wishes:g} c{self.share:g}"
+        return f"reads {what} s{self.seed}".replace(" ", "-")
+
+    @property
+    def wants_log(self) -> bool:
+        return self.stream.startswith(PLAYS)
+
+
+@dataclass(frozen=True)
+class Document:
+    """The document's experiments 1 and 2, and the parameters of 5 to 7, with unlimited room and a bounded one.
+    ``rooms``: the bounded one is looked at, too; ``sweeps``: the parameters are."""
+
+    records: int
+    seed: int
+    exponent: float = EXPONENT
+    returns: float = RETURNS
+    rooms: bool = False
+    sweeps: bool = False
+
+    @property
+    def name(self) -> str:
+        """Of its file."""
+        parts = f"document n{self.records} e{self.exponent:g} r{self.returns:g}"
+        return f"{parts}{' sweeps' if self.sweeps else ''} s{self.seed}".replace(" ", "-")
+
+    @property
+    def wants_log(self) -> bool:
+        return False
+
+
+Unit = Requests | Reads | Document
+
+
+def units(seeds: int, *, log: bool) -> list[Unit]:
+    """The whole plan, with so many seeds for the comparison. ``log``: there is one."""
+    few = min(seeds, FEW_SEEDS)
+    found: list[Unit] = [Requests(exponent, seed) for exponent in EXPONENTS for seed in range(1, seeds + 1)]
+    found.append(Requests(0.0, 1))
+    for share in SHARES:
+        found += [Reads(name, share, seed, whole=seed == 1) for name in STREAMS for seed in range(1, seeds + 1)]
+        found += [Reads(name, share, seed) for name in (POPULAR, UNEVEN, SIZES) for seed in range(1, few + 1)]
+        for name in SWEPT:
+            for seed in range(1, few + 1):
+                found += [Reads(name, share, seed, away_s=hours * HOUR_S) for hours in AWAY_H]
+                found += [Reads(name, share, seed, wishes=wishes) for wishes in OTHER_WISHES]
+    found += documents()
+    return [unit for unit in found if log or not unit.wants_log]
+
+
+def documents() -> list[Unit]:
+    """The document's part of the plan."""
+    most = max(RECORDS)
+    found: list[Unit] = [
+        Document(records, seed, rooms=seed <= ROOM_SEEDS)
+        for records in RECORDS
+        for seed in range(1, DOCUMENT_SEEDS + 1)
+    ]
+    found += [Document(most, seed, exponent=0.0) for seed in range(1, DOCUMENT_SEEDS + 1)]
+    found += [
+        Document(most, seed, returns=returns, rooms=True)
+        for returns in OTHER_RETURNS
+        for seed in range(1, FEW_SEEDS + 1)
+    ]
+    found += [Document(most, seed, rooms=seed <= FEW_SEEDS, sweeps=True) for seed in range(1, DOCUMENT_SEEDS + 1)]
+    return found

@@ -1,0 +1,67 @@
+"""How many reads are hits, on average, with the best memory that an online policy could have at each moment.
+
+Owns: that figure. Must never: be used where it does not hold: absences have to be exponential and alike.
+
+Then nobody can know who comes back first: each of those whom a record is owed reads it in the next moment with the same
+probability. A byte of a record saves ``owed / size`` of these reads, so the best memory has the records of which that
+is most, the last one in part. An online policy that may not only drop records, but put any in at any moment, has as
+many hits as this, and none has more. Of a single stream a policy may have a few more, by luck.
+"""
+
+from __future__ import annotations
+
+from array import array
+
+from ingeborg.bench.caching.reads import Stream
+
+
+def hits(stream: Stream, bytes_max: int) -> float:
+    """With so much room."""
+    levels = _Levels(stream)
+    sizes, owed = stream.sizes, array("l", stream.readers)
+    found = 0.0
+    for event in stream.events:
+        if event >= 0:
+            levels.add(owed[event], sizes[event], sizes[event])
+            continue
+        record = ~event
+        size, left = sizes[record], owed[record]
+        found += levels.share(left, size, bytes_max)
+        levels.add(left, size, -size)
+        owed[record] = left - 1
+        if left > 1:
+            levels.add(left - 1, size, size)
+    return found
+
+
+class _Levels:
+    """Bytes of the records by what a byte of them is worth, the most first: a tree of sums (Fenwick, 1994)."""
+
+    def __init__(self, stream: Stream) -> None:
+        pairs = {
+            (owed, size)
+            for size, readers in set(zip(stream.sizes, stream.readers, strict=True))
+            for owed in range(1, readers + 1)
+        }
+        order = sorted(pairs, key=lambda pair: (-pair[0] / pair[1], pair))
+        self._places = {pair: place for place, pair in enumerate(order, 1)}
+        self._bytes = [0] * (len(order) + 1)
+        self._sums = [0] * (len(order) + 1)
+
+    def add(self, owed: int, size: int, change: int) -> None:
+        place = self._places[owed, size]
+        self._bytes[place] += change
+        sums = self._sums
+        while place < len(sums):
+            sums[place] += change
+            place += place & -place
+
+    def share(self, owed: int, size: int, bytes_max: int) -> float:
+        """How much of the records with this worth is in the best memory of so many bytes."""
+        place = self._places[owed, size]
+        here, above = self._bytes[place], 0
+        place -= 1
+        while place:
+            above += self._sums[place]
+            place -= place & -place
+        return min(1.0, max(0.0, (bytes_max - above) / here))

@@ -1,0 +1,350 @@
+"""The document's seven findings, judged by what was found.
+
+Owns: which finding is judged by which figures. Must never: make markup. Pure.
+
+The document prints no numbers beside its charts, so that its sentences are what can be held against ours. It does not
+say how much memory there is. So a finding about hit rates is judged for each reading: without a limit, with 10 % and
+with 1 % of the bytes of all records. A finding about time is judged for each place where it was measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Final
+
+from ingeborg.bench.caching.found import NOVEL, PLACES, ROOMS, STRATEGIES, Found, Rate
+from ingeborg.bench.caching.live.cases import LATENCY, THROUGHPUT
+
+Json = Mapping[str, Any]
+
+NOISE: Final = 0.05
+"""Of a latency or a throughput beside another: less is no difference that anybody would notice."""
+
+SIMILAR: Final = 0.1
+"""Two duplication factors are similar if they are at most so far apart."""
+
+HOLDS, FAILS, EQUAL = "holds", "does not", "within noise"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A finding of the document, a verdict for each reading of it, the figures that they rest on, and what makes them
+    so."""
+
+    number: int
+    text: str
+    verdicts: list[tuple[str, str]]
+    found: list[str]
+    why: str
+
+
+def room(share: float | None) -> str:
+    """As it is called on a page."""
+    return "unbounded" if share is None else f"{share:.0%}"
+
+
+def ms(value: float | None) -> str:
+    """A time of so many milliseconds."""
+    if value is None:
+        return "–"
+    return f"{1e3 * value:,.0f} µs" if value < 1 else f"{value:,.1f} ms"
+
+
+def judged(found: Found) -> list[Claim]:
+    """The findings for which there are figures, in the order of the experiments."""
+    claims = [_hits(found), _copies(found), _latency(found), _throughput(found)]
+    claims += [_threshold(found), _mean(found), _buffer(found)]
+    return [claim for claim in claims if claim.verdicts]
+
+
+def _over(verdicts: Iterable[str]) -> str:
+    """Of all numbers of records: it holds if it does with each, and does not if it does not with any."""
+    each = list(verdicts)
+    return FAILS if FAILS in each else EQUAL if EQUAL in each else HOLDS
+
+
+def _sign(difference: Rate | None) -> str:
+    """Is the one greater than the other?"""
+    if difference is None:
+        return EQUAL
+    mean, half = difference
+    return HOLDS if mean - half > 0 else FAILS if mean + half < 0 else EQUAL
+
+
+# Experiments 1 and 2: hits, duplication
+
+
+def _largest(found: Found) -> int:
+    return max(found.records, default=0)
+
+
+def _rates(found: Found, what: str, form: str, share: float | None, exponent: float = 1.0) -> str:
+    """Of the strategies, with the most records."""
+    texts = []
+    for name in STRATEGIES[1:]:
+        row = found.document(_largest(found), name, share, exponent)
+        if row is not None:
+            texts.append(f"{name} {row[what][0]:{form}}")
+    return ", ".join(texts)
+
+
+def _hits(found: Found) -> Claim:
+    verdicts, texts = [], []
+    for share in ROOMS:
+        records = [number for number in found.records if found.document(number, "buffer", share)]
+        if records:
+            each = [
+                _sign(found.difference(number, "buffer", other, "by_read", share))
+                for number in records
+                for other in NOVEL[:2]
+            ]
+            verdicts.append((room(share), _over(each)))
+            texts.append(f"{room(share)}: {_rates(found, 'by_read', '.3f', share)}")
+    even = _rates(found, "by_read", ".3f", None, 0.0)
+    lead = _leads(found)
+    return Claim(
+        1,
+        "Buffer has consistently the best hit rate, but for unlimited caching.",
+        verdicts,
+        [f"hit rate by read of {_largest(found):,} records, {text}" for text in texts],
+        "Threshold's hit rate by read is μ/(λ+μ), whatever is published: what it lets in is paid for by what it does "
+        "not, in subscribers. Buffer lets a record in if it has more subscribers than the one before; mean, if it has "
+        f"more than the last three on average.{lead}"
+        + (f" All kinds with as many subscribers, but for chance: {even}." if even else "")
+        + " With less room than records LRU decides which stay, and a rule can only keep records out.",
+    )
+
+
+def _leads(found: Found) -> str:
+    """Of buffer beside mean, by the number of records."""
+    parts = []
+    for number in found.records:
+        difference = found.difference(number, "buffer", "mean", "by_read")
+        if difference is not None:
+            parts.append(f"{100 * difference[0]:+.1f} ± {100 * difference[1]:.1f}")
+    return f" Buffer less mean, in points, {found.records[0]:,} records to {found.records[-1]:,}: {', '.join(parts)}."
+
+
+def _copies(found: Found) -> Claim:
+    verdicts = []
+    records = [number for number in found.records if found.document(number, "threshold")]
+    if records:
+        most = _over(
+            _sign(found.difference(number, one, other, "duplication"))
+            for number in records
+            for one in NOVEL[:2]
+            for other in ("buffer", "all")
+        )
+        alike = _over(HOLDS if _alike(found, number) else FAILS for number in records)
+        verdicts = [("the most", most), ("similar", alike)]
+    return Claim(
+        2,
+        "Threshold and mean have consistently similar duplication factors, and the greatest.",
+        verdicts,
+        [
+            f"subscribers of a record in memory, {_largest(found):,} records: "
+            f"{_rates(found, 'duplication', '.1f', None)}",
+            f"of any record, as far as it is in memory: {_rates(found, 'copies_per_record', '.1f', None)}",
+        ],
+        "Who lets in less, and only what has many subscribers, has more subscribers for each. Threshold lets in the "
+        "fewest. It does not depend on the room: a rule does not know it. In the document's slides threshold writes "
+        "every record to the database, and mean and buffer those alone that they do not keep; here all are written.",
+    )
+
+
+def _alike(found: Found, records: int) -> bool:
+    one, other = (found.document(records, name) for name in NOVEL[:2])
+    if one is None or other is None:
+        return False
+    high, low = sorted((one["duplication"][0], other["duplication"][0]), reverse=True)
+    return bool(high - low <= SIMILAR * high)
+
+
+# Experiments 3 and 4: latency, throughput
+
+
+def _latency(found: Found) -> Claim:
+    verdicts, texts = [], []
+    parts: list[str] = []
+    for place in PLACES:
+        pairs = {}
+        for records in found.measured_records(LATENCY, place):
+            none, everything = (found.measured(LATENCY, records, name, None, place) for name in ("none", "all"))
+            if none is not None and everything is not None:
+                pairs[records] = (none, everything)
+        if not pairs:
+            continue
+        last = pairs[max(pairs)]
+        verdicts.append((place, _slower(*last)))
+        parts += [HOLDS if one["database_ms"] > other["database_ms"] else FAILS for one, other in pairs.values()]
+        beside = ", ".join(f"{records:,}: × {one['latency_ms'] / other['latency_ms']:.3f}" for records, (one, other)
+                           in pairs.items())  # fmt: skip
+        whole, reading = (" and ".join(ms(row[name]) for row in last) for name in ("latency_ms", "database_ms"))
+        texts.append(
+            f"{place}: none beside all by records, {beside}; with {max(pairs):,}, none and all: {whole}, of which "
+            f"{reading} are the database's"
+        )
+    return Claim(
+        3,
+        "Latency is at its maximum without a cache, most with many records; with few the difference is negligible.",
+        [*verdicts, ("the database's part", _over(parts))] if verdicts else [],
+        texts,
+        "Subscribers come twice a second, as Kafka's consumers may poll, and a record waits a quarter of a second for "
+        "them, on average. A read of LMDB takes microseconds, so that no strategy can change what is seen. A read of "
+        f"Riak is a request over the network.{_again(found)}",
+    )
+
+
+def _again(found: Found) -> str:
+    repeats = found.repeats
+    if not repeats:
+        return ""
+    most = max(abs(one / other - 1) for one, other in repeats)
+    return f" The same unit, run twice, is up to {most:.1%} apart."
+
+
+def _slower(one: Json, other: Json) -> str:
+    """Only what the database takes can depend on the strategy: a difference that it does not make up at least half of
+    is chance."""
+    if abs(one["database_ms"] - other["database_ms"]) < abs(one["latency_ms"] - other["latency_ms"]) / 2:
+        return EQUAL
+    ratio = one["latency_ms"] / other["latency_ms"]
+    return HOLDS if ratio > 1 + NOISE else EQUAL if ratio >= 1 - NOISE else FAILS
+
+
+def _throughput(found: Found) -> Claim:
+    verdicts, texts = [], []
+    for place in PLACES:
+        records = found.measured_records(THROUGHPUT, place)
+        if not records:
+            continue
+        rows = {name: found.measured(THROUGHPUT, records[-1], name, None, place) for name in STRATEGIES[:-1]}
+        known = {name: row for name, row in rows.items() if row is not None}
+        if "all" not in known or len(known) < 2:
+            continue
+        other = max((name for name in known if name != "all"), key=lambda name: float(known[name]["records_per_s"]))
+        verdicts.append((place, _faster(known["all"], known[other])))
+        each = ", ".join(f"{name} {_per_s(row)}" for name, row in known.items())
+        texts.append(f"{place}, records/s of {records[-1]:,}: {each}")
+    return Claim(
+        4,
+        "Throughput is at its maximum with unlimited caching, most with many records.",
+        verdicts,
+        texts,
+        "Every record is written to the database, cached or not, and each subscriber is handed each of its records: "
+        "that is the same for all. A hit saves a look-up in LMDB, a few microseconds for a batch of reads. Least and "
+        "greatest of the runs in brackets; one run says nothing for certain.",
+    )
+
+
+def _per_s(row: Json) -> str:
+    text = f"{row['records_per_s']:,.0f}"
+    return text if row["runs"] == 1 else f"{text} ({row['slowest_per_s']:,.0f} … {row['fastest_per_s']:,.0f})"
+
+
+def _faster(one: Json, other: Json) -> str:
+    """For certain only if the slowest run of the one is faster than the fastest of the other, of several each."""
+    if min(one["runs"], other["runs"]) == 1:
+        return EQUAL
+    if one["slowest_per_s"] > other["fastest_per_s"] and one["records_per_s"] > (1 + NOISE) * other["records_per_s"]:
+        return HOLDS
+    if one["fastest_per_s"] < other["slowest_per_s"] and other["records_per_s"] > (1 + NOISE) * one["records_per_s"]:
+        return FAILS
+    return EQUAL
+
+
+# Experiments 5 to 7: parameters
+
+
+def _falls(values: Sequence[float]) -> str:
+    """Each less than the one before, or none notably."""
+    if not values or max(values) - min(values) <= NOISE * max(values):
+        return EQUAL
+    return HOLDS if all(one > other for one, other in pairwise(values)) else FAILS
+
+
+def _latencies(found: Found, strategy: str, parameters: Callable[[str], bool] = lambda _: True) -> dict[str, Json]:
+    rows = sorted(found.measured_sweep(strategy).items(), key=lambda item: _numbers(item[0]))
+    return {name: row for name, row in rows if parameters(name)}
+
+
+def _numbers(parameters: str) -> list[float]:
+    return [float(value) for value in parameters.split()]
+
+
+def _falling(rows: Sequence[Json]) -> str:
+    """Does the latency? Only what the database takes can depend on the parameters: where that changes by less than
+    noise, whatever else changes does so by chance."""
+    parts = [float(row["database_ms"]) for row in rows]
+    values = [float(row["latency_ms"]) for row in rows]
+    return EQUAL if max(parts) - min(parts) <= NOISE * min(values) else _falls(values)
+
+
+def _swept(rates: Sequence[float], latencies: Sequence[Json]) -> list[tuple[str, str]]:
+    """Hit rates and latencies in an order in which the document has the hit rate fall, and the latency rise."""
+    verdicts = [("hit rate", _falls(rates))] if rates else []
+    return [*verdicts, *([("latency", _falling(latencies[::-1]))] if latencies else [])]
+
+
+def _listed(values: Mapping[str, float], form: str, unit: str = "") -> str:
+    return ", ".join(f"({name}) {value:{form}}{unit}" for name, value in values.items())
+
+
+def _means(rows: Mapping[str, Json]) -> dict[str, float]:
+    return {name: float(row["by_read"][0]) for name, row in rows.items()}
+
+
+def _said(parameters: str, rates: Mapping[str, float], rows: Mapping[str, Json]) -> list[str]:
+    said = [f"hit rate by {parameters}: {_listed(rates, '.3f')}"] if rates else []
+    if rows:
+        whole, reading = ({name: row[key] for name, row in rows.items()} for key in ("latency_ms", "database_ms"))
+        part = f"{ms(min(reading.values()))} to {ms(max(reading.values()))}"
+        said.append(f"latency: {_listed(whole, '.0f', ' ms')}; of it the database's {part}")
+    return said
+
+
+def _threshold(found: Found) -> Claim:
+    rates = _means(found.sweep("threshold"))
+    latencies = _latencies(found, "threshold")
+    shown = {name: rate for name, rate in rates.items() if _numbers(name)[0] in (0.1, 0.3, 0.5, 0.7, 0.9)}
+    off = max((abs(rate - _numbers(name)[1]) for name, rate in rates.items()), default=0.0)
+    return Claim(
+        5,
+        "Threshold's latency is least where μ ≫ λ, and increases as λ ≫ μ.",
+        _swept(list(rates.values()), list(latencies.values())),
+        _said("λ μ", shown, latencies),
+        "The hit rate is μ/(λ+μ), by construction: the threshold goes up by λu with each record that comes in and down "
+        f"by μu with each that does not, and comes back to where it was. Measured, it is at most {off:.3f} off.",
+    )
+
+
+def _mean(found: Found) -> Claim:
+    rates = dict(sorted(_means(found.sweep("mean")).items(), key=lambda item: int(item[0])))
+    latencies = _latencies(found, "mean")
+    return Claim(
+        6,
+        "Mean's latency falls as the batch grows, which means a higher hit rate.",
+        _swept(list(rates.values())[::-1], list(latencies.values())[::-1]),
+        _said("batch", rates, latencies),
+        "A record that ends a batch belongs to it: a batch of 1 compares each record with itself, and lets nothing in. "
+        "Until the first batch is full the threshold is 0, and everything comes in: a batch of as many as "
+        "there are records is unlimited caching. In between it is not monotone: a mean of two or three records varies, "
+        "and is passed more often than a mean of a hundred, which is above most records.",
+    )
+
+
+def _buffer(found: Found) -> Claim:
+    rates = {name: rate for name, rate in _means(found.sweep("buffer")).items() if name.startswith("0.7 ")}
+    ones = [rate for name, rate in _means(found.sweep("buffer")).items() if abs(sum(_numbers(name)) - 1) < 1e-9]
+    latencies = _latencies(found, "buffer", lambda name: name.startswith("0.7 "))
+    same = f" Its {len(ones)} pairs that add up to 1 are from {min(ones):.4f} to {max(ones):.4f}." if ones else ""
+    return Claim(
+        7,
+        "Buffer's latency is less where the threshold has a small portion of the previous record.",
+        _swept(list(rates.values()), list(latencies.values())),
+        _said("γ α, γ = 0.7", rates, latencies),
+        "u > γu + αu_prev is u > α/(1−γ) u_prev: only this quotient decides. With γ fixed a small α lets in more, as "
+        f"it asks for less; where γ + α = 1 all are one result, and there is nothing to optimise.{same}",
+    )

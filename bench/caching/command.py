@@ -1,0 +1,232 @@
+"""`bench caching`: the document's evaluation of its caching strategies, and ours, run again.
+
+Owns: its arguments, the processes that run the plan, the order of running and digesting, and what is said meanwhile.
+Must never: run anything beside what is measured on real processes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import lzma
+import multiprocessing
+import os
+import platform
+import signal
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from ingeborg import form
+from ingeborg.bench.caching import beside, work
+from ingeborg.bench.caching.cases import SEEDS, Unit, units
+from ingeborg.bench.caching.found import LIVE
+from ingeborg.bench.errors import BenchError
+from ingeborg.broker.core import caches
+
+SEEDS_MAX: Final = 100
+PLAN, FACTS = "plan.json", "facts.json"
+DIGEST, MEASURED = "caching.json.xz", "live.json.xz"
+"""What the seeds decide, and what was measured on a machine."""
+
+PAGE, SUMMARY = "report.html", "summary.md"
+
+KAFKA: Final = "kafka"
+
+SAY_S: Final = 10.0
+
+NOT_IN_ROWS: Final = (
+    *("beside.py", "claims.py", "command.py", "drawn.py", "figures.py", "found.py"),
+    *("goals.py", "job.py", "page.py", "simulator.py", "simulator_program.py", "summary.py", "__main__.py"),
+)
+"""Sources that only look at rows, or say what is run."""
+
+
+def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command."""
+    command = commands.add_parser(
+        "caching",
+        help="which records to keep in memory, and what that gains",
+        description="Run every caching strategy of the document (Effect of Caching in a Content-Based Pub/Sub System "
+        "using Kafka), others, and ours: over streams of records and reads, then in a broker on real processes. Digest "
+        "what they did with Spark, and write one page. What DIR holds already is not run again. The same seeds give "
+        f"the same {DIGEST}; {MEASURED} is of the machine. Half an hour of two cores.",
+    )
+    command.add_argument(
+        "--out", required=True, metavar="DIR", help="where rows, digests and page go; made if not there"
+    )
+    command.add_argument("--log", metavar="FILE", help="a now-playing log: without it its streams are left out")
+    command.add_argument(
+        "--seeds", type=int, default=SEEDS, metavar="N", help="of each stream that is compared (default: %(default)s)"
+    )
+    command.add_argument(
+        "--processes",
+        type=int,
+        default=os.process_cpu_count() if hasattr(os, "process_cpu_count") else len(os.sched_getaffinity(0)),
+        metavar="N",
+        help="replay so many streams at once (default: as many as there are cores, %(default)s)",
+    )
+    command.add_argument("--via", choices=(KAFKA,), help="also measure with a real Kafka in front, which is started")
+    command.add_argument("--store", metavar="riak:HOST:PORT,…", help="also measure with the records in this Riak")
+    command.add_argument("--no-live", action="store_true", help="replay streams only: measure no real processes")
+    command.add_argument(
+        "--libcachesim", metavar="PYTHON", help="also compare hit rates with the libcachesim of this interpreter"
+    )
+    command.add_argument(
+        "--note", default="", metavar="TEXT", help="said on the page of what was measured: whose Riak, what else ran"
+    )
+    command.add_argument(
+        "--again", action="store_true", help=f"only make the page again, of the {DIGEST} and {MEASURED} that DIR holds"
+    )
+    command.set_defaults(command=_caching)
+
+
+def _caching(options: argparse.Namespace) -> int:
+    if not 1 <= options.seeds <= SEEDS_MAX:
+        raise BenchError(f"--seeds has to be from 1 to {SEEDS_MAX}")
+    if options.processes < 1:
+        raise BenchError("--processes has to be 1 or more")
+    kind, _, nodes = (options.store or "riak:").partition(":")
+    if kind != "riak" or (options.store and not nodes):
+        raise BenchError("--store has to be riak:HOST:PORT,HOST:PORT…")
+    out = Path(options.out)
+    failed: list[str] = []
+    if not options.again:
+        log = None if options.log is None else Path(options.log)
+        _plan(out, {"seeds": options.seeds, "log": _identity(log), "sources": sources()})
+        plan = units(options.seeds, log=log is not None)
+        _say_left_out(options, len(units(options.seeds, log=True)) - len(plan))
+        _run(plan, out, options.processes, log)
+        if options.libcachesim:
+            print("asking libcachesim …", flush=True)
+            beside.run(plan, out, options.libcachesim, log)
+        if not options.no_live:
+            failed = _live(out, options.via or "", nodes, options.note)
+        _digest(out)
+    _pages(out)
+    if failed:
+        raise BenchError(f"{len(failed)} units have failed: {', '.join(failed)}; run it again")
+    return 0
+
+
+def sources() -> str:
+    """A fingerprint of what decides what is in the rows of the streams: the policies, and the plan."""
+    digest = hashlib.blake2b(digest_size=8)
+    here = Path(__file__).parent
+    for folder in (Path(caches.__path__[0]), here, here / "policies"):
+        for path in sorted(folder.glob("*.py")):
+            if path.name not in NOT_IN_ROWS:
+                digest.update(path.name.encode() + path.read_bytes())
+    return digest.hexdigest()
+
+
+def live_sources() -> str:
+    """The same of what is measured: the broker, its publishers and its subscribers besides."""
+    digest = hashlib.blake2b(sources().encode(), digest_size=8)
+    for path in sorted((Path(__file__).parent / "live").glob("*.py")):
+        if path.name not in NOT_IN_ROWS:
+            digest.update(path.name.encode() + path.read_bytes())
+    return digest.hexdigest()
+
+
+def _identity(log: Path | None) -> str | None:
+    if log is None:
+        return None
+    try:
+        return hashlib.blake2b(log.read_bytes(), digest_size=8).hexdigest()
+    except OSError as error:
+        raise BenchError(f"{log}: {error.strerror}") from error
+
+
+def _plan(out: Path, wanted: dict[str, object]) -> None:
+    """Results of another plan, or of other sources, are not mixed with this one's."""
+    path = out / PLAN
+    if path.is_file():
+        found = json.loads(path.read_text(encoding="utf-8"))
+        differ = ", ".join(name for name in wanted if found.get(name) != wanted[name])
+        if differ:
+            raise BenchError(f"{out} holds the results of another plan (other {differ}): give another --out")
+        return
+    out.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(wanted) + "\n", encoding="utf-8")
+
+
+def _say_left_out(options: argparse.Namespace, of_log: int) -> None:
+    if of_log:
+        print(f"{of_log} streams are left out, as there is no now-playing log: give --log", flush=True)
+    if not options.libcachesim:
+        print("no comparison with libcachesim: give --libcachesim an interpreter that has it", flush=True)
+    if options.no_live:
+        print("latency and throughput are left out (--no-live)", flush=True)
+
+
+def _run(plan: Sequence[Unit], out: Path, processes: int, log: Path | None) -> None:
+    due = [unit for unit in plan if not work.kept(unit, out)]
+    print(f"{len(plan)} streams, {len(plan) - len(due)} of them done before", flush=True)
+    if not due:
+        return
+    begun = said = time.monotonic()
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(min(processes, len(due)), signal.signal, (signal.SIGINT, signal.SIG_IGN)) as pool:
+        for done, _ in enumerate(pool.imap_unordered(_one, [(unit, out, log) for unit in due]), 1):
+            if time.monotonic() - said >= SAY_S:
+                said = time.monotonic()
+                print(f"  {done} of {len(due)} after {said - begun:.0f} s", flush=True)
+    print(f"{len(due)} streams in {time.monotonic() - begun:.0f} s", flush=True)
+
+
+def _one(job: tuple[Unit, Path, Path | None]) -> None:
+    work.run(*job)
+
+
+def _live(out: Path, via: str, riak: str, note: str) -> list[str]:
+    """Run and digest what is measured; the names of the units that failed."""
+    from ingeborg.bench.caching.live import __main__ as live
+    from ingeborg.bench.caching.live import cases
+
+    _plan(out / LIVE, {"sources": live_sources()})
+    facts = out / LIVE / FACTS
+    if not facts.is_file():
+        facts.write_text(json.dumps(_machine() | {"note": note}) + "\n", encoding="utf-8")
+    plan = cases.plan(kafka=True, riak=True)
+    failed = live.run_all(plan, out / LIVE, kafka=live.HERE if via else None, riak=riak)
+    live.digest_all(plan, out / LIVE)
+    return failed
+
+
+def _machine() -> dict[str, Any]:
+    return {
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_bytes": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+        "form": form.name(),
+    }
+
+
+def _digest(out: Path) -> None:
+    from ingeborg.bench.caching import job
+
+    print("digesting …", flush=True)
+    found, measured = job.digest(out)
+    facts = out / LIVE / FACTS
+    measured["facts"] = json.loads(facts.read_text(encoding="utf-8")) if facts.is_file() else {}
+    for name, document in ((DIGEST, found), (MEASURED, measured)):
+        text = json.dumps(document, separators=(",", ":")).encode() + b"\n"
+        (out / name).write_bytes(lzma.compress(text, preset=9))
+
+
+def _pages(out: Path) -> None:
+    from ingeborg.bench.caching import page, summary
+
+    try:
+        pure, measured = (json.loads(lzma.decompress((out / name).read_bytes())) for name in (DIGEST, MEASURED))
+    except (OSError, ValueError, lzma.LZMAError) as error:
+        raise BenchError(f"{out} has no {DIGEST} and {MEASURED} of bench caching ({error})") from error
+    text = summary.markdown(pure, measured)
+    (out / SUMMARY).write_text(text, encoding="utf-8")
+    (out / PAGE).write_text(page.page(pure, measured), encoding="utf-8")
+    print(text, end="")
+    print(out / PAGE)

@@ -1,0 +1,147 @@
+"""From rows to figures: means over the seeds with their intervals, and each policy in its better way.
+
+Owns: which way of running a policy counts, and what is set beside `owed`. Must never: run anything, or write a table.
+
+Of a policy there are up to four ways (`replay.Ways`). Whether what was missed comes in again is the policy's own
+choice: of the two that one counts which has more hits on average, for each stream and room by itself. `owed` is told
+who has had a record, which is all it goes by. The others are not, as they were published; what they have when they are
+told is kept beside it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+from ingeborg.bench.caching.policies.named import BELADY, OURS, OWED
+from ingeborg.bench.caching.work import BOUND, CEILING, Row
+from ingeborg.bench.packing.scores import interval
+
+Rate = tuple[float, float]
+"""A mean, and half the width of its interval of 95 %."""
+
+Value = Callable[[Mapping[str, Any]], float]
+"""What is looked at in a row."""
+
+
+def by_read(row: Mapping[str, Any]) -> float:
+    """The share of reads, or of requests, that were hits."""
+    return float(row["hits"] / row["reads" if "reads" in row else "requests"])
+
+
+def by_record(row: Mapping[str, Any]) -> float:
+    """The mean over the records of which share of their reads were hits."""
+    return float(row["by_record"])
+
+
+def duplication(row: Mapping[str, Any]) -> float:
+    """The document's duplication factor: subscribers of a record in memory, on average."""
+    return float(row["copies"] / row["cached"]) if row["cached"] else 0.0
+
+
+def copies(row: Mapping[str, Any]) -> float:
+    """Subscribers of a record in memory, on average over all records."""
+    return float(row["copies"] / row["records"])
+
+
+NO_POLICY: Final = (BELADY, BOUND, CEILING)
+"""Rows of what nobody can have."""
+
+
+class Best(NamedTuple):
+    """The rows of a policy in its better way, one of each seed."""
+
+    reads_in: bool
+    rows: Mapping[int, Mapping[str, Any]]
+
+    def rate(self, value: Value = by_read) -> Rate:
+        """Over the seeds."""
+        return interval([value(self.rows[seed]) for seed in sorted(self.rows)])
+
+
+def better(rows: Iterable[Mapping[str, Any]]) -> Best:
+    """Of the rows of one policy with one stream."""
+    ways: dict[bool, dict[int, Mapping[str, Any]]] = defaultdict(dict)
+    for row in rows:
+        ways[bool(row.get("reads_in"))][row["seed"]] = row
+    best = [Best(reads_in, by_seed) for reads_in, by_seed in sorted(ways.items())]
+    return max(best, key=lambda one: one.rate()[0])
+
+
+# Streams of records and reads
+
+
+class Stream(NamedTuple):
+    """What rows have in common that differ in seed, policy and way only."""
+
+    stream: str
+    away_s: float
+    wishes: float
+    share: float
+
+
+class Ahead(NamedTuple):
+    """By how much `owed` has more hits than another, seed by seed."""
+
+    other: str
+    rate: Rate
+
+
+class Reads:
+    """All figures of streams of records and reads."""
+
+    def __init__(self, rows: Iterable[Row]) -> None:
+        found: dict[tuple[Stream, str, bool], list[Row]] = defaultdict(list)
+        for row in rows:
+            if row["kind"] == "reads":
+                stream = Stream(row["stream"], row["away_s"], row["wishes"], row["share"])
+                told = bool(row.get("told")) and row["policy"] not in (*OURS, *NO_POLICY)
+                found[stream, row["policy"], told].append(row)
+        self._best = {key: better(each) for key, each in found.items()}
+        self.streams = list(dict.fromkeys(stream for stream, _, _ in found))
+
+    def policies(self, stream: Stream) -> list[str]:
+        """In the order of the plan."""
+        return list(dict.fromkeys(name for one, name, _ in self._best if one == stream))
+
+    def best(self, stream: Stream, policy: str, *, told: bool = False) -> Best | None:
+        """In its better way. ``told``: though it does not go by it, it is told who has had what."""
+        return self._best.get((stream, policy, told))
+
+    def ahead(self, stream: Stream, *, told: bool = False, value: Value = by_read) -> Ahead:
+        """Of the best of all others that could be had. ``told``: they are told, too."""
+        ours = self._best[stream, OWED, False].rows
+        others = {
+            name: best
+            for (one, name, knows), best in self._best.items()
+            if one == stream and knows == told and name not in (*OURS, *NO_POLICY)
+        }
+        other = max(others, key=lambda name: others[name].rate(value)[0])
+        theirs = others[other].rows
+        seeds = sorted(ours.keys() & theirs.keys())  # not all ways are tried with each
+        return Ahead(other, interval([value(ours[seed]) - value(theirs[seed]) for seed in seeds]))
+
+
+# The document's experiments
+
+
+def document(rows: Iterable[Row], value: Value, **wanted: Any) -> dict[tuple[str, str], dict[int, Rate]]:
+    """Of each policy with its parameters, by the number of records. ``wanted``: what rows have to be."""
+    found: dict[tuple[str, str, int], list[Row]] = defaultdict(list)
+    for row in rows:
+        if row["kind"] == "document" and all(row[name] == each for name, each in wanted.items()):
+            found[row["policy"], row["parameters"], row["records"]].append(row)
+    rates: dict[tuple[str, str], dict[int, Rate]] = defaultdict(dict)
+    for (policy, parameters, records), each in found.items():
+        rates[policy, parameters][records] = better(each).rate(value)
+    return dict(rates)
+
+
+def requests(rows: Iterable[Row]) -> dict[tuple[float, float], dict[str, Rate]]:
+    """Of plain requests: by exponent (0: the log) and share, of each policy."""
+    found: dict[tuple[float, float], dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
+    for row in rows:
+        if row["kind"] == "requests":
+            found[row["exponent"], row["share"]][row["policy"]].append(row)
+    return {key: {policy: better(each).rate() for policy, each in policies.items()} for key, policies in found.items()}

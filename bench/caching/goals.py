@@ -1,0 +1,113 @@
+"""Goals of ours, and bounds of all policies, beside what was found.
+
+Owns: the goals as numbers. Must never: make markup. Pure.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from ingeborg.bench.caching.cases import PLAYS, SHARES, STREAMS
+from ingeborg.bench.caching.figures import Stream
+from ingeborg.bench.caching.found import Found
+from ingeborg.bench.caching.policies.named import BELADY, OWED, PLAIN
+from ingeborg.bench.caching.reads import AWAY_S, WISHES
+from ingeborg.bench.caching.work import BOUND
+
+AHEAD_MIN: Final = 0.05
+"""`owed` has to have so much more of all reads in memory than the best other."""
+
+APART_MAX: Final = 0.005
+"""A hit rate, beside libcachesim's."""
+
+
+@dataclass(frozen=True)
+class Goal:
+    """One of ours: what was found by reading, and whether that meets it; ``None``: it is no goal there."""
+
+    text: str
+    limit: str
+    found: list[tuple[str, str, bool | None]] = field(default_factory=list)
+
+
+def goals(found: Found) -> list[Goal]:
+    """Those for which there are figures."""
+    return [goal for goal in (_ahead(found), _bounded(found), *_beside(found)) if goal.found]
+
+
+def compared_streams(found: Found, share: float) -> list[Stream]:
+    """Those that the comparison is made of, with so much room, in the order of the plan."""
+    wanted = [Stream(name, AWAY_S, WISHES, share) for name in STREAMS]
+    return [stream for stream in wanted if stream in found.streams]
+
+
+def _ahead(found: Found) -> Goal:
+    goal = Goal("owed ahead of the best other, by read", f"≥ {100 * AHEAD_MIN:g} points")
+    for share in SHARES:
+        for stream in compared_streams(found, share):
+            row = found.ahead(stream)
+            if row is not None:
+                mean, half = row["by_read"]
+                text = f"{100 * mean:+.1f}{f' ± {100 * half:.1f}' if half else ''} ({row['other']})"
+                goal.found.append((f"{stream.stream}, {share:.0%}", text, mean >= AHEAD_MIN))
+    return goal
+
+
+def _bounded(found: Found) -> Goal:
+    goal = Goal("no policy is above its bound", "Belady, PFOO")
+    for share in SHARES:
+        above, rows = 0, 0
+        for exponent in found.exponents:
+            best = found.requests(exponent, share, BELADY)
+            others = [found.requests(exponent, share, name) for name in PLAIN]
+            for row in others:
+                if row is not None and best is not None:
+                    rows += 1
+                    above += row["rate"][0] > best["rate"][0]
+        for stream in found.streams:
+            bound = found.reads(stream, BOUND)
+            if stream.share != share or bound is None:
+                continue
+            for name in found.policies(stream):
+                for knows in (False, True):
+                    row = found.reads(stream, name, knows=knows)
+                    if row is not None and name != BOUND:
+                        rows += 1
+                        above += row["by_read"][0] > bound["by_read"][0]
+        if rows:
+            goal.found.append((f"{share:.0%}", f"{above} of {rows} above", above == 0))
+    return goal
+
+
+def _beside(found: Found) -> list[Goal]:
+    goals = []
+    for policy in (*PLAIN, BELADY):
+        narrow = policy == "tinylfu"
+        goal = Goal(
+            f"{policy}{', with as small a sketch,' if narrow else ''} beside libcachesim's",
+            f"≤ {100 * APART_MAX:g} points apart",
+        )
+        for share in SHARES:
+            rows = [found.requests(exponent, share, policy) for exponent in found.exponents]
+            pairs = [
+                (row["narrow"] if narrow else row["rate"], row["libcachesim"])
+                for row in rows
+                if row is not None and row["libcachesim"]
+            ]
+            apart = [abs(one[0] - other[0]) for one, other in pairs if one]
+            if apart:
+                goal.found.append((f"{share:.0%}", f"at most {100 * max(apart):.2f}", max(apart) <= APART_MAX))
+        goals.append(goal)
+    return goals
+
+
+def requests_of(exponent: float) -> str:
+    """What a stream of plain requests is called."""
+    return f"zipf {exponent:g}" if exponent else PLAYS
+
+
+def best_other(found: Found, stream: Stream) -> str:
+    """With which `owed` is compared."""
+    row = found.ahead(stream)
+    return OWED if row is None else str(row["other"])

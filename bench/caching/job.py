@@ -1,0 +1,265 @@
+"""The PySpark job: from the rows of all units to the figures of the page.
+
+Owns: every figure but those of a single unit. Must never: draw anything, or run a unit.
+
+Of a policy that may let what was missed in again, or not, the better way counts, for each stream and room by itself
+(``figures``, which finds the same without Spark: a test says so).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import combinations
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+
+from ingeborg.bench.caching.beside import SIMULATED
+from ingeborg.bench.caching.found import LIVE
+from ingeborg.bench.caching.live.parts import PARTS
+from ingeborg.bench.caching.live.work import DIGESTED
+from ingeborg.bench.caching.live.work import ROWS as LIVE_ROWS
+from ingeborg.bench.caching.policies.named import BELADY, OURS, OWED
+from ingeborg.bench.caching.work import BOUND, CEILING, ROWS
+from ingeborg.bench.packing.scores import interval
+from ingeborg.bench.spark.session import local_session
+
+Json = dict[str, Any]
+
+_ROWS: Final = (
+    "kind string, stream string, away_s double, wishes double, sweep boolean, records int, exponent double, "
+    "returns double, seed int, share double, policy string, parameters string, reads_in boolean, told boolean, "
+    "requests long, reads long, hits double, by_record double, cached long, copies long"
+)
+_SIMULATED: Final = "exponent double, seed int, share double, policy string, simulated long, narrow long"
+_OF_PART: Final = "struct<mean_ms: double, p99_ms: double>"
+_LIVE: Final = (
+    "unit string, kind string, records int, strategy string, parameters map<string, string>, capacity double, "
+    "database string, via string, seed int, subscribers int, rate_per_s double, deliveries long, hit_rate double, "
+    "database_reads long, latency_mean_ms double, broker_busy double, load_busy double, records_per_s double, "
+    f"deliveries_per_s double, parts map<string, {_OF_PART}>"
+)
+_DIGESTED: Final = "unit string, latency struct<p50_ms: double, p99_ms: double, max_ms: double>"
+
+#: Spark's: all cores, and much more than the rows need.
+MASTER, MEMORY = "local[*]", "2g"
+
+DIGITS: Final = 5
+
+#: Figures of the document's experiments, and of other streams.
+DOCUMENT_FIGURES: Final = ("by_read", "by_record", "duplication", "copies_per_record", "cached_share")
+READS_FIGURES: Final = ("by_read", "by_record")
+
+#: Of two policies, whose difference is looked at seed by seed.
+COMPARED: Final = ("by_read", "duplication")
+
+
+def digest(out: Path) -> tuple[Json, Json]:
+    """Of everything below ``out``, in a session of its own."""
+    with local_session(MASTER, MEMORY, out / "spark.log") as spark:
+        return figures(spark, out)
+
+
+def figures(spark: SparkSession, out: Path) -> tuple[Json, Json]:
+    """Of everything below ``out``: what the seeds decide, and what was measured."""
+    rows = _read(spark, out / ROWS, _ROWS)
+    assert rows is not None
+    rows = _with_rates(rows).cache()
+    document = _document(rows.where("kind = 'document'"))
+    found: Json = {
+        "requests": columns(_requests(rows.where("kind = 'requests'"), _read(spark, out / SIMULATED, _SIMULATED))),
+        "document": columns(document["means"]),
+        "differences": columns(document["differences"]),
+    }
+    reads = _reads(rows.where("kind = 'reads'"))
+    found |= {"reads": columns(reads["means"]), "ahead": columns(reads["ahead"])}
+    rows.unpersist()
+    live = _read(spark, out / LIVE / LIVE_ROWS, _LIVE)
+    measured = [] if live is None else _live(live, _read(spark, out / LIVE / DIGESTED, _DIGESTED))
+    return found, {"live": columns(measured)}
+
+
+def _read(spark: SparkSession, folder: Path, schema: str) -> DataFrame | None:
+    return spark.read.schema(schema).json(str(folder)) if folder.is_dir() and any(folder.iterdir()) else None
+
+
+def columns(rows: Sequence[Json]) -> Json:
+    """The same rows as the names of their values, once, and the values."""
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    return {"names": names, "rows": [[row.get(name) for name in names] for row in rows]}
+
+
+def rows_of(found: Mapping[str, Any]) -> list[Json]:
+    """The rows that ``columns`` has been given."""
+    return [dict(zip(found["names"], values, strict=True)) for values in found["rows"]]
+
+
+def _rounded(values: Iterable[float], digits: int = DIGITS) -> list[float]:
+    return [round(value, digits) for value in values]
+
+
+def _with_rates(rows: DataFrame) -> DataFrame:
+    """By read and by record; subscribers of a record in memory (the document's duplication factor), and of any record
+    as far as they are in memory; the share of records that came in."""
+
+    def per(one: str, other: str) -> Column:
+        return F.when(F.col(other) > 0, F.col(one) / F.col(other)).otherwise(0.0)
+
+    return (
+        rows.withColumn("by_read", per("hits", "reads"))
+        .withColumn("duplication", per("copies", "cached"))
+        .withColumn("copies_per_record", per("copies", "records"))
+        .withColumn("cached_share", per("cached", "records"))
+        .withColumn("way", F.coalesce("reads_in", F.lit(False)))
+    )
+
+
+def _better(rows: DataFrame, keys: Sequence[str], names: Sequence[str]) -> list[Json]:
+    """For each key the way with more hits by read, on average, of two alike the one that lets nothing in again; its
+    figures by seed."""
+    of_seed = F.struct("seed", *names)
+    ways = rows.groupBy(*keys, "way").agg(
+        F.round(F.avg("by_read"), 9).alias("mean"), F.array_sort(F.collect_list(of_seed)).alias("seeds")
+    )
+    first = Window.partitionBy(*keys).orderBy(F.col("mean").desc(), F.col("way").asc())
+    best = ways.withColumn("place", F.row_number().over(first)).where("place = 1")
+    found = []
+    for row in best.select(*keys, "way", "seeds").collect():
+        entry = {key: row[key] for key in keys} | {"reads_in": row["way"]}
+        entry["by_seed"] = {each["seed"]: each.asDict() for each in row["seeds"]}
+        found.append(entry)
+    return sorted(found, key=lambda entry: [(entry[key] is not None, entry[key]) for key in keys])
+
+
+def _means(entry: Json, names: Sequence[str]) -> Json:
+    """The same with means and intervals in place of what each seed gave."""
+    by_seed = entry["by_seed"].values()
+    found = {name: value for name, value in entry.items() if name != "by_seed"} | {"seeds": len(by_seed)}
+    for name in names:
+        values = [each[name] for each in by_seed if each[name] is not None]
+        found[name] = _rounded(interval(values)) if values else None
+    return found
+
+
+def _difference(one: Json, other: Json, name: str) -> list[float]:
+    """Of one less the other, over the seeds that both have."""
+    seeds = sorted(one["by_seed"].keys() & other["by_seed"].keys())
+    return _rounded(interval([one["by_seed"][seed][name] - other["by_seed"][seed][name] for seed in seeds]))
+
+
+# The document's experiments
+
+
+def _document(rows: DataFrame) -> dict[str, list[Json]]:
+    keys = ("sweep", "records", "exponent", "returns", "share", "policy", "parameters")
+    best = _better(rows, keys, DOCUMENT_FIGURES)
+    worlds: dict[tuple[Any, ...], list[Json]] = defaultdict(list)
+    for entry in best:
+        if not entry["sweep"]:
+            worlds[tuple(entry[key] for key in keys[1:5])].append(entry)
+    differences = [
+        dict(zip(keys[1:5], world, strict=True))
+        | {"one": one["policy"], "other": other["policy"]}
+        | {name: _difference(one, other, name) for name in COMPARED}
+        for world, entries in worlds.items()
+        for one, other in combinations(entries, 2)
+    ]
+    return {"means": [_means(entry, DOCUMENT_FIGURES) for entry in best], "differences": differences}
+
+
+# Requests; records and reads
+
+
+def _requests(rows: DataFrame, simulated: DataFrame | None) -> list[Json]:
+    """Over the seeds: the share of hits, of those that libcachesim has, and of ours with a sketch as exact as its."""
+    keys = ("exponent", "share", "policy")
+    rates = rows.withColumn("rate", F.col("hits") / F.col("requests"))
+    theirs = ("libcachesim", "narrow")
+    if simulated is not None:
+        beside = simulated.withColumnRenamed("simulated", "libcachesim")
+        rates = rates.join(beside, [*keys, "seed"], "left")
+        for name in theirs:
+            rates = rates.withColumn(name, F.col(name) / F.col("requests"))
+    else:
+        for name in theirs:
+            rates = rates.withColumn(name, F.lit(None).cast("double"))
+    each = F.array_sort(F.collect_list(F.struct("seed", "rate", *theirs)))
+    found = []
+    for row in rates.groupBy(*keys).agg(each.alias("seeds")).orderBy(*keys).collect():
+        entry = {key: row[key] for key in keys} | {"seeds": len(row["seeds"])}
+        for name in ("rate", *theirs):
+            values = [one[name] for one in row["seeds"] if one[name] is not None]
+            entry[name] = _rounded(interval(values)) if values else None
+        found.append(entry)
+    return found
+
+
+def _reads(rows: DataFrame) -> dict[str, list[Json]]:
+    """Over the seeds; and by how much `owed` is ahead of the best of the others that could be had, which are told who
+    has had what, or are not."""
+    stream = ("stream", "away_s", "wishes", "share")
+    knows = F.coalesce("told", F.lit(False)) & ~F.col("policy").isin(*OURS, BELADY)
+    best = _better(rows.withColumn("knows", knows), (*stream, "policy", "knows"), READS_FIGURES)
+    streams: dict[tuple[Any, ...], list[Json]] = defaultdict(list)
+    for entry in best:
+        streams[tuple(entry[key] for key in stream)].append(entry)
+    ahead = []
+    for key, entries in streams.items():
+        ours = [entry for entry in entries if entry["policy"] == OWED]
+        for told in (False, True):
+            others = [
+                entry
+                for entry in entries
+                if entry["knows"] == told and entry["policy"] not in (*OURS, BELADY, BOUND, CEILING)
+            ]
+            if ours and others:
+                other = max(others, key=lambda entry: float(_means(entry, ["by_read"])["by_read"][0]))
+                difference = _difference(ours[0], other, "by_read")
+                facts = {"knows": told, "other": other["policy"], "by_read": difference}
+                ahead.append(dict(zip(stream, key, strict=True)) | facts)
+    return {"means": [_means(entry, READS_FIGURES) for entry in best], "ahead": ahead}
+
+
+# Real processes
+
+
+def _live(rows: DataFrame, digested: DataFrame | None) -> list[Json]:
+    """Over the runs that differ by their seed alone: means, and of throughput the range."""
+    if digested is not None:
+        rows = rows.join(digested, "unit", "left")
+    else:
+        rows = rows.withColumn("latency", F.lit(None).cast("struct<p50_ms: double, p99_ms: double, max_ms: double>"))
+    keys = ("kind", "database", "via", "records", "strategy", "capacity")
+    figures = {
+        "latency_ms": "latency_mean_ms",
+        "p50_ms": "latency.p50_ms",
+        "p99_ms": "latency.p99_ms",
+        "hit_rate": "hit_rate",
+        "from_database": "from_database",
+        "broker_busy": "broker_busy",
+        "load_busy": "load_busy",
+        "records_per_s": "records_per_s",
+    }
+    table = (
+        rows.withColumn("settings", F.to_json("parameters"))
+        .withColumn("from_database", F.col("database_reads") / F.col("deliveries"))
+        .groupBy(*keys, "settings")
+        .agg(
+            F.count("*").alias("runs"),
+            *(F.round(F.avg(column), DIGITS).alias(name) for name, column in figures.items()),
+            F.round(F.min("records_per_s"), 1).alias("slowest_per_s"),
+            F.round(F.max("records_per_s"), 1).alias("fastest_per_s"),
+            *(F.round(F.avg(F.col("parts")[name]["mean_ms"]), DIGITS).alias(f"{name}_ms") for name in PARTS),
+        )
+        .orderBy(*keys, "settings")
+    )
+    found = []
+    for row in table.collect():
+        entry = row.asDict()
+        entry["parameters"] = " ".join(orjson.loads(entry.pop("settings")).values())
+        found.append({name: value for name, value in entry.items() if value is not None or name == "capacity"})
+    return found

@@ -1,0 +1,195 @@
+"""The document's broker: a record is matched, written to the database, perhaps kept in memory, and given to those who
+poll.
+
+Owns: the way of a record through it, and when each step was. Must never: know a socket, or decide what is in memory.
+
+A record that comes is matched by the filter index (``broker.core.filters``: one equality filter of a subscriber is the
+document's bitmap), offered to the cache, and put into the queue of the database. When it is safe there it waits for its
+subscribers: each gets it with its next poll, from memory (a hit) or from the database. So no policy gains or loses by
+the durability of writes, and a record that is not in memory can always be read.
+
+Records are numbered as they come. A subscriber gets them in that order, each once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from array import array
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+from ingeborg.bench.caching.live.database import Database, DatabaseError
+from ingeborg.bench.caching.live.memory import Memory
+from ingeborg.bench.caching.live.messages import Answer, answer
+from ingeborg.broker.core.filters.index import Index
+
+POLLED_MAX: Final = 500
+"""Records of an answer: what Kafka's consumers get at a time by default (``max.poll.records``)."""
+
+WRITTEN_MAX: Final = 1_000
+"""Records of a transaction: the next ones wait so long, some ten milliseconds."""
+
+QUEUED_MAX: Final = 4 * WRITTEN_MAX
+"""Records that wait for the database. Publishers are not listened to while there are more."""
+
+Send = Callable[[bytes], None]
+
+
+class Broker:
+    """``now_ns``: the clock. ``waits``: a poll that finds nothing is answered when there is something; else at once.
+    ``changed``: called when it is not ``full`` any more."""
+
+    def __init__(
+        self,
+        memory: Memory,
+        database: Database,
+        now_ns: Callable[[], int],
+        *,
+        waits: bool,
+        changed: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._memory = memory
+        self._database = database
+        self._now_ns = now_ns
+        self._waits = waits
+        self._changed = changed
+        self._index = Index()
+        self._waiting: dict[str, list[int]] = {}  # by subscriber, the records that it has not had
+        self._held: dict[str, Send] = {}  # polls that are answered when there is something
+        self._busy: set[str] = set()  # subscribers whose answer is under way
+        self._queue: list[tuple[int, bytes, list[str]]] = []
+        self._queued = asyncio.Event()
+        #: Set while it is not ``full``.
+        self.room = asyncio.Event()
+        self.room.set()
+        self._reading: set[asyncio.Task[None]] = set()
+        self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        # By record: when it came, when it was in the queue of the database, and when it was safe.
+        self.came_ns, self.matched_ns, self.safe_ns = array("q"), array("q"), array("q")
+        self.readers = array("l")
+        self._counts = dict.fromkeys(
+            ("caching_database_reads_total", "caching_commits_total", "caching_bytes_written_total"), 0
+        )
+        self._gone = 0
+
+    @property
+    def full(self) -> bool:
+        """Nothing more is to be published for now."""
+        return len(self._queue) >= QUEUED_MAX
+
+    def subscribe(self, subscriber: str, text: str) -> None:
+        """With a filter's canonical text."""
+        self._index.add(subscriber, text)
+        self._waiting[subscriber] = []
+
+    def leave(self, subscriber: str) -> None:
+        """It is gone, and what waits for it with it."""
+        if self._waiting.pop(subscriber, None) is not None:
+            self._index.remove_all(subscriber)
+            self._held.pop(subscriber, None)
+            self._gone += 1
+
+    def publish(self, payloads: Sequence[bytes]) -> None:
+        """Records that came now."""
+        now_ns, memory = self._now_ns, self._memory
+        came_ns = now_ns()
+        for payload in payloads:
+            readers, _ = self._index.match(payload)
+            number = len(self.came_ns)
+            memory.publish(number, payload, len(readers))
+            self._queue.append((number, payload, readers))
+            self.came_ns.append(came_ns)
+            self.readers.append(len(readers))
+            self.matched_ns.append(now_ns())
+        self._queued.set()
+        if self.full:
+            self.room.clear()
+
+    def poll(self, subscriber: str, send: Send) -> None:
+        """Give it what it has not had. It asks again when it has been answered, not before."""
+        assert subscriber not in self._busy
+        if self._waits and not self._waiting[subscriber]:
+            self._held[subscriber] = send
+        else:
+            self._answer(subscriber, send)
+
+    def _answer(self, subscriber: str, send: Send) -> None:
+        asked_ns = self._now_ns()
+        waiting = self._waiting[subscriber]
+        numbers = waiting[:POLLED_MAX]
+        del waiting[:POLLED_MAX]
+        read = self._memory.read
+        payloads = [read(number) for number in numbers]
+        missed = [number for number, payload in zip(numbers, payloads, strict=True) if payload is None]
+        made = Answer(numbers, payloads, len(numbers) - len(missed), bool(waiting), asked_ns, self._now_ns())
+        if not missed:
+            send(answer(made, (), self._now_ns()))
+            return
+        self._counts["caching_database_reads_total"] += len(missed)
+        try:
+            found = self._database.read(missed)
+        except DatabaseError as error:
+            self._fail(error)
+            return
+        if isinstance(found, list):
+            send(answer(made, found, self._now_ns()))
+            return
+        self._busy.add(subscriber)
+        task = asyncio.ensure_future(self._answer_later(subscriber, made, found, send))
+        self._reading.add(task)
+        task.add_done_callback(self._reading.discard)
+
+    async def _answer_later(self, subscriber: str, made: Answer, found: Awaitable[list[bytes]], send: Send) -> None:
+        try:
+            payloads = await found
+        except DatabaseError as error:
+            self._fail(error)
+            return
+        self._busy.discard(subscriber)
+        send(answer(made, payloads, self._now_ns()))
+
+    async def write(self) -> None:
+        """Write what is published, until cancelled. Raises what the database raises."""
+        while True:
+            await self._queued.wait()
+            batch = self._queue[:WRITTEN_MAX]
+            await self._database.write([(number, payload) for number, payload, _ in batch])
+            was_full = self.full
+            del self._queue[: len(batch)]
+            if not self._queue:
+                self._queued.clear()
+            self._counts["caching_commits_total"] += 1
+            self._counts["caching_bytes_written_total"] += sum(len(payload) for _, payload, _ in batch)
+            self._hand_over(batch)
+            if was_full and not self.full:
+                self.room.set()
+                self._changed()
+
+    def _hand_over(self, batch: Sequence[tuple[int, bytes, list[str]]]) -> None:
+        safe_ns = self._now_ns()
+        waiting, held = self._waiting, self._held
+        answered: dict[str, None] = {}
+        for number, _, readers in batch:
+            self.safe_ns.append(safe_ns)
+            for reader in readers:
+                if reader in waiting:
+                    waiting[reader].append(number)
+                    if reader in held:
+                        answered[reader] = None
+        for reader in answered:
+            self._answer(reader, held.pop(reader))
+
+    def _fail(self, error: DatabaseError) -> None:
+        if not self.failed.done():
+            self.failed.set_exception(error)
+
+    def counters(self) -> dict[str, int]:
+        """Since the beginning, by the names of ``counters.csv``."""
+        return {**self._memory.counters(), **self._counts, "caching_subscribers_gone_total": self._gone}
+
+    async def close(self) -> None:
+        """No answer is under way any more."""
+        for task in self._reading:
+            task.cancel()
+        if self._reading:
+            await asyncio.wait(self._reading)

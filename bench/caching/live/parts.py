@@ -1,0 +1,82 @@
+"""What a latency is made of: each delivery's way in seven pieces that add up to it.
+
+Owns: where one piece ends and the next begins. Must never: round before the pieces have been added.
+
+- ``sending``: from when the record was meant to be sent until the broker has it. With Kafka in front: through Kafka.
+- ``matching``: until its subscribers are known and it is queued for the database; those that came with it go first.
+- ``writing``: until it is safe in the database.
+- ``waiting``: until its subscriber polls.
+- ``memory``: until the broker has looked through its memory for all records of the answer.
+- ``database``: until those that were not there have been read.
+- ``delivery``: until the subscriber has the answer.
+
+All by one clock, CLOCK_MONOTONIC of the machine that all processes run on.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from ingeborg.bench.caching.live.verdict import Batch
+
+PARTS: Final = ("sending", "matching", "writing", "waiting", "memory", "database", "delivery")
+
+PPM: Final = {"p50_ms": 500_000, "p99_ms": 990_000}
+
+Json = dict[str, Any]
+
+
+def parts(made: Sequence[Batch], intended_ns: Sequence[int], report: Mapping[str, Sequence[int]]) -> Json:
+    """Of all deliveries: by piece its mean and percentiles (by nearest rank, of whole microseconds), in milliseconds.
+    ``report``: the broker's, of when each record came, was matched and was safe."""
+    came, matched, safe = report["came_ns"], report["matched_ns"], report["safe_ns"]
+    sums = dict.fromkeys(PARTS, 0)
+    counted: dict[str, Counter[int]] = {name: Counter() for name in PARTS}
+    of_record = {
+        "sending": [at - intended for at, intended in zip(came, intended_ns, strict=True)],
+        "matching": [at - before for at, before in zip(matched, came, strict=True)],
+        "writing": [at - before for at, before in zip(safe, matched, strict=True)],
+    }
+    for batch in made:
+        head, numbers = batch.head, batch.numbers
+        count = len(numbers)
+        for name, values in of_record.items():
+            found = [values[number] for number in numbers]
+            sums[name] += sum(found)
+            counted[name].update([value // 1_000 for value in found])
+        waited = [head.asked_ns - safe[number] for number in numbers]
+        sums["waiting"] += sum(waited)
+        counted["waiting"].update([value // 1_000 for value in waited])
+        of_batch = {
+            "memory": head.looked_ns - head.asked_ns,
+            "database": head.read_ns - head.looked_ns,
+            "delivery": batch.at_ns - head.read_ns,
+        }
+        for name, value in of_batch.items():
+            sums[name] += count * value
+            counted[name][value // 1_000] += count
+    total = sum(len(batch.numbers) for batch in made)
+    return {
+        name: {"mean_ms": round(sums[name] / total / 1e6, 6), **_percentiles(counted[name], total)} for name in PARTS
+    }
+
+
+def _percentiles(counted: Counter[int], total: int) -> Json:
+    ranks = {name: -(-total * ppm // 1_000_000) for name, ppm in PPM.items()}
+    found: Json = {}
+    seen = 0
+    for value in sorted(counted):
+        seen += counted[value]
+        for name, rank in ranks.items():
+            if name not in found and seen >= rank:
+                found[name] = value / 1e3
+    return found
+
+
+def mean_ms(made: Sequence[Batch], intended_ns: Sequence[int]) -> float:
+    """Of all latencies: what the pieces add up to."""
+    total = sum(len(batch.numbers) for batch in made)
+    ns = sum(batch.at_ns * len(batch.numbers) - sum(intended_ns[number] for number in batch.numbers) for batch in made)
+    return ns / total / 1e6

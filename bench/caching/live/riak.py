@@ -1,0 +1,101 @@
+"""Records in Riak, by the project's own driver of its Protocol Buffers interface.
+
+Owns: in which bucket the records are, and how many requests are under way. Must never: delete anything: the driver of
+a broker cannot, and what a run has written stays in a bucket of its own name.
+
+A record is an object of the bucket type that a broker has its subscriptions in (docs/riak.md). Its quorums are those of
+the broker: a write is on two machines, a read has asked two.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Awaitable, Sequence
+from typing import Final
+
+from ingeborg.bench.caching.live.database import DatabaseError, Items, whole
+from ingeborg.broker.store.base import StoreError
+from ingeborg.broker.store.riak.checks import check_nodes
+from ingeborg.broker.store.riak.counters import zeroed
+from ingeborg.broker.store.riak.flow import each
+from ingeborg.broker.store.riak.objects import Address, Objects
+from ingeborg.broker.store.riak.pool import Pool
+
+BUCKET_TYPE: Final = b"ingeborg"
+NODE_CONFIRMS: Final = 2
+
+TIMEOUT_S: Final = 4.0
+ATTEMPT_TIMEOUT_S: Final = 1.5
+CONNECTIONS_PER_NODE: Final = 8
+"""As the broker's."""
+
+
+class Riak:
+    """On nodes of one cluster, ``(host, port)`` of their Protocol Buffers interface."""
+
+    def __init__(self, nodes: Sequence[tuple[str, int]]) -> None:
+        self._bucket = f"bench-caching-{secrets.token_hex(8)}".encode()
+        counters = zeroed()
+        self._pool = Pool(
+            nodes,
+            counters,
+            timeout_s=TIMEOUT_S,
+            attempt_timeout_s=ATTEMPT_TIMEOUT_S,
+            connections_per_node=CONNECTIONS_PER_NODE,
+        )
+        self._objects = Objects(
+            self._pool,
+            counters,
+            bucket_type=BUCKET_TYPE,
+            node_confirms=NODE_CONFIRMS,
+            server_timeout_s=ATTEMPT_TIMEOUT_S * 0.9,
+        )
+        # Requests of all polls wait here. In the pool their time-outs would run meanwhile.
+        self._room = asyncio.Semaphore(self._pool.capacity)
+
+    async def open(self) -> None:
+        """Some node answers."""
+        try:
+            await check_nodes(self._pool)
+        except StoreError as error:
+            raise DatabaseError(str(error)) from error
+
+    async def write(self, items: Items) -> None:
+        """An object each, as many at once as there are connections."""
+
+        async def put(item: tuple[int, bytes]) -> None:
+            number, payload = item
+            async with self._room:
+                await self._objects.put(self._address(number), payload, None)
+
+        try:
+            await each(items, put, self._pool.capacity)
+        except StoreError as error:
+            raise DatabaseError(f"Riak cannot be written: {error}") from error
+
+    def read(self, numbers: Sequence[int]) -> Awaitable[list[bytes]]:
+        """As many at once as there are connections."""
+        return self._read(numbers)
+
+    async def _read(self, numbers: Sequence[int]) -> list[bytes]:
+        found: list[bytes | None] = [None] * len(numbers)
+
+        async def get(at: int) -> None:
+            async with self._room:
+                values = (await self._objects.get(self._address(numbers[at]))).values
+            found[at] = values[0] if values else None
+
+        try:
+            await each(range(len(numbers)), get, self._pool.capacity)
+        except StoreError as error:
+            raise DatabaseError(f"Riak cannot be read: {error}") from error
+        return whole(numbers, found)
+
+    def _address(self, number: int) -> Address:
+        return Address(self._bucket, b"%d" % number)
+
+    async def close(self) -> None:
+        """Give the connections back."""
+        self._pool.close()
+        await self._objects.close()

@@ -1,0 +1,344 @@
+"""One unit, run: its broker, its publishers and subscribers, from their start to their end.
+
+Owns: when what happens, every time-out, and that nothing runs afterwards. Must never: leave a run that failed without
+its reason, or a process behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+import psutil
+
+from ingeborg.bench.caching.live import drawing, parts, verdict
+from ingeborg.bench.caching.live.cases import KAFKA, RECORDS_MAX, RIAK, THROUGHPUT, Unit
+from ingeborg.bench.caching.live.database import LOOP
+from ingeborg.bench.caching.live.log import RUN, Counters, Log, Phase
+from ingeborg.bench.caching.live.messages import COUNTERS, MESSAGE_BYTES_MAX, REPORT
+from ingeborg.bench.caching.live.publishing import Direct, Publishing, Way
+from ingeborg.bench.caching.live.settings import Settings
+from ingeborg.bench.caching.live.subscribing import Crowd
+from ingeborg.bench.errors import BenchError
+from ingeborg.bench.starting import Child, awaited, environment, ready
+from ingeborg.protocol.outgoing import OutgoingSocket, connect
+
+Json = dict[str, Any]
+
+CONNECT_S: Final = 20.0
+"""For all subscribers to be connected, and again for all to have subscribed: on a busy machine a second."""
+
+STALL_S: Final = 15.0
+"""Nothing has been delivered and nothing published for so long: the run has failed."""
+
+LOOK_S: Final = 0.5
+"""Between two looks whether it goes on."""
+
+ANSWER_S: Final = 20.0
+"""For the broker to say its counters, or its report."""
+
+END_S: Final = 5.0
+"""For the broker to end by itself; then it is killed."""
+
+LEAD_S: Final = 0.1
+"""Between the last preparation and the first record."""
+
+
+@dataclass(frozen=True)
+class Places:
+    """``kafka``: servers of one, ``HOST:PORT,…``; ``riak``: nodes of one, ``HOST:PORT,…``; empty: there is none.
+    ``reads``: where LMDB is read. ``noted``: keep the order of all events."""
+
+    kafka: str = ""
+    riak: str = ""
+    reads: str = LOOP
+    noted: bool = False
+
+
+NOWHERE: Final = Places()
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """``row``: of figures, without those that the digest of the log gives; ``report``: the broker's."""
+
+    row: Json
+    report: Json
+
+
+Begun = Callable[[Crowd, Child], None]
+
+
+def _nothing(crowd: Crowd, child: Child) -> None:
+    """Happens."""
+
+
+async def measure(
+    unit: Unit,
+    directory: Path,
+    scratch: Path,
+    places: Places = NOWHERE,
+    begun: Begun = _nothing,
+) -> Outcome:
+    """Run it, and leave its log in ``directory``, which is new or empty. ``scratch``: a directory of its own, for the
+    database and what the broker says. ``begun``: told when the first record is about to be sent, for tests that have
+    something go wrong then. Raises ``BenchError``: it has failed, and the log says why."""
+    if not 1 <= unit.records <= RECORDS_MAX:
+        raise BenchError(f"{unit.records} records: it has to be from 1 to {RECORDS_MAX:,}")
+    log = Log(directory, _facts(unit, places))
+    try:
+        async with AsyncExitStack() as stack:
+            return await _Run(unit, places, begun, scratch, log, stack).go()
+    except BenchError as error:
+        log.close(failed=f"{error}".splitlines()[0])
+        raise BenchError(f"{unit.name}: {error}") from error
+    except BaseException:
+        log.close(failed="it was interrupted")
+        raise
+
+
+class _Run:
+    def __init__(
+        self, unit: Unit, places: Places, begun: Begun, scratch: Path, log: Log, stack: AsyncExitStack
+    ) -> None:
+        self._unit = unit
+        self._places = places
+        self._begun = begun
+        self._scratch = scratch
+        self._log = log
+        self._stack = stack
+        self._drawn = drawing.drawn(unit.records, unit.subscribers, unit.seed)
+        self._owed = self._drawn.owed()
+        self._expected = sum(map(len, self._owed))
+        if not self._expected:
+            raise BenchError("of these records nobody is owed any")
+        self._answer: asyncio.Future[bytes] | None = None
+        self._child: Child
+        self._control: OutgoingSocket
+
+    async def go(self) -> Outcome:
+        unit, drawn = self._unit, self._drawn
+        topic = await self._topic() if unit.via == KAFKA else None
+        begun_ns = time.monotonic_ns()
+        url = await self._start(topic)
+        crowd = Crowd(drawn.wishes, self._expected, hurries=unit.kind == THROUGHPUT)
+        self._stack.push_async_callback(crowd.end)
+        async with self._limit(CONNECT_S, "the connections of all subscribers were not made"):
+            self._control = await connect(url, self._said, message_bytes_max=MESSAGE_BYTES_MAX)
+            self._stack.callback(self._control.abort)
+            await crowd.connect(url)
+            publisher = await connect(url, lambda _, message: None)
+            self._stack.callback(publisher.abort)
+        connected_ns = time.monotonic_ns()
+        async with self._limit(CONNECT_S, "not all subscribers have subscribed"):
+            await crowd.subscribe()
+        way: Way = Direct(publisher)
+        losses: list[asyncio.Future[Any]] = [publisher.over]
+        if topic is not None:
+            from ingeborg.bench.caching.live import kafka
+
+            producer = await self._stack.enter_async_context(kafka.producing(*topic))
+            losses.append(producer.failed)
+            way = producer
+        before = await self._counters()
+        busy = _Busy(self._child)
+        subscribed_ns = time.monotonic_ns()
+        publishing = Publishing(drawn.payloads)
+        self._begun(crowd, self._child)
+        start_ns = await self._publish(publishing, way, crowd, losses)
+        end_ns = crowd.got[-1].at_ns
+        shares = busy.since((time.monotonic_ns() - start_ns) / 1e9)
+        after = await self._counters()
+        report = orjson.loads(await self._ask(REPORT))
+        made = self._judged(crowd, after)
+        phases = [
+            Phase("connect", begun_ns, connected_ns, amount=unit.subscribers),
+            Phase("subscribe", connected_ns, subscribed_ns, amount=unit.subscribers),
+            Phase(RUN, start_ns, end_ns, RUN, True, unit.rate_per_s, before=before, after=after),
+        ]
+        await crowd.end()
+        await awaited(self._child.end(END_S))
+        self._log.events(publishing, made, report["readers"], unit.subscribers)
+        self._log.phases(phases)
+        self._log.close()
+        return Outcome(self._row(publishing, made, report, after, (end_ns - start_ns) / 1e9, shares), report)
+
+    async def _topic(self) -> tuple[str, str]:
+        if not self._places.kafka:
+            raise BenchError("there is no Kafka: give the servers of one")
+        from ingeborg.bench.caching.live import kafka  # only where it is wanted: aiokafka is an extra's
+
+        return self._places.kafka, await self._stack.enter_async_context(kafka.topic(self._places.kafka))
+
+    async def _start(self, topic: tuple[str, str] | None) -> str:
+        """The broker; its URL."""
+        unit = self._unit
+        if unit.database == RIAK and not self._places.riak:
+            raise BenchError("there is no Riak: give the nodes of one")
+        self._scratch.mkdir(parents=True, exist_ok=True)
+        settings = Settings(
+            strategy=unit.strategy,
+            parameters=dict(unit.parameters),
+            bytes_max=None if unit.capacity is None else int(self._drawn.bytes * unit.capacity),
+            entries=round(unit.records * (1.0 if unit.capacity is None else unit.capacity)),
+            database=f"riak:{self._places.riak}" if unit.database == RIAK else str(self._scratch / "store"),
+            reads=self._places.reads,
+            waits=unit.kind == THROUGHPUT,
+            noted=self._places.noted,
+            kafka=topic,
+        )
+        self._child = Child("the broker", settings.command(), self._scratch / "broker.log", environment=environment())
+        self._stack.push_async_callback(self._ended)
+        return (await awaited(ready(self._child))).url
+
+    async def _ended(self) -> None:
+        await awaited(self._child.end())
+
+    @asynccontextmanager
+    async def _limit(self, seconds: float, why: str) -> AsyncIterator[None]:
+        try:
+            async with asyncio.timeout(seconds):
+                yield
+        except TimeoutError:
+            raise await self._failure(BenchError(f"{why} within {seconds:g} s")) from None
+        except OSError as error:
+            raise await self._failure(BenchError(f"{why}: {error}")) from error
+
+    async def _publish(self, publishing: Publishing, way: Way, crowd: Crowd, losses: list[asyncio.Future[Any]]) -> int:
+        """All of it, until all has been delivered; when it began."""
+        rate = self._unit.rate_per_s
+        start_ns = time.monotonic_ns() + round(LEAD_S * 1e9)
+        crowd.begin(asyncio.get_running_loop().time() + LEAD_S)
+        if rate is None:
+            start_ns = time.monotonic_ns()
+            sending = asyncio.ensure_future(publishing.at_full_speed(way))
+        else:
+            sending = asyncio.ensure_future(publishing.on_schedule(way, start_ns, rate))
+        everything = asyncio.gather(sending, crowd.done)
+        went_on_at, state = time.monotonic(), (0, crowd.left)
+        try:
+            while not everything.done():
+                await asyncio.wait([everything, *losses], timeout=LOOK_S, return_when=asyncio.FIRST_COMPLETED)
+                for lost in losses:
+                    if lost.done() and not everything.done():
+                        raise BenchError(f"the publishers have lost their connection: {lost.result()[1]}")
+                if state != (now := (len(publishing.sent_ns), crowd.left)):
+                    went_on_at, state = time.monotonic(), now
+                elif time.monotonic() - went_on_at > STALL_S:
+                    raise BenchError(f"nothing has come for {STALL_S:g} s")
+            everything.result()
+        except BenchError as error:
+            come = self._expected - crowd.left
+            told = f"{error}; {come:,} of {self._expected:,} deliveries had come"
+            raise await self._failure(BenchError(told)) from error
+        finally:
+            everything.cancel()
+            await asyncio.wait([everything])
+            if not everything.cancelled():
+                everything.exception()  # seen
+        return start_ns
+
+    async def _failure(self, error: BenchError) -> BenchError:
+        """With what the broker says, if it has ended: that is why."""
+        for _ in range(20):
+            if not self._child.runs:
+                code = self._child.code or 0
+                how = f"ended with exit code {code}" if code >= 0 else f"was ended by {signal.Signals(-code).name}"
+                return BenchError(f"the broker {how}: {error}{self._child.tail()}")
+            await asyncio.sleep(0.05)
+        return error
+
+    def _said(self, _: OutgoingSocket, message: bytes) -> None:
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_result(message[1:])
+
+    async def _ask(self, what: bytes) -> bytes:
+        self._answer = asyncio.get_running_loop().create_future()
+        self._control.write(what)
+        async with self._limit(ANSWER_S, "the broker does not answer"):
+            ends: list[asyncio.Future[Any]] = [self._answer, self._control.over]
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        if not self._answer.done():
+            raise await self._failure(BenchError("the connection to the broker is lost"))
+        return self._answer.result()
+
+    async def _counters(self) -> Counters:
+        found = orjson.loads(await self._ask(COUNTERS))
+        return found["at_ns"], found["values"]
+
+    def _judged(self, crowd: Crowd, after: Counters) -> list[verdict.Batch]:
+        """The answers, if nothing is wrong with them."""
+        made, faults = verdict.batches(crowd.got, self._drawn.payloads)
+        faults += verdict.faults_of(made, self._owed)
+        reads = after[1]["caching_reads_total"]
+        if reads != self._expected:
+            faults.append(f"the broker counts {reads:,} reads, and {self._expected:,} were owed")
+        if faults:
+            raise BenchError(f"not every record came once and in order: {verdict.summary(faults)}")
+        return made
+
+    def _row(
+        self,
+        publishing: Publishing,
+        made: list[verdict.Batch],
+        report: Mapping[str, Any],
+        after: Counters,
+        seconds: float,
+        shares: Mapping[str, float],
+    ) -> Json:
+        counted = {name.removeprefix("caching_").removesuffix("_total"): value for name, value in after[1].items()}
+        row = {
+            **self._unit.facts(),
+            "lmdb_read_in": self._places.reads,
+            "bytes_of_records": self._drawn.bytes,
+            "deliveries": self._expected,
+            "seconds": round(seconds, 6),
+            **counted,
+            "hit_rate": counted["hits"] / counted["reads"],
+            "duplication": counted["admitted_utility"] / counted["admitted"] if counted["admitted"] else 0.0,
+            "latency_mean_ms": round(parts.mean_ms(made, publishing.intended_ns), 6),
+            "parts": parts.parts(made, publishing.intended_ns, report),
+            **shares,
+        }
+        if self._unit.kind == THROUGHPUT:
+            row["records_per_s"] = round(self._unit.records / seconds, 3)
+            row["deliveries_per_s"] = round(self._expected / seconds, 3)
+        return row
+
+
+class _Busy:
+    """How busy the two processes are: seconds of processor, and shares of a core."""
+
+    def __init__(self, child: Child) -> None:
+        self._processes = {"broker": child.process, "load": psutil.Process()}
+        self._before = {name: self._seconds(process) for name, process in self._processes.items()}
+
+    def since(self, seconds: float) -> dict[str, float]:
+        """Since it was made, ``seconds`` ago."""
+        used = {name: self._seconds(process) - self._before[name] for name, process in self._processes.items()}
+        cpu_s = {f"{name}_cpu_s": round(value, 3) for name, value in used.items()}
+        return cpu_s | {f"{name}_busy": round(value / seconds, 3) for name, value in used.items()}
+
+    @staticmethod
+    def _seconds(process: psutil.Process) -> float:
+        times = process.cpu_times()
+        return float(times.user + times.system)
+
+
+def _facts(unit: Unit, places: Places) -> Json:
+    return {
+        "run": unit.name,
+        "system": "the document's broker",
+        "variant": f"{unit.strategy}, {'unbounded' if unit.capacity is None else f'{100 * unit.capacity:g} %'}",
+        "workload": f"caching {unit.kind}",
+        "seed": unit.seed,
+        "config": {**unit.facts(), "lmdb_read_in": places.reads, "processes": 1},
+        "goals": {},
+    }

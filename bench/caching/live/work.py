@@ -1,0 +1,94 @@
+"""One unit of the plan, run and kept: its log and its row of figures.
+
+Owns: what is kept of a unit, and where. Must never: decide what happens in it (``run`` does).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import threading
+from collections.abc import Coroutine, Iterable
+from pathlib import Path
+from typing import Any
+
+import orjson
+import uvloop
+
+from ingeborg.bench.caching.live.cases import Unit
+from ingeborg.bench.caching.live.run import NOWHERE, Outcome, Places, measure
+
+Row = dict[str, Any]
+
+ROWS, LOGS, DIGESTED = "rows", "logs", "digested"
+"""Folders of a result: a file each of what was counted, a folder each of a log, a file each of what its digest says."""
+
+UNFINISHED = "unfinished"
+
+
+def run(unit: Unit, out: Path, places: Places = NOWHERE) -> None:
+    """Run it and keep what it gives; a unit that has been kept is not run again. Its row, written last, is the sign
+    that it has. Raises ``BenchError``; then its log and what the broker said are in ``UNFINISHED``, for a person."""
+    if kept(unit, out):
+        return
+    part, log = out / UNFINISHED / unit.name, path_of(out, LOGS, unit)
+    for former in (part, log):
+        shutil.rmtree(former, ignore_errors=True)
+    outcome = _run(measure(unit, part / "log", part / "scratch", places))
+    log.parent.mkdir(parents=True, exist_ok=True)
+    (part / "log").replace(log)
+    shutil.rmtree(part)
+    keep(path_of(out, ROWS, unit), outcome.row)
+
+
+def _run(measuring: Coroutine[Any, Any, Outcome]) -> Outcome:
+    """In a loop of its own. SIGTERM interrupts it in order, as Ctrl-C does: ``KeyboardInterrupt``, when all has
+    ended."""
+    if threading.current_thread() is not threading.main_thread():
+        return uvloop.run(measuring)
+    before = signal.getsignal(signal.SIGTERM)
+
+    async def interruptible() -> Outcome:
+        task = asyncio.current_task()
+        assert task is not None
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+        return await measuring
+
+    try:
+        return uvloop.run(interruptible())
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def kept(unit: Unit, out: Path) -> bool:
+    """Is it done?"""
+    return path_of(out, ROWS, unit).is_file()
+
+
+def path_of(out: Path, kind: str, unit: Unit) -> Path:
+    """Its file of this kind, or its folder of ``LOGS``."""
+    return out / kind / (unit.name if kind == LOGS else f"{unit.name}.json")
+
+
+def keep(path: Path, row: Row) -> None:
+    """Whole, or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.{os.getpid()}")
+    part.write_bytes(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE))
+    part.replace(path)
+
+
+def rows(units: Iterable[Unit], out: Path) -> list[Row]:
+    """Of the units that have been run and digested, in their order: what was counted, and the digest's figures as
+    ``latency``."""
+    found = []
+    for unit in units:
+        row, digested = path_of(out, ROWS, unit), path_of(out, DIGESTED, unit)
+        if row.is_file() and digested.is_file():
+            latency = orjson.loads(digested.read_bytes())["latency"]
+            found.append({**orjson.loads(row.read_bytes()), "latency": latency})
+    return found

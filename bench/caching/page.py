@@ -1,0 +1,392 @@
+"""The page of `bench caching`: the document's seven experiments and findings beside what was found, and ours.
+
+Owns: the words and tables. Must never: compute a figure that the digest does not have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from ingeborg.bench.caching import claims, drawn, goals
+from ingeborg.bench.caching.cases import HOUR_S, POPULAR, SHARES, SIZES, SWEPT, UNEVEN
+from ingeborg.bench.caching.figures import Stream
+from ingeborg.bench.caching.found import PLACES, ROOMS, STRATEGIES, Found
+from ingeborg.bench.caching.live.cases import LATENCY, SUBSCRIBERS, THROUGHPUT
+from ingeborg.bench.caching.live.parts import PARTS
+from ingeborg.bench.caching.policies.named import BELADY, OWED, PLAIN
+from ingeborg.bench.caching.reads import AWAY_S, WISHES
+from ingeborg.bench.caching.summary import ORDER, percent, points, rate
+from ingeborg.bench.caching.work import BOUND, CEILING
+from ingeborg.bench.report.markup import Html, badge, bullets, explain, folded, html, panel, table
+from ingeborg.bench.report.page import framed
+
+Json = Mapping[str, Any]
+
+MARKS: Final = {claims.HOLDS: "good", claims.FAILS: "bad", claims.EQUAL: "warn"}
+
+
+def page(pure: Json, measured: Json) -> str:
+    """The whole page, of what the command has put together."""
+    found = Found(pure, measured)
+    lead = Html(
+        "<p class=lead>The document (<i>Effect of Caching in a Content-Based Pub/Sub System using Kafka</i>, UCI) puts "
+        "a cache into a broker behind Kafka, with five strategies of what comes in. Here are its seven experiments "
+        "again, the policies that caches are usually compared by, and <b>owed</b>, the policy of this project: what "
+        "most subscribers have not had yet, for its size, stays. ± is half an interval of 95 % over the seeds.</p>"
+    )
+    parts: list[Html] = [_heading("What the document reports, and what was found"), _claims(found), _goals(found)]
+    parts += [_heading("Experiments 1 and 2: hits and copies"), _capacities(found), *drawn.hits(found)]
+    parts += [*drawn.copies(found), _document(found)]
+    if found.live:
+        parts += [_heading("Experiments 3 and 4: latency and throughput"), *drawn.latency(found), _made_of(found)]
+        parts += [*drawn.throughput(found), _bounded(found)]
+    parts += [_heading("Experiments 5 to 7: parameters"), *drawn.parameters(found), _latencies(found)]
+    if found.exponents or found.streams:
+        parts += [_heading("Other streams, other policies"), _requests(found)]
+        parts += [_streams(found, share) for share in SHARES]
+        parts += [_told(found), _others(found), *_swept(found)]
+    parts += [_heading("How it was measured"), _method(found, measured.get("facts", {}))]
+    footer = Html("<footer><p>bench caching; every figure is of a row that the command keeps.</p></footer>")
+    return framed("What to keep in memory", "Evaluation", lead, [part for part in parts if part], footer)
+
+
+def _heading(text: str) -> Html:
+    return Html(f"<h2>{html(text)}</h2>")
+
+
+# Verdicts
+
+
+def _claims(found: Found) -> Html:
+    parts: list[Html] = []
+    for claim in claims.judged(found):
+        verdicts = "".join(
+            f"<li>{badge(verdict, MARKS[verdict])} {html(reading)}</li>" for reading, verdict in claim.verdicts
+        )
+        parts.append(Html(f"<h4>{claim.number}. {html(claim.text)}</h4><ul class=legend>{verdicts}</ul>"))
+        parts += [bullets(claim.found), explain(claim.why)]
+    return panel(
+        "The document's seven findings",
+        explain(
+            "The document prints charts without numbers, and does not say how much memory there is: hit rates are "
+            "judged without a limit, with room for 10 % and for 1 % of the bytes of all records. A finding over all "
+            "numbers of records holds if it does with each. Hit rates and duplication: the interval of the difference, "
+            f"seed by seed, is on one side of 0. Latency and throughput: differences below {claims.NOISE:.0%} are "
+            "within noise, and so are those of a latency that what the database takes does not make up."
+        ),
+        *parts,
+    )
+
+
+def _goals(found: Found) -> Html:
+    rows = []
+    for goal in goals.goals(found):
+        for index, (reading, text, met) in enumerate(goal.found):
+            mark = "" if met is None else "good" if met else "bad"
+            said = Html("") if met is None else badge("met" if met else "missed", mark)
+            rows.append([goal.text if not index else "", reading, goal.limit if not index else "", text, said])
+    if not rows:
+        return Html("")
+    return panel(
+        "owed beside its goal, and the policies beside their bounds",
+        table(("", "stream, memory", "goal", "found", ""), rows, "Goals", "compared"),
+        explain(
+            "Hits by read. The goal is met by the mean over the seeds; where the interval reaches below it, so few "
+            "seeds do not say it for certain. owed is told who has had a record, which is all it goes by; the others "
+            "are as they were published, each in its better way: what was missed comes in again, or does not. Belady's "
+            "rule needs the future; "
+            "PFOO is a bound from above for records of different sizes (Berger et al., SIGMETRICS 2018). "
+            "libcachesim counts the same requests with its own code. Its W-TinyLFU has a less exact sketch: ours "
+            "has half its counters there, and all of them elsewhere, which gains up to a point."
+        ),
+    )
+
+
+# The document's experiments
+
+
+def _capacities(found: Found) -> Html:
+    most = max(found.records, default=0)
+    rows = [
+        [claims.room(share), *(rate(found.document(most, name, share), 3) for name in STRATEGIES)] for share in ROOMS
+    ]
+    even = [rate(found.document(most, name, exponent=0.0), 3) for name in STRATEGIES]
+    if any(text != "–" for text in even):
+        rows.append(["unbounded, no skew", *even])
+    return panel(
+        f"Hit rate by read, {most:,} records",
+        table(("memory", *STRATEGIES), rows, "Hit rates"),
+        explain(
+            "A read is one subscriber fetching one record; 24 kinds of offers, 1,000 subscribers that want one kind "
+            "each, by Zipf's law (no skew: all kinds alike, but for chance). With memory for all, ours keeps all."
+        ),
+    )
+
+
+def _document(found: Found) -> Html:
+    blocks = []
+    figures: tuple[tuple[str, str, int], ...] = (
+        ("by_read", "hit rate by read", 3),
+        ("by_record", "hit rate by record", 3),
+        ("duplication", "duplication factor", 1),
+        ("copies_per_record", "copies per record", 1),
+        ("cached_share", "share of records that came in", 3),
+    )
+    for share in ROOMS:
+        for what, title, digits in figures:
+            rows = [
+                [name, *(_figure(found.document(number, name, share), what, digits) for number in found.records)]
+                for name in STRATEGIES
+            ]
+            caption = f"{title}, {claims.room(share)}"
+            blocks.append(Html(f"<h4>{html(caption)}</h4>"))
+            blocks.append(table(("", *(f"{number:,}" for number in found.records)), rows, caption))
+    return panel("Experiments 1 and 2 as numbers", folded("All figures, over the number of records", *blocks))
+
+
+def _figure(row: Json | None, what: str, digits: int) -> str:
+    if row is None or row.get(what) is None:
+        return "–"
+    mean, half = row[what]
+    return f"{mean:.{digits}f} ± {half:.{digits}f}" if half else f"{mean:.{digits}f}"
+
+
+def _made_of(found: Found) -> Html:
+    blocks: list[Html] = []
+    for place in PLACES:
+        records = found.measured_records(LATENCY, place)
+        if not records:
+            continue
+        rows = []
+        for name in STRATEGIES:
+            row = found.measured(LATENCY, records[-1], name, None, place)
+            if row is not None:
+                each = [claims.ms(row.get(f"{part}_ms")) for part in PARTS]
+                rows.append(
+                    [name, *each, claims.ms(row["latency_ms"]), claims.ms(row.get("p99_ms")), f"{row['hit_rate']:.0%}"]
+                )
+        caption = f"{place}, {records[-1]:,} records"
+        blocks.append(Html(f"<h4>{html(caption)}</h4>"))
+        blocks.append(table(("", *PARTS, "in all", "p99", "hits"), rows, f"Parts of a latency, {caption}", "compared"))
+    if not blocks:
+        return Html("")
+    return panel(
+        "What a latency is made of",
+        *blocks,
+        explain(
+            "Means of all deliveries; the pieces add up. sending: from when a record was meant to be sent until the "
+            "broker has it, through Kafka where that is in front; matching: until its subscribers are known; writing: "
+            "until it is safe in the database; waiting: until its subscriber polls; memory: the look through it; "
+            "database: reading what was not there; delivery: until the subscriber has the answer."
+        ),
+    )
+
+
+def _bounded(found: Found) -> Html:
+    """The largest number of records with each capacity, and what Kafka does."""
+    blocks = []
+    for place in PLACES:
+        for kind, of, form in (
+            (LATENCY, "mean latency", lambda row: claims.ms(row["latency_ms"])),
+            (THROUGHPUT, "throughput, records/s", _per_s),
+        ):
+            records = found.measured_records(kind, place)
+            if not records:
+                continue
+            rows = []
+            for share in ROOMS:
+                cells = [found.measured(kind, records[-1], name, share, place) for name in STRATEGIES]
+                if any(row is not None for row in cells):
+                    rows.append([claims.room(share), *("–" if row is None else form(row) for row in cells)])
+            caption = f"{place}: {of}, {records[-1]:,} records"
+            blocks += [Html(f"<h4>{html(caption)}</h4>"), table(("memory", *STRATEGIES), rows, caption)]
+    if not blocks:
+        return Html("")
+    return panel(
+        "The same with bounded memory, behind Kafka, and on Riak",
+        *blocks,
+        explain(
+            "Of several runs the mean, with the slowest and the fastest in brackets; others were run once. Without a "
+            "cache there is one capacity."
+        ),
+    )
+
+
+def _per_s(row: Json) -> str:
+    text = f"{row['records_per_s']:,.0f}"
+    return text if row["runs"] == 1 else f"{text} ({row['slowest_per_s']:,.0f} … {row['fastest_per_s']:,.0f})"
+
+
+def _latencies(found: Found) -> Html:
+    rows = []
+    for strategy in ("threshold", "mean", "buffer"):
+        swept = found.measured_sweep(strategy)
+        for name in sorted(swept, key=lambda name: [float(value) for value in name.split()]):
+            row = swept[name]
+            rows.append(
+                [
+                    f"{strategy} {name}",
+                    f"{row['hit_rate']:.3f}",
+                    claims.ms(row["latency_ms"]),
+                    claims.ms(row["database_ms"]),
+                ]
+            )
+    if not rows:
+        return Html("")
+    header = ("", "hit rate", "mean latency", "of it the database's")
+    return panel(
+        "Latencies over the same parameters",
+        table(header, rows, "Latencies over parameters"),
+        explain("threshold λ μ, mean batch, buffer γ α; LMDB, memory without a limit, one run each."),
+    )
+
+
+# Other streams
+
+
+def _requests(found: Found) -> Html:
+    if not found.exponents:
+        return Html("")
+    blocks: list[Html] = []
+    for share in SHARES:
+        rows = []
+        for exponent in sorted(found.exponents, key=lambda exponent: (not exponent, exponent)):
+            cells = []
+            for name in (*PLAIN, BELADY):
+                row = found.requests(exponent, share, name)
+                cells.append("–" if row is None else _beside(row))
+            rows.append([goals.requests_of(exponent), *cells])
+        caption = f"Room for {share:.0%} of all items"
+        blocks += [Html(f"<h4>{html(caption)}</h4>"), table(("", *PLAIN, BELADY), rows, caption)]
+    return panel(
+        "Plain requests: share of hits, in per cent",
+        *blocks,
+        explain(
+            "Items of one size; what is not in comes in; nobody is owed anything, so that owed has nothing to go by. "
+            "Zipf's law with its exponent, and the songs of a now-playing log. In brackets: libcachesim, of the same "
+            "requests."
+        ),
+    )
+
+
+def _beside(row: Json) -> str:
+    text = f"{100 * row['rate'][0]:.1f}"
+    return f"{text} ({100 * row['libcachesim'][0]:.1f})" if row["libcachesim"] else text
+
+
+def _table(found: Found, streams: Sequence[Stream], caption: str, of: Callable[[Stream], str]) -> Html:
+    names = [name for name in ORDER if any(found.reads(stream, name) for stream in streams)]
+    rows: list[list[str]] = [[name, *(percent(found.reads(stream, name)) for stream in streams)] for name in names]
+    rows.append([f"{OWED} ahead by", *(points(found.ahead(stream)) for stream in streams)])
+    return table(("", *map(of, streams)), rows, caption)
+
+
+def _streams(found: Found, share: float) -> Html:
+    streams = goals.compared_streams(found, share)
+    if not streams:
+        return Html("")
+    caption = f"Records and reads, memory for {share:.0%} of all bytes: hits by read, in per cent"
+    return panel(
+        caption,
+        _table(found, streams, caption, lambda stream: stream.stream),
+        explain(
+            "2,000 subscribers come back four times a day, on average, and read what they have missed. plays: a record "
+            "for each row of a now-playing log; zipf: 60,000 records to 10,000 topics. +: what was missed comes in "
+            f"again. {CEILING}: the most that a policy can have, on average, that does not know who comes first. "
+            f"{BOUND}: what none can pass."
+        ),
+    )
+
+
+def _told(found: Found) -> Html:
+    rows = []
+    for share in SHARES:
+        for stream in goals.compared_streams(found, share):
+            ahead = found.ahead(stream, knows=True)
+            if ahead is not None:
+                row = found.reads(stream, ahead["other"], knows=True)
+                rows.append([f"{stream.stream}, {share:.0%}", percent(row), points(ahead)])
+    if not rows:
+        return Html("")
+    return panel(
+        "If the others were told, too",
+        table(("", "best other, told", f"{OWED} ahead by"), rows, "All are told"),
+        explain(
+            "A record that all its subscribers have had goes at once, whatever the policy, and only those come in "
+            "again that somebody has not had. So much of owed's lead is the knowledge, and the rest is the order. Of "
+            "fewer seeds than above, and ahead by the difference of the same ones."
+        ),
+    )
+
+
+def _others(found: Found) -> Html:
+    streams = [
+        Stream(name, AWAY_S, WISHES, share)
+        for name in (POPULAR, UNEVEN, SIZES)
+        for share in SHARES
+        if Stream(name, AWAY_S, WISHES, share) in found.streams
+    ]
+    if not streams:
+        return Html("")
+    caption = "Where the guess could fail: hits by read, in per cent"
+    return panel(
+        caption,
+        _table(found, streams, caption, lambda stream: f"{stream.stream}, {stream.share:.0%}"),
+        explain(
+            "popular: songs that are played more are wished for by more. uneven: subscribers differ in how long they "
+            "are away. sizes: records from 50 to 5,000 bytes."
+        ),
+    )
+
+
+def _swept(found: Found) -> list[Html]:
+    def rows(wanted: Callable[[Stream], bool], of: Callable[[Stream], str]) -> list[list[str]]:
+        streams = [one for one in found.streams if one.stream in SWEPT and wanted(one)]
+        streams.sort(key=lambda one: (one.stream, one.share, one.away_s, one.wishes))
+        listed = []
+        for stream in streams:
+            other = found.reads(stream, goals.best_other(found, stream))
+            cells = [percent(found.reads(stream, OWED)), percent(other), points(found.ahead(stream))]
+            cells += [percent(found.reads(stream, name)) for name in (CEILING, BOUND)]
+            listed.append([f"{stream.stream}, {stream.share:.0%}, {of(stream)}", *cells])
+        return listed
+
+    header = ("", OWED, "best other", "ahead by", CEILING, BOUND)
+    away = rows(lambda one: one.wishes == WISHES, lambda one: f"{one.away_s / HOUR_S:g} h")
+    wishes = rows(lambda one: one.away_s == AWAY_S, lambda one: f"{one.wishes:g} topics")
+    panels = []
+    for title, listed in (("How long subscribers are away", away), ("How many topics each wishes for", wishes)):
+        if listed:
+            panels.append(panel(title, folded("All of them", table(header, listed, title))))
+    return panels
+
+
+# Method
+
+
+def _method(found: Found, facts: Json) -> Html:
+    items = [
+        "Hits, copies and parameters: streams that are drawn from seeds and replayed; the same seeds give the same "
+        "figures on any machine.",
+        "All records are written to the database, cached or not. Threshold, mean and buffer are computed exactly, in "
+        "whole numbers. With bounded memory LRU stands behind each of the document's strategies.",
+    ]
+    if found.live:
+        busy = max((row.get("broker_busy", 0.0) for row in found.live if row["kind"] == LATENCY), default=0.0)
+        items.append(
+            f"Latency and throughput: the document's broker as a process, {SUBSCRIBERS} subscribers on websockets that "
+            f"poll twice a second, records at a fixed rate or as fast as they go; each log digested by Spark. At a "
+            f"fixed rate the broker was at most {busy:.0%} of a core busy."
+        )
+    if facts.get("cores"):
+        items.append(
+            f"Machine: {facts['cores']} cores, {facts['memory_bytes'] / 2**30:.1f} GiB, Linux {facts['kernel']}, "
+            f"Python {facts['python']}, form of the code: {facts['form']}."
+        )
+    if facts.get("note"):
+        items.append(str(facts["note"]))
+    missing = [place for place in PLACES if not found.measured_records(LATENCY, place)]
+    if missing:
+        items.append(f"Not measured: {', '.join(missing)}.")
+    return panel("Streams, processes, machine", bullets(items))

@@ -1,0 +1,123 @@
+"""A stream, replayed through a policy: how many reads were hits.
+
+Owns: what the policy gets to see, and the count. Must never: tell an online policy what comes.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ingeborg.bench.caching.policies.belady import Belady
+from ingeborg.bench.caching.policies.rules import Rule
+from ingeborg.bench.caching.reads import Stream
+from ingeborg.broker.core.caches.cache import Cache, Counts
+from ingeborg.broker.core.caches.policy import Entry, Policy
+
+
+@dataclass(frozen=True)
+class Ways:
+    """What besides a policy decides what is in memory. ``reads_in``: a record that a subscriber has missed in memory
+    wants to come in again. ``told``: whoever runs the policy knows who has had a record, so that one which all have had
+    goes, and does not come in again; else a policy knows how many subscribers a record has, and no more."""
+
+    reads_in: bool = False
+    told: bool = False
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """``by_record``: the mean, over the records that were read, of which share of their reads were hits. ``cached``:
+    records that came in when they were published; ``copies``: their subscribers, all together."""
+
+    reads: int
+    hits: int
+    records: int
+    by_record: float
+    cached: int
+    copies: int
+    counts: Counts | None = None
+
+    @property
+    def by_read(self) -> float:
+        """The share of reads that were hits."""
+        return self.hits / self.reads if self.reads else 0.0
+
+    @property
+    def duplication(self) -> float:
+        """The document's duplication factor: subscribers of a record in memory, on average."""
+        return self.copies / self.cached if self.cached else 0.0
+
+    @property
+    def copies_per_record(self) -> float:
+        """Of all records, whether in memory or not."""
+        return self.copies / self.records if self.records else 0.0
+
+
+def requests(items: list[int], policy: Policy, entries_max: int) -> Counts:
+    """Of items of one size; what is not in wants to come in."""
+    cache = Cache(policy, entries_max)
+    offline = policy if isinstance(policy, Belady) else None
+    for at, item in enumerate(items):
+        if offline is not None:
+            offline.at = at
+        if cache.get(item) is None:
+            cache.put(Entry(item, 1, 1))
+    return cache.counts
+
+
+def replay(stream: Stream, policy: Policy, bytes_max: int | None, ways: Ways) -> Outcome:
+    """Of records and their reads."""
+    cache = Cache(policy, bytes_max)
+    offline = policy if isinstance(policy, Belady) else None
+    sizes, readers = stream.sizes, stream.readers
+    owed = array("l", readers)
+    hits_of = array("l", bytes(owed.itemsize * len(sizes)))
+    cached = copies = 0
+    for at, event in enumerate(stream.events):
+        if offline is not None:
+            offline.at = at
+        if event >= 0:
+            if cache.put(Entry(event, sizes[event], owed[event])):
+                cached += 1
+                copies += owed[event]
+            continue
+        record = ~event
+        owed[record] -= 1
+        if cache.get(record) is not None:
+            hits_of[record] += 1
+            if ways.told and not owed[record]:
+                cache.drop(record)
+        elif ways.reads_in:
+            utility = owed[record] if ways.told else readers[record]
+            if utility:
+                cache.put(Entry(record, sizes[record], utility))
+    shares = [
+        hits / (all_of_it - left)
+        for hits, all_of_it, left in zip(hits_of, readers, owed, strict=True)
+        if left < all_of_it
+    ]
+    return Outcome(
+        reads=cache.counts.hits + cache.counts.misses,
+        hits=cache.counts.hits,
+        records=len(sizes),
+        by_record=sum(shares) / len(shares) if shares else 0.0,
+        cached=cached,
+        copies=copies,
+        counts=cache.counts,
+    )
+
+
+def unbounded(utilities: Sequence[int], rule: Rule) -> Outcome:
+    """Of records with so many subscribers, each of whom reads each once, whenever that is: nothing ever goes."""
+    admitted = [utility for utility in utilities if rule.admits(utility)]
+    copies = sum(admitted)
+    return Outcome(
+        reads=sum(utilities),
+        hits=copies,
+        records=len(utilities),
+        by_record=len(admitted) / len(utilities),
+        cached=len(admitted),
+        copies=copies,
+    )

@@ -1,0 +1,87 @@
+"""The figures of `bench caching` as Markdown: for the terminal and the documentation.
+
+Owns: which tables there are. Must never: compute a figure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from ingeborg.bench.caching import claims, goals
+from ingeborg.bench.caching.cases import SHARES
+from ingeborg.bench.caching.figures import Stream
+from ingeborg.bench.caching.found import ROOMS, STRATEGIES, Found
+from ingeborg.bench.caching.policies.named import BELADY, OURS, OWED
+from ingeborg.bench.caching.work import BOUND, CEILING
+
+Json = Mapping[str, Any]
+
+ORDER: Final = ("lru", "sieve", "tinylfu", "gdsf", *STRATEGIES[2:5], *OURS, BELADY, CEILING, BOUND)
+"""Of policies of streams, the online ones first."""
+
+
+def markdown(pure: Json, measured: Json) -> str:
+    """All of it."""
+    found = Found(pure, measured)
+    lines = ["# What to keep in memory", "", "The document's findings, and what was found here.", ""]
+    rows = [
+        [f"{claim.number}. {claim.text}", "; ".join(f"{reading}: {verdict}" for reading, verdict in claim.verdicts)]
+        for claim in claims.judged(found)
+    ]
+    lines += table(("the document", "here"), rows)
+    if found.records:
+        most = found.records[-1]
+        lines += ["", f"Hit rate by read, {most:,} records of the document's.", ""]
+        rooms = [
+            [claims.room(share), *(rate(found.document(most, name, share), 3) for name in STRATEGIES)]
+            for share in ROOMS
+        ]
+        lines += table(("memory", *STRATEGIES), rooms)
+    for share in SHARES:
+        streams = goals.compared_streams(found, share)
+        if streams:
+            lines += ["", f"Hits by read in per cent, memory for {share:.0%} of all bytes.", ""]
+            lines += _streams(found, streams)
+    return "\n".join(lines) + "\n"
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """Of Markdown, with columns that are aligned."""
+    lines = [list(header), *map(list, rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    lines.insert(1, ["-" * width for width in widths])
+    return ["| " + " | ".join(map(str.ljust, line, widths)) + " |" for line in lines]
+
+
+def rate(row: Json | None, digits: int) -> str:
+    """By read, with its interval."""
+    if row is None:
+        return "–"
+    mean, half = row["by_read"]
+    return f"{mean:.{digits}f} ± {half:.{digits}f}" if half else f"{mean:.{digits}f}"
+
+
+def percent(row: Json | None) -> str:
+    """By read, with its interval; `+`: what was missed comes in again."""
+    if row is None:
+        return "–"
+    mean, half = row["by_read"]
+    text = f"{100 * mean:.1f} ± {100 * half:.1f}" if half else f"{100 * mean:.1f}"
+    return f"{text} +" if row["reads_in"] else text
+
+
+def points(row: Json | None) -> str:
+    """By how much `owed` is ahead, and of which."""
+    if row is None:
+        return "–"
+    mean, half = row["by_read"]
+    interval = f" ± {100 * half:.1f}" if half else ""
+    return f"{100 * mean:+.1f}{interval} ({row['other']})"
+
+
+def _streams(found: Found, streams: Sequence[Stream]) -> list[str]:
+    names = [name for name in ORDER if any(found.reads(stream, name) for stream in streams)]
+    rows = [[name, *(percent(found.reads(stream, name)) for stream in streams)] for name in names]
+    rows.append([f"{OWED} ahead by", *(points(found.ahead(stream)) for stream in streams)])
+    return table(("", *(stream.stream for stream in streams)), rows)

@@ -1,0 +1,169 @@
+"""Figures of a whole evaluation, made by hand: as the document says, but for what a test changes.
+
+Owns: the figures. Must never: be taken for something that was found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from itertools import combinations
+from typing import Any
+
+from ingeborg.bench.caching.cases import BATCHES, RECORDS, RISES, SHARES, STREAMS, WEIGHTS
+from ingeborg.bench.caching.found import PLACES, ROOMS, STRATEGIES, Found
+from ingeborg.bench.caching.live.parts import PARTS
+from ingeborg.bench.caching.policies.named import BELADY, ONLINE, PLAIN
+from ingeborg.bench.caching.reads import AWAY_S, WISHES
+from ingeborg.bench.caching.work import BOUND, CEILING
+
+Row = dict[str, Any]
+
+HITS = {"none": 0.0, "all": 1.0, "threshold": 0.5, "mean": 0.6, "buffer": 0.7, "owed": 1.0}
+COPIES = {"none": 0.0, "all": 40.0, "threshold": 100.0, "mean": 98.0, "buffer": 60.0, "owed": 40.0}
+
+#: What the database takes of a latency, in ms, as only a Riak far away would.
+DATABASE_MS = {"none": 40.0, "all": 0.01, "threshold": 20.0, "mean": 15.0, "buffer": 10.0, "owed": 0.01}
+
+
+def columns(rows: Iterable[Row]) -> Row:
+    """As the job writes them."""
+    kept = list(rows)
+    names = list(dict.fromkeys(name for row in kept for name in row))
+    return {"names": names, "rows": [[row.get(name) for name in names] for row in kept]}
+
+
+def world(**changes: Any) -> Row:
+    """Of an experiment of the document's."""
+    return {"records": 500, "exponent": 1.0, "returns": 20.0, "share": None} | changes
+
+
+def _policy(name: str, hits: float, copies: float, parameters: str = "", **more: Any) -> Row:
+    figures = {
+        "by_read": [hits, 0.01],
+        "by_record": [hits, 0.01],
+        "duplication": [copies, 1.0],
+        "copies_per_record": [hits * 40, 1.0],
+        "cached_share": [hits * 40 / copies if copies else 0.0, 0.01],
+    }
+    return world(**more) | {"policy": name, "parameters": parameters, "reads_in": False, "seeds": 10} | figures
+
+
+def documents() -> tuple[list[Row], list[Row]]:
+    """Means and differences."""
+    means, differences = [], []
+    for records in RECORDS:
+        for share in ROOMS:
+            at: Row = {"records": records, "share": share}
+            means += [{"sweep": False} | _policy(name, HITS[name], COPIES[name], **at) for name in STRATEGIES]
+            differences += [
+                world(**at)
+                | {"one": one, "other": other}
+                | {"by_read": [HITS[one] - HITS[other], 0.01], "duplication": [COPIES[one] - COPIES[other], 1.0]}
+                for one, other in combinations(STRATEGIES, 2)
+            ]
+    swept = [("threshold", f"{rise} {1 - float(rise):.1f}", 1 - float(rise)) for rise in RISES]
+    swept += [("mean", str(batch), number / len(BATCHES)) for number, batch in enumerate(BATCHES)]
+    swept += [
+        ("buffer", f"{own} {before}", 1 / (1 + float(before) / (1 - float(own))))
+        for own in WEIGHTS
+        for before in WEIGHTS
+    ]
+    means += [
+        {"sweep": True} | _policy(name, hits, 40.0, parameters, records=RECORDS[-1], share=share)
+        for name, parameters, hits in swept
+        for share in (None, 0.1)
+    ]
+    return means, differences
+
+
+def _live(kind: str, place: str, records: int, name: str, **changes: Any) -> Row:
+    database, via = PLACES[place]
+    row = {"kind": kind, "database": database, "via": via, "records": records, "strategy": name, "capacity": None}
+    row |= {"parameters": "", "runs": 1, "hit_rate": HITS[name], "broker_busy": 0.2, "load_busy": 0.3}
+    latency_ms = 250.0 + DATABASE_MS[name]
+    row |= {f"{part}_ms": 0.0 for part in PARTS} | {"database_ms": DATABASE_MS[name], "waiting_ms": 250.0}
+    row |= {"latency_ms": latency_ms, "p50_ms": latency_ms, "p99_ms": 2 * latency_ms}
+    if kind == "throughput":
+        per_s = 10_000.0 * (1 + HITS[name])
+        row |= {"runs": 3, "records_per_s": per_s, "slowest_per_s": per_s - 100, "fastest_per_s": per_s + 100}
+    return row | changes
+
+
+def live() -> list[Row]:
+    """Of real processes."""
+    rows = [
+        _live(kind, place, records, name)
+        for place in PLACES
+        for kind in ("latency", "throughput")
+        for records in RECORDS
+        for name in STRATEGIES[: None if kind == "latency" else -1]
+    ]
+    rows += [_live("latency", "LMDB", RECORDS[-1], name, capacity=0.1) for name in STRATEGIES[1:]]
+    for number in range(5):
+        slower = 20.0 * number
+        times = {"latency_ms": 250.0 + slower, "database_ms": slower}
+        share = f"0.{1 + 2 * number}"
+        rows.append(_live("latency", "LMDB", 2_000, "threshold", parameters=f"{share} 0.{9 - 2 * number}", **times))
+        rows.append(_live("latency", "LMDB", 2_000, "buffer", parameters=f"0.7 {share}", **times))
+        batch = 10 ** (4 - number)
+        rows.append(_live("latency", "LMDB", 2_000, "mean", parameters=str(batch), **times))
+    return rows
+
+
+def streams() -> tuple[list[Row], list[Row]]:
+    """Records and reads: means, and by how much `owed` is ahead."""
+    means, ahead = [], []
+    for share in SHARES:
+        for stream in STREAMS:
+            at = {"stream": stream, "away_s": AWAY_S, "wishes": WISHES, "share": share}
+            rates = dict.fromkeys(ONLINE, 0.5) | {"owed": 0.6, BELADY: 0.7, CEILING: 0.61, BOUND: 0.71}
+            means += [
+                at
+                | {"policy": name, "knows": False, "reads_in": name == "lru", "seeds": 3}
+                | {"by_read": [rate, 0.001], "by_record": [rate, 0.001]}
+                for name, rate in rates.items()
+            ]
+            means.append(means[-len(rates)] | {"knows": True, "reads_in": False, "by_read": [0.55, 0.001]})
+            ahead.append(at | {"knows": False, "other": "sieve", "by_read": [0.1, 0.002]})
+            ahead.append(at | {"knows": True, "other": "lru", "by_read": [0.05, 0.002]})
+    return means, ahead
+
+
+def requests() -> list[Row]:
+    """Plain ones, beside libcachesim's."""
+    return [
+        {"exponent": exponent, "share": share, "policy": name, "seeds": 3}
+        | {"rate": [0.5 + 0.2 * (name == BELADY), 0.01], "libcachesim": [0.501 + 0.2 * (name == BELADY), 0.01]}
+        | {"narrow": [0.502, 0.01] if name == "tinylfu" else None}
+        for exponent in (0.0, 0.8, 1.0, 1.2)
+        for share in SHARES
+        for name in (*PLAIN, BELADY)
+    ]
+
+
+FACTS = {
+    "cores": 2,
+    "memory_bytes": 8 << 30,
+    "kernel": "6.1",
+    "python": "3.11",
+    "form": "interpreted",
+    "note": "A note.",
+}
+
+
+def digests() -> tuple[Row, Row]:
+    """As they are kept: of the seeds, and measured."""
+    means, differences = documents()
+    reads, ahead = streams()
+    pure = {"requests": requests(), "document": means, "differences": differences, "reads": reads, "ahead": ahead}
+    return {name: columns(rows) for name, rows in pure.items()}, {"live": columns(live()), "facts": FACTS}
+
+
+def found(kind: str = "", change: Callable[[Row], Row] = lambda row: row) -> Found:
+    """All figures; of one kind of rows each is changed."""
+    pure, measured = digests()
+    for name, table in (pure | measured).items():
+        if name == kind:
+            rows = [change(dict(zip(table["names"], values, strict=True))) for values in table["rows"]]
+            (pure if name in pure else measured)[name] = columns(rows)
+    return Found(pure, measured)

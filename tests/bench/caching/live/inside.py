@@ -1,0 +1,100 @@
+"""The broker in this process, with its sockets and its database; publishers and subscribers beside it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ingeborg.bench.caching.live import drawing, verdict
+from ingeborg.bench.caching.live.database import LOOP
+from ingeborg.bench.caching.live.publishing import Direct, Publishing
+from ingeborg.bench.caching.live.server import Server
+from ingeborg.bench.caching.live.settings import Settings
+from ingeborg.bench.caching.live.subscribing import Crowd
+from ingeborg.bench.caching.reads import Stream
+from ingeborg.protocol.outgoing import connect
+
+#: For everything together: seconds, even on a busy machine.
+PATIENCE_S = 60.0
+
+
+@dataclass
+class Played:
+    """``faults``: what is wrong with what the subscribers got; ``stream``: the order in which all happened."""
+
+    faults: list[str]
+    batches: list[verdict.Batch]
+    intended_ns: list[int]
+    counters: dict[str, int]
+    report: dict[str, Any]
+    stream: Stream
+
+
+async def played(
+    drawn: drawing.Drawn,
+    directory: Path,
+    strategy: str,
+    share: float | None = None,
+    *,
+    rate_per_s: float | None = None,
+    parameters: dict[str, str] | None = None,
+    database: str = "",
+    reads: str = LOOP,
+    begun: Callable[[Crowd, Server], None] = lambda crowd, server: None,
+) -> Played:
+    """All records of the world at that rate, ``None``: as fast as they go. What the broker raises is raised."""
+    settings = Settings(
+        strategy=strategy,
+        parameters=parameters or {},
+        bytes_max=None if share is None else int(drawn.bytes * share),
+        entries=round(len(drawn.payloads) * (share or 1.0)),
+        database=database or str(directory / "store"),
+        reads=reads,
+        waits=rate_per_s is None,
+        noted=True,
+    )
+    server, stopped = Server(settings), asyncio.Event()
+    url: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    serving = asyncio.ensure_future(server.serve(url.set_result, stopped))
+    owed = drawn.owed()
+    crowd = Crowd(drawn.wishes, sum(map(len, owed)), hurries=rate_per_s is None)
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            starting: list[asyncio.Future[Any]] = [url, serving]
+            await asyncio.wait(starting, return_when=asyncio.FIRST_COMPLETED)
+            if serving.done():
+                await serving
+            await crowd.connect(url.result())
+            await crowd.subscribe()
+            publisher = await connect(url.result(), lambda _, message: None)
+            publishing = Publishing(drawn.payloads)
+            begun(crowd, server)
+            loop = asyncio.get_running_loop()
+            crowd.begin(loop.time())
+            if rate_per_s is None:
+                await publishing.at_full_speed(Direct(publisher))
+            else:
+                await publishing.on_schedule(Direct(publisher), time.monotonic_ns(), rate_per_s)
+            await asyncio.wait([crowd.done, serving], return_when=asyncio.FIRST_COMPLETED)
+            if serving.done():
+                await serving
+            await crowd.done
+            publisher.abort()
+        report = server.report()
+        made, faults = verdict.batches(crowd.got, drawn.payloads)
+        faults += verdict.faults_of(made, owed)
+    finally:
+        await crowd.end()
+        stopped.set()
+        await asyncio.wait([serving])
+        if not serving.cancelled():
+            serving.exception()  # seen
+    stream = Stream()
+    stream.sizes.extend(map(len, drawn.payloads))
+    stream.readers.extend(report["readers"])
+    stream.events.extend(report["order"])
+    return Played(faults, made, list(publishing.intended_ns), server.broker.counters(), report, stream)

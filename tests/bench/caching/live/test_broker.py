@@ -1,0 +1,135 @@
+"""Every strategy, over real sockets and a real database: each subscriber gets what it is owed, once and in order, and
+what is in memory is what the pure policy has, event by event."""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from ingeborg.bench.caching.live import drawing, server, subscribing
+from ingeborg.bench.caching.live.cases import CAPACITIES, UNBOUNDED
+from ingeborg.bench.caching.live.database import LOOP, READS
+from ingeborg.bench.caching.live.strategies import DOCUMENT, STRATEGIES, is_told, policy_of
+from ingeborg.bench.caching.replay import Ways, replay, unbounded
+
+from .inside import Played, played
+
+RECORDS = 120
+SUBSCRIBERS = 40
+
+
+@pytest.fixture(autouse=True)
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Subscribers poll so often that records are read while others come."""
+    monkeypatch.setattr(subscribing, "POLL_S", 0.02)
+
+
+@pytest.fixture(scope="module")
+def drawn() -> drawing.Drawn:
+    return drawing.drawn(RECORDS, SUBSCRIBERS, seed=3)
+
+
+def counted(found: Played) -> dict[str, int]:
+    names = ("records", "records_utility", "admitted", "admitted_utility", "evicted", "dropped", "reads", "hits")
+    return {name: found.counters[f"caching_{name}_total"] for name in names}
+
+
+def replayed(found: Played, strategy: str, share: float | None) -> dict[str, int]:
+    """What the pure policy does with the same events."""
+    stream = found.stream
+    room = None if share is None else stream.room(share)
+    policy = policy_of(strategy, {}, room, round(RECORDS * (share or 1.0)))
+    pure = replay(stream, policy, room, Ways(told=is_told(strategy)))
+    assert pure.counts is not None
+    return {
+        "records": RECORDS,
+        "records_utility": sum(stream.readers),
+        "admitted": pure.cached,
+        "admitted_utility": pure.copies,
+        "evicted": pure.counts.evicted,
+        "dropped": pure.counts.dropped,
+        "reads": pure.reads,
+        "hits": pure.hits,
+    }
+
+
+@pytest.mark.parametrize(
+    ("strategy", "share"),
+    [each for each in product(STRATEGIES, CAPACITIES) if each != ("tinylfu", UNBOUNDED)],  # it has to know the room
+)
+async def test_everybody_gets_everything_and_memory_is_the_pure_policys(
+    strategy: str, share: float | None, drawn: drawing.Drawn, tmp_path: Path
+) -> None:
+    found = await played(drawn, tmp_path, strategy, share, rate_per_s=2_000)
+    assert found.faults == []
+    assert counted(found) == replayed(found, strategy, share)
+    misses = found.counters["caching_reads_total"] - found.counters["caching_hits_total"]
+    assert found.counters["caching_database_reads_total"] == misses
+    assert found.counters["caching_memory_bytes"] <= (found.stream.room(share) if share else drawn.bytes)
+
+
+@pytest.mark.parametrize("strategy", DOCUMENT)
+async def test_without_a_limit_the_pure_experiment_with_the_same_seed_has_the_same_figures(
+    strategy: str, drawn: drawing.Drawn, tmp_path: Path
+) -> None:
+    found = await played(drawn, tmp_path, strategy)
+    pure = unbounded(drawn.world.utilities, DOCUMENT[strategy]())
+    assert found.faults == []
+    assert found.counters["caching_admitted_total"] == pure.cached
+    assert found.counters["caching_admitted_utility_total"] == pure.copies
+    assert found.counters["caching_hits_total"] == pure.hits
+    assert found.counters["caching_reads_total"] == pure.reads
+
+
+@pytest.mark.parametrize(
+    ("strategy", "parameters"),
+    [("threshold", {"rise": "0.1", "fall": "0.9"}), ("mean", {"batch": "10"}), ("buffer", {"own": "0.9"})],
+)
+async def test_parameters_are_those_of_the_rules(
+    strategy: str, parameters: dict[str, str], drawn: drawing.Drawn, tmp_path: Path
+) -> None:
+    found = await played(drawn, tmp_path, strategy, parameters=parameters)
+    pure = unbounded(drawn.world.utilities, DOCUMENT[strategy](**parameters))
+    plain = unbounded(drawn.world.utilities, DOCUMENT[strategy]())
+    assert found.counters["caching_admitted_total"] == pure.cached != plain.cached
+
+
+@pytest.mark.parametrize("reads", READS)
+@pytest.mark.parametrize("rate_per_s", [None, 2_000.0])
+async def test_where_lmdb_is_read_changes_nothing_but_times(
+    reads: str, rate_per_s: float | None, drawn: drawing.Drawn, tmp_path: Path
+) -> None:
+    found = await played(drawn, tmp_path, "buffer", 0.1, reads=reads, rate_per_s=rate_per_s)
+    assert found.faults == []
+    assert counted(found) == replayed(found, "buffer", 0.1)
+
+
+async def test_answers_are_cut_where_more_waits_than_is_given_at_a_time(
+    drawn: drawing.Drawn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ingeborg.bench.caching.live.broker.POLLED_MAX", 3)
+    found = await played(drawn, tmp_path, "mean", reads=LOOP, rate_per_s=5_000)
+    assert found.faults == []
+    assert max(len(batch.numbers) for batch in found.batches) == 3
+
+
+async def test_publishers_wait_while_the_database_is_behind(
+    drawn: drawing.Drawn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {"WRITTEN_MAX": 5, "QUEUED_MAX": 20}.items():
+        monkeypatch.setattr(f"ingeborg.bench.caching.live.broker.{name}", value)
+    told: list[bool] = []
+    really = server._Accepted.pause_if
+
+    def pause_if(accepted: server._Accepted, full: bool) -> None:
+        told.append(full)
+        really(accepted, full)
+
+    monkeypatch.setattr(server._Accepted, "pause_if", pause_if)
+    found = await played(drawn, tmp_path, "all")
+    assert found.faults == []
+    assert True in told
+    assert told[-1] is False
+    assert found.counters["caching_commits_total"] >= RECORDS / 5

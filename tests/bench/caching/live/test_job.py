@@ -1,0 +1,71 @@
+"""Units through the command: run once, digested by the project's job, and kept where both agree."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import orjson
+import pytest
+
+from ingeborg.bench.caching.live import __main__ as command
+from ingeborg.bench.caching.live import cases, subscribing, work
+from ingeborg.bench.caching.live.cases import KAFKA, LATENCY, THROUGHPUT, Unit
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+UNITS = [
+    Unit(LATENCY, 200, "mean", subscribers=30),
+    Unit(THROUGHPUT, 200, "none", subscribers=30),
+    Unit(LATENCY, 200, "owed", 0.1, subscribers=30),
+    Unit(LATENCY, 200, "mean", via=KAFKA, subscribers=30),
+]
+
+
+@pytest.fixture
+def one_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tests' session in place of one of its own."""
+    from ingeborg.bench.caching.live import job
+
+    @contextlib.contextmanager
+    def same(*_: Any) -> Iterator[SparkSession]:
+        yield spark
+
+    monkeypatch.setattr(job, "local_session", same)
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("one_session")
+def test_units_are_run_once_and_the_digest_of_their_logs_agrees_with_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from ingeborg.bench.caching.live.job import differences
+
+    monkeypatch.setattr(subscribing, "POLL_S", 0.05)
+    monkeypatch.setattr(cases, "plan", lambda *_, **__: UNITS)
+    assert command.main(["--out", str(tmp_path)]) == 0
+    said = capsys.readouterr().out
+    assert "4 units, 0 of them done before" in said
+    assert "1 units are left out, as there is no Kafka: give --kafka" in said
+    rows = work.rows(UNITS, tmp_path)
+    assert [row["unit"] for row in rows] == [unit.name for unit in UNITS[:3]]
+    for row in rows:
+        assert row["latency"]["mean_ms"] == pytest.approx(row["latency_mean_ms"], abs=1e-3)
+        assert row["latency"]["p50_ms"] <= row["latency"]["p99_ms"] <= row["latency"]["max_ms"]
+        assert sum(part["mean_ms"] for part in row["parts"].values()) == pytest.approx(row["latency_mean_ms"], abs=1e-4)
+    assert rows[1]["records_per_s"] > 0 == rows[1]["hits"]
+    assert not any((tmp_path / work.LOGS).iterdir())
+    assert command.main(["--out", str(tmp_path)]) == 0
+    assert "4 units, 3 of them done before" in capsys.readouterr().out
+    # Whatever the digest finds otherwise is told.
+    found = orjson.loads(work.path_of(tmp_path, work.DIGESTED, UNITS[0]).read_bytes())
+    assert differences(rows[0], found) == []
+    [differ] = differences({**rows[0], "hits": 1}, found)
+    assert differ.startswith("hits 1, in the digest ")
+    [differ] = differences({**rows[0], "latency_mean_ms": 0.5}, found)
+    assert differ.startswith("mean latency 0.5 ms, in the digest ")
+    found["counts"]["lost"] = 1
+    assert differences(rows[0], found) == ["lost 0, in the digest 1"]

@@ -1,0 +1,38 @@
+"""Small streams, and the now-playing log where there is one.
+
+Owns: how tests come by them. Must never: read the log twice.
+"""
+
+from __future__ import annotations
+
+import random
+from functools import cache
+from pathlib import Path
+
+from ingeborg.bench.caching import log as logs
+from ingeborg.bench.caching.reads import Publication, Stream, drawn
+from tests import wants
+
+
+def stream(seed: int, records: int = 60, clients: int = 6, topics: int = 5, *, even: bool = True) -> Stream:
+    """Of some records that a few subscribers read. ``even``: all of one size."""
+    numbers = random.Random(seed)
+    subscribers = [numbers.sample(range(clients), numbers.randint(0, clients)) for _ in range(topics)]
+    publications = [
+        Publication(float(at), numbers.randrange(topics), 10 if even else numbers.randint(1, 30))
+        for at in range(records)
+    ]
+    return drawn(publications, subscribers, [8.0] * clients, numbers)
+
+
+def plays() -> list[logs.Play]:
+    """Of the real log; without it the test skips."""
+    path = Path(__file__).parents[4] / "shared/data/nowplaying.csv.gz"
+    if not path.exists():
+        wants.skip("the recorded log", "not beside this checkout (../shared/data)")
+    return _read(path)
+
+
+@cache
+def _read(path: Path) -> list[logs.Play]:
+    return logs.read(path)
