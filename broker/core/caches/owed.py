@@ -21,8 +21,8 @@ _NOTHING: Final = -1.0
 
 
 class Owed(Policy):
-    """A victim, and a use, take a number of steps like the logarithm of the number of entries, on average. ``ages``: an
-    entry is worth less beside those that come later."""
+    """A victim, and a use, take a number of steps like the logarithm of the number of entries. ``ages``: an entry is
+    worth less beside those that come later."""
 
     def __init__(self, ages: bool = False) -> None:
         self._ranks = Ranks()

@@ -15,10 +15,10 @@ class Entry:
     it.
 
     The rest belongs to the policy that has admitted it, so that a policy needs no table of its own: the entry's
-    neighbours in a row, a number whose meaning is the policy's, and what it is worth.
+    neighbours in a row, a number whose meaning is the policy's, what it is worth, and since when, by a count.
     """
 
-    __slots__ = ("key", "mark", "newer", "older", "size", "utility", "worth")
+    __slots__ = ("key", "mark", "newer", "older", "since", "size", "utility", "worth")
 
     def __init__(self, key: Any, size: int, utility: int) -> None:
         self.key = key
@@ -28,6 +28,7 @@ class Entry:
         self.older: Entry | None = None
         self.mark = 0
         self.worth = 0.0
+        self.since = 0
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

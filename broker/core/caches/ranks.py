@@ -1,73 +1,96 @@
 """Entries by what they are worth: the least of them is found at once.
 
-Owns: the heap, and that it stays small. Must never: know what makes an entry worth more.
+Owns: the heap. Must never: know what makes an entry worth more, or take longer now and then: nothing is put off that
+has to be tidied up in one go.
 """
 
 from __future__ import annotations
 
-from heapq import heapify, heappop, heappush
-from typing import Final
-
 from .policy import Entry
-
-#: An entry's mark: it is not ranked.
-_OUT: Final = -1
-
-#: The heap may hold as many items that are over as entries, and these besides: of few entries it would be made anew all
-#: the time.
-SPARE: Final = 64
 
 
 class Ranks:
-    """Each operation takes a number of steps like the logarithm of the number of entries, on average: what an entry was
-    worth before stays in the heap until it comes up, or until such items are more than the entries."""
+    """Each operation takes a number of steps like the logarithm of the number of entries. A binary heap in which each
+    entry knows its place (``mark``), so that one can be moved or taken out where it is."""
 
-    __slots__ = ("_count", "_heap", "_number")
+    __slots__ = ("_heap", "_number")
 
     def __init__(self) -> None:
-        self._heap: list[tuple[float, int, Entry]] = []
-        self._number = 0  # the newest item's
-        self._count = 0
+        self._heap: list[Entry] = []
+        self._number = 0  # the newest one's
 
     def __len__(self) -> int:
-        return self._count
-
-    @property
-    def items(self) -> int:
-        """In the heap, those that are over included."""
         return len(self._heap)
 
     def add(self, entry: Entry, worth: float) -> None:
         """It was not ranked."""
-        self._count += 1
-        self._push(entry, worth)
+        self._heap.append(entry)
+        self._value(entry, worth)
+        self._up(entry, len(self._heap) - 1)
 
     def change(self, entry: Entry, worth: float) -> None:
         """It is worth this now. Among equals it is the newest."""
-        self._push(entry, worth)
-        self._tidy()
-
-    def _push(self, entry: Entry, worth: float) -> None:
-        self._number += 1
-        entry.worth = worth
-        entry.mark = self._number
-        heappush(self._heap, (worth, self._number, entry))
+        self._value(entry, worth)
+        self._settle(entry, entry.mark)
 
     def remove(self, entry: Entry) -> None:
         """It is not ranked any more."""
-        entry.mark = _OUT
-        self._count -= 1
-        self._tidy()
-
-    def _tidy(self) -> None:
-        if len(self._heap) > 2 * self._count + SPARE:
-            self._heap = [item for item in self._heap if item[2].mark == item[1]]
-            heapify(self._heap)
+        last = self._heap.pop()
+        if last is not entry:
+            self._settle(last, entry.mark)
 
     def least(self) -> Entry:
         """Take out the one that is worth least; of equals, the one that has been worth that for longest."""
+        entry = self._heap[0]
+        self.remove(entry)
+        return entry
+
+    def _value(self, entry: Entry, worth: float) -> None:
+        self._number += 1
+        entry.worth = worth
+        entry.since = self._number
+
+    def _settle(self, entry: Entry, place: int) -> None:
+        """It goes to this place, or to where it belongs above or below it."""
+        heap = self._heap
+        if place and _before(entry, heap[(place - 1) >> 1]):
+            self._up(entry, place)
+        else:
+            self._down(entry, place)
+
+    def _up(self, entry: Entry, place: int) -> None:
+        heap = self._heap
+        while place:
+            above = (place - 1) >> 1
+            other = heap[above]
+            if not _before(entry, other):
+                break
+            heap[place] = other
+            other.mark = place
+            place = above
+        heap[place] = entry
+        entry.mark = place
+
+    def _down(self, entry: Entry, place: int) -> None:
+        heap = self._heap
+        end = len(heap)
         while True:
-            _, number, entry = heappop(self._heap)
-            if entry.mark == number:
-                self.remove(entry)
-                return entry
+            below = 2 * place + 1
+            if below >= end:
+                break
+            other = heap[below]
+            if below + 1 < end and _before(heap[below + 1], other):
+                below += 1
+                other = heap[below]
+            if not _before(other, entry):
+                break
+            heap[place] = other
+            other.mark = place
+            place = below
+        heap[place] = entry
+        entry.mark = place
+
+
+def _before(one: Entry, other: Entry) -> bool:
+    """Is it worth less, or has it been worth the same for longer?"""
+    return one.worth < other.worth or (one.worth == other.worth and one.since < other.since)
