@@ -123,6 +123,12 @@ class _Endpoint:
         if status.callback is not None:
             evicted.append((("auth",), status.callback.cache.evicted))
         yield _counters("evictions", "Entries that left a full cache", ("cache",), evicted)
+        why = _by_one(router.routes.evicted_for)
+        yield _counters(
+            "routes_evicted", "Topics that left the routing cache, by what there was too much of", ("why",), why
+        )
+        admitted = [((), router.routes.admitted)]
+        yield _counters("routes_admitted", "Topics that came into the routing cache, and did not pass", (), admitted)
         requests = [((name, "hit"), cache.asked - cache.misses) for name, cache in caches.items()]
         requests += [((name, "miss"), cache.misses) for name, cache in caches.items()]
         yield _counters(

@@ -166,13 +166,19 @@ class Routes:
         self._passing: dict[str, Route] = {}
         self.ids = 0  # in all sets
         self.filter_bytes = 0  # of all filters
-        self.evicted = 0
+        self.admitted = 0
+        self.evicted_for = {"topics": 0, "ids": 0, "filters": 0}  # by what there was too much of
         self.asked = self.misses = 0  # look-ups, and those that had to ask the store
         self._routes: dict[str, Route] = {}
         self._policy = Sieve()
 
     def __len__(self) -> int:
         return len(self._routes)
+
+    @property
+    def evicted(self) -> int:
+        """How many went for want of room."""
+        return sum(self.evicted_for.values())
 
     def use(self, topic: str) -> Route | None:
         """The topic's route, marked as just used."""
@@ -211,8 +217,7 @@ class Routes:
             self._passing[topic] = route
         else:
             self._evict()  # before: the new one is not in use yet, and must not be the one to go
-            self._routes[topic] = route
-            self._policy.admit(route)
+            self._admit(topic, route)
         return route
 
     def _chosen(self) -> bool:
@@ -230,7 +235,11 @@ class Routes:
 
     def _keep(self, topic: str, route: Route) -> None:
         route.passing = False  # to read so many takes longer
-        self._routes[topic] = self._passing.pop(topic)
+        self._admit(topic, self._passing.pop(topic))
+
+    def _admit(self, topic: str, route: Route) -> None:
+        self._routes[topic] = route
+        self.admitted += 1
         self._policy.admit(route)
 
     def count_filters(self, topic: str, route: Route) -> None:
@@ -306,7 +315,8 @@ class Routes:
     def _evict(self) -> None:
         # Busy routes stay; they are bounded by the limit on messages in flight, and looking for an idle one is by this.
         for _ in range(8):
-            if not self._full() or not self._routes:
+            why = self._too_much()
+            if not why or not self._routes:
                 return
             route = cast(Route, self._policy.victim())
             if route.first is not None or route.stage == READING or len(self._routes) == 1:
@@ -314,9 +324,11 @@ class Routes:
             else:
                 del self._routes[route.key]
                 self._dropped(route)
-                self.evicted += 1
+                self.evicted_for[why] += 1
 
-    def _full(self) -> bool:
-        return (
-            len(self._routes) > self.topics_max or self.ids > self.ids_max or self.filter_bytes > self.filter_bytes_max
-        )
+    def _too_much(self) -> str:
+        if len(self._routes) > self.topics_max:
+            return "topics"
+        if self.ids > self.ids_max:
+            return "ids"
+        return "filters" if self.filter_bytes > self.filter_bytes_max else ""

@@ -68,6 +68,7 @@ def test_the_oldest_topic_that_was_not_used_goes_first() -> None:
     filled(routes, "d", 1)
     assert routes.topics() == ["a", "c", "d"]
     assert (routes.evicted, routes.ids) == (1, 3)
+    assert (routes.admitted, routes.evicted_for) == (4, {"topics": 1, "ids": 0, "filters": 0})
 
 
 def test_the_ids_are_bounded_too() -> None:
@@ -76,6 +77,7 @@ def test_the_ids_are_bounded_too() -> None:
         filled(routes, topic, 4)
     assert routes.topics() == ["c", "d"]
     assert routes.ids == 8
+    assert (routes.admitted, routes.evicted_for) == (4, {"topics": 0, "ids": 2, "filters": 0})
 
 
 def test_one_set_above_the_bound_is_kept_since_the_topic_is_in_use() -> None:
