@@ -13,8 +13,8 @@ from ..caches.policy import Entry as Rank
 #: What an entry takes beside its topic's name and payload: the object, its numbers, its place in two rows; some 300 B.
 ENTRY_BYTES: Final = 300
 
-#: And a topic with entries, beside its name.
-TOPIC_BYTES: Final = 400
+#: And a topic with entries, beside its name, and what its first one is worth once that is old.
+TOPIC_BYTES: Final = 500
 
 #: What has become of an entry that the log does not have any more: it was not handed over; it was forgotten; it is
 #: another home's.
