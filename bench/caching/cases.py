@@ -28,6 +28,12 @@ ROOM_SEEDS: Final = 3
 
 #: Streams of records and reads, by name. ``plays``: of the now-playing log.
 PLAYS, POPULAR, UNEVEN, SIZES = "plays", "plays, popular", "plays, uneven", "zipf 1, sizes"
+
+#: The same, where a fifth of the subscribers never come back; the others are away for an hour, so that much comes that
+#: only those have not had.
+GONE: Final = "zipf 1, gone"
+GONE_SHARE: Final = 0.2
+GONE_AWAY_S: Final = HOUR_S
 STREAMS: Final = (PLAYS, *(f"zipf {exponent:g}" for exponent in EXPONENTS))
 
 #: Beside the defaults: how long subscribers are away, in hours, and how many topics each wishes for.
@@ -122,6 +128,7 @@ def units(seeds: int, *, log: bool) -> list[Unit]:
     for share in SHARES:
         found += [Reads(name, share, seed, whole=seed == 1) for name in STREAMS for seed in range(1, seeds + 1)]
         found += [Reads(name, share, seed) for name in (POPULAR, UNEVEN, SIZES) for seed in range(1, few + 1)]
+        found += [Reads(GONE, share, seed, away_s=GONE_AWAY_S) for seed in range(1, few + 1)]
         for name in SWEPT:
             for seed in range(1, few + 1):
                 found += [Reads(name, share, seed, away_s=hours * HOUR_S) for hours in AWAY_H]

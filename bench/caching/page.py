@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from ingeborg.bench.caching import claims, drawn, goals
-from ingeborg.bench.caching.cases import HOUR_S, POPULAR, SHARES, SIZES, SWEPT, UNEVEN
+from ingeborg.bench.caching.cases import GONE, GONE_AWAY_S, HOUR_S, POPULAR, SHARES, SIZES, SWEPT, UNEVEN
 from ingeborg.bench.caching.figures import Stream
 from ingeborg.bench.caching.found import PLACES, ROOMS, STRATEGIES, Found
 from ingeborg.bench.caching.live.cases import LATENCY, SUBSCRIBERS, THROUGHPUT
@@ -321,12 +321,9 @@ def _told(found: Found) -> Html:
 
 
 def _others(found: Found) -> Html:
-    streams = [
-        Stream(name, AWAY_S, WISHES, share)
-        for name in (POPULAR, UNEVEN, SIZES)
-        for share in SHARES
-        if Stream(name, AWAY_S, WISHES, share) in found.streams
-    ]
+    streams = [Stream(name, AWAY_S, WISHES, share) for name in (POPULAR, UNEVEN, SIZES) for share in SHARES]
+    streams += [Stream(GONE, GONE_AWAY_S, WISHES, share) for share in SHARES]
+    streams = [stream for stream in streams if stream in found.streams]
     if not streams:
         return Html("")
     caption = "Where the guess could fail: hits by read, in per cent"
@@ -335,7 +332,8 @@ def _others(found: Found) -> Html:
         _table(found, streams, caption, lambda stream: f"{stream.stream}, {stream.share:.0%}"),
         explain(
             "popular: songs that are played more are wished for by more. uneven: subscribers differ in how long they "
-            "are away. sizes: records from 50 to 5,000 bytes."
+            "are away. sizes: records from 50 to 5,000 bytes. gone: a fifth of them never come back, the others are "
+            "away for an hour."
         ),
     )
 

@@ -37,6 +37,9 @@ TOPICS: Final = 10_000
 PUBLICATIONS: Final = 60_000
 DAY_S: Final = 86_400.0
 
+#: For how long a subscriber is away that never comes back, on average: 30,000 years.
+NEVER_S: Final = 1e12
+
 #: Bytes of a payload, where all have as many, and the least and most where they do not.
 EVEN_BYTES: Final = 100
 LEAST_BYTES, MOST_BYTES = 50, 5_000
@@ -153,11 +156,12 @@ def zipf(
     each: float = WISHES,
     *,
     even: bool = True,
+    gone: float = 0.0,
     topics: int = TOPICS,
     count: int = PUBLICATIONS,
 ) -> Stream:
     """Records at a constant rate for a day; a topic's share of them is that of Zipf's law. ``even``: all of one size;
-    else from few bytes to many, each order of magnitude as often."""
+    else from few bytes to many, each order of magnitude as often. ``gone``: so many subscribers never come back."""
     numbers = random.Random(f"reads {exponent:g} {seed}")
     subscribers = wishes(topics, each, numbers)
     chosen = numbers.choices(range(topics), [rank**-exponent for rank in range(1, topics + 1)], k=count)
@@ -167,7 +171,10 @@ def zipf(
         Publication(at * step_s, topic, EVEN_BYTES if even else round(LEAST_BYTES * ratio ** numbers.random()))
         for at, topic in enumerate(chosen)
     ]
-    return drawn(publications, subscribers, [away_s] * CLIENTS, numbers)
+    away = [away_s] * CLIENTS
+    if gone:
+        away = [NEVER_S if numbers.random() < gone else away_s for _ in away]
+    return drawn(publications, subscribers, away, numbers)
 
 
 def played(

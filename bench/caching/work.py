@@ -19,6 +19,8 @@ from ingeborg.bench.caching import log as logs
 from ingeborg.bench.caching import requests as plain
 from ingeborg.bench.caching.cases import (
     BATCHES,
+    GONE,
+    GONE_SHARE,
     POPULAR,
     RISES,
     SHARES,
@@ -124,7 +126,8 @@ def _stream(unit: Reads, log: Path | None) -> reads.Stream:
             spread=SPREAD if unit.stream == UNEVEN else 0.0,
         )
     exponent = float(unit.stream.partition(",")[0].removeprefix("zipf "))
-    return reads.zipf(exponent, unit.seed, unit.away_s, unit.wishes, even=unit.stream != SIZES)
+    gone = GONE_SHARE if unit.stream == GONE else 0.0
+    return reads.zipf(exponent, unit.seed, unit.away_s, unit.wishes, even=unit.stream != SIZES, gone=gone)
 
 
 def ways(policy: str, *, whole: bool) -> list[Ways]:
@@ -154,7 +157,7 @@ def _reads(unit: Reads, log: Path | None) -> Iterator[Row]:
     all_reads = len(stream.events) - len(stream.sizes)
     most = {"reads": all_reads, "records": len(stream.sizes)}
     yield facts | {"policy": BOUND} | most | {"hits": bound.hits(stream, room)}
-    if unit.stream != UNEVEN:
+    if unit.stream not in (UNEVEN, GONE):
         yield facts | {"policy": CEILING} | most | {"hits": ceiling.hits(stream, room)}
 
 
