@@ -226,7 +226,7 @@ def _pages(out: Path) -> None:
     except (OSError, ValueError, lzma.LZMAError) as error:
         raise BenchError(f"{out} has no {DIGEST} and {MEASURED} of bench caching ({error})") from error
     text = summary.markdown(pure, measured)
-    (out / SUMMARY).write_text(text, encoding="utf-8")
+    (out / SUMMARY).write_text(summary.tight(text), encoding="utf-8")
     (out / PAGE).write_text(page.page(pure, measured), encoding="utf-8")
     print(text, end="")
     print(out / PAGE)

@@ -5,6 +5,7 @@ Owns: which tables there are. Must never: compute a figure.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -52,6 +53,11 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     lines.insert(1, ["-" * width for width in widths])
     return ["| " + " | ".join(map(str.ljust, line, widths)) + " |" for line in lines]
+
+
+def tight(text: str) -> str:
+    """The same without what aligns columns: a terminal shows it, Markdown does not."""
+    return re.sub(r"-{3,}", "---", re.sub(r" {2,}", " ", text))
 
 
 def rate(row: Json | None, digits: int) -> str:
