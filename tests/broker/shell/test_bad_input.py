@@ -178,6 +178,7 @@ async def test_nothing_else_changes(shared: Running) -> None:
         "ingeborg_messages_delivered_total",
         "ingeborg_duplicate_keys",
         "ingeborg_routes",
+        "ingeborg_routes_admitted_total",
     }
     assert after["ingeborg_publishes_received_total"] - before["ingeborg_publishes_received_total"] == len(BAD)
     for code in {code for _, code, _ in BAD.values()}:

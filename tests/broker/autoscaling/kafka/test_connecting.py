@@ -405,16 +405,16 @@ async def test_what_is_not_granted_is_told_and_works_when_the_operator_has_done_
     await inside.make("orders")
     await inside.produce(Queue("orders", 0), 10)
     monitor = Monitor(sasl(tmp_path, guarded.sasl))
-    granted = []
-    while True:
-        try:
-            await monitor.measure()
-        except KafkaProblem as error:
-            granted.append(await carry_out(str(error), guarded))
-            assert len(granted) <= 3, granted
-        else:
-            break
-    assert sorted(granted) == ["--cluster", "--group guarded", "--topic orders"]
+    granted = set()
+    async with asyncio.timeout(PATIENCE_S):  # a grant takes effect a moment after its answer: it may be asked for again
+        while True:
+            try:
+                await monitor.measure()
+            except KafkaProblem as error:
+                granted.add(await carry_out(str(error), guarded))
+            else:
+                break
+    assert granted == {"--cluster", "--group guarded", "--topic orders"}
     [part] = await monitor.measure()
     assert part.flows[0].stock > 10 * 1_000
     with pytest.raises(KafkaProblem, match=r"topic guarded.speeds cannot be made.*: grant this user CREATE on it"):
