@@ -53,8 +53,10 @@ class Arrivals:
             self._write({"at": at_ms, "member": member, "partition": partition, "times": new})
 
     def waiting(self, at_ms: int, partition: int, times: list[int]) -> None:
-        """Records that have not come until the run's end: they were at least so late."""
+        """The next records, which have not come until the run's end: they were at least so late. Those that come while
+        it ends are not counted again."""
         if times:
+            self.next[partition] += len(times)
             self._write({"at": at_ms, "member": "", "partition": partition, "times": times, "waiting": True})
 
     def _write(self, row: dict[str, Any]) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import hashlib
 import itertools
 import json
 import lzma
@@ -21,14 +20,13 @@ from typing import Any, Final, NamedTuple
 import orjson
 import uvloop
 
-from ingeborg.bench import peers
-from ingeborg.bench.autoscale import scale
-from ingeborg.bench.autoscale.cases import labels, units
+from ingeborg.bench import peers, units
+from ingeborg.bench.autoscale import cases, scale
 from ingeborg.bench.errors import BenchError, ExtraMissing
 from ingeborg.broker import autoscaling
 
 EXPERIMENTS: Final = ("throughput", "response", "groups", "all")
-PLAN, FACTS, DIGEST = "plan.json", "facts", "autoscale.json.xz"
+FACTS, DIGEST = "facts", "autoscale.json.xz"
 PAGE, SUMMARY = "report.html", "summary.md"
 
 NOT_IN_ROWS: Final = ("command.py", "drawing.py", "job.py", "page.py")
@@ -86,7 +84,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 def hours(seeds: int, iterations: int) -> float:
     """That the comparison takes, about: a group needs half a minute until it has settled, and some seconds to end."""
     each_s = iterations * scale.ITERATION_S + 45.0
-    return len(labels()) * seeds * each_s / 3600.0
+    return len(cases.labels()) * seeds * each_s / 3600.0
 
 
 def _autoscale(options: argparse.Namespace) -> int:
@@ -109,7 +107,7 @@ def _autoscale(options: argparse.Namespace) -> int:
             raise ExtraMissing(
                 f"{error}: pip install 'ingeborg[server,autoscale,bench,peers]', or prepare the repository: make setup"
             ) from error
-        _plan(out, {"iterations": options.iterations, "delta": options.delta, "sources": sources()})
+        units.hold(out, {"iterations": options.iterations, "delta": options.delta, "sources": sources()})
         _run(options, out)
         _digest(out)
     _pages(out)
@@ -118,25 +116,7 @@ def _autoscale(options: argparse.Namespace) -> int:
 
 def sources() -> str:
     """A fingerprint of what decides what is in the rows: the autoscaler, and the experiments."""
-    digest = hashlib.blake2b(digest_size=8)
-    for folder in (Path(autoscaling.__path__[0]), Path(__file__).parent):
-        for path in sorted(folder.rglob("*.py")):
-            if path.name not in NOT_IN_ROWS and path.parent.name != "view":
-                digest.update(path.relative_to(folder).as_posix().encode() + path.read_bytes())
-    return digest.hexdigest()
-
-
-def _plan(out: Path, wanted: dict[str, object]) -> None:
-    """Results of another plan, or of other sources, are not mixed with this one's."""
-    path = out / PLAN
-    if path.is_file():
-        found = json.loads(path.read_text(encoding="utf-8"))
-        differ = ", ".join(name for name in wanted if found.get(name) != wanted[name])
-        if differ:
-            raise BenchError(f"{out} holds the results of another plan (other {differ}): give another --out")
-        return
-    out.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(wanted) + "\n", encoding="utf-8")
+    return units.fingerprint((Path(autoscaling.__path__[0]), Path(__file__).parent), (*NOT_IN_ROWS, "view"))
 
 
 def _run(options: argparse.Namespace, out: Path) -> None:
@@ -157,7 +137,9 @@ def _run(options: argparse.Namespace, out: Path) -> None:
         alone.append(_Job("steps", lambda servers: response.steps(servers, out)))
     compared: list[_Job] = []
     if wanted("groups"):
-        compared += [_Job(unit.name, _comparing(unit, options, out), unit.is_fixed) for unit in units(options.seeds)]
+        compared += [
+            _Job(unit.name, _comparing(unit, options, out), unit.is_fixed) for unit in cases.units(options.seeds)
+        ]
     (out / FACTS).mkdir(exist_ok=True)
     jobs = [*alone, *compared]
     due = [job for job in jobs if not job.is_done(out)]

@@ -165,7 +165,7 @@ class _Run:
         busy = _busy(before, psutil.cpu_times())
         unread = self._unread()
         await self._wait(lambda: self._unread() == 0, _AFTER_S)
-        at_ms = unix_ms()
+        at_ms, never_read = unix_ms(), self._unread()
         for partition, times in enumerate(self._sent):
             self._arrivals.waiting(at_ms, partition, times[self._arrivals.next[partition] :])
         if self._producer.flush(_TIMEOUT_S):
@@ -181,7 +181,7 @@ class _Run:
             "iterations": len(self._stream),
             "bytes_per_s": sum(map(sum, self._stream)) / len(self._stream),
             "unread": unread,
-            "never_read": self._unread(),
+            "never_read": never_read,
             "again": self._arrivals.again,
             "refused": self._arrivals.refused,
             "sent_late_ms": self._late_ms_max,

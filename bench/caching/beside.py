@@ -5,12 +5,9 @@ Owns: what is kept of it, and where. Must never: be needed for a figure of ours.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
-
-import orjson
 
 from ingeborg.bench.caching import log as logs
 from ingeborg.bench.caching import requests as plain
@@ -20,6 +17,7 @@ from ingeborg.bench.caching.policies.tinylfu import TinyLfu
 from ingeborg.bench.caching.replay import requests
 from ingeborg.bench.caching.simulator import Simulator
 from ingeborg.bench.caching.work import Row
+from ingeborg.bench.units import keep
 
 SIMULATED: Final = "simulated"
 """The folder of a result that they are in, a file for each unit."""
@@ -31,13 +29,9 @@ def run(units: Sequence[Unit], out: Path, python: str, log: Path | None) -> None
     due = [unit for unit in units if isinstance(unit, Requests) and not path_of(out, unit).is_file()]
     if not due:
         return
-    (out / SIMULATED).mkdir(parents=True, exist_ok=True)
     with Simulator(python) as simulator:
         for unit in due:
-            path = path_of(out, unit)
-            part = path.with_name(f".{path.name}.{os.getpid()}")
-            part.write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in _rows(unit, simulator, log)))
-            part.replace(path)
+            keep(path_of(out, unit), _rows(unit, simulator, log))
 
 
 def path_of(out: Path, unit: Requests) -> Path:

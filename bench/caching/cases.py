@@ -19,7 +19,7 @@ SHARES: Final = (0.01, 0.1)
 EXPONENTS: Final = (0.8, 1.0, 1.2)
 
 #: Of the streams of which the comparison is made, and of what is looked at besides.
-SEEDS: Final = 3
+SEEDS: Final = 5
 FEW_SEEDS: Final = 1
 
 #: Of the document's experiments: they take little.
@@ -37,8 +37,8 @@ GONE_AWAY_S: Final = HOUR_S
 STREAMS: Final = (PLAYS, *(f"zipf {exponent:g}" for exponent in EXPONENTS))
 
 #: Beside the defaults: how long subscribers are away, in hours, and how many topics each wishes for.
-AWAY_H: Final = (1, 3, 12, 24)
-OTHER_WISHES: Final = (4, 8, 32, 64)
+AWAY_H: Final = (1, 24)
+OTHER_WISHES: Final = (4, 64)
 
 #: Of which streams that is looked at.
 SWEPT: Final = (PLAYS, "zipf 1")

@@ -10,24 +10,21 @@ import argparse
 import hashlib
 import json
 import lzma
-import multiprocessing
 import os
 import platform
-import signal
-import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from ingeborg import form
-from ingeborg.bench.caching import beside, work
-from ingeborg.bench.caching.cases import SEEDS, Unit, units
+from ingeborg.bench import units
+from ingeborg.bench.caching import beside, cases, work
+from ingeborg.bench.caching.cases import SEEDS, Unit
 from ingeborg.bench.caching.found import LIVE
 from ingeborg.bench.errors import BenchError
 from ingeborg.broker.core import caches
 
 SEEDS_MAX: Final = 100
-PLAN, FACTS = "plan.json", "facts.json"
+FACTS = "facts.json"
 DIGEST, MEASURED = "caching.json.xz", "live.json.xz"
 """What the seeds decide, and what was measured on a machine."""
 
@@ -35,10 +32,8 @@ PAGE, SUMMARY = "report.html", "summary.md"
 
 KAFKA: Final = "kafka"
 
-SAY_S: Final = 10.0
-
 NOT_IN_ROWS: Final = (
-    *("beside.py", "claims.py", "command.py", "drawn.py", "figures.py", "found.py"),
+    *("beside.py", "claims.py", "command.py", "drawn.py", "found.py"),
     *("goals.py", "job.py", "page.py", "simulator.py", "simulator_program.py", "summary.py", "__main__.py"),
 )
 """Sources that only look at rows, or say what is run."""
@@ -52,7 +47,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         description="Run every caching strategy of the document (Effect of Caching in a Content-Based Pub/Sub System "
         "using Kafka), others, and ours: over streams of records and reads, then in a broker on real processes. Digest "
         "what they did with Spark, and write one page. What DIR holds already is not run again. The same seeds give "
-        f"the same {DIGEST}; {MEASURED} is of the machine. Half an hour of two cores.",
+        f"the same {DIGEST}; {MEASURED} is of the machine. Some 20 minutes of two cores.",
     )
     command.add_argument(
         "--out", required=True, metavar="DIR", help="where rows, digests and page go; made if not there"
@@ -61,13 +56,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     command.add_argument(
         "--seeds", type=int, default=SEEDS, metavar="N", help="of each stream that is compared (default: %(default)s)"
     )
-    command.add_argument(
-        "--processes",
-        type=int,
-        default=os.process_cpu_count() if hasattr(os, "process_cpu_count") else len(os.sched_getaffinity(0)),
-        metavar="N",
-        help="replay so many streams at once (default: as many as there are cores, %(default)s)",
-    )
+    units.add_processes(command, "streams")
     command.add_argument("--via", choices=(KAFKA,), help="also measure with a real Kafka in front, which is started")
     command.add_argument("--store", metavar="riak:HOST:PORT,…", help="also measure with the records in this Riak")
     command.add_argument("--no-live", action="store_true", help="replay streams only: measure no real processes")
@@ -86,8 +75,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 def _caching(options: argparse.Namespace) -> int:
     if not 1 <= options.seeds <= SEEDS_MAX:
         raise BenchError(f"--seeds has to be from 1 to {SEEDS_MAX}")
-    if options.processes < 1:
-        raise BenchError("--processes has to be 1 or more")
+    units.check_processes(options.processes)
     kind, _, nodes = (options.store or "riak:").partition(":")
     if kind != "riak" or (options.store and not nodes):
         raise BenchError("--store has to be riak:HOST:PORT,HOST:PORT…")
@@ -95,10 +83,11 @@ def _caching(options: argparse.Namespace) -> int:
     failed: list[str] = []
     if not options.again:
         log = None if options.log is None else Path(options.log)
-        _plan(out, {"seeds": options.seeds, "log": _identity(log), "sources": sources()})
-        plan = units(options.seeds, log=log is not None)
-        _say_left_out(options, len(units(options.seeds, log=True)) - len(plan))
-        _run(plan, out, options.processes, log)
+        units.hold(out, {"seeds": options.seeds, "log": _identity(log), "sources": sources()})
+        plan = cases.units(options.seeds, log=log is not None)
+        _say_left_out(options, len(cases.units(options.seeds, log=True)) - len(plan))
+        due = [(unit, out, log) for unit in plan if not work.kept(unit, out)]
+        units.run_streams(_one, due, len(plan), options.processes)
         if options.libcachesim:
             print("asking libcachesim …", flush=True)
             beside.run(plan, out, options.libcachesim, log)
@@ -113,22 +102,13 @@ def _caching(options: argparse.Namespace) -> int:
 
 def sources() -> str:
     """A fingerprint of what decides what is in the rows of the streams: the policies, and the plan."""
-    digest = hashlib.blake2b(digest_size=8)
-    here = Path(__file__).parent
-    for folder in (Path(caches.__path__[0]), here, here / "policies"):
-        for path in sorted(folder.glob("*.py")):
-            if path.name not in NOT_IN_ROWS:
-                digest.update(path.name.encode() + path.read_bytes())
-    return digest.hexdigest()
+    folders = (Path(caches.__path__[0]), Path(__file__).parent)
+    return units.fingerprint(folders, (*NOT_IN_ROWS, "live"))
 
 
 def live_sources() -> str:
     """The same of what is measured: the broker, its publishers and its subscribers besides."""
-    digest = hashlib.blake2b(sources().encode(), digest_size=8)
-    for path in sorted((Path(__file__).parent / "live").glob("*.py")):
-        if path.name not in NOT_IN_ROWS:
-            digest.update(path.name.encode() + path.read_bytes())
-    return digest.hexdigest()
+    return sources() + units.fingerprint([Path(__file__).parent / "live"], NOT_IN_ROWS)
 
 
 def _identity(log: Path | None) -> str | None:
@@ -140,19 +120,6 @@ def _identity(log: Path | None) -> str | None:
         raise BenchError(f"{log}: {error.strerror}") from error
 
 
-def _plan(out: Path, wanted: dict[str, object]) -> None:
-    """Results of another plan, or of other sources, are not mixed with this one's."""
-    path = out / PLAN
-    if path.is_file():
-        found = json.loads(path.read_text(encoding="utf-8"))
-        differ = ", ".join(name for name in wanted if found.get(name) != wanted[name])
-        if differ:
-            raise BenchError(f"{out} holds the results of another plan (other {differ}): give another --out")
-        return
-    out.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(wanted) + "\n", encoding="utf-8")
-
-
 def _say_left_out(options: argparse.Namespace, of_log: int) -> None:
     if of_log:
         print(f"{of_log} streams are left out, as there is no now-playing log: give --log", flush=True)
@@ -162,21 +129,6 @@ def _say_left_out(options: argparse.Namespace, of_log: int) -> None:
         print("latency and throughput are left out (--no-live)", flush=True)
 
 
-def _run(plan: Sequence[Unit], out: Path, processes: int, log: Path | None) -> None:
-    due = [unit for unit in plan if not work.kept(unit, out)]
-    print(f"{len(plan)} streams, {len(plan) - len(due)} of them done before", flush=True)
-    if not due:
-        return
-    begun = said = time.monotonic()
-    context = multiprocessing.get_context("spawn")
-    with context.Pool(min(processes, len(due)), signal.signal, (signal.SIGINT, signal.SIG_IGN)) as pool:
-        for done, _ in enumerate(pool.imap_unordered(_one, [(unit, out, log) for unit in due]), 1):
-            if time.monotonic() - said >= SAY_S:
-                said = time.monotonic()
-                print(f"  {done} of {len(due)} after {said - begun:.0f} s", flush=True)
-    print(f"{len(due)} streams in {time.monotonic() - begun:.0f} s", flush=True)
-
-
 def _one(job: tuple[Unit, Path, Path | None]) -> None:
     work.run(*job)
 
@@ -184,13 +136,13 @@ def _one(job: tuple[Unit, Path, Path | None]) -> None:
 def _live(out: Path, via: str, riak: str, note: str) -> list[str]:
     """Run and digest what is measured; the names of the units that failed."""
     from ingeborg.bench.caching.live import __main__ as live
-    from ingeborg.bench.caching.live import cases
+    from ingeborg.bench.caching.live import cases as live_cases
 
-    _plan(out / LIVE, {"sources": live_sources()})
+    units.hold(out / LIVE, {"sources": live_sources()})
     facts = out / LIVE / FACTS
     if not facts.is_file():
         facts.write_text(json.dumps(_machine() | {"note": note}) + "\n", encoding="utf-8")
-    plan = cases.plan(kafka=True, riak=True)
+    plan = live_cases.plan(kafka=True, riak=True)
     failed = live.run_all(plan, out / LIVE, kafka=live.HERE if via else None, riak=riak)
     live.digest_all(plan, out / LIVE)
     return failed

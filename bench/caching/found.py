@@ -6,9 +6,8 @@ Owns: the look-ups, for claims and page. Must never: compute a figure, or make m
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from ingeborg.bench.caching.figures import Stream
 from ingeborg.bench.caching.live.cases import DIRECT, KAFKA, LATENCY, LMDB, RIAK, THROUGHPUT
 from ingeborg.bench.caching.policies.named import RULES
 from ingeborg.bench.caching.restaurants import EXPONENT, RETURNS
@@ -33,6 +32,15 @@ PLACES: Final = {"LMDB": (LMDB, DIRECT), "Kafka": (LMDB, KAFKA), "Riak": (RIAK, 
 
 
 _OF_DOCUMENT: Final = ("sweep", "records", "exponent", "returns", "share", "policy", "parameters")
+
+
+class Stream(NamedTuple):
+    """What rows have in common that differ in seed, policy and way only."""
+
+    stream: str
+    away_s: float
+    wishes: float
+    share: float
 
 
 def _stream(row: Json) -> Stream:

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ingeborg.bench.caching.cases import PLAYS, SHARES, STREAMS
-from ingeborg.bench.caching.figures import Stream
-from ingeborg.bench.caching.found import Found
+from ingeborg.bench.caching.found import Found, Stream
 from ingeborg.bench.caching.policies.named import BELADY, OWED, PLAIN
 from ingeborg.bench.caching.reads import AWAY_S, WISHES
 from ingeborg.bench.caching.work import BOUND

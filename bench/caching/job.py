@@ -2,14 +2,13 @@
 
 Owns: every figure but those of a single unit. Must never: draw anything, or run a unit.
 
-Of a policy that may let what was missed in again, or not, the better way counts, for each stream and room by itself
-(``figures``, which finds the same without Spark: a test says so).
+Of a policy that may let what was missed in again, or not, the better way counts, for each stream and room by itself.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import combinations
 from pathlib import Path
 from typing import Any, Final
@@ -91,11 +90,6 @@ def columns(rows: Sequence[Json]) -> Json:
     """The same rows as the names of their values, once, and the values."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     return {"names": names, "rows": [[row.get(name) for name in names] for row in rows]}
-
-
-def rows_of(found: Mapping[str, Any]) -> list[Json]:
-    """The rows that ``columns`` has been given."""
-    return [dict(zip(found["names"], values, strict=True)) for values in found["rows"]]
 
 
 def _rounded(values: Iterable[float], digits: int = DIGITS) -> list[float]:

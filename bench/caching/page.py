@@ -10,8 +10,7 @@ from typing import Any, Final
 
 from ingeborg.bench.caching import claims, drawn, goals
 from ingeborg.bench.caching.cases import GONE, GONE_AWAY_S, HOUR_S, POPULAR, SHARES, SIZES, SWEPT, UNEVEN
-from ingeborg.bench.caching.figures import Stream
-from ingeborg.bench.caching.found import PLACES, ROOMS, STRATEGIES, Found
+from ingeborg.bench.caching.found import PLACES, ROOMS, STRATEGIES, Found, Stream
 from ingeborg.bench.caching.live.cases import LATENCY, SUBSCRIBERS, THROUGHPUT
 from ingeborg.bench.caching.live.parts import PARTS
 from ingeborg.bench.caching.policies.named import BELADY, OWED, PLAIN

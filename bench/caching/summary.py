@@ -11,8 +11,7 @@ from typing import Any, Final
 
 from ingeborg.bench.caching import claims, goals
 from ingeborg.bench.caching.cases import SHARES
-from ingeborg.bench.caching.figures import Stream
-from ingeborg.bench.caching.found import ROOMS, STRATEGIES, Found
+from ingeborg.bench.caching.found import ROOMS, STRATEGIES, Found, Stream
 from ingeborg.bench.caching.policies.named import BELADY, OURS, OWED
 from ingeborg.bench.caching.work import BOUND, CEILING
 

@@ -5,14 +5,11 @@ Owns: the rows, and that they depend on the unit alone. Must never: compare poli
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Final
-
-import orjson
 
 from ingeborg.bench.caching import bound, ceiling, reads, restaurants
 from ingeborg.bench.caching import log as logs
@@ -37,6 +34,7 @@ from ingeborg.bench.caching.policies.named import BELADY, ONLINE, OURS, OWED, PL
 from ingeborg.bench.caching.policies.ruled import Ruled
 from ingeborg.bench.caching.policies.rules import Buffer, Mean, Rule, Threshold
 from ingeborg.bench.caching.replay import Outcome, Ways, replay, requests, unbounded
+from ingeborg.bench.units import keep
 from ingeborg.broker.core.caches.cache import COUNTED
 from ingeborg.broker.core.caches.policy import Policy
 
@@ -61,11 +59,7 @@ def run(unit: Unit, out: Path, log: Path | None) -> None:
     wants one has to have it."""
     if kept(unit, out):
         return
-    path = _path(unit, out)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{os.getpid()}")
-    part.write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows(unit, log)))
-    part.replace(path)
+    keep(_path(unit, out), rows(unit, log))
 
 
 def kept(unit: Unit, out: Path) -> bool:

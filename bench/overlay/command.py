@@ -6,12 +6,7 @@ Owns: its arguments, the processes that run the plan, the order of running and d
 from __future__ import annotations
 
 import argparse
-import hashlib
-import json
 import lzma
-import multiprocessing
-import os
-import signal
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -19,12 +14,13 @@ from typing import Final
 
 import orjson
 
+from ingeborg.bench import units
 from ingeborg.bench.errors import BenchError
 from ingeborg.bench.overlay import summary, work
 from ingeborg.bench.overlay.experiments import EXPERIMENTS, NODES, NODES_MAX, NODES_MIN, PROTOCOLS, Cell, plan
 from ingeborg.broker.core import overlay
 
-PLAN, CELLS, SUMMARY, PAGE = "plan.json", "overlay.json.xz", "summary.md", "report.html"
+CELLS, SUMMARY, PAGE = "overlay.json.xz", "summary.md", "report.html"
 """``CELLS``: JSON, as the same names stand in each of hundreds of rows."""
 
 AT_ONCE: Final = 15_000_000
@@ -58,13 +54,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     command.add_argument(
         "--protocols", nargs="+", choices=PROTOCOLS, default=PROTOCOLS, metavar="NAME", help="only these of the plan"
     )
-    command.add_argument(
-        "--processes",
-        type=int,
-        default=os.process_cpu_count() if hasattr(os, "process_cpu_count") else len(os.sched_getaffinity(0)),
-        metavar="N",
-        help="run so many cells at once (default: as many as there are cores, %(default)s)",
-    )
+    units.add_processes(command, "cells")
     command.add_argument(
         "--keep-logs", action="store_true", help="digest the logs, and leave them there: some 70 MB a cell"
     )
@@ -77,14 +67,13 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 def _overlay(options: argparse.Namespace) -> int:
     if not NODES_MIN <= options.nodes <= NODES_MAX:
         raise BenchError(f"--nodes has to be from {NODES_MIN} to {NODES_MAX}")
-    if options.processes < 1:
-        raise BenchError("--processes has to be 1 or more")
+    units.check_processes(options.processes)
     out = Path(options.out)
     if options.again:
         _pages(out)
         return 0
     # Cells of several sizes and experiments may share a directory: each has them in its name.
-    _same_sources(out)
+    units.hold(out, {"sources": sources()})
     cells = plan(options.experiment, options.nodes, options.seed, options.protocols)
     if not cells:
         raise BenchError(f"{options.experiment} has no cells of {', '.join(options.protocols)}")
@@ -98,23 +87,7 @@ def _overlay(options: argparse.Namespace) -> int:
 
 def sources() -> str:
     """A fingerprint of what decides what is in the rows: the simulator, the protocols, and the plan."""
-    digest = hashlib.blake2b(digest_size=8)
-    for folder in (Path(overlay.__path__[0]), Path(__file__).parent):
-        for path in sorted(folder.rglob("*.py")):
-            if path.name not in NOT_IN_ROWS:
-                digest.update(path.relative_to(folder).as_posix().encode() + path.read_bytes())
-    return digest.hexdigest()
-
-
-def _same_sources(out: Path) -> None:
-    """Results of other protocols, or of another simulator, are not mixed with these."""
-    path, wanted = out / PLAN, {"sources": sources()}
-    if path.is_file():
-        if json.loads(path.read_text(encoding="utf-8")) != wanted:
-            raise BenchError(f"{out} holds the results of other sources: give another --out")
-        return
-    out.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(wanted) + "\n", encoding="utf-8")
+    return units.fingerprint((Path(overlay.__path__[0]), Path(__file__).parent), NOT_IN_ROWS)
 
 
 def _run(cells: Sequence[Cell], out: Path, processes: int, keep_logs: bool) -> None:
@@ -153,15 +126,11 @@ def _batches(cells: Sequence[Cell]) -> Iterator[Sequence[Cell]]:
 def _simulate(cells: Sequence[Cell], out: Path, processes: int, progress: _Progress) -> None:
     if not cells:
         return
-    context = multiprocessing.get_context("spawn")
-    begun = time.monotonic()
+    spent_s = 0.0
     # A process for each cell: a world's memory is given back when it ends.
-    with context.Pool(
-        min(processes, len(cells)), signal.signal, (signal.SIGINT, signal.SIG_IGN), maxtasksperchild=1
-    ) as pool:
-        for _ in pool.imap_unordered(_one, [(cell, out) for cell in cells], chunksize=1):
-            progress.cell(time.monotonic() - begun)
-    progress.simulated(time.monotonic() - begun)
+    for _, spent_s in units.run(_one, [(cell, out) for cell in cells], processes, fresh=True):
+        progress.cell(spent_s)
+    progress.simulated(spent_s)
 
 
 def _one(task: tuple[Cell, Path]) -> None:

@@ -8,16 +8,14 @@ Row and log depend on the cell alone; how long it took is in a file of its own.
 from __future__ import annotations
 
 import gc
-import os
 import time
 from pathlib import Path
 from typing import Any
 
-import orjson
-
 from ingeborg.bench.overlay import log
 from ingeborg.bench.overlay.experiments import Cell
 from ingeborg.bench.overlay.run import Run
+from ingeborg.bench.units import keep
 
 Row = dict[str, Any]
 
@@ -54,8 +52,8 @@ def run(cell: Cell, out: Path) -> None:
         "events_per_cpu_second": round(row["events"] / cpu),
         "lines": lines,
     }
-    _keep(out, TIMES, cell, times)
-    _keep(out, ROWS, cell, row)
+    keep(path_of(out, TIMES, cell), [times])
+    keep(path_of(out, ROWS, cell), [row])
 
 
 def kept(cell: Cell, out: Path) -> bool:
@@ -66,14 +64,6 @@ def kept(cell: Cell, out: Path) -> bool:
 def path_of(out: Path, kind: str, cell: Cell) -> Path:
     """Its file of this kind, or its folder of ``LOGS``."""
     return out / kind / (cell.name if kind == LOGS else f"{cell.name}.json")
-
-
-def _keep(out: Path, kind: str, cell: Cell, row: Row) -> None:
-    path = path_of(out, kind, cell)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{os.getpid()}")
-    part.write_bytes(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE))
-    part.replace(path)
 
 
 def _log(run_of: Run, out: Path) -> int:

@@ -6,23 +6,17 @@ Owns: its arguments, the processes that run the plan, and what is said meanwhile
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import lzma
-import multiprocessing
-import os
-import signal
-import time
-from collections.abc import Sequence
 from pathlib import Path
 
+from ingeborg.bench import units
 from ingeborg.bench.errors import BenchError
-from ingeborg.bench.packing import work
-from ingeborg.bench.packing.cases import SEEDS, Unit, units
+from ingeborg.bench.packing import cases, work
+from ingeborg.bench.packing.cases import SEEDS, Unit
 from ingeborg.broker.core import groups
 
 SEEDS_MAX = 1_000
-PLAN = "plan.json"
 DIGEST, TIMES = "packing.json.xz", "times.json"
 PAGE, SUMMARY = "report.html", "summary.md"
 
@@ -45,13 +39,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     command.add_argument(
         "--seeds", type=int, default=SEEDS, metavar="N", help="streams of a kind (default: %(default)s)"
     )
-    command.add_argument(
-        "--processes",
-        type=int,
-        default=os.process_cpu_count() if hasattr(os, "process_cpu_count") else len(os.sched_getaffinity(0)),
-        metavar="N",
-        help="run so many at once (default: as many as there are cores, %(default)s)",
-    )
+    units.add_processes(command, "streams")
     command.add_argument(
         "--optimum",
         metavar="PYTHON",
@@ -66,12 +54,13 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 def _packing(options: argparse.Namespace) -> int:
     if not 1 <= options.seeds <= SEEDS_MAX:
         raise BenchError(f"--seeds has to be from 1 to {SEEDS_MAX}")
-    if options.processes < 1:
-        raise BenchError("--processes has to be 1 or more")
+    units.check_processes(options.processes)
     out = Path(options.out)
     if not options.again:
-        _plan(out, {"seeds": options.seeds, "optimum": options.optimum is not None, "sources": sources()})
-        _run(units(options.seeds), out, options.processes, options.optimum)
+        units.hold(out, {"seeds": options.seeds, "optimum": options.optimum is not None, "sources": sources()})
+        plan = cases.units(options.seeds)
+        due = [(unit, out, options.optimum) for unit in plan if not work.kept(unit, out)]
+        units.run_streams(_one, due, len(plan), options.processes)
         _digest(out)
     _pages(out)
     return 0
@@ -103,41 +92,7 @@ def _pages(out: Path) -> None:
 
 def sources() -> str:
     """A fingerprint of what decides what is in the rows: the algorithms, and the plan."""
-    digest = hashlib.blake2b(digest_size=8)
-    for folder in (groups.__path__[0], str(Path(__file__).parent)):
-        for path in sorted(Path(folder).glob("*.py")):
-            if path.name not in NOT_IN_ROWS:
-                digest.update(path.name.encode() + path.read_bytes())
-    return digest.hexdigest()
-
-
-def _plan(out: Path, wanted: dict[str, object]) -> None:
-    """Results of another plan, or of other algorithms, are not mixed with this one's."""
-    path = out / PLAN
-    if path.is_file():
-        found = json.loads(path.read_text(encoding="utf-8"))
-        differ = ", ".join(name for name in wanted if found.get(name) != wanted[name])
-        if differ:
-            raise BenchError(f"{out} holds the results of another plan (other {differ}): give another --out")
-        return
-    out.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(wanted) + "\n", encoding="utf-8")
-
-
-def _run(plan: Sequence[Unit], out: Path, processes: int, python: str | None) -> None:
-    due = [unit for unit in plan if not work.kept(unit, out)]
-    print(f"{len(plan)} streams, {len(plan) - len(due)} of them done before", flush=True)
-    if not due:
-        return
-    begun = said = time.monotonic()
-    context = multiprocessing.get_context("spawn")
-    with context.Pool(min(processes, len(due)), signal.signal, (signal.SIGINT, signal.SIG_IGN)) as pool:
-        jobs = [(unit, out, python) for unit in due]
-        for done, _ in enumerate(pool.imap_unordered(_one, jobs), 1):
-            if time.monotonic() - said >= 10.0:
-                said = time.monotonic()
-                print(f"  {done} of {len(due)} after {said - begun:.0f} s", flush=True)
-    print(f"{len(due)} streams in {time.monotonic() - begun:.0f} s", flush=True)
+    return units.fingerprint((Path(groups.__path__[0]), Path(__file__).parent), NOT_IN_ROWS)
 
 
 def _one(job: tuple[Unit, Path, str | None]) -> None:

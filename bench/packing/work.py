@@ -6,14 +6,11 @@ algorithms; the digest does.
 
 from __future__ import annotations
 
-import os
 import random
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
-
-import orjson
 
 from ingeborg import form
 from ingeborg.bench.packing import latency
@@ -31,6 +28,7 @@ from ingeborg.bench.packing.cases import (
 )
 from ingeborg.bench.packing.optimum import Solver
 from ingeborg.bench.packing.streams import CAPACITY, drawn
+from ingeborg.bench.units import keep
 from ingeborg.broker.core.groups.instance import NOWHERE, Instance, lower_bound, moved, rscore
 from ingeborg.broker.core.groups.packing import Algorithm, pack
 
@@ -47,15 +45,15 @@ def run(unit: Unit, out: Path, python: str | None) -> None:
     if kept(unit, out):
         return
     if unit.case is None:
-        _keep(out, LATENCIES, unit, _latencies(unit))
+        keep(_path(out, LATENCIES, unit), _latencies(unit))
         return
     rows, times = _rows(unit, unit.case)
     if unit.case.timed:
-        _keep(out, TIMES, unit, times)
+        keep(_path(out, TIMES, unit), times)
     if python is not None and unit.case.optimum and unit.seed <= OPTIMUM_SEEDS:
         with Solver(python) as solver:
-            _keep(out, OPTIMA, unit, _optima(unit, unit.case, rows, solver))
-    _keep(out, ROWS, unit, rows)
+            keep(_path(out, OPTIMA, unit), _optima(unit, unit.case, rows, solver))
+    keep(_path(out, ROWS, unit), rows)
 
 
 def kept(unit: Unit, out: Path) -> bool:
@@ -65,14 +63,6 @@ def kept(unit: Unit, out: Path) -> bool:
 
 def _path(out: Path, kind: str, unit: Unit) -> Path:
     return out / kind / f"{unit.name}.jsonl"
-
-
-def _keep(out: Path, kind: str, unit: Unit, rows: Iterable[Row]) -> None:
-    path = _path(out, kind, unit)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{os.getpid()}")
-    part.write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows))
-    part.replace(path)
 
 
 def _rows(unit: Unit, case: Case) -> tuple[list[Row], list[Row]]:

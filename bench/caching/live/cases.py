@@ -28,7 +28,7 @@ processes, and as many rows to be digested; hit rates do not depend on it, but f
 
 RATE_PER_S: Final = 2_000
 """The same for all. At it the broker takes a third of a core, and publishers and subscribers together less. The slowest
-throughput of 10,000 records that was seen, on cores that were shared, is four times as much."""
+throughput of 10,000 records that was seen, on cores that were shared, is three times as much."""
 
 RIAK_RECORDS: Final = 500
 RIAK_RATE_PER_S: Final = 100

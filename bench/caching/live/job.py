@@ -19,10 +19,11 @@ import orjson
 
 from ingeborg.bench.caching.live.cases import Unit
 from ingeborg.bench.caching.live.log import RUN
-from ingeborg.bench.caching.live.work import DIGESTED, LOGS, ROWS, keep, path_of
+from ingeborg.bench.caching.live.work import DIGESTED, LOGS, ROWS, path_of
 from ingeborg.bench.errors import BenchError
 from ingeborg.bench.spark import job
 from ingeborg.bench.spark.session import local_session
+from ingeborg.bench.units import keep
 
 Json = dict[str, Any]
 
@@ -50,7 +51,7 @@ def digest(units: Sequence[Unit], out: Path) -> None:
         found = of_run(by_run[unit.name])
         if differ := differences(row, found):
             raise BenchError(f"{unit.name}: the run and the digest of its log differ: {'; '.join(differ)}")
-        keep(path_of(out, DIGESTED, unit), found)
+        keep(path_of(out, DIGESTED, unit), [found])
 
 
 def discard(units: Sequence[Unit], out: Path) -> None:

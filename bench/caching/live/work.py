@@ -6,21 +6,18 @@ Owns: what is kept of a unit, and where. Must never: decide what happens in it (
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
 import signal
 import threading
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
-import orjson
 import uvloop
 
 from ingeborg.bench.caching.live.cases import Unit
 from ingeborg.bench.caching.live.run import NOWHERE, Outcome, Places, measure
-
-Row = dict[str, Any]
+from ingeborg.bench.units import keep
 
 ROWS, LOGS, DIGESTED = "rows", "logs", "digested"
 """Folders of a result: a file each of what was counted, a folder each of a log, a file each of what its digest says."""
@@ -40,7 +37,7 @@ def run(unit: Unit, out: Path, places: Places = NOWHERE) -> None:
     log.parent.mkdir(parents=True, exist_ok=True)
     (part / "log").replace(log)
     shutil.rmtree(part)
-    keep(path_of(out, ROWS, unit), outcome.row)
+    keep(path_of(out, ROWS, unit), [outcome.row])
 
 
 def _run(measuring: Coroutine[Any, Any, Outcome]) -> Outcome:
@@ -72,23 +69,3 @@ def kept(unit: Unit, out: Path) -> bool:
 def path_of(out: Path, kind: str, unit: Unit) -> Path:
     """Its file of this kind, or its folder of ``LOGS``."""
     return out / kind / (unit.name if kind == LOGS else f"{unit.name}.json")
-
-
-def keep(path: Path, row: Row) -> None:
-    """Whole, or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{os.getpid()}")
-    part.write_bytes(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE))
-    part.replace(path)
-
-
-def rows(units: Iterable[Unit], out: Path) -> list[Row]:
-    """Of the units that have been run and digested, in their order: what was counted, and the digest's figures as
-    ``latency``."""
-    found = []
-    for unit in units:
-        row, digested = path_of(out, ROWS, unit), path_of(out, DIGESTED, unit)
-        if row.is_file() and digested.is_file():
-            latency = orjson.loads(digested.read_bytes())["latency"]
-            found.append({**orjson.loads(row.read_bytes()), "latency": latency})
-    return found

@@ -69,9 +69,10 @@ async def test_a_record_counts_when_it_comes_for_the_first_time(endpoint: Endpoi
     assert (endpoint.arrivals.records, endpoint.arrivals.again, endpoint.arrivals.next) == (4, 1, [3, 1])
 
 
-async def test_what_never_came_is_noted_as_waiting(endpoint: Endpoint) -> None:
+async def test_what_never_came_is_noted_as_waiting_and_not_again_when_it_does(endpoint: Endpoint) -> None:
     endpoint.arrivals.waiting(2_000, 0, [1_500])
     endpoint.arrivals.waiting(2_000, 1, [])
+    assert await endpoint.post("/batch", {"member": "a", "rows": [[0, [[0, 1_500]]]]}) == 200
     [row] = endpoint.rows()
     assert (row["waiting"], row["at"], row["times"]) == (True, 2_000, [1_500])
 

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ingeborg.bench import cli
-from ingeborg.bench.caching import command, work
-from ingeborg.bench.caching.cases import Document, Unit
-from ingeborg.bench.caching.cases import units as whole_plan
+from ingeborg.bench import cli, units
+from ingeborg.bench.caching import cases, command, work
+from ingeborg.bench.caching.cases import SEEDS, Document, Unit
 from ingeborg.bench.caching.found import LIVE
-from ingeborg.bench.caching.live import cases, subscribing
+from ingeborg.bench.caching.live import cases as live_cases
+from ingeborg.bench.caching.live import subscribing
+from ingeborg.bench.units import PLAN
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,8 +28,8 @@ UNITS: list[Unit] = [
     *(Document(60, seed, sweeps=True) for seed in (1, 2)),
 ]
 MEASURED = [
-    *(cases.Unit("latency", 200, name, subscribers=30) for name in ("none", "all")),
-    cases.Unit("latency", 200, "none", via=cases.KAFKA, subscribers=30),
+    *(live_cases.Unit("latency", 200, name, subscribers=30) for name in ("none", "all")),
+    live_cases.Unit("latency", 200, "none", via=live_cases.KAFKA, subscribers=30),
 ]
 
 
@@ -49,8 +50,8 @@ def one_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def small_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subscribing, "POLL_S", 0.05)
-    monkeypatch.setattr(command, "units", lambda seeds, log: UNITS)
-    monkeypatch.setattr(cases, "plan", lambda *_, **__: MEASURED)
+    monkeypatch.setattr(cases, "units", lambda seeds, log: UNITS)
+    monkeypatch.setattr(live_cases, "plan", lambda *_, **__: MEASURED)
 
 
 @pytest.mark.spark
@@ -61,7 +62,7 @@ def test_a_run_that_was_cut_short_is_resumed_and_gives_the_same_bytes(
     out = tmp_path / "caching"
     arguments = ["caching", "--out", str(out), "--seeds", "2", "--processes", "2"]
     with monkeypatch.context() as patch:
-        patch.setattr(command, "units", lambda seeds, log: UNITS[:1])
+        patch.setattr(cases, "units", lambda seeds, log: UNITS[:1])
         patch.setattr(command, "_digest", lambda out: None)
         patch.setattr(command, "_pages", lambda out: None)
         assert cli.main([*arguments, "--no-live"]) == 0
@@ -75,7 +76,7 @@ def test_a_run_that_was_cut_short_is_resumed_and_gives_the_same_bytes(
     assert "1 units are left out, as there is no Kafka: give --kafka" in said
     assert "| 1. Buffer has consistently the best hit rate" in said
     kept = {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()}
-    assert kept.keys() >= {command.DIGEST, command.MEASURED, command.PAGE, command.SUMMARY, command.PLAN}
+    assert kept.keys() >= {command.DIGEST, command.MEASURED, command.PAGE, command.SUMMARY, PLAN}
     facts = json.loads(lzma.decompress(kept[command.MEASURED]))["facts"]
     assert facts["note"] == "Nothing else ran."
     assert facts.keys() >= {"cores", "memory_bytes", "kernel", "python", "form"}
@@ -98,7 +99,7 @@ def test_what_has_failed_is_said_after_the_page_is_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     made: list[Path] = []
-    monkeypatch.setattr(command, "_run", lambda *_: None)
+    monkeypatch.setattr(units, "run_streams", lambda *_: None)
     monkeypatch.setattr(command, "_live", lambda *_: ["one", "other"])
     monkeypatch.setattr(command, "_digest", made.append)
     monkeypatch.setattr(command, "_pages", made.append)
@@ -111,12 +112,12 @@ def test_without_a_log_its_streams_are_left_out_and_that_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plans: list[list[Unit]] = []
-    monkeypatch.setattr(command, "_run", lambda plan, *_: plans.append(plan))
+    monkeypatch.setattr(units, "run_streams", lambda _, due, *__: plans.append([unit for unit, *_ in due]))
     monkeypatch.setattr(command, "_digest", lambda _: None)
     monkeypatch.setattr(command, "_pages", lambda _: None)
     assert cli.main(["caching", "--out", str(tmp_path), "--no-live"]) == 0
     [plan] = plans
-    left_out = len(whole_plan(3, log=True)) - len(plan)
+    left_out = len(cases.units(SEEDS, log=True)) - len(plan)
     assert left_out > 0
     assert not any(unit.wants_log for unit in plan)
     assert f"{left_out} streams are left out, as there is no now-playing log: give --log" in capsys.readouterr().out
@@ -144,7 +145,7 @@ def test_what_cannot_be_run_is_said_in_a_line(
 @pytest.mark.usefixtures("small_plan")
 def test_results_of_another_plan_are_not_mixed_in(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     former = {"seeds": 3, "log": None, "sources": "of a former release"}
-    (tmp_path / command.PLAN).write_text(json.dumps(former), encoding="utf-8")
+    (tmp_path / PLAN).write_text(json.dumps(former), encoding="utf-8")
     assert cli.main(["caching", "--out", str(tmp_path), "--seeds", "2"]) == 1
     assert "holds the results of another plan (other seeds, sources): give another --out" in capsys.readouterr().err
     assert not (tmp_path / work.ROWS).exists()

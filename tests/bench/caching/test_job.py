@@ -1,4 +1,4 @@
-"""The Spark job beside what `figures` finds of the same rows without it."""
+"""The Spark job beside what `naive` finds of the same rows without it."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import pytest
 
-from ingeborg.bench.caching import figures, work
+from ingeborg.bench.caching import work
 from ingeborg.bench.caching.beside import SIMULATED
 from ingeborg.bench.caching.cases import Document
 from ingeborg.bench.caching.found import LIVE, STRATEGIES, Found
 from ingeborg.bench.caching.policies.named import BELADY, ONLINE, OURS, OWED
 from ingeborg.bench.caching.replay import Ways
+
+from . import naive
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -95,8 +97,8 @@ def rows_of(out: Path) -> list[Row]:
     ]
 
 
-def test_streams_are_as_figures_has_them(found: Found) -> None:
-    expected = figures.Reads(reads())
+def test_streams_are_as_the_naive_reading_has_them(found: Found) -> None:
+    expected = naive.Reads(reads())
     assert found.streams == sorted(expected.streams)
     ways = set()
     for stream in expected.streams:
@@ -117,15 +119,15 @@ def test_streams_are_as_figures_has_them(found: Found) -> None:
 
 
 @pytest.mark.parametrize("share", [None, 0.1, 0.01])
-def test_the_documents_experiments_are_as_figures_has_them(found: Found, out: Path, share: float | None) -> None:
-    values: dict[str, figures.Value] = {
-        "by_read": figures.by_read,
-        "by_record": figures.by_record,
-        "duplication": figures.duplication,
-        "copies_per_record": figures.copies,
+def test_the_documents_experiments_are_as_it_has_them(found: Found, out: Path, share: float | None) -> None:
+    values: dict[str, naive.Value] = {
+        "by_read": naive.by_read,
+        "by_record": naive.by_record,
+        "duplication": naive.duplication,
+        "copies_per_record": naive.copies,
     }
     for what, value in values.items():
-        expected = figures.document(rows_of(out), value, share=share, sweep=False)
+        expected = naive.document(rows_of(out), value, share=share, sweep=False)
         assert {name for name, _ in expected} == set(STRATEGIES)
         for (name, _), by_records in expected.items():
             for records, rate in by_records.items():
@@ -138,7 +140,7 @@ def test_differences_are_of_the_same_seeds(found: Found, out: Path) -> None:
     def by_seed(policy: str) -> dict[int, float]:
         wanted = (policy, 60, None, False)
         return {
-            row["seed"]: figures.by_read(row)
+            row["seed"]: naive.by_read(row)
             for row in rows_of(out)
             if row["kind"] == "document" and (row["policy"], row["records"], row["share"], row["sweep"]) == wanted
         }

@@ -14,6 +14,7 @@ import pytest
 from ingeborg.bench import cli
 from ingeborg.bench.overlay import command, summary, work
 from ingeborg.bench.overlay.experiments import EXPERIMENTS, Cell
+from ingeborg.bench.units import PLAN
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -122,9 +123,9 @@ def test_what_cannot_be_run_is_said_in_a_line(
 
 
 def test_results_of_other_sources_are_not_mixed_in(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / command.PLAN).write_text(json.dumps({"sources": "of a former release"}), encoding="utf-8")
+    (tmp_path / PLAN).write_text(json.dumps({"sources": "of a former release"}), encoding="utf-8")
     assert cli.main(["overlay", "churn", "--out", str(tmp_path)]) == 1
-    assert "holds the results of other sources: give another --out" in capsys.readouterr().err
+    assert "holds the results of another plan (other sources): give another --out" in capsys.readouterr().err
 
 
 def test_a_share_says_whether_it_is_all() -> None:

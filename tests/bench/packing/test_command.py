@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ingeborg.bench import cli
-from ingeborg.bench.packing import command, page, work
+from ingeborg.bench.packing import cases, command, page, work
+from ingeborg.bench.units import PLAN
 
 from . import small
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def small_plan(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command, "units", lambda seeds: small.units())
+    monkeypatch.setattr(cases, "units", lambda seeds: small.units())
 
 
 @pytest.mark.spark
@@ -39,11 +40,11 @@ def test_a_run_that_was_cut_short_is_resumed_and_gives_the_same_bytes(
     arguments = ["packing", "--out", str(out), "--seeds", "2", "--processes", "2"]
     first = small.first("200 in order")
     with monkeypatch.context() as patch:
-        patch.setattr(command, "units", lambda seeds: [first])
+        patch.setattr(cases, "units", lambda seeds: [first])
         patch.setattr(command, "_digest", lambda out: None)
         patch.setattr(command, "_pages", lambda out: None)
         assert cli.main(arguments) == 0
-    monkeypatch.setattr(command, "units", lambda seeds: [unit for unit in small.units() if unit.seed == 1])
+    monkeypatch.setattr(cases, "units", lambda seeds: [unit for unit in small.units() if unit.seed == 1])
     assert cli.main(arguments) == 0
     said = capsys.readouterr().out
     assert re.search(r"\d+ streams, 1 of them done before", said)
@@ -53,7 +54,7 @@ def test_a_run_that_was_cut_short_is_resumed_and_gives_the_same_bytes(
             assert path.read_bytes() == (results / kind / path.name).read_bytes()
     kept = {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()}
     assert kept.keys() >= {command.DIGEST, command.TIMES, command.PAGE, command.SUMMARY}
-    for name in kept.keys() - {command.DIGEST, command.TIMES, command.PLAN}:
+    for name in kept.keys() - {command.DIGEST, command.TIMES, PLAN}:
         (out / name).unlink()
     assert cli.main(["packing", "--out", str(out), "--again"]) == 0
     assert {name: (out / name).read_bytes() for name in (command.PAGE, command.SUMMARY)} == {
@@ -87,7 +88,7 @@ def test_what_cannot_be_run_is_said_in_a_line(
 @pytest.mark.usefixtures("small_plan")
 def test_results_of_another_plan_are_not_mixed_in(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     former = {"seeds": 3, "optimum": True, "sources": "of a former release"}
-    (tmp_path / command.PLAN).write_text(json.dumps(former), encoding="utf-8")
+    (tmp_path / PLAN).write_text(json.dumps(former), encoding="utf-8")
     assert cli.main(["packing", "--out", str(tmp_path), "--seeds", "3"]) == 1
     assert "holds the results of another plan (other optimum, sources): give another --out" in capsys.readouterr().err
     assert not (tmp_path / work.ROWS).exists()

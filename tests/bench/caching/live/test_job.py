@@ -50,18 +50,19 @@ def test_units_are_run_once_and_the_digest_of_their_logs_agrees_with_them(
     said = capsys.readouterr().out
     assert "4 units, 0 of them done before" in said
     assert "1 units are left out, as there is no Kafka: give --kafka" in said
-    rows = work.rows(UNITS, tmp_path)
-    assert [row["unit"] for row in rows] == [unit.name for unit in UNITS[:3]]
-    for row in rows:
-        assert row["latency"]["mean_ms"] == pytest.approx(row["latency_mean_ms"], abs=1e-3)
-        assert row["latency"]["p50_ms"] <= row["latency"]["p99_ms"] <= row["latency"]["max_ms"]
+    rows = [orjson.loads(work.path_of(tmp_path, work.ROWS, unit).read_bytes()) for unit in UNITS[:3]]
+    digests = [orjson.loads(work.path_of(tmp_path, work.DIGESTED, unit).read_bytes()) for unit in UNITS[:3]]
+    assert [row["unit"] for row in rows] == [found["unit"] for found in digests] == [unit.name for unit in UNITS[:3]]
+    for row, found in zip(rows, digests, strict=True):
+        assert found["latency"]["mean_ms"] == pytest.approx(row["latency_mean_ms"], abs=1e-3)
+        assert found["latency"]["p50_ms"] <= found["latency"]["p99_ms"] <= found["latency"]["max_ms"]
         assert sum(part["mean_ms"] for part in row["parts"].values()) == pytest.approx(row["latency_mean_ms"], abs=1e-4)
     assert rows[1]["records_per_s"] > 0 == rows[1]["hits"]
     assert not any((tmp_path / work.LOGS).iterdir())
     assert command.main(["--out", str(tmp_path)]) == 0
     assert "4 units, 3 of them done before" in capsys.readouterr().out
     # Whatever the digest finds otherwise is told.
-    found = orjson.loads(work.path_of(tmp_path, work.DIGESTED, UNITS[0]).read_bytes())
+    found = digests[0]
     assert differences(rows[0], found) == []
     [differ] = differences({**rows[0], "hits": 1}, found)
     assert differ.startswith("hits 1, in the digest ")

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
-from ingeborg.bench.caching import figures
-from ingeborg.bench.caching.figures import Reads, Stream, better
+from ingeborg.bench.caching.found import Stream
+
+from . import naive
+from .naive import Reads, better
 
 Row = dict[str, Any]
 
@@ -47,7 +49,7 @@ def test_the_better_way_is_the_one_with_more_hits_on_average_over_all_seeds() ->
     best = better(ways("lru", False, (10, 30), (25, 20)))
     assert best.reads_in
     assert best.rate() == pytest.approx((0.225, 12.706 * 0.05 / 2))
-    assert best.rate(figures.by_record)[0] == pytest.approx(0.1125)
+    assert best.rate(naive.by_record)[0] == pytest.approx(0.1125)
     assert not better(ways("mean", False, (20, 20), (30, 10))).reads_in  # as many: nothing comes in again
 
 
@@ -61,7 +63,7 @@ def test_owed_is_set_beside_the_best_other_that_is_not_told_or_is() -> None:
     told = reads.ahead(STREAM, told=True)
     assert told.other == "lru"
     assert told.rate[0] == pytest.approx(0.13)
-    assert reads.ahead(STREAM, value=figures.by_record).rate[0] == pytest.approx(0.1575)
+    assert reads.ahead(STREAM, value=naive.by_record).rate[0] == pytest.approx(0.1575)
 
 
 def test_a_difference_is_of_the_seeds_that_both_have() -> None:
@@ -86,19 +88,9 @@ def test_the_documents_figures_are_by_policy_parameters_and_records() -> None:
 
     rows = [one(20, 1, False, 8, 30), one(20, 2, False, 16, 60), one(20, 1, True, 8, 1), one(20, 2, True, 8, 1)]
     rows += [one(40, 1, False, 40, 0), one(40, 1, False, 40, 0) | {"share": 0.1}]
-    found = figures.document(rows, figures.by_read, share=None)
+    found = naive.document(rows, naive.by_read, share=None)
     assert found == {("mean", "3"): {20: (pytest.approx(0.15), pytest.approx(0.6353)), 40: (0.5, 0.0)}}
-    duplication = figures.document(rows, figures.duplication, share=None)["mean", "3"]
+    duplication = naive.document(rows, naive.duplication, share=None)["mean", "3"]
     assert (duplication[20][0], duplication[40][0]) == (1.5, 0.0)  # of the better way; of none in memory: none
-    assert figures.document(rows, figures.copies, share=None)["mean", "3"][20][0] == 3.0
-    assert figures.document(rows, figures.by_read, share=0.2) == {}
-
-
-def test_requests_have_a_rate_by_stream_room_and_policy() -> None:
-    rows = [
-        {"kind": "requests", "exponent": 0.8, "share": 0.1, "seed": seed, "policy": "lru", "requests": 10, "hits": hits}
-        for seed, hits in ((1, 4), (2, 6))
-    ]
-    found = figures.requests([*rows, *ROWS])
-    assert list(found) == [(0.8, 0.1)]
-    assert found[0.8, 0.1]["lru"] == pytest.approx((0.5, 1.2706))
+    assert naive.document(rows, naive.copies, share=None)["mean", "3"][20][0] == 3.0
+    assert naive.document(rows, naive.by_read, share=0.2) == {}

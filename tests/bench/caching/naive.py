@@ -1,6 +1,4 @@
-"""From rows to figures: means over the seeds with their intervals, and each policy in its better way.
-
-Owns: which way of running a policy counts, and what is set beside `owed`. Must never: run anything, or write a table.
+"""From rows to figures without Spark: a second reading of what the job does, to be set beside it.
 
 Of a policy there are up to four ways (`replay.Ways`). Whether what was missed comes in again is the policy's own
 choice: of the two that one counts which has more hits on average, for each stream and room by itself. `owed` is told
@@ -14,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
+from ingeborg.bench.caching.found import Stream
 from ingeborg.bench.caching.policies.named import BELADY, OURS, OWED
 from ingeborg.bench.caching.work import BOUND, CEILING, Row
 from ingeborg.bench.packing.scores import interval
@@ -72,15 +71,6 @@ def better(rows: Iterable[Mapping[str, Any]]) -> Best:
 # Streams of records and reads
 
 
-class Stream(NamedTuple):
-    """What rows have in common that differ in seed, policy and way only."""
-
-    stream: str
-    away_s: float
-    wishes: float
-    share: float
-
-
 class Ahead(NamedTuple):
     """By how much `owed` has more hits than another, seed by seed."""
 
@@ -136,12 +126,3 @@ def document(rows: Iterable[Row], value: Value, **wanted: Any) -> dict[tuple[str
     for (policy, parameters, records), each in found.items():
         rates[policy, parameters][records] = better(each).rate(value)
     return dict(rates)
-
-
-def requests(rows: Iterable[Row]) -> dict[tuple[float, float], dict[str, Rate]]:
-    """Of plain requests: by exponent (0: the log) and share, of each policy."""
-    found: dict[tuple[float, float], dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
-    for row in rows:
-        if row["kind"] == "requests":
-            found[row["exponent"], row["share"]][row["policy"]].append(row)
-    return {key: {policy: better(each).rate() for policy, each in policies.items()} for key, policies in found.items()}

@@ -1,0 +1,58 @@
+"""A program that answers questions in an environment of its own, whose packages an endpoint and its tests do without.
+
+Owns: the process, and that nobody waits for it for ever. Must never: take silence for an answer.
+"""
+
+from __future__ import annotations
+
+import json
+import select
+import subprocess
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from ingeborg.bench.errors import BenchError
+
+ANSWER_S: Final = 300.0
+"""For an answer: far more than any takes on a busy machine."""
+
+
+class Asked:
+    """The process: ``program``, a source file, run by ``python``, an interpreter that has what it imports. ``name``:
+    what it is called; ``remedy``: how such an interpreter is got. A line of JSON is a question, and the next one its
+    answer. Raises ``BenchError``: there is no such interpreter, or no answer."""
+
+    def __init__(self, python: str, program: Path, *, name: str, remedy: str) -> None:
+        self._what = f"{python} {program.name}"
+        self._name = name
+        self._remedy = remedy
+        command = [python, "-I", str(program)]
+        try:
+            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        except OSError as error:
+            raise BenchError(f"{python} does not start ({error}): {remedy}") from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+    def ask(self, question: Any) -> Any:
+        """One question, and its answer."""
+        process = self._process
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            process.stdin.write(json.dumps(question).encode() + b"\n")
+            process.stdin.flush()
+        except BrokenPipeError:
+            pass  # it has ended, which its answer shows
+        if not select.select([process.stdout], [], [], ANSWER_S)[0]:
+            raise BenchError(f"{self._name} has not answered for {ANSWER_S:g} s: {self._what}")
+        answer = process.stdout.readline()
+        if not answer:
+            raise BenchError(f"{self._name} has ended: {self._what} says why above; {self._remedy}")
+        return json.loads(answer)
