@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import random
 from collections import Counter
@@ -15,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ingeborg.broker.store.base import FILTERS_MAX, StoreUnavailable, Term, TooManyFilters
-from ingeborg.broker.store.riak import RiakStore, filter_objects, layout, sets
+from ingeborg.broker.store.riak import RiakStore, filter_objects, layout, sets, wire
 from ingeborg.broker.store.riak.layout import Buckets, partition_of
 
 from .conftest import StoreOn
@@ -145,6 +146,40 @@ async def test_filters_and_subscribers_are_read_in_one_wait(riak: RiakDouble, st
     async with asyncio.timeout(20):
         await asyncio.gather(store.subscribers(["rock"]), store.filtered([("rock", None)], 100))
     assert riak.in_flight_max == 2
+
+
+async def test_what_is_on_its_way_when_a_topic_is_refused_is_listed(
+    riak: RiakDouble, store_on: StoreOn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Riak writes what has been sent to it, whether or not anybody still waits for the answer."""
+    store, other = await store_on(riak), await store_on(riak)
+    await store.subscribe_filtered([("ann", ["rock"], str(number), False) for number in range(FILTERS_MAX)])
+    request, reads_again = store._pool.request, asyncio.Event()
+    sent = []
+
+    async def slow(code: int, *arguments: Any, **options: Any) -> Any:
+        async def put() -> Any:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(reads_again.wait(), 0.2)  # if it does not wait for this put
+                await asyncio.sleep(0.05)
+            return await request(code, *arguments, **options)
+
+        if code == wire.PUT_REQUEST:
+            sent.append(asyncio.ensure_future(put()))
+            return await asyncio.shield(sent[-1])
+        if sent:
+            reads_again.set()
+        return await request(code, *arguments, **options)
+
+    monkeypatch.setattr(store._pool, "request", slow)
+    topics = ["jazz", "folk", "rock"]
+    assert len({key_of(topic) for topic in topics}) == 3
+    with pytest.raises(TooManyFilters):
+        await store.subscribe_filtered([("ann", topics, PIZZA, False)])
+    await asyncio.gather(*sent)
+    found = await other.filters_of([("ann", topic) for topic in topics])
+    assert await listed(other, "ann") == {topic for topic, texts in zip(topics, found, strict=True) if texts}
+    assert sent
 
 
 async def test_the_objects_of_plain_subscriptions_stay_what_older_versions_know(

@@ -283,8 +283,11 @@ class FilteredSubscriptions:
         beyond: dict[Pair, set[str]] = {}
         seen: dict[Pair, frozenset[str]] = {}
         apart: dict[Pair, frozenset[str]] = {}
+        refused: list[TooManyFilters] = []
 
         async def change(address: Address) -> None:
+            if refused:
+                return
             unnamed: set[str] = set()
 
             def edit(partition: FilterPartition) -> None:
@@ -311,12 +314,19 @@ class FilteredSubscriptions:
                     going = {topic for _, topic in elsewhere.keys() | (beyond.keys() & held.keys())}
                     unnamed.update(going - partition.spilled)
 
-            await self._objects.change(FilterPartition, address, edit)
+            try:
+                await self._objects.change(FilterPartition, address, edit)
+            except TooManyFilters as error:
+                refused.append(error)
             if unnamed:
                 # Before there is anything under the name: what cannot be found is missing when all are asked for.
                 await self._names.update(_name_of(address), unnamed, ())
 
         await each(list(plan), change, self._at_once)
+        if refused:
+            # Only now: what is on its way to Riak is not called back by a cancellation, and has to be seen by whoever
+            # looks at what has been written.
+            raise refused[0]
         return _Placed(beyond, seen, apart)
 
     async def _put_again(self, texts_of: Mapping[Pair, frozenset[str]]) -> list[tuple[Pair, set[str]]]:

@@ -382,14 +382,12 @@ class RiakStore:
         self._require_open()
         pairs = dict.fromkeys((client, topic) for topic in topics)  # each once, and in order
         found: set[Pair] = set()
-        # By what delivers, and not by the client's lists, which a crash leaves behind. In the order in which a
-        # subscription becomes another one (ending, plain, with a filter): it is of the later kind before it is of the
-        # earlier one no more.
-        if ending:
-            found |= await self._ending.held(pairs)
-        found |= await self._plain(pairs.keys() - found)
-        if filters:
-            found |= await self._filtered.held(pairs.keys() - found)
+        # By what delivers, and not by the client's lists, which a crash leaves behind. A subscription may become one of
+        # another kind meanwhile. It is of the later kind before it is of the earlier one no more, so it is found where
+        # that one is looked at behind this one, and once more for that: nothing else is looked at twice.
+        kinds = [self._ending.held] * ending + [self._plain] + [self._filtered.held] * filters
+        for held in (*kinds, *kinds[:-1]):
+            found |= await held(pairs.keys() - found)
         return [(client, topic) in found for topic in topics]
 
     def subscribed_now(
