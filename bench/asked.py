@@ -55,4 +55,7 @@ class Asked:
         answer = process.stdout.readline()
         if not answer:
             raise BenchError(f"{self._name} has ended: {self._what} says why above; {self._remedy}")
-        return json.loads(answer)
+        try:
+            return json.loads(answer)
+        except ValueError as error:
+            raise BenchError(f"{self._name} answers {answer[:80]!r}: {self._what}; {self._remedy}") from error

@@ -7,6 +7,7 @@ run units. Must never: know what a unit is.
 from __future__ import annotations
 
 import argparse
+import fcntl
 import hashlib
 import json
 import multiprocessing
@@ -14,6 +15,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -77,6 +79,21 @@ def hold(out: Path, wanted: dict[str, Any]) -> None:
         raise BenchError(f"--out {out}: {error.strerror}") from error
     except ValueError as error:
         raise BenchError(f"{path} is no plan ({error}): give another --out") from error
+
+
+@contextmanager
+def alone(out: Path) -> Iterator[None]:
+    """Nobody else runs units into this folder, which is there, until the end of the block. Raises ``BenchError``:
+    somebody does."""
+    folder = os.open(out, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise BenchError(f"another bench writes into {out}: wait for it, or give another --out") from error
+        yield
+    finally:
+        os.close(folder)
 
 
 def keep(path: Path, rows: Iterable[Any]) -> None:

@@ -108,8 +108,9 @@ def _autoscale(options: argparse.Namespace) -> int:
                 f"{error}: pip install 'ingeborg[server,autoscale,bench,peers]', or prepare the repository: make setup"
             ) from error
         units.hold(out, {"iterations": options.iterations, "delta": options.delta, "sources": sources()})
-        _run(options, out)
-        _digest(out)
+        with units.alone(out):
+            _run(options, out)
+            _digest(out)
     _pages(out)
     return 0
 

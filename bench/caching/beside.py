@@ -34,6 +34,12 @@ def run(units: Sequence[Unit], out: Path, python: str, log: Path | None) -> None
             keep(path_of(out, unit), _rows(unit, simulator, log))
 
 
+def check(python: str) -> None:
+    """Raises ``BenchError``: this interpreter has no libcachesim."""
+    with Simulator(python) as simulator:
+        simulator.hits("lru", 1, [1])
+
+
 def path_of(out: Path, unit: Requests) -> Path:
     """Its file."""
     return out / SIMULATED / f"{unit.name}.jsonl"

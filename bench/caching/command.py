@@ -18,6 +18,7 @@ from typing import Any, Final
 from ingeborg import form
 from ingeborg.bench import units
 from ingeborg.bench.caching import beside, cases, work
+from ingeborg.bench.caching import log as logs
 from ingeborg.bench.caching.cases import SEEDS, Unit
 from ingeborg.bench.caching.found import LIVE
 from ingeborg.bench.errors import BenchError
@@ -83,21 +84,39 @@ def _caching(options: argparse.Namespace) -> int:
     failed: list[str] = []
     if not options.again:
         log = None if options.log is None else Path(options.log)
+        _check(options, log, nodes)
         units.hold(out, {"seeds": options.seeds, "log": _identity(log), "sources": sources()})
-        plan = cases.units(options.seeds, log=log is not None)
-        _say_left_out(options, len(cases.units(options.seeds, log=True)) - len(plan))
-        due = [(unit, out, log) for unit in plan if not work.kept(unit, out)]
-        units.run_streams(_one, due, len(plan), options.processes)
-        if options.libcachesim:
-            print("asking libcachesim …", flush=True)
-            beside.run(plan, out, options.libcachesim, log)
-        if not options.no_live:
-            failed = _live(out, options.via or "", nodes, options.note)
-        _digest(out)
+        with units.alone(out):
+            failed = _run(options, out, log, nodes)
+            _digest(out)
     _pages(out)
     if failed:
         raise BenchError(f"{len(failed)} units have failed: {', '.join(failed)}; run it again")
     return 0
+
+
+def _run(options: argparse.Namespace, out: Path, log: Path | None, nodes: str) -> list[str]:
+    """All of the plan; the names of the units that failed."""
+    plan = cases.units(options.seeds, log=log is not None)
+    _say_left_out(options, len(cases.units(options.seeds, log=True)) - len(plan))
+    due = [(unit, out, log) for unit in plan if not work.kept(unit, out)]
+    units.run_streams(_one, due, len(plan), options.processes)
+    if options.libcachesim:
+        print("asking libcachesim …", flush=True)
+        beside.run(plan, out, options.libcachesim, log)
+    return [] if options.no_live else _live(out, options.via or "", nodes, options.note)
+
+
+def _check(options: argparse.Namespace, log: Path | None, nodes: str) -> None:
+    """What is wanted only later can be had: nobody is to wait minutes for that to be said."""
+    if log is not None:
+        logs.read(log)
+    if options.libcachesim:
+        beside.check(options.libcachesim)
+    if nodes and not options.no_live:
+        from ingeborg.bench.caching.live.__main__ import check
+
+        check(nodes)
 
 
 def sources() -> str:

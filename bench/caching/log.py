@@ -48,7 +48,10 @@ def read(path: Path) -> list[Play]:
             raise BenchError(f"{path}: no column {', '.join(missing)} in its header line")
         plays = [_play(row) for row in rows]
     except (OSError, EOFError, zlib.error, csv.Error, ValueError, TypeError) as error:
-        raise BenchError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
+        why = getattr(error, "strerror", None) or error
+        raise BenchError(
+            f"{path}: {why}: it has to be CSV with the columns {', '.join(_COLUMNS)}, gzip or not"
+        ) from error
     if not plays:
         raise BenchError(f"{path}: no row but its header line")
     return sorted(plays, key=lambda play: play.at_s)

@@ -77,8 +77,9 @@ def _overlay(options: argparse.Namespace) -> int:
     cells = plan(options.experiment, options.nodes, options.seed, options.protocols)
     if not cells:
         raise BenchError(f"{options.experiment} has no cells of {', '.join(options.protocols)}")
-    _run(cells, out, options.processes, options.keep_logs)
-    _gather(out, options.seed)
+    with units.alone(out):
+        _run(cells, out, options.processes, options.keep_logs)
+        _gather(out, options.seed)
     _pages(out)
     times = [orjson.loads(path.read_bytes()) for path in sorted((out / work.TIMES).glob("*.json"))]
     print(summary.speed(times))

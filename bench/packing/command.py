@@ -58,10 +58,11 @@ def _packing(options: argparse.Namespace) -> int:
     out = Path(options.out)
     if not options.again:
         units.hold(out, {"seeds": options.seeds, "optimum": options.optimum is not None, "sources": sources()})
-        plan = cases.units(options.seeds)
-        due = [(unit, out, options.optimum) for unit in plan if not work.kept(unit, out)]
-        units.run_streams(_one, due, len(plan), options.processes)
-        _digest(out)
+        with units.alone(out):
+            plan = cases.units(options.seeds)
+            due = [(unit, out, options.optimum) for unit in plan if not work.kept(unit, out)]
+            units.run_streams(_one, due, len(plan), options.processes)
+            _digest(out)
     _pages(out)
     return 0
 

@@ -32,6 +32,14 @@ def test_one_that_ends_is_said_with_what_to_do(tmp_path: Path) -> None:
         one.ask(1)
 
 
+def test_an_answer_that_is_none_is_shown(tmp_path: Path) -> None:
+    with (
+        asking(tmp_path, "print('?')") as one,
+        pytest.raises(BenchError, match=r"the oracle answers b'\?.*; make oracle"),
+    ):
+        one.ask(1)
+
+
 def test_one_that_says_nothing_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asked, "ANSWER_S", 0.05)
     source = "import sys\nfor line in sys.stdin: pass"

@@ -57,6 +57,14 @@ def test_a_fingerprint_is_of_all_sources_but_those_that_do_not_count(tmp_path: P
     assert units.fingerprint([tmp_path]) != units.fingerprint([tmp_path], without)
 
 
+def test_a_folder_is_for_one_at_a_time(tmp_path: Path) -> None:
+    said = r"another bench writes into .*: wait for it, or give another --out"
+    with units.alone(tmp_path), pytest.raises(BenchError, match=said), units.alone(tmp_path):
+        pass
+    with units.alone(tmp_path):
+        pass
+
+
 def test_rows_are_kept_whole_or_not_at_all(tmp_path: Path) -> None:
     path = tmp_path / "rows" / "one.jsonl"
     units.keep(path, [{"a": 1}, [2]])

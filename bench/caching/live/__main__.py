@@ -7,6 +7,7 @@ a latency that is measured beside another unit is not its own.
 from __future__ import annotations
 
 import argparse
+import asyncio
 import fnmatch
 import signal
 import sys
@@ -88,7 +89,9 @@ def run(options: argparse.Namespace) -> int:
 
 def run_all(units: Sequence[Unit], out: Path, *, kafka: str | None, riak: str, reads: str = LOOP) -> list[str]:
     """One after the other; the names of those that failed. ``kafka``: servers, ``HERE``, or ``None``; ``riak``: nodes,
-    or empty. Where one is not there its units are left out, and that is said."""
+    or empty. Where one is not there its units are left out, and that is said. Raises ``BenchError``: no node of Riak
+    answers."""
+    check(riak)
     due = [unit for unit in units if not work.kept(unit, out)]
     print(f"{len(units)} units, {len(units) - len(due)} of them done before", flush=True)
     with ExitStack() as stack:
@@ -103,6 +106,14 @@ def run_all(units: Sequence[Unit], out: Path, *, kafka: str | None, riak: str, r
                 print(f"  {len(without)} units are left out, as there is no {kind.capitalize()}: {remedy}", flush=True)
                 due = [unit for unit in due if unit not in without]
         return _run(due, out, Places(servers, riak, reads))
+
+
+def check(riak: str) -> None:
+    """Raises ``BenchError``: these are no nodes of a Riak, or none answers. Empty: none is wanted."""
+    if riak:
+        from ingeborg.bench.caching.live.riak import reach  # only where it is wanted: it brings Protocol Buffers
+
+        asyncio.run(reach(riak))
 
 
 def _kafka(wanted: str | None, due: Sequence[Unit], out: Path, stack: ExitStack) -> str:

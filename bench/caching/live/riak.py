@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Sequence
 from typing import Final
 
 from ingeborg.bench.caching.live.database import DatabaseError, Items, whole
+from ingeborg.bench.errors import BenchError
 from ingeborg.broker.store.base import StoreError
 from ingeborg.broker.store.riak.checks import check_nodes
 from ingeborg.broker.store.riak.counters import zeroed
@@ -29,6 +30,26 @@ TIMEOUT_S: Final = 4.0
 ATTEMPT_TIMEOUT_S: Final = 1.5
 CONNECTIONS_PER_NODE: Final = 8
 """As the broker's."""
+
+
+def nodes_of(text: str) -> list[tuple[str, int]]:
+    """``HOST:PORT,…``. Raises ``BenchError``."""
+    nodes = []
+    for node in text.split(","):
+        host, _, port = node.rpartition(":")
+        if not host or not port.isascii() or not port.isdigit() or not 1 <= int(port) <= 65_535:
+            raise BenchError(f"--store riak:{text}: {node!r} has to be HOST:PORT, such as 10.0.0.7:8087")
+        nodes.append((host.strip("[]"), int(port)))
+    return nodes
+
+
+async def reach(text: str) -> None:
+    """Some node of these answers. Raises ``BenchError``."""
+    riak = Riak(nodes_of(text))
+    try:
+        await riak.open()
+    finally:
+        await riak.close()
 
 
 class Riak:

@@ -214,9 +214,9 @@ def _database(settings: Settings) -> Database:
     kind, _, nodes = settings.database.partition(":")
     if kind != "riak":
         return Lmdb(Path(settings.database), settings.reads)
-    from ingeborg.bench.caching.live.riak import Riak  # only where it is wanted: it brings Protocol Buffers
+    from ingeborg.bench.caching.live import riak  # only where it is wanted: it brings Protocol Buffers
 
-    return Riak([(host, int(port)) for host, _, port in (node.rpartition(":") for node in nodes.split(","))])
+    return riak.Riak(riak.nodes_of(nodes))
 
 
 async def _main(settings: Settings) -> None:

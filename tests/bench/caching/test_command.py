@@ -129,6 +129,10 @@ def test_without_a_log_its_streams_are_left_out_and_that_is_said(
         (["--seeds", "0"], "--seeds has to be from 1 to 100"),
         (["--processes", "0"], "--processes has to be 1 or more"),
         (["--store", "lmdb"], "--store has to be riak:HOST:PORT"),
+        (["--store", "riak:one:port"], "--store riak:one:port: 'one:port' has to be HOST:PORT"),
+        (["--store", "riak:127.0.0.1:1"], "127.0.0.1:1"),
+        (["--libcachesim", "/nowhere/python"], "/nowhere/python does not start"),
+        (["--log", __file__], "no column station, offset_s, artist, track, duration_s in its header line"),
         (["--log", "/nowhere.csv"], "/nowhere.csv: No such file"),
         (["--again"], "has no caching.json.xz and live.json.xz of bench caching"),
     ],
@@ -140,6 +144,7 @@ def test_what_cannot_be_run_is_said_in_a_line(
     said = capsys.readouterr().err
     assert words in said
     assert said.count("\n") == 1
+    assert not any(tmp_path.iterdir())
 
 
 @pytest.mark.usefixtures("small_plan")
