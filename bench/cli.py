@@ -18,7 +18,7 @@ from ingeborg.bench import report
 from ingeborg.bench.check import command as check
 from ingeborg.bench.digest import files, forms, kept
 from ingeborg.bench.digest.document import Json
-from ingeborg.bench.errors import BenchError, ExtraMissing
+from ingeborg.bench.errors import BenchError, ExtraMissing, UsageError
 from ingeborg.bench.text import statements, summary
 
 SPARK_LOG = "spark.log"
@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return int(options.command(options))
     except BenchError as error:
         print(f"bench: {error}", file=sys.stderr)
-        return 2 if isinstance(error, ExtraMissing) else 1
+        return 2 if isinstance(error, UsageError) else 1
     except BrokenPipeError:
         # The reader (`| head`) has gone: its choice, not a failure. Python must not complain at exit either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -21,7 +21,7 @@ from typing import Any, Final, TypeVar
 
 import orjson
 
-from ingeborg.bench.errors import BenchError
+from ingeborg.bench.errors import BenchError, UsageError
 
 PLAN: Final = "plan.json"
 """The file of a result that says of which plan, and of which sources, it is."""
@@ -47,7 +47,7 @@ def add_processes(command: argparse.ArgumentParser, what: str) -> None:
 def check_processes(count: int) -> None:
     """Raises ``BenchError``: it is too few."""
     if count < 1:
-        raise BenchError("--processes has to be 1 or more")
+        raise UsageError("--processes has to be 1 or more")
 
 
 def fingerprint(folders: Iterable[Path], without: Collection[str] = ()) -> str:

@@ -28,6 +28,14 @@ def bench() -> int:
 def _run(command: str, module: str, extra: str) -> int:
     """``module.main()``. Returns the exit code."""
     try:
+        return _load_and_run(command, module, extra)
+    except KeyboardInterrupt:  # while it was loaded: a program that runs has its own way to end
+        print(f"{command}: interrupted", file=sys.stderr)
+        return 130
+
+
+def _load_and_run(command: str, module: str, extra: str) -> int:
+    try:
         program = import_module(module)
     except ModuleNotFoundError as error:
         missing = error.name or str(error)

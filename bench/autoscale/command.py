@@ -22,7 +22,7 @@ import uvloop
 
 from ingeborg.bench import peers, units
 from ingeborg.bench.autoscale import cases, scale
-from ingeborg.bench.errors import BenchError, ExtraMissing
+from ingeborg.bench.errors import BenchError, ExtraMissing, UsageError
 from ingeborg.broker import autoscaling
 
 EXPERIMENTS: Final = ("throughput", "response", "groups", "all")
@@ -89,13 +89,13 @@ def hours(seeds: int, iterations: int) -> float:
 
 def _autoscale(options: argparse.Namespace) -> int:
     if not 1 <= options.seeds <= SEEDS_MAX:
-        raise BenchError(f"--seeds has to be from 1 to {SEEDS_MAX}")
+        raise UsageError(f"--seeds has to be from 1 to {SEEDS_MAX}")
     if not 1 <= options.iterations <= ITERATIONS_MAX:
-        raise BenchError(f"--iterations has to be from 1 to {ITERATIONS_MAX}: a run takes at most five minutes")
+        raise UsageError(f"--iterations has to be from 1 to {ITERATIONS_MAX}: a run takes at most five minutes")
     if not 0.0 <= options.delta <= 100.0:
-        raise BenchError("--delta has to be from 0 to 100")
+        raise UsageError("--delta has to be from 0 to 100")
     if not 1 <= options.at_once <= AT_ONCE_MAX:
-        raise BenchError(f"--at-once has to be from 1 to {AT_ONCE_MAX}")
+        raise UsageError(f"--at-once has to be from 1 to {AT_ONCE_MAX}")
     out = Path(options.out).absolute()
     if not options.again:
         try:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+from ingeborg.bench import units
 from ingeborg.bench.caching import log as logs
 from ingeborg.bench.caching import requests as plain
 from ingeborg.bench.caching.cases import SHARES, Requests, Unit
@@ -17,21 +18,27 @@ from ingeborg.bench.caching.policies.tinylfu import TinyLfu
 from ingeborg.bench.caching.replay import requests
 from ingeborg.bench.caching.simulator import Simulator
 from ingeborg.bench.caching.work import Row
-from ingeborg.bench.units import keep
 
 SIMULATED: Final = "simulated"
 """The folder of a result that they are in, a file for each unit."""
 
 
-def run(units: Sequence[Unit], out: Path, python: str, log: Path | None) -> None:
+Job = tuple[Requests, Path, str, Path | None]
+
+
+def run(plan: Sequence[Unit], out: Path, python: str, log: Path | None, processes: int) -> None:
     """Of those that are plain requests; one that has been kept is not run again. ``python``: an interpreter that has
     libcachesim. Raises BenchError: it has none."""
-    due = [unit for unit in units if isinstance(unit, Requests) and not path_of(out, unit).is_file()]
-    if not due:
-        return
+    requests_of = [unit for unit in plan if isinstance(unit, Requests)]
+    due: list[Job] = [(unit, out, python, log) for unit in requests_of if not path_of(out, unit).is_file()]
+    for _ in units.run(_one, due, processes):
+        pass
+
+
+def _one(job: Job) -> None:
+    unit, out, python, log = job
     with Simulator(python) as simulator:
-        for unit in due:
-            keep(path_of(out, unit), _rows(unit, simulator, log))
+        units.keep(path_of(out, unit), _rows(unit, simulator, log))
 
 
 def check(python: str) -> None:

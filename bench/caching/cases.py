@@ -18,9 +18,14 @@ SHARES: Final = (0.01, 0.1)
 
 EXPONENTS: Final = (0.8, 1.0, 1.2)
 
-#: Of the streams of which the comparison is made, and of what is looked at besides.
-SEEDS: Final = 5
+#: Of the streams of which the comparison is made; so many more where there is room for little, since there they differ
+#: more; and of what is looked at besides.
+SEEDS: Final = 3
+MORE_SEEDS: Final = {0.01: 2}
 FEW_SEEDS: Final = 1
+
+#: Of plain requests, of which streams differ little.
+REQUEST_SEEDS: Final = 3
 
 #: Of the document's experiments: they take little.
 DOCUMENT_SEEDS: Final = 10
@@ -121,12 +126,13 @@ Unit = Requests | Reads | Document
 
 
 def units(seeds: int, *, log: bool) -> list[Unit]:
-    """The whole plan, with so many seeds for the comparison. ``log``: there is one."""
-    few = min(seeds, FEW_SEEDS)
-    found: list[Unit] = [Requests(exponent, seed) for exponent in EXPONENTS for seed in range(1, seeds + 1)]
+    """The whole plan, with so many seeds (``SEEDS``) for the comparison. ``log``: there is one."""
+    few, of_requests = min(seeds, FEW_SEEDS), min(seeds, REQUEST_SEEDS)
+    found: list[Unit] = [Requests(exponent, seed) for exponent in EXPONENTS for seed in range(1, of_requests + 1)]
     found.append(Requests(0.0, 1))
     for share in SHARES:
-        found += [Reads(name, share, seed, whole=seed == 1) for name in STREAMS for seed in range(1, seeds + 1)]
+        last = seeds + MORE_SEEDS.get(share, 0)
+        found += [Reads(name, share, seed, whole=seed == 1) for name in STREAMS for seed in range(1, last + 1)]
         found += [Reads(name, share, seed) for name in (POPULAR, UNEVEN, SIZES) for seed in range(1, few + 1)]
         found += [Reads(GONE, share, seed, away_s=GONE_AWAY_S) for seed in range(1, few + 1)]
         for name in SWEPT:

@@ -21,7 +21,7 @@ from ingeborg.bench.caching import beside, cases, work
 from ingeborg.bench.caching import log as logs
 from ingeborg.bench.caching.cases import SEEDS, Unit
 from ingeborg.bench.caching.found import LIVE
-from ingeborg.bench.errors import BenchError
+from ingeborg.bench.errors import BenchError, UsageError
 from ingeborg.broker.core import caches
 
 SEEDS_MAX: Final = 100
@@ -55,7 +55,11 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     command.add_argument("--log", metavar="FILE", help="a now-playing log: without it its streams are left out")
     command.add_argument(
-        "--seeds", type=int, default=SEEDS, metavar="N", help="of each stream that is compared (default: %(default)s)"
+        "--seeds",
+        type=int,
+        default=SEEDS,
+        metavar="N",
+        help="of each stream that is compared (default: %(default)s; with room for 1%% two more)",
     )
     units.add_processes(command, "streams")
     command.add_argument("--via", choices=(KAFKA,), help="also measure with a real Kafka in front, which is started")
@@ -75,11 +79,11 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def _caching(options: argparse.Namespace) -> int:
     if not 1 <= options.seeds <= SEEDS_MAX:
-        raise BenchError(f"--seeds has to be from 1 to {SEEDS_MAX}")
+        raise UsageError(f"--seeds has to be from 1 to {SEEDS_MAX}")
     units.check_processes(options.processes)
     kind, _, nodes = (options.store or "riak:").partition(":")
     if kind != "riak" or (options.store and not nodes):
-        raise BenchError("--store has to be riak:HOST:PORT,HOST:PORT…")
+        raise UsageError("--store has to be riak:HOST:PORT,HOST:PORT…")
     out = Path(options.out)
     failed: list[str] = []
     if not options.again:
@@ -103,7 +107,7 @@ def _run(options: argparse.Namespace, out: Path, log: Path | None, nodes: str) -
     units.run_streams(_one, due, len(plan), options.processes)
     if options.libcachesim:
         print("asking libcachesim …", flush=True)
-        beside.run(plan, out, options.libcachesim, log)
+        beside.run(plan, out, options.libcachesim, log, options.processes)
     return [] if options.no_live else _live(out, options.via or "", nodes, options.note)
 
 

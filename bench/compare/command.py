@@ -15,7 +15,7 @@ from pathlib import Path
 from ingeborg.bench.compare import matrix
 from ingeborg.bench.compare.run import LOGS, RECORD, Comparison
 from ingeborg.bench.digest import forms, kept
-from ingeborg.bench.errors import BenchError
+from ingeborg.bench.errors import BenchError, UsageError
 
 REPETITIONS_MAX = 100
 
@@ -59,7 +59,7 @@ def _compare(
     options: argparse.Namespace, digest: Callable[[list[str], Path], int], report: Callable[[Path, Path], int]
 ) -> int:
     if not 1 <= options.repeat <= REPETITIONS_MAX:
-        raise BenchError(f"--repeat has to be from 1 to {REPETITIONS_MAX}")
+        raise UsageError(f"--repeat has to be from 1 to {REPETITIONS_MAX}")
     kept.require()  # asked for now, and not when half an hour has been measured
     chosen = _chosen(matrix.read(options.matrix), options.only, options.last)
     out: Path = options.out
@@ -94,7 +94,7 @@ def _chosen(whole: matrix.Matrix, only: list[str] | None, last: int | None) -> m
         known = {item.name for item in workloads} | {item.name for item in systems}
         unknown = [name for name in only if name not in known]
         if unknown:
-            raise BenchError(f"--only {unknown[0]}: there are: {', '.join(sorted(known))}")
+            raise UsageError(f"--only {unknown[0]}: there are: {', '.join(sorted(known))}")
         workloads = [item for item in workloads if item.name in only] or workloads
         systems = [item for item in systems if item.name in only] or systems
     if last is not None:

@@ -16,7 +16,7 @@ import uvloop
 from ingeborg.bench import starting
 from ingeborg.bench.drift import loads, trees
 from ingeborg.bench.drift.ratio import CONFIDENCE, PAIRS_MIN, ratio
-from ingeborg.bench.errors import BenchError
+from ingeborg.bench.errors import BenchError, UsageError
 from ingeborg.bench.guards.light import TIMEOUT_S
 from ingeborg.form import VARIABLE
 
@@ -64,9 +64,9 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def _drift(options: argparse.Namespace) -> int:
     if not PAIRS_MIN <= options.pairs <= PAIRS_MAX:
-        raise BenchError(f"--pairs has to be from {PAIRS_MIN} to {PAIRS_MAX}")
+        raise UsageError(f"--pairs has to be from {PAIRS_MIN} to {PAIRS_MAX}")
     if not 0 < options.seconds <= SECONDS_MAX:
-        raise BenchError(f"--seconds has to be over 0, and {SECONDS_MAX:g} at most")
+        raise UsageError(f"--seconds has to be over 0, and {SECONDS_MAX:g} at most")
     if not (ROOT / ".git").exists():
         raise BenchError(f"{ROOT} is no git repository: commits are compared in one")
     base = trees.commit(ROOT, options.base)

@@ -15,7 +15,7 @@ from typing import Final
 import orjson
 
 from ingeborg.bench import units
-from ingeborg.bench.errors import BenchError
+from ingeborg.bench.errors import BenchError, UsageError
 from ingeborg.bench.overlay import summary, work
 from ingeborg.bench.overlay.experiments import EXPERIMENTS, NODES, NODES_MAX, NODES_MIN, PROTOCOLS, Cell, plan
 from ingeborg.broker.core import overlay
@@ -66,7 +66,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def _overlay(options: argparse.Namespace) -> int:
     if not NODES_MIN <= options.nodes <= NODES_MAX:
-        raise BenchError(f"--nodes has to be from {NODES_MIN} to {NODES_MAX}")
+        raise UsageError(f"--nodes has to be from {NODES_MIN} to {NODES_MAX}")
     units.check_processes(options.processes)
     out = Path(options.out)
     if options.again:

@@ -11,7 +11,7 @@ import lzma
 from pathlib import Path
 
 from ingeborg.bench import units
-from ingeborg.bench.errors import BenchError
+from ingeborg.bench.errors import BenchError, UsageError
 from ingeborg.bench.packing import cases, work
 from ingeborg.bench.packing.cases import SEEDS, Unit
 from ingeborg.broker.core import groups
@@ -53,7 +53,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def _packing(options: argparse.Namespace) -> int:
     if not 1 <= options.seeds <= SEEDS_MAX:
-        raise BenchError(f"--seeds has to be from 1 to {SEEDS_MAX}")
+        raise UsageError(f"--seeds has to be from 1 to {SEEDS_MAX}")
     units.check_processes(options.processes)
     out = Path(options.out)
     if not options.again:

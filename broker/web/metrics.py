@@ -123,9 +123,11 @@ class _Endpoint:
         if status.callback is not None:
             evicted.append((("auth",), status.callback.cache.evicted))
         yield _counters("evictions", "Entries that left a full cache", ("cache",), evicted)
-        why = _by_one(router.routes.evicted_for)
+        left = [*_by_one(router.routes.evicted_for), (("dropped",), router.routes.dropped)]
         yield _counters(
-            "routes_evicted", "Topics that left the routing cache, by what there was too much of", ("why",), why
+            "routes_evicted",
+            "Topics that left the routing cache, by what there was too much of; dropped: what was known is not so now",
+            *(("why",), left),
         )
         admitted = [((), router.routes.admitted)]
         yield _counters("routes_admitted", "Topics that came into the routing cache, and did not pass", (), admitted)
@@ -135,7 +137,9 @@ class _Endpoint:
             "cache_requests", "Look-ups: topics of messages, clients of topics", ("cache", "result"), requests
         )
         why = _by_one(router.history.log.forgotten)
-        yield _counters("history_forgotten", "Kept messages that this endpoint has forgotten, by why", ("why",), why)
+        yield _counters(
+            "history_forgotten", "Kept messages that this endpoint has forgotten, as home, by why", ("why",), why
+        )
         yield _counters("drops", "Everything dropped, by reason", ("reason",), _by_one(counters.drops))
         reader = status.reader
         large = [(("read",), reader.frames), (("failed",), reader.failures)]

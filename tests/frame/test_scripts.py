@@ -86,3 +86,11 @@ def test_every_command_starts(command: str) -> None:
     done = python(f"import sys; from {module} import {function} as main; sys.exit(main())", "--help")
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(f"usage: {command} ")
+
+
+def test_a_command_that_is_interrupted_while_it_is_loaded_says_so_in_one_line() -> None:
+    load = (
+        "import sys, ingeborg.scripts as scripts\ndef load(_): raise KeyboardInterrupt\nscripts.import_module = load\n"
+    )
+    done = python(f"{load}sys.exit(scripts.bench())")
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "bench: interrupted\n")

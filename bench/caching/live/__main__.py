@@ -21,14 +21,14 @@ from ingeborg.bench.caching.live import cases, work
 from ingeborg.bench.caching.live.cases import Unit
 from ingeborg.bench.caching.live.database import LOOP, READS
 from ingeborg.bench.caching.live.run import Places
-from ingeborg.bench.errors import BenchError
+from ingeborg.bench.errors import BenchError, UsageError
 
 HERE = "here"
 """For ``--kafka``: one that is started, and ended."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """0: all has been run; 1: not all; 130: interrupted."""
+    """0: all has been run; 1: not all; 2: wrong usage; 130: interrupted."""
     options = _parser().parse_args(arguments)
     # As Ctrl-C: what has been started (a broker, a Kafka) is ended on the way out.
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return run(options)
     except BenchError as error:
         print(f"bench: {error}", file=sys.stderr)
-        return 1
+        return 2 if isinstance(error, UsageError) else 1
     except KeyboardInterrupt:
         print("bench: interrupted", file=sys.stderr)
         return 130
@@ -69,7 +69,7 @@ def run(options: argparse.Namespace) -> int:
     out = Path(options.out)
     kind, _, nodes = options.store.partition(":")
     if options.store != "lmdb" and (kind != "riak" or not nodes):
-        raise BenchError("--store has to be riak:HOST:PORT,HOST:PORT…")
+        raise UsageError("--store has to be riak:HOST:PORT,HOST:PORT…")
     units = cases.plan(options.seed, kafka=True, riak=True)
     if options.only:
         units = [unit for unit in units if any(fnmatch.fnmatchcase(unit.name, name) for name in options.only)]

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Sequence
 from typing import Final
 
 from ingeborg.bench.caching.live.database import DatabaseError, Items, whole
-from ingeborg.bench.errors import BenchError
+from ingeborg.bench.errors import UsageError
 from ingeborg.broker.store.base import StoreError
 from ingeborg.broker.store.riak.checks import check_nodes
 from ingeborg.broker.store.riak.counters import zeroed
@@ -33,12 +33,12 @@ CONNECTIONS_PER_NODE: Final = 8
 
 
 def nodes_of(text: str) -> list[tuple[str, int]]:
-    """``HOST:PORT,…``. Raises ``BenchError``."""
+    """``HOST:PORT,…``. Raises ``UsageError``."""
     nodes = []
     for node in text.split(","):
         host, _, port = node.rpartition(":")
         if not host or not port.isascii() or not port.isdigit() or not 1 <= int(port) <= 65_535:
-            raise BenchError(f"--store riak:{text}: {node!r} has to be HOST:PORT, such as 10.0.0.7:8087")
+            raise UsageError(f"--store riak:{text}: {node!r} has to be HOST:PORT, such as 10.0.0.7:8087")
         nodes.append((host.strip("[]"), int(port)))
     return nodes
 

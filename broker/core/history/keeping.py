@@ -21,7 +21,7 @@ from ..desk import Desk
 from ..messages.guard import Guard
 from ..messages.message import Handover
 from .clock import Clock
-from .entries import Entry
+from .entries import ENTRY_BYTES, TOPIC_BYTES, Entry
 from .journal import Journal
 from .log import Log
 from .marks import Marks
@@ -67,14 +67,18 @@ class Keeping:
 
     # At the origin
 
-    def seconds(self, topic: str, asked: int) -> int:
-        """How long a message is to be kept whose publisher has asked for so many seconds; 0: not at all. Raises
-        ``ProtocolError``."""
+    def seconds(self, topic: str, asked: int, size: int) -> int:
+        """How long a message is to be kept whose publisher has asked for so many seconds, with a payload of so many
+        bytes; 0: not at all. Raises ``ProtocolError``."""
         if asked:
             if not self.switch.on:
                 refusal = self.refusal()
                 if refusal is not None:
                     raise refusal
+            room = self._log.bytes_max
+            if size + ENTRY_BYTES + TOPIC_BYTES + len(topic) > room > 0:
+                why = f"a payload of {size} bytes is not kept where all kept ones have {room} (history-bytes)"
+                raise ProtocolError("bad_state", f"Key 'keep_s': {why}: publish it without")
             return asked
         if self.switch.on:
             for prefix, keep_s in self.topics:

@@ -13,14 +13,14 @@ from __future__ import annotations
 import math
 import sys
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Final
 
 from ingeborg.protocol.hashes import slot_of
 
 from .entries import ENTRY_BYTES, FORGOTTEN, MOVED, REMOVED, TOPIC_BYTES, Entry, TopicLog
-from .room import AGED_PER_VICTIM, Room
+from .room import AGED_AT_ONCE, Room
 
 #: Topics of which it is remembered that they have lost all that they had. What is beyond raises the slot's floor.
 HOLES_MAX: Final = 50_000
@@ -41,12 +41,15 @@ class Log:
         self.bytes = 0
         self.entries = 0
         self.topics = 0  # with entries
-        self.forgotten = {"expired": 0, "size": 0, "read": 0, "bytes": 0}  # entries, by why they went
+        #: Entries, by why they went, of the slots that are this endpoint's own: of others it has copies.
+        self.forgotten = {"expired": 0, "size": 0, "read": 0, "bytes": 0}
+        self.is_own: Callable[[int], bool] = lambda slot: True
         self._slots: dict[int, dict[str, TopicLog]] = {}
         self._floors: dict[int, int] = {}
         self._unread: dict[int, int] = {}  # slots whose messages are being read from the journal, and up to which stamp
         self._holes: OrderedDict[str, TopicLog] = OrderedDict()  # topics without entries
         self._room = Room(bytes_max)
+        self._ageing_from = bytes_max // 2
         self._sweep: Iterator[TopicLog] | None = None
         #: Entries that have gone by themselves, for whoever takes them out. None: nobody does.
         self.lost: list[Entry] | None = None
@@ -70,6 +73,10 @@ class Log:
                 if former.stamp >= entry.stamp:
                     return
                 self._take(log, former, REMOVED)
+        size = ENTRY_BYTES + len(entry.payload)  # its ``size``, without a call
+        if size + TOPIC_BYTES + len(log.topic) > self.bytes_max:
+            self._pass_over(log, entry)
+            return
         if not entries or entry.stamp > entries[-1].stamp:
             entries.append(entry)
         else:
@@ -86,11 +93,12 @@ class Log:
             self.bytes += TOPIC_BYTES + len(log.topic)
             self._holes.pop(log.topic, None)
         self.entries += 1
-        self.bytes += ENTRY_BYTES + len(entry.payload)  # its ``size``, without a call
-        self._room.put(entry)
+        self.bytes += size
+        if self._room.put(entry, size):
+            self._room.aged(log, entry)
         if len(entries) > self._size_max:
             self._forget(log, entries[0], now, "size")
-        if self.bytes > self.bytes_max:
+        if self.bytes > self._ageing_from:
             self._make_room(now)
 
     def _topic(self, slot: int, topic: str) -> TopicLog:
@@ -139,7 +147,8 @@ class Log:
     def _forget(self, log: TopicLog, entry: Entry, now: float, why: str) -> None:
         if entry.expires <= now:
             why = "expired"
-        self.forgotten[why] += 1
+        if self.is_own(log.slot):
+            self.forgotten[why] += 1
         if entry.stamp > log.forgotten:
             log.forgotten = entry.stamp
         self._take(log, entry, FORGOTTEN)
@@ -147,6 +156,18 @@ class Log:
             self.lost.append(entry)
         if not log.entries:
             self._emptied(log)
+
+    def _pass_over(self, log: TopicLog, entry: Entry) -> None:
+        """There is no room for it, were all others gone: it alone is forgotten."""
+        if self.is_own(log.slot):
+            self.forgotten["bytes"] += 1
+        log.forgotten = max(log.forgotten, entry.stamp)
+        log.last = max(log.last, entry.stamp)
+        entry.gone = FORGOTTEN
+        entry.payload = b""
+        if self.lost is not None:
+            self.lost.append(entry)
+        self._emptied(log)
 
     def _emptied(self, log: TopicLog) -> None:
         if log.entries:
@@ -164,11 +185,12 @@ class Log:
 
     def _make_room(self, now: float) -> None:
         room = self._room
-        while self.bytes > self.bytes_max and self.entries:
-            for _ in range(AGED_PER_VICTIM):
-                aged = room.next_aged()
-                if aged is not None:
-                    room.aged(self._of(aged), aged)
+        for _ in range(AGED_AT_ONCE):
+            aged = room.next_aged()
+            if aged is None:
+                break
+            room.aged(self._of(aged), aged)
+        while self.bytes > self.bytes_max:
             log = room.victim()
             if log is None:
                 aged = room.first_aged()

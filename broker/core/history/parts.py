@@ -68,6 +68,7 @@ class HistoryParts:
         self.parts: list[Part] = []
         self.switch = Switch()
         self.log = Log(limits.history_bytes, limits.history_size)
+        self.log.is_own = lambda slot: members.table[slot] == members.me.incarnation
         self.clock = Clock()
         self.state = History(desk, self.log, self.clock)
         self.marks = Marks(desk, members, self.clock, self.switch)

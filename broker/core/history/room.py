@@ -3,9 +3,11 @@
 Owns: the order in which messages came, and what the old ones are worth. Must never: take a message out; the log does.
 
 The youngest, a tenth of all bytes, stay whatever they are worth: a client that loses its connection for a moment is
-owed nothing, and comes back with a position that is a little older. Of the *old* ones a topic's first goes before its
-others, since a position before what went has a gap at that topic; of all topics that one whose first message is owed to
-fewest subscribers for its size. A topic loses worth with time beside new ones: there are clients that never come back.
+owed nothing, and comes back with a position that is a little older. A message that takes more than that alone is never
+young: it would push out all others before anybody knew what it is worth. Of the *old* ones a topic's first goes before
+its others, since a position before what went has a gap at that topic; of all topics that one whose first message is
+owed to fewest subscribers for its size. A topic loses worth with time beside new ones: there are clients that never
+come back.
 """
 
 from __future__ import annotations
@@ -20,9 +22,9 @@ from .entries import Entry, TopicLog
 #: The part of all bytes that is young: one in so many.
 YOUNG_PART: Final = 10
 
-#: So many become old for each that goes, until there are few enough young ones. So it is one of many, and a step is
-#: short.
-AGED_PER_VICTIM: Final = 16
+#: So many become old with each that comes, at the most, once half of the room is taken: so all that are to be old are
+#: when it is full, and each step is short.
+AGED_AT_ONCE: Final = 16
 
 
 class Room:
@@ -40,13 +42,17 @@ class Room:
         """How many are in the row."""
         return len(self._row)
 
-    def put(self, entry: Entry) -> None:
-        """It has come."""
+    def put(self, entry: Entry, size: int) -> bool:
+        """It has come. True: it is old at once."""
+        if size > self._young_max:
+            entry.is_old = True
+            return True
         row = self._row
         while row and row[0].gone:
             row.popleft()
         row.append(entry)
-        self._young += entry.size
+        self._young += size
+        return False
 
     def taken(self, log: TopicLog, entry: Entry, size: int, was_first: bool) -> None:
         """It has been taken out of its topic."""

@@ -364,7 +364,8 @@ class Home(Part):
             self._outcomes.settle(moved, ELSEWHERE)
 
     def tick(self) -> None:
-        """Retry what is parked."""
+        """Retry what is parked, and let go of what is too much."""
+        self._routes.trim()
         parked, self._parked = self._parked, []
         for deadline, handover in parked:
             if self._homes.joined or self._homes.table[handover.slot] != self._me:

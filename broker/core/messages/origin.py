@@ -94,7 +94,7 @@ class Origin(Part):
         topic = publish.message.topic
         if topic:
             try:
-                publish.keep_s = self._keeping.seconds(topic, command.keep_s)
+                publish.keep_s = self._keeping.seconds(topic, command.keep_s, len(command.payload))
             except ProtocolError as error:
                 self._settle(publish, error)
                 return False

@@ -142,6 +142,10 @@ class Route(Entry):
 CHOSEN: Final = 8
 
 
+#: Times eight looks for a topic that may go, in one tick.
+TRIMMED: Final = 100
+
+
 class Routes:
     """Topic -> route; at most ``topics_max`` topics and about ``ids_max`` ids and ``filter_bytes_max`` bytes of
     filters. SIEVE says which go (``core.caches``).
@@ -168,6 +172,7 @@ class Routes:
         self.filter_bytes = 0  # of all filters
         self.admitted = 0
         self.evicted_for = {"topics": 0, "ids": 0, "filters": 0}  # by what there was too much of
+        self.dropped = 0  # that went for another reason
         self.asked = self.misses = 0  # look-ups, and those that had to ask the store
         self._routes: dict[str, Route] = {}
         self._policy = Sieve()
@@ -297,6 +302,7 @@ class Routes:
             route = self._routes.pop(topic, None)
             if route is not None:
                 self._policy.forget(route)
+                self.dropped += 1
         if route is not None:
             self._dropped(route)
         return route
@@ -311,6 +317,13 @@ class Routes:
     def topics(self) -> list[str]:
         """All topics that have a route."""
         return [*self._routes, *self._passing]
+
+    def trim(self) -> None:
+        """What was in use when there was too much has stayed. Called now and then, as nothing more may come."""
+        for _ in range(TRIMMED):
+            if not self._too_much():
+                return
+            self._evict()
 
     def _evict(self) -> None:
         # Busy routes stay; they are bounded by the limit on messages in flight, and looking for an idle one is by this.

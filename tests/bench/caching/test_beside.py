@@ -8,6 +8,7 @@ from pathlib import Path
 import orjson
 import pytest
 
+from ingeborg.bench import units
 from ingeborg.bench.caching import beside, requests, simulator
 from ingeborg.bench.caching.cases import SHARES, Document, Requests
 from ingeborg.bench.caching.policies.named import BELADY, PLAIN
@@ -26,11 +27,13 @@ def _small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path.write_text(PROGRAM, encoding="utf-8")
     monkeypatch.setattr(simulator, "PROGRAM", path)
     monkeypatch.setattr(requests, "zipf", lambda exponent, seed: [1, 2, 1, 3, 1, 1])
+    # In this process, where the two above hold.
+    monkeypatch.setattr(units, "run", lambda work, jobs, processes: [work(job) for job in jobs])
 
 
 def test_plain_requests_are_asked_once_and_nothing_else_is(tmp_path: Path) -> None:
     unit = Requests(1.0, 2)
-    beside.run([Document(500, 1), unit], tmp_path, sys.executable, None)
+    beside.run([Document(500, 1), unit], tmp_path, sys.executable, None, 2)
     [path] = (tmp_path / beside.SIMULATED).iterdir()
     assert path == beside.path_of(tmp_path, unit)
     rows = [orjson.loads(line) for line in path.read_bytes().splitlines()]
@@ -40,9 +43,9 @@ def test_plain_requests_are_asked_once_and_nothing_else_is(tmp_path: Path) -> No
     assert {row["simulated"] for row in rows} == {100, 1_000}
     assert [row["narrow"] for row in rows if row["policy"] == "tinylfu"] == [3, 3]
     assert {row["narrow"] for row in rows if row["policy"] != "tinylfu"} == {None}
-    beside.run([unit], tmp_path, "no interpreter, and none is wanted", None)
+    beside.run([unit], tmp_path, "no interpreter, and none is wanted", None, 2)
 
 
 def test_without_plain_requests_nobody_is_asked(tmp_path: Path) -> None:
-    beside.run([Document(500, 1)], tmp_path, "no interpreter, and none is wanted", None)
+    beside.run([Document(500, 1)], tmp_path, "no interpreter, and none is wanted", None, 2)
     assert not (tmp_path / beside.SIMULATED).exists()

@@ -138,15 +138,15 @@ def test_a_unit_that_is_kept_is_not_run_again_and_one_that_was_cut_short_is(
 
 
 def test_the_whole_plan_has_each_unit_once_and_without_a_log_none_that_wants_one() -> None:
-    plan = units(5, log=True)
+    plan = units(2, log=True)
     assert len({unit.name for unit in plan}) == len(plan)
-    without = units(5, log=False)
+    without = units(2, log=False)
     assert {unit.name for unit in plan} - {unit.name for unit in without} == {
         unit.name for unit in plan if unit.wants_log
     }
     compared = [unit for unit in plan if isinstance(unit, Reads) and unit.stream in cases.STREAMS]
     plain = [unit for unit in compared if (unit.away_s, unit.wishes) == (reads.AWAY_S, reads.WISHES)]
-    assert len(plain) == len(cases.STREAMS) * len(cases.SHARES) * 5
+    assert len(plain) == len(cases.STREAMS) * (2 + 2 + 2)  # two more seeds with little room
     assert {(unit.stream, unit.share) for unit in plain if unit.whole} == {
         (stream, share) for stream in cases.STREAMS for share in cases.SHARES
     }

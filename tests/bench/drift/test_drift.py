@@ -105,7 +105,7 @@ def test_a_cost_of_nothing_is_no_cost() -> None:
     ],
 )
 def test_what_cannot_be_is_refused(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["drift", "--base", "HEAD", *arguments]) == 1
+    assert cli.main(["drift", "--base", "HEAD", *arguments]) == 2
     assert said in capsys.readouterr().err
 
 

@@ -186,7 +186,7 @@ async def test_a_command_that_is_told_to_end_leaves_nothing_behind(tmp_path: Pat
 def test_names_that_are_of_no_unit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main(["--out", str(tmp_path), "--only", "latency-*-n7-*"]) == 1
     assert "no unit is called latency-*-n7-*" in capsys.readouterr().err
-    assert command.main(["--out", str(tmp_path), "--store", "riak"]) == 1
+    assert command.main(["--out", str(tmp_path), "--store", "riak"]) == 2
     assert "--store has to be" in capsys.readouterr().err
     assert command.main(["--out", str(tmp_path), "--list", "--only", "*sweep*", "*kafka-n1000-owed*"]) == 0
     assert capsys.readouterr().out.split() == [

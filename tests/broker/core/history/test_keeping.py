@@ -19,20 +19,28 @@ def here() -> Here:
 
 def test_what_its_publisher_asks_for_goes_before_the_first_beginning_that_is_the_topics(here: Here) -> None:
     keeping = here.history.keeping
-    assert keeping.seconds("news/1", 7) == 7
-    assert keeping.seconds("news/1", 0) == 60
-    assert keeping.seconds("news/old/1", 0) == 60
-    assert keeping.seconds("weather", 0) == 1
+    assert keeping.seconds("news/1", 7, 10) == 7
+    assert keeping.seconds("news/1", 0, 10) == 60
+    assert keeping.seconds("news/old/1", 0, 10) == 60
+    assert keeping.seconds("weather", 0, 10) == 1
+
+
+def test_a_payload_that_has_no_room_is_refused_where_its_publisher_asks_for_it() -> None:
+    keeping = Here(limits=replace(LIMITS, history_bytes=10_000, history_topics=(("", 60),))).history.keeping
+    assert keeping.seconds("t", 7, 9_199) == 7
+    with pytest.raises(ProtocolError, match=r"a payload of 9200 bytes is not kept where all kept ones have 10000 .*wi"):
+        keeping.seconds("t", 7, 9_200)
+    assert keeping.seconds("t", 0, 9_200) == 60  # its home forgets it at once, and tells who has missed it
 
 
 def test_where_it_cannot_be_kept_only_its_publisher_that_asks_for_it_is_refused(here: Here) -> None:
     keeping = here.history.keeping
-    assert keeping.seconds("news/1", 0) == 60
+    assert keeping.seconds("news/1", 0, 10) == 60
     here.history.switch.turn(False)
     keeping.refusal = lambda: ProtocolError("peer_unavailable", "not yet")
     with pytest.raises(ProtocolError, match="not yet"):
-        keeping.seconds("news/1", 7)
-    assert keeping.seconds("news/1", 0) == 0
+        keeping.seconds("news/1", 7, 10)
+    assert keeping.seconds("news/1", 0, 10) == 0
 
 
 def test_a_crashed_homes_message_holds_positions_back_until_it_has_come_to_its_end_wherever_that_is(here: Here) -> None:

@@ -84,16 +84,24 @@ class Naive:
                 if one.stamp >= new.stamp:
                     return
                 self.entries.remove(one)
+        if new.size + TOPIC_BYTES + len(new.topic) > BYTES_MAX:
+            self.why["bytes"] += 1
+            self.forgotten[new.topic] = max(new.stamp, self.forgotten.get(new.topic, 0))
+            self.rank()
+            return
         self.entries.append(new)
+        if new.size > BYTES_MAX // 10:
+            self.old.append(new)
         if len(of_topic := self.of(new.topic)) > SIZE_MAX:
             self.forget(of_topic[0], now, "size")
         self.rank()
-        while self.bytes > BYTES_MAX:
+        if self.bytes > BYTES_MAX // 2:
             for _ in range(16):
                 young = self.young()
                 if sum(one.size for one in young) > BYTES_MAX // 10:
                     self.old.append(young[0])
                     self.rank()
+        while self.bytes > BYTES_MAX:
             if self.ranks:
                 first, worth, _ = min(self.ranks.values(), key=lambda rank: rank[1:])
                 self.inflation = max(self.inflation, worth)
@@ -152,7 +160,8 @@ def test_it_does_as_a_naive_one(data: st.DataObject) -> None:
                 new = entry(one.topic, one.number, stamp, one.expires)
             else:
                 topic, lives = data.draw(st.sampled_from(TOPICS)), data.draw(st.sampled_from((1.0, 60.0)))
-                new = entry(topic, number, stamp, now + lives, b"x" * data.draw(st.integers(0, 30)))
+                size = data.draw(st.one_of(st.integers(0, 30), st.sampled_from((BYTES_MAX // 2, BYTES_MAX))))
+                new = entry(topic, number, stamp, now + lives, b"x" * size)
             new.owed = data.draw(st.integers(0, 3))
             before = naive.entries[:]
             naive.add(new, now)
@@ -232,6 +241,42 @@ def test_the_young_stay_and_of_the_old_what_most_subscribers_have_not_had() -> N
     assert set(range(292, 300)) <= set(left)  # the last tenth, nearly
     assert log.forgotten == {"expired": 0, "size": 0, "read": 18, "bytes": 82}
     assert sum(number % 10 for number in left if number < 290) > 5.5 * len([one for one in left if one < 290])
+
+
+@pytest.mark.parametrize("share", [0.4, 0.6, 1.5])
+def test_one_that_is_much_larger_pushes_out_nobodys_messages(share: float) -> None:
+    """It comes in where there is room, and where there is none it goes before others that as many are owed."""
+    room = 100 * (TOPIC_BYTES + 3 + ENTRY_BYTES + 10)
+    large = b"x" * int(room * share)
+    log = Log(room, 10)
+    entries = [entry(f"{number}", number, number) for number in range(100, 195)]
+    for one in entries:
+        log.add(slot_of(one.topic), one, NOW)
+    much = entry("much", 200, 200, payload=large)
+    log.add(slot_of("much"), much, NOW)
+    assert much.gone == FORGOTTEN
+    assert not any(one.gone for one in entries)
+    found = log.get(slot_of("much"), "much")
+    assert found is not None
+    assert log.since(found, 199, NOW) == ([], False)  # who may have missed it is told
+    assert log.forgotten == {"expired": 0, "size": 0, "read": 0, "bytes": 1}
+    for one in entries:
+        log.served(one)  # all of it has been read: that goes first
+    again = entry("much", 201, 201, payload=large)
+    log.add(slot_of("much"), again, NOW)
+    assert bool(again.gone) == (share > 1)
+    assert log.bytes <= room
+
+
+def test_copies_that_are_forgotten_are_not_counted() -> None:
+    log = Log(20 * (TOPIC_BYTES + 3 + ENTRY_BYTES + 10), 10)
+    own = {slot_of(f"{number}") for number in range(100, 160, 3)}
+    log.is_own = own.__contains__
+    entries = [entry(f"{number}", number, number) for number in range(100, 160)]
+    for one in entries:
+        log.add(slot_of(one.topic), one, NOW)
+    gone = [one for one in entries if one.gone]
+    assert len(gone) > sum(log.forgotten.values()) == sum(slot_of(one.topic) in own for one in gone) > 0
 
 
 def test_what_nobody_ever_fetches_goes_in_the_end() -> None:

@@ -106,6 +106,25 @@ def test_a_topic_that_something_waits_in_does_not_go() -> None:
     assert len(routes) <= 2
 
 
+def test_what_was_busy_when_there_was_too_much_goes_later_though_nothing_more_comes() -> None:
+    routes = Routes(2, 1_000)
+    for topic in "abcdef":
+        routes.add(topic).put(Handover(Message(topic, b"1", "a", 1, 0.0), 0, None, None))
+    assert len(routes) == 6
+    routes.trim()
+    assert len(routes) == 6
+    for topic in "abcdef":
+        route = routes.get(topic)
+        assert route is not None
+        route.take()
+        route.filled(set())
+    routes.trim()
+    assert len(routes) == 2
+    assert (routes.admitted, routes.evicted_for["topics"]) == (6, 4)
+    routes.drop(routes.topics()[0])
+    assert routes.admitted == len(routes) + routes.evicted + routes.dropped
+
+
 def test_filling_again_counts_the_ids_once() -> None:
     routes = Routes(10, 1_000)
     route = filled(routes, "a", 5)
