@@ -57,6 +57,7 @@ def test_duplication_is_judged_as_the_most_and_as_similar() -> None:
     [
         ({"latency_ms": 290.0, "database_ms": 0.1}, EQUAL),  # slower, and not by the database
         ({"latency_ms": 255.0, "database_ms": 5.0}, EQUAL),
+        ({"latency_ms": 290.0, "database_ms": 5.0, "writing_ms": 30.0}, HOLDS),  # its writes wait for its reads
         ({"latency_ms": 200.0, "database_ms": -50.0}, FAILS),
     ],
 )
