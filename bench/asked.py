@@ -5,11 +5,11 @@ Owns: the process, and that nobody waits for it for ever. Must never: take silen
 
 from __future__ import annotations
 
+import contextlib
 import json
-import select
 import subprocess
+import threading
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Self
 
 from ingeborg.bench.errors import BenchError
@@ -27,6 +27,7 @@ class Asked:
         self._what = f"{python} {program.name}"
         self._name = name
         self._remedy = remedy
+        self._late = False
         command = [python, "-I", str(program)]
         try:
             self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -36,7 +37,7 @@ class Asked:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self._process.kill()
         self._process.communicate()
 
@@ -45,17 +46,25 @@ class Asked:
         process = self._process
         assert process.stdin is not None
         assert process.stdout is not None
+        # Whether it does not read, or says half a line: its end ends the waiting.
+        timer = threading.Timer(ANSWER_S, self._give_up)
+        timer.start()
         try:
-            process.stdin.write(json.dumps(question).encode() + b"\n")
-            process.stdin.flush()
-        except BrokenPipeError:
-            pass  # it has ended, which its answer shows
-        if not select.select([process.stdout], [], [], ANSWER_S)[0]:
+            with contextlib.suppress(BrokenPipeError):  # it has ended, as its answer shows
+                process.stdin.write(json.dumps(question).encode() + b"\n")
+                process.stdin.flush()
+            answer = process.stdout.readline()
+        finally:
+            timer.cancel()
+        if self._late:
             raise BenchError(f"{self._name} has not answered for {ANSWER_S:g} s: {self._what}")
-        answer = process.stdout.readline()
         if not answer:
             raise BenchError(f"{self._name} has ended: {self._what} says why above; {self._remedy}")
         try:
             return json.loads(answer)
         except ValueError as error:
             raise BenchError(f"{self._name} answers {answer[:80]!r}: {self._what}; {self._remedy}") from error
+
+    def _give_up(self) -> None:
+        self._late = True
+        self._process.kill()

@@ -40,11 +40,21 @@ def test_an_answer_that_is_none_is_shown(tmp_path: Path) -> None:
         one.ask(1)
 
 
-def test_one_that_says_nothing_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asked, "ANSWER_S", 0.05)
-    source = "import sys\nfor line in sys.stdin: pass"
-    with asking(tmp_path, source) as one, pytest.raises(BenchError, match=r"the oracle has not answered for 0.05 s: "):
-        one.ask(1)
+@pytest.mark.parametrize(
+    ("source", "question"),
+    [
+        ("import sys\nfor line in sys.stdin: pass", 1),
+        ("import sys\nfor line in sys.stdin: print('[', end='', flush=True)", 1),
+        ("import signal\nsignal.pause()", "x" * (1 << 20)),  # more than a pipe takes
+    ],
+    ids=["says nothing", "says half of it", "does not read"],
+)
+def test_one_that_does_not_answer_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, question: object
+) -> None:
+    monkeypatch.setattr(asked, "ANSWER_S", 0.2)
+    with asking(tmp_path, source) as one, pytest.raises(BenchError, match=r"the oracle has not answered for 0.2 s: "):
+        one.ask(question)
 
 
 def test_no_such_interpreter(tmp_path: Path) -> None:

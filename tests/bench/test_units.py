@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,9 @@ from ingeborg.bench import units
 from ingeborg.bench.errors import BenchError
 
 
-def double(number: int) -> None:
-    """In another process."""
+def note(path: Path) -> None:
+    """In which process this is."""
+    path.write_text(f"{os.getpid()}")
 
 
 def fail(number: int) -> None:
@@ -75,13 +77,17 @@ def test_rows_are_kept_whole_or_not_at_all(tmp_path: Path) -> None:
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_units_are_run_in_other_processes_and_counted(capsys: pytest.CaptureFixture[str]) -> None:
-    assert [done for done, _ in units.run(double, [1, 2, 3], 2)] == [1, 2, 3]
-    assert list(units.run(double, [], 2)) == []
-    units.run_streams(double, [1, 2], 5, 2)
+def test_units_are_run_in_other_processes_and_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    paths = [tmp_path / name for name in "abc"]
+    assert [done for done, _ in units.run(note, paths, 2)] == [1, 2, 3]
+    assert str(os.getpid()) not in {path.read_text() for path in paths}
+    assert [done for done, _ in units.run(note, paths, 1, fresh=True)] == [1, 2, 3]
+    assert len({path.read_text() for path in paths}) == 3  # a process for each
+    assert list(units.run(note, [], 2)) == []
+    units.run_streams(note, paths[:2], 5, 2)
     said = capsys.readouterr().out
     assert said.startswith("5 streams, 3 of them done before\n2 streams in ")
-    units.run_streams(double, [], 5, 2)
+    units.run_streams(note, [], 5, 2)
     assert capsys.readouterr().out == "5 streams, 5 of them done before\n"
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -121,16 +122,16 @@ async def test_a_subscription_that_becomes_another_kind_is_never_missed(store: S
     for _ in range(3):
         for topic in topics:
             for change in (
-                store.subscribe([("ann", [topic])], True),
-                store.subscribe_filtered([("ann", [topic], PIZZA, True)]),
-                store.subscribe_ending([("ann", [topic], GONE)]),
-                store.unsubscribe_filtered([("ann", [topic], PIZZA)]),
-                store.subscribe_filtered([("ann", [topic], SOUP, True)]),
-                store.subscribe([("ann", [topic])], True),
-                store.unsubscribe_filtered([("ann", [topic], SOUP)]),
-                store.subscribe_ending([("ann", [topic], GONE)]),
+                partial(store.subscribe, [("ann", [topic])], True),
+                partial(store.subscribe_filtered, [("ann", [topic], PIZZA, True)]),
+                partial(store.subscribe_ending, [("ann", [topic], GONE)]),
+                partial(store.unsubscribe_filtered, [("ann", [topic], PIZZA)]),
+                partial(store.subscribe_filtered, [("ann", [topic], SOUP, True)]),
+                partial(store.subscribe, [("ann", [topic])], True),
+                partial(store.unsubscribe_filtered, [("ann", [topic], SOUP)]),
+                partial(store.subscribe_ending, [("ann", [topic], GONE)]),
             ):
-                found, _ = await asyncio.gather(said(other, "ann", topics, True, True), change)
+                found, _ = await asyncio.gather(said(other, "ann", topics, True, True), change())
                 assert found == [True] * len(topics)
 
 

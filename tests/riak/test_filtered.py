@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
 import random
 from collections import Counter
@@ -16,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ingeborg.broker.store.base import FILTERS_MAX, StoreUnavailable, Term, TooManyFilters
-from ingeborg.broker.store.riak import RiakStore, filter_objects, layout, sets, wire
+from ingeborg.broker.store.riak import RiakStore, filter_objects, filtered, layout, sets, wire
 from ingeborg.broker.store.riak.layout import Buckets, partition_of
 
 from .conftest import StoreOn
@@ -154,32 +153,39 @@ async def test_what_is_on_its_way_when_a_topic_is_refused_is_listed(
     """Riak writes what has been sent to it, whether or not anybody still waits for the answer."""
     store, other = await store_on(riak), await store_on(riak)
     await store.subscribe_filtered([("ann", ["rock"], str(number), False) for number in range(FILTERS_MAX)])
-    request, reads_again = store._pool.request, asyncio.Event()
-    sent = []
+    request = store._pool.request
+    late: list[tuple[Any, ...]] = []
 
     async def slow(code: int, *arguments: Any, **options: Any) -> Any:
-        async def put() -> Any:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(reads_again.wait(), 0.2)  # if it does not wait for this put
-                await asyncio.sleep(0.05)
-            return await request(code, *arguments, **options)
-
         if code == wire.PUT_REQUEST:
-            sent.append(asyncio.ensure_future(put()))
-            return await asyncio.shield(sent[-1])
-        if sent:
-            reads_again.set()
+            try:
+                await refused.wait()
+                for _ in range(100):  # turns, in which whoever does not wait for it has said so
+                    await asyncio.sleep(0)
+            except asyncio.CancelledError:
+                late.append((code, *arguments))
+                raise
         return await request(code, *arguments, **options)
 
+    refused, require_room = asyncio.Event(), filtered._require_room
+
+    def require(*arguments: Any) -> None:
+        try:
+            require_room(*arguments)
+        except TooManyFilters:
+            refused.set()
+            raise
+
+    monkeypatch.setattr(filtered, "_require_room", require)
     monkeypatch.setattr(store._pool, "request", slow)
     topics = ["jazz", "folk", "rock"]
     assert len({key_of(topic) for topic in topics}) == 3
     with pytest.raises(TooManyFilters):
         await store.subscribe_filtered([("ann", topics, PIZZA, False)])
-    await asyncio.gather(*sent)
-    found = await other.filters_of([("ann", topic) for topic in topics])
-    assert await listed(other, "ann") == {topic for topic, texts in zip(topics, found, strict=True) if texts}
-    assert sent
+    for arguments in late:
+        await request(*arguments)
+    assert [len(texts) for texts in await other.filters_of([("ann", topic) for topic in topics])] == [1, 1, FILTERS_MAX]
+    assert await listed(other, "ann") == set(topics)
 
 
 async def test_the_objects_of_plain_subscriptions_stay_what_older_versions_know(
@@ -420,6 +426,44 @@ async def test_a_replacement_that_dies_at_any_moment_leaves_the_one_the_other_or
         assert await other.filters_of([(client, "rock")]) == [[CHEAP]]
         assert await other.subscribers(["rock"]) == [set()]
     assert outcomes == {(True, False), (True, True), (False, True)}
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [("ending", "plain"), ("ending", "filter"), ("plain", "filter"), ("filter", "plain"), ("filter", "ending")],
+)
+async def test_one_that_becomes_another_kind_between_two_requests_is_never_missed(
+    single: RiakDouble, store_on: StoreOn, before: str, after: str
+) -> None:
+    store, reader = await store_on(single, **ONE_BY_ONE), await store_on(single, **ONE_BY_ONE)
+
+    async def make(kind: str, topic: str, *, instead: bool) -> None:
+        """``instead``: a plain one takes the place of an ending one, one with a filter that of all others."""
+        if kind == "plain":
+            await store.subscribe([("ann", [topic])], instead)
+        elif kind == "ending":
+            await store.subscribe_ending([("ann", [topic], Term(disconnect=True, ends_at=0.0))])
+        else:
+            await store.subscribe_filtered([("ann", [topic], PIZZA, instead)])
+
+    async def become(topic: str) -> None:
+        became.append(topic)
+        await make(after, topic, instead=True)
+        if before == "filter":
+            await store.unsubscribe_filtered([("ann", [topic], PIZZA)])
+
+    acts = before_each_request(reader)
+    became: list[str] = []
+    for moment in itertools.count():
+        topic = f"song {moment}"
+        await make(before, topic, instead=False)
+        became.clear()
+        acts[:] = [at(moment, partial(become, topic))]
+        assert await reader.subscribed("ann", [topic], True, True) == [True], moment
+        acts.clear()
+        if not became:
+            break
+    assert moment > 0
 
 
 @pytest.mark.parametrize("large", [False, True])

@@ -382,9 +382,9 @@ class RiakStore:
         self._require_open()
         pairs = dict.fromkeys((client, topic) for topic in topics)  # each once, and in order
         found: set[Pair] = set()
-        # By what delivers, and not by the client's lists, which a crash leaves behind. A subscription may become one of
-        # another kind meanwhile. It is of the later kind before it is of the earlier one no more, so it is found where
-        # that one is looked at behind this one, and once more for that: nothing else is looked at twice.
+        # By what delivers, and not by the client's lists, which a crash leaves behind. Meanwhile a subscription may
+        # become one of another kind: it is of the new kind before it is of the old one no more. So the new kind has to
+        # be read behind the old one, whichever they are. Only what has not been found yet is looked for again.
         kinds = [self._ending.held] * ending + [self._plain] + [self._filtered.held] * filters
         for held in (*kinds, *kinds[:-1]):
             found |= await held(pairs.keys() - found)

@@ -25,8 +25,8 @@ Value = Callable[[Mapping[str, Any]], float]
 
 
 def by_read(row: Mapping[str, Any]) -> float:
-    """The share of reads, or of requests, that were hits."""
-    return float(row["hits"] / row["reads" if "reads" in row else "requests"])
+    """The share of reads that were hits."""
+    return float(row["hits"] / row["reads"])
 
 
 def by_record(row: Mapping[str, Any]) -> float:
