@@ -32,12 +32,12 @@ $(READY): constraints.txt pyproject.toml
 	@$(PIP) install --quiet --require-hashes -r $(VENV)/tools.txt
 	@echo "packages: installing the pins of constraints.txt (the first time some 500 MB, a minute or two)"
 	@$(PIP) install --quiet --progress-bar off --require-hashes --no-build-isolation -r constraints.txt
-	@INGEBORG_PURE=1 $(PIP) install -qq --no-deps --no-build-isolation --editable .
+	@env -u INGEBORG_COMPILE $(PIP) install -qq --no-deps --no-build-isolation --editable .
 	@touch $@
 
-# Everything in place of its sources, in a minute; nothing is done where it has been made of these very sources.
+# Each extension module lies beside its source. What has been made of these very sources is not made again.
 .PHONY: compiled
-compiled: $(READY) ## compile the core in place, by mypyc and a C compiler (a minute): everything runs it from then on
+compiled: $(READY) ## compile the core in place, by mypyc and a C compiler (a minute and a half): everything runs it from then on
 	@$(BIN)/python setup.py --quiet build_ext --inplace
 
 .PHONY: interpreted
@@ -164,7 +164,8 @@ lint: $(READY) ## style, format and types
 docs: pages ## the documentation site, into build/docs (a warning is an error)
 	@$(BIN)/python -m sphinx -b html -c docs -W --keep-going -q . build/docs && echo "build/docs/index.html"
 
-# What a build takes (build-system.requires) comes from the first file, and goes with its hashes into the second.
+# The packages that compiling takes ([tool.ingeborg.compile]) get their versions from the first file, and their hashes go
+# into the second.
 PIN := env -u PIP_FIND_LINKS -u PIP_INDEX_URL -u PIP_EXTRA_INDEX_URL CUSTOM_COMPILE_COMMAND='make constraints' \
 	$(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-emit-index-url \
 	--no-emit-trusted-host --no-emit-find-links --no-emit-options --no-annotate
@@ -173,7 +174,7 @@ PIN := env -u PIP_FIND_LINKS -u PIP_INDEX_URL -u PIP_EXTRA_INDEX_URL CUSTOM_COMP
 constraints: $(READY) ## pin anew, hashes included: constraints.txt (all), deploy/constraints.txt (what the image runs, and its build); a build's pins
 	@$(PIN) --upgrade --all-extras --output-file constraints.txt pyproject.toml
 	@sed -i -E -f <(sed -nE 's/^([a-z0-9-]+)==([^ ]+).*/s|"\1==[^";]+|"\1==\2|/p' constraints.txt) pyproject.toml
-	@$(PIN) --upgrade --extra server --extra autoscale --build-deps-for wheel -c constraints.txt --output-file deploy/constraints.txt pyproject.toml
+	@INGEBORG_COMPILE=1 $(PIN) --upgrade --extra server --extra autoscale --build-deps-for wheel -c constraints.txt --output-file deploy/constraints.txt pyproject.toml
 	@$(PIN) --upgrade --output-file bench/packing/optimum.txt - <<< ortools
 	@$(PIN) --upgrade --output-file bench/caching/simulator.txt - <<< libcachesim
 	@$(BIN)/python .ci/pins.py constraints.txt deploy/constraints.txt bench/packing/optimum.txt bench/caching/simulator.txt

@@ -1,37 +1,37 @@
-"""Compiles the core where that is possible, and refuses a checkout without links, of which the package would be empty.
+"""Builds the package: the sources as they are, or with the core compiled where the build is asked to.
 
-Everything else about the package is in pyproject.toml; what is compiled, in ingeborg/form.py. Where nothing can be
-compiled the sources are installed, which run as well, and more slowly: without a C compiler or Python's headers, on
-another Python than CPython, with INGEBORG_PURE=1. `ingeborg --version` says which form is installed, and why it is the
-interpreted one: pip shows nothing of what a build prints.
+`pip install .` installs the sources in seconds. `INGEBORG_COMPILE=1 pip install .` compiles the modules that
+ingeborg/form.py lists, and so does `make compiled`, in place. A build that is asked to compile and cannot says why, and
+fails. Everything else about the package is in pyproject.toml.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import os
-import re
-import shutil
 import sys
-import sysconfig
-import tempfile
+import time
 import tomllib
-from importlib.metadata import PackageNotFoundError, version
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from setuptools import Distribution, Extension, setup
+from setuptools import Distribution, setup
 from setuptools.command.build_ext import build_ext
-from setuptools.command.build_py import build_py
 from setuptools.errors import BaseError, CCompilerError, CompileError
 
 HERE = Path(__file__).resolve().parent
 
-#: Of the C compiler. With debugging information (mypyc's own choice is "1") the unit is 5 MB instead of 3. It would say
-#: which lines of the C file were compiled, and nobody keeps that file. `perf` and `gdb` show functions without it.
-OPTIMIZE, DEBUG = "3", "0"
+#: The folder into which mypyc writes C files, and the C compiler objects.
+BUILD = "build"
 
-#: Of an attempt to compile. What a compiler's failure is a kind of depends on the release of setuptools.
+#: The C compiler's levels: on a message's way, and elsewhere (docs/compiled.md has what each costs).
+OPTIMIZE, OPTIMIZE_REST = "3", "1"
+
+#: Debugging information would name lines of C files that nobody keeps. `perf` and `gdb` show functions without it.
+DEBUG = "0"
+
+#: setuptools' releases differ in the kind of error that a failing compiler raises.
 FAILURES = (BaseError, CCompilerError, OSError)
 
 broken = [str(path) for path in Path("ingeborg").iterdir() if path.is_file() and not path.suffix]
@@ -47,83 +47,77 @@ assert _spec.loader is not None
 form: Any = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(form)
 
-
-def obstacle() -> str:
-    """Why nothing can be compiled here. Empty: it can."""
-    if form.pure():
-        return f"{form.VARIABLE} is set"
-    if "editable_wheel" in sys.argv or "develop" in sys.argv:
-        return "an editable installation runs the sources (make compiled compiles them)"
-    if sys.implementation.name != "cpython":
-        return f"mypyc does not compile for {sys.implementation.name}"
-    return _not_installed() or _no_compiler()
+#: This build is to compile: it says so, or is nothing but that (`make compiled`).
+COMPILE = os.environ.get(form.COMPILE, "") not in ("", "0") or "build_ext" in sys.argv
 
 
-def _not_installed() -> str:
-    """What pip puts into the environment of a build. A build without isolation has what somebody has installed."""
+def compiling_takes() -> list[str]:
+    """The packages that compiling takes, with their versions."""
     project = tomllib.loads((HERE / "pyproject.toml").read_text(encoding="utf-8"))
-    for requirement in project["build-system"]["requires"]:
-        name = re.split(r"[^A-Za-z0-9._-]", requirement, maxsplit=1)[0]
-        try:
-            version(name)
-        except PackageNotFoundError:
-            return f"{name} is not installed"
-    return ""
+    requires: list[str] = project["tool"]["ingeborg"]["compile"]["requires"]
+    return requires
 
 
-def _no_compiler() -> str:
-    with tempfile.TemporaryDirectory() as folder:
-        probe = Path(folder, "probe.c")
-        probe.write_text("#include <Python.h>\nPyMODINIT_FUNC PyInit_probe(void) { return NULL; }\n", encoding="ascii")
-        attempt = build_ext(Distribution({"ext_modules": [Extension("probe", [str(probe)])]}))
-        attempt.build_lib = attempt.build_temp = folder
-        attempt.ensure_finalized()
-        try:
-            attempt.run()
-        except FAILURES as error:
-            print(error, file=sys.stderr)
-            name = (os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc").split()[0]
-            if shutil.which(name) is None:
-                return f"there is no C compiler: {name} is not found"
-            return f"the C compiler {name} does not compile with Python's headers, which may be missing"
-    return ""
+def say(text: str) -> None:
+    """Show progress. pip shows it with `--verbose`."""
+    print(text, file=sys.stderr, flush=True)
 
 
-OBSTACLE = obstacle()
+def cores() -> int:
+    """The processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class Package(Distribution):
-    """Its extension modules are made when they are built, and not each time this file is asked for a name."""
+    """Knows whether it has extension modules before mypyc has made any."""
 
     def has_ext_modules(self) -> bool:
-        """Whether they are."""
-        return not OBSTACLE
+        """Return whether this build compiles."""
+        return COMPILE
 
 
-def say_obstacle() -> None:
-    """To whoever sees what a build prints."""
-    print(f"not compiled, the sources will run as they are: {OBSTACLE}", file=sys.stderr)
+class Pool(build_ext):
+    """Compiles the C files of an extension module side by side, and then the small modules side by side."""
 
+    def build_extensions(self) -> None:
+        """See ``setuptools.command.build_ext``."""
+        one_by_one, begun = self.compiler.compile, time.monotonic()
 
-class Sources(build_py):
-    """Where nothing is compiled, the reason goes into the package, beside the sources."""
+        def compile(sources: list[str], *arguments: Any, **options: Any) -> list[str]:
+            extra = options.pop("extra_postargs", None) or []
 
-    def run(self) -> None:
-        """See ``setuptools.Command``."""
-        super().run()
-        if OBSTACLE and not self.editable_mode:
-            say_obstacle()
-            Path(self.build_lib, "ingeborg", form.REASON).write_text(OBSTACLE + "\n", encoding="utf-8")
+            def compiled(source: str) -> list[str]:
+                level = OPTIMIZE if form.on_the_way(source) else OPTIMIZE_REST
+                return one_by_one([source], *arguments, extra_postargs=[*extra, f"-O{level}"], **options)
+
+            if len(sources) == 1:
+                return compiled(sources[0])
+            objects: list[str] = []
+            with ThreadPoolExecutor(cores()) as pool:
+                try:
+                    for number, made in enumerate(pool.map(compiled, sources), 1):
+                        objects += made
+                        if number % 20 == 0 or number == len(sources):
+                            say(f"C compiler: {number} of {len(sources)} files, {time.monotonic() - begun:.0f} s")
+                except BaseException:
+                    pool.shutdown(cancel_futures=True)
+                    raise
+            return objects
+
+        self.compiler.compile = compile
+        every = self.extensions
+        self.build_extension(every[0])
+        say(f"linking {len(every) - 1} modules")
+        self.extensions, self.parallel = every[1:], cores()
+        super().build_extensions()
+        self.extensions = every
 
 
 class Compile(build_ext):
-    """mypyc, then the C compiler, for a minute. What has been made of these sources is not made again."""
+    """Runs mypyc and the C compiler, unless the same sources have been compiled already."""
 
     def run(self) -> None:
         """See ``setuptools.Command``."""
-        if OBSTACLE:
-            say_obstacle()
-            return
         package = HERE / "ingeborg" if self.inplace else Path(self.build_lib, "ingeborg").absolute()
         record = package / form.RECORD
         made_of = form.fingerprint()
@@ -133,23 +127,49 @@ class Compile(build_ext):
             stale.unlink()
         package.mkdir(parents=True, exist_ok=True)
         record.write_text(form.UNFINISHED + "\n", encoding="ascii")
-        from mypyc.build import mypycify
-
-        files = [f"ingeborg/{source}" for source in form.sources()]
-        self.distribution.ext_modules = mypycify(files, group_name=form.UNIT, opt_level=OPTIMIZE, debug_level=DEBUG)
-        for extension in self.distribution.ext_modules:
-            # What a compiler that mypyc has not been tried with warns of is no reason to fail.
-            if "-Werror" in extension.extra_compile_args:
-                extension.extra_compile_args.append("-Wno-error")
-        compile_c = build_ext(self.distribution)  # anew, for this one's options were final before there was a module
+        self.distribution.ext_modules = self._translated()
+        compile_c = Pool(self.distribution)  # a new command, whose options are not final yet
         compile_c.inplace, compile_c.build_lib, compile_c.build_temp = self.inplace, self.build_lib, self.build_temp
         compile_c.ensure_finalized()
         try:
             compile_c.run()
-        except FAILURES as error:  # as where the memory was not enough
-            raise CompileError(f"{error}; with {form.VARIABLE}=1 nothing is compiled, and the sources run") from error
+        except FAILURES as error:
+            raise CompileError(
+                "the core cannot be compiled. It takes a C compiler and Python's headers (Debian: gcc, libc6-dev, "
+                f"python3-dev), and 400 MB of memory for each processor. A build without {form.COMPILE}=1 installs the "
+                f"sources, which run without being compiled. The compiler's failure: {error}"
+            ) from error
         self.extensions = compile_c.extensions
         record.write_text(made_of + "\n", encoding="ascii")
 
+    def _translated(self) -> list[Any]:
+        """Have mypyc write the C files, and return the extension modules that they make."""
+        if sys.implementation.name != "cpython":
+            raise CompileError(
+                f"mypyc compiles for CPython, and this is {sys.implementation.name}: leave out {form.COMPILE}=1"
+            )
+        try:
+            from mypyc.build import mypycify
+        except ImportError as error:
+            raise CompileError(
+                f"{error}: compiling takes {', '.join(compiling_takes())}. pip installs them by itself unless it is "
+                "given --no-build-isolation"
+            ) from error
+        files = [f"ingeborg/{source}" for source in form.sources()]
+        say(f"mypyc: {len(files)} modules")
+        modules: list[Any] = mypycify(
+            files, group_name=form.UNIT, opt_level=OPTIMIZE, debug_level=DEBUG, multi_file=True, target_dir=BUILD
+        )
+        headers = Path(BUILD, *form.UNIT.split(".")[:-1])
+        for extension in modules:
+            # mypyc names only the folder above its headers. It makes errors of warnings, which compilers differ in.
+            extension.include_dirs = [*extension.include_dirs, str(headers)]
+            extension.extra_compile_args = [*extension.extra_compile_args, "-Wno-error"]
+        return modules
 
-setup(distclass=Package, cmdclass={"build_py": Sources, "build_ext": Compile})
+
+setup(
+    distclass=Package,
+    cmdclass={"build_ext": Compile},
+    setup_requires=compiling_takes() if COMPILE and "build_ext" not in sys.argv else [],
+)

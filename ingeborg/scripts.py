@@ -1,7 +1,7 @@
 """The commands `ingeborg`, `loadgen` and `bench`, as an installed package starts them.
 
 Owns: the one line, and exit code 2, of a command whose extra is not installed. Must never: import a program before it
-is asked for, or take a mistake of ours for a missing package.
+is asked for, or take a mistake of ours for a missing package. A command may import what it needs while it runs.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def _run(command: str, module: str, extra: str) -> int:
 
 def _load_and_run(command: str, module: str, extra: str) -> int:
     try:
-        program = import_module(module)
+        return int(import_module(module).main())
     except ModuleNotFoundError as error:
         missing = error.name or str(error)
         # The image of an endpoint has no `loadgen` at all. If another module of ours is missing, that is our mistake.
@@ -44,4 +44,3 @@ def _load_and_run(command: str, module: str, extra: str) -> int:
             raise
         print(f"{command}: {missing} is not installed: pip install 'ingeborg[{extra}]'", file=sys.stderr)
         return 2
-    return int(program.main())

@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 import sys
+import sysconfig
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -168,3 +169,11 @@ def compiled() -> None:
     __tracebackhide__ = True
     if not form.compiled():
         skip("compiled code", "make test-compiled runs the core's tests on it")
+
+
+def compiler() -> None:
+    """Where no C code can be compiled against Python's headers, the test skips."""
+    __tracebackhide__ = True
+    command = (os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc").split()[0]
+    if shutil.which(command) is None or not Path(sysconfig.get_path("include"), "Python.h").is_file():
+        skip("a C compiler with Python's headers", "Debian: apt install gcc libc6-dev python3-dev")

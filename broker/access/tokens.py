@@ -162,7 +162,6 @@ def _verifying(key: jwt.PyJWK) -> Any:
 def read_keys(path: Path) -> list[jwt.PyJWK]:
     """The keys of a JWK set. Raises ``ConfigError``, which names the key by its place and never shows it."""
     import jwt
-    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, RSAPublicKey
 
     def wrong(text: str) -> ConfigError:
         return ConfigError(f"auth-keys {path}: {text}")
@@ -182,13 +181,15 @@ def read_keys(path: Path) -> list[jwt.PyJWK]:
             raise wrong(f"key {number} has to be an object")
         try:
             key = jwt.PyJWK.from_dict(entry)
+        except jwt.exceptions.MissingCryptographyError:
+            raise wrong(f"key {number} takes the package cryptography: pip install 'ingeborg[server]'") from None
         except (jwt.PyJWTError, ValueError, TypeError, KeyError):
             raise wrong(f"key {number} is not a JWK that can be used here") from None
         if key.algorithm_name not in ALGORITHMS:
             raise wrong(f"key {number}: alg has to be one of {', '.join(ALGORITHMS)}, not {key.algorithm_name}")
         if isinstance(key.key, bytes) and len(key.key) < HMAC_BYTES_MIN:
             raise wrong(f"key {number} has to have at least {HMAC_BYTES_MIN} bytes")
-        if isinstance(key.key, RSAPrivateKey | RSAPublicKey) and key.key.key_size < RSA_BITS_MIN:
+        if getattr(key.key, "key_size", RSA_BITS_MIN) < RSA_BITS_MIN:  # only an RSA key has a size
             raise wrong(f"key {number} has to have at least {RSA_BITS_MIN} bits")
         keys.append(key)
     kids = [key.key_id for key in keys if key.key_id is not None]

@@ -68,7 +68,8 @@ def run(arguments: dict[str, Any]) -> int:
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("ingeborg."):
             raise
-        print(f"ingeborg autoscale: {error.name} is not installed: pip install 'ingeborg[autoscale]'", file=sys.stderr)
+        install = "pip install 'ingeborg[server,autoscale]'"
+        print(f"ingeborg autoscale: {error.name} is not installed: {install}", file=sys.stderr)
         return USAGE
     if (arguments["dry_run"] or arguments["watch"]) and arguments["part"] not in ("all", "controller"):
         print("ingeborg autoscale: --dry-run and --watch are for the controller", file=sys.stderr)

@@ -1,31 +1,27 @@
 """The command line: `ingeborg serve | sub | pub | import | export | features | token | revoke | status | doctor |
 autoscale`.
 
-Owns: the options' spelling and help. Must never: do what they say (``serve``, ``supervisor``, ``commands`` and those
-beside them do).
+Owns: the options' spelling and help. Must never: do what they say (``commands``, ``on_a_store`` and ``autoscale`` do),
+or import what only an endpoint needs before a command asks for it.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-import uvloop
 from websockets.exceptions import InvalidURI
 from websockets.uri import parse_uri
 
 from ingeborg import form
 from ingeborg.protocol.options import add_options
 
-from ..shell import logs
 from ..version import VERSION
-from . import autoscale, commands, config, exporting, importing, inherited, serve, supervisor, switching
+from . import autoscale, commands, config
 
 DEFAULT_URL = "ws://127.0.0.1:9000"
 
@@ -43,7 +39,7 @@ def parser() -> argparse.ArgumentParser:
     root = argparse.ArgumentParser(
         prog="ingeborg", description="A publish/subscribe broker for millions of topics, over WebSocket and JSON."
     )
-    root.add_argument("--version", action="version", version=f"ingeborg {VERSION}, {form.description()}")
+    root.add_argument("--version", action="version", version=f"ingeborg {VERSION}, {form.name()}")
     subcommands = root.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     text = "run an endpoint, or several"
@@ -311,88 +307,15 @@ def _positive(text: str) -> int:
     return number
 
 
-def _options(arguments: dict[str, Any], environment: dict[str, str]) -> config.ServeOptions:
-    file = arguments.pop("config", environment.get(config.ENVIRONMENT_PREFIX + "CONFIG"))
-    return config.load(arguments, environment, Path(file) if file else None)
-
-
-def _export(arguments: dict[str, Any]) -> int:
-    path, as_json = arguments.pop("file"), arguments.pop("json", False)
-    filters = not arguments.pop("without_filters", False)
-    try:
-        store = serve.make_store(_options(arguments, dict(os.environ)), read_only=True)
-    except config.ConfigError as error:
-        print(f"ingeborg export: {error}", file=sys.stderr)
-        return 2
-    return uvloop.run(exporting.run(store, path, filters=filters, as_json=as_json))
-
-
-def _features(arguments: dict[str, Any]) -> int:
-    off, as_json = arguments.pop("off", None), arguments.pop("json", False)
-    try:
-        options = _options(arguments, dict(os.environ))
-        reading, writing = (serve.make_store(options, read_only=read_only) for read_only in (True, False))
-    except config.ConfigError as error:
-        print(f"ingeborg features: {error}", file=sys.stderr)
-        return 2
-    return uvloop.run(switching.run(reading, writing, off, as_json=as_json))
-
-
-def _doctor(arguments: dict[str, Any]) -> int:
-    from .doctor import command as doctor  # here: it knows every store there is, and no other command needs it
-
-    as_json, connections = arguments.pop("json", False), arguments.pop("connections", None)
-    try:
-        options = _options(arguments, dict(os.environ))
-    except config.ConfigError as error:
-        return doctor.show([doctor.misconfigured(str(error))], as_json=as_json, out=sys.stdout)
-    return uvloop.run(doctor.run(options, connections, as_json=as_json))
-
-
-def _import(arguments: dict[str, Any]) -> int:
-    path, as_json = arguments.pop("file"), arguments.pop("json", False)
-    with contextlib.ExitStack() as stack:
-        try:
-            store = serve.make_store(_options(arguments, dict(os.environ)))
-            lines = sys.stdin.buffer if path == "-" else stack.enter_context(Path(path).open("rb"))
-        except config.ConfigError as error:
-            print(f"ingeborg import: {error}", file=sys.stderr)
-            return 2
-        except OSError as error:
-            print(f"ingeborg import: cannot read {path}: {error.strerror}", file=sys.stderr)
-            return 2
-        return uvloop.run(importing.run(lines, store, as_json=as_json))
-
-
-def _serve(arguments: dict[str, str]) -> int:
-    environment = dict(os.environ)
-    try:
-        given = inherited.inherited(environment)
-        options = _options(arguments, environment)
-    except config.ConfigError as error:
-        print(f"ingeborg serve: {error}", file=sys.stderr)
-        return 2
-    logs.set_up(options.log_format, options.log_level)
-    if given is None and (options.endpoints > 1 or options.share_port):
-        return supervisor.run(options)
-    return serve.run(options, given)
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command. Returns the exit code: 0 done, 1 failed, 2 wrong usage."""
     parsed = vars(parser().parse_args(arguments))
     command = parsed.pop("command")
     try:
-        if command == "serve":
-            return _serve(parsed)
-        if command == "import":
-            return _import(parsed)
-        if command == "export":
-            return _export(parsed)
-        if command == "features":
-            return _features(parsed)
-        if command == "doctor":
-            return _doctor(parsed)
+        if command in ("serve", "import", "export", "features", "doctor"):
+            from . import on_a_store  # here: a client's commands do without the packages that an endpoint needs
+
+            return on_a_store.COMMANDS[command](parsed)
         if command == "autoscale":
             return autoscale.run(parsed)
         if command == "token":

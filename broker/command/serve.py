@@ -308,7 +308,7 @@ async def _serve(options: ServeOptions, given: Inherited | None, endpoint: Calla
     except StoreError as error:
         log.error("cannot use the store %s: %s", options.store_url, error)
         return 1
-    log.info("ingeborg %s, %s", VERSION, form.name())
+    log.info("ingeborg %s, %s%s", VERSION, form.name(), f" ({advice})" if (advice := form.advice()) else "")
 
     async def announce() -> None:
         await server.ready.wait()

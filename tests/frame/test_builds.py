@@ -1,18 +1,20 @@
-"""What a build makes: compiled where all that it takes is there, the sources elsewhere, with the reason in the package.
+"""What a build makes: the sources, or the compiled form where the build is asked for it.
 
-pip builds in an environment that has the requirements of `build-system` and nothing else. Here such an environment is
-made of links to the packages of this one, so that nothing is fetched. A few modules are compiled, not all: `make
-compiled` compiles all, and takes a minute. mypy reads all that these import.
+pip builds in an environment that has what the build requires and nothing else. Here such an environment is made of
+links to the packages of this one, so that nothing is fetched. The builds compile a few modules; `make compiled`
+compiles all.
 """
 
 from __future__ import annotations
 
+import ast
+import os
 import re
 import subprocess
 import sys
-import tomllib
 import venv
 import zipfile
+from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 
@@ -28,11 +30,24 @@ from tests.frame.test_wheel import BUILD_S, ROOT, build, copy, installed, outsid
 FEW = ("broker/core/links/link.py", "protocol/errors.py", "protocol/wire.py")
 
 
-def build_requirements() -> list[str]:
-    """Of `build-system`, in pyproject.toml."""
-    requires: list[str] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["build-system"][
-        "requires"
-    ]
+#: What pip passes to a build that is to compile.
+COMPILE = {form.COMPILE: "1"}
+
+
+def build_requirements(tree: Path, variables: Mapping[str, str]) -> list[str]:
+    """What pip installs before it builds, beside `build-system.requires`: it asks the build itself."""
+    code = "from setuptools import build_meta; print(build_meta.get_requires_for_build_wheel())"
+    kept = {name: value for name, value in os.environ.items() if name != form.COMPILE}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tree,
+        env={**kept, **variables},
+        capture_output=True,
+        text=True,
+        timeout=BUILD_S,
+    )
+    assert done.returncode == 0, done.stderr
+    requires: list[str] = ast.literal_eval(done.stdout.splitlines()[-1])
     return requires
 
 
@@ -52,7 +67,7 @@ def environment(folder: Path, packages: set[str]) -> Path:
 def said(wheel: Path, folder: Path) -> str:
     """What the code of a wheel says of its form, installed where a client is."""
     interpreter, _ = installed(wheel, folder, ("orjson", "ormsgpack", "websockets"))
-    code = "import ingeborg.broker.core.links.link; from ingeborg import form; print(form.description())"
+    code = "import ingeborg.broker.core.links.link; from ingeborg import form; print(form.name())"
     done = subprocess.run(
         [str(interpreter), "-c", code], cwd=folder, env=outside(), capture_output=True, text=True, timeout=BUILD_S
     )
@@ -71,16 +86,23 @@ def tree(tmp_path: Path) -> Path:
     return tree
 
 
+def test_a_build_takes_no_compiler_and_no_package_unless_it_is_asked_to_compile(tree: Path, tmp_path: Path) -> None:
+    assert build_requirements(tree, {}) == []
+    wheel = build(tree, "wheel", tmp_path / "out", interpreter=environment(tmp_path / "built", {"setuptools"}))
+    assert wheel.name.endswith("-py3-none-any.whl")
+    assert said(wheel, tmp_path / "runs") == "interpreted"
+
+
 def test_what_a_build_asks_for_is_all_that_compiling_takes(tree: Path, tmp_path: Path) -> None:
-    packages = needed(build_requirements(), f"{sys.version_info.major}.{sys.version_info.minor}")
+    wants.compiler()
+    packages = needed(
+        ["setuptools", *build_requirements(tree, COMPILE)], f"{sys.version_info.major}.{sys.version_info.minor}"
+    )
     assert not packages & {"ingeborg", "lmdb", "pytest"}
-    wheel = build(tree, "wheel", tmp_path / "out", interpreter=environment(tmp_path / "built", packages), variables={})
+    made = environment(tmp_path / "built", packages)
+    wheel = build(tree, "wheel", tmp_path / "out", interpreter=made, variables=COMPILE)
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
-        reason = archive.read(f"ingeborg/{form.REASON}").decode() if f"ingeborg/{form.REASON}" in names else ""
-    if "C compiler" in reason:
-        wants.skip("a C compiler with Python's headers", "make compiled wants one too")
-    assert reason == ""
     version = f"cp{sys.version_info.major}{sys.version_info.minor}"
     assert re.fullmatch(rf"ingeborg-[0-9.]+-{version}-{version}-\w+\.whl", wheel.name)
     extensions = {name.partition(".")[0] for name in names if name.endswith((".so", ".pyd"))}
@@ -88,36 +110,24 @@ def test_what_a_build_asks_for_is_all_that_compiling_takes(tree: Path, tmp_path:
     assert said(wheel, tmp_path / "runs") == "compiled"
 
 
-@pytest.mark.parametrize(
-    ("variables", "reason"),
-    [
-        ({form.VARIABLE: "1"}, "INGEBORG_PURE is set"),
-        (
-            {"CC": "/bin/false"},
-            "the C compiler /bin/false does not compile with Python's headers, which may be missing",
-        ),
-        ({"CC": "no-such-compiler"}, "there is no C compiler: no-such-compiler is not found"),
-    ],
-)
-def test_where_nothing_can_be_compiled_the_sources_are_built_and_say_why(
-    tree: Path, tmp_path: Path, variables: dict[str, str], reason: str
-) -> None:
-    wheel = build(tree, "wheel", tmp_path / "out", variables=variables)
-    assert wheel.name.endswith("-py3-none-any.whl")
-    assert said(wheel, tmp_path / "runs") == f"interpreted ({reason})"
+def test_a_build_that_cannot_compile_says_why_and_fails(tree: Path, tmp_path: Path) -> None:
+    compiler = refused(tree, tmp_path / "out", Path(sys.executable), {"CC": "/bin/false"})
+    assert "the core cannot be compiled. It takes a C compiler" in compiler
+    assert f"A build without {form.COMPILE}=1 installs the sources" in compiler
+    bare = environment(tmp_path / "bare", {"setuptools"})
+    assert "compiling takes mypy==" in refused(tree, tmp_path / "out", bare, {})
 
 
-def test_an_environment_that_lacks_what_a_build_asks_for_builds_the_sources(tree: Path, tmp_path: Path) -> None:
-    project = tree / "pyproject.toml"
-    project.write_text(project.read_text().replace('"orjson==', '"a-package-that-nobody-has==', 1))
-    wheel = build(tree, "wheel", tmp_path / "out", variables={})
-    assert wheel.name.endswith("-py3-none-any.whl")
-    assert said(wheel, tmp_path / "runs") == "interpreted (a-package-that-nobody-has is not installed)"
+def refused(tree: Path, out: Path, interpreter: Path, variables: Mapping[str, str]) -> str:
+    """What a build that is to compile says when it fails."""
+    with pytest.raises(AssertionError) as failed:
+        build(tree, "wheel", out, interpreter=interpreter, variables={**COMPILE, **variables})
+    return str(failed.value)
 
 
-def test_what_compiled_modules_import_is_there_when_they_are_compiled() -> None:
+def test_the_build_requires_every_package_that_a_compiled_module_imports() -> None:
     modules, packages = read_modules(ROOT)
     compiled = {name.removesuffix(".py").replace("/", ".") for name in form.sources()}
     imported = {package for package, users in third_party(modules, packages).items() if compiled & set(users)}
     assert imported >= {"orjson", "ormsgpack"}
-    assert imported <= {requirement.partition("==")[0] for requirement in build_requirements()}
+    assert imported <= {requirement.partition("==")[0] for requirement in build_requirements(ROOT, COMPILE)}

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import inspect
 import json
-import os
 import re
 import subprocess
 import sys
@@ -226,7 +225,7 @@ def test_the_image_that_runs_has_what_an_endpoint_and_the_autoscaler_need_and_no
     assert {"mypy", "setuptools", "pip"} <= set(removed)
 
 
-def test_the_compiler_is_in_the_stage_that_builds_and_an_image_that_is_not_compiled_is_none() -> None:
+def test_the_image_is_compiled_and_its_compiler_is_in_the_stage_that_builds() -> None:
     stages: list[list[tuple[str, str]]] = []
     for name, words in instructions():
         if name == "FROM":
@@ -235,15 +234,5 @@ def test_the_compiler_is_in_the_stage_that_builds_and_an_image_that_is_not_compi
     build, final = ([words for name, words in stage if name == "RUN"] for stage in stages)
     assert "gcc libc6-dev" in build[0]
     assert not any("apt-get" in words or "gcc" in words for words in final)
-    check = json.loads(build[-1])
-    assert check[:3] == ["/opt/ingeborg/bin/python", "-I", "-c"]
-    # Of whatever form this process is: the check's exit code tells it.
-    pure = subprocess.run(
-        [sys.executable, "-c", check[3]],
-        cwd=ROOT,
-        env={**os.environ, form.VARIABLE: "1"},
-        capture_output=True,
-        text=True,
-        timeout=TOOL_TIMEOUT_S,
-    )
-    assert (pure.returncode, pure.stderr) == (1, "interpreted\n")
+    (install,) = (words for words in map(json.loads, build[1:]) if words[-1] == ".")
+    assert install[:2] == ["env", f"{form.COMPILE}=1"]  # and fails where it cannot compile (test_builds.py)

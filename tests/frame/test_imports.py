@@ -230,7 +230,8 @@ def test_every_package_that_is_imported_is_declared() -> None:
 @pytest.mark.parametrize(
     ("module", "needless"),
     [
-        ("broker.command.cli", {"aiohttp", "jwt", "cryptography", "google.protobuf"}),
+        ("broker.command.cli", {"aiohttp", "jwt", "lmdb", "prometheus_client", "uvloop"}),
+        ("broker.command.on_a_store", {"aiohttp", "jwt", "cryptography", "google.protobuf"}),
         ("loadgen.cli", {"redis"}),
         ("loadgen.process.worker", {"redis"}),
     ],

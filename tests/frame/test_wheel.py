@@ -1,7 +1,7 @@
 """What is installed: one name beside which an application may have packages called ``protocol`` and ``bench``.
 
 The package is built from a copy of the tree, for a build leaves files behind. Nothing is fetched: the new environment
-gets the two packages that a client needs as links to those of this one.
+gets the packages that a client needs as links to those of this one.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ from tests.frame.test_files import project_files
 ROOT = Path(__file__).resolve().parents[2]
 BUILD_S = 120
 NEEDED = ("pyproject.toml", "setup.py", "README.md", "LICENSE")
+#: The packages that the distribution requires, by the names under which they are imported.
+CLIENT = ("jwt", "orjson", "websockets")
 #: What code reads at run time, by its ending.
 DATA = {
     *(".conf", ".config", ".css", ".go", ".html", ".js", ".mod", ".options", ".properties", ".proto", ".sum", ".svg"),
@@ -58,12 +60,12 @@ def build(
     out: Path,
     *,
     interpreter: Path = Path(sys.executable),
-    variables: Mapping[str, str] = MappingProxyType({form.VARIABLE: "1"}),
+    variables: Mapping[str, str] = MappingProxyType({}),
 ) -> Path:
     """The wheel or the source archive of a tree, as an environment builds it that is there: nothing is fetched."""
     out.mkdir(exist_ok=True)
     code = f"import sys; from setuptools import build_meta; print(build_meta.build_{kind}(sys.argv[1]))"
-    kept = {name: value for name, value in os.environ.items() if name != form.VARIABLE}
+    kept = {name: value for name, value in os.environ.items() if name != form.COMPILE}
     done = subprocess.run(
         [str(interpreter), "-c", code, str(out)],
         cwd=tree,
@@ -99,7 +101,7 @@ def test_one_name_is_installed(archives: tuple[Path, Path]) -> None:
 
 
 def test_every_module_and_all_that_it_reads_is_in_the_wheel(archives: tuple[Path, Path]) -> None:
-    wanted = {f"{NAME}/py.typed", f"{NAME}/protocol/SPEC.md", f"{NAME}/{form.REASON}"}
+    wanted = {f"{NAME}/py.typed", f"{NAME}/protocol/SPEC.md"}
     for path in project_files():
         parts = path.relative_to(ROOT).parts
         if parts[0] == NAME and path.suffix == ".py":
@@ -163,7 +165,7 @@ def first_program(url: str) -> tuple[str, str]:
 async def test_the_client_of_the_first_page_runs_beside_packages_called_protocol_and_bench(
     archives: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    interpreter, site = installed(archives[1], tmp_path / "environment", ("orjson", "websockets"))
+    interpreter, site = installed(archives[1], tmp_path / "environment", CLIENT)
     for name in ("protocol", "bench"):
         (site / name).mkdir()
         (site / name / "__init__.py").write_text(f"MINE = 'my own {name}'\n")
@@ -199,16 +201,35 @@ async def test_the_client_of_the_first_page_runs_beside_packages_called_protocol
             await process.wait()
 
 
-@pytest.mark.parametrize(("command", "extra"), [("ingeborg", "server"), ("loadgen", "bench")])
-def test_an_installed_command_without_its_extra_says_so(
-    archives: tuple[Path, Path], tmp_path: Path, command: str, extra: str
-) -> None:
-    interpreter, site = installed(archives[1], tmp_path / "environment", ("orjson", "websockets"))
+def ran(interpreter: Path, site: Path, folder: Path, command: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """A command as pip installs it, to its end."""
     (entries,) = site.glob("*.dist-info/entry_points.txt")
     (script,) = re.findall(rf"^{command} = (\S+)$", entries.read_text(), re.MULTILINE)
     module, _, function = script.partition(":")
     code = f"import sys; from {module} import {function} as main; sys.exit(main())"
-    command_line = [str(interpreter), "-c", code, "--help"]
-    done = subprocess.run(command_line, cwd=tmp_path, env=outside(), capture_output=True, text=True, timeout=BUILD_S)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert re.fullmatch(rf"{command}: \w+ is not installed: pip install 'ingeborg\[{extra}\]'\n", done.stderr)
+    command_line = [str(interpreter), "-c", code, *arguments]
+    return subprocess.run(command_line, cwd=folder, env=outside(), capture_output=True, text=True, timeout=BUILD_S)
+
+
+def test_without_an_extra_a_clients_commands_work_and_the_others_say_what_to_install(
+    archives: tuple[Path, Path], tmp_path: Path
+) -> None:
+    place = (*installed(archives[1], tmp_path / "environment", CLIENT), tmp_path)
+    version = ran(*place, "ingeborg", "--version")
+    assert (version.returncode, version.stdout.split()[0]) == (0, "ingeborg")
+    made = ran(*place, "ingeborg", "token", "keys.json", "me", "--new-keys", "--publish", "a topic")
+    assert (made.returncode, made.stdout.count(".")) == (0, 2), made.stderr
+    client = ("--url", "ws://127.0.0.1:9", "--client-id", "me")
+    for arguments in (
+        ("sub", *client, "t"),
+        ("pub", *client, "t", "p"),
+        ("history", *client, "t"),
+        ("status", *client[:2]),
+    ):
+        done = ran(*place, "ingeborg", *arguments)
+        assert done.returncode == 1
+        assert "nobody listens there" in done.stderr
+    for command, argument, extra in (("ingeborg", "serve", "server"), ("loadgen", "--help", "bench")):
+        done = ran(*place, command, argument)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert re.fullmatch(rf"{command}: \w+ is not installed: pip install 'ingeborg\[{extra}\]'\n", done.stderr)

@@ -59,7 +59,7 @@ def test_an_option_that_cannot_be_is_said(tmp_path: Path, arguments: tuple[str, 
 def test_without_its_packages_it_says_which_extra_has_them(tmp_path: Path) -> None:
     done = run(tmp_path, "g.toml", before="import sys; sys.modules['aiokafka'] = None")
     assert done.returncode == 2
-    assert "pip install 'ingeborg[autoscale]'" in done.stderr
+    assert "pip install 'ingeborg[server,autoscale]'" in done.stderr
 
 
 @pytest.mark.parametrize("option", ["--dry-run", "--watch"])

@@ -1,0 +1,96 @@
+"""The commands that open a store: `ingeborg serve | import | export | features | doctor`.
+
+Owns: what these do with their options before they run. Must never: parse a command line. They need the packages of the
+extra `server`; a client's commands do without this module.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import uvloop
+
+from ..shell import logs
+from . import config, exporting, importing, inherited, serve, supervisor, switching
+
+
+def _options(arguments: dict[str, Any], environment: dict[str, str]) -> config.ServeOptions:
+    file = arguments.pop("config", environment.get(config.ENVIRONMENT_PREFIX + "CONFIG"))
+    return config.load(arguments, environment, Path(file) if file else None)
+
+
+def _export(arguments: dict[str, Any]) -> int:
+    path, as_json = arguments.pop("file"), arguments.pop("json", False)
+    filters = not arguments.pop("without_filters", False)
+    try:
+        store = serve.make_store(_options(arguments, dict(os.environ)), read_only=True)
+    except config.ConfigError as error:
+        print(f"ingeborg export: {error}", file=sys.stderr)
+        return 2
+    return uvloop.run(exporting.run(store, path, filters=filters, as_json=as_json))
+
+
+def _features(arguments: dict[str, Any]) -> int:
+    off, as_json = arguments.pop("off", None), arguments.pop("json", False)
+    try:
+        options = _options(arguments, dict(os.environ))
+        reading, writing = (serve.make_store(options, read_only=read_only) for read_only in (True, False))
+    except config.ConfigError as error:
+        print(f"ingeborg features: {error}", file=sys.stderr)
+        return 2
+    return uvloop.run(switching.run(reading, writing, off, as_json=as_json))
+
+
+def _doctor(arguments: dict[str, Any]) -> int:
+    from .doctor import command as doctor  # here: it knows every store there is, and no other command needs it
+
+    as_json, connections = arguments.pop("json", False), arguments.pop("connections", None)
+    try:
+        options = _options(arguments, dict(os.environ))
+    except config.ConfigError as error:
+        return doctor.show([doctor.misconfigured(str(error))], as_json=as_json, out=sys.stdout)
+    return uvloop.run(doctor.run(options, connections, as_json=as_json))
+
+
+def _import(arguments: dict[str, Any]) -> int:
+    path, as_json = arguments.pop("file"), arguments.pop("json", False)
+    with contextlib.ExitStack() as stack:
+        try:
+            store = serve.make_store(_options(arguments, dict(os.environ)))
+            lines = sys.stdin.buffer if path == "-" else stack.enter_context(Path(path).open("rb"))
+        except config.ConfigError as error:
+            print(f"ingeborg import: {error}", file=sys.stderr)
+            return 2
+        except OSError as error:
+            print(f"ingeborg import: cannot read {path}: {error.strerror}", file=sys.stderr)
+            return 2
+        return uvloop.run(importing.run(lines, store, as_json=as_json))
+
+
+def _serve(arguments: dict[str, str]) -> int:
+    environment = dict(os.environ)
+    try:
+        given = inherited.inherited(environment)
+        options = _options(arguments, environment)
+    except config.ConfigError as error:
+        print(f"ingeborg serve: {error}", file=sys.stderr)
+        return 2
+    logs.set_up(options.log_format, options.log_level)
+    if given is None and (options.endpoints > 1 or options.share_port):
+        return supervisor.run(options)
+    return serve.run(options, given)
+
+
+COMMANDS: Final[Mapping[str, Callable[[dict[str, Any]], int]]] = {
+    "serve": _serve,
+    "import": _import,
+    "export": _export,
+    "features": _features,
+    "doctor": _doctor,
+}
+"""Each takes the parsed options and returns the exit code: 0 done, 1 failed, 2 wrong usage."""
