@@ -117,20 +117,30 @@ bench-self: $(READY) ## this broker's figures beside their goals: a quarter of a
 TEST_PROCESSES ?= 5
 
 .PHONY: test
-test: $(READY) ## run all tests (ARGS="-k name" is passed to pytest), in TEST_PROCESSES=5 processes
+test: $(READY) ## everything a change needs, in ten minutes of two cores (ARGS="-k name" is passed to pytest)
 	@[[ '$(TEST_PROCESSES)' =~ ^([0-9]+|auto)$$ ]] || { echo "TEST_PROCESSES='$(TEST_PROCESSES)': a number, or auto" >&2; exit 2; }
 	@JAVA_HOME=$$(bash bench/java.sh) && export JAVA_HOME || echo "going on: the tests that want Java skip" >&2; \
 	env -u PYTHONDONTWRITEBYTECODE INGEBORG_PURE=1 PYTHONHASHSEED=0 $(BIN)/python -m pytest --form interpreted \
 		--numprocesses '$(TEST_PROCESSES)' --dist loadfile $(ARGS)
 
-# What is compiled, what it works with most closely, and real endpoints: their sockets, clusters and histories. The rest
-# of the suite is about other things, and has endpoints in one form. A folder of which no test ran fails the run
-# (tests/slices.py).
+# Compiling can break what is compiled and what calls it. A folder of which no test ran fails the run (tests/slices.py).
+# Each commit takes a share of the simulator's seeds (tests/proof.py).
+COMPILED_SLICE := tests/broker/core tests/protocol tests/simulator tests/fuzz tests/histories
+
 .PHONY: test-compiled
 test-compiled: compiled ## the tests that concern the core, on its compiled form (ARGS="-k name" is passed to pytest)
 	@env -u PYTHONDONTWRITEBYTECODE -u INGEBORG_PURE PYTHONHASHSEED=0 $(BIN)/python -m pytest --form compiled \
-		--slices --numprocesses '$(TEST_PROCESSES)' --dist loadfile tests/broker/core tests/protocol tests/simulator \
-		tests/store tests/contract tests/fuzz tests/broker/shell tests/cluster tests/histories $(ARGS)
+		--proof share --slices --numprocesses '$(TEST_PROCESSES)' --dist loadfile $(COMPILED_SLICE) $(ARGS)
+
+.PHONY: prove
+prove: compiled ## everything: all seeds and histories on both forms, attacks, an hour of random faults (four hours of two idle cores)
+	@echo "all tests on the sources, all tests of the core compiled, attacks, then MINUTES=60 of soak: some four hours"
+	@status=0; \
+	$(MAKE) --no-print-directory test ARGS='--proof all $(ARGS)' || status=1; \
+	$(MAKE) --no-print-directory test-compiled ARGS='--proof all $(ARGS)' || status=1; \
+	$(MAKE) --no-print-directory attack || status=1; \
+	$(MAKE) --no-print-directory soak MINUTES='$(or $(filter-out 30,$(MINUTES)),60)' || status=1; \
+	exit $$status
 
 .PHONY: test-tools
 test-tools: $(if $(KAFKA)$(RULER)$(CENTRIFUGE)$(NATS),$(READY)) ## install programs that some tests want, with apt (KAFKA=1, RULER=1, CENTRIFUGE=1, NATS=1: these too)
