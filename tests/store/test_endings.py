@@ -498,7 +498,7 @@ async def test_counters_count_them(tmp_path: Path) -> None:
         await store.terms([("ann", "rock")])
         await store.ended(["ann", "bob"])
         store.subscribers_now(["rock"], True)
-        assert store.counters == {"reads": 5, "writes": 3, "writer_restarts": 0}
+        assert store.counters == {"reads": 5, "writes": 3, "writer_restarts": 0, "disk_stalls": 0}
 
 
 def test_a_soft_environment_can_be_read_by_whoever_knows_these_databases(tmp_path: Path) -> None:

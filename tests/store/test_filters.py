@@ -510,9 +510,9 @@ async def test_counters_count_them(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
         await store.subscribe_filtered([("ann", ["rock", "jazz"], PIZZA, False)])
         await store.unsubscribe_filtered([("ann", ["rock"], PIZZA)])
-        assert store.counters == {"reads": 0, "writes": 3, "writer_restarts": 0}
+        assert store.counters == {"reads": 0, "writes": 3, "writer_restarts": 0, "disk_stalls": 0}
         await store.filtered([("rock", None), ("jazz", None)], 10)
         store.filtered_now([("rock", None)], 10)
         await store.filters_of([("ann", "rock"), ("ann", "jazz")])
         _ = [page async for page in store.filtered_subscriptions()]
-        assert store.counters == {"reads": 6, "writes": 3, "writer_restarts": 0}
+        assert store.counters == {"reads": 6, "writes": 3, "writer_restarts": 0, "disk_stalls": 0}

@@ -100,7 +100,7 @@ async def test_counters_count_them(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
         await store.keep([message(1, 1), message(1, 2)], [(1, 1)], [(1, 1)], ["l"])
         await store.kept([1], None, 10)
-        assert store.counters == {"reads": 1, "writes": 3, "writer_restarts": 0}
+        assert store.counters == {"reads": 1, "writes": 3, "writer_restarts": 0, "disk_stalls": 0}
 
 
 # --- its worst moments

@@ -7,13 +7,22 @@ import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ingeborg.broker.store.base import StoreError, StoreUnavailable, Superseded
-from ingeborg.broker.store.embedded.layout import PROGRESS, Unpacker, pack
-from ingeborg.broker.store.embedded.writer_link import ACKNOWLEDGED_AT_ONCE, LARGE_BUDGET_BYTES, LOOKS, _Budget, _Link
+from ingeborg.broker.store.embedded.layout import PROGRESS, Lane, Unpacker, pack
+from ingeborg.broker.store.embedded.watch import Watch
+from ingeborg.broker.store.embedded.writer_link import (
+    ACKNOWLEDGED_AT_ONCE,
+    DISK_LOOKS,
+    LARGE_BUDGET_BYTES,
+    LOOKS,
+    _Budget,
+    _Link,
+)
 
 
 class PlayedWriter:
@@ -34,11 +43,27 @@ class PlayedWriter:
         self._writer.write(pack((number, outcome, body)))
 
 
+class PlayedWatch(Watch):
+    """Sees what the test says."""
+
+    def __init__(self) -> None:
+        super().__init__(Path("/nowhere"), Lane.DURABLE)
+        self.waits: int | None = None
+
+    def waiter(self) -> int | None:
+        """Return the process that waits for the disk."""
+        return self.waits
+
+    def suspect(self) -> str:
+        """Return who is in the way, if not the disk."""
+        return "the suspect"
+
+
 @asynccontextmanager
-async def linked(timeout_s: float = 10.0) -> AsyncIterator[tuple[_Link, PlayedWriter]]:
+async def linked(timeout_s: float = 10.0, watch: Watch | None = None) -> AsyncIterator[tuple[_Link, PlayedWriter]]:
     """A link and its far end."""
     ours, theirs = socket.socketpair()
-    link = _Link(timeout_s, lambda: "the suspect", lambda: None)
+    link = _Link(timeout_s, watch or PlayedWatch(), lambda: None)
     await asyncio.get_running_loop().create_unix_connection(lambda: link, sock=ours)
     reader, writer = await asyncio.open_unix_connection(sock=theirs)
     try:
@@ -121,6 +146,76 @@ async def test_progress_keeps_a_long_write_alive_and_silence_ends_it() -> None:
             await call
         with pytest.raises(StoreUnavailable):
             await link.call("subscribe", ["x"])
+
+
+def look_until_the_time_out(link: _Link) -> None:
+    """Time passes, as the link sees it."""
+    for _ in range(LOOKS):
+        link._look_for_progress()
+
+
+async def test_while_the_writer_waits_for_the_disk_callers_hear_of_it_and_nothing_overtakes_what_it_has() -> None:
+    watch = PlayedWatch()
+    async with linked(1_000, watch) as (link, writer):
+        part = "x" * 100_000
+        large = asyncio.create_task(link.call("large", [part] * (2 * LARGE_BUDGET_BYTES // len(part))))
+        small = asyncio.create_task(link.call("small", ["y"]))
+        while not link._large._line:
+            await asyncio.sleep(0)
+        given = len(link._under_way)
+        watch.waits = 7
+        look_until_the_time_out(link)
+        for call in (large, small):  # also the one that has frames in line
+            with pytest.raises(StoreUnavailable, match="the disk has not finished a flush"):
+                await call
+        look_until_the_time_out(link)
+        assert watch.stalls == 1
+        watch.waits = None
+        next_ones = [asyncio.create_task(link.call("next", [index])) for index in range(2)]
+        for number in range(given):
+            assert len(link._under_way) == given - number, "something was sent behind what had been given up"
+            link.data_received(pack((number, "", [])))
+            await asyncio.sleep(0)
+        for index in range(2):
+            while (frame := await writer.frame())[1] != "next":
+                pass
+            assert frame[1:] == ["next", index]
+            writer.reply(frame[0])
+        assert await asyncio.gather(*next_ones) == [[], []]
+        assert not link.lost.done()
+
+
+async def test_while_the_disk_is_waited_for_callers_wait_no_longer_than_the_time_out() -> None:
+    watch = PlayedWatch()
+    async with linked(0.05, watch) as (link, writer):
+        watch.waits = 7
+        with pytest.raises(StoreUnavailable, match="the disk has not finished a flush"):
+            await link.call("first", ["x"])
+        await writer.frame()
+        with pytest.raises(StoreUnavailable, match="the disk has not finished a flush"):
+            await asyncio.wait_for(link.call("second", ["x"]), 10)
+        link.fail("enough")
+        with pytest.raises(StoreUnavailable, match="enough"):
+            await asyncio.wait_for(link.call("third", ["x"]), 10)
+
+
+async def test_a_writer_that_waits_for_the_disk_for_a_minute_or_hangs_after_it_is_given_up() -> None:
+    for stays in (True, False):
+        watch = PlayedWatch()
+        async with linked(1_000, watch) as (link, writer):
+            call = asyncio.create_task(link.call("subscribe", ["x"]))
+            await writer.frame()
+            watch.waits = 7
+            for _ in range(LOOKS - 1 + DISK_LOOKS if stays else 2 * LOOKS):
+                link._look_for_progress()
+            watch.waits = 7 if stays else None
+            for _ in range(LOOKS):
+                assert not link.lost.done()
+                link._look_for_progress()
+            assert link.lost.done()
+            assert "; the suspect" in link.lost.result()
+            with pytest.raises(StoreUnavailable):
+                await call
 
 
 async def test_what_is_under_way_is_bounded_and_large_batches_take_turns() -> None:

@@ -122,8 +122,14 @@ class EmbeddedStore:
 
     @property
     def counters(self) -> dict[str, int]:
-        """For the metrics. ``reads``, ``writes``: topics, clients, subscriptions and hashes read or written."""
-        return {"reads": self._reads, "writes": self._writes, "writer_restarts": self.writer_restarts}
+        """For the metrics. ``reads``, ``writes``: topics, clients, subscriptions and hashes read or written;
+        ``disk_stalls``: times the disk kept a lane's writes waiting for longer than the time-out."""
+        return {
+            "reads": self._reads,
+            "writes": self._writes,
+            "writer_restarts": self.writer_restarts,
+            "disk_stalls": sum(writer.disk_stalls for writer in self._writers.values()),
+        }
 
     @property
     def writer_pids(self) -> dict[Lane, int | None]:

@@ -1,7 +1,8 @@
 """The endpoint's side of a writer process: starts it, feeds it, notices that it died or fell silent, replaces it.
 
 Owns: the child process, the frames under way and their limit, the time-out, restarts with backoff. Must never: open
-LMDB, block the event loop, or let two writers of one lane live at once (a later write could overtake an earlier one).
+LMDB, block the event loop, let two writers of one lane live at once (a later write could overtake an earlier one), or
+send anything behind frames whose callers have been told that they failed.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import socket
 import subprocess
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -34,11 +36,14 @@ from ingeborg.broker.store.embedded.layout import (
     PROGRESS,
     Lane,
     Unpacker,
-    last_lock_holder,
     pack,
 )
+from ingeborg.broker.store.embedded.watch import Watch
 
 log = logging.getLogger("ingeborg.store")
+
+WRITER = "ingeborg.broker.store.embedded.writer"
+"""The module that a writer process runs."""
 
 SMALL_FRAME_BYTES = 2048
 """Up to this size a frame has the small budget, so that it never waits for those of a large batch."""
@@ -55,6 +60,10 @@ waited for one goes on in the next pass: some 20 us each."""
 LOOKS = 5
 """A writer is given up after this many looks without any acknowledgement, a time-out's fifth apart. Looks, and not a
 clock: when this process itself was stopped for a minute, that is one look, and no reason to kill the writer."""
+
+DISK_LOOKS = 75
+"""Looks that a writer is waited for while it waits for the disk: a minute. It cannot be killed before the disk answers,
+and its successor would wait for the same disk."""
 
 START_TIMEOUT_S = 15.0
 """A start takes 0.1 s; on a machine under full load, or after a reboot with cold disks, a hundred times that."""
@@ -143,9 +152,9 @@ class _Budget:
 class _Link(asyncio.Protocol):
     """The connection to one incarnation of the writer."""
 
-    def __init__(self, timeout_s: float, suspect: Callable[[], str], on_lost: Callable[[], None]) -> None:
+    def __init__(self, timeout_s: float, watch: Watch, on_lost: Callable[[], None]) -> None:
         self._loop = asyncio.get_running_loop()
-        self._timeout_s, self._suspect, self._on_lost = timeout_s, suspect, on_lost
+        self._timeout_s, self._watch, self._on_lost = timeout_s, watch, on_lost
         self.greeting: asyncio.Future[tuple[str, Any]] = self._loop.create_future()
         self.lost: asyncio.Future[str] = self._loop.create_future()  # its result: why
         self._transport: asyncio.Transport
@@ -155,6 +164,12 @@ class _Link(asyncio.Protocol):
         self._small, self._large = _Budget(SMALL_BUDGET_BYTES), _Budget(LARGE_BUDGET_BYTES)
         self._looks = 0
         self._look: asyncio.TimerHandle | None = None
+        self._quiet_since = self._loop.time()
+        # While the disk is waited for the link is held: what is under way is the writer's, and nothing more is sent.
+        self._held_for = ""  # why, as callers are told; empty: it is not
+        self._held_since = 0.0
+        self._disk_looks = 0  # without a word of the writer, which waited for the disk
+        self._released = asyncio.Event()
         self._said: deque[tuple[int, str, Any]] = deque()  # by the writer, and not yet heeded
         self._heeding = False  # the next pass of the event loop goes on with it
 
@@ -167,10 +182,13 @@ class _Link(asyncio.Protocol):
             for argument in arguments:
                 number = next(self._numbers)
                 frame = pack((number, operation, argument))
-                if not self.lost.done():  # a lost link gives no budget back
-                    await self._budget(len(frame)).take(len(frame))
+                await self._turn(len(frame))
+                if call.done.done():
+                    break  # while it was waiting for its turn, frames of it have failed
                 if self.lost.done():
                     raise StoreUnavailable(self.lost.result())
+                if self._held_for:
+                    raise StoreUnavailable(self._held_for)
                 self._send(call, number, frame)
                 await asyncio.sleep(0)  # a large batch lets go of the loop at every frame
                 if call.done.done():
@@ -181,6 +199,15 @@ class _Link(asyncio.Protocol):
         finally:
             call.done.cancel()  # nobody waits for it any more, should this have been cancelled
 
+    async def _turn(self, size: int) -> None:
+        """Return when a frame of this size may be sent, or the link is lost, or held for longer than the time-out."""
+        if self._held_for:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._timeout_s):
+                    await self._released.wait()
+        if not self.lost.done() and not self._held_for:  # a lost link gives no budget back
+            await self._budget(size).take(size)
+
     def _budget(self, size: int) -> _Budget:
         return self._small if size <= SMALL_FRAME_BYTES else self._large
 
@@ -190,7 +217,7 @@ class _Link(asyncio.Protocol):
         call.unacknowledged += 1
         self._transport.write(frame)  # what the transport buffers is under way, so the budgets bound that too
         if self._look is None:
-            self._looks = 0
+            self._looks, self._disk_looks, self._quiet_since = 0, 0, self._loop.time()
             self._look = self._loop.call_later(self._timeout_s / LOOKS, self._look_for_progress)
 
     # --- the writer's side
@@ -201,7 +228,7 @@ class _Link(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self.lost.done():
             return  # whoever asked has been told that it failed
-        self._looks = 0
+        self._looks, self._disk_looks, self._quiet_since = 0, 0, self._loop.time()
         self._said.extend(self._unpacker.feed(data))
         if not self._heeding:
             self._heed()
@@ -232,6 +259,8 @@ class _Link(asyncio.Protocol):
             else:
                 call.results[number] = body
                 call.finish_if_complete()
+            if self._held_for and not self._under_way:
+                self._release()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.fail(WRITER_DIED)
@@ -261,16 +290,45 @@ class _Link(asyncio.Protocol):
         self._under_way.clear()
         self._small.dissolve()
         self._large.dissolve()
+        self._released.set()
 
     def _look_for_progress(self) -> None:
         self._look = None
         if not self._under_way:
             return
         self._looks += 1
+        if (self._looks == LOOKS or self._held_for) and self._disk_looks < DISK_LOOKS:
+            waiter = self._watch.waiter()
+            if waiter is not None:
+                self._looks = 0  # when the disk has answered, the writer has all the time that it always has
+                self._disk_looks += 1
+                self._hold(waiter)
         if self._looks < LOOKS:
             self._look = self._loop.call_later(self._timeout_s / LOOKS, self._look_for_progress)
         else:
-            self.fail(f"the embedded store's writer confirmed nothing in {self._timeout_s:g} s; {self._suspect()}")
+            self.fail(
+                f"the embedded store's writer confirmed nothing in {self._timeout_s:g} s; {self._watch.suspect()}"
+            )
+
+    def _hold(self, waiter: int) -> None:
+        """Wait for the disk: every operation under way ends with that reason. The writer may yet do them, and large
+        ones after small ones; so the next ones wait until it has confirmed all that it was given."""
+        if self._held_for:
+            self._held_for = self._watch.stalled(waiter, self._loop.time() - self._held_since, is_first=False)
+            return
+        self._held_since = self._quiet_since
+        self._held_for = self._watch.stalled(waiter, self._loop.time() - self._held_since, is_first=True)
+        self._released.clear()
+        for call, _ in self._under_way.values():
+            call.fail(StoreUnavailable(self._held_for))
+        self._small.dissolve()
+        self._large.dissolve()
+
+    def _release(self) -> None:
+        self._held_for = ""
+        self._small, self._large = _Budget(SMALL_BUDGET_BYTES), _Budget(LARGE_BUDGET_BYTES)  # nothing is under way
+        self._watch.over(self._loop.time() - self._held_since)
+        self._released.set()
 
 
 class WriterProcess:
@@ -282,6 +340,7 @@ class WriterProcess:
         """``death_fd``: see ``writer.py``; the caller's to close."""
         self._death_fd = death_fd
         self.restarts = 0
+        self._watch = Watch(directory, lane)
         self.pid: int | None = None  # of the current process; None while there is none
         self._directory, self._lane = directory, lane
         self._map_size_bytes, self._timeout_s = map_size_bytes, timeout_s
@@ -299,6 +358,11 @@ class WriterProcess:
         """Start the writer; what it says about the directory is raised."""
         await self._start()
         self._supervisor = asyncio.create_task(self._supervise())
+
+    @property
+    def disk_stalls(self) -> int:
+        """How often the disk has kept writes waiting for longer than the time-out."""
+        return self._watch.stalls
 
     async def close(self) -> None:
         """End the writer; operations under way, and later ones, end with ``StoreUnavailable``."""
@@ -352,11 +416,12 @@ class WriterProcess:
             log.error("%s: %s failed: %s", self._directory / self._lane, operation, trouble)
 
     async def _start(self) -> None:
-        link = _Link(self._timeout_s, self._suspect, self._up.clear)
+        link = _Link(self._timeout_s, self._watch, self._up.clear)
         ours, theirs = socket.socketpair()
         try:
             with theirs:
                 self._process = self._spawn(theirs)
+            self._watch.of(self._process.pid)
             await asyncio.get_running_loop().create_unix_connection(lambda: link, sock=ours)
         except OSError as error:
             ours.close()
@@ -367,7 +432,7 @@ class WriterProcess:
             if outcome:
                 raise ERRORS[outcome](body)
         except BaseException as error:
-            suspect = self._suspect()
+            suspect = self._watch.suspect()
             link.abort()
             died = link.lost.done() and link.lost.result() == WRITER_DIED
             await self._end(END_TIMEOUT_S if died else 0.0)
@@ -399,7 +464,7 @@ class WriterProcess:
 
     def _spawn(self, theirs: socket.socket) -> subprocess.Popen[bytes]:
         return spawn(
-            "ingeborg.broker.store.embedded.writer",
+            WRITER,
             theirs,
             str(self._directory),
             self._lane.value,
@@ -436,13 +501,6 @@ class WriterProcess:
                 except StoreError as error:
                     self._why_down = str(error)  # what operations say meanwhile
                     self._say(START, self._why_down)
-
-    def _suspect(self) -> str:
-        """For messages: who may be in the way, our writer itself or one that has the write lock and does not move."""
-        holder = last_lock_holder(self._directory, self._lane)
-        if holder is None or holder == self._process.pid:
-            return f"it was stopped, or waits for the disk; process {self._process.pid} is replaced"
-        return f"process {holder} had the write lock last: if it is stopped, continue it (kill -CONT) or kill it"
 
 
 def _bury(process: subprocess.Popen[bytes], patience_s: float) -> None:

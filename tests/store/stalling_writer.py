@@ -1,0 +1,73 @@
+"""A writer whose disk stalls when the test wants it to, with the arguments of
+``ingeborg.broker.store.embedded.writer``. ``stalled_disk`` is the test's side.
+
+The stall is the kernel's: the writer starts a program whose standard input is a pipe that nobody has opened yet. Until
+somebody does, the kernel keeps the writer in uninterruptible sleep, as it keeps one whose disk does not answer.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import lmdb
+
+from ingeborg.broker.store.embedded import writer
+from ingeborg.broker.store.embedded.layout import Lane
+
+PIPE = "stall-{}"
+"""By the lane: beside the lanes, while the disk stalls."""
+
+MODULE = "tests.store.stalling_writer"
+
+
+class StallingWriter(writer.Writer):
+    """Waits in a transaction, with the write lock held, for as long as the disk stalls."""
+
+    def _begin(self) -> lmdb.Transaction:
+        txn = super()._begin()
+        pipe = self._path.parent / PIPE.format(self._path.name)
+        if pipe.exists():
+            program = shutil.which("true")
+            assert program is not None
+            actions = [(os.POSIX_SPAWN_OPEN, 0, str(pipe), os.O_RDONLY, 0)]
+            os.waitpid(os.posix_spawn(program, [program], {}, file_actions=actions), 0)
+        return txn
+
+
+class Stall:
+    """One of ``stalled_disk``."""
+
+    def __init__(self, pipe: Path) -> None:
+        self._pipe, self._fd = pipe, -1
+        os.mkfifo(pipe, 0o600)
+
+    def end(self) -> None:
+        """Whoever waits goes on, and nobody waits any more."""
+        if self._fd < 0:
+            self._fd = os.open(self._pipe, os.O_RDWR)
+            self._pipe.unlink()
+
+    def close(self) -> None:
+        """Forget it."""
+        self.end()
+        os.close(self._fd)
+
+
+@contextmanager
+def stalled_disk(directory: Path, lane: Lane) -> Iterator[Stall]:
+    """From now on no transaction of the lane gets on, until the stall is ended or the block ends."""
+    stall = Stall(directory / PIPE.format(lane))
+    try:
+        yield stall
+    finally:
+        stall.close()
+
+
+if __name__ == "__main__":
+    writer.Writer = StallingWriter  # type: ignore[misc]
+    sys.exit(writer.main(sys.argv[1:]))
