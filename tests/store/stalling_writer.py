@@ -28,15 +28,16 @@ MODULE = "tests.store.stalling_writer"
 class StallingWriter(writer.Writer):
     """Waits in a transaction, with the write lock held, for as long as the disk stalls."""
 
-    def _begin(self) -> lmdb.Transaction:
-        txn = super()._begin()
-        pipe = self._path.parent / PIPE.format(self._path.name)
-        if pipe.exists():
-            program = shutil.which("true")
-            assert program is not None
-            actions = [(os.POSIX_SPAWN_OPEN, 0, str(pipe), os.O_RDONLY, 0)]
-            os.waitpid(os.posix_spawn(program, [program], {}, file_actions=actions), 0)
-        return txn
+    @contextmanager
+    def _begin(self) -> Iterator[lmdb.Transaction]:
+        with super()._begin() as txn:
+            pipe = self._path.parent / PIPE.format(self._path.name)
+            if pipe.exists():
+                program = shutil.which("true")
+                assert program is not None
+                actions = [(os.POSIX_SPAWN_OPEN, 0, str(pipe), os.O_RDONLY, 0)]
+                os.waitpid(os.posix_spawn(program, [program], {}, file_actions=actions), 0)
+            yield txn
 
 
 class Stall:

@@ -182,9 +182,9 @@ import lmdb, os, pathlib, signal, sys
 from ingeborg.broker.store.embedded.layout import Gate, Lane
 directory = pathlib.Path(sys.argv[1])
 transaction = lmdb.open(str(directory / "durable"), max_dbs=3).begin(write=True)
-Gate(directory, Lane.DURABLE).sign()
-print("held", flush=True)
-os.kill(os.getpid(), signal.SIGSTOP)
+with Gate(directory, Lane.DURABLE).signed():
+    print("held", flush=True)
+    os.kill(os.getpid(), signal.SIGSTOP)
 """
 
 
@@ -196,7 +196,7 @@ async def test_a_stopped_process_with_the_write_lock_is_named_and_only_writes_wa
         try:
             line_of(holder)
             for _ in range(2):  # under way, and then while the next writer cannot get ready
-                with pytest.raises(StoreUnavailable, match=f"process {holder.pid} had the write lock last"):
+                with pytest.raises(StoreUnavailable, match=f"process {holder.pid} has the write lock"):
                     await asyncio.wait_for(store.subscribe([("bob", ["rock"])]), 10)
             assert await store.subscribers(["rock"]) == [{"ann"}]
             await at_last(lambda: store.heartbeat(ME))

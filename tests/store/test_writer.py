@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +16,16 @@ import lmdb
 import pytest
 
 from ingeborg.broker.store.embedded import operations
-from ingeborg.broker.store.embedded.layout import PROGRESS, Environment, Lane, Unpacker, pack, prepare
+from ingeborg.broker.store.embedded.layout import (
+    PROGRESS,
+    Environment,
+    Gate,
+    Lane,
+    Unpacker,
+    lock_holder,
+    pack,
+    prepare,
+)
 from ingeborg.broker.store.embedded.writer import ParentGone, Writer
 
 MAP_BYTES = 64 << 20
@@ -144,16 +154,27 @@ def test_an_orphan_applies_nothing(tmp_path: Path) -> None:
             pass
 
 
-def test_a_disk_too_full_to_note_the_lock_holder_does_not_fail_the_write(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(*_: object) -> int:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
+def test_who_has_the_write_lock_is_known_to_other_processes_and_only_while_it_has_it(tmp_path: Path) -> None:
     with writing(tmp_path) as (parent, _):
-        monkeypatch.setattr(os, "pwrite", full)
+        gate = Gate(tmp_path, Lane.DURABLE)
+        with gate.signed():
+            assert holder_seen_by_another(tmp_path) == os.getpid()
+            assert lock_holder(tmp_path, Lane.DURABLE) is None  # another one is asked for
+        assert holder_seen_by_another(tmp_path) is None
         parent.send((1, "subscribe", [("ann", ["rock"])]))
         assert parent.replies(1) == {1: ("", [])}
+        assert holder_seen_by_another(tmp_path) is None
+    assert lock_holder(tmp_path / "nothing", Lane.DURABLE) is None
+
+
+def holder_seen_by_another(directory: Path) -> int | None:
+    """Return what a process says of who has the write lock."""
+    code = (
+        "import sys, pathlib; from ingeborg.broker.store.embedded.layout import Lane, lock_holder; "
+        "print(lock_holder(pathlib.Path(sys.argv[1]), Lane.DURABLE))"
+    )
+    asked = subprocess.run([sys.executable, "-c", code, str(directory)], capture_output=True, text=True, check=True)
+    return None if asked.stdout.strip() == "None" else int(asked.stdout)
 
 
 def test_only_the_durable_environment_is_synced_at_every_commit(tmp_path: Path) -> None:

@@ -160,7 +160,7 @@ async def test_while_the_writer_waits_for_the_disk_callers_hear_of_it_and_nothin
         part = "x" * 100_000
         large = asyncio.create_task(link.call("large", [part] * (2 * LARGE_BUDGET_BYTES // len(part))))
         small = asyncio.create_task(link.call("small", ["y"]))
-        while not link._large._line:
+        while not link._large._line:  # noqa: ASYNC110 - nobody tells
             await asyncio.sleep(0)
         given = len(link._under_way)
         watch.waits = 7

@@ -25,7 +25,7 @@ its own after ``prepare`` has returned, or import asyncio (a writer starts in a 
         kept_floors  slot           -> stamp (8 bytes) from which on the slot's messages are whole
         kept_about   `top`          -> the greatest stamp (8 bytes); `lines` -> [line, ...], the newest last
         boot_id      (a file) the boot the environment belongs to; under another one it is emptied
-    either one also holds the file `gate`: the queue for its write lock, and the process that had it last
+    either one also holds the file `gate`: the queue for its write lock, and, by locks on it, the process that has it
     DIR/made       that the durable environment was made (``files.py``)
 
 All of it is for one user: directories 700, files 600.
@@ -51,10 +51,11 @@ import errno
 import fcntl
 import os
 import re
+import struct
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -218,27 +219,39 @@ class Gate:
         finally:
             fcntl.flock(self._fd, fcntl.LOCK_UN)
 
-    def sign(self) -> None:
-        """Note that this process has the write lock, for ``last_lock_holder``."""
-        # On a full disk a message to people will lack this name; that is no reason to fail what may still succeed.
-        with suppress(OSError):
-            os.pwrite(self._fd, b"%20d" % os.getpid(), 0)
+    @contextmanager
+    def signed(self) -> Iterator[None]:
+        """Let ``lock_holder`` find this process while it has the write lock."""
+        # A lock of the kernel's, each process its own byte: whoever notes it in the file waits for the disk to do so.
+        pid = os.getpid()
+        fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, pid)
+        try:
+            yield
+        finally:
+            fcntl.lockf(self._fd, fcntl.LOCK_UN, 1, pid)
 
 
-def last_lock_holder(directory: Path, lane: Lane) -> int | None:
-    """The process that had the write lock last, and may have it still. A hint: it may be gone, or not yet noted."""
-    # Without a note of the access, which the disk would have to take in: it is asked while the disk stands still.
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | getattr(os, "O_NOATIME", 0)
+_FLOCK = struct.Struct("hhqqi4x")
+"""The kernel's ``struct flock`` on 64-bit Linux: type, whence, start, length, process."""
+
+
+def lock_holder(directory: Path, lane: Lane) -> int | None:
+    """Return the process that has the write lock of a lane, other than this one; ``None``: nobody, or the system does
+    not say. Touches no disk."""
+    if sys.platform != "linux":
+        return None
     try:
-        fd = os.open(directory / lane / "gate", flags)
+        fd = os.open(directory / lane / "gate", os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return None
     try:
-        return int(os.read(fd, 64))
-    except (OSError, ValueError):
+        asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 1, 0, 0)  # from byte 1 to the end
+        kind, _, _, _, pid = _FLOCK.unpack(fcntl.fcntl(fd, fcntl.F_GETLK, asked))
+    except OSError:
         return None
     finally:
         os.close(fd)
+    return pid if kind != fcntl.F_UNLCK and pid > 0 else None
 
 
 def boot_id() -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-from ingeborg.broker.store.embedded.layout import Lane, last_lock_holder
+from ingeborg.broker.store.embedded.layout import Lane, lock_holder
 
 log = logging.getLogger("ingeborg.store")
 
@@ -50,15 +50,15 @@ class Watch:
         waiting. ``None``: neither does."""
         if self._pid is not None and waits_for_disk(self._pid):
             return self._pid
-        holder = last_lock_holder(self._directory, self._lane)
+        holder = lock_holder(self._directory, self._lane)
         return holder if holder is not None and waits_for_disk(holder) else None
 
     def suspect(self) -> str:
         """Say, in a message, who may be in the way where it is not the disk."""
-        holder = last_lock_holder(self._directory, self._lane)
+        holder = lock_holder(self._directory, self._lane)
         if holder is None or holder == self._pid:
             return f"it was stopped, or hangs; process {self._pid} is replaced"
-        return f"process {holder} had the write lock last: if it is stopped, continue it (kill -CONT) or kill it"
+        return f"process {holder} has the write lock: if it is stopped, continue it (kill -CONT) or kill it"
 
     def stalled(self, waiter: int, for_s: float, *, is_first: bool) -> str:
         """Log and count a stall when it is noticed.

@@ -20,7 +20,8 @@ import socket
 import sys
 import time
 from collections import deque
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -224,21 +225,18 @@ class Writer:
             replies.append((PROGRESS, "", []))
         return replies
 
-    def _begin(self) -> lmdb.Transaction:
+    @contextmanager
+    def _begin(self) -> Iterator[lmdb.Transaction]:
+        """A transaction, committed at the block's end, or aborted where an error leaves it."""
         with self._gate.held():
             txn = self._environment.begin(write=True)
-        if os.getppid() != self._parent:
-            # It may have waited for long, and a new endpoint's writer may have done newer things since.
-            txn.abort()
-            raise ParentGone
-        try:
+        with self._gate.signed(), txn:
+            if os.getppid() != self._parent:
+                # It may have waited for long, and a new endpoint's writer may have done newer things since.
+                raise ParentGone
             require_same(self._path, self._files)  # nobody would find what is written to a file that was removed
             require_latest(self._path, self._environment.env, txn.id() - 1)
-        except (StoreLost, OSError):
-            txn.abort()
-            raise
-        self._gate.sign()
-        return txn
+            yield txn
 
     def _settle(self) -> bool:
         """Make what was let go of lately fit for use: LMDB takes pages that were freed two transactions ago, and where
