@@ -21,7 +21,7 @@ import pytest
 from _pytest.terminal import TerminalReporter
 
 from ingeborg import form
-from tests import slices, wants
+from tests import proof, slices, wants
 from tests.broker import running
 from tests.broker.transports import Authority
 
@@ -48,15 +48,22 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return LongestFirst(config, log)
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Each process of pytest-xdist's takes the seeds that this one has drawn."""
+    proof.pytest_configure_node(node)
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """A run that is to test a form of the code, and some slices of the tests, tests no other, and leaves none out."""
     parser.addoption("--form", choices=["compiled", "interpreted"], help="fail unless this form of the code is tested")
     slices.pytest_addoption(parser)
+    proof.pytest_addoption(parser)
 
 
-def pytest_report_header() -> str:
-    """Which form of the code is tested."""
-    return f"ingeborg: {form.name()}"
+def pytest_report_header() -> list[str]:
+    """Which form of the code is tested, and with which seeds."""
+    return [f"ingeborg: {form.name()}", proof.pytest_report_header()]
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -68,12 +75,14 @@ def pytest_configure(config: pytest.Config) -> None:
     if wanted not in (None, form.name()):
         raise pytest.UsageError(f"--form {wanted}, and the code that would be tested is {form.name()}")
     slices.pytest_configure(config)
+    proof.pytest_configure(config)
     config.addinivalue_line("markers", "over_tcp: over TLS it would show nothing more, and take long")
     config.addinivalue_line("markers", "over_tls: it is about TLS itself")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Without the other transport's; and once each where no event loop runs it: it has no connections."""
+    """Without the other transport's; and once each where no event loop runs it: it has no connections. Nor what only
+    `make prove` runs."""
     needless = set()
     for item in items:
         if not isinstance(item, pytest.Function) or not hasattr(item, "callspec"):
@@ -85,6 +94,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if needless:
         config.hook.pytest_deselected(items=list(needless))
         items[:] = [item for item in items if item not in needless]
+    proof.pytest_collection_modifyitems(config, items)
 
 
 @pytest.hookimpl(wrapper=True)
