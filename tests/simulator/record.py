@@ -1,4 +1,4 @@
-"""What a history's endpoints decide, to the byte: ``python -m tests.simulator.record FIRST COUNT``, a line each seed.
+"""What a history's endpoints decide, to the byte: ``python -m tests.simulator.record SEED…``, a line each.
 
 Owns: which seeds run in which way, and what of a turn is recorded: every effect in its order, and at the end every
 counter. Must never: leave out what differs. Two runs of the same code say the same; so do its two forms.
@@ -100,9 +100,8 @@ def record(seed: int) -> str:
 
 def main(arguments: list[str]) -> int:
     """The first line says which form this is."""
-    first, count = map(int, arguments)
     print(form.name())
-    for seed in range(first, first + count):
+    for seed in map(int, arguments):
         print(record(seed), flush=True)
     return 0
 

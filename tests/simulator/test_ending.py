@@ -11,9 +11,10 @@ import pytest
 from ingeborg.broker.core.model import Location, Shape
 from ingeborg.broker.core.topics.sweeping import KEPT_S, Sweeping
 from tests import wants
+from tests.planted import fault, search
+from tests.proof import seeds
 
 from .ending import EndingHistory
-from .seeds import enough, seeds
 from .world import Store, World
 
 #: Of a kind: the options, how many histories, and how many subscriptions end in them, and stay, at least.
@@ -33,16 +34,17 @@ KINDS: dict[str, tuple[dict[str, Any], int, int]] = {
 def test_they_end_when_they_should_and_whoever_loses_one_is_told(
     options: dict[str, Any], histories: int, least: int
 ) -> None:
+    drawn = seeds(150_000, histories)
     ended = kept = told = 0
-    for seed in seeds(150_000, histories):
+    for seed in drawn:
         history = EndingHistory(seed, **options)
         assert not history.run(), f"seed {seed}: {history.violations[:5]}"
         ended += history.ended
         kept += history.kept
         told += sum(believer.told for believer in history.believers)
-    assert ended >= enough(least)
-    assert kept >= enough(least) // 5
-    assert told >= enough(least) // 8
+    assert ended >= drawn.enough(least)
+    assert kept >= drawn.enough(least // 5)
+    assert told >= drawn.enough(least // 8)
 
 
 def test_nothing_at_all_is_left_of_clients_that_never_come_back() -> None:
@@ -140,21 +142,21 @@ def plain_does_not_win(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Store, "finish_end", finish_end)
 
 
-PLANTED: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], dict[str, Any]]] = {
-    "whoever came back": (whoever_came_back, {"faults": False}),
-    "too early": (too_early, {"faults": False}),
-    "never": (never, {"faults": False}),
-    "who is elsewhere": (who_is_elsewhere, {"faults": False}),
-    "untold": (untold, {"faults": False}),
-    "read as plain": (read_as_plain, {"faults": False}),
-    "not written anew": (not_written_anew, {"faults": False}),
-    "plain does not win": (plain_does_not_win, {"faults": False}),
-}
-
-
-@pytest.mark.parametrize(("plant", "options"), PLANTED.values(), ids=PLANTED)
+@pytest.mark.parametrize(
+    ("plant", "seed"),
+    [
+        fault(whoever_came_back, seed=151_000),
+        fault(too_early, seed=151_000),
+        fault(never, seed=151_000),
+        fault(who_is_elsewhere, seed=151_000),
+        fault(untold, seed=151_003),
+        fault(read_as_plain, seed=151_000),
+        fault(not_written_anew, seed=151_000),
+        fault(plain_does_not_win, seed=151_000),
+    ],
+)
 def test_a_planted_fault_is_found(
-    plant: Callable[[pytest.MonkeyPatch], None], options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    plant: Callable[[pytest.MonkeyPatch], None], seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plant(monkeypatch)
-    assert any(EndingHistory(seed, **options).run() for seed in range(151_000, 151_030))
+    search(plant, seed, range(151_000, 151_030), lambda seed: EndingHistory(seed, faults=False).run())

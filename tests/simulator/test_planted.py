@@ -9,6 +9,7 @@ import pytest
 
 from ingeborg.bench.oracle.owing import owed
 from ingeborg.protocol.errors import REPLACED
+from tests.planted import fault
 
 from .history import History, Subscriber
 from .world import Client
@@ -27,6 +28,7 @@ def steady(history: History) -> Subscriber:
 
 
 def lost(history: History) -> None:
+    """Nobody has heard anything."""
     for client in connections(history):
         client.notes.clear()
 
@@ -43,6 +45,7 @@ def lost_once(history: History) -> None:
 
 
 def moved_to_a_former_place(history: History) -> None:
+    """The last message of one that moved came where it was before."""
     for subscriber in history.subscribers:
         first, last = subscriber.connections[0], subscriber.connections[-1]
         if first is not last and last.notes:
@@ -58,36 +61,43 @@ def thrice(history: History) -> None:
 
 
 def twice(history: History) -> None:
+    """One message came once more."""
     client = next(client for client in connections(history) if client.notes)
     client.notes.append(client.notes[-1])
 
 
 def twice_at_two_places(history: History) -> None:
+    """One message came where a client is, and where it was before."""
     subscriber = next(one for one in history.subscribers if len(one.connections) > 1 and one.connections[-1].notes)
     subscriber.connections[0].notes.append(subscriber.connections[-1].notes[-1])
 
 
 def out_of_order(history: History) -> None:
+    """What came on each connection came in the opposite order."""
     for client in connections(history):
         client.notes.reverse()
 
 
 def what_nobody_published(history: History) -> None:
+    """A message came that nobody had sent."""
     connections(history)[0].notes.append((history.world.now, "topic 0", "no message"))
 
 
 def to_who_has_no_wish(history: History) -> None:
+    """A message came to a client that had not subscribed to its topic."""
     subscriber = steady(history)
     _, topic, _ = subscriber.connections[0].notes[-1]
     del subscriber.changes[topic]  # so it never asked for what it has got
 
 
 def subscriptions_lost(history: History) -> None:
+    """No confirmed subscription is in the store."""
     for clients in history.world.store.subscribers_of.values():
         clients.clear()
 
 
 def subscription_made(history: History) -> None:
+    """The store has a subscription that nobody asked for."""
     history.world.store.subscribers_of.setdefault("a topic of nobody", set()).add("c0")
 
 
@@ -99,11 +109,13 @@ def unsubscription_lost(history: History) -> None:
 
 
 def no_reply(history: History) -> None:
+    """A command has got no reply."""
     client = next(client for client in connections(history) if client.core is not None)
     history.expected[client] = 1
 
 
 def not_dropped(history: History) -> None:
+    """Publishers were told of each repetition that it was new."""
     for publication in history.publications:
         for sending in publication.sends:
             if sending.reply.get("duplicate"):
@@ -111,12 +123,14 @@ def not_dropped(history: History) -> None:
 
 
 def duplicate_of_nothing(history: History) -> None:
+    """A publisher was told of its only message that it was a duplicate."""
     sending = history.publications[0].sends[0]
     history.publications[0].sends = [sending]  # no other publish of it was there
     sending.reply = {"result": "success", "duplicate": True}
 
 
 def replaced_by_nobody(history: History) -> None:
+    """A connection was closed for another one that is not there."""
     client = connections(history)[-1]
     client.closed_at, client.close_code = history.world.now, REPLACED.code
 
@@ -129,17 +143,20 @@ def key_given_twice(history: History) -> None:
 
 
 def conflict_with_nothing(history: History) -> None:
+    """A key was refused, though nobody else had used it."""
     publication = next(one for one in history.publications if one.sends and not one.rivals)
     publication.sends[0].reply = {"error": "conflict"}
 
 
 def retry_is_new(history: History) -> None:
+    """A repetition with a key of its own was taken for new."""
     for publication in history.publications:
         for sending in publication.accepted:
             sending.reply["duplicate"] = False
 
 
 def refused_and_heard(history: History) -> None:
+    """What was refused came to a client all the same."""
     publication = next(one for one in history.publications if one.conflicts and one.conflicts == one.sends)
     connections(history)[0].notes.append((history.world.now, publication.topic, publication.payload))
 
@@ -185,7 +202,7 @@ def checked_again(history: History) -> list[str]:
 
 
 @pytest.mark.parametrize("faults", [False, True])
-@pytest.mark.parametrize("plant", WHATEVER_BEFALLS, ids=lambda plant: plant.__name__)
+@pytest.mark.parametrize("plant", [fault(plant) for plant in WHATEVER_BEFALLS])
 def test_a_planted_fault_is_found(plant: Callable[[History], None], faults: bool) -> None:
     history = History(DISTURBED if faults else PEACEFUL, faults=faults)
     assert not history.run()
@@ -196,7 +213,7 @@ def test_a_planted_fault_is_found(plant: Callable[[History], None], faults: bool
 
 
 @pytest.mark.parametrize("slow", [False, True])
-@pytest.mark.parametrize("plant", IN_PEACE, ids=lambda plant: plant.__name__)
+@pytest.mark.parametrize("plant", [fault(plant) for plant in IN_PEACE])
 def test_what_only_a_fault_of_the_cluster_excuses_is_found_in_peace(
     plant: Callable[[History], None], slow: bool
 ) -> None:
@@ -206,7 +223,7 @@ def test_what_only_a_fault_of_the_cluster_excuses_is_found_in_peace(
     assert any(IN_PEACE[plant] in violation for violation in checked_again(history))
 
 
-@pytest.mark.parametrize("plant", OF_OWN_KEYS, ids=lambda plant: plant.__name__)
+@pytest.mark.parametrize("plant", [fault(plant) for plant in OF_OWN_KEYS])
 def test_what_is_wrong_about_a_key_of_its_own_is_found(plant: Callable[[History], None]) -> None:
     history = History(PEACEFUL, faults=False, own_keys=True)
     assert not history.run()

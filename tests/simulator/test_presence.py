@@ -13,9 +13,10 @@ from ingeborg.broker.core.topics.presence import Presence
 from ingeborg.broker.core.topics.sweeping import Sweeping
 from ingeborg.broker.core.topics.writing import Writing
 from tests import wants
+from tests.planted import fault, search
+from tests.proof import seeds
 
 from .presence import WRITES, PresenceHistory
-from .seeds import enough, seeds
 from .world import Store
 
 #: Of a kind: the options, how many histories, and how much is told in them, at least.
@@ -31,13 +32,14 @@ KINDS: dict[str, tuple[dict[str, Any], int, int]] = {
 
 @pytest.mark.parametrize(("options", "histories", "least"), KINDS.values(), ids=KINDS)
 def test_what_is_told_has_happened(options: dict[str, Any], histories: int, least: int) -> None:
+    drawn = seeds(160_000, histories)
     told = 0
-    for seed in seeds(160_000, histories):
+    for seed in drawn:
         history = PresenceHistory(seed, **options)
         assert not history.run(), f"seed {seed}: {history.violations[:5]}"
         assert all(node.router.sweeping.presence.waiting == 0 for node in history.world.live())  # type: ignore[union-attr]
         told += len(history.told())
-    assert told >= enough(least)
+    assert told >= drawn.enough(least)
 
 
 # Planted faults
@@ -100,20 +102,20 @@ def test_a_write_that_failed_is_not_told() -> None:
     assert told > 100
 
 
-PLANTED: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], type[PresenceHistory], dict[str, Any]]] = {
-    "each subscribe": (each_subscribe, PresenceHistory, {"faults": False}),
-    "before it is written": (before_it_is_written, Unwritable, {"faults": False}),
-    "plain ones only": (plain_ones_only, PresenceHistory, {"faults": False}),
-    "ends untold": (ends_untold, PresenceHistory, {"faults": False}),
-}
-
-
-@pytest.mark.parametrize(("plant", "kind", "options"), PLANTED.values(), ids=PLANTED)
+@pytest.mark.parametrize(
+    ("plant", "kind", "seed"),
+    [
+        fault(each_subscribe, PresenceHistory, seed=161_000),
+        fault(before_it_is_written, Unwritable, seed=161_000),
+        fault(plain_ones_only, PresenceHistory, seed=161_000),
+        fault(ends_untold, PresenceHistory, seed=161_000),
+    ],
+)
 def test_a_planted_fault_is_found(
     plant: Callable[[pytest.MonkeyPatch], None],
     kind: type[PresenceHistory],
-    options: dict[str, Any],
+    seed: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     plant(monkeypatch)
-    assert any(kind(seed, **options).run() for seed in range(161_000, 161_010))
+    search(plant, seed, range(161_000, 161_010), lambda seed: kind(seed, faults=False).run())

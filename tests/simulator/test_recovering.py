@@ -22,10 +22,11 @@ from ingeborg.broker.core.messages.message import Handover
 from ingeborg.protocol.hashes import slot_of
 from ingeborg.protocol.wire import encode
 from tests import wants
+from tests.planted import fault, search
+from tests.proof import seeds
 
 from .history import NOTHING
 from .recovering import HOUR_S, RecoveringHistory
-from .seeds import enough, seeds
 from .world import Client
 
 BYTES = 1 << 20
@@ -123,12 +124,13 @@ def test_nothing_kept_is_missing_without_a_word_and_no_gap_is_told_without_a_rea
     kind: Kind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     patched(kind.patches, monkeypatch)
+    drawn = seeds(180_000, kind.histories)
     owed = 0
-    for seed in seeds(180_000, kind.histories):
+    for seed in drawn:
         history = RecoveringHistory(seed, **kind.options)
         assert not history.run(), f"seed {seed}: {history.violations[:5]}"
         owed += history.owed
-    assert owed >= enough(kind.owed)
+    assert owed >= drawn.enough(kind.owed)
 
 
 # Planted faults
@@ -223,27 +225,29 @@ def let_go_of_without_a_word(patch: pytest.MonkeyPatch) -> None:
 
 
 #: Each with a kind of histories that finds it.
-PLANTED: dict[Callable[[pytest.MonkeyPatch], None], str] = {
-    a_home_is_forgotten: "in peace",
-    position_before_what_it_covers: "slow",
-    nobody_recovers_after_a_lapse: "lapses",
-    no_floor: "crash",
-    always_a_gap: "in peace",
-    failures_are_not_told: "long cuts",
-    some_marks_only: "in peace",
-    not_written_and_handed_over: "journal, everything",
-    kept_by_its_home_alone: "crash with standbys",
-    let_go_of_without_a_word: "few of a topic",
-}
-
-
-@pytest.mark.parametrize("plant", PLANTED, ids=lambda plant: plant.__name__)
-def test_a_planted_fault_is_found(plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("plant", "name", "seed"),
+    [
+        fault(a_home_is_forgotten, "in peace", seed=181_000),
+        fault(position_before_what_it_covers, "slow", seed=181_001),
+        fault(nobody_recovers_after_a_lapse, "lapses", seed=181_033),
+        fault(no_floor, "crash", seed=181_002),
+        fault(always_a_gap, "in peace", seed=181_000),
+        fault(failures_are_not_told, "long cuts", seed=181_005),
+        fault(some_marks_only, "in peace", seed=181_000),
+        fault(not_written_and_handed_over, "journal, everything", seed=181_037),
+        fault(kept_by_its_home_alone, "crash with standbys", seed=181_000),
+        fault(let_go_of_without_a_word, "few of a topic", seed=181_000),
+    ],
+)
+def test_a_planted_fault_is_found(
+    plant: Callable[[pytest.MonkeyPatch], None], name: str, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     wants.interpreted()
     plant(monkeypatch)
-    kind = KINDS[PLANTED[plant]]
+    kind = KINDS[name]
     patched(kind.patches, monkeypatch)
-    assert any(RecoveringHistory(seed, **kind.options).run() for seed in range(181_000, 181_100)), plant.__doc__
+    search(plant, seed, range(181_000, 181_100), lambda seed: RecoveringHistory(seed, **kind.options).run())
 
 
 # Found by thinking

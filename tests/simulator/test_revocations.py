@@ -16,9 +16,10 @@ from ingeborg.broker.core.clients.sessions import Sessions
 from ingeborg.broker.core.limits import Sizes
 from ingeborg.broker.core.model import Shape
 from tests import wants
+from tests.planted import fault, search
+from tests.proof import seeds
 
 from .history import History
-from .seeds import enough, seeds
 from .world import Node, Store
 
 ONE_BY_ONE = Sizes(looked_at_per_slice=1, revoked_per_slice=1, closed_per_slice=0)
@@ -43,16 +44,17 @@ WAYS: dict[str, tuple[dict[str, Any], int]] = {
 
 @pytest.mark.parametrize(("options", "least"), WAYS.values(), ids=WAYS)
 def test_who_is_revoked_is_served_nowhere_and_who_logs_in_anew_is(options: dict[str, Any], least: int) -> None:
+    drawn = seeds(130_000, 12, 2)
     succeeded = closed = anew = 0
-    for seed in seeds(130_000, 12):
+    for seed in drawn:
         history = History(seed, revokes=True, **options)
         assert not history.run(), f"seed {seed}: {history.violations[:5]}"
         assert history.tokens is not None
         succeeded += sum(one.succeeded_at < 1e9 for one in history.tokens.revoked)
         closed += history.tokens.closed
         anew += history.tokens.let_in_anew
-    assert min(succeeded, closed, anew) >= enough(least) // 2
-    assert succeeded >= enough(least)
+    assert min(succeeded, closed, anew) >= drawn.enough(least // 2)
+    assert succeeded >= drawn.enough(least)
 
 
 # Planted faults
@@ -122,28 +124,29 @@ def too_many_named(patch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("plant", "options"),
+    ("plant", "options", "seed"),
     [
-        (a_peer_forgets, {"faults": False}),
-        (nobody_is_told, {"faults": False}),
-        (not_recorded, {}),
-        (read_before_the_others_tell, {}),
-        (never_looked_for, {}),
-        (nobody_held_back, {}),
-        (closed_and_not_shut, {"faults": False}),
-        (let_in_unasked, {"faults": False}),
-        (too_many_named, {"faults": False}),
+        fault(a_peer_forgets, {"faults": False}, seed=131_000),
+        fault(nobody_is_told, {"faults": False}, seed=131_000),
+        fault(not_recorded, {}, seed=131_003),
+        fault(read_before_the_others_tell, {}, seed=131_003),
+        fault(never_looked_for, {}, seed=131_010),
+        fault(nobody_held_back, {}, seed=131_003),
+        fault(closed_and_not_shut, {"faults": False}, seed=131_000),
+        fault(let_in_unasked, {"faults": False}, seed=131_000),
+        fault(too_many_named, {"faults": False}, seed=131_000),
     ],
 )
 def test_a_planted_fault_is_found(
-    plant: Callable[[pytest.MonkeyPatch], None], options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    plant: Callable[[pytest.MonkeyPatch], None], options: dict[str, Any], seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wants.interpreted()
     plant(monkeypatch)
-    for seed in range(131_000, 131_200):
+
+    def found(seed: int) -> bool:
         history = History(seed, revokes=True, **options)
         history.run()
         assert history.tokens is not None
-        if history.tokens.check(history.subscribers):
-            return
-    raise AssertionError(f"{plant.__doc__}")
+        return bool(history.tokens.check(history.subscribers))
+
+    search(plant, seed, range(131_000, 131_200), found)

@@ -15,6 +15,7 @@ from ingeborg.bench.overlay.protocols.linking import LinkingOptions
 from ingeborg.bench.overlay.protocols.repairs import AS_PRINTED, REPAIRED, Repairs
 from ingeborg.bench.overlay.protocols.wires import GOSSIP, GRAFT, IHAVE, PRUNE, Mid
 from ingeborg.broker.core.overlay.node import Desk, Peer, Wire
+from tests.planted import finds
 
 from .small import EndlessError, Make, World, chords, ring, wander
 
@@ -415,6 +416,7 @@ class PrunesItsParent(CptCast):
             self._prune(sender)
 
 
+@finds(Overtakes)
 def test_a_payload_that_overtakes_an_announcement_is_found() -> None:
     assert any(wandered(seed, 6, Overtakes).judge.disorder() for seed in range(80))
 
@@ -428,6 +430,7 @@ class PrunesBeforeItCanAnswer(CptCast):
             self._make_lazy(peer)
 
 
+@finds(PrunesBeforeItCanAnswer)
 def test_a_prune_by_who_cannot_answer_is_found_by_what_waits_for_ever() -> None:
     worlds = (wandered(seed, 6, PrunesBeforeItCanAnswer) for seed in range(80))
     assert any(
@@ -436,11 +439,13 @@ def test_a_prune_by_who_cannot_answer_is_found_by_what_waits_for_ever() -> None:
     )
 
 
+@finds(NeverAnswers)
 def test_an_announcement_without_an_answer_is_found() -> None:
     world = wandered(1, 6, NeverAnswers)
     assert any(node_of(world, name).expected for name in world.nodes)
 
 
+@finds(PrunesItsParent)
 def test_a_prune_of_the_parent_is_found_by_what_every_message_then_costs() -> None:
     costs = []
     for make in (CptCast, PrunesItsParent):
@@ -453,6 +458,7 @@ def test_a_prune_of_the_parent_is_found_by_what_every_message_then_costs() -> No
     assert costs[1] >= 5
 
 
+@finds("A timer is shorter than the latency of the tree.")
 @pytest.mark.parametrize(("timeout1", "grafts"), [(1.0, False), (0.05, True)])
 def test_a_timer_below_the_trees_latency_is_found_by_grafts_for_what_was_coming(timeout1: float, grafts: bool) -> None:
     """A line of eager links of 0.1 s each, and a lazy one from its first node to its last."""

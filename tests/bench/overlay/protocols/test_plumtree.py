@@ -12,6 +12,7 @@ from ingeborg.bench.overlay.protocols import plumtree
 from ingeborg.bench.overlay.protocols.plumtree import Plumtree, PlumtreeOptions
 from ingeborg.bench.overlay.protocols.wires import GOSSIP, GRAFT, IHAVE, PRUNE
 from ingeborg.broker.core.overlay.node import Peer
+from tests.planted import finds
 
 from .small import World, chords, ring, wander
 
@@ -179,7 +180,7 @@ def test_only_the_latest_messages_are_kept(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 class PrunesItsParent(Plumtree):
-    """A planted fault: it cuts the link that has just brought what was new."""
+    """It cuts the link that has just brought what was new."""
 
     def _take(self, mid: tuple[Peer, int], hops: int, payload_bytes: int, sender: Peer | None) -> None:
         super()._take(mid, hops, payload_bytes, sender)
@@ -188,6 +189,7 @@ class PrunesItsParent(Plumtree):
             self.desk.send(sender, (PRUNE,), 1)
 
 
+@finds(PrunesItsParent)
 def test_a_prune_of_the_parent_is_found_by_what_every_message_then_costs() -> None:
     costs = []
     for make in (Plumtree, PrunesItsParent):
@@ -201,12 +203,13 @@ def test_a_prune_of_the_parent_is_found_by_what_every_message_then_costs() -> No
 
 
 class KeepsNothing(Plumtree):
-    """A planted fault: who asks gets nothing."""
+    """Who asks gets nothing."""
 
     def _grafted(self, peer: Peer, mid: tuple[Peer, int]) -> None:
         self._elongate(peer)
 
 
+@finds(KeepsNothing)
 def test_a_graft_without_an_answer_is_found_by_what_is_lacking() -> None:
     found = 0
     for seed in range(20):

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from ingeborg.bench.overlay.protocols.prc import Prc
 from ingeborg.bench.overlay.protocols.wires import GOSSIP
 from ingeborg.broker.core.overlay.node import Peer, Wire
+from tests.planted import fault, search
+from tests.proof import seeds
 
 from .small import Make, World, chords, ring, wander
 
@@ -153,12 +155,16 @@ def _leftovers(world: World) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("fault", "sign"),
-    [(TrustsNewLinks, _doubles), (ForgetsBPi, _doubles), (LosesItsBuffer, _leftovers)],
+    ("plant", "sign", "seed"),
+    [
+        fault(TrustsNewLinks, _doubles, seed=0),
+        fault(ForgetsBPi, _doubles, seed=4),
+        fault(LosesItsBuffer, _leftovers, seed=4),
+    ],
 )
-def test_a_planted_fault_is_found(fault: type[Prc], sign: Callable[[World], bool]) -> None:
-    assert any(sign(wandered(seed, 6, fault)) for seed in range(40))
-    assert not any(sign(wandered(seed, 6)) for seed in range(40))
+def test_a_planted_fault_is_found(plant: type[Prc], sign: Callable[[World], bool], seed: int) -> None:
+    search(plant, seed, range(40), lambda seed: sign(wandered(seed, 6, plant)))
+    assert not any(sign(wandered(seed, 6)) for seed in seeds(0, 40, 10))
 
 
 def test_hops_are_the_links_that_a_payload_has_crossed() -> None:

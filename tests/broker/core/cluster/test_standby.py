@@ -15,6 +15,7 @@ from ingeborg.broker.core.links.calls import Asker, Kind
 from ingeborg.broker.core.links.capabilities import COPIES, STANDBY
 from ingeborg.protocol.hashes import SLOTS
 from tests import wants
+from tests.planted import finds
 from tests.simulator.world import Node
 
 from ..talk import Cluster
@@ -368,6 +369,7 @@ def crashed(plant: Callable[[pytest.MonkeyPatch], None]) -> tuple[dict[Key, byte
         return made, at_homes(*rest), sum(pages_of(node).in_part for node in rest)
 
 
+@finds("Copies are made at an endpoint that does not take over.")
 def test_a_standby_that_is_not_the_next_home_is_found() -> None:
     def plant(patch: pytest.MonkeyPatch) -> None:
         true = Membership.table_without_me
@@ -384,6 +386,7 @@ def test_a_standby_that_is_not_the_next_home_is_found() -> None:
     assert in_part > 0
 
 
+@finds("A copy is called whole before it has been sent.")
 def test_an_end_that_is_told_early_is_found() -> None:
     def plant(patch: pytest.MonkeyPatch) -> None:
         def nothing(copies: Copies, copy: Copy) -> Any:
@@ -403,6 +406,7 @@ def test_an_end_that_is_told_early_is_found() -> None:
     assert found != made
 
 
+@finds("A copy that comes after the take-over replaces what the new home has written.")
 def test_a_copy_that_is_taken_after_the_take_over_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     wants.interpreted()
     monkeypatch.setattr(Arriving, "_drop", lambda arriving, key: None)

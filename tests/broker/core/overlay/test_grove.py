@@ -30,6 +30,7 @@ from ingeborg.broker.core.overlay.wires import (
     REPLAY,
     VECTOR,
 )
+from tests.planted import finds
 
 from .histories import MakeGrove, grove, nothing_waits, still
 from .paper import Paper
@@ -182,17 +183,20 @@ def lagging(make: MakeGrove) -> None:
     assert found["redundancy"] <= 0.05, found
 
 
+@finds(Hasty)
 def test_a_payload_that_is_delivered_before_its_entrys_predecessors_is_found() -> None:
     disordered(grove)
     with pytest.raises(AssertionError, match="depends on it"):
         disordered(Hasty)
 
 
+@finds(Sawing)
 def test_a_prune_of_the_trees_parent_is_found() -> None:
     with pytest.raises(AssertionError):
         settles(Sawing)
 
 
+@finds(Impatient)
 def test_a_timer_below_the_trees_latency_is_found() -> None:
     lagging(grove)
     with pytest.raises(AssertionError, match="redundancy"):
