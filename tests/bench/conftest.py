@@ -1,18 +1,23 @@
 """Fixtures of the bench tests: one Spark session for all of them that run in one process.
 
-Small data and many plans: most of the time went into compiling what runs once. So the JVMs do without their second
-compiler, and the session without generated code; `bench digest` in a process of its own has it, as its users have.
+Small data and many plans: most of the time would go into compiling what runs once, and into planning. So the JVMs do
+without their second compiler, and the session without generated code and without what costs more than it wins here. The
+product's own session is tested by `bench digest` in a process of its own (`test_cli.py`), with all that its users have.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 
 from ingeborg.bench.errors import BenchError
 from tests import wants
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")  # of this process's session and all others
 
@@ -29,12 +34,50 @@ def java() -> None:
         wants.skip(wants.JAVA, wants.BY_MAKE_JAVA)
 
 
+#: What the tests' session has in place of the product's settings, or beside them. (`several` makes it two partitions.)
+QUICK = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.shuffle.partitions": "1",
+    # Or each file is a task, and to list more than thirty is a job of as many tasks.
+    "spark.sql.files.openCostInBytes": "1",
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
+    # Planning: rules that look for more filters, the check after each rule, and the plan as text for a page not shown.
+    "spark.sql.constraintPropagation.enabled": "false",
+    "spark.sql.lightweightPlanChangeValidation": "false",
+    "spark.sql.ui.explainMode": "simple",
+    "spark.driver.extraJavaOptions": " ".join(
+        (
+            "-XX:+UseSerialGC",
+            "-XX:ReservedCodeCacheSize=240m",  # the little room of a JVM of one compiler is swept again and again
+            "-XX:+UnlockDiagnosticVMOptions",
+            "-XX:-BytecodeVerificationRemote",
+        )
+    ),
+}
+
+
 @pytest.fixture(scope="session")
 def spark(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
     from ingeborg.bench.spark import session
 
     log = tmp_path_factory.mktemp("spark") / "spark.log"
-    with session.local_session("local[2]", "1g", log) as started:
-        started.conf.set("spark.sql.codegen.wholeStage", "false")
-        started.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
-        yield started
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in QUICK.items():
+            patch.setitem(session._LEAN, name, value)
+        with session.local_session("local[1]", "1g", log) as started:
+            yield started
+
+
+@pytest.fixture
+def several(spark: SparkSession) -> Iterator[SparkSession]:
+    """The session with several tasks to read a log, and two partitions to compute it in: what belongs together may lie
+    apart."""
+    wanted = {"spark.sql.shuffle.partitions": "2", "spark.sql.files.openCostInBytes": str(4 << 20)}
+    before = {name: spark.conf.get(name) for name in wanted}
+    for name, value in wanted.items():
+        spark.conf.set(name, value)
+    yield spark
+    for name, old in before.items():
+        assert old is not None
+        spark.conf.set(name, old)
