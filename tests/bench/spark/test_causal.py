@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import random
 import shutil
@@ -21,7 +22,7 @@ from hypothesis import strategies as st
 
 from ingeborg.bench import cli
 from ingeborg.bench.digest.document import Json
-from ingeborg.bench.errors import BenchError, ExtraMissing
+from ingeborg.bench.errors import BenchError
 from ingeborg.bench.text import causal as text
 from tests import wants
 from tests.bench import synthetic
@@ -129,12 +130,12 @@ def test_known_logs_have_what_they_should_and_nothing_else(spark: SparkSession, 
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(seeds=st.lists(st.integers(0, 2**64 - 1), min_size=150, max_size=150, unique=True))
-def test_random_logs_have_the_violations_that_sets_find(spark: SparkSession, seeds: list[int]) -> None:
+def test_random_logs_have_the_violations_that_sets_find(several: SparkSession, seeds: list[int]) -> None:
     runs = {f"r{seed}": plain.random_log(f"r{seed}", random.Random(seed)) for seed in seeds}
     with tempfile.TemporaryDirectory() as directory:
         for name, run in runs.items():
             run.write(Path(directory) / name)
-        made = check(spark, Path(directory), shown=1)
+        made = check(several, Path(directory), shown=1)
     wrong = 0
     for name, run in runs.items():
         rows = plain.told(run)
@@ -152,11 +153,26 @@ def test_random_logs_have_the_violations_that_sets_find(spark: SparkSession, see
     assert sum(bool(verdict["violations"]) for verdict in made.values()) >= wrong
 
 
-def test_all_are_counted_and_some_are_shown(spark: SparkSession, tmp_path: Path) -> None:
+def test_all_are_counted_and_some_are_shown_and_a_run_that_was_cut_short_is_judged_as_far_as_it_goes(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """In one job, as known logs are."""
     events = "1>a 1>b " + " ".join(f"{connection}<b {connection}<a" for connection in range(2, 9))
-    verdict = check(spark, plain.written("r", events).write(tmp_path / "r"), shown=2)["r"]
-    assert (verdict["violations"], verdict["connections"], verdict["late"], len(verdict["examples"])) == (7, 7, 7, 2)
-    assert text.verdicts([verdict]).endswith("  and 5 more")
+    plain.written("many", events).write(tmp_path / "many")
+    cut = plain.written("cut", "1>a 2<a 2>b 3<b 3<a 1>c", complete=False).write(tmp_path / "cut")
+    part = cut / "events-000-0000.csv"
+    part.write_text(part.read_text()[:-4])
+    (cut / "events-001-0000.csv").write_text("")
+    synthetic.Run(synthetic.facts("dead", complete=False, failed="no server"), [], []).write(tmp_path / "dead")
+    made = check(spark, tmp_path, shown=2)
+
+    many = made["many"]
+    assert (many["violations"], many["connections"], many["late"], len(many["examples"])) == (7, 7, 7, 2)
+    assert text.verdicts([many]).endswith("  and 5 more")
+    assert (made["cut"]["violations"], made["cut"]["torn"]) == (1, ["events-000-0000.csv"])
+    said = text.verdicts([made["cut"]])
+    assert "The run was cut short: what it logged before is judged (1 torn file, 1 empty)" in said
+    assert made["dead"]["deliveries"] == 0
 
 
 def test_bad_logs_are_refused_as_the_digest_refuses_them(spark: SparkSession, tmp_path: Path) -> None:
@@ -167,24 +183,23 @@ def test_bad_logs_are_refused_as_the_digest_refuses_them(spark: SparkSession, tm
     events.write_text(events.read_text()[:-4])
     with pytest.raises(BenchError, match="torn, though its writer was not killed"):
         check(spark, whole)
-    cut = plain.written("cut", "1>a 2<a 2>b 3<b 3<a 1>c", complete=False).write(tmp_path / "cut")
-    events = cut / "events-000-0000.csv"
-    events.write_text(events.read_text()[:-4])
-    (cut / "events-001-0000.csv").write_text("")
-    verdict = check(spark, cut)["cut"]
-    assert (verdict["violations"], verdict["torn"]) == (1, ["events-000-0000.csv"])
-    assert "The run was cut short: what it logged before is judged (1 torn file, 1 empty)" in text.verdicts([verdict])
-    dead = synthetic.Run(synthetic.facts("dead", complete=False, failed="no server"), [], []).write(tmp_path / "dead")
-    assert check(spark, dead)["dead"]["deliveries"] == 0
 
 
-def test_of_the_command_no_violation_is_exit_code_0_and_no_run_is_one_line(
+def test_of_the_command_violations_are_exit_code_1_none_is_0_and_no_run_is_one_line(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from ingeborg.bench.spark import session
 
     monkeypatch.setattr(session, "local_session", lambda *_: nullcontext(spark))
-    good = plain.written("good", "1>a 2<a 2>b 3<a 3<b").write(tmp_path / "good")
+    bad = plain.written("bad", "1>a 2<a 2>b 3<b 3<a").write(tmp_path / "runs" / "bad")
+    good = plain.written("good", "1>a 2<a 2>b 3<a 3<b").write(tmp_path / "runs" / "good")
+    out = tmp_path / "causal.json"
+    assert cli.main(["check", "causal", str(bad.parent), "--out", str(out)]) == 1
+    said = capsys.readouterr()
+    assert said.out.startswith("bad: 1 causal violation at 1 connection; 3 deliveries judged, 1 of them")
+    assert "good: no causal violation; 3 deliveries judged" in said.out
+    assert said.err == ""
+    assert [verdict["violations"] for verdict in json.loads(out.read_text())] == [1, 0]
     assert cli.main(["check", "causal", str(good)]) == 0
     assert capsys.readouterr().out.startswith("good: no causal violation")
     assert cli.main(["check", "causal", str(tmp_path / "none")]) == 1
@@ -213,24 +228,6 @@ def test_the_digest_judges_the_goal_of_runs_that_have_it(spark: SparkSession, tm
     assert found["free"] == []
 
 
-def test_without_arrow_a_digest_that_has_to_judge_the_goal_says_so_and_any_other_is_made(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from ingeborg.bench.spark import job
-
-    for name in ("pyarrow", "pyarrow.parquet"):
-        monkeypatch.setitem(sys.modules, name, None)
-    for module in ("causal", "happened", "shipped"):
-        monkeypatch.delitem(sys.modules, f"ingeborg.bench.spark.{module}", raising=False)
-    out = tmp_path / "digest"
-    out.mkdir()
-    plain.written("free", "1>a 2<a").write(tmp_path / "runs" / "free")
-    job.digest(spark, [str(tmp_path / "runs")], out)
-    plain.written("judged", "1>a 2<a", goals={"causal_violations": 0}).write(tmp_path / "runs" / "judged")
-    with pytest.raises(ExtraMissing, match="pyarrow is not installed"):
-        job.digest(spark, [str(tmp_path / "runs")], out)
-
-
 @pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize("script", ["causal", "job"])
 def test_of_a_script_an_error_of_java_is_a_line(
@@ -252,6 +249,7 @@ def test_of_a_script_an_error_of_java_is_a_line(
 
 
 @pytest.mark.slow
+@pytest.mark.prove  # of a script for spark-submit `test_job.py` has one that fails early
 def test_the_check_is_a_script_for_spark_submit(tmp_path: Path, spark: SparkSession) -> None:
     """On executors that cannot find the package: the code goes with the job."""
     submit = shutil.which("spark-submit", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")

@@ -8,7 +8,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from hypothesis import strategies as st
 
 from ingeborg.bench.digest import files as digestdir
 from ingeborg.bench.digest.document import Json
+from ingeborg.bench.errors import ExtraMissing
 from tests import wants
 from tests.bench import naive, synthetic
 
@@ -95,14 +97,36 @@ def machine_run() -> synthetic.Run:
 
 
 @pytest.fixture(scope="module")
-def digested(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Digested:
-    """Two runs with known answers and one that failed, in one job, found below one directory."""
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two runs with known answers and two that failed, found below one directory; none has a goal of causal order."""
     directory = tmp_path_factory.mktemp("runs")
     for run in (goals_run(), machine_run()):
         run.write(directory / "some" / run.facts["run"])
     failed = synthetic.Run(synthetic.facts("failed", complete=False, failed="the server did not start"), [], [])
     failed.write(directory / "others" / "deep" / "failed")
-    return digest(spark, [directory], directory)
+    torn = synthetic.Run(synthetic.facts("torn", complete=False, failed="a process died"), [goals_run().parts[0]], [])
+    with (torn.write(directory / "others" / "torn") / "events-000-0000.csv").open("a") as file:
+        file.write("received,run,1,1,3,50000")
+    synthetic.name_files(directory / "others" / "torn")
+    return directory
+
+
+@contextmanager
+def without_arrow() -> Iterator[None]:
+    """As if pyarrow were not installed, and what wants it had never been imported."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("pyarrow", "pyarrow.parquet"):
+            patch.setitem(sys.modules, name, None)
+        for module in ("causal", "happened", "shipped"):
+            patch.delitem(sys.modules, f"ingeborg.bench.spark.{module}", raising=False)
+        yield
+
+
+@pytest.fixture(scope="module")
+def digested(spark: SparkSession, folder: Path) -> Digested:
+    """The digest of these runs, in the same directory, by one job that has no Arrow and needs none."""
+    with without_arrow():
+        return digest(spark, [folder], folder)
 
 
 def close(value: float | None) -> Any:
@@ -119,12 +143,12 @@ def close(value: float | None) -> Any:
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(seeds=st.lists(st.integers(0, 2**64 - 1), min_size=50, max_size=50, unique=True))
-def test_random_runs_agree_with_a_plain_computation(spark: SparkSession, seeds: list[int]) -> None:
+def test_random_runs_agree_with_a_plain_computation(several: SparkSession, seeds: list[int]) -> None:
     runs = {f"r{seed}": synthetic.random_run(f"r{seed}", random.Random(seed)) for seed in seeds}
     with tempfile.TemporaryDirectory() as directory:
         for name, run in runs.items():
             run.write(Path(directory) / name)
-        documents, tables, _ = digest(spark, [Path(directory)], Path(directory))
+        documents, tables, _ = digest(several, [Path(directory)], Path(directory))
     seen = dict.fromkeys(COUNTS, 0)
     saturated = set()
     assert set(documents) == set(runs)
@@ -213,6 +237,11 @@ def test_a_run_that_failed_before_its_first_event_is_listed_with_the_reason(dige
     assert not [row for rows in digested[1].values() for row in rows if row["run"] == "failed"]
 
 
+def test_what_a_killed_process_left_torn_is_said(digested: Digested) -> None:
+    torn = digested[0]["torn"]
+    assert (torn["failed"], torn["log"]["torn"]) == ("a process died", ["events-000-0000.csv"])
+
+
 def test_goals_are_judged_by_measured_phases_only(digested: Digested) -> None:
     run = digested[0]["goals"]
     assert run["measured"]["delivered"] == 2
@@ -244,8 +273,16 @@ def test_counters_count_over_the_measured_phases(digested: Digested) -> None:
     assert any("y_total" in note and "restart" in note for note in run["notes"])
 
 
+def test_without_arrow_a_digest_that_has_to_judge_causal_order_says_so(spark: SparkSession, tmp_path: Path) -> None:
+    judged = goals_run()
+    judged.facts["goals"] = {"causal_violations": 0}
+    judged.write(tmp_path / "judged")
+    with without_arrow(), pytest.raises(ExtraMissing, match="pyarrow is not installed"):
+        digest(spark, [tmp_path], tmp_path)
+
+
 def test_only_what_is_new_or_changed_is_computed(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, folder: Path, digested: Digested, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from ingeborg.bench.spark import logs
 
@@ -257,30 +294,27 @@ def test_only_what_is_new_or_changed_is_computed(
         return read(spark, runs)
 
     monkeypatch.setattr(logs, "read", noted)
-    out, runs = tmp_path / "digest", tmp_path / "runs"
-    out.mkdir()
-    for number in (1, 2):
-        synthetic.radio_run(f"r{number}", seconds=2, rate=10, seed=number).write(runs / f"r{number}")
-    _, _, all_said = digest(spark, [runs], out)
-    assert (computed.pop(), all_said) == (["r1", "r2"], [])
+    assert (list(digested[0]), digested[2]) == (["failed", "goals", "machine", "torn"], [])
+    runs = out = Path(shutil.copytree(folder, tmp_path / "runs"))
 
     synthetic.radio_run("r3", seconds=2, rate=10, seed=3).write(runs / "r3")
-    changed = runs / "r2" / "phases.csv"
-    changed.write_text(changed.read_text().replace("drain,drain", "later,drain"))  # of the same size
+    changed = runs / "some" / "goals" / "phases.csv"
+    changed.write_text(changed.read_text().replace(",held", ",hold"))  # of the same size
     documents, _, [said] = digest(spark, [runs], out)
-    assert computed.pop() == ["r2", "r3"]
-    assert said.startswith("1 of 3 runs")
-    assert documents["r2"]["phases"][-1]["phase"] == "later"
-    written = {file.name: file.read_bytes() for file in out.iterdir()}
+    assert computed.pop() == ["goals", "r3"]
+    assert said.startswith("3 of 5 runs")
+    assert documents["goals"]["phases"][0]["detail"] == "hold"
+    written = {file.name: file.read_bytes() for file in out.iterdir() if file.is_file()}
 
-    documents, tables, [said] = digest(spark, [runs / "r3", runs / "r1"], out)
+    documents, tables, [said] = digest(spark, [runs / "r3", runs / "some" / "machine"], out)
     assert (computed, said.partition(" runs")[0]) == ([], "2 of 2")
-    assert list(documents) == ["r1", "r3"], "what was not asked for is not in it"
-    assert {row["run"] for row in tables["seconds"]} == {"r1", "r3"}
+    assert list(documents) == ["machine", "r3"], "what was not asked for is not in it"
+    assert {row["run"] for row in tables["seconds"]} == {"machine", "r3"}
 
     _, _, all_said = digest(spark, [runs], out, fresh=True)
-    assert (computed, all_said) == ([["r1", "r2", "r3"]], [])
-    assert {file.name: file.read_bytes() for file in out.iterdir()} == written, "put together or at once: the same"
+    assert (computed, all_said) == ([["failed", "goals", "machine", "r3", "torn"]], [])
+    now = {file.name: file.read_bytes() for file in out.iterdir() if file.is_file()}
+    assert now == written, "put together or at once: the same"
 
 
 def test_a_run_of_many_deliveries_has_percentiles_of_a_sketch_within_the_error_it_states(
@@ -291,7 +325,7 @@ def test_a_run_of_many_deliveries_has_percentiles_of_a_sketch_within_the_error_i
     accuracy = 50
     monkeypatch.setattr(job, "EXACT_DELIVERIES_MAX", 2_000)
     monkeypatch.setattr(job, "SKETCH_ACCURACY", accuracy)
-    large = synthetic.radio_run("large", seconds=20, rate=120)
+    large = synthetic.radio_run("large", seconds=6, rate=120)
     small = synthetic.radio_run("small", seconds=2, rate=10)
     for run in (large, small):
         run.write(tmp_path / run.facts["run"])

@@ -382,16 +382,18 @@ def test_a_run_given_twice_by_whatever_name_is_one(spark: SparkSession, named: P
     (named.parent / "loop" / "run").symlink_to(named)
     (named.parent / "loop" / "again").symlink_to(named.parent / "loop")
     paths = [named, named, tmp_path / "link", named / ".." / "run", tmp_path / "loop"]
-    document = digested(spark, *paths, out=tmp_path / "digest")
-    assert [each["run"] for each in document["runs"]] == ["run-1"]
-    assert document["runs"][0]["measured"]["delivered"] == 2
+    [found] = read(spark, *paths).runs
+    assert (found.run, found.deliveries) == ("run-1", 2)
 
 
 def test_what_a_killed_process_left_torn_is_named_in_the_manifest_of_a_run_that_failed(
-    spark: SparkSession, run: Path, tmp_path: Path
+    spark: SparkSession, run: Path
 ) -> None:
+    from ingeborg.bench.spark.inventory import made_of
+
     (run / "run.json").write_text(json.dumps(synthetic.facts("run-1", complete=False, failed="a process died")))
     append(run / "events-001-0000.csv", "received,run,1,1,3,50000")
     synthetic.name_files(run)
-    (found,) = digested(spark, run, out=tmp_path / "digest")["runs"]
-    assert (found["failed"], found["log"]["torn"]) == ("a process died", ["events-001-0000.csv"])
+    [found] = read(spark, run).runs
+    made_of(found)  # refuses files that are not what the run wrote
+    assert (found.facts["failed"], found.torn) == ("a process died", ["events-001-0000.csv"])
