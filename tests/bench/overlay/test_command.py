@@ -19,6 +19,8 @@ from ingeborg.bench.units import PLAN
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+Json = dict[str, Any]
+
 CELLS = [Cell("thesis", protocol, 30, 2, broadcasts=5) for protocol in ("flood", "plumtree", "grove")]
 
 
@@ -75,7 +77,8 @@ def test_a_run_that_was_cut_short_is_resumed_and_gives_the_same_bytes(
     work.run(CELLS[2], out)
     job.discard([CELLS[2]], out)  # its log is gone
     monkeypatch.setattr(command, "plan", lambda *_: CELLS)
-    assert "3 cells, 1 of them done before" in run(out)
+    assert "3 cells, 1 of them done before" in run(out, "--keep-logs")
+    assert sorted(path.name for path in (out / work.LOGS).iterdir()) == sorted(cell.name for cell in CELLS[1:])
     assert {path: (out / path).read_bytes() for path in kept} == kept
     assert "3 cells, 3 of them done before" in run(out)
     for name in (command.PAGE, command.SUMMARY):
@@ -83,24 +86,37 @@ def test_a_run_that_was_cut_short_is_resumed_and_gives_the_same_bytes(
     run(out, "--again")
     assert {path: (out / path).read_bytes() for path in kept} == kept
 
-    assert run(tmp_path / "logs", "--keep-logs")
-    assert sorted(path.name for path in (tmp_path / "logs" / work.LOGS).iterdir()) == sorted(
-        cell.name for cell in CELLS
-    )
+
+def digested(row: Json) -> Json:
+    """A digest's document that says of a run what the simulator's row says (`test_log.py` has a real one's)."""
+    counts = dict.fromkeys(("lost", "duplicated", "reordered", "excess"), 0)
+    phases = [
+        {"phase": name, "news": ours["messages"], "delivered": ours["deliveries"], "expected": ours["deliveries"]}
+        | {"latency_ns": {figure: ours[f"{figure}_ms"] * 1e6 for figure in ("mean", "p50", "p99", "max")}, **counts}
+        for name, ours in row["phases"].items()
+    ]
+    return {"runs": [{"run": CELLS[0].name, "log": {"lines": 1}, "phases": phases}]}
 
 
-@pytest.mark.spark
-@pytest.mark.usefixtures("one_session")
+@pytest.mark.parametrize("differs", [True, False])
 def test_a_digest_that_differs_from_the_row_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], differs: bool
 ) -> None:
+    pytest.importorskip("pyspark", reason="for want of pyspark: pip install -e '.[bench]'")
+    from ingeborg.bench.overlay import job
+
+    monkeypatch.setattr(job, "local_session", lambda *_: contextlib.nullcontext())
     monkeypatch.setattr(command, "plan", lambda *_: CELLS[:1])
     work.run(CELLS[0], tmp_path)
-    row = work.path_of(tmp_path, work.ROWS, CELLS[0])
-    row.write_text(row.read_text(encoding="utf-8").replace('"p99_ms":', '"p99_ms":1'), encoding="utf-8")
-    assert cli.main(["overlay", "thesis", "--out", str(tmp_path), "--nodes", "30"]) == 1
-    assert "the simulator and the digest of its log differ: first: p99_ms" in capsys.readouterr().err
-    assert (tmp_path / work.LOGS / CELLS[0].name).is_dir()
+    path = work.path_of(tmp_path, work.ROWS, CELLS[0])
+    document = digested(json.loads(path.read_text(encoding="utf-8")))
+    monkeypatch.setattr(job.job, "digest", lambda *_, **__: document)
+    if differs:
+        path.write_text(path.read_text(encoding="utf-8").replace('"p99_ms":', '"p99_ms":1'), encoding="utf-8")
+    assert cli.main(["overlay", "thesis", "--out", str(tmp_path), "--nodes", "30"]) == int(differs)
+    said = capsys.readouterr().err
+    assert ("the simulator and the digest of its log differ: first: p99_ms" in said) is differs
+    assert (tmp_path / work.LOGS / CELLS[0].name).is_dir() is differs
 
 
 @pytest.mark.parametrize(
