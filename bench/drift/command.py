@@ -1,34 +1,35 @@
-"""`bench drift`: the endpoint of a commit and that of the working tree, by turns, and the ratio of their costs.
+"""`bench drift`: the endpoint of a commit beside that of the working tree, by instructions or by time.
 
-Owns: its arguments, and the order of the turns. Must never: compare what did not run side by side.
+Owns: its arguments, and which two trees are compared. Must never: change the repository.
 """
 
 from __future__ import annotations
 
 import argparse
 import tempfile
-from collections.abc import Callable, Mapping
 from pathlib import Path
-from statistics import median
 
 import uvloop
 
-from ingeborg.bench import starting
-from ingeborg.bench.drift import loads, trees
-from ingeborg.bench.drift.ratio import CONFIDENCE, PAIRS_MIN, ratio
+from ingeborg.bench.drift import counted, counting, report, timing, trees
+from ingeborg.bench.drift.ratio import CONFIDENCE, PAIRS_MIN
 from ingeborg.bench.errors import BenchError, UsageError
-from ingeborg.bench.guards.light import TIMEOUT_S
-from ingeborg.form import VARIABLE
 
 #: The repository, which has to be there: this measures what is not installed.
 ROOT = Path(__file__).resolve().parents[2]
-PAIRS, SECONDS, BUDGET = 30, 2.0, 0.02
-PAIRS_MAX, SECONDS_MAX = 1_000, 60.0
+#: Below it: builds, by what they are made of.
+KEPT = Path("build", "drift")
 
-#: What all later work together is held to: the compiled core of bench/results/2026-11-23-2-cores-compiled.
-BASE = "d6dff7fee0de41c231a7d49aa183610a89ee705a"
+#: What all later work together is held to (docs/compiled.md says by how much). To mend a broken promise may cost more
+#: than that: the figures say how much, and this becomes the commit that has mended it.
+BASE = "9a2f36f2c3589e6fa1d36f43cc2e7585477db787"
+#: The first compiled core, for a report of what has come since: bench/results/2026-11-23-2-cores-compiled.
+FIRST = "d6dff7fee0de41c231a7d49aa183610a89ee705a"
 
-Costs = Mapping[str, float]
+#: How much dearer one change may make a figure, as a part of it.
+BUDGET = 0.01
+#: Functions that are shown of a figure that has changed.
+FUNCTIONS = 8
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -36,102 +37,93 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     command = commands.add_parser(
         "drift",
         help="has the cost of a message changed since a commit?",
-        description="Build an endpoint of a commit and one of the working tree, load them by turns, and print the "
-        f"ratio of what they cost, with its bounds ({CONFIDENCE:.0%}): CPU of a received publish, a delivered message, "
-        "a listen, a subscribe. Half an hour of an idle machine. Exit code 1: something is dearer than the budget for "
-        "certain.",
+        description="Build an endpoint of a commit and one of the working tree, count the instructions of each "
+        "under valgrind, and print both with their ratio, and the functions that a difference is in. Other load does "
+        "not matter. With --timing: the CPU time of each, by turns, with the bounds of the ratio "
+        f"({CONFIDENCE:.0%}); half an hour of an idle machine. Exit code 1: something is dearer than the budget.",
     )
     command.add_argument(
         "--base",
         default=BASE,
         metavar="COMMIT",
-        help=f"what to compare with (default: {BASE[:12]}, what all later work together is held to)",
+        help=f"what to compare with (default: {BASE[:12]}, what all later work together is held to; {FIRST[:7]} is the "
+        "first compiled core)",
     )
-    command.add_argument("--pairs", type=int, default=PAIRS, metavar="N", help="turns of each (default: %(default)s)")
+    command.add_argument(
+        "--budget",
+        type=float,
+        metavar="PART",
+        help=f"how much dearer it may be (default: {BUDGET:g}; with --timing {timing.BUDGET:g})",
+    )
+    command.add_argument(
+        "--functions",
+        type=int,
+        default=FUNCTIONS,
+        metavar="N",
+        help="show so many functions of a figure that has changed (default: %(default)s)",
+    )
+    command.add_argument(
+        "--twice",
+        action="store_true",
+        help="count both trees although the same code runs in both: how far the figures of one build are apart",
+    )
+    command.add_argument("--timing", action="store_true", help="take times, and count no instructions")
+    command.add_argument(
+        "--pairs", type=int, default=timing.PAIRS, metavar="N", help="of times: turns of each (default: %(default)s)"
+    )
     command.add_argument(
         "--seconds",
         type=float,
-        default=SECONDS,
+        default=timing.SECONDS,
         metavar="S",
-        help="of publishing in a turn, for each of four numbers of subscribers (default: %(default)g)",
+        help="of times: of publishing in a turn, for each of four numbers of subscribers (default: %(default)g)",
     )
     command.add_argument(
-        "--budget", type=float, default=BUDGET, metavar="PART", help="how much dearer it may be (default: %(default)g)"
+        "--interpreted", action="store_true", help="of times: compare the interpreted forms, not the compiled"
     )
-    command.add_argument("--interpreted", action="store_true", help="compare the interpreted forms, not the compiled")
     command.set_defaults(command=_drift)
 
 
 def _drift(options: argparse.Namespace) -> int:
-    if not PAIRS_MIN <= options.pairs <= PAIRS_MAX:
-        raise UsageError(f"--pairs has to be from {PAIRS_MIN} to {PAIRS_MAX}")
-    if not 0 < options.seconds <= SECONDS_MAX:
-        raise UsageError(f"--seconds has to be over 0, and {SECONDS_MAX:g} at most")
+    if not PAIRS_MIN <= options.pairs <= timing.PAIRS_MAX:
+        raise UsageError(f"--pairs has to be from {PAIRS_MIN} to {timing.PAIRS_MAX}")
+    if not 0 < options.seconds <= timing.SECONDS_MAX:
+        raise UsageError(f"--seconds has to be over 0, and {timing.SECONDS_MAX:g} at most")
+    if options.interpreted and not options.timing:
+        raise UsageError("--interpreted goes with --timing: instructions are counted of compiled endpoints")
     if not (ROOT / ".git").exists():
         raise BenchError(f"{ROOT} is no git repository: commits are compared in one")
     base = trees.commit(ROOT, options.base)
-    with tempfile.TemporaryDirectory() as folder:
+    if not options.timing:
+        counted.valgrind()  # before anything is compiled
+    with tempfile.TemporaryDirectory(prefix="drift-") as folder:
         sides = {"base": Path(folder, "base"), "here": Path(folder, "here")}
         for tree in sides.values():
             tree.mkdir()
         trees.of_commit(ROOT, base, sides["base"])
         trees.of_working_tree(ROOT, sides["here"])
+        same = not options.timing and not options.twice and trees.same_code(*sides.values())
+        if same:
+            print("The code that runs is the same in both: it is counted once (--twice: once for each).")
+            del sides["base"]
         if not options.interpreted:
             for name, tree in sides.items():
                 print(f"compiling {name} …", flush=True)
-                trees.compiled(tree, ROOT / "build" / "drift")
-        found = _by_turns(sides, options.pairs, options.seconds, not options.interpreted, Path(folder))
+                trees.compiled(tree, ROOT / KEPT)
+        return (_times if options.timing else _instructions)(options, base, sides, Path(folder, "files"))
+
+
+def _instructions(options: argparse.Namespace, base: str, sides: dict[str, Path], folder: Path) -> int:
+    folder.mkdir()
+    found = uvloop.run(counting.count(sides, folder, lambda line: print(line, flush=True)))
+    print(f"{base[:12]} and the working tree, compiled:")
+    budget = BUDGET if options.budget is None else options.budget
+    return report.report(found, budget, options.functions, print)
+
+
+def _times(options: argparse.Namespace, base: str, sides: dict[str, Path], folder: Path) -> int:
+    folder.mkdir()
+    found = timing.by_turns(sides, options.pairs, options.seconds, not options.interpreted, folder)
     form = "interpreted" if options.interpreted else "compiled"
     print(f"{base[:12]} and the working tree, {form}, {options.pairs} pairs, CPU in microseconds:")
-    return report(found, options.budget, print)
-
-
-def _by_turns(
-    sides: Mapping[str, Path], pairs: int, seconds: float, compiled: bool, folder: Path
-) -> list[tuple[Costs, Costs]]:
-    found = []
-    for number in range(pairs):
-        pair: dict[str, Costs] = {}
-        # Who goes first changes: what the machine does in the course of a minute is no advantage for one of them.
-        for name in sorted(sides, reverse=bool(number % 2)):
-            pair[name] = _turn(sides[name], seconds, compiled, folder / f"{name}-{number}")
-        found.append((pair["base"], pair["here"]))
-        print(f"  pair {number + 1} of {pairs}", flush=True)
-    return found
-
-
-def _turn(tree: Path, seconds: float, compiled: bool, folder: Path) -> Costs:
-    """A new process on an empty store: one may be lucky in where its memory lies."""
-    folder.mkdir()
-    command = starting.serve("--port", "0", "--store", f"lmdb:{folder / 'store'}")
-    # -P: what Python is started from, the folder of another tree perhaps, is not where it looks for modules.
-    command.insert(1, "-P")
-    variables = {"PYTHONPATH": str(tree), VARIABLE: "0" if compiled else "1"}
-    with starting.started(f"the endpoint of {tree.name}", command, folder / "log", variables=variables) as endpoint:
-        said = endpoint.child.said()
-        if compiled and ", compiled\n" not in said:
-            raise BenchError(f"the endpoint of {tree.name} does not say that it is compiled:\n{said[-1000:]}")
-        try:
-            return uvloop.run(loads.measure(endpoint.url, endpoint.child.process, seconds))
-        except TimeoutError:
-            text = f"the endpoint of {tree.name} did not do what it was asked within {TIMEOUT_S:g} s"
-            raise BenchError(f"{text}:\n{endpoint.child.said()[-1000:]}") from None
-
-
-def report(found: list[tuple[Costs, Costs]], budget: float, say: Callable[[str], None]) -> int:
-    """A line for each figure. Returns 1 where one is dearer than the budget even at its lower bound."""
-    dearer = []
-    say(f"{'':22}{'base':>9}{'here':>9}{'ratio':>8}   {CONFIDENCE:.0%} bounds")
-    for figure, words in loads.FIGURES.items():
-        pairs = [(base[figure], here[figure]) for base, here in found]
-        firsts, seconds = zip(*pairs, strict=True)
-        if min(*firsts, *seconds) <= 0:
-            raise BenchError(f"the cost of a {words} is not over 0 in every pair: was the machine idle?")
-        value = ratio(pairs)
-        middles = f"{median(firsts):9.2f}{median(seconds):9.2f}"
-        say(f"{words:22}{middles}{value.mean:8.3f}   {value.low:.3f} to {value.high:.3f}")
-        if value.low > 1 + budget:
-            dearer.append(words)
-    if dearer:
-        say(f"dearer than {1 + budget:g} times: {', '.join(dearer)}")
-    return 1 if dearer else 0
+    return timing.report(found, timing.BUDGET if options.budget is None else options.budget, print)

@@ -1,4 +1,4 @@
-"""`bench drift`: which sources are compared, what is said of them, and what is refused."""
+"""`bench drift`: which sources are compared, and what is refused."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from ingeborg.bench import cli
-from ingeborg.bench.drift import command, trees
+from ingeborg.bench.drift import command, core, counted, trace, trees, whole
+from ingeborg.bench.drift.figures import Figure
 from ingeborg.bench.errors import BenchError
-
-COSTS = {"publish": 10.0, "delivery": 4.0, "listen": 50.0, "subscribe": 60.0}
 
 
 def git(root: Path, *arguments: str) -> str:
@@ -68,40 +67,13 @@ def test_a_commit_before_the_compiled_form_is_said_to_be_one(repository: Path, t
         trees.compiled(repository, tmp_path)
 
 
-def say(found: list[tuple[command.Costs, command.Costs]], budget: float = 0.02) -> tuple[int, list[str]]:
-    lines: list[str] = []
-    return command.report(found, budget, lines.append), lines
-
-
-def test_what_costs_the_same_is_within_the_budget() -> None:
-    code, lines = say([(COSTS, {name: cost * 1.01 for name, cost in COSTS.items()})] * 5)
-    assert code == 0
-    assert len(lines) == 1 + len(COSTS)
-    assert lines[1].split() == ["received", "publish", "10.00", "10.10", "1.010", "1.010", "to", "1.010"]
-
-
-def test_what_is_dearer_for_certain_is_named() -> None:
-    code, lines = say([(COSTS, {**COSTS, "listen": 52.0}), (COSTS, {**COSTS, "listen": 52.5})] * 5)
-    assert code == 1
-    assert lines[-1] == "dearer than 1.02 times: listen"
-
-
-def test_what_may_be_noise_is_not_held_against_it() -> None:
-    code, _ = say([(COSTS, {**COSTS, "listen": 40.0}), (COSTS, {**COSTS, "listen": 70.0})] * 3)
-    assert code == 0
-
-
-def test_a_cost_of_nothing_is_no_cost() -> None:
-    with pytest.raises(BenchError, match="was the machine idle"):
-        say([(COSTS, {**COSTS, "delivery": -0.1})] * 5)
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (["--pairs", "2"], "--pairs has to be from 3 to 1000"),
         (["--seconds", "0"], "--seconds has to be over 0"),
         (["--seconds", "61"], "and 60 at most"),
+        (["--interpreted"], "--interpreted goes with --timing"),
     ],
 )
 def test_what_cannot_be_is_refused(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -115,3 +87,67 @@ def test_without_a_base_a_clone_that_lacks_the_commit_says_so_and_fetches_nothin
     monkeypatch.setattr(command, "ROOT", repository)
     assert cli.main(["drift", "--pairs", "3"]) == 1
     assert f"there is no commit {command.BASE} in" in capsys.readouterr().err
+
+
+def test_without_valgrind_it_says_how_to_get_it_and_what_to_do_without(
+    repository: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(command, "ROOT", repository)
+    monkeypatch.setenv("PATH", "/usr/bin/no-such-folder")
+    monkeypatch.setattr(trees, "commit", lambda root, name: name)
+    assert cli.main(["drift"]) == 1
+    said = capsys.readouterr().err
+    assert "valgrind is not installed" in said
+    assert "make test-tools" in said
+    assert "bench drift --timing" in said
+
+
+def test_documents_and_tests_are_no_code_that_runs(repository: Path, tmp_path: Path) -> None:
+    one, other = tmp_path / "one", tmp_path / "other"
+    for folder in (one, other):
+        folder.mkdir()
+        trees.of_commit(repository, "HEAD", folder)
+    (other / "README.md").write_text("another text\n")
+    (other / "bench" / "new.py").write_text("# what measures\n")
+    (other / "protocol" / "SPEC.md").write_text("a document beside code\n")
+    assert trees.same_code(one, other)
+    (other / "broker" / "__init__.py").write_text("# another broker\n")
+    assert not trees.same_code(one, other)
+
+
+def test_another_build_is_another_code(repository: Path, tmp_path: Path) -> None:
+    one, here = tmp_path / "one", tmp_path / "here"
+    for folder in (one, here):
+        folder.mkdir()
+    trees.of_commit(repository, "HEAD", one)
+    trees.of_working_tree(repository, here)
+    assert not trees.same_code(one, here)
+
+
+def test_where_the_same_code_runs_it_is_counted_once_and_every_ratio_is_1(
+    repository: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    git(repository, "checkout", "--quiet", "setup.py")
+    (repository / "README.md").write_text("better words\n")
+    done: list[list[str]] = []
+
+    async def figures(name: str, *_: object) -> list[Figure]:
+        done.append([name])
+        return [Figure(each, 1_234.5, {}) for each in whole.NAMES]
+
+    async def core_figures(name: str, *_: object) -> list[Figure]:
+        return [Figure(each.name, 12.5, {}) for each in trace.segments() if each.name]
+
+    monkeypatch.setattr(command, "ROOT", repository)
+    monkeypatch.setattr(counted, "valgrind", list)
+    monkeypatch.setattr(trees, "compiled", lambda tree, kept: None)
+    monkeypatch.setattr(whole, "figures", figures)
+    monkeypatch.setattr(core, "figures", core_figures)
+    assert cli.main(["drift", "--base", "HEAD"]) == 0
+    assert done == [["here"]]
+    said = capsys.readouterr().out
+    assert "The code that runs is the same in both" in said
+    ratios = [line.split()[-1] for line in said.splitlines() if line.startswith("  ") and "1,234" in line]
+    assert ratios == ["1.000"] * len(whole.NAMES)
+    assert cli.main(["drift", "--base", "HEAD", "--twice"]) == 0
+    assert done[1:] == [["base"], ["here"]]

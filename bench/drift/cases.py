@@ -1,0 +1,328 @@
+"""What is counted: the scripts of clients, and how often each does its thing.
+
+Owns: the scripts. Must never: count, or know which of two builds it speaks to.
+
+A script is a context: it connects and subscribes, gives what does the thing so many times, and closes. The endpoint
+says itself whether it can do the thing: where it does not know it, the script raises ``NotThere``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from typing import NamedTuple
+
+import orjson
+
+from ingeborg.bench.drift.clients import Client, NotThere
+from ingeborg.bench.errors import BenchError
+
+Go = Callable[[int], Awaitable[None]]
+
+
+async def _nothing(count: int) -> None:
+    """Nothing has to be there first."""
+
+
+class Doing(NamedTuple):
+    """``go``: do it so many times; ``before``: what has to be there first for so many, and is not counted."""
+
+    go: Go
+    before: Go = _nothing
+
+
+Script = Callable[[Sequence[str]], AbstractAsyncContextManager[Doing]]
+"""Given the URLs of the endpoints; the last one has the subscribers."""
+
+#: Topics that are published to in turn.
+TOPICS = 50
+#: Of a payload, in bytes, or a little more.
+PAYLOAD_BYTES = 200
+#: A time that publishers claim, in Unix milliseconds.
+TIMESTAMP_MS = 1_700_000_000_000
+
+
+class Case(NamedTuple):
+    """``warm``: how often it is done before it is counted; ``times``: and how often then, in each of ``WINDOWS``. Both
+    are whole chunks. ``rests``: it is counted while nothing comes, at the usual speed of the clock."""
+
+    name: str
+    script: Script
+    times: int
+    warm: int
+    rests: bool = False
+
+
+class Setting(NamedTuple):
+    """Endpoints on one store, and what is counted at them, one after the other. ``variables``: of the environment. What
+    an endpoint does not know it passes over, which options it would not."""
+
+    name: str
+    endpoints: int
+    variables: Mapping[str, str]
+    cases: Sequence[Case]
+
+
+def topics(prefix: str) -> list[str]:
+    """Some, of a case's own: nobody else subscribes to them."""
+    return [f"{prefix} station/{number}" for number in range(TOPICS)]
+
+
+class Publisher(Client):
+    """``publish`` makes frames of which no two have the same payload."""
+
+    number = 0
+
+    def publish(self, topic: str, **fields: object) -> bytes:
+        """The next message."""
+        self.number += 1
+        payload = f"{topic}: track {self.number:07} ".ljust(PAYLOAD_BYTES, "x")
+        return self.frame("publish", topic=topic, payload=payload, timestamp=TIMESTAMP_MS + self.number, **fields)
+
+
+async def listeners(stack: AsyncExitStack, url: str, prefix: str, names: Sequence[str], count: int) -> list[Client]:
+    """So many clients that listen, each on a connection of its own, and have subscribed to these topics."""
+    found = []
+    for number in range(count):
+        client = await stack.enter_async_context(await Client(f"{prefix} listener {number}").open(url))
+        await client.ok("listen")
+        await client.ok("subscribe", topic=list(names))
+        found.append(client)
+    return found
+
+
+def publishing(name: str, burst: int, *, ack: bool = False, subscribers: int = 1) -> Script:
+    """Publishes to ``TOPICS`` topics in turn, so many in a chunk; the next chunk when all has come."""
+
+    @asynccontextmanager
+    async def script(urls: Sequence[str]) -> AsyncIterator[Doing]:
+        async with AsyncExitStack() as stack:
+            names = topics(name)
+            heard = await listeners(stack, urls[-1], name, names, subscribers)
+            publisher = await stack.enter_async_context(await Publisher(f"{name} publisher").open(urls[0]))
+            fields = {"ack": True} if ack else {}
+
+            async def go(count: int) -> None:
+                for _ in range(count // burst):
+                    at = publisher.number
+                    frames = [publisher.publish(names[(at + each) % TOPICS], **fields) for each in range(burst)]
+                    publisher.send(*frames)
+                    accepted(await publisher.until(replies=burst * ack))
+                    for client in heard:
+                        await client.until(notes=publisher.number)
+
+            yield Doing(go)
+
+    return script
+
+
+def accepted(replies: Sequence[bytes], word: bytes = b'"success"') -> None:
+    """``BenchError``: one of these does not have the word."""
+    for reply in replies:
+        if word not in reply:
+            raise BenchError(f"the endpoint's reply is another than expected: {reply[:200]!r}")
+
+
+@asynccontextmanager
+async def duplicates(urls: Sequence[str]) -> AsyncIterator[Doing]:
+    """One message, again and again; each reply has to say that it was a duplicate."""
+    async with AsyncExitStack() as stack:
+        [name] = topics("duplicates")[:1]
+        await listeners(stack, urls[-1], "duplicates", [name], 1)
+        publisher = await stack.enter_async_context(await Publisher("duplicates publisher").open(urls[0]))
+        frame = publisher.publish(name, ack=True)
+        publisher.send(frame)
+        await publisher.until(replies=1)
+
+        async def go(count: int) -> None:
+            for _ in range(count):
+                publisher.send(frame)
+                accepted(await publisher.until(replies=1), b'"duplicate":true')
+
+        yield Doing(go)
+
+
+#: Topics that a ``misses`` has in store: more than are warmed up and counted.
+FRESH_TOPICS = 2_000
+
+
+@asynccontextmanager
+async def misses(urls: Sequence[str]) -> AsyncIterator[Doing]:
+    """Publishes to topics that the endpoint has not had a message of, each with one subscriber."""
+    async with AsyncExitStack() as stack:
+        names = [f"fresh station/{number}" for number in range(FRESH_TOPICS)]
+        [heard] = await listeners(stack, urls[-1], "misses", names, 1)
+        publisher = await stack.enter_async_context(await Publisher("misses publisher").open(urls[0]))
+
+        async def go(count: int) -> None:
+            for _ in range(count):
+                publisher.send(publisher.publish(names[publisher.number], ack=True))
+                accepted(await publisher.until(replies=1))
+                await heard.until(notes=publisher.number)
+
+        yield Doing(go)
+
+
+@asynccontextmanager
+async def listens(urls: Sequence[str]) -> AsyncIterator[Doing]:
+    """Clients that have never listened begin to, on one connection."""
+    async with await Client("listens").open(urls[0]) as client:
+        number = 0
+
+        async def go(count: int) -> None:
+            nonlocal number
+            for _ in range(count):
+                number += 1
+                client.name = f"listening {number:06}"
+                await client.ok("listen")
+
+        yield Doing(go)
+
+
+@asynccontextmanager
+async def subscribes(urls: Sequence[str]) -> AsyncIterator[Doing]:
+    """A client that listens subscribes to topics that nobody has subscribed to."""
+    async with await Client("subscribes").open(urls[0]) as client:
+        number = 0
+        await client.ok("listen")
+
+        async def go(count: int) -> None:
+            nonlocal number
+            for _ in range(count):
+                number += 1
+                await client.ok("subscribe", topic=f"some artist - song {number:06}")
+
+        yield Doing(go)
+
+
+@asynccontextmanager
+async def recoveries(urls: Sequence[str]) -> AsyncIterator[Doing]:
+    """A client that was away comes back with its position, once, and is sent so many messages."""
+    async with AsyncExitStack() as stack:
+        names = topics("recoveries")
+        publisher = await stack.enter_async_context(await Publisher("recoveries publisher").open(urls[0]))
+        position = await _first_position(urls[-1], names)
+        client = Client("")
+
+        async def before(count: int) -> None:
+            nonlocal client
+            for each in range(count):
+                publisher.send(publisher.publish(names[each % TOPICS], ack=True, keep_s=KEEP_S))
+                accepted(await publisher.until(replies=1))
+            client = await stack.enter_async_context(await Client(RECOVERER).open(urls[-1]))
+
+        async def go(count: int) -> None:
+            nonlocal position
+            client.send(client.frame("listen", recover=position))
+            await client.until(notes=count)
+            position = await _position(client, b'"recovered":true')
+            await client.close()
+
+        yield Doing(go, before)
+
+
+#: The client that recovers, and for how many seconds the messages are kept: for longer than a run takes.
+RECOVERER, KEEP_S = "recoverer", 3_600
+#: How long endpoints may take until they all know that there is a history, in seconds, and between two looks.
+AGREED_S, AGAIN_S = 60.0, 0.5
+
+
+async def _first_position(url: str, names: Sequence[str]) -> str:
+    """Of the client that will recover, which listens for the first time and subscribes."""
+    async with await Client(RECOVERER).open(url) as client:
+        deadline = time.monotonic() + AGREED_S
+        reply = await client.ask("listen", recover=True)
+        while reply.get("error") == "peer_unavailable" and time.monotonic() < deadline:
+            await asyncio.sleep(AGAIN_S)
+            reply = await client.ask("listen", recover=True)
+        if "recovering" not in reply:
+            raise NotThere(f"recovery: the endpoint replies {reply}")
+        await client.ok("subscribe", topic=list(names))
+        return str(reply.get("position") or await _position(client, b'"position":'))
+
+
+async def _position(client: Client, word: bytes) -> str:
+    """The position in the next message that has this word. ``BenchError``: there was a gap, or an error."""
+    while True:
+        for message in await client.until(replies=1):
+            if b'"gap"' in message or b'"error"' in message:
+                raise BenchError(f"{client.name}: the endpoint says {message[:200]!r}")
+            if word in message:
+                return str(orjson.loads(message)["position"])
+
+
+def afterwards(script: Script, quiet_s: float) -> Script:
+    """What is left to be done later, when a script has done its thing: so many seconds in which nothing comes."""
+
+    @asynccontextmanager
+    async def later(urls: Sequence[str]) -> AsyncIterator[Doing]:
+        async def go(count: int) -> None:
+            await asyncio.sleep(quiet_s)
+
+        async with script(urls) as doing:
+            yield Doing(go, doing.go)
+
+    return later
+
+
+ALONE = "publish, alone in its turn, with ack"
+CHUNK = "publish, 50 in a chunk"
+CHUNK_ACK = "publish, 50 in a chunk, with ack"
+MANY = "publish to 20 subscribers, 50 in a chunk"
+FURTHER = "each further subscriber"
+HOP = "a hop, alone in its turn, both sides"
+HOP_CHUNK = "a hop, 50 in a chunk, both sides"
+DUPLICATE = "duplicate"
+MISS = "publish to a topic that is not in the routing cache"
+LISTEN = "listen"
+SUBSCRIBE = "subscribe"
+RECOVERY = "recovery, each missed message"
+LATER = "left to ticks by a publish (in those above)"
+IDLE = "an idle second (a thousandth is in all above)"
+
+#: Subscribers of the topics of ``MANY``.
+SUBSCRIBERS = 20
+#: A message is forgotten after so many seconds where ``LATER`` is counted, and within as many again.
+BRIEF_S = 1
+QUIET_S = 12.0  # of a clock that goes at a quarter of the speed
+
+SETTINGS = (
+    Setting(
+        "alone",
+        1,
+        {},
+        (
+            Case(ALONE, publishing("alone", 1, ack=True), 600, 200),
+            Case(CHUNK, publishing("chunk", 50), 1_000, 300),
+            Case(CHUNK_ACK, publishing("acks", 50, ack=True), 1_000, 300),
+            Case(MANY, publishing("many", 50, subscribers=SUBSCRIBERS), 500, 200),
+            Case(DUPLICATE, duplicates, 600, 100),
+            Case(MISS, misses, 200, 50),
+            Case(LISTEN, listens, 100, 50),
+            Case(SUBSCRIBE, subscribes, 100, 50),
+        ),
+    ),
+    Setting(
+        "pair",
+        2,
+        {},
+        (
+            Case(HOP, publishing("hop", 1, ack=True), 400, 100),
+            Case(HOP_CHUNK, publishing("hops", 50), 1_000, 200),
+        ),
+    ),
+    Setting(
+        "brief",
+        1,
+        {"INGEBORG_DEDUP_TTL": str(BRIEF_S)},
+        (Case(LATER, afterwards(publishing("later", 1, ack=True), QUIET_S), 2_000, 200, rests=True),),
+    ),
+    Setting(
+        "history",
+        1,
+        {"INGEBORG_HISTORY_BYTES": str(64 << 20)},
+        (Case(RECOVERY, recoveries, 1_000, 100),),
+    ),
+)

@@ -1,0 +1,97 @@
+"""The cores of two trees, alone: one trace through the router of each, counted segment by segment.
+
+Owns: how `bench.parts.replay` is run under callgrind. Must never: compare trees that did not do the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from ingeborg.bench.drift import trace
+from ingeborg.bench.drift.counted import read, valgrind, variables
+from ingeborg.bench.drift.figures import Figure
+from ingeborg.bench.drift.trace import Segment
+from ingeborg.bench.errors import BenchError
+from ingeborg.bench.starting import Child, awaited
+
+#: Below a tree: what replays a trace through its router.
+REPLAY = Path("bench", "parts", "replay.py")
+#: Ours, for a tree that has none; it has worked with all routers since the first compiled one.
+OURS = Path(__file__).parents[1] / "parts" / "replay.py"
+#: A replay's exit code where it does not know the router.
+CANNOT = 3
+#: A replay takes no longer, in seconds; a quarter of a minute on an idle machine.
+REPLAY_S = 900.0
+
+#: The doors of the core, by which callers that are not compiled come in: it is counted while one of them is open.
+DOORS = ("CPyPy_*Router___*", "CPyPy_*Turns___*")
+#: What a replay calls at the borders of segments.
+BORDER = "getpriority"
+
+
+async def figures(name: str, tree: Path, folder: Path) -> list[Figure] | None:
+    """What each segment costs the core.
+
+    Args:
+        name: what errors call the tree.
+        tree: compiled sources.
+        folder: for files; it is made.
+
+    Returns:
+        A figure for each segment that is one; ``None``: the tree's router cannot be driven like that.
+
+    Raises:
+        BenchError: valgrind is not there, or the replay failed, or it did something else than the trace says.
+    """
+    child, out, said = _started(name, tree, folder)
+    try:
+        code = await awaited(child.ended(REPLAY_S))
+    finally:
+        await awaited(child.end())
+    if code == CANNOT:
+        return None
+    if code:
+        raise BenchError(f"the core of {name} ended with exit code {code}{child.tail()}")
+    return await asyncio.to_thread(counted, trace.segments(), out, said, name)
+
+
+def _started(name: str, tree: Path, folder: Path) -> tuple[Child, Path, Path]:
+    """A replay; where callgrind writes, and where the replay says what it did."""
+    folder.mkdir(parents=True)
+    script, out, said = folder / "trace.json", folder / "callgrind", folder / "said"
+    script.write_text(trace.text(), encoding="utf-8")
+    replay = tree / REPLAY
+    command = [
+        *valgrind(),
+        f"--callgrind-out-file={out}",
+        f"--dump-before={BORDER}",
+        *(f"--toggle-collect={door}" for door in DOORS),
+        *(sys.executable, "-P", str(replay if replay.is_file() else OURS), str(script)),
+    ]
+    child = Child(f"the core of {name}", command, folder / "log", output=said, environment=variables(tree))
+    return child, out, said
+
+
+def counted(segments: Sequence[Segment], out: Path, said: Path, name: str) -> list[Figure]:
+    """The figures of the segments, whose files are numbered: the first has what was before them.
+
+    Raises:
+        BenchError: a segment had other frames for clients than the trace says, or a file is not there.
+    """
+    frames = json.loads(said.read_text(encoding="utf-8").splitlines()[-1])
+    expected = [segment.frames for segment in segments]
+    if frames != expected:
+        raise BenchError(f"the core of {name} had {frames} frames for clients, segment by segment, and not {expected}")
+    found = []
+    for number, segment in enumerate(segments):
+        profile = read(Path(f"{out}.{number + 2}"))
+        if not profile.total:
+            raise BenchError(f"nothing of the core of {name} was counted: do its doors have other names?")
+        if segment.name:
+            own = {function: cost / segment.times for function, cost in profile.own.items()}
+            found.append(Figure(segment.name, profile.total / segment.times, own))
+    return found

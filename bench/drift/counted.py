@@ -1,0 +1,156 @@
+"""A program under callgrind: how it is started, when it is counted, and what was counted.
+
+Owns: valgrind's command lines. Must never: wait without a limit, or leave a program running.
+
+Nothing is counted until ``begin``, and a program that is not counted runs five times as fast as one that is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from ingeborg.bench.drift import profile
+from ingeborg.bench.drift.profile import Profile
+from ingeborg.bench.errors import BenchError
+from ingeborg.bench.starting import Child, awaited, environment, ready
+from ingeborg.form import VARIABLE
+
+#: How long a start may take, in seconds: one under valgrind on a busy machine takes half a minute.
+READY_S = 300.0
+#: How long valgrind may take to do as it is told: it looks between two system calls, and writes some megabytes.
+CONTROL_S = 60.0
+#: A signal has come by then, in seconds, and what it has interrupted is done.
+SIGNAL_S = 0.5
+#: LMDB's usual map of 64 GiB is more than valgrind lets a program have.
+MAP_BYTES = 256 << 20
+#: Run by Python itself, so that the same file starts the endpoints of both trees.
+LAUNCHER = Path(__file__).with_name("fixed.py")
+
+
+def valgrind() -> list[str]:
+    """The beginning of a command line that counts instructions, at the same addresses every time.
+
+    Raises:
+        BenchError: valgrind is not installed; the text says how to get it, and what to do without.
+    """
+    if shutil.which("valgrind") is None or shutil.which("vgdb") is None:
+        raise BenchError(
+            "valgrind is not installed, which counts instructions: make test-tools installs it (Debian's package "
+            "valgrind). Without it, `bench drift --timing` takes times, on a quiet machine"
+        )
+    fixed = ["setarch", platform.machine(), "-R"] if shutil.which("setarch") is not None else []
+    return [*fixed, "valgrind", "--tool=callgrind", "--error-exitcode=0"]
+
+
+def variables(tree: Path) -> dict[str, str]:
+    """Of the environment of a program of this tree, compiled, with one seed for all hashes."""
+    return environment(
+        {
+            "PYTHONPATH": str(tree),
+            "PYTHONHASHSEED": "0",
+            "PYTHONDONTWRITEBYTECODE": "1",
+            VARIABLE: "0",
+            "INGEBORG_MAP_SIZE_BYTES": str(MAP_BYTES),
+        }
+    )
+
+
+class Counted:
+    """An endpoint under callgrind. ``start`` it first; ``end`` it whatever happens."""
+
+    def __init__(
+        self, name: str, tree: Path, folder: Path, options: Sequence[str], settings: Mapping[str, str]
+    ) -> None:
+        """``name``: what errors call it; ``tree``: compiled sources; ``folder``: its own, for files, whose name is the
+        endpoint's; ``options``: of `ingeborg serve`; ``settings``: the same, as variables of the environment."""
+        self.name = name
+        self.url = ""
+        self._folder = folder
+        self._options = options
+        self._variables = variables(tree) | dict(settings)
+        self._child: Child | None = None
+        self._dumps = 0
+
+    async def start(self) -> None:
+        """Until it is ready.
+
+        Raises:
+            ChildError: it is not, within ``READY_S``, or has ended; with its last lines.
+            BenchError: valgrind is not installed, or the endpoint is not compiled.
+        """
+        self._folder.mkdir(parents=True)
+        command = [
+            *valgrind(),
+            "--instr-atstart=no",
+            f"--callgrind-out-file={self._out}",
+            f"--vgdb-prefix={self._folder / 'vgdb'}",
+            # -P: what Python is started from, the folder of another tree perhaps, is not where it looks for modules.
+            *(sys.executable, "-P", str(LAUNCHER), self._folder.name, "ingeborg.broker.command.cli"),
+            *("serve", "--name", self._folder.name, "--port", "0"),
+            *self._options,
+        ]
+        self._child = Child(self.name, command, self._folder / "log", environment=self._variables)
+        self.url = (await awaited(ready(self._child, READY_S))).url
+        if ", compiled\n" not in self._child.said():
+            raise BenchError(f"{self.name} does not say that it is compiled:\n{self._child.said()[-1000:]}")
+
+    @property
+    def _out(self) -> Path:
+        return self._folder / "callgrind"
+
+    async def clock(self, *, slow: bool) -> None:
+        """Have its clock go slowly, or as other clocks do (see ``fixed``)."""
+        assert self._child is not None, f"{self.name} was not started"
+        self._child.signal(signal.SIGUSR1 if slow else signal.SIGUSR2)
+        await asyncio.sleep(SIGNAL_S)
+
+    async def begin(self) -> None:
+        """Count from here on."""
+        await self._control("instrumentation", "on")
+        await self._control("zero")
+
+    async def stop(self) -> Profile:
+        """What was counted since ``begin``; from here on nothing is."""
+        self._dumps += 1
+        await self._control("dump")
+        await self._control("instrumentation", "off")
+        return await asyncio.to_thread(read, Path(f"{self._out}.{self._dumps}"))
+
+    async def _control(self, *words: str) -> None:
+        assert self._child is not None, f"{self.name} was not started"
+        command = ["vgdb", f"--pid={self._child.pid}", f"--vgdb-prefix={self._folder / 'vgdb'}", *words]
+        await asyncio.to_thread(_controlled, command, self._child)
+
+    async def end(self) -> None:
+        """It does not run afterwards."""
+        if self._child is not None:
+            await awaited(self._child.end())
+
+
+def _controlled(command: Sequence[str], child: Child) -> None:
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=CONTROL_S, check=False, env=dict(os.environ))
+    except subprocess.TimeoutExpired:
+        raise BenchError(f"valgrind did not take {command[-1]!r} within {CONTROL_S:g} s{child.tail()}") from None
+    if done.returncode:
+        said = done.stderr.decode(errors="replace").strip()
+        raise BenchError(f"valgrind did not take {command[-1]!r}: {said}{child.tail()}")
+
+
+def read(path: Path) -> Profile:
+    """The profile in a file, which is removed. ``BenchError``: it is not there, or not whole."""
+    try:
+        with path.open(encoding="utf-8", errors="replace") as lines:
+            return profile.read(lines)
+    except FileNotFoundError:
+        raise BenchError(f"callgrind has not written {path}") from None
+    finally:
+        path.unlink(missing_ok=True)

@@ -1,0 +1,61 @@
+"""Both trees counted: whole endpoints of each, and the core of each alone.
+
+Owns: what runs at the same time. Must never: leave anything running.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from ingeborg.bench.drift import core, trace, whole
+from ingeborg.bench.drift.figures import Figure, Pair, pairs
+
+T = TypeVar("T")
+
+WHOLE, CORE = "whole endpoints", "the core alone"
+
+Sections = list[tuple[str, list[Pair]]]
+
+
+async def count(sides: Mapping[str, Path], folder: Path, say: Callable[[str], None]) -> Sections:
+    """All figures, side by side. Counts do not depend on what else the machine does, so both sides run at once.
+
+    Args:
+        sides: compiled trees: ``base`` and ``here``, or ``here`` alone, which is then both.
+        folder: for files.
+        say: told of progress, a line at a time.
+
+    Returns:
+        For each heading its figures of both.
+
+    Raises:
+        BenchError: something did not start, did not do what it was asked, or was not counted.
+    """
+    cores = dict(
+        zip(sides, await together([core.figures(n, t, folder / n / "core") for n, t in sides.items()]), strict=True)
+    )
+    say("  the cores: done")
+    wholes = dict(
+        zip(sides, await together([whole.figures(n, t, folder / n, say) for n, t in sides.items()]), strict=True)
+    )
+    names = [segment.name for segment in trace.segments() if segment.name]
+    nothing: Sequence[Figure | None] = [None] * len(names)
+    base, here = ("base" if "base" in sides else "here"), "here"
+    return [
+        (WHOLE, pairs(wholes[base], wholes[here], whole.NAMES)),
+        (CORE, pairs(cores[base] or nothing, cores[here] or nothing, names)),
+    ]
+
+
+async def together(all_of: Sequence[Awaitable[T]]) -> list[T]:
+    """All at once; where one fails the others are ended before that is said."""
+    tasks = [asyncio.ensure_future(each) for each in all_of]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,67 @@
+"""Figures: what a message costs, in instructions, and in which functions.
+
+Owns: the records, and those figures that are made of others. Must never: count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+
+class Figure(NamedTuple):
+    """``each``: instructions of one message or command; ``own``: of these, by function, what it takes by itself.
+    ``judged``: whether it is held to the budget by itself, or is a part of others that are."""
+
+    name: str
+    each: float
+    own: Mapping[str, float]
+    judged: bool = True
+
+
+class Pair(NamedTuple):
+    """One figure of both trees. ``None``: it is not there."""
+
+    name: str
+    base: Figure | None
+    here: Figure | None
+
+    @property
+    def ratio(self) -> float | None:
+        """Of the working tree to the base; ``None``: one of them does not have it."""
+        if self.base is None or self.here is None or self.base.each <= 0:
+            return None
+        return self.here.each / self.base.each
+
+    def over(self, budget: float) -> bool:
+        """Is it dearer than the budget allows?"""
+        judged = self.here is not None and self.here.judged
+        return judged and self.ratio is not None and self.ratio > 1 + budget
+
+    def functions(self, most: int) -> list[tuple[str, float, float]]:
+        """Those that make most of the difference: name, and what each tree spends in it; the greatest first."""
+        base, here = self.base, self.here
+        if base is None or here is None:
+            return []
+        rows = [(name, base.own.get(name, 0.0), here.own.get(name, 0.0)) for name in {**base.own, **here.own}]
+        rows = [row for row in rows if row[1] != row[2]]
+        return sorted(rows, key=lambda row: (-abs(row[2] - row[1]), row[0]))[:most]
+
+
+def pairs(base: Sequence[Figure | None], here: Sequence[Figure | None], names: Sequence[str]) -> list[Pair]:
+    """Side by side; all three are in one order."""
+    return [Pair(name, one, other) for name, one, other in zip(names, base, here, strict=True)]
+
+
+def difference(name: str, more: Figure | None, less: Figure | None, by: float = 1.0) -> Figure | None:
+    """What ``more`` has over ``less``, divided; ``None`` where one of them is not there."""
+    if more is None or less is None:
+        return None
+    functions = {**more.own, **less.own}
+    own = {function: (more.own.get(function, 0.0) - less.own.get(function, 0.0)) / by for function in functions}
+    return Figure(name, (more.each - less.each) / by, own)
+
+
+def plus(figure: Figure, each: float) -> Figure:
+    """With so many instructions more."""
+    return figure._replace(each=figure.each + each)

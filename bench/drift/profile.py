@@ -1,0 +1,126 @@
+"""What callgrind has counted: instructions by function, and how often each function was called.
+
+Owns: how its files are read, and how functions are named for people. Must never: run anything.
+
+A file of callgrind's consists of lines. ``fn=`` names the function that the next lines belong to. ``cfn=`` and
+``calls=`` announce a call, and the line behind them has all that the call cost. Any other line has a position and its
+own cost. A name comes once with a number, and from then on as that number.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import PurePath
+from typing import NamedTuple
+
+from ingeborg.bench.errors import BenchError
+
+#: The levels of a recursion have names of their own, and so have the parts that the C compiler splits a function into.
+_SUFFIX = re.compile(r"('\d+|\.(?:constprop|isra|part|cold|lto_priv)(?:\.\d+)*|@@?[A-Z_]+[\d.]*)+$")
+_COMPRESSED = re.compile(r"\((\d+)\)(?: (.*))?")
+#: What mypyc calls a function, by who calls it: compiled code, or Python's own.
+_COMPILED, _ENTRY = "CPyDef_", "CPyPy_"
+
+
+class Profile(NamedTuple):
+    """Instructions in all, and by function: ``own`` by itself, ``calls`` how often it was called, ``within`` what these
+    calls cost with all that they called. Numbers, and not whole ones once something was taken off."""
+
+    total: float
+    own: Mapping[str, float]
+    calls: Mapping[str, float]
+    within: Mapping[str, float]
+
+    def called(self, function: re.Pattern[str]) -> float:
+        """How often the functions whose whole names match were called."""
+        return sum(count for name, count in self.calls.items() if function.fullmatch(name))
+
+
+def read(lines: Iterable[str]) -> Profile:
+    """The profile that a file of callgrind's has.
+
+    Args:
+        lines: of the file, with one event that is counted (instructions) and positions by line.
+
+    Returns:
+        The profile; the levels of a recursion, and the parts of a function that was split, are one.
+
+    Raises:
+        BenchError: the file is none of callgrind's, or was cut short.
+    """
+    reading = _Reading()
+    for line in lines:
+        reading.line(line)
+    if not reading.whole:
+        raise BenchError("callgrind's file is not whole")
+    return Profile(sum(reading.own.values()), reading.own, reading.calls, reading.within)
+
+
+class _Reading:
+    """One file's, line by line."""
+
+    def __init__(self) -> None:
+        self.own: Counter[str] = Counter()
+        self.calls: Counter[str] = Counter()
+        self.within: Counter[str] = Counter()
+        self.whole = False
+        self._names: dict[str, str] = {}  # of functions and of files of code, by their kind and number
+        self._object = self._of_callee = ""
+        self._function = self._callee = ""
+        self._is_call = False
+
+    def line(self, line: str) -> None:
+        """The next one."""
+        first = line[:1]
+        if first.isdigit() or first in ("+", "-", "*"):
+            self._cost(line)
+        elif line.startswith("fn="):
+            self._function = self._name(line[3:], "fn", self._object)
+        elif line.startswith("cfn="):
+            self._callee = self._name(line[4:], "fn", self._of_callee or self._object)
+            self._of_callee = ""
+        elif line.startswith("calls="):
+            self.calls[self._callee] += int(line[6:].split(maxsplit=1)[0])
+            self._is_call = True
+        elif line.startswith("ob="):
+            self._object = self._name(line[3:], "ob")
+        elif line.startswith("cob="):
+            self._of_callee = self._name(line[4:], "ob")
+        elif line.startswith("totals:"):
+            self.whole = True
+
+    def _cost(self, line: str) -> None:
+        numbers = line.split()
+        if len(numbers) < 2:
+            return
+        cost = int(numbers[1])
+        if self._is_call:
+            self.within[self._callee] += cost
+            self._is_call = False
+        else:
+            self.own[self._function] += cost
+
+    def _name(self, text: str, kind: str, where: str = "") -> str:
+        """``where``: the file of code that a function is in."""
+        found = _COMPRESSED.fullmatch(text.strip())
+        number, name = found.groups() if found is not None else ("", text.strip())
+        if name is None:
+            return self._names.get(kind + number, f"({number})")
+        if kind == "fn":
+            name = _SUFFIX.sub("", name)
+            if name.startswith("0x"):  # an address says nothing, and differs from one start to the next
+                name = f"(somewhere in {PurePath(where).name or 'no file'})"
+        if number:
+            self._names[kind + number] = name
+        return name
+
+
+def readable(name: str) -> str:
+    """The name of a function as the sources have it: ``dedup.Dedup.add`` for ``CPyDef_dedup___Dedup___add``. "(entry)"
+    marks the entrance for callers that are not compiled. Other names stay."""
+    for prefix, suffix in ((_COMPILED, ""), (_ENTRY, " (entry)")):
+        if name.startswith(prefix):
+            return ".".join(name.removeprefix(prefix).split("___")) + suffix
+    return name

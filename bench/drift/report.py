@@ -1,0 +1,74 @@
+"""What `bench drift` says: each figure of both trees with its ratio, and the functions that a difference is in.
+
+Owns: the lines, and whether a figure is over the budget. Must never: count, or leave a figure out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ingeborg.bench.drift.figures import Pair
+from ingeborg.bench.drift.profile import readable
+
+#: A figure that has changed by less than this part of it has no functions shown.
+SHOWN_FROM = 0.002
+#: Nor has a function that makes less than this part of a figure.
+FUNCTION_FROM = 0.000_5
+#: Characters of a figure's name.
+WIDTH = 54
+
+Say = Callable[[str], None]
+
+
+def report(sections: Sequence[tuple[str, Sequence[Pair]]], budget: float, functions: int, say: Say) -> int:
+    """A line for each figure, then those functions that make most of what has changed.
+
+    Args:
+        sections: a heading, and its figures.
+        budget: how much dearer a figure may be, as a part of it.
+        functions: how many are shown of a figure, at most.
+        say: told each line.
+
+    Returns:
+        The exit code: 1 where a figure is dearer than that.
+    """
+    say(f"{'instructions of one':{WIDTH}}{'base':>14}{'here':>14}{'ratio':>8}")
+    for heading, pairs in sections:
+        say(f"{heading}:")
+        for pair in pairs:
+            say("  " + line(pair, budget))
+    changed = [(heading, pair) for heading, pairs in sections for pair in pairs if has_changed(pair)]
+    if functions and changed:
+        say("")
+        say("Where the difference is: instructions of one that a function takes by itself")
+        for heading, pair in changed:
+            _functions(heading, pair, functions, say)
+    over = [f"{pair.name} ({heading})" for heading, pairs in sections for pair in pairs if pair.over(budget)]
+    if over:
+        say("")
+        say(f"dearer than {1 + budget:g} times: {'; '.join(over)}")
+    return 1 if over else 0
+
+
+def line(pair: Pair, budget: float) -> str:
+    """One figure of both trees."""
+    cells = ["not there" if each is None else f"{each.each:,.0f}" for each in (pair.base, pair.here)]
+    ratio = "" if pair.ratio is None else f"{pair.ratio:.3f}"
+    mark = "  over" if pair.over(budget) else ""
+    return f"{pair.name:{WIDTH - 2}}{cells[0]:>14}{cells[1]:>14}{ratio:>8}{mark}"
+
+
+def has_changed(pair: Pair) -> bool:
+    """By so much that it is of interest where."""
+    return pair.ratio is not None and abs(pair.ratio - 1) >= SHOWN_FROM
+
+
+def _functions(heading: str, pair: Pair, most: int, say: Say) -> None:
+    assert pair.base is not None
+    least = FUNCTION_FROM * pair.base.each
+    rows = [row for row in pair.functions(most) if abs(row[2] - row[1]) >= least]
+    if not rows:
+        return
+    say(f"  {pair.name} ({heading}):")
+    for name, base, here in rows:
+        say(f"  {base:14,.0f}{here:14,.0f}{here - base:+12,.0f}  {readable(name)}")

@@ -1,0 +1,73 @@
+"""What an endpoint does that nobody asks of it: ticks, signs of life, and what comes of them.
+
+Owns: the arithmetic that takes it off what was counted, and adds a message's share of it. Must never: count.
+
+The clock decides how many ticks come while something is counted. So those that came are taken off, and each figure gets
+the same share instead, that of ``PER_S`` messages a second. Without it, work that somebody moves from messages into
+ticks would look like work saved.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ingeborg.bench.drift.profile import Profile
+from ingeborg.bench.errors import BenchError
+
+#: The doors of the core for a tick, and for an answer of the store, as callers that are not compiled come in.
+TICK = re.compile(r"CPyPy_(?:.*___)?Router___tick")
+STORED = re.compile(r"CPyPy_(?:.*___)?Router___stored")
+
+TICKS_PER_S = 10.0
+#: Messages a second that share what an endpoint does in a second: a busy one, and far from a full one.
+PER_S = 1_000.0
+
+
+class Rhythm(NamedTuple):
+    """Instructions of an idle endpoint: for each ``tick``, beside that for each ``answer`` of the store (which comes of
+    signs of life, twice a second or so), and of these so many to a tick."""
+
+    tick: float
+    answer: float
+    answers: float
+
+    @property
+    def second(self) -> float:
+        """All it does in one."""
+        return TICKS_PER_S * (self.tick + self.answers * self.answer)
+
+    @property
+    def share(self) -> float:
+        """A message's."""
+        return self.second / PER_S
+
+    def without(self, profile: Profile) -> float:
+        """What was counted in an idle endpoint, but for its rhythm."""
+        return profile.total - self.tick * profile.called(TICK) - self.answer * profile.called(STORED)
+
+    def without_ticks(self, profile: Profile) -> float:
+        """What was counted while it had something to do, but for its ticks with all that comes of them."""
+        return profile.total - self.second / TICKS_PER_S * profile.called(TICK)
+
+
+def rhythm(idle: Sequence[Profile]) -> Rhythm:
+    """Of an endpoint that was idle while these were counted: the least squares.
+
+    Args:
+        idle: stretches, better of several lengths.
+
+    Raises:
+        BenchError: there was no tick at all.
+    """
+    points = [(each.called(TICK), each.called(STORED), each.total) for each in idle]
+    ticks, answers = sum(t for t, _, _ in points), sum(a for _, a, _ in points)
+    if not ticks:
+        raise BenchError("an idle endpoint did not tick: is it compiled, and is the core's tick still called so?")
+    tt, ta, aa = (sum(t * t for t, _, _ in points), sum(t * a for t, a, _ in points), sum(a * a for _, a, _ in points))
+    tx, ax = sum(t * x for t, _, x in points), sum(a * x for _, a, x in points)
+    determinant = tt * aa - ta * ta
+    if determinant <= 0 or not answers:  # the two came in step: all of it is a tick's
+        return Rhythm(sum(x for _, _, x in points) / ticks, 0.0, 0.0)
+    return Rhythm((tx * aa - ax * ta) / determinant, (ax * tt - tx * ta) / determinant, answers / ticks)

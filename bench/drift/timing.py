@@ -1,0 +1,87 @@
+"""`bench drift --timing`: the endpoints of two trees by turns, and the ratio of the CPU time that they take.
+
+Owns: the order of the turns. Must never: compare what did not run side by side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from statistics import median
+
+import uvloop
+
+from ingeborg.bench import starting
+from ingeborg.bench.drift import loads
+from ingeborg.bench.drift.ratio import CONFIDENCE, ratio
+from ingeborg.bench.errors import BenchError
+from ingeborg.bench.guards.light import TIMEOUT_S
+from ingeborg.form import VARIABLE
+
+PAIRS, SECONDS, BUDGET = 30, 2.0, 0.02
+PAIRS_MAX, SECONDS_MAX = 1_000, 60.0
+
+Costs = Mapping[str, float]
+
+
+def by_turns(
+    sides: Mapping[str, Path], pairs: int, seconds: float, compiled: bool, folder: Path
+) -> list[tuple[Costs, Costs]]:
+    """What each tree costs in each turn.
+
+    Args:
+        sides: the trees, ``base`` and ``here``.
+        pairs: turns of each.
+        seconds: of load for each number of subscribers in a turn.
+        compiled: whether they run compiled.
+        folder: for files.
+
+    Raises:
+        BenchError: an endpoint did not start, or did not do what it was asked.
+    """
+    found = []
+    for number in range(pairs):
+        pair: dict[str, Costs] = {}
+        # Who goes first changes: what the machine does in the course of a minute is no advantage for one of them.
+        for name in sorted(sides, reverse=bool(number % 2)):
+            pair[name] = _turn(sides[name], seconds, compiled, folder / f"{name}-{number}")
+        found.append((pair["base"], pair["here"]))
+        print(f"  pair {number + 1} of {pairs}", flush=True)
+    return found
+
+
+def _turn(tree: Path, seconds: float, compiled: bool, folder: Path) -> Costs:
+    """A new process on an empty store: one may be lucky in where its memory lies."""
+    folder.mkdir()
+    command = starting.serve("--port", "0", "--store", f"lmdb:{folder / 'store'}")
+    # -P: what Python is started from, the folder of another tree perhaps, is not where it looks for modules.
+    command.insert(1, "-P")
+    variables = {"PYTHONPATH": str(tree), VARIABLE: "0" if compiled else "1"}
+    with starting.started(f"the endpoint of {tree.name}", command, folder / "log", variables=variables) as endpoint:
+        said = endpoint.child.said()
+        if compiled and ", compiled\n" not in said:
+            raise BenchError(f"the endpoint of {tree.name} does not say that it is compiled:\n{said[-1000:]}")
+        try:
+            return uvloop.run(loads.measure(endpoint.url, endpoint.child.process, seconds))
+        except TimeoutError:
+            text = f"the endpoint of {tree.name} did not do what it was asked within {TIMEOUT_S:g} s"
+            raise BenchError(f"{text}:\n{endpoint.child.said()[-1000:]}") from None
+
+
+def report(found: list[tuple[Costs, Costs]], budget: float, say: Callable[[str], None]) -> int:
+    """A line for each figure. Returns 1 where one is dearer than the budget even at its lower bound."""
+    dearer = []
+    say(f"{'':22}{'base':>9}{'here':>9}{'ratio':>8}   {CONFIDENCE:.0%} bounds")
+    for figure, words in loads.FIGURES.items():
+        pairs = [(base[figure], here[figure]) for base, here in found]
+        firsts, seconds = zip(*pairs, strict=True)
+        if min(*firsts, *seconds) <= 0:
+            raise BenchError(f"the cost of a {words} is not over 0 in every pair: was the machine idle?")
+        value = ratio(pairs)
+        middles = f"{median(firsts):9.2f}{median(seconds):9.2f}"
+        say(f"{words:22}{middles}{value.mean:8.3f}   {value.low:.3f} to {value.high:.3f}")
+        if value.low > 1 + budget:
+            dearer.append(words)
+    if dearer:
+        say(f"dearer than {1 + budget:g} times: {', '.join(dearer)}")
+    return 1 if dearer else 0

@@ -1,0 +1,95 @@
+"""What clients send in the trace that the cores of two trees replay.
+
+Owns: the trace. Must never: depend on anything but this file, or the two would not do the same.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple
+
+#: Topics that are published to in turn, and subscribers of one that has many.
+TOPICS, MANY = 50, 20
+PAYLOAD_BYTES = 200
+
+#: Connections: of the publisher, of who listens, of those who have subscribed to the one topic.
+PUBLISHER, LISTENER, FIRST_OF_MANY = 0, 1, 2
+CONNECTIONS = FIRST_OF_MANY + MANY
+
+
+class Segment(NamedTuple):
+    """``name``: of the figure; empty: it only makes ready. ``times``: messages or commands. ``frames``: how many come
+    of it for clients. ``chunks``: connection, and what comes over it in one turn."""
+
+    name: str
+    times: int
+    frames: int
+    chunks: list[tuple[int, list[str]]]
+
+
+def _command(command: str, client: str, **fields: Any) -> str:
+    return json.dumps({"command": command, "client_id": client, **fields}, separators=(",", ":"))
+
+
+def _publish(topic: str, number: int, **fields: Any) -> str:
+    payload = f"{topic}: track {number:07} ".ljust(PAYLOAD_BYTES, "x")
+    return _command("publish", "publisher", topic=topic, payload=payload, timestamp=1_700_000_000_000, **fields)
+
+
+def _ready() -> Segment:
+    """Everybody listens and has subscribed."""
+    fresh = [f"fresh {number}" for number in range(MISSES)]
+    names = [f"station/{number}" for number in range(TOPICS)]
+    chunks = [(LISTENER, [_command("listen", "listener")])]
+    chunks += [(LISTENER, [_command("subscribe", "listener", topic=[*names, *fresh])])]
+    for number in range(MANY):
+        client, connection = f"one of many {number}", FIRST_OF_MANY + number
+        chunks += [(connection, [_command("listen", client)])]
+        chunks += [(connection, [_command("subscribe", client, topic="for many")])]
+    return Segment("", 0, 2 + 2 * MANY, chunks)
+
+
+def _publishes(name: str, numbers: range, chunk: int, *, ack: bool, topic: str = "", to: int = 1) -> Segment:
+    fields = {"ack": True} if ack else {}
+    frames = [_publish(topic or f"station/{number % TOPICS}", number, **fields) for number in numbers]
+    chunks = [(PUBLISHER, frames[at : at + chunk]) for at in range(0, len(frames), chunk)]
+    return Segment(name, len(numbers), len(numbers) * (to + ack), chunks)
+
+
+#: Messages to topics that nothing was published to before; listens, and subscribes, of new clients to new topics.
+MISSES, LISTENS, SUBSCRIBES = 500, 500, 500
+
+
+def segments() -> list[Segment]:
+    """All of them, in their order."""
+    again = _publish("station/0", 0, ack=True)
+    return [
+        _ready(),
+        _publishes("", range(2_000), 50, ack=True),
+        _publishes("", range(2_000, 2_200), 50, ack=False, topic="for many", to=MANY),
+        _publishes("publish, alone in its turn, with ack", range(10_000, 14_000), 1, ack=True),
+        _publishes("publish, 50 in a chunk", range(20_000, 24_000), 50, ack=False),
+        _publishes("publish to 20 subscribers", range(30_000, 31_000), 50, ack=False, topic="for many", to=MANY),
+        Segment("duplicate", 2_000, 2_000, [(PUBLISHER, [again])] * 2_000),
+        Segment(
+            "routing miss",
+            MISSES,
+            2 * MISSES,
+            [(PUBLISHER, [_publish(f"fresh {number}", number, ack=True)]) for number in range(MISSES)],
+        ),
+        Segment(
+            "listen", LISTENS, LISTENS, [(LISTENER, [_command("listen", f"new {each}")]) for each in range(LISTENS)]
+        ),
+        Segment(
+            "subscribe",
+            SUBSCRIBES,
+            SUBSCRIBES,
+            [(LISTENER, [_command("subscribe", "listener", topic=f"song {each}")]) for each in range(SUBSCRIBES)],
+        ),
+    ]
+
+
+def text() -> str:
+    """The trace as ``bench.parts.replay`` reads it."""
+    chunks = [{"chunks": segment.chunks} for segment in segments()]
+    return json.dumps({"connections": CONNECTIONS, "segments": chunks})

@@ -1,0 +1,179 @@
+"""Whole endpoints of a tree, counted case by case.
+
+Owns: the order in which an endpoint is started, left idle, warmed up and counted. Must never: let an endpoint run on.
+
+What is counted is one process: of an embedded store the reads, and not its writers, which are processes of their own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from statistics import fmean
+
+from ingeborg.bench.drift import cases
+from ingeborg.bench.drift.cases import Case, Setting
+from ingeborg.bench.drift.clients import NotThere
+from ingeborg.bench.drift.counted import Counted
+from ingeborg.bench.drift.figures import Figure, difference, plus
+from ingeborg.bench.drift.profile import Profile
+from ingeborg.bench.drift.rhythm import Rhythm, rhythm
+
+#: Stretches of idleness, in seconds: of several lengths, or ticks and signs of life could not be told apart.
+IDLE_S = (2.8, 4.4, 3.6, 5.2)
+#: How often a case is counted. The dearest and the cheapest do not count: now and then something has to wait for the
+#: store's writer, and the loop goes round once more.
+WINDOWS = 5
+
+#: Figures in the order in which they are printed.
+NAMES = (
+    *(cases.ALONE, cases.CHUNK, cases.CHUNK_ACK, cases.MANY, cases.FURTHER, cases.HOP, cases.HOP_CHUNK),
+    *(cases.DUPLICATE, cases.MISS, cases.LISTEN, cases.SUBSCRIBE, cases.RECOVERY, cases.LATER, cases.IDLE),
+)
+PUBLISHES = (cases.ALONE, cases.CHUNK, cases.CHUNK_ACK, cases.MANY, cases.HOP, cases.HOP_CHUNK, cases.MISS)
+
+Found = dict[str, Figure | None]
+
+
+async def figures(name: str, tree: Path, folder: Path, say: Callable[[str], None]) -> list[Figure | None]:
+    """All figures of a tree, in the order of ``NAMES``.
+
+    Args:
+        name: what errors and progress call the tree.
+        tree: compiled sources.
+        folder: for files; it is made.
+        say: told of progress, a line at a time.
+
+    Returns:
+        A figure each, or ``None`` where the endpoint cannot do what is to be counted.
+
+    Raises:
+        BenchError: an endpoint did not start, did not do what it was asked, or was not counted.
+    """
+    found: Found = {}
+    for setting in cases.SETTINGS:
+        async with started(name, tree, folder / setting.name, setting) as endpoints:
+            rhythms = await asyncio.gather(*map(idle, endpoints))
+            found.setdefault(cases.IDLE, Figure(cases.IDLE, rhythms[0].second, {}, judged=False))
+            for case in setting.cases:
+                found[case.name] = figure = await _case(case, endpoints, rhythms)
+                said = "not there" if figure is None else f"{figure.each:,.0f}"
+                say(f"  {name}: {case.name}: {said}")
+    return together(found)
+
+
+def together(found: Found) -> list[Figure | None]:
+    """The figures that are made of others, and what publishes leave for later added to theirs."""
+    found = dict(found)
+    later = found.get(cases.LATER)
+    for name in PUBLISHES:
+        figure = found.get(name)
+        if figure is not None and later is not None:
+            found[name] = plus(figure, later.each)
+    many, chunk = found.get(cases.MANY), found.get(cases.CHUNK)
+    found[cases.FURTHER] = difference(cases.FURTHER, many, chunk, cases.SUBSCRIBERS - 1)
+    found[cases.HOP] = difference(cases.HOP, found.get(cases.HOP), found.get(cases.ALONE))
+    found[cases.HOP_CHUNK] = difference(cases.HOP_CHUNK, found.get(cases.HOP_CHUNK), chunk)
+    return [found.get(name) for name in NAMES]
+
+
+@asynccontextmanager
+async def started(name: str, tree: Path, folder: Path, setting: Setting) -> AsyncIterator[list[Counted]]:
+    """Its endpoints, ready, until the block ends."""
+    secret = _secret(folder)
+    options = ("--host", "127.0.0.1", "--store", f"lmdb:{folder / 'store'}", "--peer-secret-file", str(secret))
+    endpoints = [
+        Counted(f"endpoint {letter} of {name}", tree, folder / letter, options, setting.variables)
+        for letter in "ab"[: setting.endpoints]
+    ]
+    try:
+        for endpoint in endpoints:
+            await endpoint.start()
+        yield endpoints
+    finally:
+        for endpoint in endpoints:
+            await endpoint.end()
+
+
+def _secret(folder: Path) -> Path:
+    """A file in a new folder, for endpoints that are to trust each other."""
+    folder.mkdir(parents=True)
+    secret = folder / "secret"
+    secret.touch(mode=0o600)
+    secret.write_text("what the endpoints of this measurement share\n", encoding="ascii")
+    return secret
+
+
+async def idle(endpoint: Counted) -> Rhythm:
+    """What it does while nobody asks it for anything."""
+    stretches = []
+    for seconds in IDLE_S:
+        await endpoint.begin()
+        await asyncio.sleep(seconds)
+        stretches.append(await endpoint.stop())
+    return rhythm(stretches)
+
+
+async def _case(case: Case, endpoints: Sequence[Counted], rhythms: Sequence[Rhythm]) -> Figure | None:
+    windows: list[list[Profile]] = []
+    try:
+        async with case.script([endpoint.url for endpoint in endpoints]) as doing:
+            await doing.before(case.warm)
+            if not case.rests:
+                await doing.go(case.warm)
+            while len(windows) < WINDOWS:
+                windows.append(await _window(case, doing, endpoints))
+    except NotThere:
+        return None
+    return middle(case, windows, rhythms)
+
+
+async def _window(case: Case, doing: cases.Doing, endpoints: Sequence[Counted]) -> list[Profile]:
+    """What each endpoint did."""
+    if case.rests:
+        await _clocks(endpoints, slow=True)
+        await doing.before(case.times)
+    else:
+        await doing.before(case.times)
+        await _clocks(endpoints, slow=True)
+    await asyncio.gather(*(endpoint.begin() for endpoint in endpoints))
+    if case.rests:
+        await _clocks(endpoints, slow=False)
+    await doing.go(case.times)
+    found = await asyncio.gather(*(endpoint.stop() for endpoint in endpoints))
+    if not case.rests:
+        await _clocks(endpoints, slow=False)
+    return list(found)
+
+
+async def _clocks(endpoints: Sequence[Counted], *, slow: bool) -> None:
+    await asyncio.gather(*(endpoint.clock(slow=slow) for endpoint in endpoints))
+
+
+def middle(case: Case, windows: Sequence[Sequence[Profile]], rhythms: Sequence[Rhythm]) -> Figure:
+    """The mean of the windows but for the dearest and the cheapest, without the ticks that came, and with a message's
+    share of those of all endpoints.
+
+    Args:
+        case: what was counted.
+        windows: of each the profile of each endpoint; three or more.
+        rhythms: of each endpoint.
+    """
+    costs = []
+    for window in windows:
+        pairs = zip(window, rhythms, strict=True)
+        cost = sum(rest.without(each) if case.rests else rest.without_ticks(each) for each, rest in pairs)
+        costs.append((cost / case.times, window))
+    kept = sorted(costs, key=lambda pair: pair[0])[1:-1]
+    each = fmean(cost for cost, _ in kept)
+    if case.rests:
+        return Figure(case.name, each, {}, judged=False)
+    own: Counter[str] = Counter()
+    for _, window in kept:
+        for profile in window:
+            own.update(profile.own)
+    functions = {function: cost / case.times / len(kept) for function, cost in own.items()}
+    return Figure(case.name, each + sum(rest.share for rest in rhythms), functions)
