@@ -2,7 +2,7 @@
 look at what was logged meanwhile.
 
 Owns: the last line of the summary, the fixtures ``transport`` and ``logged``, the marks of one transport, what the
-collector of cycles looks at. Must never: start an endpoint.
+collector of cycles looks at, how long the run's folder in memory lasts. Must never: start an endpoint.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import inspect
 import logging
 import re
 import signal
+import tempfile
 from collections.abc import Generator, Iterator
 from contextlib import nullcontext
 from pathlib import Path
@@ -21,12 +22,14 @@ import pytest
 from _pytest.terminal import TerminalReporter
 
 from ingeborg import form
-from tests import proof, slices, wants
+from tests import memory, proof, slices, wants
 from tests.broker import running
 from tests.broker.transports import Authority
 
 #: What an endpoint says of itself when the machine has not let it run for some seconds; no test depends on that.
 _STALLED = r"not ready: the store does not answer"
+
+_FOLDER = pytest.StashKey[memory.Folder]()
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -62,8 +65,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_report_header() -> list[str]:
-    """Which form of the code is tested, and with which seeds."""
-    return [f"ingeborg: {form.name()}", proof.pytest_report_header()]
+    """Which form of the code is tested, with which seeds, and where its files are."""
+    place = f"ingeborg: {form.name()}, temporary files in {tempfile.gettempdir()}"
+    return [place, proof.pytest_report_header()]
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -76,8 +80,23 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(f"--form {wanted}, and the code that would be tested is {form.name()}")
     slices.pytest_configure(config)
     proof.pytest_configure(config)
+    # Processes of pytest-xdist have the folder of the one that started them.
+    if config.getoption("basetemp") is None and (folder := memory.take()) is not None:
+        config.stash[_FOLDER] = folder
     config.addinivalue_line("markers", "over_tcp: over TLS it would show nothing more, and take long")
     config.addinivalue_line("markers", "over_tls: it is about TLS itself")
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """What a failed run has written stays until the next run."""
+    if exitstatus == pytest.ExitCode.TESTS_FAILED and _FOLDER in session.config.stash:
+        del session.config.stash[_FOLDER]
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Give the memory back."""
+    if (folder := config.stash.get(_FOLDER, None)) is not None:
+        folder.remove()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

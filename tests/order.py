@@ -58,6 +58,7 @@ LONG_S: dict[str, float] = {
     "tests/contract/test_filters.py": 110,
     "tests/fuzz/test_hostile.py": 28,
     "tests/broker/autoscaling/kafka/test_connecting.py": 25,
+    "tests/cluster/test_disk_stall.py": 22,
     "tests/broker/command/test_cli.py": 25,
     "tests/cluster/test_rolling.py": 25,
     "tests/loadgen/backends/test_centrifuge.py": 25,

@@ -1,0 +1,100 @@
+"""Where a run of the tests has its temporary files: in memory where there is room, so that no test waits for a disk.
+
+Owns: the choice, the folder, and its end. Must never: hold a test to either place. What the tests kill is processes,
+which files in memory outlive; that a power cut loses nothing is no test's to show.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import tempfile
+import time
+from pathlib import Path
+
+from ingeborg.broker.shell.machine import memory_bytes
+
+SHARED_MEMORY = Path("/dev/shm")
+"""A file system in memory, on Linux. Each run has a folder of its own in it."""
+
+PREFIX = "ingeborg-tests-"
+
+ROOM_BYTES = 4 << 30
+"""What has to be free, in the file system and in memory. The files of a run of many of the tests took 0.65 GB, mostly
+stores (their maps are sparse). Where less is free, as in a container with its 64 MB, they are on the disk."""
+
+NEW_S = 60.0
+"""A folder younger than this may be one that its run has yet to lock."""
+
+
+class Folder:
+    """One run's. Its lock tells other runs that it is in use, until this process ends, however it does."""
+
+    def __init__(self, parent: Path) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
+        self._fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        fcntl.flock(self._fd, fcntl.LOCK_SH)
+
+    def remove(self) -> None:
+        """Give the memory back."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        os.close(self._fd)
+
+
+def has_room(parent: Path) -> bool:
+    """Tell whether a run's files may be there: it is writable, programs may be run from it, and there is room."""
+    try:
+        found = os.statvfs(parent)
+    except OSError:
+        return False
+    free_bytes = min(found.f_bavail * found.f_frsize, _available_bytes())
+    return os.access(parent, os.W_OK | os.X_OK) and not found.f_flag & os.ST_NOEXEC and free_bytes >= ROOM_BYTES
+
+
+def take(parent: Path = SHARED_MEMORY) -> Folder | None:
+    """Have this process, and those that it starts, put temporary files there from now on.
+
+    Args:
+        parent: A directory in memory.
+
+    Returns:
+        The folder, to be removed at the end. ``None``: they stay where they are, since there is no room, or since
+        somebody has said where they are to be (``TMPDIR``).
+    """
+    if "TMPDIR" in os.environ:
+        return None
+    remove_left(parent)
+    if not has_room(parent):
+        return None
+    folder = Folder(parent)
+    os.environ["TMPDIR"] = tempfile.tempdir = str(folder.path)
+    return folder
+
+
+def remove_left(parent: Path) -> None:
+    """Remove what is left of runs that were killed, or that failed."""
+    for path in parent.glob(f"{PREFIX}*"):
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError:
+            continue
+        try:
+            found = os.fstat(fd)
+            if found.st_uid == os.geteuid() and time.time() - found.st_mtime > NEW_S:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(path, ignore_errors=True)
+        except BlockingIOError:
+            pass  # that run goes on
+        finally:
+            os.close(fd)
+
+
+def _available_bytes() -> int:
+    """Half of what the machine's memory has to spare, and of what this process's control group may take at most."""
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return 0
+    available = next((int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:")), 0)
+    return min(available // 2, memory_bytes() // 2)
