@@ -144,7 +144,7 @@ APART = frozenset(
 )
 
 #: What begins so goes to one process, under this name: a Spark session takes long to start, and is faster the longer it
-#: runs; and each process that has a test of the autoscaler's starts a Kafka.
+#: runs; and each process that has a test with a Kafka starts one.
 TOGETHER: dict[str, tuple[str, ...]] = {
     "Spark": (
         "tests/bench/autoscale/test_job.py",
@@ -157,7 +157,13 @@ TOGETHER: dict[str, tuple[str, ...]] = {
         "tests/bench/packing/test_job.py",
         "tests/bench/spark/",
     ),
-    "Kafka": ("tests/broker/autoscaling/kafka/", "tests/broker/autoscaling/test_run.py"),
+    "Kafka": (
+        "tests/bench/autoscale/test_work.py",
+        "tests/bench/caching/live/test_kafka.py",
+        "tests/broker/autoscaling/kafka/",
+        "tests/broker/autoscaling/test_run.py",
+        "tests/loadgen/backends/test_kafka.py",
+    ),
 }
 
 _TRANSPORT = re.compile(r"\[(tcp|tls)\b")

@@ -34,3 +34,10 @@ async def causal(out: Path, *arguments: str, urls: list[str], system: str = "ing
 
 def kinds(events: list[Row]) -> Counter[str]:
     return Counter(row[8] or row[0] for row in events)
+
+
+async def of_one_publisher(out: Path, system: str, url: str) -> Violations:
+    """Who got what too late, where one connection asks and answers."""
+    events, late = await causal(out, *ALONE, system=system, urls=[url])
+    assert kinds(events)["causal"] == 160
+    return late

@@ -1,5 +1,5 @@
-"""Whether answers overtake their questions: `loadgen causal` against real servers. (Where links are slow:
-tests/bench/spark.)"""
+"""Whether answers overtake their questions: `loadgen causal` against an endpoint. (Against other servers: `backends`.
+Where links are slow: tests/bench/spark.)"""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from ..cluster.processes import cluster_of
-from .backends.conftest import start
-from .overtaking import ALONE, causal, kinds
+from .overtaking import causal, kinds, of_one_publisher
 from .plain_broker import PlainBroker
 
 
@@ -33,14 +32,4 @@ async def test_a_run_says_all_of_its_plan_and_marks_what_replies(tmp_path: Path,
 @pytest.mark.cluster
 async def test_where_one_connection_orders_all_nothing_overtakes(tmp_path: Path) -> None:
     async with cluster_of(["a"], tmp_path) as cluster:
-        events, late = await causal(tmp_path / "log", *ALONE, urls=[cluster["a"].url])
-    assert kinds(events)["causal"] == 160
-    assert late == {}
-
-
-@pytest.mark.parametrize("system", ["nats", "rabbitmq", "kafka"])
-async def test_one_publisher_is_overtaken_only_where_nothing_is_promised(tmp_path: Path, system: str) -> None:
-    with start(system, tmp_path) as server:
-        events, late = await causal(tmp_path / "log", *ALONE, system=system, urls=[server.url])
-    assert kinds(events)["causal"] == 160
-    assert system == "kafka" or late == {}
+        assert await of_one_publisher(tmp_path / "log", "ingeborg", cluster["a"].url) == {}

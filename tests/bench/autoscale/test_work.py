@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import orjson
@@ -12,17 +11,17 @@ from ingeborg.bench.autoscale import members, scale, work
 from ingeborg.bench.autoscale.cases import Unit
 from ingeborg.bench.autoscale.load import Load
 from ingeborg.bench.errors import BenchError
-from tests.loadgen.backends.conftest import start as started
+from tests.loadgen.backends.conftest import session_kafka
 
 pytestmark = pytest.mark.slow
 
 ITERATIONS = 3
 
 
-@pytest.fixture(scope="module")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with started("kafka", tmp_path_factory.mktemp("kafka")) as server:
-        yield server.url.partition("://")[2]
+@pytest.fixture
+def servers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """``HOST:PORT`` of the session's Kafka."""
+    return session_kafka(request.config, tmp_path_factory)("kafka").url.partition("://")[2]
 
 
 @pytest.fixture(autouse=True)

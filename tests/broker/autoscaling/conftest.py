@@ -5,22 +5,20 @@ Owns: that server, and a connection to it. Must never: start a second one in a p
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
 
-from tests.loadgen.backends.conftest import Server
-from tests.loadgen.backends.conftest import start as started
+from tests.loadgen.backends.conftest import Server, session_kafka
 
 from .kafka.conftest import Cluster, address_of, unique
 
 
-@pytest.fixture(scope="session")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+@pytest.fixture
+def kafka(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Server:
     """The session's server. A test may pause it, if it lets it go on; nobody may kill it."""
-    with started("kafka", tmp_path_factory.mktemp("kafka")) as server:
-        yield server
+    return session_kafka(request.config, tmp_path_factory)("kafka")
 
 
 @pytest.fixture

@@ -106,15 +106,57 @@ def start(system: str, directory: Path) -> Iterator[Server]:
             server.kill()  # what a test has paused would not end otherwise, and nothing in it is worth a farewell
 
 
+class Servers:
+    """Servers that tests share, by system: each is started when it is first asked for."""
+
+    def __init__(self, stack: ExitStack, directory: Callable[[str], Path]) -> None:
+        self._stack, self._directory = stack, directory
+        self._running: dict[str, Server] = {}
+
+    def __call__(self, system: str) -> Server:
+        """Nobody may kill it. A test may pause it, if it lets it go on."""
+        if system not in self._running:
+            self._running[system] = self._stack.enter_context(start(system, self._directory(system)))
+        return self._running[system]
+
+    def mortal(self, system: str) -> Server:
+        """The same, given away: whoever asks next gets another one."""
+        server = self(system)
+        del self._running[system]
+        return server
+
+
+#: Kafka takes ten seconds of a core to start and to stop. All tests that want it share one (``tests/order.py`` has them
+#: in one process), from whichever folder they are.
+_KAFKA = pytest.StashKey[Servers]()
+
+
+def session_kafka(config: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Servers:
+    """Of Kafka alone, for the whole session."""
+    if _KAFKA not in config.stash:
+        stack = ExitStack()
+        config.add_cleanup(stack.close)
+        config.stash[_KAFKA] = Servers(stack, tmp_path_factory.mktemp)
+    return config.stash[_KAFKA]
+
+
 @pytest.fixture(scope="module")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Server]]:
-    """The module's server of a system, started when it is first asked for. Nobody may kill it."""
-    running: dict[str, Server] = {}
+def servers(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[str], Servers]]:
+    """Those of a system: of this module, but for Kafka."""
     with ExitStack() as stack:
+        own = Servers(stack, tmp_path_factory.mktemp)
+        yield lambda system: session_kafka(request.config, tmp_path_factory) if system == "kafka" else own
 
-        def server(system: str) -> Server:
-            if system not in running:
-                running[system] = stack.enter_context(start(system, tmp_path_factory.mktemp(system)))
-            return running[system]
 
-        yield server
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of each module here, tests that kill a server come last: then they kill the one that the others have shared."""
+    here = [place for place, item in enumerate(items) if item.path.parent == Path(__file__).parent]
+    modules = list(dict.fromkeys(items[place].path for place in here))
+    last = sorted(
+        (items[place] for place in here),
+        key=lambda item: (modules.index(item.path), "mortal" in getattr(item, "fixturenames", ())),
+    )
+    for place, item in zip(here, last, strict=True):
+        items[place] = item

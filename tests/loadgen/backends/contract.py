@@ -31,7 +31,7 @@ from ingeborg.loadgen.backends.base import Backend, BackendError, Connection
 from tests.cluster.processes import free_port
 from tests.loadgen.generator import Generator
 
-from .conftest import PATIENCE_S, Server, start
+from .conftest import PATIENCE_S, Server, Servers
 
 #: What other systems read something into, and what is easily taken for something else.
 NASTY = [
@@ -101,22 +101,27 @@ class Contract:
     progress_timeout: ClassVar[str] = "_PROGRESS_TIMEOUT_S"
 
     @pytest.fixture
-    def url(self, servers: Callable[[str], Server]) -> str:
-        """Of a server that the tests of a module share."""
-        return servers(self.peer or self.system).url
+    def shared(self, servers: Callable[[str], Servers]) -> Server:
+        """Tests share it. Nobody may kill it."""
+        return servers(self.system)(self.peer or self.system)
 
     @pytest.fixture
-    def mortal(self, tmp_path: Path) -> Iterator[Server]:
-        """A server that the test may kill."""
-        with start(self.peer or self.system, tmp_path) as server:
-            yield server
+    def url(self, shared: Server) -> str:
+        """Of that server."""
+        return shared.url
 
     @pytest.fixture
-    def pausable(self, servers: Callable[[str], Server]) -> Iterator[Server]:
-        """The shared one; it goes on when the test has paused it, and closed its connections."""
-        server = servers(self.peer or self.system)
+    def mortal(self, servers: Callable[[str], Servers]) -> Iterator[Server]:
+        """A server that the test may kill: the shared one, whose tests are over."""
+        server = servers(self.system).mortal(self.peer or self.system)
         yield server
-        server.resume()
+        server.kill()
+
+    @pytest.fixture
+    def pausable(self, shared: Server) -> Iterator[Server]:
+        """The shared one; it goes on when the test has paused it, and closed its connections."""
+        yield shared
+        shared.resume()
 
     @pytest.fixture
     async def join(self) -> AsyncIterator[Callable[[str], Awaitable[Member]]]:
@@ -294,36 +299,47 @@ class Contract:
         assert caught.value.code in ("connect", "timeout")
         assert urlsplit(url).netloc in str(caught.value)
 
-    async def test_a_server_that_dies(self, mortal: Server, join: Callable[[str], Awaitable[Member]]) -> None:
+    @pytest.mark.slow
+    async def test_a_server_that_dies_is_told_and_a_run_on_it_has_failed(
+        self, mortal: Server, join: Callable[[str], Awaitable[Member]], tmp_path: Path
+    ) -> None:
         member = await join(mortal.url)
         await member.connection.subscribe(["topic"])
-        mortal.kill()
-        await member.until(lambda: member.errors)
-        assert member.errors == ["connection_lost"]
-        for call in (
-            member.connection.subscribe(["other"]),
-            member.connection.publish([("topic", "payload")]),
-            member.connection.unsubscribe(["topic"]),
-        ):
-            async with asyncio.timeout(PATIENCE_S):
-                with pytest.raises(BackendError) as caught:
-                    await call
-            assert caught.value.code == "connection_lost"
-        assert member.errors == ["connection_lost"]
+        async with self.running(mortal, tmp_path / "log") as generator:
+            mortal.kill()
+            await member.until(lambda: member.errors)
+            assert member.errors == ["connection_lost"]
+            for call in (
+                member.connection.subscribe(["other"]),
+                member.connection.publish([("topic", "payload")]),
+                member.connection.unsubscribe(["topic"]),
+            ):
+                async with asyncio.timeout(PATIENCE_S):
+                    with pytest.raises(BackendError) as caught:
+                        await call
+                assert caught.value.code == "connection_lost"
+            assert member.errors == ["connection_lost"]
+            await self.fails(generator)
 
     @pytest.mark.slow
-    @pytest.mark.parametrize("how", ["kill", "pause"])
-    async def test_a_run_whose_server_dies_or_hangs_has_failed(
-        self, how: str, request: pytest.FixtureRequest, tmp_path: Path
-    ) -> None:
-        server: Server = request.getfixturevalue("mortal" if how == "kill" else "pausable")
+    async def test_a_run_whose_server_hangs_has_failed(self, pausable: Server, tmp_path: Path) -> None:
+        async with self.running(pausable, tmp_path / "log") as generator:
+            pausable.pause()
+            await self.fails(generator)
+
+    @contextlib.asynccontextmanager
+    async def running(self, server: Server, log: Path) -> AsyncIterator[Generator]:
+        """A run that has delivered something, and would take ten minutes."""
         few = ("--connections", "4", "--topics", "20", "--fanout", "2", "--rate", "200", "--duration-s", "600")
         arguments = ("traffic", "--system", self.system, *few, "--stall-s", "4")
-        async with Generator(server.url, tmp_path / "log", *arguments) as generator:
+        async with Generator(server.url, log, *arguments) as generator:
             await generator.says("^run .*  out [1-9]")
-            server.kill() if how == "kill" else server.pause()
-            await generator.says("nothing was delivered for .* is the server there?")
-            code, last = await generator.ended()
+            yield generator
+
+    async def fails(self, generator: Generator) -> None:
+        """It says so while it waits, and at its end."""
+        await generator.says("nothing was delivered for .* is the server there?")
+        code, last = await generator.ended()
         assert code == 1, generator.said
         assert last.startswith("loadgen: failed: run: nothing was delivered for")
         assert "deliveries are missing" in last

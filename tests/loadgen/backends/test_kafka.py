@@ -6,6 +6,7 @@ import asyncio
 import re
 import time
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from ingeborg.loadgen.backends import kafka as kafka_module
 from ingeborg.loadgen.backends.kafka import Kafka, topic_name
 
+from ..overtaking import of_one_publisher
 from .conftest import PATIENCE_S
 from .contract import NASTY, Contract, Member
 
@@ -33,6 +35,9 @@ class TestKafka(Contract):
         """What only costs time here: fetches that wait on the server, and closing where nobody answers."""
         monkeypatch.setattr(kafka_module, "_FETCH_WAIT_MS", 10)
         monkeypatch.setattr(kafka_module, "_CLOSE_TIMEOUT_S", 0.5)
+
+    async def test_of_one_publisher_everything_comes(self, url: str, tmp_path: Path) -> None:
+        await of_one_publisher(tmp_path / "log", self.system, url)  # it promises no order between topics
 
     async def test_many_topics_at_once(self, url: str, join: Join) -> None:
         """Fewer than elsewhere: Kafka makes files for each, a hundred topics per second on a slow disk. More than the

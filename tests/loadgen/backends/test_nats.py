@@ -13,6 +13,7 @@ from ingeborg.loadgen.backends.nats import Nats, subject
 from tests import wants
 from tests.cluster.processes import free_port
 
+from ..overtaking import of_one_publisher
 from .conftest import PATIENCE_S, started
 from .contract import NASTY, Contract, Member
 
@@ -34,6 +35,9 @@ def test_a_subject_is_one_token_and_goes_back() -> None:
 
 class TestNats(Contract):
     system = "nats"
+
+    async def test_of_one_publisher_nothing_overtakes(self, url: str, tmp_path: Path) -> None:
+        assert await of_one_publisher(tmp_path / "log", self.system, url) == {}
 
     @pytest.fixture
     def strict(self, tmp_path: Path) -> Iterator[str]:

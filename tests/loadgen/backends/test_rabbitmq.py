@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import aiormq
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from ingeborg.loadgen.backends.base import BackendError
 from ingeborg.loadgen.backends.rabbitmq import RabbitMq, routing_key
 
+from ..overtaking import of_one_publisher
 from .conftest import PATIENCE_S
 from .contract import NASTY, Contract, Member
 
@@ -23,6 +25,9 @@ TOPICS = st.text(st.characters(exclude_categories=["Cc", "Cs"]), min_size=1, max
 
 class TestRabbitMq(Contract):
     system = "rabbitmq"
+
+    async def test_of_one_publisher_nothing_overtakes(self, url: str, tmp_path: Path) -> None:
+        assert await of_one_publisher(tmp_path / "log", self.system, url) == {}
 
     async def test_a_user_that_is_refused(self, url: str, join: Join) -> None:
         with pytest.raises(BackendError) as caught:
