@@ -19,7 +19,15 @@ from tests import wants
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")  # of this process's session and all others
+#: Of the JVM of this process's session and of all others: no second compiler (and for the code of the first one room
+#: enough, or it is swept again and again), and classes are taken as they are.
+BRIEF = (
+    "-XX:TieredStopAtLevel=1",
+    "-XX:ReservedCodeCacheSize=240m",
+    "-XX:+UnlockDiagnosticVMOptions",
+    "-XX:-BytecodeVerificationRemote",
+)
+os.environ.setdefault("JDK_JAVA_OPTIONS", " ".join(BRIEF))
 
 
 @pytest.fixture(scope="session")
@@ -46,14 +54,7 @@ QUICK = {
     "spark.sql.constraintPropagation.enabled": "false",
     "spark.sql.lightweightPlanChangeValidation": "false",
     "spark.sql.ui.explainMode": "simple",
-    "spark.driver.extraJavaOptions": " ".join(
-        (
-            "-XX:+UseSerialGC",
-            "-XX:ReservedCodeCacheSize=240m",  # the little room of a JVM of one compiler is swept again and again
-            "-XX:+UnlockDiagnosticVMOptions",
-            "-XX:-BytecodeVerificationRemote",
-        )
-    ),
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC",
 }
 
 

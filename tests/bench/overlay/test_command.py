@@ -104,13 +104,14 @@ def test_a_digest_that_differs_from_the_row_is_refused(
 ) -> None:
     pytest.importorskip("pyspark", reason="for want of pyspark: pip install -e '.[bench]'")
     from ingeborg.bench.overlay import job
+    from ingeborg.bench.spark import job as of_any_log
 
     monkeypatch.setattr(job, "local_session", lambda *_: contextlib.nullcontext())
     monkeypatch.setattr(command, "plan", lambda *_: CELLS[:1])
     work.run(CELLS[0], tmp_path)
     path = work.path_of(tmp_path, work.ROWS, CELLS[0])
     document = digested(json.loads(path.read_text(encoding="utf-8")))
-    monkeypatch.setattr(job.job, "digest", lambda *_, **__: document)
+    monkeypatch.setattr(of_any_log, "digest", lambda *_, **__: document)
     if differs:
         path.write_text(path.read_text(encoding="utf-8").replace('"p99_ms":', '"p99_ms":1'), encoding="utf-8")
     assert cli.main(["overlay", "thesis", "--out", str(tmp_path), "--nodes", "30"]) == int(differs)
