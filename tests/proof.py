@@ -15,7 +15,7 @@ import os
 import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 import pytest
 
@@ -29,6 +29,9 @@ VARIABLE: Final = "INGEBORG_TEST_COMMIT"
 
 #: A floor is half of what a test says happens in all of its seeds; of few seeds half of that, for they differ more.
 HALF: Final = 2
+
+
+Thing = TypeVar("Thing")
 
 
 class Proof(NamedTuple):
@@ -92,9 +95,14 @@ def seeds(first: int, count: int, few: int = 1) -> Seeds:
     return draw(_chosen, first, count, few)
 
 
-def speed() -> str:
-    """``change``, ``share`` or ``all``."""
-    return _chosen.speed
+def some(things: Sequence[Thing], few: int = 1) -> Sequence[Thing]:
+    """As with seeds: those of a test's few dear things that this run takes."""
+    return [things[place] for place in seeds(0, len(things), few)]
+
+
+def examples(count: int, few: int) -> int:
+    """How many examples Hypothesis is to draw, of the ``count`` of a full proof."""
+    return count if _chosen.speed == "all" else few
 
 
 def head(root: Path = ROOT) -> str:

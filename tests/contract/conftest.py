@@ -45,14 +45,32 @@ STORES: dict[str, Storage] = {
 }
 
 
+HERE = Path(__file__).parent
+
+MODEL = "test_any_sequence_of_operations_gives_what_the_model_gives"
+
 LARGE = {
     "test_ten_thousand_subscribers_of_one_topic",
     "test_ten_thousand_topics_in_one_batch",
     "test_many_and_odd_clients_listen",
     "test_many_hashes_at_once",
-    "test_any_sequence_of_operations_gives_what_the_model_gives",
+    "test_a_topic_with_thousands_of_pairs",
+    "test_all_of_them_come_once_while_others_come_and_go",
+    MODEL,
 }
 """Tests whose many thousand requests show nothing of TLS that a few do not, and take two minutes over it."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Only `make prove` runs the double over TLS, which is the same double (``tests/riak/test_security.py`` has its
+    connections), and what is large on the double, which the embedded store does in every run."""
+    for item in items:
+        if HERE not in item.path.parents or not isinstance(item, pytest.Function) or not hasattr(item, "callspec"):
+            continue
+        kind = item.callspec.params.get("open_store", item.callspec.params.get("kind"))
+        if kind == "riak-double-tls" or (kind == "riak-double" and item.originalname in LARGE - {MODEL}):
+            item.add_marker(pytest.mark.prove)
 
 
 @pytest.fixture(params=sorted(STORES))

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from ingeborg.broker.store.base import ENDED_TOPICS_MAX, Ended, Ending, Location, Store, StoreUnavailable, Term
 from ingeborg.protocol.hashes import slot_of
+from tests import proof
 from tests.contract.conftest import STORES, OpenStore, Storage
 from tests.contract.test_store import ODD_CLIENTS, ODD_TOPICS, everything
 from tests.contract.virtual import Virtual, virtual
@@ -803,7 +804,11 @@ def test_any_sequence_of_operations_gives_what_the_model_gives(kind: str, tmp_pa
         handles = runner.run(start())
 
         @settings(
-            max_examples=100, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck)
+            max_examples=proof.examples(100, 15),
+            deadline=None,
+            database=None,
+            derandomize=True,
+            suppress_health_check=list(HealthCheck),
         )
         @given(st.lists(STEPS, max_size=15))
         def examples(steps: list[tuple[str, int, list[Any]]]) -> None:

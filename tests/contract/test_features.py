@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from ingeborg.broker.store.base import Store, StoreError, StoreMisconfigured
 from ingeborg.broker.store.features import FEATURES_MAX
+from tests import proof
 from tests.contract.conftest import STORES, OpenStore, Storage
 from tests.contract.virtual import Virtual, virtual
 
@@ -133,7 +134,11 @@ def test_any_sequence_of_switches_gives_what_a_set_gives(kind: str, tmp_path: Pa
         handles = runner.run(start())
 
         @settings(
-            max_examples=40, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck)
+            max_examples=proof.examples(40, 10),
+            deadline=None,
+            database=None,
+            derandomize=True,
+            suppress_health_check=list(HealthCheck),
         )
         @given(STEPS)
         def examples(steps: list[tuple[int, str, bool]]) -> None:

@@ -24,6 +24,7 @@ from ingeborg.broker.store.base import (
     Term,
     TooManyFilters,
 )
+from tests import proof
 from tests.contract.conftest import STORES, OpenStore, Storage
 from tests.contract.test_store import ODD_CLIENTS, ODD_TOPICS, everything
 from tests.contract.virtual import Virtual, virtual
@@ -772,7 +773,11 @@ def test_any_sequence_of_operations_gives_what_the_model_gives(kind: str, tmp_pa
         handles = runner.run(start())
 
         @settings(
-            max_examples=80, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck)
+            max_examples=proof.examples(80, 12),
+            deadline=None,
+            database=None,
+            derandomize=True,
+            suppress_health_check=list(HealthCheck),
         )
         @given(st.lists(STEPS, max_size=12))
         def examples(steps: list[tuple[str, int, list[Any]]]) -> None:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from ingeborg.broker.store.base import KEPT_PAGE_BYTES, LINES_MAX, Kept, Store, StoreError
 from ingeborg.protocol.hashes import SLOTS
+from tests import proof
 from tests.contract.conftest import STORES, OpenStore, Storage, embedded
 from tests.contract.virtual import virtual
 
@@ -215,7 +216,13 @@ def test_any_sequence_of_operations_gives_what_the_model_gives(kind: str, tmp_pa
 
     fresh = itertools.count()
 
-    @settings(max_examples=12, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck))
+    @settings(
+        max_examples=proof.examples(12, 4),
+        deadline=None,
+        database=None,
+        derandomize=True,
+        suppress_health_check=list(HealthCheck),
+    )
     @given(st.lists(STEPS, min_size=4, max_size=12))
     def examples(steps: list[tuple[int, list, list, list, list]]) -> None:  # type: ignore[type-arg]
         directory = tmp_path / f"{next(fresh)}"

@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ingeborg.broker.store.base import PAGE_SUBSCRIPTIONS, Endpoint, Location, Store, StoreUnavailable, Superseded
+from tests import proof
 from tests.contract.conftest import STORES, OpenStore
 
 ODD_TOPICS = [
@@ -626,7 +627,11 @@ def test_any_sequence_of_operations_gives_what_the_model_gives(kind: str, tmp_pa
         handles = runner.run(start())
 
         @settings(
-            max_examples=150, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck)
+            max_examples=proof.examples(150, 25),
+            deadline=None,
+            database=None,
+            derandomize=True,
+            suppress_health_check=list(HealthCheck),
         )
         @given(st.lists(STEPS, max_size=15))
         def examples(steps: list[tuple[str, int, list[Any]]]) -> None:

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from ingeborg.broker.store.base import FILTERS_MAX, StoreUnavailable, Term, TooManyFilters
 from ingeborg.broker.store.riak import RiakStore, filter_objects, filtered, layout, sets, wire
 from ingeborg.broker.store.riak.layout import Buckets, partition_of
+from tests import proof
 
 from .conftest import StoreOn
 from .double import Key, RiakDouble
@@ -360,7 +361,11 @@ def test_any_growing_topic_has_what_the_model_has() -> None:
         riak, stores = runner.run(start())
 
         @settings(
-            max_examples=40, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck)
+            max_examples=proof.examples(40, 10),
+            deadline=None,
+            database=None,
+            derandomize=True,
+            suppress_health_check=list(HealthCheck),
         )
         @given(STEPS)
         def examples(steps: list[tuple[str, int, list[str], str]]) -> None:

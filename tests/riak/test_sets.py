@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ingeborg.broker.store.riak import RiakStore, layout, sets
+from tests import proof
 
 from .conftest import StoreOn
 from .double import RiakDouble
@@ -108,7 +109,11 @@ def test_any_growing_set_is_the_set_the_model_has() -> None:
         riak, stores = runner.run(start())
 
         @settings(
-            max_examples=40, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck)
+            max_examples=proof.examples(40, 10),
+            deadline=None,
+            database=None,
+            derandomize=True,
+            suppress_health_check=list(HealthCheck),
         )
         @given(steps)
         def examples(history: list[tuple[bool, int, list[str]]]) -> None:

@@ -21,6 +21,7 @@ from ingeborg.broker.store.embedded.layout import FRAME_ITEMS, Lane, open_for_re
 from ingeborg.broker.store.embedded.operations import operations
 from ingeborg.broker.store.embedded.store import MEMBERS_PER_LOOK, EmbeddedStore
 from ingeborg.protocol.hashes import digest, slot_of
+from tests import proof
 
 from .test_embedded import MAP_BYTES, at_last, line_of, opened, pid_of, start, until_ended
 from .test_embedded import end as kill
@@ -459,7 +460,12 @@ def test_the_two_databases_have_the_same_subscriptions_and_no_others(tmp_path: P
 
     with environment.env as env:
 
-        @settings(max_examples=100, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+        @settings(
+            max_examples=proof.examples(100, 25),
+            deadline=None,
+            database=None,
+            suppress_health_check=list(HealthCheck),
+        )
         @given(st.lists(st.lists(FRAMES, max_size=4), max_size=6))
         def examples(transactions: list[list[tuple[str, Any]]]) -> None:
             for frames in transactions:
