@@ -51,6 +51,7 @@ async def on_riak(_directory: Path) -> AsyncIterator[tuple[Store, str]]:
         (on_riak, "the object b'layout' in bucket b'ingeborg.layout' is none of this version's: not layout version 2"),
     ],
 )
+@pytest.mark.prove
 async def test_a_release_from_before_features_says_why_it_does_not_start_while_one_is_on(
     storage: Storage, refusal: str, old: dict[str, str], tmp_path: Path
 ) -> None:

@@ -325,7 +325,7 @@ async def test_with_a_journal_nothing_is_missing_after_all_have_ended(tmp_path: 
         assert by_topic(anna.payloads) == by_topic(numbered(0, 96))
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("how", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.prove)])
 async def test_with_a_journal_one_endpoint_alone_goes_on_as_well(tmp_path: Path, how: signal.Signals) -> None:
     """Nobody else is in the registry then, neither alive nor dead."""
     async with cluster_of("a", tmp_path, *HISTORY, "--history", "store") as cluster:
@@ -353,7 +353,7 @@ async def test_without_one_a_position_of_before_the_end_of_all_is_of_another_lif
         assert (anna.gaps, anna.payloads) == ([None], [])
 
 
-@pytest.mark.parametrize("slow_consumer", ["close", "drop_oldest"])
+@pytest.mark.parametrize("slow_consumer", ["close", pytest.param("drop_oldest", marks=pytest.mark.prove)])
 async def test_a_slow_reader_that_has_missed_much_is_not_closed(tmp_path: Path, slow_consumer: str) -> None:
     """5,000 messages of 2 KB are ten times what its outbox holds."""
     variables = {
@@ -396,6 +396,7 @@ async def test_a_slow_reader_that_has_missed_much_is_not_closed(tmp_path: Path, 
         assert scrape["gaps_told_total"] == 0
 
 
+@pytest.mark.prove
 async def test_it_is_on_once_the_last_endpoint_can(tmp_path: Path, old: dict[str, str]) -> None:
     async with cluster_of("ab", tmp_path, **old) as cluster:
         await again(cluster, "a", *HISTORY)

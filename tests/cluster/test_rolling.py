@@ -144,6 +144,7 @@ async def test_a_rolling_restart_loses_no_publish_and_no_subscription(cluster: C
     await roll(cluster)
 
 
+@pytest.mark.prove
 async def test_a_rolling_upgrade_and_a_downgrade_lose_none_either(tmp_path: Path, old: dict[str, str]) -> None:
     async with cluster_of("abc", tmp_path, INGEBORG_DRAIN_TIME="1", **old) as cluster:
         assert {await capabilities(cluster[name]) for name in "abc"} == {None}
@@ -172,6 +173,7 @@ async def test_a_messages_own_key_goes_with_its_topic_to_other_homes(cluster: Cl
         assert await said(client, "on hold", "first") == dict.fromkeys(TOPICS, "conflict")
 
 
+@pytest.mark.prove
 async def test_own_keys_do_where_homes_are_of_an_older_release(tmp_path: Path, old: dict[str, str]) -> None:
     """Which does not know of them, and notices no conflict; and the next home, which does, has them from it."""
     async with cluster_of("abc", tmp_path, **VARIABLES, **old) as cluster:
@@ -186,6 +188,7 @@ async def test_own_keys_do_where_homes_are_of_an_older_release(tmp_path: Path, o
             assert await said(new, "paid", "first") == dict.fromkeys(TOPICS, True)
 
 
+@pytest.mark.prove
 async def test_subscriptions_end_once_the_last_endpoint_can(tmp_path: Path, old: dict[str, str]) -> None:
     variables = {**VARIABLES, "INGEBORG_GRACE": "1"}
     async with cluster_of("abc", tmp_path, **VARIABLES, **old) as cluster:
@@ -220,6 +223,7 @@ async def test_subscriptions_end_once_the_last_endpoint_can(tmp_path: Path, old:
             assert [topic async for topic in ann.subscriptions()] == ["plain"]
 
 
+@pytest.mark.prove
 async def test_filters_are_taken_once_the_last_endpoint_can(tmp_path: Path, old: dict[str, str]) -> None:
     rock = {"genre": ["rock"]}
     async with cluster_of("abc", tmp_path, **VARIABLES, **old) as cluster:

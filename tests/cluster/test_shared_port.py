@@ -239,7 +239,7 @@ async def test_one_that_is_killed_keeps_nobody_waiting(tmp_path: Path) -> None:
         assert all(knock.number < first for knock in stream.failed), stream.failed
 
 
-@pytest.mark.parametrize("endpoints", [1, 3])
+@pytest.mark.parametrize("endpoints", [1, pytest.param(3, marks=pytest.mark.prove)])
 async def test_a_rolling_restart_refuses_no_connection(tmp_path: Path, endpoints: int) -> None:
     async with sharing(tmp_path, endpoints=endpoints) as broker, streaming(broker.url) as stream:
         await stream.more(50)

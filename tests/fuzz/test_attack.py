@@ -11,11 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from tests import proof
+
 from . import attack, attacker, malformed
 from .malformed import CUT, Attack
 
 #: Over TLS each connection costs a handshake.
-COUNTS = {"tcp": 30_000, "tls": 8_000}
+COUNTS = {"tcp": proof.examples(30_000, 10_000), "tls": proof.examples(8_000, 2_500)}
 KINDS = len(malformed.FRAMES) + len(malformed.REQUESTS) + 2 * len(malformed.MESSAGES)  # in lines, too
 
 
