@@ -85,6 +85,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.stash[_FOLDER] = folder
     config.addinivalue_line("markers", "over_tcp: over TLS it would show nothing more, and take long")
     config.addinivalue_line("markers", "over_tls: it is about TLS itself")
+    config.addinivalue_line("markers", "above_sockets: what it shows is the same over TLS, which make prove looks at")
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
@@ -108,6 +109,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             continue
         over = item.callspec.params.get("transport")
         alone = item.get_closest_marker("over_tcp") or not inspect.iscoroutinefunction(item.function)
+        if over == "tls" and item.get_closest_marker("above_sockets"):
+            item.add_marker(pytest.mark.prove)
         if (over == "tls" and alone) or (over == "tcp" and item.get_closest_marker("over_tls")):
             needless.add(item)
     if needless:

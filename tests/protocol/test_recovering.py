@@ -20,7 +20,7 @@ from ingeborg.protocol.hashes import slot_of
 from .scripted import PATIENCE_S, ScriptedEndpoint, succeed
 from .test_client import client_of, ended
 
-pytestmark = pytest.mark.usefixtures("transport", "logged")
+pytestmark = [pytest.mark.usefixtures("transport", "logged"), pytest.mark.above_sockets]
 
 
 async def recover(endpoint: ScriptedEndpoint, connection: ServerConnection, command: dict[str, Any]) -> None:

@@ -24,7 +24,7 @@ from ingeborg.protocol.pages import fetch
 
 from ..running import HANDSHAKE, PATIENCE_S, Plain, Running, ingeborg, plain, raw, running, serving, serving_tls
 
-pytestmark = pytest.mark.usefixtures("transport", "logged")
+pytestmark = [pytest.mark.usefixtures("transport", "logged"), pytest.mark.above_sockets]
 
 #: Of a test on the endpoint that all share: on the loop that it runs on.
 on_its_loop = pytest.mark.asyncio(loop_scope="module")

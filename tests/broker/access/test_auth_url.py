@@ -57,7 +57,7 @@ from ..running import (
 )
 from .asked import HOSTILE, Behaviour, Server, always, asked_server, claims, response, silence
 
-pytestmark = pytest.mark.usefixtures("transport", "logged")
+pytestmark = [pytest.mark.usefixtures("transport", "logged"), pytest.mark.above_sockets]
 
 ROOT = Path(__file__).parents[3]
 SUCCESS = {"result": "success"}

@@ -43,7 +43,7 @@ from ..running import (
 )
 from .asked import always, asked_server, claims, response
 
-pytestmark = pytest.mark.usefixtures("transport", "logged")
+pytestmark = [pytest.mark.usefixtures("transport", "logged"), pytest.mark.above_sockets]
 
 
 @pytest.fixture

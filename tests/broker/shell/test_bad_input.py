@@ -15,7 +15,11 @@ from ingeborg.protocol.errors import ERRORS
 
 from ..running import Running, plain, running
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.usefixtures("transport", "logged")]
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.usefixtures("transport", "logged"),
+    pytest.mark.above_sockets,
+]
 
 SUCCESS = {"result": "success"}
 

@@ -19,7 +19,11 @@ from ingeborg.protocol.lines import LINES, LINES_BYTES_MAX
 
 from ..running import PATIENCE_S, Gated, Plain, Raw, Running, plain, raw, raw_frame, running
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.usefixtures("transport", "logged")]
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.usefixtures("transport", "logged"),
+    pytest.mark.above_sockets,
+]
 
 TEXT, CLOSE = 0x81, 0x88
 SUCCESS = {"result": "success"}

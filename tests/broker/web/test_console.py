@@ -13,7 +13,11 @@ from ingeborg.broker.web.console import serving
 
 from ..running import Running, raw, running
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.usefixtures("transport", "logged")]
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.usefixtures("transport", "logged"),
+    pytest.mark.above_sockets,
+]
 
 FOLDER = Path(console.__file__).parent
 

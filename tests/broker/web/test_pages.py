@@ -19,7 +19,11 @@ from tests.conftest import Logged
 
 from ..running import PATIENCE_S, SECRET, Gated, Running, plain, raw, round_trip, running
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.usefixtures("transport", "logged")]
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.usefixtures("transport", "logged"),
+    pytest.mark.above_sockets,
+]
 
 SUCCESS = {"result": "success"}
 UPGRADE = "Upgrade: websocket\r\nConnection: Upgrade\r\n"
