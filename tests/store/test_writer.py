@@ -184,3 +184,10 @@ def test_only_the_durable_environment_is_synced_at_every_commit(tmp_path: Path) 
         with environment.env as env:
             synced[lane] = (env.flags()["sync"], env.flags()["metasync"])
     assert synced == {Lane.DURABLE: (True, True), Lane.SOFT: (False, True)}
+
+
+def test_a_writer_does_not_import_asyncio() -> None:
+    """It would start later by a fifth: each endpoint starts two."""
+    said = "import sys, ingeborg.broker.store.embedded.writer; print('asyncio' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", said], capture_output=True, text=True, timeout=60)
+    assert done.stdout.strip() == "False", done.stderr

@@ -1,21 +1,23 @@
 """Reads of the embedded store that take long: in slices, between which all else of the event loop has its turn.
 
 Owns: how long a slice is, whose turn is next, and where a read of one key goes on. Must never: hold a transaction
-across an ``await``, or know what is read.
+across an ``await``, know what is read, or import asyncio: writers import this, and start sooner without it.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager
 from time import perf_counter
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import lmdb
 
 from ingeborg.broker.store.embedded.layout import Lane
 from ingeborg.protocol.hashes import HASH_BYTES, digest
+
+if TYPE_CHECKING:
+    import asyncio
 
 SLICE_S: Final = 0.002
 """How long a read keeps the event loop; 2 ms are about 500 small subscriber sets."""
@@ -33,6 +35,13 @@ Look = Callable[[lmdb.Transaction, lmdb.Cursor, bytes, str], bool]
 """(transaction, cursor, hash of the client, topic) -> whether the topic is one of those that are looked for."""
 
 
+class _Turn:
+    """``asyncio.sleep(0)``: awaited, it lets the event loop do all else that is due."""
+
+    def __await__(self) -> Generator[None, None, None]:
+        yield
+
+
 class Slices:
     """Those of one open store."""
 
@@ -46,7 +55,7 @@ class Slices:
             return
         async with self._turns:
             while True:
-                await asyncio.sleep(0)
+                await _Turn()
                 if read_slice():
                     return
 
