@@ -92,7 +92,7 @@ def test_every_test_is_run_once_by_several_processes_the_long_ones_first(tmp_pat
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(source)
     command = [sys.executable, "-m", "pytest", "-p", "tests.conftest", "-c", "/dev/null", "--rootdir", str(tmp_path)]
-    options = ["--import-mode=importlib", "-n", "3", "--dist", "loadfile", "-q", str(tmp_path)]
+    options = ["--import-mode=importlib", "-n", "2", "--dist", "loadfile", "-q", str(tmp_path)]
     done = subprocess.run(
         [*command, *options], cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S, env=os.environ
     )
