@@ -7,8 +7,10 @@ this machine.
 from __future__ import annotations
 
 import asyncio
+import atexit
 import json
 import re
+import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,7 +18,7 @@ from typing import Any, NamedTuple
 
 from websockets.asyncio.client import ClientConnection, connect
 
-from ingeborg.bench.starting import Child, awaited
+from ingeborg.bench.starting import Child, awaited, blocking
 from tests import wants
 
 #: A cold start of Chromium takes seconds on a busy machine.
@@ -138,28 +140,95 @@ class Page:
         await self.call("Input.insertText", text=text)
 
 
-@asynccontextmanager
-async def browsing(profile: Path) -> AsyncIterator[Page]:
-    """An empty page. ``profile``: an empty folder for the browser. Skips the test where there is no Chromium."""
-    command = [wants.tool("chromium"), *FLAGS, f"--user-data-dir={profile}", "about:blank"]
-    chromium = Child("Chromium", command, profile.with_name(f"{profile.name}.log"))
-    try:
+class Chromium:
+    """The browser of this process and its only page, which tests use one after the other: a browser of its own takes a
+    test a second of a core, and so does a page with a context of its own. It ends with the process."""
+
+    def __init__(self) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="ingeborg-chromium-")
+        folder = Path(self._folder.name)
+        command = [wants.tool("chromium"), *FLAGS, f"--user-data-dir={folder / 'profile'}", "about:blank"]
+        self._child = Child("Chromium", command, folder / "log")
+        self.is_used = False
+        self._page = ""
+
+    async def page(self) -> str:
+        """The DevTools URL of its page."""
+        if self._page:
+            return self._page
         listens = re.compile(r"ws://127\.0\.0\.1:(\d+)/")
-        match = listens.search(await awaited(chromium.line(listens, PATIENCE_S)))
+        match = listens.search(await awaited(self._child.line(listens, PATIENCE_S)))
         assert match is not None
         async with asyncio.timeout(PATIENCE_S):
-            target = await _target(int(match[1]))
-        async with connect(target, max_size=None, compression=None) as devtools:
-            page = Page(devtools)
-            reading = asyncio.create_task(page.read())
-            try:
-                yield page
-            finally:
-                reading.cancel()
-                (ended,) = await asyncio.gather(reading, return_exceptions=True)
-                assert ended is None or isinstance(ended, asyncio.CancelledError), ended
+            self._page = await _target(int(match[1]))
+        return self._page
+
+    async def end(self) -> None:
+        """It runs no more afterwards."""
+        await awaited(self._child.end(PATIENCE_S))
+        self._folder.cleanup()
+
+    def end_at_exit(self) -> None:
+        """The same, where no loop runs."""
+        blocking(self._child.end(PATIENCE_S))
+        self._folder.cleanup()
+
+
+_running: list[Chromium] = []
+
+
+@asynccontextmanager
+async def browsing(*, alone: bool = False) -> AsyncIterator[Page]:
+    """An empty page, of a browser that remembers nothing. ``alone``: of one that has never shown anything, and is ended
+    with it. Skips the test where there is no Chromium."""
+    browser = Chromium() if alone else _shared()
+    is_kept = False
+    try:
+        async with _driven(await browser.page()) as page:
+            yield page
+            if not alone:
+                await _forget(page)
+                is_kept = True
     finally:
-        await awaited(chromium.end(PATIENCE_S))
+        browser.is_used = False
+        if not is_kept:
+            if browser in _running:
+                _running.remove(browser)
+                atexit.unregister(browser.end_at_exit)
+            await browser.end()
+
+
+def _shared() -> Chromium:
+    if not _running:
+        _running.append(Chromium())
+        atexit.register(_running[-1].end_at_exit)
+    (browser,) = _running
+    assert not browser.is_used, "its page is one"
+    browser.is_used = True
+    return browser
+
+
+async def _forget(page: Page) -> None:
+    """As if nothing had been shown: what the page had opened is closed, and what was kept of it is deleted."""
+    await page.open("data:text/html,")  # about:blank would have the origin of the page before
+    await page.call("Storage.clearDataForOrigin", origin="*", storageTypes="all")
+    for command in ("Network.clearBrowserCookies", "Network.clearBrowserCache", "Log.clear"):
+        await page.call(command)
+    await page.call("Runtime.discardConsoleEntries")
+
+
+@asynccontextmanager
+async def _driven(url: str) -> AsyncIterator[Page]:
+    """What is behind a DevTools URL."""
+    async with connect(url, max_size=None, compression=None) as devtools:
+        page = Page(devtools)
+        reading = asyncio.create_task(page.read())
+        try:
+            yield page
+        finally:
+            reading.cancel()
+            (ended,) = await asyncio.gather(reading, return_exceptions=True)
+            assert ended is None or isinstance(ended, asyncio.CancelledError), ended
 
 
 class Seen(NamedTuple):
@@ -170,9 +239,9 @@ class Seen(NamedTuple):
     requests: list[str]
 
 
-async def look(file: Path, profile: Path, width: int, expression: str, dark: bool = False) -> Seen:
+async def look(file: Path, width: int, expression: str, dark: bool = False) -> Seen:
     """Load the file at a width in CSS pixels, and evaluate a JavaScript expression in it."""
-    async with browsing(profile) as page:
+    async with browsing() as page:
         await page.size(width)
         await page.media(prefers_color_scheme="dark" if dark else "light")
         await page.open(file.as_uri())

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -44,9 +42,8 @@ class Shown:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def browser() -> AsyncIterator[Page]:
-    with tempfile.TemporaryDirectory() as folder:
-        async with browsing(Path(folder) / "profile") as page:
-            yield page
+    async with browsing() as page:
+        yield page
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

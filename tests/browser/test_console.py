@@ -37,8 +37,8 @@ async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Clu
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def browser(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Page]:
-    async with browsing(tmp_path_factory.mktemp("browser") / "profile") as page:
+async def browser() -> AsyncIterator[Page]:
+    async with browsing() as page:
         yield page
 
 

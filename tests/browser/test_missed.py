@@ -57,8 +57,8 @@ def example() -> Iterator[str]:
 
 
 @pytest.fixture
-async def page(tmp_path: Path) -> AsyncIterator[Page]:
-    async with browsing(tmp_path / "profile") as page:
+async def page() -> AsyncIterator[Page]:
+    async with browsing() as page:
         yield page
 
 

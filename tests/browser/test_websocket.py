@@ -54,8 +54,8 @@ class Script:
 
 
 @pytest.fixture
-async def page(tmp_path: Path) -> AsyncIterator[Script]:
-    async with browsing(tmp_path / "profile") as page:
+async def page() -> AsyncIterator[Script]:
+    async with browsing(alone=True) as page:  # else its origin would not be that of an empty page
         yield Script(page)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
@@ -11,7 +10,7 @@ from tests.browser.devtools import Page, browsing
 
 
 @pytest.fixture
-async def page(tmp_path: Path) -> AsyncIterator[Page]:
+async def page() -> AsyncIterator[Page]:
     """Empty."""
-    async with browsing(tmp_path / "browser") as page:
+    async with browsing() as page:
         yield page

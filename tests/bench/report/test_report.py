@@ -263,7 +263,7 @@ async def test_in_a_browser_at_desktop_and_phone_width(tmp_path: Path, many: str
     """Every folded part unfolded."""
     path = tmp_path / "report.html"
     path.write_text(many, encoding="utf-8")
-    seen = await look(path, tmp_path / "profile", width, _LAYOUT, dark)
+    seen = await look(path, width, _LAYOUT, dark)
     assert seen.complaints == []
     assert [url for url in seen.requests if not url.startswith(("file:", "about:"))] == []
     assert seen.value == {
@@ -280,8 +280,8 @@ async def test_in_a_browser_at_desktop_and_phone_width(tmp_path: Path, many: str
 
 async def test_hostile_text_and_a_single_run_in_a_browser(tmp_path: Path) -> None:
     path = tmp_path / "report.html"
-    for index, runs in enumerate(([digests.demo()], [digests.hostile(), *digests.hostile_compared()])):
+    for runs in ([digests.demo()], [digests.hostile(), *digests.hostile_compared()]):
         path.write_text(page_of(*runs), encoding="utf-8")
-        seen = await look(path, tmp_path / f"profile-{index}", 390, _LAYOUT)
+        seen = await look(path, 390, _LAYOUT)
         assert seen.complaints == []
         assert (seen.value["overflow"], seen.value["cut"], seen.value["wide"]) == (0, 0, 0)

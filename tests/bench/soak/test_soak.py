@@ -261,10 +261,10 @@ class _Robbed(Folder):
 @pytest.mark.cluster
 @pytest.mark.slow
 @pytest.mark.parametrize(("width", "dark"), [(1280, False), (390, True)])
-async def test_the_page_stands_by_itself(soaked: tuple[Path, str, int], tmp_path: Path, width: int, dark: bool) -> None:
+async def test_the_page_stands_by_itself(soaked: tuple[Path, str, int], width: int, dark: bool) -> None:
     report = soaked[0] / "report.html"
     assert page(json.loads((soaked[0] / "summary.json").read_text())) == report.read_text(encoding="utf-8")
-    seen = await look(report, tmp_path / "profile", width, "document.documentElement.scrollWidth", dark)
+    seen = await look(report, width, "document.documentElement.scrollWidth", dark)
     assert seen.value <= width
     assert not seen.complaints
     assert [url for url in seen.requests if not url.startswith("file:")] == []
