@@ -515,40 +515,6 @@ class TestControllers:
         assert found.controller.core.term > 70
         drain(found)
 
-    @pytest.mark.parametrize("at", range(12))
-    @pytest.mark.parametrize("effects", [0, 1, 3])
-    def test_killed_at_any_step_of_a_transition_the_next_one_goes_on(self, at: int, effects: int) -> None:
-        """At each step of growing from two members to five, with part of its orders given."""
-        found = world(20)
-        found.run(REST_S, found.is_settled)
-        found.speeds = dict.fromkeys(found.speeds, 25.0)
-        found.run(1.0 + at * 0.5)
-        found.controller.step(effects)
-        found.controller.is_over = True
-        found.run(4.0)
-        found.replace_controller()
-        found.run(REST_S, lambda: len(found.members) == 5 and found.is_settled())
-        assert len(found.members) == 5
-        assert found.sink.refused == 0
-        drain(found)
-
-    @pytest.mark.parametrize("at", range(10))
-    def test_killed_at_any_step_of_a_return_the_next_one_goes_on(self, at: int) -> None:
-        found = world(20, down_cooldown_s=10.0)
-        found.speeds = dict.fromkeys(found.speeds, 25.0)
-        found.run(REST_S, found.is_settled)
-        found.speeds = dict.fromkeys(found.speeds, 5.0)
-        found.run(10.0)
-        found.run(REST_S, lambda: bool(found.controller.core.staff.leaving))
-        found.run(at * 0.5)
-        found.controller.is_over = True
-        found.run(4.0)
-        found.replace_controller()
-        found.run(REST_S, lambda: len(found.members) == 1 and found.is_settled())
-        assert len(found.members) == 1
-        assert found.sink.refused == 0
-        drain(found)
-
     def test_their_clocks_may_be_days_apart(self) -> None:
         """Ahead, and behind: no time of one means anything to the next one, nor to a member."""
         found = world(20)
