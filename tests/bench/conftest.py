@@ -54,6 +54,14 @@ QUICK = {
     "spark.sql.constraintPropagation.enabled": "false",
     "spark.sql.lightweightPlanChangeValidation": "false",
     "spark.sql.ui.explainMode": "simple",
+    # Planning, too: what could only make tasks shorter that take no time.
+    "spark.sql.optimizer.runtime.bloomFilter.enabled": "false",
+    "spark.sql.optimizer.nestedSchemaPruning.enabled": "false",
+    "spark.sql.exchange.reuse": "false",
+    "spark.sql.optimizer.excludedRules": ",".join(
+        f"org.apache.spark.sql.catalyst.optimizer.{rule}"
+        for rule in ("PruneFilters", "FoldablePropagation", "RemoveRedundantAliases", "OptimizeCsvJsonExprs")
+    ),
     "spark.driver.extraJavaOptions": "-XX:+UseSerialGC",
 }
 

@@ -26,6 +26,7 @@ from ingeborg.bench import cli, peers
 from ingeborg.bench.peers import commands, handshakes, kafka_jars, lifecycle, processes, servers
 from ingeborg.bench.peers.statedir import LAYOUT, Record, StateDir
 from tests import wants
+from tests.loadgen.backends.conftest import BRIEF
 
 SETTINGS = sorted(
     path for path in servers.SETTINGS.rglob("*") if path.suffix in {".conf", ".config", ".properties", ".options"}
@@ -396,9 +397,11 @@ def shaken(handshake: handshakes.Handshake, answer: bytes) -> str:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_up_answers_on_loopback_alone_and_down_leaves_nothing(
-    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wants.server(name)
+    brief = servers._environment() | BRIEF
+    monkeypatch.setattr(servers, "_environment", lambda: brief)
     state = ["--state", str(tmp_path)]
     assert cli.main(["peers", "up", name, *state]) == commands.DONE
     try:
