@@ -36,6 +36,7 @@ from ingeborg.broker.shell.tls import Certificate
 from ingeborg.broker.store.base import Store
 from ingeborg.broker.store.embedded.store import EmbeddedStore
 from ingeborg.protocol.pages import fetch, samples
+from tests.store.forked import forked
 
 from .transports import Authority, Pair, TlsStream, open_tls
 
@@ -111,7 +112,8 @@ async def running(directory: Path, *, store: Store | Gated | None = None, **opti
     options = {"secret": SECRET, "store_name": "lmdb", "certificate": certificate(), "patience": UNHURRIED, **options}
     by = "ws" if options["certificate"] is None else "wss"
     me = Endpoint(f"endpoint-{port}", secrets.token_hex(8), f"{by}://127.0.0.1:{port}", 0)
-    served = cast(Store, store) if store else EmbeddedStore(directory, timeout_s=PATIENCE_S)  # a gate has all calls
+    mine = None if store else forked(EmbeddedStore(directory, timeout_s=PATIENCE_S))
+    served = mine or cast(Store, store)  # a gate has all calls
     server = EndpointServer(me, served, **options)
     await server.start(sock)
     try:

@@ -18,6 +18,7 @@ from ingeborg.broker.store.base import Store
 from ingeborg.broker.store.embedded.store import EmbeddedStore
 from tests import wants
 from tests.riak.storages import riak_double, riak_double_tls, riak_real
+from tests.store.forked import forked
 
 OpenStore = Callable[[], Awaitable[Store]]
 Storage = Callable[[Path], AbstractAsyncContextManager[OpenStore]]
@@ -29,7 +30,7 @@ async def embedded(directory: Path) -> AsyncIterator[OpenStore]:
     async with AsyncExitStack() as handles:
 
         async def open_store() -> Store:
-            store = EmbeddedStore(directory / "store", timeout_s=60.0)  # a disk that others use, too
+            store = forked(EmbeddedStore(directory / "store", timeout_s=60.0))  # a disk that others use, too
             await store.open()
             handles.push_async_callback(store.close)
             return store
