@@ -42,6 +42,8 @@ def test_nothing_is_imported_by_its_short_name() -> None:
         ("import broker", ["broker"]),
         ("def f():\n    from protocol.client import Client", ["protocol.client"]),
         ("if TYPE_CHECKING:\n    import bench.report as page", ["bench.report"]),
+        ("x = 1; import os, \\\n    re, \\\n    loadgen.cli", ["loadgen.cli"]),
+        ("import\tbroker", ["broker"]),
         ("import ingeborg.broker\nfrom ingeborg import protocol\nfrom .broker import x\nfrom tests import wants", []),
     ],
 )
