@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -98,6 +98,12 @@ def seeds(first: int, count: int, few: int = 1) -> Seeds:
 def some(things: Sequence[Thing], few: int = 1) -> Sequence[Thing]:
     """As with seeds: those of a test's few dear things that this run takes."""
     return [things[place] for place in seeds(0, len(things), few)]
+
+
+def variants(each: Iterable[tuple[Any, ...]], step: int) -> list[Any]:
+    """Parameters of a test of dear variants: one in ``step`` is for every run, the others are for `make prove`."""
+    prove = pytest.mark.prove
+    return [pytest.param(*values, marks=() if number % step == 0 else prove) for number, values in enumerate(each)]
 
 
 def examples(count: int, few: int) -> int:

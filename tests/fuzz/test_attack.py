@@ -17,7 +17,7 @@ from . import attack, attacker, malformed
 from .malformed import CUT, Attack
 
 #: Over TLS each connection costs a handshake.
-COUNTS = {"tcp": proof.examples(30_000, 10_000), "tls": proof.examples(8_000, 2_500)}
+COUNTS = {"tcp": proof.examples(30_000, 10_000), "tls": proof.examples(8_000, 5_000)}
 KINDS = len(malformed.FRAMES) + len(malformed.REQUESTS) + 2 * len(malformed.MESSAGES)  # in lines, too
 
 

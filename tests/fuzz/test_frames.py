@@ -1,4 +1,4 @@
-"""100,000 frames of nonsense leave an endpoint serving, in bounded memory, without one failed turn.
+"""Frames of nonsense, 100,000 of them in all, leave an endpoint serving, in bounded memory, without one failed turn.
 
 Hypothesis draws the commands that a batch begins from, and the batch's seed; a seeded ``random.Random`` makes hundreds
 of mutants of them, which go out pipelined. Both are fixed (``derandomize``), so that every run sends the same bytes; a
@@ -22,6 +22,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from ingeborg.protocol.pages import fetch, samples
+from tests import proof
 from tests.broker.running import PATIENCE_S, Plain, plain, raw, raw_frame, serving
 
 pytestmark = [
@@ -31,9 +32,9 @@ pytestmark = [
     pytest.mark.timeout(300),
 ]
 
-#: 90,000 messages, and 10,000 frames that are not even good WebSocket.
-BATCHES, MESSAGES_PER_BATCH = 150, 600
-RAW_BATCHES, CONNECTIONS_PER_BATCH, FRAMES_PER_CONNECTION = 20, 50, 10
+#: In all 90,000 messages, and 10,000 frames that are not even good WebSocket.
+BATCHES, MESSAGES_PER_BATCH = proof.examples(150, 40), 600
+RAW_BATCHES, CONNECTIONS_PER_BATCH, FRAMES_PER_CONNECTION = proof.examples(20, 8), 50, 10
 
 #: The endpoint begins with about 50 MB; what it caches of this nonsense is a few megabytes.
 GROWTH_BYTES_MAX = 100_000_000

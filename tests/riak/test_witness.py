@@ -41,7 +41,7 @@ PACKAGES = [
 
 SETUP_TIMEOUT_S = 100
 
-pytestmark = pytest.mark.timeout(300)  # with the environment to be made first
+pytestmark = [pytest.mark.prove, pytest.mark.timeout(300)]  # with the environment to be made first
 
 
 @pytest.fixture(scope="session")

@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from ingeborg.broker.store.embedded import files
 from ingeborg.broker.store.embedded.files import Damaged, require_whole
 from ingeborg.broker.store.embedded.layout import Lane, prepare
 from ingeborg.broker.store.embedded.store import EmbeddedStore
-from tests import wants
+from tests import proof, wants
 from tests.broker.running import PATIENCE_S, Process, alive, children, ingeborg, plain, serving
 
 MAP_BYTES = 64 << 20
@@ -107,7 +108,7 @@ async def findings(directory: Path) -> list[str]:
 # --- for one user alone
 
 
-@pytest.mark.parametrize("bits", [0o000, 0o022, 0o077])
+@pytest.mark.parametrize("bits", proof.variants([(0o000,), (0o022,), (0o077,)], 3))
 async def test_everything_an_endpoint_makes_is_for_its_user_alone(tmp_path: Path, bits: int) -> None:
     with umask(bits):
         async with serving(tmp_path):
@@ -192,8 +193,15 @@ def cut(directory: Path) -> None:
     os.truncate(directory / "durable" / "data.mdb", 8192)
 
 
-@pytest.mark.parametrize("writers", ["left alone", "killed"])
-@pytest.mark.parametrize("change", [shutil.rmtree, moved, lane_moved, soft_removed, replaced, lock_replaced, cut])
+@pytest.mark.parametrize(
+    ("writers", "change"),
+    proof.variants(
+        product(
+            ["left alone", "killed"], [shutil.rmtree, moved, lane_moved, soft_removed, replaced, lock_replaced, cut]
+        ),
+        2,
+    ),
+)
 async def test_a_store_that_is_changed_under_an_endpoint_ends_it(
     tmp_path: Path, change: Callable[[Path], None], writers: str
 ) -> None:
@@ -330,7 +338,7 @@ async def test_a_soft_store_that_was_cut_is_made_anew_and_that_is_said(tmp_path:
         assert "made anew" in process.said()
 
 
-@pytest.mark.parametrize("mark", [b"\xff\xfe not UTF-8", b""])
+@pytest.mark.parametrize("mark", proof.variants([(b"\xff\xfe not UTF-8",), (b"",)], 2))
 async def test_a_damaged_boot_id_is_written_anew(tmp_path: Path, mark: bytes) -> None:
     directory = await filled(tmp_path / "store")
     path = directory / "soft" / "boot_id"
@@ -348,8 +356,16 @@ async def test_a_damaged_boot_id_is_written_anew(tmp_path: Path, mark: bytes) ->
         assert "ending:" not in process.said()
 
 
-@pytest.mark.parametrize("name", ["durable/data.mdb", "durable/gate", "soft/data.mdb", "soft/boot_id", "soft/lock.mdb"])
-@pytest.mark.parametrize("kind", ["directory", "symbolic link", "pipe"])
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    proof.variants(
+        product(
+            ["durable/data.mdb", "durable/gate", "soft/data.mdb", "soft/boot_id", "soft/lock.mdb"],
+            ["directory", "symbolic link", "pipe"],
+        ),
+        4,
+    ),
+)
 async def test_what_is_no_file_is_refused_by_name(tmp_path: Path, name: str, kind: str) -> None:
     directory = await filled(tmp_path / "store")
     path = directory / name
