@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -20,7 +20,7 @@ from ingeborg.loadgen.layer.deduplicator import BATCH, Deduplicator, counts_key,
 from ingeborg.loadgen.layer.publishing import Deduplicated, Layer
 from tests.cluster.processes import free_port
 
-from ..backends.conftest import PATIENCE_S, start
+from ..backends.conftest import PATIENCE_S, Servers, start
 from ..backends.contract import Member
 
 QUEUE = "layer-test"
@@ -74,15 +74,19 @@ class Clock:
 
 
 @pytest.fixture(scope="module")
-def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with start("redis", tmp_path_factory.mktemp("redis")) as server:
-        yield server.url
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
+    with ExitStack() as stack:
+        yield Servers(stack, tmp_path_factory.mktemp)
 
 
-@pytest.fixture(scope="module")
-def rabbitmq_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with start("rabbitmq", tmp_path_factory.mktemp("rabbitmq")) as server:
-        yield server.url
+@pytest.fixture
+def redis_url(servers: Servers) -> str:
+    return servers("redis").url
+
+
+@pytest.fixture
+def rabbitmq_url(servers: Servers) -> str:
+    return servers("rabbitmq").url
 
 
 @pytest.fixture
@@ -466,13 +470,6 @@ async def test_a_redis_that_is_not_there(rabbitmq_url: str) -> None:
     await front.backend.close()
 
 
-async def test_a_system_that_is_lost_ends_its_deduplicators(redis_url: str, tmp_path: Path) -> None:
-    with start("rabbitmq", tmp_path) as server:
-        async with Front(redis_url, server.url, processes=1) as front:
-            server.kill()
-            assert "connection was lost" in await until_failed(front)
-
-
 async def test_a_deduplicator_ends_with_its_parent(redis: Redis, redis_url: str, rabbitmq_url: str) -> None:
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "ingeborg.loadgen.layer.deduplicator", "--redis", redis_url, "--queue", QUEUE),
@@ -492,6 +489,14 @@ async def test_a_deduplicator_ends_with_its_parent(redis: Redis, redis_url: str,
         await until(published)
         process.stdin.close()
         assert await process.wait() == 0
+
+
+async def test_a_system_that_is_lost_ends_its_deduplicators(redis_url: str, servers: Servers) -> None:
+    """The last test with this RabbitMQ."""
+    server = servers.mortal("rabbitmq")
+    async with Front(redis_url, server.url, processes=1) as front:
+        server.kill()
+        assert "connection was lost" in await until_failed(front)
 
 
 def test_how_many_deduplicators_there_may_be() -> None:

@@ -14,13 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ingeborg.bench import peers
+from ingeborg.bench.peers import servers
 from ingeborg.broker.autoscaling.kafka import connecting
 from ingeborg.broker.autoscaling.kafka.connecting import KafkaProblem, running
 from ingeborg.broker.autoscaling.kafka.monitor import FLOWS_MAX, SPEEDS_TOPIC, Monitor, in_parts
 from ingeborg.broker.autoscaling.model import MESSAGE_BYTES_MAX, Flow, Queue, Speeds, decode, encode
 from ingeborg.broker.autoscaling.settings import Settings, SettingsError
 from tests import wants
-from tests.loadgen.backends.conftest import PATIENCE_S, Server
+from tests.loadgen.backends.conftest import BRIEF, PATIENCE_S, Server
 
 from .conftest import Cluster, address_of, settings_of
 from .test_logs import RECORD_BYTES
@@ -343,6 +344,8 @@ async def test_while_kafka_is_down_nothing_is_sent_and_it_is_said_once(
 ) -> None:
     wants.server("kafka")
     monkeypatch.setattr(connecting, "_CLOSE_S", 0.5)
+    brief = servers._environment() | BRIEF
+    monkeypatch.setattr(servers, "_environment", lambda: brief)
     server = await asyncio.to_thread(peers.up, "kafka", tmp_path)
     try:
         cluster = Cluster(address_of(server.url), "outage")
