@@ -16,6 +16,7 @@ from ingeborg.bench import cli
 from ingeborg.bench.overlay import command, summary, work
 from ingeborg.bench.overlay.experiments import EXPERIMENTS, Cell
 from ingeborg.bench.units import PLAN
+from tests import wants
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -104,7 +105,7 @@ def digested(row: Json) -> Json:
 def test_a_digest_that_differs_from_the_row_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], differs: bool
 ) -> None:
-    pytest.importorskip("pyspark", reason="for want of pyspark: pip install -e '.[bench]'")
+    wants.module("pyspark", "bench")
     from ingeborg.bench.overlay import job
     from ingeborg.bench.spark import job as of_any_log
 
