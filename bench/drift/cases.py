@@ -19,11 +19,13 @@ import orjson
 from ingeborg.bench.drift.clients import Client, NotThere
 from ingeborg.bench.errors import BenchError
 
-Go = Callable[[int], Awaitable[None]]
+Go = Callable[[int], Awaitable[int]]
+"""Told how often to do it; returns how often it was done."""
 
 
-async def _nothing(count: int) -> None:
+async def _nothing(count: int) -> int:
     """Nothing has to be there first."""
+    return count
 
 
 class Doing(NamedTuple):
@@ -104,7 +106,7 @@ def publishing(name: str, burst: int, *, ack: bool = False, subscribers: int = 1
             publisher = await stack.enter_async_context(await Publisher(f"{name} publisher").open(urls[0]))
             fields = {"ack": True} if ack else {}
 
-            async def go(count: int) -> None:
+            async def go(count: int) -> int:
                 for _ in range(count // burst):
                     at = publisher.number
                     frames = [publisher.publish(names[(at + each) % TOPICS], **fields) for each in range(burst)]
@@ -112,6 +114,7 @@ def publishing(name: str, burst: int, *, ack: bool = False, subscribers: int = 1
                     accepted(await publisher.until(replies=burst * ack))
                     for client in heard:
                         await client.until(notes=publisher.number)
+                return count
 
             yield Doing(go)
 
@@ -136,10 +139,11 @@ async def duplicates(urls: Sequence[str]) -> AsyncIterator[Doing]:
         publisher.send(frame)
         await publisher.until(replies=1)
 
-        async def go(count: int) -> None:
+        async def go(count: int) -> int:
             for _ in range(count):
                 publisher.send(frame)
                 accepted(await publisher.until(replies=1), b'"duplicate":true')
+            return count
 
         yield Doing(go)
 
@@ -156,11 +160,12 @@ async def misses(urls: Sequence[str]) -> AsyncIterator[Doing]:
         [heard] = await listeners(stack, urls[-1], "misses", names, 1)
         publisher = await stack.enter_async_context(await Publisher("misses publisher").open(urls[0]))
 
-        async def go(count: int) -> None:
+        async def go(count: int) -> int:
             for _ in range(count):
                 publisher.send(publisher.publish(names[publisher.number], ack=True))
                 accepted(await publisher.until(replies=1))
                 await heard.until(notes=publisher.number)
+            return count
 
         yield Doing(go)
 
@@ -171,12 +176,13 @@ async def listens(urls: Sequence[str]) -> AsyncIterator[Doing]:
     async with await Client("listens").open(urls[0]) as client:
         number = 0
 
-        async def go(count: int) -> None:
+        async def go(count: int) -> int:
             nonlocal number
             for _ in range(count):
                 number += 1
                 client.name = f"listening {number:06}"
                 await client.ok("listen")
+            return count
 
         yield Doing(go)
 
@@ -188,11 +194,12 @@ async def subscribes(urls: Sequence[str]) -> AsyncIterator[Doing]:
         number = 0
         await client.ok("listen")
 
-        async def go(count: int) -> None:
+        async def go(count: int) -> int:
             nonlocal number
             for _ in range(count):
                 number += 1
                 await client.ok("subscribe", topic=f"some artist - song {number:06}")
+            return count
 
         yield Doing(go)
 
@@ -206,19 +213,21 @@ async def recoveries(urls: Sequence[str]) -> AsyncIterator[Doing]:
         position = await _first_position(urls[-1], names)
         client = Client("")
 
-        async def before(count: int) -> None:
+        async def before(count: int) -> int:
             nonlocal client
             for each in range(count):
                 publisher.send(publisher.publish(names[each % TOPICS], ack=True, keep_s=KEEP_S))
                 accepted(await publisher.until(replies=1))
             client = await stack.enter_async_context(await Client(RECOVERER).open(urls[-1]))
+            return count
 
-        async def go(count: int) -> None:
+        async def go(count: int) -> int:
             nonlocal position
             client.send(client.frame("listen", recover=position))
-            await client.until(notes=count)
-            position = await _position(client, b'"recovered":true')
+            came = await client.until(notes=count)
+            position = await _position(client, b'"recovered":true', came)
             await client.close()
+            return client.notes  # some may be of before the position, and come once more
 
         yield Doing(go, before)
 
@@ -243,14 +252,16 @@ async def _first_position(url: str, names: Sequence[str]) -> str:
         return str(reply.get("position") or await _position(client, b'"position":'))
 
 
-async def _position(client: Client, word: bytes) -> str:
-    """The position in the next message that has this word. ``BenchError``: there was a gap, or an error."""
+async def _position(client: Client, word: bytes, came: Sequence[bytes] = ()) -> str:
+    """The position in the next message that has this word. ``came``: messages that have come already. ``BenchError``:
+    there was a gap, or an error."""
     while True:
-        for message in await client.until(replies=1):
+        for message in came:
             if b'"gap"' in message or b'"error"' in message:
                 raise BenchError(f"{client.name}: the endpoint says {message[:200]!r}")
             if word in message:
                 return str(orjson.loads(message)["position"])
+        came = await client.until(replies=1)
 
 
 def afterwards(script: Script, quiet_s: float) -> Script:
@@ -258,8 +269,9 @@ def afterwards(script: Script, quiet_s: float) -> Script:
 
     @asynccontextmanager
     async def later(urls: Sequence[str]) -> AsyncIterator[Doing]:
-        async def go(count: int) -> None:
+        async def go(count: int) -> int:
             await asyncio.sleep(quiet_s)
+            return count
 
         async with script(urls) as doing:
             yield Doing(go, doing.go)

@@ -6,6 +6,7 @@ Owns: its arguments, and which two trees are compared. Must never: change the re
 from __future__ import annotations
 
 import argparse
+import functools
 import tempfile
 from pathlib import Path
 
@@ -67,6 +68,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         action="store_true",
         help="count both trees although the same code runs in both: how far the figures of one build are apart",
     )
+    command.add_argument("--core", action="store_true", help="count the core alone, and start no endpoints: a minute")
     command.add_argument("--timing", action="store_true", help="take times, and count no instructions")
     command.add_argument(
         "--pairs", type=int, default=timing.PAIRS, metavar="N", help="of times: turns of each (default: %(default)s)"
@@ -115,7 +117,8 @@ def _drift(options: argparse.Namespace) -> int:
 
 def _instructions(options: argparse.Namespace, base: str, sides: dict[str, Path], folder: Path) -> int:
     folder.mkdir()
-    found = uvloop.run(counting.count(sides, folder, lambda line: print(line, flush=True)))
+    say = functools.partial(print, flush=True)
+    found = uvloop.run(counting.count(sides, folder, say, core_only=options.core))
     print(f"{base[:12]} and the working tree, compiled:")
     budget = BUDGET if options.budget is None else options.budget
     return report.report(found, budget, options.functions, print)

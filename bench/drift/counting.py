@@ -20,13 +20,16 @@ WHOLE, CORE = "whole endpoints", "the core alone"
 Sections = list[tuple[str, list[Pair]]]
 
 
-async def count(sides: Mapping[str, Path], folder: Path, say: Callable[[str], None]) -> Sections:
+async def count(
+    sides: Mapping[str, Path], folder: Path, say: Callable[[str], None], *, core_only: bool = False
+) -> Sections:
     """All figures, side by side. Counts do not depend on what else the machine does, so both sides run at once.
 
     Args:
         sides: compiled trees: ``base`` and ``here``, or ``here`` alone, which is then both.
         folder: for files.
         say: told of progress, a line at a time.
+        core_only: start no endpoints.
 
     Returns:
         For each heading its figures of both.
@@ -34,20 +37,20 @@ async def count(sides: Mapping[str, Path], folder: Path, say: Callable[[str], No
     Raises:
         BenchError: something did not start, did not do what it was asked, or was not counted.
     """
+    base, here = ("base" if "base" in sides else "here"), "here"
     cores = dict(
         zip(sides, await together([core.figures(n, t, folder / n / "core") for n, t in sides.items()]), strict=True)
     )
     say("  the cores: done")
-    wholes = dict(
-        zip(sides, await together([whole.figures(n, t, folder / n, say) for n, t in sides.items()]), strict=True)
-    )
     names = [segment.name for segment in trace.segments() if segment.name]
     nothing: Sequence[Figure | None] = [None] * len(names)
-    base, here = ("base" if "base" in sides else "here"), "here"
-    return [
-        (WHOLE, pairs(wholes[base], wholes[here], whole.NAMES)),
-        (CORE, pairs(cores[base] or nothing, cores[here] or nothing, names)),
-    ]
+    found = [(CORE, pairs(cores[base] or nothing, cores[here] or nothing, names))]
+    if not core_only:
+        wholes = dict(
+            zip(sides, await together([whole.figures(n, t, folder / n, say) for n, t in sides.items()]), strict=True)
+        )
+        found.insert(0, (WHOLE, pairs(wholes[base], wholes[here], whole.NAMES)))
+    return found
 
 
 async def together(all_of: Sequence[Awaitable[T]]) -> list[T]:

@@ -8,11 +8,12 @@ What is counted is one process: of an embedded store the reads, and not its writ
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from statistics import fmean
+from typing import NamedTuple
 
 from ingeborg.bench.drift import cases
 from ingeborg.bench.drift.cases import Case, Setting
@@ -25,8 +26,8 @@ from ingeborg.bench.drift.rhythm import Rhythm, rhythm
 #: Stretches of idleness, in seconds: of several lengths, or ticks and signs of life could not be told apart.
 IDLE_S = (2.8, 4.4, 3.6, 5.2)
 #: How often a case is counted. The dearest and the cheapest do not count: now and then something has to wait for the
-#: store's writer, and the loop goes round once more.
-WINDOWS = 5
+#: store's writer, and the loop goes round once more. At rest that hardly changes anything, and takes long.
+WINDOWS, WINDOWS_AT_REST = 5, 3
 
 #: Figures in the order in which they are printed.
 NAMES = (
@@ -36,6 +37,13 @@ NAMES = (
 PUBLISHES = (cases.ALONE, cases.CHUNK, cases.CHUNK_ACK, cases.MANY, cases.HOP, cases.HOP_CHUNK, cases.MISS)
 
 Found = dict[str, Figure | None]
+
+
+class Window(NamedTuple):
+    """How often it was done while each of the endpoints was counted."""
+
+    times: int
+    profiles: list[Profile]
 
 
 async def figures(name: str, tree: Path, folder: Path, say: Callable[[str], None]) -> list[Figure | None]:
@@ -118,21 +126,20 @@ async def idle(endpoint: Counted) -> Rhythm:
 
 
 async def _case(case: Case, endpoints: Sequence[Counted], rhythms: Sequence[Rhythm]) -> Figure | None:
-    windows: list[list[Profile]] = []
+    windows: list[Window] = []
     try:
         async with case.script([endpoint.url for endpoint in endpoints]) as doing:
             await doing.before(case.warm)
             if not case.rests:
                 await doing.go(case.warm)
-            while len(windows) < WINDOWS:
+            while len(windows) < (WINDOWS_AT_REST if case.rests else WINDOWS):
                 windows.append(await _window(case, doing, endpoints))
     except NotThere:
         return None
     return middle(case, windows, rhythms)
 
 
-async def _window(case: Case, doing: cases.Doing, endpoints: Sequence[Counted]) -> list[Profile]:
-    """What each endpoint did."""
+async def _window(case: Case, doing: cases.Doing, endpoints: Sequence[Counted]) -> Window:
     if case.rests:
         await _clocks(endpoints, slow=True)
         await doing.before(case.times)
@@ -142,38 +149,38 @@ async def _window(case: Case, doing: cases.Doing, endpoints: Sequence[Counted]) 
     await asyncio.gather(*(endpoint.begin() for endpoint in endpoints))
     if case.rests:
         await _clocks(endpoints, slow=False)
-    await doing.go(case.times)
+    times = await doing.go(case.times)
     found = await asyncio.gather(*(endpoint.stop() for endpoint in endpoints))
     if not case.rests:
         await _clocks(endpoints, slow=False)
-    return list(found)
+    return Window(times, list(found))
 
 
 async def _clocks(endpoints: Sequence[Counted], *, slow: bool) -> None:
     await asyncio.gather(*(endpoint.clock(slow=slow) for endpoint in endpoints))
 
 
-def middle(case: Case, windows: Sequence[Sequence[Profile]], rhythms: Sequence[Rhythm]) -> Figure:
+def middle(case: Case, windows: Sequence[Window], rhythms: Sequence[Rhythm]) -> Figure:
     """The mean of the windows but for the dearest and the cheapest, without the ticks that came, and with a message's
     share of those of all endpoints.
 
     Args:
         case: what was counted.
-        windows: of each the profile of each endpoint; three or more.
+        windows: three or more.
         rhythms: of each endpoint.
     """
     costs = []
     for window in windows:
-        pairs = zip(window, rhythms, strict=True)
+        pairs = zip(window.profiles, rhythms, strict=True)
         cost = sum(rest.without(each) if case.rests else rest.without_ticks(each) for each, rest in pairs)
-        costs.append((cost / case.times, window))
+        costs.append((cost / window.times, window))
     kept = sorted(costs, key=lambda pair: pair[0])[1:-1]
     each = fmean(cost for cost, _ in kept)
     if case.rests:
         return Figure(case.name, each, {}, judged=False)
-    own: Counter[str] = Counter()
+    own: defaultdict[str, float] = defaultdict(float)
     for _, window in kept:
-        for profile in window:
-            own.update(profile.own)
-    functions = {function: cost / case.times / len(kept) for function, cost in own.items()}
-    return Figure(case.name, each + sum(rest.share for rest in rhythms), functions)
+        for profile in window.profiles:
+            for function, cost in profile.own.items():
+                own[function] += cost / window.times / len(kept)
+    return Figure(case.name, each + sum(rest.share for rest in rhythms), dict(own))

@@ -12,6 +12,7 @@ from ingeborg.bench.drift.figures import Figure, Pair, difference, pairs
 from ingeborg.bench.drift.profile import Profile
 from ingeborg.bench.drift.report import report
 from ingeborg.bench.drift.rhythm import Rhythm
+from ingeborg.bench.drift.whole import Window
 
 NONE: Mapping[str, float] = {}
 
@@ -109,8 +110,12 @@ def test_publishes_have_what_they_leave_for_later_and_a_hop_has_it_once() -> Non
 REST = Rhythm(tick=100.0, answer=0.0, answers=0.0)
 
 
-def window(total: float, ticks: int, own: Mapping[str, float] = NONE) -> list[Profile]:
-    return [Profile(total, own, {"CPyPy_router___Router___tick": ticks}, {})]
+def profile(total: float, ticks: int, own: Mapping[str, float] = NONE) -> Profile:
+    return Profile(total, own, {"CPyPy_router___Router___tick": ticks}, {})
+
+
+def window(total: float, ticks: int, own: Mapping[str, float] = NONE, times: int = 10) -> Window:
+    return Window(times, [profile(total, ticks, own)])
 
 
 async def test_the_dearest_and_the_cheapest_window_do_not_count() -> None:
@@ -122,6 +127,13 @@ async def test_the_dearest_and_the_cheapest_window_do_not_count() -> None:
     assert found.judged
 
 
+async def test_what_was_done_oftener_than_asked_for_is_divided_by_how_often() -> None:
+    case = Case("recovery", cases.recoveries, 10, 1)
+    windows = [window(1_000, 0, {"f": 20}), window(1_300, 0, {"f": 26}, times=13), window(1_000, 0)]
+    found = whole.middle(case, windows, [REST])
+    assert found.each == pytest.approx(100 + REST.share)
+
+
 async def test_what_is_counted_at_rest_has_no_share_and_is_a_part_of_others() -> None:
     case = Case("later", cases.listens, 10, 1, rests=True)
     found = whole.middle(case, [window(1_000 + 20 * 100, 20)] * 3, [REST])
@@ -130,7 +142,7 @@ async def test_what_is_counted_at_rest_has_no_share_and_is_a_part_of_others() ->
 
 async def test_both_endpoints_of_a_hop_count() -> None:
     case = Case("hop", cases.listens, 10, 1)
-    both = [*window(500, 0, {"f": 10}), *window(300, 0, {"f": 5})]
-    found = whole.middle(case, [both] * 3, [REST, REST])
+    both = [profile(500, 0, {"f": 10}), profile(300, 0, {"f": 5})]
+    found = whole.middle(case, [Window(10, both)] * 3, [REST, REST])
     assert found.each == pytest.approx(80 + 2 * REST.share)
     assert found.own == {"f": pytest.approx(1.5)}
