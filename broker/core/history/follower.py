@@ -120,6 +120,17 @@ class Round:
         return rows
 
 
+    def brings_after(self, stamp: int) -> bool:
+        """Has every row that a home can still bring a greater stamp?"""
+        for source in self.sources.values():
+            if source.rows:
+                if source.rows[0][4] <= stamp:
+                    return False
+            elif source.number > 0:
+                return False  # its next page is not known
+        return True
+
+
 class Follower:
     """A connection on which a client listens that recovers, or that asks for kept messages just now (not ``stays``).
 

@@ -332,8 +332,10 @@ class Rounds(Part):
             push(connection, frame, True)
             self._desk.counts["messages_sent_again"] += 1
         if round.wanted is None and len(follower.rounds) == 1:  # else what a `subscribe` has asked for waits behind it
-            # What comes later of a home that has not come so far has a greater stamp than its mark.
-            reached = min(rows[-1][4], round.mark)
+            # Two homes may give the same stamp, so the last row's counts only if no home can bring another row with it.
+            # A home's rows that are accepted later have greater stamps than its mark.
+            last = rows[-1][4]
+            reached = min(last if round.brings_after(last) else last - 1, round.mark)
             if reached > follower.since:
                 follower.since = follower.told = reached
                 position = self._marks.position_at(reached)
