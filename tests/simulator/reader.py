@@ -3,7 +3,9 @@
 Owns: what the client has been sent, told and promised, and the verdict. Must never: act, or ask the core anything.
 
 The client saves a position when it has worked off what came before it, and comes back with the last one it has read.
-Of two connections it believes the positions of the one on which it listened last.
+Of two connections it believes the positions of the one on which it listened last. Other clients may save any position
+that they are told, at any moment, and come back with it much later. So a *chain* keeps account of what has come by each
+position: the connection on which it was told, and before that connection those of the position it began with.
 """
 
 from __future__ import annotations
@@ -58,12 +60,27 @@ class Publication:
         self.sends: list[Sent] = []
 
 
-class Line:
-    """One connection of a reader's. ``recover``: what it listened with; ``began``: when that had succeeded."""
+class Position(NamedTuple):
+    """A position that was told. ``seen``: the payloads that had come on its chain by then, and ``gaps`` the gaps.
+    ``began``: when the chain's first `listen` had succeeded."""
 
-    def __init__(self, client: Client, recover: str | bool, genuine: bool) -> None:
+    at: float
+    text: str
+    seen: frozenset[str]
+    gaps: tuple[Gap, ...]
+    began: float
+
+
+class Line:
+    """One connection of a reader's. ``recover``: what it listened with, a position that was told, or ``True``, or what
+    nobody has told; ``began``: when that had succeeded."""
+
+    def __init__(self, client: Client, recover: Position | str | bool, genuine: bool) -> None:
         self.client = client
-        self.recover = recover
+        self.recover = recover.text if isinstance(recover, Position) else recover
+        self.start = recover if isinstance(recover, Position) else None
+        self.seen = set() if self.start is None else set(self.start.seen)
+        self.gaps = [] if self.start is None else list(self.start.gaps)
         self.genuine = genuine  # no forged position
         self.began = NEVER
         self.recovered = False
@@ -80,11 +97,13 @@ class Reader:
     def __init__(self, name: str) -> None:
         self.name = name
         self.lines: list[Line] = []
-        self.positions: list[tuple[float, str]] = []  # of its present chain: when it read them
+        self.positions: list[Position] = []  # of its present chain
+        self.saved: list[Position] = []  # all that it was ever told
         self.began = NEVER  # the chain: when its first `listen` had succeeded
         self.got: dict[str, set[str]] = {}  # mids by payload
         self.gaps: list[Gap] = []
         self.since: dict[str, float] = {}  # topic -> subscribed from then on
+        self.subscribed: dict[str, float] = {}  # topic -> when its last `subscribe` had succeeded
         self.leaving: dict[str, list[list[float]]] = {}  # by topic, its `unsubscribe`s: until when each may take effect
         self.is_due = False  # it comes back in a moment
         self.faults: list[str] = []
@@ -98,9 +117,9 @@ class Reader:
         return None
 
     @property
-    def position(self) -> str | bool:
+    def position(self) -> Position | bool:
         """What it listens with."""
-        return self.positions[-1][1] if self.positions else True
+        return self.positions[-1] if self.positions else True
 
     def is_leaving(self, topic: str, now: float) -> bool:
         """May an `unsubscribe`, of another connection perhaps, still take effect?"""
@@ -119,20 +138,25 @@ class Reader:
         if "gap" in word:
             told = word["gap"]
             line.gap_any |= told is None
-            gap = told or {}
-            self.gaps.append(Gap(now, frozenset(gap.get("topics", ())), frozenset(gap.get("slots", ()))))
+            gap = Gap(now, frozenset((told or {}).get("topics", ())), frozenset((told or {}).get("slots", ())))
+            self.gaps.append(gap)
+            line.gaps.append(gap)
             if line.genuine:
                 self.unasked.append(f"{self.name} at {now - 1000:.3f}: {str(told)[:200]}")
         elif "position" in word:
             line.recovered |= "recovered" in word
             if line.recovered and not line.genuine and not line.gap_any:
                 self.faults.append(f"{self.name}: a position that nobody gave, {line.recover}, was taken")
+            began = line.began if line.start is None else line.start.began
+            position = Position(now, word["position"], frozenset(line.seen), tuple(line.gaps), began)
+            if line.genuine:
+                self.saved.append(position)
             if line is not self.lines[-1]:
                 return
             if line.recover is True and not line.is_told:
                 self.positions, self.began = [], line.began
             line.is_told = True
-            self.positions.append((now, word["position"]))
+            self.positions.append(position)
         else:
             self.faults.append(f"{self.name} is sent {word}")
 
@@ -140,6 +164,7 @@ class Reader:
         """A message with a name."""
         mid, payload = message["mid"], message["broadcast"]
         self.got.setdefault(payload, set()).add(mid)
+        line.seen.add(payload)
         topic = message["key"]
         line.parts[topic] += line.asking[topic] > 0
         line.order.setdefault(mid, (payload, line.parts[topic]))
@@ -163,6 +188,25 @@ def owed(reader: Reader, publication: Publication, partial: bool) -> list[Sent]:
         return []
     since = max(reader.since.get(publication.topic, NEVER), reader.began)
     return [sent for sent in publication.sends if sent.at > since and sent.is_accepted(partial)]
+
+
+def holes(reader: Reader, line: Line, publications: Iterable[Publication], partial: bool) -> Iterator[str]:
+    """What a connection that has recovered from a position has not got, neither before that position on its chain nor
+    since. It asks for nothing from before the last `subscribe` of a topic, which may have brought it elsewhere."""
+    start = line.start
+    assert start is not None
+    for publication in publications:
+        topic = publication.topic
+        since = max(reader.subscribed.get(topic, NEVER), start.began)
+        if not publication.keep_s or publication.payload in line.seen:
+            continue
+        for sent in publication.sends:
+            is_told = any(gap.at > sent.at and gap.names(topic) for gap in line.gaps)
+            if sent.at > since and sent.is_accepted(partial) and not is_told:
+                yield (
+                    f"{reader.name} came back with {start.text}, told at {start.at - 1000:.3f}, and never got "
+                    f"{publication.payload} of {topic!r}, published at {sent.at - 1000:.3f}"
+                )
 
 
 def _lost(reader: Reader, publications: Iterable[Publication], partial: bool) -> Iterator[str]:

@@ -15,7 +15,7 @@ from ingeborg.broker.core.links.capabilities import HISTORY, JOURNAL, STANDBY
 from ingeborg.protocol.hashes import slot_of
 
 from .history import TOPICS, History
-from .reader import Line, Publication, Reader, Sent, owed, verdict
+from .reader import Line, Position, Publication, Reader, Sent, holes, owed, verdict
 from .world import Client, Node
 
 #: A position of no cluster, and texts that are none.
@@ -26,6 +26,10 @@ QUIET_S = 12.0
 
 #: Who has come back has recovered by then.
 RECOVERED_S = 15.0
+
+#: Positions of before that each reader comes back with at the end, and how long it gets for each.
+SAVED = 4
+BACK_S = 2.5
 
 #: After so long nothing of a command that has failed can take effect any more.
 UNCERTAIN_S = 12.0
@@ -68,7 +72,7 @@ class RecoveringHistory(History):
         self.next_fault = 0.0
         self.has_crashed = False
         self.is_over = False
-        self.owed = self.gaps = self.recoveries = 0
+        self.owed = self.gaps = self.recoveries = self.came_back = 0
 
     # What happens
 
@@ -117,12 +121,28 @@ class RecoveringHistory(History):
         partial = not self.has_crashed
         self.violations += verdict(self.readers, self.published, partial)
         self.owed = sum(bool(owed(reader, one, partial)) for reader in self.readers for one in self.published)
+        self._come_back_with_any(partial)
         self.recoveries = sum(node.router.counters.counts["recoveries"] for node in world.nodes.values())
         self._check_logs()
         for node in world.live():  # their marks are told all the time
             for number in [number for number, call in node.router.calls._calls.items() if call.kind == Kind.MARK]:
                 del node.router.calls._calls[number]
         self.check_replies()
+
+    def _come_back_with_any(self, partial: bool) -> None:
+        """Each reader comes back with positions that it was told long ago: those that were told within a recovery, and
+        some others."""
+        for number in range(SAVED):
+            lines = []
+            for reader in self.readers:
+                if number < len(reader.saved) and (node := self.node()) is not None:
+                    self._listen(reader, node, self.random.choice(reader.saved), True)
+                    lines.append((reader, reader.lines[-1]))
+            self.world.run(BACK_S)
+            for reader, line in lines:
+                if line.recovered:
+                    self.violations += holes(reader, line, self.published, partial)
+                    self.came_back += 1
 
     def act(self) -> None:
         """One random action of a client."""
@@ -155,21 +175,25 @@ class RecoveringHistory(History):
         node = self.node()
         if node is None:
             return
-        recover, genuine = reader.position, True
+        recover: Position | str | bool = reader.position
+        genuine = True
         draw = self.random.random()
         if not self.is_over and draw < 0.1 and reader.positions:
-            recover = self.random.choice(reader.positions)[1]
+            recover = self.random.choice(reader.positions)
         elif not self.is_over and self.forges and draw < 0.25:
             recover, genuine = self.random.choice(FORGED), False
             if reader.positions and self.random.random() < 0.4:
-                recover = str(reader.position).rpartition(".")[0] + ".ffffffffffff"
+                recover = reader.positions[-1].text.rpartition(".")[0] + ".ffffffffffff"
+        self._listen(reader, node, recover, genuine)
+
+    def _listen(self, reader: Reader, node: Node, recover: Position | str | bool, genuine: bool) -> None:
         client = Client(self.world, reader.name, node)
         line = Line(client, recover, genuine)
         reader.lines.append(line)
         client.on_going = lambda: self._come_back(reader, self.random.uniform(0.0, 0.3))
         client.on_word = lambda word: self._heard(reader, line, word)
         client.on_named = lambda message: reader.took(line, message)
-        self.say(f"{reader.name} listens at {node.me.name} with {recover}")
+        self.say(f"{reader.name} listens at {node.me.name} with {line.recover}")
 
         def then(reply: dict[str, Any]) -> None:
             self.say(f"{reader.name} listens at {node.me.name}: {reply}")
@@ -178,7 +202,7 @@ class RecoveringHistory(History):
             else:
                 client.close()
 
-        self.command(client, then, command="listen", recover=recover)
+        self.command(client, then, command="listen", recover=line.recover)
 
     def _heard(self, reader: Reader, line: Line, word: dict[str, Any]) -> None:
         self.say(f"{reader.name} at {line.client.node.me.name}: {str(word)[:200]}")
@@ -209,10 +233,12 @@ class RecoveringHistory(History):
         if added and draw < 0.2:
             fields["last"] = self.random.randint(1, 5)
         elif added and draw < 0.4 and reader.positions:
-            reached, fields["since"] = self.random.choice(reader.positions)
+            position = self.random.choice(reader.positions)
+            reached, fields["since"] = position.at, position.text
         until = [self.world.now + UNCERTAIN_S]
         if not added:
             reader.since.pop(topic, None)
+            reader.subscribed.pop(topic, None)
             reader.leaving.setdefault(topic, []).append(until)
         line.asking[topic] += bool(fields)
         self.say(f"{reader.name} {'subscribes to' if added else 'unsubscribes from'} {topic} {fields}")
@@ -230,6 +256,7 @@ class RecoveringHistory(History):
                     self.violations.append(f"{reader.name}: {topic} since {fields['since']} is not whole")
                 since = reached if "since" in fields and is_whole else self.world.now
                 reader.since[topic] = min(reader.since.get(topic, since), since)
+                reader.subscribed[topic] = self.world.now
 
         self.command(line.client, then, command="subscribe" if added else "unsubscribe", topic=[topic], **fields)
 
