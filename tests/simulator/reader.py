@@ -209,6 +209,17 @@ def holes(reader: Reader, line: Line, publications: Iterable[Publication], parti
                 )
 
 
+def not_sent(reader: Reader, line: Line, publications: Iterable[Publication]) -> Iterator[str]:
+    """What a connection has not got that has recovered from a position that nobody told: all that is kept is owed to
+    it. To be asked where nothing has been forgotten."""
+    for publication in publications:
+        since = reader.subscribed.get(publication.topic, NEVER)
+        for sent in publication.sends:
+            is_before = since < sent.at and sent.replied_at < line.began
+            if publication.keep_s and is_before and sent.is_accepted(False) and publication.payload not in line.seen:
+                yield f"{reader.name} listened with {line.recover}, and was not sent {publication.payload}"
+
+
 def _lost(reader: Reader, publications: Iterable[Publication], partial: bool) -> Iterator[str]:
     for publication in publications:
         topic = publication.topic

@@ -15,7 +15,7 @@ from ingeborg.broker.core.links.capabilities import HISTORY, JOURNAL, STANDBY
 from ingeborg.protocol.hashes import slot_of
 
 from .history import TOPICS, History
-from .reader import Line, Position, Publication, Reader, Sent, holes, owed, verdict
+from .reader import Line, Position, Publication, Reader, Sent, holes, not_sent, owed, verdict
 from .world import Client, Node
 
 #: A position of no cluster, and texts that are none.
@@ -117,6 +117,9 @@ class RecoveringHistory(History):
                 self.violations.append(f"{reader.name} came back with {line.recover}, and has not recovered")
             if self.whole:
                 self.violations += [f"a gap was told to {gap}" for gap in reader.unasked]
+                for one in reader.lines:
+                    if one.recovered and not one.genuine:
+                        self.violations += not_sent(reader, one, self.published)
             self.gaps += len(reader.gaps)
         partial = not self.has_crashed
         self.violations += verdict(self.readers, self.published, partial)

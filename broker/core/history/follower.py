@@ -7,14 +7,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Final
 
 from ..clients.hub import Connection
 from ..desk import Job
 from ..filters.pattern import Conjunction
-
-#: In place of a stamp: of a client whose position is not of this cluster.
-UNKNOWN_POSITION: Final = -2
 
 Row = tuple[str, bytes, str, int, int]
 """A kept message: topic, payload, origin's incarnation and number, stamp."""
@@ -144,6 +140,7 @@ class Follower:
         "gap_any",
         "held",
         "held_bytes",
+        "is_unknown",
         "listened",
         "missed",
         "overflowed",
@@ -175,6 +172,7 @@ class Follower:
         self.told = -1  # the stamp of the last one
         self.ended = False
         self.gap_any = False
+        self.is_unknown = False  # it recovers from a position that is not of this cluster's present life
         self.ends_untold = False  # a recovery has come to its end, and its client has to be told so
 
     @property

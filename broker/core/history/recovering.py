@@ -26,7 +26,7 @@ from ..filters.pattern import conjunctions
 from ..links.calls import TIMEOUT_S
 from ..messages.message import Message
 from ..part import Part
-from .follower import UNKNOWN_POSITION, Follower, Round
+from .follower import Follower, Round
 from .keeping import Keeping
 from .marks import Marks
 from .positions import Positions
@@ -145,7 +145,7 @@ class Recovering(Part):
         if follower is None or follower.client != client or not follower.waits:
             return {}
         missed = follower.missed
-        follower.waits = follower.missed = follower.gap_any = False
+        follower.waits = follower.missed = follower.gap_any = follower.is_unknown = False
         follower.listened = True
         if not position:
             if missed:
@@ -157,11 +157,11 @@ class Recovering(Part):
             return {"recovering": False, **({"position": self._positions.of(follower)} if is_known else {})}
         stamp = self._marks.stamp_of(position)
         if stamp is None:
-            follower.gap_any = True
-            self._begin(Round(follower, UNKNOWN_POSITION, []))
-        else:
-            follower.since = stamp
-            self._begin(Round(follower, stamp))
+            # Any message may be lacking; the client is told so, and is sent all there is.
+            follower.gap_any = follower.is_unknown = True
+            stamp = 0
+        follower.since = stamp
+        self._begin(Round(follower, stamp))
         return {"recovering": True}
 
     def not_listened(self, connection: Connection, client: str) -> None:
@@ -337,6 +337,7 @@ class Recovering(Part):
             return
         if is_whole and round.done is None:
             follower.ends_untold = True
+            follower.is_unknown = False
             if round.wanted is None:
                 follower.since = max(follower.since, round.mark)
         if is_next:

@@ -24,7 +24,7 @@ from ..desk import Desk
 from ..filters.pattern import conjunctions, matches
 from ..links.calls import Call, Kind
 from ..part import Part
-from .follower import UNKNOWN_POSITION, Follower, Round, Row, Source
+from .follower import Follower, Round, Row, Source
 from .marks import Marks
 from .missed import Missed, Question
 
@@ -87,8 +87,8 @@ class Rounds(Part):
         round.mark = self._marks.stable
         round.names = []
         round.parked = False
-        if not self._members.joined:
-            self._try_again(round)
+        if not self._members.joined or (follower.is_unknown and not self._marks.known):
+            self._try_again(round)  # it does not act, or has no position to end the recovery with
             return
         if round.wanted is not None:
             round.topics = round.wanted
@@ -125,9 +125,6 @@ class Rounds(Part):
                 by_home.setdefault(members.table[slot_of(topic)], []).append(topic)
             homes = dict(by_home)
         if not homes:
-            if round.since == UNKNOWN_POSITION and not self._marks.known:
-                self._try_again(round)  # there is no position to end it with yet
-                return
             self._go_on(round)
             return
         round.asked = len(homes)
@@ -346,6 +343,8 @@ class Rounds(Part):
         if not topics and not slots:
             return
         round.gap_topics, round.gap_slots = [], []
+        if round.follower.is_unknown and round.wanted is None:
+            return  # its client has been told that any message may be lacking
         round.has_gap = True
         self._desk.counts["gaps_told"] += 1
         for start in range(0, len(topics), GAP_NAMES_MAX):
