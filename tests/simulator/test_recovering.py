@@ -224,6 +224,23 @@ def let_go_of_without_a_word(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Log, "_take", take)
 
 
+def the_first_of_equal_stamps_covers_all(patch: pytest.MonkeyPatch) -> None:
+    """A position within a recovery covers messages of other homes with the same stamp, which come behind it."""
+    patch.setattr(Round, "brings_after", lambda round, stamp: True)
+
+
+def nothing_after_an_unknown_position(patch: pytest.MonkeyPatch) -> None:
+    """A client whose position is of another cluster is sent nothing of what is kept."""
+    true = Rounds._ask
+
+    def ask(rounds: Rounds, round: Round) -> None:
+        if round.follower.is_unknown:
+            round.topics = []
+        true(rounds, round)
+
+    patch.setattr(Rounds, "_ask", ask)
+
+
 #: Each with a kind of histories that finds it.
 @pytest.mark.parametrize(
     ("plant", "name", "seed"),
@@ -238,6 +255,8 @@ def let_go_of_without_a_word(patch: pytest.MonkeyPatch) -> None:
         fault(not_written_and_handed_over, "journal, everything", seed=181_037),
         fault(kept_by_its_home_alone, "crash with standbys", seed=181_000),
         fault(let_go_of_without_a_word, "few of a topic", seed=181_000),
+        fault(the_first_of_equal_stamps_covers_all, "small pages", seed=181_002),
+        fault(nothing_after_an_unknown_position, "forged", seed=181_000),
     ],
 )
 def test_a_planted_fault_is_found(

@@ -120,11 +120,11 @@ def test_pages_are_fetched_before_anything_behind_them_is_sent(here: Here) -> No
     anna, asked = begun(here, of_a, of_b)
     end(asked["a"], answer((of_a, 51, 3), number=7, mark=9))
     end(asked["b"], answer((of_b, 61, 2), (of_b, 62, 5), mark=9))
-    assert here.said(anna) == [f"{of_b} 61 kept", f"{of_a} 51 kept", "at 3"]
+    assert here.said(anna) == [f"{of_b} 61 kept", f"{of_a} 51 kept", "at 2"]  # its next may have the same stamp
     (fetch,) = here.take_asked(Kind.FETCH)
     assert (fetch.target, fetch.arguments) == ("a", (7,))
     end(fetch, answer((of_a, 52, 4), number=7, gaps=[of_a], slots=b""))
-    assert here.said(anna) == [f"gap {of_a}", f"{of_a} 52 kept", "at 4"]
+    assert here.said(anna) == [f"gap {of_a}", f"{of_a} 52 kept", "at 3"]
     (fetch,) = here.take_asked(Kind.FETCH)
     end(fetch, answer((of_a, 53, 6), slots=b""))
     assert here.said(anna) == [f"{of_b} 62 kept", f"{of_a} 53 kept", "at 6", "recovered at 9"]
@@ -138,7 +138,7 @@ def test_after_a_failure_it_goes_on_from_where_it_had_got_to(here: Here, how: st
     here.told("b", 9)
     anna, asked = begun(here, of_a, since=1)
     end(asked["a"], answer((of_a, 51, 3), number=7, mark=9))
-    assert here.said(anna) == [f"{of_a} 51 kept", "at 3"]
+    assert here.said(anna) == [f"{of_a} 51 kept", "at 2"]
     (fetch,) = here.take_asked(Kind.FETCH)
     if how == "lost":
         assert fetch.asker.lost(fetch) is None
@@ -152,7 +152,7 @@ def test_after_a_failure_it_goes_on_from_where_it_had_got_to(here: Here, how: st
     here.goes_on()
     here.has_topics(of_a)
     (again,) = here.take_asked(Kind.MISSED)
-    assert again.arguments[:2] == ("anna", 3)
+    assert again.arguments[:2] == ("anna", 2)
     end(fetch, answer((of_a, 99, 4)))  # of the try before: it is too late
     end(again, answer((of_a, 52, 5), mark=9))
     assert here.said(anna) == [f"{of_a} 52 kept", "at 5", f"{of_a} 60", "recovered at 9"]
