@@ -57,4 +57,7 @@ class Status:
             reasons.append("the store does not answer")
         if self.knows_nothing_of_tokens and not self.leaving and self.router.members.joined:
             reasons.append("the store has not said yet which tokens have been revoked")
+        history = self.router.history
+        if history.switch.on and self.router.members.joined and not history.marks.known:
+            reasons.append("the endpoints have not agreed on a position for recovery yet")
         return reasons

@@ -41,7 +41,8 @@ class RecoveringHistory(History):
     """Runs one seed. ``faults``: by name, see ``_fault``, of which each time one is drawn; ``every_s``: seconds between
     two. ``keeps_s``: what publishers ask for. ``whole``: nothing that happens here is a reason for a gap. ``forges``:
     positions are forged now and then. ``slow``: clients do not read for a while. ``restless``: how often readers go
-    away, of how often they would."""
+    away, of how often they would. ``settle_s``: how long the cluster has been there when readers come; they come
+    no sooner than the first endpoint is ready."""
 
     def __init__(
         self,
@@ -56,6 +57,7 @@ class RecoveringHistory(History):
         journal: bool = False,
         readers: int = 4,
         restless: float = 1.0,
+        settle_s: float = 6.0,
         topics: Sequence[str] = TOPICS,
         limits: Limits | None = None,
         **options: Any,
@@ -66,7 +68,7 @@ class RecoveringHistory(History):
         self.needed = frozenset(wanted | ({STANDBY} if standby else set()))
         self.kinds, self.every_s, self.keeps_s, self.whole, self.forges = faults, every_s, keeps_s, whole, forges
         self.topics = list(topics)
-        self.restless = restless
+        self.restless, self.settle_s = restless, settle_s
         self.readers = [Reader(f"c{index}") for index in range(readers)]
         self.published: list[Publication] = []
         self.next_fault = 0.0
@@ -81,7 +83,9 @@ class RecoveringHistory(History):
         world = self.world
         for name in self.names:
             self.start(name)
-        world.run(6.0)
+        world.run(self.settle_s)
+        while self.node() is None:
+            world.run(0.05)
         self.check_homes_regularly()
         for reader in self.readers:
             self.listen(reader)

@@ -71,6 +71,7 @@ def _lossy(*faults: str, **options: Any) -> dict[str, Any]:
 
 KINDS: dict[str, Kind] = {
     "in peace": Kind({}, 10, 350),
+    "just begun": Kind({"settle_s": 0.0, "endpoints": 5}, 10, 200),
     "alone": Kind({"endpoints": 1}, 3, 50),
     "forged": Kind({"forges": True}, 5, 98),
     "ends in order": Kind({"faults": ("leave",)}, 5, 125),
@@ -229,6 +230,18 @@ def the_first_of_equal_stamps_covers_all(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Round, "brings_after", lambda round, stamp: True)
 
 
+def positions_from_the_first_moment(patch: pytest.MonkeyPatch) -> None:
+    """An endpoint tells positions before it has heard how far those have come that began with it."""
+    patch.setattr(Marks, "joined", lambda marks: marks.lines.setdefault(marks._me))
+    true = Marks.mark_told
+
+    def told(marks: Marks, peer: str, number: int, arguments: list[Any]) -> None:
+        true(marks, peer, number, arguments)
+        marks._begun.clear()
+
+    patch.setattr(Marks, "mark_told", told)
+
+
 def nothing_after_an_unknown_position(patch: pytest.MonkeyPatch) -> None:
     """A client whose position is of another cluster is sent nothing of what is kept."""
     true = Rounds._ask
@@ -257,6 +270,7 @@ def nothing_after_an_unknown_position(patch: pytest.MonkeyPatch) -> None:
         fault(let_go_of_without_a_word, "few of a topic", seed=181_000),
         fault(the_first_of_equal_stamps_covers_all, "small pages", seed=181_002),
         fault(nothing_after_an_unknown_position, "forged", seed=181_000),
+        fault(positions_from_the_first_moment, "just begun", seed=181_007),
     ],
 )
 def test_a_planted_fault_is_found(

@@ -35,6 +35,9 @@ MISSED_MAX: Final = 1_000
 #: Lives of the cluster that are known to be one: more than one there is only where endpoints began at the same moment.
 LINES_MAX: Final = 64
 
+#: In place of a mark: this endpoint does not act yet.
+NOT_YET: Final = -1
+
 #: Of a stamp in a position, in hexadecimal.
 _STAMP_DIGITS: Final = 16
 
@@ -57,6 +60,8 @@ class Marks(Part):
         #: any may be concerned. The number tells whether one has missed something since it was named.
         self._failed: dict[str, dict[str | None, int]] = {}
         self._failures = 0
+        #: By endpoint, this one included: its clock when it began to act. The floors that it set then lie below.
+        self._begun: dict[str, int] = {}
         self._tell_at = desk.now
         #: Are told: that the stable stamp has grown; before that, that these clients here have missed something (None:
         #: any may have); that there is a new line.
@@ -96,7 +101,7 @@ class Marks(Part):
         """Tell it when it is due."""
         if not self._switch.on:
             return
-        if self._desk.now >= self._tell_at:
+        if self._desk.now >= self._tell_at or not self.known:
             self._tell_at = self._desk.now + PERIOD_S
             for peer in self._members.view():
                 self.tell(peer)
@@ -108,7 +113,8 @@ class Marks(Part):
             return
         failed = self._failed.get(peer, {})
         again = None if None in failed else list(failed)
-        arguments = (self._clock.mark, self._clock.value, list(self.lines), again)
+        mark = self._clock.mark if self._acts else NOT_YET
+        arguments = (mark, self._clock.value, list(self.lines), again)
         self._desk.ask(Kind.MARK, peer, arguments, self, (again, self._failures))
 
     def mark_told(self, peer: str, number: int, arguments: list[Any]) -> None:
@@ -121,7 +127,9 @@ class Marks(Part):
                 self.new_line()
         if again is None or again:
             self.missed(again)
-        self._marks[peer] = max(mark, self._marks.get(peer, 0))
+        if mark != NOT_YET:
+            self._marks[peer] = max(mark, self._marks.get(peer, 0))
+            self._begun.setdefault(peer, clock)
         self._desk.answer(peer, number)
         self._advance()
 
@@ -148,16 +156,23 @@ class Marks(Part):
         if None in failed or len(failed) > MISSED_MAX:
             self._failed[peer] = {None: self._failures}
 
+    @property
+    def _acts(self) -> bool:
+        return self._members.joined or self._members.leaving
+
     def _advance(self) -> None:
-        members = self._members
-        if not (members.joined or members.leaving):
+        if not self._acts:
             return
         least = self._clock.mark
-        for peer in members.view():
+        for peer in self._members.view():
             mark = self._marks.get(peer)
             if mark is None:
                 return
             least = min(least, mark)
+        if not self.known and least < max(self._begun.values(), default=0):
+            # Endpoints that have begun at the same time have floors above each other's marks: a position from before all
+            # of them have heard of each other would have a gap for what there never was.
+            return
         known, self.known = self.known, True
         if least > self.stable or not known:
             self.stable = max(least, self.stable)
@@ -172,15 +187,19 @@ class Marks(Part):
             del self._marks[peer]
         for peer in [peer for peer in self._failed if not in_view(peer)]:
             del self._failed[peer]
+        for peer in [peer for peer in self._begun if peer != self._me and not in_view(peer)]:
+            del self._begun[peer]
 
     def joined(self) -> None:
         """This endpoint acts. Nobody has told it of a line: it begins one."""
         if not self.lines:
             self.lines[self._me] = None
             self.new_line()
+        self._begun[self._me] = self._clock.value
         self._tell_at = self._desk.now
 
     def lapsed(self) -> None:
         """Others may go on without this endpoint."""
         self._marks.clear()
+        self._begun.clear()
         self.known = False

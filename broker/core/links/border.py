@@ -178,7 +178,7 @@ def _is_mark(arguments: list[Any]) -> bool:
     if len(arguments) != 4:
         return False
     mark, clock, lines, missed = arguments
-    numbers = type(mark) is int and type(clock) is int and 0 <= mark <= clock
+    numbers = type(mark) is int and type(clock) is int and -1 <= mark <= clock and clock >= 0
     return numbers and _are(lines, str) and (missed is None or _are(missed, str))
 
 

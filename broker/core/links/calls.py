@@ -58,7 +58,8 @@ class Kind(IntEnum):
     # -> every peer, all of which have "revocation": [[claim, value, issued_until, expires_at], ...]
     REVOKED = 15
     # The next three only to a peer with the capability "history".
-    # -> every peer, once a second: mark, clock, lines, clients of the peer's that have missed something (nil: any may)
+    # -> every peer, once a second: mark (-1: it does not act yet), clock, lines, clients of the peer's that have missed
+    # something (nil: any may)
     MARK = 16
     # endpoint -> home: client, stamp, its topics (nil: it has very many), {"latest": so many of each, "name": [origin,
     # number] since which, "limit": messages at most}; answered with ``core.history.missed.Answer``

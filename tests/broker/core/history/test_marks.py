@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from ingeborg.broker.core.history.marks import LINES_MAX, MISSED_MAX, PERIOD_S, Marks
+from ingeborg.broker.core.history.marks import LINES_MAX, MISSED_MAX, NOT_YET, PERIOD_S, Marks
 from ingeborg.broker.core.links.calls import Call, Kind
 from ingeborg.broker.core.links.capabilities import HISTORY
 
@@ -147,11 +147,22 @@ def test_after_a_lapse_no_position_is_told_before_all_have_told_their_marks_anew
     assert listened.take() == [4]
     here.marks.lapsed()
     assert not here.marks.known
-    here.told("a", 8)
+    here.told("a", 4)
     assert (here.marks.known, here.marks.stable, listened.take()) == (False, 4, [])
     here.told("b", 4)
     # It has not grown, but what waits for its being known goes on.
     assert (here.marks.known, here.marks.stable, listened.take()) == (True, 4, [4])
+
+
+def test_no_position_is_told_before_all_that_act_have_heard_of_each_others_beginning(here: Here) -> None:
+    here.marks.lapsed()
+    here.told("a", 5, 8)  # it has set floors up to 8, and has not heard of anybody's mark
+    here.told("b", NOT_YET, 9)
+    assert not here.marks.known
+    here.told("b", 9)
+    assert not here.marks.known  # a client that came back with 5 would be told a gap by b
+    here.told("a", 9)
+    assert (here.marks.known, here.marks.stable) == (True, 9)
 
 
 def test_who_is_gone_has_no_say_and_is_told_nothing_of_before_when_it_comes_back(here: Here) -> None:

@@ -170,7 +170,7 @@ def test_an_argument_more_or_less_or_of_another_type_is_not(kind: Kind) -> None:
         (Kind.PUBLISH, ["t", b"1", KEY, False, {"keep_s": -1}]),
         (Kind.PUBLISH, ["t", b"1", KEY, False, {"keep_s": 1.5}]),
         (Kind.MARK, [8, 7, [], []]),
-        (Kind.MARK, [-1, 7, [], []]),
+        (Kind.MARK, [-2, 7, [], []]),
         (Kind.MARK, [0, 7, [1], []]),
         (Kind.MARK, [0, 7, [], [1]]),
         (Kind.MISSED, ["anna", 0, [1], {}]),
