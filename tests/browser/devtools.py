@@ -245,7 +245,8 @@ async def look(file: Path, width: int, expression: str, dark: bool = False) -> S
         await page.size(width)
         await page.media(prefers_color_scheme="dark" if dark else "light")
         await page.open(file.as_uri())
-        return Seen(await page.run(f"return {expression};"), page.complaints, page.requests)
+        value = await page.run(f"return {expression};")
+        return Seen(value, [*page.complaints], [*page.requests])
 
 
 async def _target(port: int) -> str:
